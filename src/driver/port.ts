@@ -1,0 +1,89 @@
+/**
+ * The port to a habanalabs driver: what hlthunk needs from it and what kernel/ and the emulator provide. Types only, no behaviour.
+ *
+ * The port is the ioctl boundary of Linux: byte-exact argument blocks in, errno out. Nothing above it can tell the
+ * kernel from the emulator, and nothing below it knows what its caller wants the bytes for.
+ */
+
+import type { IoctlNumbers } from '../uapi/index.ts';
+
+/**
+ * Memory for one ioctl argument, at a fixed address outside the JavaScript heap, seen through views made once.
+ * `sys` allocates it; the kernel reads `address`, the in-process emulator reads `words`.
+ */
+export interface ArgumentBlock {
+  /** Host virtual address of the first byte, 8-byte aligned, below 2^47. */
+  readonly address: number;
+  /** The block as 32-bit little-endian words. Its length bounds what an ioctl may read or write. */
+  readonly words: Uint32Array;
+}
+
+/** Memory of the driver that the caller has mapped: a command buffer, a timestamp buffer or a hardware block. */
+export interface DriverMapping {
+  readonly address: number;
+  /** Length in bytes, a multiple of 4096. */
+  readonly byteLength: number;
+  readonly buffer: ArrayBuffer;
+  /** Removes the mapping; later access through views reads zeros and reaches nothing. Idempotent. */
+  close(): void;
+}
+
+/**
+ * One open file description of a card.
+ *
+ * Errors of `ioctl` are returned, not thrown: 0 or a negative errno, as the system call has it. A signal (EINTR) is
+ * retried inside; EAGAIN is returned, because only the caller knows what else it could do meanwhile.
+ */
+export interface DriverFile {
+  /** The ioctl numbers of the family that this file speaks ('H' before Linux 6.7, DRM 'd' after). */
+  readonly numbers: IoctlNumbers;
+  /** Runs one ioctl on `block`. Blocks as the driver blocks. Returns 0 or a negative errno. */
+  ioctl(request: number, block: ArgumentBlock): number;
+  /** The same without blocking the event loop: for WAIT_CS with a time-out. `block` belongs to the call until it settles. */
+  ioctlAsync(request: number, block: ArgumentBlock): Promise<number>;
+  /**
+   * Maps driver memory shared and read-write.
+   * @param byteLength bytes; the driver wants exactly the size of the buffer rounded up to 4096
+   * @param offset the handle (mmap cookie) that an ioctl returned, as an unsigned 64-bit value
+   * @throws SyscallError with the errno of mmap
+   */
+  mmap(byteLength: number, offset: bigint): DriverMapping;
+  /** Closes the file. Synchronous release as in the kernel: after the last close the card can be opened again. Idempotent. */
+  close(): void;
+}
+
+/** What discovery tells about a card without opening it. */
+export interface CardEntry {
+  /** Index in /dev/accel/accelN (or /dev/hlN). */
+  readonly minor: number;
+  /** PCI address such as `0000:3b:00.0`. */
+  readonly busId: string;
+  /** Value of the sysfs attribute `module_id`; undefined where the driver does not publish it. */
+  readonly moduleId: number | undefined;
+  /** NUMA node of the PCI device; -1 when the platform does not say. */
+  readonly numaNode: number;
+  /** Path of the primary device node, or a name for it where there is none. */
+  readonly path: string;
+}
+
+/** A machine with Gaudi cards: the real one or an emulated one. */
+export interface DriverNode {
+  /** Where the cards come from; shown to users, and the reason for every "emulated" label. */
+  readonly kind: 'kernel' | 'emulator';
+  /** The cards, ordered by minor. Reads the machine anew at every call. */
+  cards(): readonly CardEntry[];
+  /**
+   * Opens the primary node: the one compute context of a card.
+   * @throws SyscallError ENOENT, ENODEV, EBUSY, EAGAIN, EPERM, EACCES as the driver refuses
+   */
+  open(minor: number): DriverFile;
+  /** Opens the control node: INFO only, any number of times. Throws like {@link DriverNode.open}. */
+  openControl(minor: number): DriverFile;
+  /**
+   * Reads an attribute of the card's sysfs folder, without the trailing newline; undefined where there is none.
+   * @param name such as `fw_os_ver`, `status`, `pci_addr` (Documentation/ABI/testing/sysfs-driver-habanalabs)
+   */
+  attribute(minor: number, name: string): string | undefined;
+  /** Releases what the node holds; open files are closed. Idempotent. */
+  close(): void;
+}

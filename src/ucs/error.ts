@@ -1,0 +1,93 @@
+/**
+ * The exception of the control path and of promise edges: `UcxError`, with a stable code, a status and typed details.
+ * Not for the data path, which returns {@link Status} integers.
+ */
+
+import { Status, statusName, statusString } from './status.ts';
+
+const BRAND = Symbol.for('gaudi-ucx.UcxError');
+
+/** Values that explain an error; every value must survive `JSON.stringify` or be a bigint. */
+export type ErrorDetails = Readonly<Record<string, string | number | bigint | boolean | undefined>>;
+
+/** What is needed to build a {@link UcxError}. */
+export interface UcxErrorInit {
+  /** Stable identifier `ERR_<LAYER>_<REASON>`, listed in docs/ERRORS.md. */
+  readonly code: string;
+  /** The status that the same failure has on the data path. */
+  readonly status: Status;
+  /** One sentence in lower case that names the argument, the rule and the value. */
+  readonly message: string;
+  readonly details?: ErrorDetails;
+  readonly cause?: unknown;
+}
+
+/** An error of this library. Match on {@link UcxError.code}, never on the message. */
+export class UcxError extends Error {
+  readonly [BRAND] = true;
+  readonly code: string;
+  readonly status: Status;
+  readonly details: ErrorDetails;
+
+  constructor(init: UcxErrorInit) {
+    super(init.message, init.cause === undefined ? undefined : { cause: init.cause });
+    this.name = 'UcxError';
+    this.code = init.code;
+    this.status = init.status;
+    this.details = init.details ?? {};
+  }
+}
+
+/** True when `value` is an error of this library, also when it comes from another copy of it. */
+export function isUcxError(value: unknown): value is UcxError {
+  return typeof value === 'object' && value !== null && BRAND in value;
+}
+
+/**
+ * The error for a bad argument: names the argument, the rule it broke and the value it had.
+ * Code `ERR_INVALID_PARAM`, status INVALID_PARAM.
+ */
+export function invalidParam(argument: string, rule: string, value: unknown): UcxError {
+  return new UcxError({
+    code: 'ERR_INVALID_PARAM',
+    status: Status.INVALID_PARAM,
+    message: `argument ${argument} ${rule}, got ${describe(value)}`,
+    details: { argument, rule, value: describe(value) },
+  });
+}
+
+/** The error for the use of an object after its `close()`. Code `ERR_CLOSED`, status INVALID_PARAM. */
+export function closedError(object: string): UcxError {
+  return new UcxError({
+    code: 'ERR_CLOSED',
+    status: Status.INVALID_PARAM,
+    message: `${object} is closed`,
+    details: { object },
+  });
+}
+
+/**
+ * Throws when `status` is a failure.
+ * @param status a value of {@link Status}
+ * @param what what was attempted, for the message: "register host memory"
+ */
+export function checkStatus(status: number, what: string): void {
+  if (status < 0) throw statusError(status, what);
+}
+
+/** The error for a failed status of the data path. Code `ERR_<status name>`. */
+export function statusError(status: number, what: string, cause?: unknown): UcxError {
+  return new UcxError({
+    code: `ERR_${statusName(status)}`,
+    status: status as Status,
+    message: `${what}: ${statusString(status).toLowerCase()}`,
+    cause,
+  });
+}
+
+function describe(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'bigint') return `${value} (0x${value.toString(16)})`;
+  if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';
+  return String(value);
+}
