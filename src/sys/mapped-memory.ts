@@ -1,0 +1,198 @@
+/**
+ * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, seen through views made once.
+ * Not for more than 4 GiB (see shared-window.ts) and not for memory that somebody else owns (see {@link viewAt}).
+ *
+ * A view cannot be detached, and touching one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
+ * *graveyard*): stale views read zeros and reach nothing. The addresses are given back when the ArrayBuffer has been collected.
+ * A mapping that is never closed is never unmapped: a leak that {@link mappedMemoryStatistics} shows, instead of a crash of
+ * whoever kept only the address.
+ */
+
+import { invalidParam } from '../ucs/error.ts';
+import { errno, mmap, munmap, viewOfMemory } from './libc.ts';
+import { SyscallError } from './syscall-error.ts';
+
+/** Bytes in a page of x86-64. */
+export const PAGE_SIZE = 4096;
+
+/** The longest view: V8 aborts the process above it, without an exception. */
+export const VIEW_LENGTH_MAX: number = 2 ** 32;
+
+/** Protection bits of `mmap`: `include/uapi/asm-generic/mman-common.h`. */
+export const PROT_READ_WRITE = 0x3;
+/** Flag bits of `mmap`: `include/uapi/linux/mman.h`, `include/uapi/asm-generic/mman-common.h`. */
+export const MapFlag = {
+  SHARED: 0x01,
+  PRIVATE: 0x02,
+  FIXED: 0x10,
+  ANONYMOUS: 0x20,
+  NORESERVE: 0x4000,
+  POPULATE: 0x8000,
+} as const;
+
+/** Counters of this thread; equal before and after a test that leaks nothing. */
+export interface MappedMemoryStatistics {
+  /** Mappings that are not closed. */
+  readonly liveMappings: number;
+  /** Their bytes. */
+  readonly liveBytes: number;
+  /** Closed mappings whose views are not collected yet: address space without memory. */
+  readonly graveyardMappings: number;
+}
+
+const counters = { liveMappings: 0, liveBytes: 0, graveyardMappings: 0 };
+
+/** What this thread has mapped now. */
+export function mappedMemoryStatistics(): MappedMemoryStatistics {
+  return { ...counters };
+}
+
+interface Grave {
+  readonly address: number;
+  readonly byteLength: number;
+}
+
+const graveyard = new FinalizationRegistry<Grave>((grave) => {
+  munmap(grave.address, grave.byteLength);
+  counters.graveyardMappings--;
+});
+
+/** One mapping. Made by {@link mapAnonymous} and {@link mapFile}. */
+export class MappedMemory implements Disposable {
+  /** Host virtual address of the first byte; page aligned, below 2^47. */
+  readonly address: number;
+  /** Bytes as asked for; the mapping itself ends at the next page border. */
+  readonly byteLength: number;
+  /** External: postMessage and structuredClone with transfer copy it silently; Atomics.wait rejects it, other Atomics work. */
+  readonly buffer: ArrayBuffer;
+  readonly u8: Uint8Array;
+  /** The whole words of the mapping. */
+  readonly words: Uint32Array;
+  readonly view: DataView;
+  #closed = false;
+
+  /** Takes ownership of an existing mapping of at most {@link VIEW_LENGTH_MAX} bytes. */
+  constructor(address: number, byteLength: number) {
+    this.address = address;
+    this.byteLength = byteLength;
+    this.buffer = viewOfMemory(address, byteLength);
+    this.u8 = new Uint8Array(this.buffer);
+    this.words = new Uint32Array(this.buffer, 0, Math.floor(byteLength / 4));
+    this.view = new DataView(this.buffer);
+    counters.liveMappings++;
+    counters.liveBytes += byteLength;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /**
+   * Gives the memory back. Views read zeros from now on and what is written to them is lost. Idempotent, never fails.
+   * Other threads and peripherals that use the address must have stopped: only views of this thread hold the addresses reserved.
+   */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const flags = MapFlag.PRIVATE | MapFlag.ANONYMOUS | MapFlag.FIXED | MapFlag.NORESERVE;
+    // A refusal (ENOMEM at the limit of mappings) leaves the memory in place: still safe for views, and unmapped with them.
+    mmap(this.address, this.byteLength, PROT_READ_WRITE, flags, -1, 0);
+    graveyard.register(this.buffer, { address: this.address, byteLength: this.byteLength });
+    counters.liveMappings--;
+    counters.liveBytes -= this.byteLength;
+    counters.graveyardMappings++;
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** How {@link mapAnonymous} maps. */
+export interface AnonymousOptions {
+  /** Back every page now instead of at its first touch, which costs 2 to 12 us a page. */
+  readonly populate?: boolean;
+  /** Share with children forked later (MAP_SHARED) instead of copying on write. */
+  readonly shared?: boolean;
+  /** Do not count the pages against the overcommit limit. */
+  readonly noReserve?: boolean;
+}
+
+/**
+ * Maps zeroed memory.
+ * @param byteLength bytes, 1 to 4 GiB
+ * @throws UcxError ERR_INVALID_PARAM for a bad length; SyscallError ENOMEM
+ */
+export function mapAnonymous(byteLength: number, options: AnonymousOptions = {}): MappedMemory {
+  checkViewLength(byteLength);
+  let flags: number = MapFlag.ANONYMOUS | (options.shared === true ? MapFlag.SHARED : MapFlag.PRIVATE);
+  if (options.populate === true) flags |= MapFlag.POPULATE;
+  if (options.noReserve === true) flags |= MapFlag.NORESERVE;
+  return new MappedMemory(mapOrThrow(byteLength, flags, -1, 0), byteLength);
+}
+
+/** How {@link mapFile} maps. */
+export interface FileMappingOptions {
+  /** Back every page now instead of at its first touch, which costs 2 to 12 us a page. */
+  readonly populate?: boolean;
+}
+
+/**
+ * Maps a part of a file, memfd, dma-buf or device shared and read-write. The fd may be closed afterwards.
+ * Touching a page beyond the end of the file is a SIGBUS: never shrink a file that is mapped.
+ * @param byteLength bytes, 1 to 4 GiB
+ * @param offset in the file, or the mmap cookie of a device: a multiple of the page size below 2^64
+ * @throws UcxError ERR_INVALID_PARAM for a bad length or offset; SyscallError EBADF, EACCES, EINVAL, ENODEV, ENOMEM, ...
+ */
+export function mapFile(
+  fd: number,
+  byteLength: number,
+  offset: number | bigint,
+  options: FileMappingOptions = {},
+): MappedMemory {
+  checkViewLength(byteLength);
+  const flags = MapFlag.SHARED | (options.populate === true ? MapFlag.POPULATE : 0);
+  return new MappedMemory(mapOrThrow(byteLength, flags, fd, signedOffset(offset)), byteLength);
+}
+
+/**
+ * A view of memory that somebody else owns: no copy, no ownership.
+ *
+ * DANGER: the view does not keep the memory. Once the owner unmaps it, touching the view is a SIGSEGV, which no `catch` sees. Make
+ * it once and keep it (660 ns, and its length counts as external memory of V8).
+ * @throws UcxError ERR_INVALID_PARAM for a length that is not 1 to 4 GiB or an address that no user memory has
+ */
+export function viewAt(address: number, byteLength: number): ArrayBuffer {
+  if (!Number.isSafeInteger(address) || address < PAGE_SIZE || address >= 2 ** 47) {
+    throw invalidParam('address', 'must be a user address below 2^47', address);
+  }
+  checkViewLength(byteLength);
+  return viewOfMemory(address, byteLength);
+}
+
+/** Checks a length that a view will have. Throws ERR_INVALID_PARAM. */
+function checkViewLength(byteLength: number): void {
+  if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+    throw invalidParam('byteLength', 'must be a positive integer', byteLength);
+  }
+  if (byteLength > VIEW_LENGTH_MAX) throw invalidParam('byteLength', 'must be at most 4 GiB', byteLength);
+}
+
+/** The off_t of an unsigned 64-bit offset: cookies of the habanalabs driver use the top bits. Throws ERR_INVALID_PARAM. */
+export function signedOffset(offset: number | bigint): number | bigint {
+  if (typeof offset === 'number') {
+    if (Number.isSafeInteger(offset) && offset >= 0) return offset;
+    throw invalidParam('offset', 'must be a safe integer of at least 0 (larger values as bigint)', offset);
+  }
+  if (offset < 0n || offset >= 1n << 64n) throw invalidParam('offset', 'must fit in 64 bits, unsigned', offset);
+  return BigInt.asIntN(64, offset);
+}
+
+function mapOrThrow(byteLength: number, flags: number, fd: number, offset: number | bigint): number {
+  const address = mmap(0, byteLength, PROT_READ_WRITE, flags, fd, offset);
+  if (address === -1) {
+    const what = fd === -1 ? `${byteLength} anonymous bytes` : `${byteLength} bytes of fd ${fd} at ${offset}`;
+    throw new SyscallError('mmap', errno(), what);
+  }
+  return address;
+}

@@ -1,0 +1,138 @@
+/**
+ * Copying, filling and probing memory by address. Not checked: a wrong address ends the process, except in the calls that say otherwise.
+ */
+
+import {
+  addressOfView,
+  errno,
+  madvise as madviseCall,
+  memcmp as memcmpCall,
+  memcpy as memcpyCall,
+  memmove as memmoveCall,
+  memset as memsetCall,
+  msync,
+  processVmReadv,
+  processVmWritev,
+} from './libc.ts';
+import { PAGE_SIZE } from './mapped-memory.ts';
+import { allocateScratch, type ScratchBlock } from './scratch.ts';
+
+/** Copies bytes between addresses of this process; the ranges must not overlap. 27 ns for 8 bytes, about 20 GB/s from 64 KiB up. */
+export const memcpy: (destination: number, source: number, byteLength: number) => void = memcpyCall;
+
+/** Like {@link memcpy} for ranges that may overlap. */
+export const memmove: (destination: number, source: number, byteLength: number) => void = memmoveCall;
+
+/** Sets bytes of this process. Ten times as fast as `fill` on a SharedArrayBuffer. */
+export const memset: (destination: number, byte: number, byteLength: number) => void = memsetCall;
+
+/** Compares bytes of this process: 0 when equal, else the sign of the first difference. */
+export const memcmp: (left: number, right: number, byteLength: number) => number = memcmpCall;
+
+/**
+ * The address of the first byte that a view covers; 0 for an empty view. Works on SharedArrayBuffers through a view of them.
+ *
+ * The address does not keep the buffer alive: whoever stores it must also store the view. Alignment is 8 to 16 bytes only.
+ */
+export const addressOf: (view: ArrayBufferView) => number = addressOfView;
+
+/** Advice of {@link madvise}: `include/uapi/asm-generic/mman-common.h`. */
+export const MadviseAdvice = {
+  DONTNEED: 4,
+  REMOVE: 9,
+  HUGEPAGE: 14,
+  NOHUGEPAGE: 15,
+  /** Back the pages, readable (Linux 5.14). */
+  POPULATE_READ: 22,
+  /** Back the pages, writable (Linux 5.14): do this to a buffer before measuring with it. */
+  POPULATE_WRITE: 23,
+} as const;
+
+/**
+ * Tells the kernel how a range will be used.
+ * @param address page aligned
+ * @returns 0 or -errno: -ENOMEM for a hole, -EINVAL for an unknown advice, -EFAULT for memory that cannot be populated
+ */
+export function madvise(address: number, byteLength: number, advice: number): number {
+  return madviseCall(address, byteLength, advice) === 0 ? 0 : -errno();
+}
+
+const IOVEC_BYTES = 16;
+const PROBE_PAGES = 256;
+let copyVectors: ScratchBlock | undefined;
+let probeVectors: ScratchBlock | undefined;
+
+/**
+ * Copies from another process of the same user (`process_vm_readv`). Safe against every address, here and there.
+ * @returns bytes copied, less than `byteLength` when a later page is bad; -errno when nothing was: -EFAULT for a bad address,
+ *   -ESRCH for no such process, -EPERM
+ */
+export function copyFromProcess(pid: number, remoteAddress: number, localAddress: number, byteLength: number): number {
+  return transfer(processVmReadv, pid, remoteAddress, localAddress, byteLength);
+}
+
+/** Copies to another process of the same user (`process_vm_writev`). Returns like {@link copyFromProcess}. */
+export function copyToProcess(pid: number, remoteAddress: number, localAddress: number, byteLength: number): number {
+  return transfer(processVmWritev, pid, remoteAddress, localAddress, byteLength);
+}
+
+function transfer(call: typeof processVmReadv, pid: number, remote: number, local: number, byteLength: number): number {
+  copyVectors ??= allocateScratch(2 * IOVEC_BYTES);
+  const { address, words } = copyVectors;
+  let done = 0;
+  // The kernel moves at most 2 GiB per call and stops early at a bad page; the next call then tells the errno.
+  while (done < byteLength) {
+    setVector(words, 0, local + done, byteLength - done);
+    setVector(words, 1, remote + done, byteLength - done);
+    const moved = call(pid, address, 1, address + IOVEC_BYTES, 1, 0);
+    if (moved <= 0) {
+      const code = moved === 0 ? 0 : -errno();
+      return done > 0 ? done : code;
+    }
+    done += moved;
+  }
+  return done;
+}
+
+function setVector(words: Uint32Array, index: number, base: number, length: number): void {
+  const word = index * 4;
+  words[word] = base;
+  words[word + 1] = base / 2 ** 32;
+  words[word + 2] = length;
+  words[word + 3] = length / 2 ** 32;
+}
+
+const MS_ASYNC = 1;
+
+/**
+ * True when every page of a range belongs to a mapping of this process, whatever its protection: also a reserved range (PROT_NONE).
+ * Touches nothing; the cost depends on the number of mappings in the range only (0.3 us for one).
+ */
+export function isMapped(address: number, byteLength: number): boolean {
+  if (byteLength <= 0) return false;
+  const start = address - (address % PAGE_SIZE);
+  // MS_ASYNC starts no I/O since Linux 2.6.19: what is left of the call is a walk over the mappings that fails with ENOMEM at a hole.
+  return msync(start, address + byteLength - start, MS_ASYNC) === 0;
+}
+
+/**
+ * True when every page of a range can be read: what pinning it would find. Never a SIGSEGV.
+ * Touches every page, so it backs those that were not (0.2 us a page when they are).
+ */
+export function isReadable(address: number, byteLength: number): boolean {
+  if (!isMapped(address, byteLength)) return false;
+  probeVectors ??= allocateScratch((PROBE_PAGES + 1) * IOVEC_BYTES + PROBE_PAGES);
+  const vectors = probeVectors.address;
+  const sink = vectors + (PROBE_PAGES + 1) * IOVEC_BYTES;
+  const end = address + byteLength;
+  let page = address - (address % PAGE_SIZE);
+  while (page < end) {
+    let count = 0;
+    for (; count < PROBE_PAGES && page < end; count++, page += PAGE_SIZE) {
+      setVector(probeVectors.words, count + 1, Math.max(page, address), 1);
+    }
+    setVector(probeVectors.words, 0, sink, count);
+    if (processVmReadv(process.pid, vectors, 1, vectors + IOVEC_BYTES, count, 0) !== count) return false;
+  }
+  return true;
+}
