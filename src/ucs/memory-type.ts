@@ -1,0 +1,105 @@
+/**
+ * The kinds of memory of UCX (`ucs_memory_type_t`), their names and masks of several kinds. Not how memory is detected: that is
+ * the work of memory domains and of the memory type cache.
+ *
+ * Source: UCX `src/ucs/memory/memory_type.h`, master after release 1.20 (the first with gaudi).
+ */
+
+/** The memory types in UCX's order; the values travel in rkeys and masks. */
+export const MemoryType = {
+  /** Memory that the CPU loads and stores. */
+  HOST: 0,
+  CUDA: 1,
+  CUDA_MANAGED: 2,
+  ROCM: 3,
+  ROCM_MANAGED: 4,
+  RDMA: 5,
+  ZE_HOST: 6,
+  ZE_DEVICE: 7,
+  ZE_MANAGED: 8,
+  /** HBM of a Gaudi card. */
+  GAUDI: 9,
+  /** Not known; also the number of known types (`UCS_MEMORY_TYPE_LAST`). */
+  UNKNOWN: 10,
+} as const;
+
+/** One of the values of {@link MemoryType}. */
+export type MemoryType = (typeof MemoryType)[keyof typeof MemoryType];
+
+/** The spelling of the memory types in configuration values and tool output, indexed by type (`ucs_memory_type_names`). */
+export const MEMORY_TYPE_NAMES = [
+  'host',
+  'cuda',
+  'cuda-managed',
+  'rocm',
+  'rocm-managed',
+  'rdma',
+  'ze-host',
+  'ze-device',
+  'ze-managed',
+  'gaudi',
+  'unknown',
+] as const;
+
+/** What UCX prints to explain a memory type, indexed by type (`ucs_memory_type_descs`). */
+export const MEMORY_TYPE_DESCRIPTIONS = [
+  'System memory',
+  'NVIDIA GPU memory',
+  'NVIDIA GPU managed/unified memory',
+  'AMD/ROCm GPU memory',
+  'AMD/ROCm GPU managed system memory',
+  'RDMA device memory',
+  'Intel/ze GPU host memory',
+  'Intel/ze GPU device memory',
+  'Intel/ze GPU shared memory',
+  'HabanaLabs Gaudi memory',
+  'unknown memory',
+] as const;
+
+/** The number of known memory types; valid masks use the bits below it. */
+export const MEMORY_TYPE_COUNT = 10;
+
+/** The mask with every known memory type. */
+export const ALL_MEMORY_TYPES: number = (1 << MEMORY_TYPE_COUNT) - 1;
+
+/** The name of a memory type, or `"unknown"` for an integer that is none. */
+export function memoryTypeName(type: number): string {
+  return MEMORY_TYPE_NAMES[type] ?? 'unknown';
+}
+
+/** The bit of a memory type in a mask of memory types (`UCS_BIT(mem_type)`). */
+export function memoryTypeBit(type: MemoryType): number {
+  return 1 << type;
+}
+
+/** True when `mask` holds `type`. */
+export function hasMemoryType(mask: number, type: MemoryType): boolean {
+  return (mask & (1 << type)) !== 0;
+}
+
+/** The mask that holds all of `types`. */
+export function memoryTypeMask(...types: readonly MemoryType[]): number {
+  let mask = 0;
+  for (const type of types) mask |= 1 << type;
+  return mask;
+}
+
+/** The known memory types of a mask, in ascending order. */
+export function memoryTypesOfMask(mask: number): MemoryType[] {
+  const types: MemoryType[] = [];
+  for (let type = 0; type < MEMORY_TYPE_COUNT; type++) {
+    if ((mask & (1 << type)) !== 0) types.push(type as MemoryType);
+  }
+  return types;
+}
+
+/** The names in a mask as UCX prints them, for example `"host,gaudi"`; empty for an empty mask. */
+export function memoryTypeMaskNames(mask: number): string {
+  return memoryTypesOfMask(mask).map(memoryTypeName).join(',');
+}
+
+/** The memory type with this name; undefined when there is none. Letter case does not matter. */
+export function parseMemoryType(name: string): MemoryType | undefined {
+  const index = (MEMORY_TYPE_NAMES as readonly string[]).indexOf(name.toLowerCase());
+  return index < 0 ? undefined : (index as MemoryType);
+}
