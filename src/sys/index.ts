@@ -3,6 +3,27 @@
  */
 
 export { Errno, type ErrnoName, errnoName, errnoText } from './errno.ts';
+export { EventFd } from './event-fd.ts';
+export {
+  close,
+  dup,
+  type FileIdentity,
+  fcntl,
+  fstat,
+  isCloexec,
+  OpenFlag,
+  open,
+  openFileDescriptors,
+  PollEvent,
+  pipe2,
+  pollNow,
+  pread,
+  pwrite,
+  read,
+  setCloexec,
+  write,
+} from './file.ts';
+export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';
 export { ioctl, ioctlAsync } from './ioctl.ts';
 export {
   type AnonymousOptions,
@@ -16,6 +37,7 @@ export {
   VIEW_LENGTH_MAX,
   viewAt,
 } from './mapped-memory.ts';
+export { addSeals, ftruncate, getSeals, type MemfdOptions, memfdCreate, punchHole, SealFlag } from './memfd.ts';
 export {
   addressOf,
   copyFromProcess,
@@ -29,5 +51,31 @@ export {
   memmove,
   memset,
 } from './memory.ts';
+export { PollSubscription, pollReadable } from './poll.ts';
+export {
+  clockMonotonicRawNs,
+  getpid,
+  gettid,
+  isProcessAlive,
+  processExists,
+  processStartTime,
+  schedGetAffinity,
+  schedSetAffinity,
+  schedYield,
+  setParentDeathSignal,
+} from './process.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './scratch.ts';
+export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './shared-window.ts';
 export { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
+export {
+  connectUnix,
+  listenUnix,
+  MESSAGE_BYTES_MAX,
+  MESSAGE_FDS_MAX,
+  type PeerCredentials,
+  SocketType,
+  UnixListener,
+  UnixSocket,
+  unixSocketPair,
+} from './unix-socket.ts';
+export { startWorker } from './worker-thread.ts';

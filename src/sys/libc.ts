@@ -95,3 +95,119 @@ type ProcessVm = (
 const PROCESS_VM_PARAMETERS = ['int', POINTER, SIZE, POINTER, SIZE, 'uint64_t'];
 export const processVmReadv: ProcessVm = declare('process_vm_readv', 'int64_t', PROCESS_VM_PARAMETERS);
 export const processVmWritev: ProcessVm = declare('process_vm_writev', 'int64_t', PROCESS_VM_PARAMETERS);
+
+export const memfdCreateCall: (name: string, flags: number) => number = declare('memfd_create', 'int', [
+  'str',
+  'uint32_t',
+]);
+export const ftruncateCall: (fd: number, byteLength: number | bigint) => number = declare('ftruncate', 'int', [
+  'int',
+  'int64_t',
+]);
+export const fallocate: (fd: number, mode: number, offset: number | bigint, byteLength: number | bigint) => number =
+  declare('fallocate', 'int', ['int', 'int', 'int64_t', 'int64_t']);
+export const fcntlCall: (fd: number, command: number, argument: number) => number = declare('fcntl', 'int', [
+  'int',
+  'int',
+  'int64_t',
+]);
+export const pipe2Call: (address: number, flags: number) => number = declare('pipe2', 'int', [POINTER, 'int']);
+export const pollCall: (address: number, count: number, timeoutMs: number) => number = declare('poll', 'int', [
+  POINTER,
+  SIZE,
+  'int',
+]);
+export const eventfd: (initial: number, flags: number) => number = declare('eventfd', 'int', ['uint32_t', 'int']);
+export const epollCreate: (flags: number) => number = declare('epoll_create1', 'int', ['int']);
+export const epollControl: (epoll: number, operation: number, fd: number, event: number) => number = declare(
+  'epoll_ctl',
+  'int',
+  ['int', 'int', 'int', POINTER],
+);
+/** `syscall(SYS_futex, ...)`: the C library has no function of its own for it. */
+export const futex: (
+  number: number,
+  address: number,
+  operation: number,
+  value: number,
+  timeout: number,
+  address2: number,
+  value3: number,
+) => number = declare('syscall', 'int64_t', ['int64_t', POINTER, 'int', 'uint32_t', POINTER, POINTER, 'uint32_t']);
+
+export const socket: (domain: number, type: number, protocol: number) => number = declare('socket', 'int', [
+  'int',
+  'int',
+  'int',
+]);
+export const socketpair: (domain: number, type: number, protocol: number, address: number) => number = declare(
+  'socketpair',
+  'int',
+  ['int', 'int', 'int', POINTER],
+);
+export const bind: (fd: number, address: number, byteLength: number) => number = declare('bind', 'int', [
+  'int',
+  POINTER,
+  'uint32_t',
+]);
+export const connect: (fd: number, address: number, byteLength: number) => number = declare('connect', 'int', [
+  'int',
+  POINTER,
+  'uint32_t',
+]);
+export const listen: (fd: number, backlog: number) => number = declare('listen', 'int', ['int', 'int']);
+export const accept4: (fd: number, address: number, byteLength: number, flags: number) => number = declare(
+  'accept4',
+  'int',
+  ['int', POINTER, POINTER, 'int'],
+);
+export const sendmsg: (fd: number, message: number, flags: number) => number = declare('sendmsg', 'int64_t', [
+  'int',
+  POINTER,
+  'int',
+]);
+export const recvmsg: (fd: number, message: number, flags: number) => number = declare('recvmsg', 'int64_t', [
+  'int',
+  POINTER,
+  'int',
+]);
+export const getsockopt: (fd: number, level: number, option: number, value: number, length: number) => number = declare(
+  'getsockopt',
+  'int',
+  ['int', 'int', 'int', POINTER, POINTER],
+);
+
+export const prctl: (option: number, argument: number) => number = declare('prctl', 'int', ['int', 'uint64_t']);
+export const gettidCall: () => number = declare('gettid', 'int', []);
+export const schedYieldCall: () => number = declare('sched_yield', 'int', []);
+export const schedSetaffinityCall: (tid: number, byteLength: number, mask: number) => number = declare(
+  'sched_setaffinity',
+  'int',
+  ['int', SIZE, POINTER],
+);
+export const schedGetaffinityCall: (tid: number, byteLength: number, mask: number) => number = declare(
+  'sched_getaffinity',
+  'int',
+  ['int', SIZE, POINTER],
+);
+export const kill: (pid: number, signal: number) => number = declare('kill', 'int', ['int', 'int']);
+export const clockGettime: (clock: number, address: number) => number = declare('clock_gettime', 'int', [
+  'int',
+  POINTER,
+]);
+
+/** The part of koffi's poll handle that is safe to call: nothing of it after `close()`, which frees what the others touch. */
+export interface PollHandle {
+  ref(): void;
+  unref(): void;
+  close(): void;
+}
+
+/**
+ * Starts a `uv_poll` for readability in the event loop of this thread. Traps of koffi 3.3.4, handled in poll.ts: a descriptor that
+ * epoll refuses (or that this loop polls already) aborts the process; an exception in `callback` vanishes; the subscription ends
+ * when the handle is collected.
+ */
+export function startPoll(fd: number, callback: () => void): PollHandle {
+  return koffi.node.poll(fd, { readable: true }, callback);
+}

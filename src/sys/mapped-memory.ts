@@ -42,6 +42,12 @@ export interface MappedMemoryStatistics {
 
 const counters = { liveMappings: 0, liveBytes: 0, graveyardMappings: 0 };
 
+/** Books a mapping that was made (1) or removed (-1). */
+export function countMapping(byteLength: number, sign: 1 | -1): void {
+  counters.liveMappings += sign;
+  counters.liveBytes += sign * byteLength;
+}
+
 /** What this thread has mapped now. */
 export function mappedMemoryStatistics(): MappedMemoryStatistics {
   return { ...counters };
@@ -79,8 +85,7 @@ export class MappedMemory implements Disposable {
     this.u8 = new Uint8Array(this.buffer);
     this.words = new Uint32Array(this.buffer, 0, Math.floor(byteLength / 4));
     this.view = new DataView(this.buffer);
-    counters.liveMappings++;
-    counters.liveBytes += byteLength;
+    countMapping(byteLength, 1);
   }
 
   get closed(): boolean {
@@ -98,8 +103,7 @@ export class MappedMemory implements Disposable {
     // A refusal (ENOMEM at the limit of mappings) leaves the memory in place: still safe for views, and unmapped with them.
     mmap(this.address, this.byteLength, PROT_READ_WRITE, flags, -1, 0);
     graveyard.register(this.buffer, { address: this.address, byteLength: this.byteLength });
-    counters.liveMappings--;
-    counters.liveBytes -= this.byteLength;
+    countMapping(this.byteLength, -1);
     counters.graveyardMappings++;
   }
 

@@ -1,0 +1,100 @@
+/**
+ * A counter with a descriptor: wakes event loops, of this and other processes. For waking threads that block, see futex.ts.
+ */
+
+import * as fs from 'node:fs';
+import { closedError } from '../ucs/error.ts';
+import { Errno } from './errno.ts';
+import { errno, eventfd, read, write } from './libc.ts';
+import { type PollSubscription, pollReadable } from './poll.ts';
+import { allocateScratch, type ScratchBlock } from './scratch.ts';
+import { SyscallError } from './syscall-error.ts';
+
+const EFD_CLOEXEC = 0o2000000;
+const EFD_NONBLOCK = 0o4000;
+const COUNTER_BYTES = 8;
+
+/** The counter on its way in and out: one for all of this thread, as no call leaves anything in it. */
+let transit: ScratchBlock | undefined;
+
+/** An eventfd, nonblocking and close-on-exec. */
+export class EventFd implements Disposable {
+  /** For SCM_RIGHTS and poll; owned by this object. */
+  readonly fd: number;
+  readonly #words: Uint32Array;
+  readonly #address: number;
+  readonly #subscriptions = new Set<PollSubscription>();
+  #closed = false;
+
+  /**
+   * Makes a new counter at 0, or takes ownership of a descriptor that came from another process.
+   * @throws SyscallError EMFILE, ENFILE
+   */
+  constructor(fd?: number) {
+    transit ??= allocateScratch(COUNTER_BYTES);
+    this.#words = transit.words;
+    this.#address = transit.address;
+    this.fd = fd ?? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (this.fd < 0) throw new SyscallError('eventfd', errno(), 'new counter');
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /**
+   * Adds to the counter and wakes who waits. A counter that is full stays as it is: it wakes all the same.
+   * @param count 1 to 2^32 - 1
+   * @throws UcxError ERR_CLOSED; SyscallError EBADF
+   */
+  signal(count = 1): void {
+    if (this.#closed) throw closedError('EventFd');
+    this.#words[0] = count;
+    this.#words[1] = 0;
+    if (write(this.fd, this.#address, COUNTER_BYTES) === COUNTER_BYTES) return;
+    const code = errno();
+    if (code !== Errno.EAGAIN) throw new SyscallError('write', code, `eventfd ${this.fd}`);
+  }
+
+  /**
+   * Takes the counter, which is 0 afterwards. Never blocks, allocates nothing.
+   * @returns what it was; 0 when nothing was signalled
+   * @throws UcxError ERR_CLOSED; SyscallError EBADF
+   */
+  tryRead(): number {
+    if (this.#closed) throw closedError('EventFd');
+    if (read(this.fd, this.#address, COUNTER_BYTES) === COUNTER_BYTES) {
+      return this.#words[0]! + this.#words[1]! * 2 ** 32;
+    }
+    const code = errno();
+    if (code !== Errno.EAGAIN) throw new SyscallError('read', code, `eventfd ${this.fd}`);
+    return 0;
+  }
+
+  /**
+   * Calls `callback` from the event loop while the counter is not 0: it should call {@link tryRead}. Ends with {@link close}.
+   * @throws UcxError ERR_CLOSED; SyscallError EMFILE
+   */
+  onReadable(callback: () => void): PollSubscription {
+    if (this.#closed) throw closedError('EventFd');
+    for (const subscription of this.#subscriptions) {
+      if (subscription.closed) this.#subscriptions.delete(subscription);
+    }
+    const subscription = pollReadable(this.fd, callback);
+    this.#subscriptions.add(subscription);
+    return subscription;
+  }
+
+  /** Closes the subscriptions and the descriptor. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const subscription of this.#subscriptions) subscription.close();
+    this.#subscriptions.clear();
+    fs.closeSync(this.fd);
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
