@@ -1,0 +1,218 @@
+/**
+ * What an ASIC profile is: the constants of one Gaudi generation that the driver's property code fixes, as one record, and the
+ * two rules by which a driver derives what it reports. No card's state: binning, firmware and secured variants change copies of it.
+ *
+ * The records are in asic-profile-gaudi.ts, -gaudi2.ts and -gaudi3.ts. All addresses are device addresses, as bigint; sizes in bytes.
+ */
+
+import type { QueueEntry } from './queues.ts';
+
+/** The generations. */
+export type AsicName = 'gaudi' | 'gaudi2' | 'gaudi3';
+
+/** A range of addresses; `end` is the first address behind it. */
+export interface AddressRange {
+  readonly start: bigint;
+  readonly end: bigint;
+}
+
+/** What a generation's driver can do; false means the errno that the driver's specification names. */
+export interface AsicCapabilities {
+  /** Takes command submissions. Gaudi3 has no queue ids: INFO and MEMORY only. */
+  readonly submits: boolean;
+  /** STAGED_SUBMISSION flags. */
+  readonly staged: boolean;
+  /** Waits with MULTI_CS. */
+  readonly multiCs: boolean;
+  /** SIGNAL and WAIT submissions. */
+  readonly syncStream: boolean;
+  /** CB CREATE with MAP. */
+  readonly mappedKernelCb: boolean;
+  /** A compute reset at every close. */
+  readonly resetOnClose: boolean;
+  /** Queues take user command buffers (USER_ALLOC_CB) only. */
+  readonly userCbOnly: boolean;
+  /** Device memory has virtual addresses. */
+  readonly dramMmu: boolean;
+  /** MEMORY MAP_BLOCK. */
+  readonly mapBlock: boolean;
+  /** Waits with INTERRUPT. */
+  readonly userInterrupts: boolean;
+}
+
+/** Device memory (HBM). */
+export interface DramProfile {
+  /** First physical address. */
+  readonly base: bigint;
+  readonly size: bigint;
+  readonly pageSize: bigint;
+  /** Bytes from `base` that belong to driver and firmware. */
+  readonly reservedSize: bigint;
+  /** Which base INFO reports: the first user byte (physical), or the start of the device MMU's range behind the physical one. */
+  readonly reportedBase: 'physicalUserBase' | 'dmmuStart';
+  /** End of the device MMU's range; undefined without one. */
+  readonly dmmuEnd: bigint | undefined;
+}
+
+/** Ranges from which the driver takes virtual addresses. */
+export interface VaProfile {
+  /** Host memory in 4 KiB pages. */
+  readonly host: AddressRange;
+  /** Host memory in 2 MiB pages; equal to `host` where there is no separate range. */
+  readonly hostHuge: AddressRange;
+  /** Parts of the ranges above that are given out for a hint only. */
+  readonly reservedHost: readonly AddressRange[];
+  /** Parts of the device memory range that are given out for a hint only. */
+  readonly reservedDram: readonly AddressRange[];
+  /** Bits of a hint that the device MMU takes for device memory. */
+  readonly dramHintMask: bigint;
+}
+
+/** One block of sync objects and monitors. Register offsets are relative to the configuration base. */
+export interface SyncManagerProfile {
+  readonly name: string;
+  /** `dcore_id` of INFO SYNC_MANAGER. */
+  readonly dcore: number;
+  readonly sobObj: number;
+  readonly monPayAddrL: number;
+  readonly monPayAddrH: number;
+  readonly monPayData: number;
+  readonly monArm: number;
+  /** 0 where the ASIC has none. */
+  readonly monConfig: number;
+  readonly monStatus: number;
+  /** First sync object and monitor that the user owns; 0 on every block that INFO does not restrict. */
+  readonly firstUserSob: number;
+  readonly firstUserMonitor: number;
+}
+
+/** Registers of the completion queues of a sync manager, relative to the configuration base; 4 bytes per queue. */
+export interface CompletionQueueRegisters {
+  readonly baseAddrL: number;
+  readonly baseAddrH: number;
+  readonly sizeLog2: number;
+  readonly pi: number;
+  readonly lbwAddrL: number;
+  readonly lbwAddrH: number;
+  readonly lbwData: number;
+  readonly incMode: number;
+}
+
+/** Sync objects, monitors and completion queues. */
+export interface SyncProfile {
+  readonly managers: readonly SyncManagerProfile[];
+  readonly sobsPerManager: number;
+  readonly monitorsPerManager: number;
+  /** 0 where the ASIC has none. */
+  readonly cqsPerManager: number;
+  /** Of the first manager; undefined where the ASIC has none. Other managers are at `managerStride`. */
+  readonly cqRegisters: CompletionQueueRegisters | undefined;
+  /** Distance in bytes of the managers' register blocks. */
+  readonly managerStride: number;
+  /** First completion queue of the user; 0xFFFF for none. */
+  readonly firstUserCq: number;
+}
+
+/** A QMAN's fence registers: writing v to `fence0 + 4 * stream` adds v to counter 0 of the stream; stream 4 is the lower CP. */
+export interface FenceProfile {
+  /** Engine as the driver names it, such as `DMA0` or `DCORE1_EDMA0`. */
+  readonly qman: string;
+  /** Id of the queue of stream 0; -1 when no queue id leads there. */
+  readonly firstQueue: number;
+  /** Offset of CP_FENCE0_RDATA_0 from the configuration base. */
+  readonly fence0: number;
+}
+
+/** Interrupts of the user. */
+export interface InterruptProfile {
+  /** First user interrupt; 0xFFFF for none. */
+  readonly firstUserInterrupt: number;
+  readonly userInterruptCount: number;
+  /** Device address whose written value raises MSI-X of that number; undefined where user code has none. */
+  readonly msixDoorbell: bigint | undefined;
+}
+
+/** How many engines there are. Masks have a bit per engine that works on an unbinned card. */
+export interface EngineProfile {
+  readonly pdmaCount: number;
+  readonly edmaCount: number;
+  readonly edmaMask: number;
+  readonly tpcCount: number;
+  readonly tpcMask: bigint;
+  readonly mmeCount: number;
+  readonly mmeMasterSlaveMode: number;
+  readonly nicCount: number;
+  /** Ports by their use in the standard server of the generation. */
+  readonly nicScaleUpPorts: number;
+  readonly nicScaleOutPorts: number;
+  /** Speed of one port. */
+  readonly nicGbitPerSecond: number;
+  readonly decoderCount: number;
+  readonly rotatorCount: number;
+}
+
+/** A block of registers that MEMORY MAP_BLOCK hands out. */
+export interface UserBlock {
+  readonly name: string;
+  readonly address: bigint;
+  readonly size: number;
+}
+
+/** Everything above for one generation. */
+export interface AsicProfile {
+  readonly name: AsicName;
+  /** PCI vendor id is always {@link PCI_VENDOR_HABANALABS}. */
+  readonly pciDeviceId: number;
+  /** Other PCI device ids of the generation: secured parts and variants. */
+  readonly otherPciDeviceIds: readonly number[];
+  readonly cardName: string;
+  /** On-die memory as the user sees it, without the driver's part. */
+  readonly sram: AddressRange;
+  /** Configuration space: the registers. */
+  readonly cfg: AddressRange;
+  readonly dram: DramProfile;
+  readonly va: VaProfile;
+  /** The queues by id; empty on gaudi3. */
+  readonly queues: readonly QueueEntry[];
+  /** Submissions in flight; a power of two. 0 on gaudi3. */
+  readonly maxPendingCs: number;
+  readonly numOfEvents: number;
+  readonly sync: SyncProfile;
+  readonly fences: readonly FenceProfile[];
+  /** Distance of CP_FENCE1_RDATA_0 to CP_FENCE3_RDATA_0 from CP_FENCE0_RDATA_0; entry 0 is 0. */
+  readonly fenceStrides: readonly number[];
+  /** Distance of a QMAN's ARB_CFG_0 from its CP_FENCE0_RDATA_0. */
+  readonly arbCfgFromFence0: number;
+  /** Offsets from the configuration base that the CP_MSG_BASE registers of the DMA queues hold, for MSG_SHORT. */
+  readonly cpMsgBase: readonly number[];
+  readonly interrupts: InterruptProfile;
+  readonly engines: EngineProfile;
+  /** The blocks whose addresses public headers fix; a driver may know more. */
+  readonly userBlocks: readonly UserBlock[];
+  /** Seconds after which a submission has timed out. */
+  readonly defaultCsTimeoutSeconds: number;
+  readonly capabilities: AsicCapabilities;
+}
+
+/** PCI vendor id of Habana Labs. */
+export const PCI_VENDOR_HABANALABS = 0x1da3;
+
+/** Value of first CQ and first interrupt where the ASIC has none (USHRT_MAX). */
+export const NO_USER_RESOURCE = 0xffff;
+
+/**
+ * The DRAM size that INFO reports for `size` bytes of physical DRAM: what is left without the reserved part, in whole pages.
+ * @param size bytes; a card may have less than its profile
+ */
+export function reportedDramSize(dram: DramProfile, size: bigint): bigint {
+  if (size <= dram.reservedSize) return 0n;
+  const user = size - dram.reservedSize;
+  return user - (user % dram.pageSize);
+}
+
+/** The DRAM base that INFO reports for `size` bytes of physical DRAM: see {@link DramProfile.reportedBase}. */
+export function reportedDramBase(dram: DramProfile, size: bigint): bigint {
+  if (dram.reportedBase === 'physicalUserBase') return dram.base + dram.reservedSize;
+  const pages = (size + dram.pageSize - 1n) / dram.pageSize;
+  return dram.base + pages * dram.pageSize;
+}

@@ -1,0 +1,49 @@
+/**
+ * States of a card, the events it notifies, and the servers it sits in. The driver decides when they change.
+ * The C name of an entry is the object's name, `_` and the key, where not said otherwise.
+ *
+ * Source: drm/habanalabs_accel.h, Linux 6.12.
+ */
+
+/** `enum hl_device_status`. */
+export const HL_DEVICE_STATUS = {
+  OPERATIONAL: 0,
+  IN_RESET: 1,
+  MALFUNCTION: 2,
+  /** Automatic reset is switched off. */
+  NEEDS_RESET: 3,
+  IN_DEVICE_CREATION: 4,
+  IN_RESET_AFTER_DEVICE_RELEASE: 5,
+} as const;
+
+/** One of the values of {@link HL_DEVICE_STATUS}. */
+export type HlDeviceStatus = (typeof HL_DEVICE_STATUS)[keyof typeof HL_DEVICE_STATUS];
+
+/** Bits of the u64 mask of GET_EVENTS. Linux 6.1 has bits 0 to 6. The header spells the last two CRITICL. */
+export const HL_NOTIFIER_EVENT = {
+  TPC_ASSERT: 0x001,
+  UNDEFINED_OPCODE: 0x002,
+  DEVICE_RESET: 0x004,
+  CS_TIMEOUT: 0x008,
+  DEVICE_UNAVAILABLE: 0x010,
+  USER_ENGINE_ERR: 0x020,
+  GENERAL_HW_ERR: 0x040,
+  RAZWI: 0x080,
+  PAGE_FAULT: 0x100,
+  CRITICL_HW_ERR: 0x200,
+  CRITICL_FW_ERR: 0x400,
+} as const;
+
+/** `enum hl_server_type`; in C HL_SERVER_TYPE_UNKNOWN and `HL_SERVER_<key>`. Linux 6.1 has 0 to 5. */
+export const HL_SERVER_TYPE = {
+  UNKNOWN: 0,
+  GAUDI_HLS1: 1,
+  GAUDI_HLS1H: 2,
+  GAUDI_TYPE1: 3,
+  GAUDI_TYPE2: 4,
+  GAUDI2_HLS2: 5,
+  GAUDI2_TYPE1: 7,
+} as const;
+
+/** One of the values of {@link HL_SERVER_TYPE}. */
+export type HlServerType = (typeof HL_SERVER_TYPE)[keyof typeof HL_SERVER_TYPE];
