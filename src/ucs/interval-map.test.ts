@@ -1,0 +1,95 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type Interval, IntervalMap } from './interval-map.ts';
+
+class ListOracle {
+  entries: Interval<number>[] = [];
+
+  overlapping(start: number, end: number): Interval<number>[] {
+    if (start >= end) return [];
+    return this.entries.filter((entry) => entry.start < end && start < entry.end).sort((a, b) => a.start - b.start);
+  }
+
+  insert(start: number, end: number, value: number): boolean {
+    if (this.overlapping(start, end).length > 0) return false;
+    this.entries.push({ start, end, value });
+    return true;
+  }
+
+  delete(start: number): Interval<number> | undefined {
+    const found = this.entries.find((entry) => entry.start === start);
+    this.entries = this.entries.filter((entry) => entry !== found);
+    return found;
+  }
+}
+
+describe('IntervalMap', () => {
+  it('finds the owner of an address', () => {
+    const map = new IntervalMap<string>();
+    expect(map.insert(100, 200, 'a')).toBe(true);
+    expect(map.insert(200, 201, 'b')).toBe(true);
+    expect(map.find(99)).toBeUndefined();
+    expect(map.find(100)?.value).toBe('a');
+    expect(map.find(199)).toEqual({ start: 100, end: 200, value: 'a' });
+    expect(map.find(200)?.value).toBe('b');
+    expect(map.find(201)).toBeUndefined();
+    expect(map.size).toBe(2);
+  });
+
+  it('refuses overlaps and keeps what was there', () => {
+    const map = new IntervalMap<number>();
+    map.insert(10, 20, 1);
+    for (const [start, end] of [
+      [10, 20],
+      [5, 11],
+      [19, 30],
+      [12, 13],
+      [0, 100],
+    ] as const) {
+      expect(map.insert(start, end, 2)).toBe(false);
+    }
+    expect([...map]).toEqual([{ start: 10, end: 20, value: 1 }]);
+    map.clear();
+    expect(map.size).toBe(0);
+    expect(map.find(10)).toBeUndefined();
+  });
+
+  it('rejects bounds that are no interval', () => {
+    const map = new IntervalMap<number>();
+    expect(() => map.insert(0.5, 2, 0)).toThrow(/start/);
+    expect(() => map.insert(2 ** 53, 2 ** 53 + 2, 0)).toThrow(/start/);
+    expect(() => map.insert(5, 5, 0)).toThrow(/end/);
+    expect(() => map.insert(5, 4, 0)).toThrow(/end/);
+    expect(() => map.insert(5, Number.NaN, 0)).toThrow(/end/);
+  });
+
+  it('agrees with a list on random operations', () => {
+    const bound = fc.nat(60);
+    const operation = fc.record({
+      kind: fc.constantFrom('insert', 'insert', 'delete'),
+      start: bound,
+      length: fc.integer({ min: 1, max: 9 }),
+    });
+    fc.assert(
+      fc.property(fc.array(operation, { maxLength: 80 }), (operations) => {
+        const map = new IntervalMap<number>();
+        const oracle = new ListOracle();
+        operations.forEach(({ kind, start, length }, step) => {
+          if (kind === 'insert') {
+            expect(map.insert(start, start + length, step)).toBe(oracle.insert(start, start + length, step));
+          } else {
+            expect(map.delete(start)).toEqual(oracle.delete(start));
+          }
+          expect([...map]).toEqual(oracle.overlapping(-1, 100));
+          for (let address = -1; address < 72; address += 3) {
+            expect(map.find(address)).toEqual(oracle.overlapping(address, address + 1)[0]);
+            const expected = oracle.overlapping(address, address + length - 2);
+            expect(map.overlapping(address, address + length - 2)).toEqual(expected);
+            expect(map.firstOverlapping(address, address + length - 2)).toEqual(expected[0]);
+          }
+        });
+      }),
+      { numRuns: 50 },
+    );
+  });
+});

@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest';
+import { isFailure, Status, statusName, statusString } from './status.ts';
+
+describe('Status', () => {
+  it('has the values of ucs_status_t', () => {
+    expect(Status.OK).toBe(0);
+    expect(Status.INPROGRESS).toBe(1);
+    const ordinary = Object.values(Status).filter((value) => value < 0 && value > -40);
+    expect(ordinary).toEqual(Array.from({ length: 25 }, (_, index) => -1 - index));
+    expect(Status.ENDPOINT_TIMEOUT).toBe(-80);
+  });
+
+  it('names and explains every value', () => {
+    for (const [name, value] of Object.entries(Status)) {
+      expect(statusName(value)).toBe(name);
+      expect(statusString(value)).not.toContain('Unknown');
+    }
+    expect(statusString(Status.NO_MEMORY)).toBe('Out of memory');
+  });
+
+  it('answers for integers that are no status', () => {
+    expect(statusName(-99)).toBe('UNKNOWN(-99)');
+    expect(statusString(-99)).toBe('Unknown error -99');
+  });
+
+  it('tells failures from progress', () => {
+    expect([Status.OK, Status.INPROGRESS, Status.NO_MESSAGE, Status.IO_ERROR].map(isFailure)).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ]);
+  });
+});
