@@ -23,4 +23,4 @@ export const HL_CB_FLAGS = {
 } as const;
 
 /** Largest kernel command buffer in bytes: 2 MiB less room for two MSG_PROT packets. */
-export const HL_MAX_CB_SIZE = 0x200000 - 32;
+export const HL_MAX_CB_SIZE: number = 0x200000 - 32;

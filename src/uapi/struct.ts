@@ -216,25 +216,26 @@ function checkExtent(cName: string, size: number, view: DataView, offset: number
 
 function checkField(cName: string, codec: FieldCodec, value: FieldValue | undefined): void {
   if (value === undefined) return;
-  if (typeof value !== 'object') {
+  if (codec.count === 0) {
+    if (typeof value === 'object') throw new RangeError(`${cName}.${codec.name} is ${codec.kind}, got an array`);
     checkScalar(cName, codec, value);
     return;
   }
-  if (value.length > codec.count) {
-    throw new RangeError(`${cName}.${codec.name} has ${codec.count} elements, got ${value.length}`);
+  if (typeof value !== 'object' || value.length > codec.count) {
+    const got = typeof value === 'object' ? value.length : `${typeof value} ${value}`;
+    throw new RangeError(`${cName}.${codec.name} has ${codec.count} elements, got ${got}`);
   }
-  if (value instanceof Uint8Array) return;
   for (const item of value) checkScalar(cName, codec, item);
 }
 
 function checkScalar(cName: string, codec: FieldCodec, value: number | bigint): void {
-  const bits = codec.element.bytes * 8;
-  if (bits === 64) {
-    const wrapped = codec.element.signed ? BigInt.asIntN(64, BigInt(value)) : BigInt.asUintN(64, BigInt(value));
-    if (typeof value === 'bigint' && wrapped === value) return;
+  const { bytes, signed } = codec.element;
+  if (bytes === 8) {
+    const isInRange = (wide: bigint) => wide === (signed ? BigInt.asIntN(64, wide) : BigInt.asUintN(64, wide));
+    if (typeof value === 'bigint' && isInRange(value)) return;
   } else if (typeof value === 'number' && Number.isInteger(value)) {
-    const span = 2 ** bits;
-    const low = codec.element.signed ? -span / 2 : 0;
+    const span = 2 ** (bytes * 8);
+    const low = signed ? -span / 2 : 0;
     if (value >= low && value < low + span) return;
   }
   throw new RangeError(`${cName}.${codec.name} is ${codec.kind}, got ${typeof value} ${value}`);
