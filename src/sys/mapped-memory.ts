@@ -183,12 +183,12 @@ function checkViewLength(byteLength: number): void {
 }
 
 /** The off_t of an unsigned 64-bit offset: cookies of the habanalabs driver use the top bits. Throws ERR_INVALID_PARAM. */
-export function signedOffset(offset: number | bigint): number | bigint {
+export function signedOffset(offset: number | bigint, argument = 'offset'): number | bigint {
   if (typeof offset === 'number') {
     if (Number.isSafeInteger(offset) && offset >= 0) return offset;
-    throw invalidParam('offset', 'must be a safe integer of at least 0 (larger values as bigint)', offset);
+    throw invalidParam(argument, 'must be a safe integer of at least 0 (larger values as bigint)', offset);
   }
-  if (offset < 0n || offset >= 1n << 64n) throw invalidParam('offset', 'must fit in 64 bits, unsigned', offset);
+  if (offset < 0n || offset >= 1n << 64n) throw invalidParam(argument, 'must fit in 64 bits, unsigned', offset);
   return BigInt.asIntN(64, offset);
 }
 

@@ -48,7 +48,7 @@ export function memfdCreate(name: string, options: MemfdOptions = {}): number {
  * @throws SyscallError EBADF, EINVAL, EPERM (sealed), EFBIG
  */
 export function ftruncate(fd: number, byteLength: number | bigint): void {
-  if (ftruncateCall(fd, signedOffset(byteLength)) !== 0) {
+  if (ftruncateCall(fd, signedOffset(byteLength, 'byteLength')) !== 0) {
     throw new SyscallError('ftruncate', errno(), `fd ${fd} to ${byteLength} bytes`);
   }
 }
@@ -58,7 +58,9 @@ export function ftruncate(fd: number, byteLength: number | bigint): void {
  * @throws SyscallError EBADF, EINVAL, EPERM (sealed against writing), EOPNOTSUPP
  */
 export function punchHole(fd: number, offset: number | bigint, byteLength: number | bigint): void {
-  if (fallocate(fd, FALLOC_FL_KEEP_SIZE_PUNCH_HOLE, signedOffset(offset), signedOffset(byteLength)) !== 0) {
+  if (
+    fallocate(fd, FALLOC_FL_KEEP_SIZE_PUNCH_HOLE, signedOffset(offset), signedOffset(byteLength, 'byteLength')) !== 0
+  ) {
     throw new SyscallError('fallocate', errno(), `hole of ${byteLength} bytes at ${offset} in fd ${fd}`);
   }
 }

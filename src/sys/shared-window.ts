@@ -40,7 +40,7 @@ export interface SharedWindow {
  */
 export function mapSharedWindow(fd: number, byteLength: number, fileOffset: number | bigint): SharedWindow {
   checkLength(byteLength, VIEW_LENGTH_MAX);
-  const offset = signedOffset(fileOffset);
+  const offset = signedOffset(fileOffset, 'fileOffset');
   const pages = Math.ceil(byteLength / WASM_PAGE_SIZE);
   const what = `${byteLength} bytes of fd ${fd} at ${fileOffset}`;
   let buffer: SharedArrayBuffer;
@@ -73,7 +73,7 @@ export function mapLarge(fd: number, byteLength: number, fileOffset: number | bi
     PROT_READ_WRITE,
     MapFlag.SHARED | MapFlag.NORESERVE,
     fd,
-    signedOffset(fileOffset),
+    signedOffset(fileOffset, 'fileOffset'),
   );
   if (address === -1) throw new SyscallError('mmap', errno(), `${byteLength} bytes of fd ${fd} at ${fileOffset}`);
   countMapping(byteLength, 1);

@@ -1,0 +1,102 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { describe, expect, it } from 'vitest';
+import { Errno } from './errno.ts';
+import {
+  clockMonotonicRawNs,
+  getpid,
+  gettid,
+  isProcessAlive,
+  processExists,
+  processStartTime,
+  schedGetAffinity,
+  schedSetAffinity,
+  schedYield,
+  setParentDeathSignal,
+} from './process.ts';
+
+const SYS = JSON.stringify(new URL('./index.ts', import.meta.url).href);
+
+describe('life and death', () => {
+  it('follow a child that is killed', async () => {
+    const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000); console.log("up")'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    await once(child.stdout, 'data');
+    const pid = child.pid!;
+    const start = processStartTime(pid);
+    expect(start).toBeGreaterThanOrEqual(processStartTime(process.pid)!);
+    expect(processExists(pid)).toBe(true);
+    expect(isProcessAlive(pid)).toBe(true);
+    expect(isProcessAlive(pid, start)).toBe(true);
+    expect(isProcessAlive(pid, start! - 1)).toBe(false);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    expect([processExists(pid), isProcessAlive(pid), processStartTime(pid)]).toEqual([false, false, undefined]);
+  });
+
+  it('take children along with the parent that spins no more', async () => {
+    const grandchild = `
+      import { setParentDeathSignal } from ${SYS};
+      setParentDeathSignal();
+      console.log(process.pid);
+      for (;;);`;
+    const parent = `
+      import { spawn } from 'node:child_process';
+      spawn(process.execPath, ['--import', ${JSON.stringify(import.meta.resolve('tsx'))}, '--input-type=module', '-e',
+        ${JSON.stringify(grandchild)}], { stdio: 'inherit' });`;
+    const child = spawn(process.execPath, ['--input-type=module', '-e', parent], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [line] = (await once(child.stdout, 'data')) as [Buffer];
+    const pid = Number(line.toString());
+    expect(isProcessAlive(pid)).toBe(true);
+    child.kill('SIGKILL');
+    // The pipe ends when the last writer, the grandchild, is dead.
+    child.stdout.resume();
+    await once(child.stdout, 'end');
+    expect(isProcessAlive(pid)).toBe(false);
+  });
+
+  it('refuse an unknown signal', () => {
+    expect(() => setParentDeathSignal(9999)).toThrow(expect.objectContaining({ errno: Errno.EINVAL }));
+  });
+});
+
+describe('identity', () => {
+  it('is that of this process', () => {
+    expect(getpid()).toBe(process.pid);
+    expect(gettid()).toBeGreaterThan(0);
+    expect(isProcessAlive(gettid())).toBe(true);
+  });
+});
+
+describe('schedSetAffinity', () => {
+  it('restricts and restores the calling thread', () => {
+    const cpus = schedGetAffinity(0);
+    expect(cpus.length).toBeGreaterThan(0);
+    schedSetAffinity(0, [cpus.at(-1)!]);
+    expect(schedGetAffinity(0)).toEqual([cpus.at(-1)]);
+    schedSetAffinity(0, cpus);
+    expect(schedGetAffinity(0)).toEqual(cpus);
+    schedYield();
+  });
+
+  it('reports errors', () => {
+    expect(() => schedSetAffinity(0, [])).toThrow(expect.objectContaining({ errno: Errno.EINVAL }));
+    expect(() => schedSetAffinity(0, [1024])).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
+    expect(() => schedGetAffinity(2 ** 30)).toThrow(expect.objectContaining({ errno: Errno.ESRCH }));
+  });
+});
+
+describe('clockMonotonicRawNs', () => {
+  it('never goes back', () => {
+    let last = clockMonotonicRawNs();
+    expect(last).toBeGreaterThan(0);
+    for (let step = 0; step < 1000; step++) {
+      const now = clockMonotonicRawNs();
+      expect(now).toBeGreaterThanOrEqual(last);
+      last = now;
+    }
+  });
+});
