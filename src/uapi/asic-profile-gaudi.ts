@@ -46,6 +46,7 @@ function syncManager(name: string, dcore: number, sobObj: number): SyncManagerPr
     monStatus: sobObj + 0x4000,
     firstUserSob: isWestSouth ? GAUDI_FIRST_AVAILABLE_W_S_SYNC_OBJECT : 0,
     firstUserMonitor: isWestSouth ? GAUDI_FIRST_AVAILABLE_W_S_MONITOR : 0,
+    firstUserCq: NO_USER_RESOURCE,
   };
 }
 
@@ -100,7 +101,6 @@ export const GAUDI_PROFILE: AsicProfile = {
     cqsPerManager: 0,
     cqRegisters: undefined,
     managerStride: 0x20000,
-    firstUserCq: NO_USER_RESOURCE,
   },
   fences: fences(),
   fenceStrides: [0, 0x14, 0x28, 0x3c],

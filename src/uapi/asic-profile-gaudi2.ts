@@ -13,7 +13,7 @@ const DCORE_STRIDE = 0x200000;
 const DCORE0_SOB_OBJ_0 = 0x4100000;
 const DCORE0_MON_PAY_ADDRL_0 = 0x4108000;
 const DCORE0_SM_GLBL = 0x411e000;
-const SM_OBJS_BLOCK_SIZE = 0x14000;
+const SM_OBJS_BLOCK_SIZE = 0x14000; // SM_SEC_0 - SOB_OBJ_0, as gaudi2P.h has it
 const HL_BLOCK_SIZE = 0x1000;
 const EDMA_QUEUE_OF_DCORE: readonly number[] = [
   Gaudi2QueueBase.DCORE0_EDMA_0,
@@ -37,6 +37,7 @@ function syncManager(dcore: number): SyncManagerProfile {
     // 85 reserved objects and 125 monitors, plus 2 and 1 for each of the 164 sync-stream queues; all in dcore 0.
     firstUserSob: dcore === 0 ? 413 : 0,
     firstUserMonitor: dcore === 0 ? 289 : 0,
+    firstUserCq: dcore === 0 ? 2 : 0,
   };
 }
 
@@ -125,10 +126,9 @@ export const GAUDI2_PROFILE: AsicProfile = {
       incMode: 0x411e850,
     },
     managerStride: DCORE_STRIDE,
-    firstUserCq: 2,
   },
   fences: fences(),
-  fenceStrides: [0, 0x14, 0x28, 0x3c],
+  fenceStrides: [0, 0x14, 0x28, 0x3c], // the driver uses FENCE2; 1 and 3 are inferred from the even spacing of gaudi
   arbCfgFromFence0: 0x214,
   cpMsgBase: [DCORE0_MON_PAY_ADDRL_0, DCORE0_SOB_OBJ_0],
   // 128 MSI-X in Linux 6.12; Linux 6.1 uses 512 and gives the user 448 to 511.

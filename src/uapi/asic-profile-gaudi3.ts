@@ -2,7 +2,7 @@
  * The constants of gaudi3 (HL-325), for INFO and MEMORY only: no kernel queue ids exist, so it submits nothing through the driver.
  *
  * No upstream kernel driver supports gaudi3. Sizes and physical bases are from Intel's public gaudi3.h; what a comment calls assumed
- * is not public and follows gaudi2. NIC ports: docs.habana.ai, Network Configuration (HLS-3).
+ * has no source here and follows gaudi2. NIC ports: docs.habana.ai, Network Configuration (HLS-3).
  */
 
 import { type AsicProfile, NO_USER_RESOURCE } from './asic-profile.ts';
@@ -32,7 +32,7 @@ export const GAUDI3_PROFILE: AsicProfile = {
   },
   queues: [],
   maxPendingCs: 0,
-  numOfEvents: 0, // not public
+  numOfEvents: 0, // unknown: no source here
   sync: {
     managers: [],
     sobsPerManager: 0,
@@ -40,7 +40,6 @@ export const GAUDI3_PROFILE: AsicProfile = {
     cqsPerManager: 0,
     cqRegisters: undefined,
     managerStride: 0,
-    firstUserCq: NO_USER_RESOURCE,
   },
   fences: [],
   fenceStrides: [],

@@ -113,8 +113,8 @@ describe('registers', () => {
   });
 
   it('of gaudi2 are those of the driver', () => {
-    expect(GAUDI2_PROFILE.sync.managers[3]).toMatchObject({ sobObj: 0x4700000, firstUserSob: 0 });
-    expect(GAUDI2_PROFILE.sync.managers[0]).toMatchObject({ firstUserSob: 413, firstUserMonitor: 289 });
+    expect(GAUDI2_PROFILE.sync.managers[3]).toMatchObject({ sobObj: 0x4700000, firstUserSob: 0, firstUserCq: 0 });
+    expect(GAUDI2_PROFILE.sync.managers[0]).toMatchObject({ firstUserSob: 413, firstUserMonitor: 289, firstUserCq: 2 });
     expect(GAUDI2_PROFILE.fences.find((fence) => fence.qman === 'DCORE0_TPC6')).toMatchObject({ firstQueue: 44 });
     expect((GAUDI2_PROFILE.fences[0]?.fence0 ?? 0) + GAUDI2_PROFILE.arbCfgFromFence0).toBe(0x4c8a4a4);
   });

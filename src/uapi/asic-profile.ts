@@ -84,6 +84,8 @@ export interface SyncManagerProfile {
   /** First sync object and monitor that the user owns; 0 on every block that INFO does not restrict. */
   readonly firstUserSob: number;
   readonly firstUserMonitor: number;
+  /** First completion queue of the user; {@link NO_USER_RESOURCE} for none. */
+  readonly firstUserCq: number;
 }
 
 /** Registers of the completion queues of a sync manager, relative to the configuration base; 4 bytes per queue. */
@@ -100,6 +102,7 @@ export interface CompletionQueueRegisters {
 
 /** Sync objects, monitors and completion queues. */
 export interface SyncProfile {
+  /** By dcore. For a `dcore_id` below HL_MAX_DCORES without a manager INFO answers 0, 0 and the last manager's first CQ. */
   readonly managers: readonly SyncManagerProfile[];
   readonly sobsPerManager: number;
   readonly monitorsPerManager: number;
@@ -109,8 +112,6 @@ export interface SyncProfile {
   readonly cqRegisters: CompletionQueueRegisters | undefined;
   /** Distance in bytes of the managers' register blocks. */
   readonly managerStride: number;
-  /** First completion queue of the user; 0xFFFF for none. */
-  readonly firstUserCq: number;
 }
 
 /** A QMAN's fence registers: writing v to `fence0 + 4 * stream` adds v to counter 0 of the stream; stream 4 is the lower CP. */
