@@ -1,0 +1,248 @@
+/**
+ * UCX's configuration system: tables of fields, the names of their variables and the layers that set them. Pure: environment
+ * and files are handed in. Syntax of values: config-value.ts and config-list.ts; files: config-file.ts.
+ *
+ * Names are `UCX_` + table prefix + field. A field of a sub-table answers to the prefix of the sub-table and to the prefix of
+ * every table around it, and the outermost wins: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. For one name the environment
+ * beats the files, and explicit options beat everything.
+ */
+
+import type { ConfigFile } from './config-file.ts';
+import type { ConfigType } from './config-value.ts';
+import { invalidParam, UcxError } from './error.ts';
+import { nearestName } from './nearest-name.ts';
+import { Status } from './status.ts';
+
+/** One field of a table. */
+export interface ConfigField<N extends string, T> {
+  /** In capitals, without any prefix: `RCACHE_MAX_REGIONS`. */
+  readonly name: N;
+  readonly type: ConfigType<T>;
+  /** The default as a text of `type`. */
+  readonly default: string;
+  /** What the field does, in sentences, with units. */
+  readonly doc: string;
+  /** Whole names of variables that set the field too, with a warning: `UCT_GAUDI_COPY_ENABLE_RCACHE`. */
+  readonly deprecatedAliases?: readonly string[];
+  /** True for fields that `info -c` shows only on request. */
+  readonly hidden?: boolean;
+}
+
+/** The fields that a table may have when its values are `V`. */
+export type ConfigFieldOf<V> = { readonly [K in keyof V & string]: ConfigField<K, V[K]> }[keyof V & string];
+
+/**
+ * A table of fields whose values form the flat record `V`: one property per field of the table and of its sub-tables.
+ */
+export interface ConfigTable<V> {
+  /** Ends in an underscore, for example `GAUDI_COPY_`. Empty: the fields take the prefix of the table around. */
+  readonly prefix: string;
+  readonly fields: readonly ConfigFieldOf<V>[];
+  /** Tables whose fields belong to this one too: `ConfigTable<W>` where `V` extends `W`. */
+  readonly subTables?: readonly ConfigSubTable<V>[];
+}
+
+/** A table with fields for some of the properties of `V`; tables within it were checked against its own type. */
+export interface ConfigSubTable<V> {
+  readonly prefix: string;
+  readonly fields: readonly ConfigFieldOf<V>[];
+  readonly subTables?: readonly AnyConfigTable[];
+}
+
+/** A field of any table, for code that treats all alike. */
+export type AnyConfigField = ConfigField<string, unknown>;
+
+/** A table with any values. */
+export interface AnyConfigTable {
+  readonly prefix: string;
+  readonly fields: readonly AnyConfigField[];
+  readonly subTables?: readonly AnyConfigTable[];
+}
+
+/** Where values come from. */
+export interface ConfigSources {
+  /** The environment, usually `process.env`. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Parsed files; a later one overrides an earlier one. */
+  readonly files?: readonly ConfigFile[];
+  /** Explicit options by variable name, with or without the leading `UCX_`. An unknown name is an error. */
+  readonly overrides?: Readonly<Record<string, string>>;
+  /** A prefix of variable names: `MPI` makes every `MPI_UCX_X` override `UCX_X`. */
+  readonly envPrefix?: string;
+}
+
+/** A field with its value and where that came from. */
+export interface ConfigEntry {
+  /** The full name of the variable: `UCX_GAUDI_COPY_RCACHE`. */
+  readonly name: string;
+  readonly field: AnyConfigField;
+  readonly value: unknown;
+  /** The value as a text that parses to it. */
+  readonly text: string;
+  /** `"default"`, `"file /x/ucx.conf:12"`, `"environment"` or `"option"`. */
+  readonly source: string;
+  /** The name under which the value was given; differs from `name` for sub-tables, prefixes and aliases. */
+  readonly setBy: string | undefined;
+}
+
+/** The configuration of a program. */
+export interface Config {
+  /**
+   * The values of one of the loaded tables, frozen.
+   * @throws UcxError ERR_INVALID_PARAM when the table was not loaded
+   */
+  get<V>(table: ConfigTable<V>): Readonly<V>;
+  /** All fields in the order of the tables. */
+  readonly entries: readonly ConfigEntry[];
+  /** Deprecated names, unused variables and skipped sections: one sentence each, to be logged once as warnings. */
+  readonly warnings: readonly string[];
+}
+
+/** Variables that are read before there is a configuration. */
+const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
+const WARN_UNUSED = 'UCX_WARN_UNUSED_ENV_VARS';
+
+/**
+ * Computes the values of all fields of `tables`.
+ * @throws UcxError ERR_CONFIG_VALUE for a value that its field cannot have (variable, rule, value and source in the details);
+ *   ERR_CONFIG_UNKNOWN for an override that names no field; ERR_INVALID_PARAM for two tables that define one variable
+ */
+export function loadConfig(tables: readonly AnyConfigTable[], sources: ConfigSources = {}): Config {
+  return new Loader(tables, sources).load();
+}
+
+interface Setting {
+  readonly variable: string;
+  readonly text: string;
+  readonly source: string;
+}
+
+class Loader {
+  readonly #tables: readonly AnyConfigTable[];
+  readonly #envPrefixes: readonly string[];
+  readonly #given = new Map<string, Setting>();
+  readonly #options = new Map<string, Setting>();
+  /** Every name that some field answers to. */
+  readonly #known = new Set<string>();
+  /** The names of `#entries`. */
+  readonly #names = new Set<string>();
+  readonly #entries: ConfigEntry[] = [];
+  readonly #warnings: string[] = [];
+
+  constructor(tables: readonly AnyConfigTable[], sources: ConfigSources) {
+    this.#tables = tables;
+    const custom = sources.envPrefix?.replace(/_+$/, '') ?? '';
+    this.#envPrefixes = custom === '' ? ['UCX_'] : ['UCX_', `${custom}_UCX_`];
+    for (const file of sources.files ?? []) this.#takeFile(file);
+    for (const [variable, text] of Object.entries(sources.env ?? {})) {
+      if (text !== undefined) this.#given.set(variable, { variable, text, source: 'environment' });
+    }
+    for (const [name, text] of Object.entries(sources.overrides ?? {})) {
+      const variable = name.startsWith('UCX_') ? name : `UCX_${name}`;
+      this.#options.set(variable, { variable, text, source: 'option' });
+    }
+  }
+
+  load(): Config {
+    const values = new Map<AnyConfigTable, Readonly<Record<string, unknown>>>();
+    for (const table of this.#tables) {
+      const record: Record<string, unknown> = {};
+      this.#loadTable(table, [], record);
+      values.set(table, Object.freeze(record));
+    }
+    this.#checkOverrides();
+    this.#warnUnused();
+    return {
+      get<V>(table: ConfigTable<V>): Readonly<V> {
+        const record = values.get(table);
+        if (record === undefined) throw invalidParam('table', 'must be one that was loaded', table.prefix);
+        return record as Readonly<V>;
+      },
+      entries: this.#entries,
+      warnings: this.#warnings,
+    };
+  }
+
+  #takeFile(file: ConfigFile): void {
+    for (const { name, value, line } of file.assignments) {
+      this.#given.set(name, { variable: name, text: value, source: `file ${file.path}:${line}` });
+    }
+    for (const section of file.skippedSections) this.#warnings.push(`section [${section}] of ${file.path} is ignored`);
+  }
+
+  /** @param outer prefixes of the tables around, innermost first */
+  #loadTable(table: AnyConfigTable, outer: readonly string[], record: Record<string, unknown>): void {
+    const prefixes = table.prefix === '' && outer.length > 0 ? outer : [table.prefix, ...outer];
+    for (const field of table.fields) record[field.name] = this.#loadField(field, prefixes);
+    for (const subTable of table.subTables ?? []) this.#loadTable(subTable, prefixes, record);
+  }
+
+  #loadField(field: AnyConfigField, prefixes: readonly string[]): unknown {
+    const name = `UCX_${prefixes.at(-1)}${field.name}`;
+    if (this.#names.has(name)) throw invalidParam('tables', 'must define every variable once', name);
+    this.#names.add(name);
+    const setting = this.#settingOf(field, prefixes, name);
+    const source = setting?.source ?? 'default';
+    const text = setting?.text ?? field.default;
+    const value = field.type.parse(text);
+    if (value === undefined) throw badValue(setting?.variable ?? name, field.type.syntax, text, source);
+    this.#entries.push({ name, field, value, text: field.type.print(value), source, setBy: setting?.variable });
+    return value;
+  }
+
+  /** The strongest setting of a field; undefined when nothing sets it. */
+  #settingOf(field: AnyConfigField, prefixes: readonly string[], name: string): Setting | undefined {
+    let setting: Setting | undefined;
+    for (const alias of field.deprecatedAliases ?? []) {
+      this.#known.add(alias);
+      const found = this.#given.get(alias);
+      if (found === undefined) continue;
+      this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
+      setting = found;
+    }
+    for (const envPrefix of this.#envPrefixes) {
+      for (const prefix of prefixes) {
+        const variable = `${envPrefix}${prefix}${field.name}`;
+        this.#known.add(variable);
+        setting = this.#given.get(variable) ?? setting;
+      }
+    }
+    for (const prefix of prefixes) setting = this.#options.get(`UCX_${prefix}${field.name}`) ?? setting;
+    return setting;
+  }
+
+  #checkOverrides(): void {
+    for (const { variable } of this.#options.values()) {
+      if (this.#known.has(variable)) continue;
+      const nearest = nearestName(variable, this.#known);
+      throw new UcxError({
+        code: 'ERR_CONFIG_UNKNOWN',
+        status: Status.NO_ELEM,
+        message: `option ${variable} names no configuration field${nearest === undefined ? '' : ` (maybe: ${nearest}?)`}`,
+        details: { variable, nearest },
+      });
+    }
+  }
+
+  #warnUnused(): void {
+    const wanted = this.#entries.find((entry) => entry.name === WARN_UNUSED);
+    if (wanted?.value === false) return;
+    for (const { variable, source } of this.#given.values()) {
+      if (this.#known.has(variable) || READ_ELSEWHERE.includes(variable)) continue;
+      if (source === 'environment' && !this.#envPrefixes.some((prefix) => variable.startsWith(prefix))) continue;
+      const nearest = nearestName(variable, this.#known);
+      const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
+      const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
+      this.#warnings.push(`unused ${what}: ${variable}${hint} (set ${WARN_UNUSED}=n to suppress this warning)`);
+    }
+  }
+}
+
+function badValue(variable: string, rule: string, value: string, source: string): UcxError {
+  return new UcxError({
+    code: 'ERR_CONFIG_VALUE',
+    status: Status.INVALID_PARAM,
+    message: `${variable} (${source}) must be ${rule}, got ${JSON.stringify(value)}`,
+    details: { variable, rule, value, source },
+  });
+}
