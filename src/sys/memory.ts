@@ -17,7 +17,10 @@ import {
 import { PAGE_SIZE } from './mapped-memory.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 
-/** Copies bytes between addresses of this process; the ranges must not overlap. 27 ns for 8 bytes, about 20 GB/s from 64 KiB up. */
+/**
+ * Copies bytes between addresses of this process; the ranges must not overlap. 30 ns for 8 bytes, about 20 GB/s from 64 KiB up.
+ * An address that is computed for the call is a heap number of V8: some bytes of young garbage each, none for a stored one.
+ */
 export const memcpy: (destination: number, source: number, byteLength: number) => void = memcpyCall;
 
 /** Like {@link memcpy} for ranges that may overlap. */

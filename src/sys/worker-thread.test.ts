@@ -18,6 +18,7 @@ const SYS = new URL('./index.ts', import.meta.url).href;
 let folder: string;
 beforeEach(() => {
   folder = mkdtempSync(join(REPOSITORY, 'node_modules', '.worker-thread-test-'));
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
 });
 afterEach(() => {
   rmSync(folder, { recursive: true });
@@ -68,19 +69,33 @@ describe('startWorker', () => {
     expect(words[1]).toBe(100);
   });
 
+  it.each(['file:///nonexistent/caller.ts', 'file:///nonexistent/caller.js'])(
+    'reports a module that is not there: %s',
+    async (caller) => {
+      const [error] = await once(startWorker(caller, './missing-thread'), 'error').catch((reason) => [reason]);
+      expect(String(error)).toContain('missing-thread');
+    },
+  );
+
   it('runs JavaScript modules of the compiled package', () => {
     const project = join(folder, 'tsconfig.json');
     writeFileSync(
       project,
       JSON.stringify({
         extends: join(REPOSITORY, 'tsconfig.build.json'),
-        compilerOptions: { rootDir: join(REPOSITORY, 'src'), outDir: join(folder, 'dist') },
+        compilerOptions: {
+          rootDir: join(REPOSITORY, 'src'),
+          outDir: join(folder, 'dist'),
+          noCheck: true,
+          isolatedDeclarations: false,
+          declaration: false,
+          declarationMap: false,
+        },
         include: [],
         files: [join(REPOSITORY, 'src/sys/index.ts')],
       }),
     );
     execFileSync(process.execPath, [join(REPOSITORY, 'node_modules/typescript/bin/tsc'), '-p', project]);
-    writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
     writeFileSync(
       join(folder, 'dist/caller.js'),
       `import { startWorker } from './sys/index.js';
