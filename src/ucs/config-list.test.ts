@@ -5,11 +5,12 @@ import { bandwidthType, enumType, memorySizeType, uintType } from './config-valu
 import { MEMORY_TYPE_NAMES } from './memory-type.ts';
 
 describe('listType', () => {
-  it('parses items and rejects holes', () => {
+  it('parses items and ignores superfluous commas', () => {
     const type = listType(uintType);
     expect(type.parse('1, 2,3')).toEqual([1, 2, 3]);
     expect(type.parse(' ')).toEqual([]);
-    for (const bad of ['1,,2', ',', '1,x']) expect(type.parse(bad)).toBeUndefined();
+    expect(type.parse(',1,,2,')).toEqual([1, 2]);
+    expect(type.parse('1,x')).toBeUndefined();
     expect(type.print([1, 2])).toBe('1,2');
     expect(type.print([])).toBe('');
   });
@@ -32,7 +33,7 @@ describe('allowListType', () => {
     expect(allowListType.parse('self, tcp')).toEqual({ mode: 'allow', items: ['self', 'tcp'] });
     expect(allowListType.parse('^tcp')).toEqual({ mode: 'deny', items: ['tcp'] });
     expect(allowListType.parse('')).toEqual({ mode: 'allow', items: [] });
-    for (const bad of ['a,,b', 'a,^b', '^^a', 'x[3-1]']) expect(allowListType.parse(bad)).toBeUndefined();
+    for (const bad of ['a,^b', '^^a', 'x[3-1]']) expect(allowListType.parse(bad)).toBeUndefined();
   });
 
   it('decides about names', () => {
@@ -75,7 +76,7 @@ describe('keyValueType', () => {
     const type = keyValueType(MEMORY_TYPE_NAMES, memorySizeType);
     expect(type.parse('host:512K,cuda:4M')).toEqual({ host: 512 * 1024, cuda: 4 * 2 ** 20 });
     expect(type.parse('')).toEqual({});
-    for (const bad of ['512K', 'host', 'host:', 'moon:1', 'host:1,host:2', 'host:1,', '__proto__:1']) {
+    for (const bad of ['512K', 'host', 'host:', 'moon:1', 'host:1,host:2', '__proto__:1']) {
       expect(type.parse(bad), bad).toBeUndefined();
     }
   });

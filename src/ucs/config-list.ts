@@ -19,14 +19,14 @@ export type KeyValues<K extends string, T> = { readonly [key in K]?: T };
 /** The key of an item that is written without one, where a key-value list allows that. */
 export const DEFAULT_KEY = 'default';
 
-/** Items of `item` separated by commas; an empty text is an empty list. Items must not contain commas. */
+/** Items of `item` separated by commas, of which UCX ignores superfluous ones; an empty text is an empty list. */
 export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
   return {
     syntax: `a list separated by commas, each item ${item.syntax}`,
     parse(text) {
       const values: T[] = [];
       for (const part of splitList(text)) {
-        const value = part === '' ? undefined : item.parse(part);
+        const value = item.parse(part);
         if (value === undefined) return undefined;
         values.push(value);
       }
@@ -44,7 +44,7 @@ export const allowListType: ConfigType<AllowList> = {
     const trimmed = text.trim();
     const deny = trimmed.startsWith('^');
     const items = splitList(deny ? trimmed.slice(1) : trimmed);
-    if (items.some((item) => item === '' || item.includes('^') || !isRangeValid(item))) return undefined;
+    if (items.some((item) => item.includes('^') || !isRangeValid(item))) return undefined;
     if (deny) return { mode: 'deny', items };
     return items.includes('all') ? { mode: 'all', items: [] } : { mode: 'allow', items };
   },
@@ -109,8 +109,10 @@ export function keyValueType<K extends string, T>(
 }
 
 function splitList(text: string): string[] {
-  const trimmed = text.trim();
-  return trimmed === '' ? [] : trimmed.split(',').map((part) => part.trim());
+  return text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
 }
 
 function rangesOf(item: string): { low: number; high: number }[] {

@@ -38,6 +38,7 @@ describe('words', () => {
       ternaryType,
       [
         ['try', 'try'],
+        ['Maybe', 'try'],
         ['y', 'yes'],
         ['off', 'no'],
       ],
@@ -47,10 +48,11 @@ describe('words', () => {
       onOffAutoType,
       [
         ['auto', 'auto'],
+        ['try', 'auto'],
         ['y', 'on'],
         ['0', 'off'],
       ],
-      ['', 'try'],
+      ['', 'tri'],
     );
     expectTable(
       enumType(['v1', 'v2']),

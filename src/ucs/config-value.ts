@@ -2,7 +2,8 @@
  * The scalar value types of UCX's configuration: how a text becomes a value and a value becomes a text that parses to the same
  * value. Knows nothing of variables and sources; see config.ts. Lists are in config-list.ts.
  *
- * Source of the syntax: UCX `src/ucs/config/parser.c`, release 1.22.
+ * Source of the syntax: UCX `src/ucs/config/parser.c`, master of 2026. Two differences: letter case never matters in words, and
+ * text behind a number is an error where UCX ignores it.
  */
 
 /** How the values of a field are written. */
@@ -57,7 +58,7 @@ export const boolType: ConfigType<boolean> = {
 export const ternaryType: ConfigType<Ternary> = {
   syntax: 'y, n or try',
   parse(text) {
-    if (text.trim().toLowerCase() === 'try') return 'try';
+    if (/^(try|maybe)$/i.test(text.trim())) return 'try';
     const value = parseBool(text);
     return value === undefined ? undefined : value ? 'yes' : 'no';
   },
@@ -68,7 +69,7 @@ export const ternaryType: ConfigType<Ternary> = {
 export const onOffAutoType: ConfigType<OnOffAuto> = {
   syntax: 'on, off or auto',
   parse(text) {
-    if (text.trim().toLowerCase() === 'auto') return 'auto';
+    if (/^(auto|try|maybe)$/i.test(text.trim())) return 'auto';
     const value = parseBool(text);
     return value === undefined ? undefined : value ? 'on' : 'off';
   },

@@ -2,7 +2,7 @@
  * The kinds of memory of UCX (`ucs_memory_type_t`), their names and masks of several kinds. Not how memory is detected: that is
  * the work of memory domains and of the memory type cache.
  *
- * Source: UCX `src/ucs/memory/memory_type.h`, master after release 1.20 (the first with gaudi).
+ * Source: UCX `src/ucs/memory/memory_type.{h,c}`, master with Gaudi support.
  */
 
 /** The memory types in UCX's order; the values travel in rkeys and masks. */
@@ -47,13 +47,13 @@ export const MEMORY_TYPE_DESCRIPTIONS = [
   'NVIDIA GPU memory',
   'NVIDIA GPU managed/unified memory',
   'AMD/ROCm GPU memory',
-  'AMD/ROCm GPU managed system memory',
+  'AMD/ROCm GPU managed memory',
   'RDMA device memory',
-  'Intel/ze GPU host memory',
-  'Intel/ze GPU device memory',
-  'Intel/ze GPU shared memory',
+  'Intel/Ze USM host memory',
+  'Intel/Ze GPU memory',
+  'Intel/Ze GPU managed memory',
   'HabanaLabs Gaudi memory',
-  'unknown memory',
+  'unknown',
 ] as const;
 
 /** The number of known memory types; valid masks use the bits below it. */
