@@ -1,0 +1,87 @@
+/**
+ * Decodes 64-bit device addresses for the engines of one card: HBM, SRAM, registers, or host memory through the MMU.
+ * It says where an address leads; it neither copies nor decides whether the access was allowed.
+ *
+ * Addresses arrive as two 32-bit words and leave as (memory, offset). A lookup leaves its result in fields of the map
+ * instead of an object, because it runs several times per packet and must not allocate.
+ */
+
+import type { PageTable } from './mmu.ts';
+import { PhysicalMemory } from './physical-memory.ts';
+
+/** What stands behind an address. */
+export const Target = { UNMAPPED: 0, MEMORY: 1, REGISTER: 2 } as const;
+export type Target = (typeof Target)[keyof typeof Target];
+
+/** One region of the device address space, `[base, base + byteLength)`. */
+export class AddressRegion {
+  readonly name: string;
+  readonly baseHigh: number;
+  readonly baseLow: number;
+  readonly byteLength: number;
+  /** Exactly one of these is set: memory at fixed addresses, page tables, or neither for registers. */
+  readonly memory: PhysicalMemory | undefined;
+  readonly pageTable: PageTable | undefined;
+
+  constructor(
+    name: string,
+    base: bigint,
+    byteLength: number,
+    behind: { readonly memory?: PhysicalMemory; readonly pageTable?: PageTable },
+  ) {
+    this.name = name;
+    this.baseHigh = Number(base >> 32n);
+    this.baseLow = Number(base & 0xffff_ffffn);
+    this.byteLength = byteLength;
+    this.memory = behind.memory;
+    this.pageTable = behind.pageTable;
+  }
+}
+
+const NO_MEMORY = new PhysicalMemory('none', 0, 0, undefined);
+
+/** The address decoder of one card under one context. */
+export class AddressMap {
+  /** Results of the last {@link decode}: the memory and the byte in it, or the offset in the register window. */
+  memory: PhysicalMemory = NO_MEMORY;
+  offset = 0;
+  /** Contiguous bytes from the address on that the result covers. */
+  available = 0;
+  readonly #regions: readonly AddressRegion[];
+
+  /** @param regions in the order in which they are tried: most used first */
+  constructor(regions: readonly AddressRegion[]) {
+    this.#regions = regions;
+  }
+
+  /** Decodes an address given as 32-bit halves, signed or unsigned; the answer is in the fields. */
+  decode(high: number, low: number): Target {
+    for (let i = 0; i < this.#regions.length; i++) {
+      const region = this.#regions[i]!;
+      // Exact while the difference is below 2^53; far addresses round, but stay far outside the region.
+      const relative = ((high >>> 0) - region.baseHigh) * 0x1_0000_0000 + ((low >>> 0) - region.baseLow);
+      if (relative >= 0 && relative < region.byteLength) return this.#found(region, relative);
+    }
+    return Target.UNMAPPED;
+  }
+
+  #found(region: AddressRegion, relative: number): Target {
+    if (region.memory !== undefined) {
+      this.memory = region.memory;
+      this.offset = relative;
+      this.available = region.byteLength - relative;
+      return Target.MEMORY;
+    }
+    if (region.pageTable === undefined) {
+      this.offset = relative;
+      this.available = region.byteLength - relative;
+      return Target.REGISTER;
+    }
+    const translation = region.pageTable.translate(relative);
+    if (translation === undefined) return Target.UNMAPPED;
+    this.memory = translation.memory;
+    this.offset = translation.memoryOffset + (relative - translation.start);
+    this.available = translation.end - relative;
+    return Target.MEMORY;
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * Layout of the memory that the command processors and the engine threads share: channels of descriptors. Numbers only.
+ *
+ * One region holds a control block and `CHANNELS` channels. A channel is a single-producer single-consumer ring: the
+ * command processor writes descriptors and then the producer index, the engine thread executes them in order and then
+ * writes the consumer index. Indices run freely modulo 2^32; a descriptor is done when the consumer index has passed it.
+ * All offsets are in 32-bit words.
+ */
+
+/** Streams of queues that have work at the same time on one engine thread; more share a channel, in submission order. */
+export const CHANNELS = 64;
+/** Descriptors in one channel; a full channel holds back its command processor, nothing is lost. */
+export const RING_SLOTS = 512;
+export const RING_MASK: number = RING_SLOTS - 1;
+
+/** Control block: `SLEEPING` is 1 while the thread waits for the doorbell. */
+export const CONTROL_DOORBELL = 0;
+export const CONTROL_SLEEPING = 16;
+/** Who wants to hear of progress: see `Wake`. */
+export const CONTROL_WAKE = 32;
+/** Set to 1 to end the thread. */
+export const CONTROL_STOP = 48;
+/** Channels in use: the thread looks at no others. */
+export const CONTROL_CHANNELS = 64;
+const CONTROL_WORDS = 80;
+
+/** What the submitting thread asked for: nothing, a signal on the event fd, or a notify on the control word. */
+export const Wake = { NONE: 0, EVENT: 1, NOTIFY: 2 } as const;
+
+/** Producer and consumer index stand on cache lines of their own. */
+const CHANNEL_PRODUCER = 0;
+const CHANNEL_CONSUMER = 16;
+const CHANNEL_RING = 32;
+export const DESCRIPTOR_WORDS = 8;
+const CHANNEL_WORDS = CHANNEL_RING + RING_SLOTS * DESCRIPTOR_WORDS;
+
+/** Bytes of the whole region. */
+export const REGION_BYTES: number = (CONTROL_WORDS + CHANNELS * CHANNEL_WORDS) * 4;
+
+/** Fields of a descriptor. COPY: source, destination, length. FILL: pattern, destination, length. WRITE32: value, destination. */
+export const DESCRIPTOR_OPCODE = 0;
+export const DESCRIPTOR_LENGTH = 1;
+export const DESCRIPTOR_SOURCE_LOW = 2;
+export const DESCRIPTOR_SOURCE_HIGH = 3;
+export const DESCRIPTOR_DESTINATION_LOW = 4;
+export const DESCRIPTOR_DESTINATION_HIGH = 5;
+
+export const Opcode = { COPY: 1, FILL: 2, WRITE32: 3, TIMESTAMP: 4 } as const;
+
+/** Word index of the producer index of a channel. */
+export function producerWord(channel: number): number {
+  return CONTROL_WORDS + channel * CHANNEL_WORDS + CHANNEL_PRODUCER;
+}
+
+/** Word index of the consumer index of a channel. */
+export function consumerWord(channel: number): number {
+  return CONTROL_WORDS + channel * CHANNEL_WORDS + CHANNEL_CONSUMER;
+}
+
+/** Word index of descriptor `index & RING_MASK` of a channel. */
+export function descriptorWord(channel: number, index: number): number {
+  return CONTROL_WORDS + channel * CHANNEL_WORDS + CHANNEL_RING + (index & RING_MASK) * DESCRIPTOR_WORDS;
+}

@@ -1,0 +1,110 @@
+/**
+ * What a DMA engine does with one descriptor: copy, fill, write a word, stamp the time. It takes descriptors from a channel in
+ * order and publishes the consumer index; when it runs, and on which thread, is decided by its caller.
+ */
+
+import { memcpy } from '../../sys/index.ts';
+import type { Clock } from '../../ucs/clock.ts';
+import {
+  consumerWord,
+  DESCRIPTOR_DESTINATION_HIGH,
+  DESCRIPTOR_DESTINATION_LOW,
+  DESCRIPTOR_LENGTH,
+  DESCRIPTOR_OPCODE,
+  DESCRIPTOR_SOURCE_HIGH,
+  DESCRIPTOR_SOURCE_LOW,
+  descriptorWord,
+  Opcode,
+  producerWord,
+} from './dma-ring.ts';
+
+/** Bytes that one turn of a channel copies before the next channel has its turn. */
+const SLICE_BYTES = 4 * 2 ** 20;
+const HIGH = 0x1_0000_0000;
+
+/** Executes the descriptors of one shared region. */
+export class EngineProgram {
+  readonly #words: Int32Array;
+  /** Host virtual address of the region, to copy values out of descriptors. */
+  readonly #address: number;
+  /** Bytes already done of the descriptor at the head of each channel. */
+  readonly #done: Float64Array;
+  readonly #clock: Clock;
+
+  constructor(words: Int32Array, address: number, channels: number, clock: Clock) {
+    this.#words = words;
+    this.#address = address;
+    this.#done = new Float64Array(channels);
+    this.#clock = clock;
+  }
+
+  /**
+   * Gives a channel one turn.
+   * @returns 0 when it had nothing to do, 1 when it worked, 2 when a descriptor was finished
+   */
+  turn(channel: number): 0 | 1 | 2 {
+    const words = this.#words;
+    const consumer = words[consumerWord(channel)]!;
+    if (Atomics.load(words, producerWord(channel)) === consumer) return 0;
+    const at = descriptorWord(channel, consumer);
+    if (!this.#execute(channel, at)) return 1;
+    this.#done[channel] = 0;
+    // The index is stored last: whoever sees it sees the data.
+    Atomics.store(words, consumerWord(channel), (consumer + 1) | 0);
+    return 2;
+  }
+
+  /** Works on the descriptor at word `at`; true when it is finished. */
+  #execute(channel: number, at: number): boolean {
+    const words = this.#words;
+    const destination = addressAt(words, at + DESCRIPTOR_DESTINATION_HIGH, at + DESCRIPTOR_DESTINATION_LOW);
+    switch (words[at + DESCRIPTOR_OPCODE]) {
+      case Opcode.COPY:
+        return this.#copySlice(channel, at, destination);
+      case Opcode.FILL:
+        this.#fill(at, destination);
+        return true;
+      case Opcode.WRITE32:
+        memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, 4);
+        return true;
+      default:
+        this.#stamp(at, destination);
+        return true;
+    }
+  }
+
+  #copySlice(channel: number, at: number, destination: number): boolean {
+    const words = this.#words;
+    const source = addressAt(words, at + DESCRIPTOR_SOURCE_HIGH, at + DESCRIPTOR_SOURCE_LOW);
+    const byteLength = words[at + DESCRIPTOR_LENGTH]! >>> 0;
+    const done = this.#done[channel]!;
+    const slice = Math.min(SLICE_BYTES, byteLength - done);
+    memcpy(destination + done, source + done, slice);
+    this.#done[channel] = done + slice;
+    return done + slice === byteLength;
+  }
+
+  /** Repeats the 8-byte pattern: writes it once, then doubles what is there. */
+  #fill(at: number, destination: number): void {
+    const byteLength = this.#words[at + DESCRIPTOR_LENGTH]! >>> 0;
+    let filled = Math.min(8, byteLength);
+    memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, filled);
+    while (filled < byteLength) {
+      const piece = Math.min(filled, byteLength - filled, SLICE_BYTES);
+      memcpy(destination + filled, destination, piece);
+      filled += piece;
+    }
+  }
+
+  /** Writes CLOCK_MONOTONIC in nanoseconds as 64 bits. The source words of the descriptor serve as scratch. */
+  #stamp(at: number, destination: number): void {
+    const now = this.#clock.nowNs();
+    this.#words[at + DESCRIPTOR_SOURCE_LOW] = now | 0;
+    this.#words[at + DESCRIPTOR_SOURCE_HIGH] = Math.floor(now / HIGH);
+    memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, 8);
+  }
+}
+
+function addressAt(words: Int32Array, high: number, low: number): number {
+  return words[high]! * HIGH + (words[low]! >>> 0);
+}

@@ -1,0 +1,78 @@
+/**
+ * The body of one engine thread: gives every channel its turn, spins while there is work, sleeps when there is none. Not for import.
+ */
+
+import { workerData } from 'node:worker_threads';
+import { addressOf, EventFd } from '../../sys/index.ts';
+import { systemClock } from '../../ucs/clock.ts';
+import {
+  CHANNELS,
+  CONTROL_CHANNELS,
+  CONTROL_DOORBELL,
+  CONTROL_SLEEPING,
+  CONTROL_STOP,
+  CONTROL_WAKE,
+  Wake,
+} from './dma-ring.ts';
+import { EngineProgram } from './engine-program.ts';
+
+/** What the owner of the thread hands to it. */
+export interface EngineThreadData {
+  readonly region: SharedArrayBuffer;
+  /** Written when `Wake.EVENT` was asked for. */
+  readonly eventFd: number;
+  /** Idle time before the thread sleeps. Waking it costs tens of microseconds, spinning costs a core. */
+  readonly spinNs: number;
+}
+
+/** Idle rounds between two looks at the clock. */
+const ROUNDS_PER_CLOCK_READ = 256;
+
+function tellProgress(words: Int32Array, event: EventFd): void {
+  const wake = Atomics.exchange(words, CONTROL_WAKE, Wake.NONE);
+  if (wake === Wake.EVENT) event.signal();
+  else if (wake === Wake.NOTIFY) Atomics.notify(words, CONTROL_WAKE);
+}
+
+/** Sleeps until the doorbell rings. The flag is set before the last look, so that no ring falls between. */
+function sleep(words: Int32Array, hasWork: () => boolean): void {
+  const doorbell = Atomics.load(words, CONTROL_DOORBELL);
+  Atomics.store(words, CONTROL_SLEEPING, 1);
+  if (!hasWork() && Atomics.load(words, CONTROL_STOP) === 0) Atomics.wait(words, CONTROL_DOORBELL, doorbell);
+  Atomics.store(words, CONTROL_SLEEPING, 0);
+}
+
+function run(data: EngineThreadData): void {
+  const words = new Int32Array(data.region);
+  // The owner of the thread closes the descriptor, after the thread has ended.
+  const event = new EventFd(data.eventFd);
+  const program = new EngineProgram(words, addressOf(words), CHANNELS, systemClock);
+  const round = (): boolean => {
+    const channels = Atomics.load(words, CONTROL_CHANNELS);
+    let worked = false;
+    for (let channel = 0; channel < channels; channel++) {
+      const result = program.turn(channel);
+      worked ||= result !== 0;
+      if (result === 2 && Atomics.load(words, CONTROL_WAKE) !== Wake.NONE) tellProgress(words, event);
+    }
+    return worked;
+  };
+  let idleRounds = 0;
+  let idleSinceNs = 0;
+  while (Atomics.load(words, CONTROL_STOP) === 0) {
+    if (round()) {
+      idleRounds = 0;
+      continue;
+    }
+    idleRounds += 1;
+    if (idleRounds % ROUNDS_PER_CLOCK_READ !== 0) continue;
+    const now = systemClock.nowNs();
+    if (idleRounds === ROUNDS_PER_CLOCK_READ) idleSinceNs = now;
+    else if (now - idleSinceNs > data.spinNs) {
+      sleep(words, round);
+      idleRounds = 0;
+    }
+  }
+}
+
+run(workerData as EngineThreadData);

@@ -1,0 +1,185 @@
+/**
+ * One emulated card as hardware: its memories, its address decoder, its queues and their command processors, its registers.
+ * It has no idea of files, handles, contexts or errno: that is the driver above it.
+ */
+
+import {
+  close as closeFd,
+  ftruncate,
+  MadviseAdvice,
+  madvise,
+  mapLarge,
+  mapSharedWindow,
+  memfdCreate,
+  unmapLarge,
+} from '../../sys/index.ts';
+import { type AsicProfile, reportedDramBase } from '../../uapi/index.ts';
+import type { Clock } from '../../ucs/clock.ts';
+import { AddressMap, AddressRegion, Target } from './address-map.ts';
+import { CommandProcessor, type FaultListener } from './command-processor.ts';
+import type { DmaEngines } from './dma-engines.ts';
+import { WordAccess } from './memory-access.ts';
+import { PageTable } from './mmu.ts';
+import { PhysicalMemory } from './physical-memory.ts';
+import { RegisterFile } from './register-file.ts';
+import { Stream } from './stream.ts';
+
+/** What a card is made of. */
+export interface GaudiDeviceOptions {
+  readonly profile: AsicProfile;
+  /** Bytes of physical HBM; sparse, so untouched pages cost nothing. */
+  readonly hbmBytes: number;
+  readonly engines: DmaEngines;
+  readonly clock: Clock;
+  /** See CommandProcessorOptions. */
+  readonly inlineBytesMax: number;
+  readonly faults: FaultListener;
+  /** A device write to the MSI-X doorbell: interrupt `vector`. */
+  readonly onInterrupt: (vector: number) => void;
+}
+
+/** A memory of the card on a sparse memfd. */
+class DeviceMemory {
+  readonly memory: PhysicalMemory;
+  readonly #fd: number;
+
+  constructor(name: string, byteLength: number) {
+    this.#fd = memfdCreate(`gaudi-${name}`);
+    ftruncate(this.#fd, byteLength);
+    const address = mapLarge(this.#fd, byteLength);
+    // Fewer page faults at first touch; a kernel without huge shared pages refuses, and nothing is lost.
+    madvise(address, byteLength, MadviseAdvice.HUGEPAGE);
+    this.memory = new PhysicalMemory(name, address, byteLength, (offset, length) => {
+      return mapSharedWindow(this.#fd, length, offset).buffer;
+    });
+  }
+
+  close(): void {
+    this.memory.forget();
+    unmapLarge(this.memory.address, this.memory.byteLength);
+    closeFd(this.#fd);
+  }
+}
+
+/** The hardware of one card. */
+export class GaudiDevice {
+  readonly profile: AsicProfile;
+  readonly processor: CommandProcessor;
+  readonly registers: RegisterFile;
+  readonly addressMap: AddressMap;
+  /** Page tables of host memory in small and huge pages, and of HBM where it has virtual addresses. */
+  readonly hostPages: PageTable = new PageTable();
+  readonly hostHugePages: PageTable = new PageTable();
+  readonly dramPages: PageTable = new PageTable();
+  readonly #hbm: DeviceMemory;
+  readonly #sram: DeviceMemory;
+  readonly #access: WordAccess = new WordAccess();
+  readonly #streams: (Stream | undefined)[];
+  readonly #engines: DmaEngines;
+
+  constructor(options: GaudiDeviceOptions) {
+    const { profile } = options;
+    this.profile = profile;
+    this.#engines = options.engines;
+    this.#hbm = new DeviceMemory('hbm', options.hbmBytes);
+    this.#sram = new DeviceMemory('sram', Number(profile.sram.end - profile.sram.start));
+    this.#streams = new Array<Stream | undefined>(profile.queues.length).fill(undefined);
+    this.addressMap = new AddressMap(this.#regions());
+    this.registers = new RegisterFile({
+      profile,
+      stream: (queueId) => this.stream(queueId),
+      writeWord: (high, low, value) => this.writeWord(high, low, value),
+      onInterrupt: options.onInterrupt,
+    });
+    this.processor = new CommandProcessor({
+      addressMap: this.addressMap,
+      engines: options.engines,
+      access: this.#access,
+      registers: this.registers,
+      faults: options.faults,
+      clock: options.clock,
+      inlineBytesMax: options.inlineBytesMax,
+    });
+  }
+
+  /** Physical HBM. */
+  get hbm(): PhysicalMemory {
+    return this.#hbm.memory;
+  }
+
+  /** The stream of a queue id of the profile. */
+  stream(queueId: number): Stream {
+    const known = this.#streams[queueId];
+    if (known !== undefined) return known;
+    const opened = new Stream(this.profile.queues[queueId]!);
+    this.#streams[queueId] = opened;
+    return opened;
+  }
+
+  /** Every stream that was used so far. */
+  *usedStreams(): Iterable<Stream> {
+    for (const stream of this.#streams) if (stream !== undefined) yield stream;
+  }
+
+  /** True when no queue has work (INFO HW_IDLE). */
+  get idle(): boolean {
+    for (const stream of this.usedStreams()) if (!stream.idle) return false;
+    return true;
+  }
+
+  /** True when no descriptor of the card waits or runs: nothing moves memory. */
+  get drained(): boolean {
+    for (const stream of this.usedStreams()) {
+      if (!stream.drained || (stream.lower !== undefined && !stream.lower.drained)) return false;
+    }
+    return true;
+  }
+
+  /** Lets everything run that can run now. */
+  pump(): void {
+    this.#engines.pump();
+    if (this.processor.hasBlocked) this.processor.pump();
+  }
+
+  /** A 32-bit write by the device to any address; writes to nowhere vanish, as posted writes do. */
+  writeWord(high: number, low: number, value: number): void {
+    const map = this.addressMap;
+    const target = map.decode(high, low);
+    if (target === Target.MEMORY) this.#access.write(map.memory, map.offset, value);
+    else if (target === Target.REGISTER) this.registers.writeRegister(map.offset, value);
+  }
+
+  /** Clears what a context leaves behind: sync objects, monitors, fences, queues. HBM and SRAM keep their contents. */
+  resetState(): void {
+    this.processor.reset();
+    for (const stream of this.usedStreams()) stream.reset();
+    this.registers.reset();
+  }
+
+  close(): void {
+    this.#hbm.close();
+    this.#sram.close();
+    this.#access.close();
+  }
+
+  #regions(): AddressRegion[] {
+    const { profile } = this;
+    const { dram, va } = profile;
+    const sized = (range: { start: bigint; end: bigint }): number => Number(range.end - range.start);
+    const regions = [new AddressRegion('host', va.host.start, sized(va.host), { pageTable: this.hostPages })];
+    if (va.hostHuge.start !== va.host.start) {
+      regions.push(
+        new AddressRegion('host-huge', va.hostHuge.start, sized(va.hostHuge), { pageTable: this.hostHugePages }),
+      );
+    }
+    if (profile.capabilities.dramMmu && dram.dmmuEnd !== undefined) {
+      const start = reportedDramBase(dram, BigInt(this.hbm.byteLength));
+      regions.push(new AddressRegion('dram', start, Number(dram.dmmuEnd - start), { pageTable: this.dramPages }));
+    } else {
+      regions.push(new AddressRegion('dram', dram.base, this.hbm.byteLength, { memory: this.hbm }));
+    }
+    regions.push(new AddressRegion('sram', profile.sram.start, sized(profile.sram), { memory: this.#sram.memory }));
+    regions.push(new AddressRegion('cfg', profile.cfg.start, sized(profile.cfg), {}));
+    return regions;
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * Small accesses to physical memory from JavaScript: copies of up to a few kilobytes, fills and 32-bit words, at once and
+ * in this thread. Large transfers belong to the DMA engines.
+ */
+
+import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
+import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
+
+/** Up to here a loop over bytes is faster than making two subarrays, and makes no garbage. */
+const LOOP_BYTES_MAX = 64;
+
+/** Copies `byteLength` bytes; both ranges lie inside their memories. */
+export function copyMemory(
+  destination: PhysicalMemory,
+  destinationOffset: number,
+  source: PhysicalMemory,
+  sourceOffset: number,
+  byteLength: number,
+): void {
+  const to = windowIndex(destinationOffset);
+  const from = windowIndex(sourceOffset);
+  const windowed = destination.hasWindows && source.hasWindows;
+  if (!windowed || byteLength > LOOP_BYTES_MAX || Math.max(to, from) + byteLength > WINDOW_BYTES) {
+    memcpy(destination.address + destinationOffset, source.address + sourceOffset, byteLength);
+    return;
+  }
+  const toBytes = destination.window(destinationOffset).u8;
+  const fromBytes = source.window(sourceOffset).u8;
+  // Backwards when the ranges overlap that way, as one engine burst would read before it writes.
+  if (to > from) for (let i = byteLength - 1; i >= 0; i--) toBytes[to + i] = fromBytes[from + i]!;
+  else for (let i = 0; i < byteLength; i++) toBytes[to + i] = fromBytes[from + i]!;
+}
+
+/** Reads and writes 32-bit words at any alignment. */
+export class WordAccess {
+  readonly #scratch: ScratchBlock = allocateScratch(8);
+
+  /** Writes a 32-bit value; an aligned one is a single store. */
+  write(memory: PhysicalMemory, offset: number, value: number): void {
+    if (memory.hasWindows && (offset & 3) === 0) {
+      memory.window(offset).words[windowIndex(offset) >>> 2] = value;
+      return;
+    }
+    this.#scratch.words[0] = value;
+    memcpy(memory.address + offset, this.#scratch.address, 4);
+  }
+
+  /** Reads a 32-bit value as a signed number. */
+  read(memory: PhysicalMemory, offset: number): number {
+    memcpy(this.#scratch.address, memory.address + offset, 4);
+    return this.#scratch.words[0]! | 0;
+  }
+
+  close(): void {
+    this.#scratch.free();
+  }
+}

@@ -1,0 +1,83 @@
+/**
+ * Memory that an emulated device can reach: HBM, SRAM, a command buffer of the driver or pinned pages of the host.
+ * It knows where the bytes are; it does not know at which device address they appear (mmu.ts) nor who may use them.
+ *
+ * Two ways in: `address` for memcpy in the engine threads, and windows (typed arrays made once, on first touch) for the
+ * small copies and words that run in JavaScript without a foreign call and without garbage.
+ */
+
+/** Windows are 1 GiB, so that every index in one is a small integer of V8. */
+export const WINDOW_SHIFT = 30;
+export const WINDOW_BYTES: number = 2 ** WINDOW_SHIFT;
+
+/** Makes the buffer behind one window: `byteLength` bytes from `offset`. */
+export type WindowFactory = (offset: number, byteLength: number) => ArrayBufferLike;
+
+/**
+ * Views on foreign memory count as external memory of V8 and provoke collections, so pinned host memory above this size
+ * gets none: its small copies take a foreign call instead.
+ */
+export const HOST_WINDOW_BYTES_MAX: number = 16 * 2 ** 20;
+
+/** The name that marks host memory. */
+export const HOST_MEMORY = 'host';
+
+/** A window as bytes and as 32-bit words. */
+export class MemoryWindow {
+  readonly u8: Uint8Array;
+  readonly words: Int32Array;
+
+  constructor(buffer: ArrayBufferLike) {
+    this.u8 = new Uint8Array(buffer);
+    this.words = new Int32Array(buffer, 0, buffer.byteLength >>> 2);
+  }
+}
+
+/** A contiguous piece of host-virtual memory standing for physical memory. */
+export class PhysicalMemory {
+  /** What it is, for fault records and logs: "hbm", "sram", "host", "command buffer". */
+  readonly name: string;
+  /** True for pinned pages of the host: the far side of the card's PCIe port. */
+  readonly isHost: boolean;
+  /** Host virtual address of byte 0. */
+  readonly address: number;
+  readonly byteLength: number;
+  /** False where windows would cost too much; then {@link PhysicalMemory.window} must not be called. */
+  readonly hasWindows: boolean;
+  readonly #windows: (MemoryWindow | undefined)[];
+  readonly #makeWindow: WindowFactory | undefined;
+
+  constructor(name: string, address: number, byteLength: number, makeWindow: WindowFactory | undefined) {
+    this.name = name;
+    this.isHost = name === HOST_MEMORY;
+    this.address = address;
+    this.byteLength = byteLength;
+    this.hasWindows = makeWindow !== undefined;
+    this.#makeWindow = makeWindow;
+    this.#windows = new Array<MemoryWindow | undefined>(Math.ceil(byteLength / WINDOW_BYTES)).fill(undefined);
+  }
+
+  /** The window that contains byte `offset`; the index inside it is {@link windowIndex}. */
+  window(offset: number): MemoryWindow {
+    const slot = Math.floor(offset / WINDOW_BYTES);
+    return this.#windows[slot] ?? this.#openWindow(slot);
+  }
+
+  /** Drops the views, so that the memory behind them can go. */
+  forget(): void {
+    this.#windows.fill(undefined);
+  }
+
+  #openWindow(slot: number): MemoryWindow {
+    if (this.#makeWindow === undefined) throw new RangeError(`${this.name} memory has no windows`);
+    const offset = slot * WINDOW_BYTES;
+    const opened = new MemoryWindow(this.#makeWindow(offset, Math.min(WINDOW_BYTES, this.byteLength - offset)));
+    this.#windows[slot] = opened;
+    return opened;
+  }
+}
+
+/** Index of byte `offset` inside its window. */
+export function windowIndex(offset: number): number {
+  return offset % WINDOW_BYTES;
+}

@@ -1,0 +1,107 @@
+/**
+ * One stream of one hardware queue: the FIFO of command buffers that wait for their turn, the fence counters and the channel to the
+ * DMA engines. State only; command-processor.ts executes.
+ */
+
+import type { QueueEntry } from '../../uapi/index.ts';
+import type { DmaChannel, DmaEngines } from './dma-engines.ts';
+import type { PhysicalMemory } from './physical-memory.ts';
+
+/** Fence counters of a command processor (QMAN CP_FENCE0..3). */
+export const FENCES = 4;
+
+/** One job: a command buffer on a stream. Done when it is decoded and its channel has passed `position`. */
+export class Job {
+  /** False while packets of it have not been executed or handed to the channel. */
+  decoded = false;
+  /** The channel that has descriptors of it, if any. */
+  channel: DmaChannel | undefined = undefined;
+  /** Position in the channel after its last descriptor. */
+  position = 0;
+  /** Host virtual address that receives the time of completion in nanoseconds (64 bits); 0 for none. */
+  stampAddress = 0;
+  /** The buffers that the lower command processor fetched for it (CP_DMA). */
+  fetched: Job[] | undefined = undefined;
+
+  reset(): void {
+    this.decoded = false;
+    this.channel = undefined;
+    this.position = 0;
+    this.stampAddress = 0;
+    this.fetched = undefined;
+  }
+
+  get done(): boolean {
+    if (!this.decoded) return false;
+    if (this.channel !== undefined && !this.channel.isDone(this.position)) return false;
+    return this.fetched === undefined || this.fetched.every((job) => job.done);
+  }
+}
+
+/** A command buffer that waits in a stream, from the packet at which it was stopped. */
+export interface PendingBuffer {
+  readonly job: Job;
+  readonly memory: PhysicalMemory;
+  /** Byte of `memory` where the next packet starts. */
+  offset: number;
+  /** One past the last byte. */
+  readonly end: number;
+}
+
+/** A stream: an upper command processor with a lower one that CP_DMA feeds. */
+export class Stream {
+  readonly queueId: number;
+  readonly name: string;
+  /** The lower command processor of the same QMAN; it has none itself. */
+  readonly lower: Stream | undefined;
+  readonly pending: PendingBuffer[] = [];
+  readonly fences: Int32Array = new Int32Array(FENCES);
+  /** Stopped by an undefined opcode: nothing of it runs until the device is reset. */
+  stopped = false;
+  /** Entries of the queue. */
+  readonly length: number;
+  /** Whether a wait for several submissions accepts those that used the queue. */
+  readonly streamMaster: boolean;
+  /** Jobs that the driver has put on the queue and not retired. */
+  outstanding = 0;
+  /** Whether the driver tracks completion of jobs here; it does not on internal queues of gaudi. */
+  readonly tracked: boolean;
+  /** Whether the driver copies command buffers at submission (external queues); otherwise the card fetches them. */
+  readonly copies: boolean;
+  #channel: DmaChannel | undefined;
+
+  constructor(queue: QueueEntry, isLower = false) {
+    this.queueId = queue.id;
+    this.name = isLower ? `${queue.name}.lower` : queue.name;
+    this.length = queue.length;
+    this.streamMaster = queue.streamMaster;
+    this.tracked = queue.kind !== 'internal';
+    this.copies = queue.kind === 'external' && !isLower;
+    this.lower = isLower ? undefined : new Stream(queue, true);
+  }
+
+  /** The channel, opened at the first use: most queues of a card are never used. */
+  channel(engines: DmaEngines): DmaChannel {
+    this.#channel ??= engines.channel();
+    return this.#channel;
+  }
+
+  /** True when every descriptor of it has been executed. */
+  get drained(): boolean {
+    return this.#channel === undefined || this.#channel.idle;
+  }
+
+  /** True when nothing waits, neither here nor in the channel nor in the lower command processor. */
+  get idle(): boolean {
+    return this.pending.length === 0 && this.drained && (this.lower === undefined || this.lower.idle);
+  }
+
+  /** Back to the state after a reset. Descriptors handed to the channel are executed all the same. */
+  reset(): void {
+    this.pending.length = 0;
+    this.fences.fill(0);
+    this.stopped = false;
+    this.outstanding = 0;
+    this.lower?.reset();
+  }
+}

@@ -1,0 +1,257 @@
+/**
+ * One emulated card as the driver sees it (struct hl_device): status, the one compute context, resets, time-outs, counters.
+ * Hardware is in device/, what a context owns in context.ts.
+ */
+
+import { Errno, SyscallError } from '../../sys/index.ts';
+import {
+  type AsicProfile,
+  HL_CS_FLAGS,
+  HL_DEVICE_STATUS,
+  HL_NOTIFIER_EVENT,
+  type HlDeviceStatus,
+} from '../../uapi/index.ts';
+import type { Timer } from '../../ucs/clock.ts';
+import type { Log } from '../../ucs/log.ts';
+import type { DmaEngines } from '../device/dma-engines.ts';
+import { GaudiDevice } from '../device/gaudi-device.ts';
+import { FaultPlan } from '../faults/fault-plan.ts';
+import type { NodeConfig } from '../node-config.ts';
+import { Context } from './context.ts';
+import { ErrorRecords } from './error-records.ts';
+import { ControlFile, PrimaryFile } from './file.ts';
+import type { Notifier } from './notifier.ts';
+import type { Submission } from './submission.ts';
+import { Waiters } from './waiters.ts';
+
+/** Time that a user has to close the file after a fault, when an event fd is registered, before the card resets (driver: 30 s). */
+const RELEASE_WATCHDOG_NS = 30e9;
+
+/** Where a card sits in its machine. */
+export interface CardPlace {
+  readonly minor: number;
+  readonly busId: string;
+  readonly moduleId: number;
+  readonly numaNode: number;
+}
+
+/** How often and when the primary node was opened (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
+export interface OpenRecord {
+  opens: number;
+  /** When the node was opened last, and how long it was open the time before; nanoseconds. */
+  openedAtNs: number;
+  lastPeriodNs: number;
+  lastErrorNs: number;
+}
+
+/** One card. */
+export class Card {
+  readonly place: CardPlace;
+  readonly profile: AsicProfile;
+  readonly config: NodeConfig;
+  readonly device: GaudiDevice;
+  readonly waiters: Waiters;
+  readonly faults: FaultPlan = new FaultPlan();
+  readonly records: ErrorRecords;
+  /** The event fds that users registered. */
+  readonly notifiers: Set<Notifier> = new Set();
+  readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0, lastErrorNs: 0 };
+  /** Multi-waits that block right now. */
+  multiWaits = 0;
+  debugMode = false;
+  /** A fault waits for the user to close the file; until then nothing runs (the release watchdog is active). */
+  releasePending = false;
+  /** Unplugged: every file answers ENODEV. */
+  removed = false;
+  hardResets = 0;
+  computeResets = 0;
+  readonly #log: Log;
+  #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
+  #file: PrimaryFile | undefined;
+  #timeout: Timer | undefined;
+  #watchdog: Timer | undefined;
+  /** The submission whose time-out runs, and since when. */
+  #head: Submission | undefined;
+  #headSeq = 0;
+
+  constructor(place: CardPlace, config: NodeConfig, engines: DmaEngines) {
+    this.place = place;
+    this.profile = config.profile;
+    this.config = config;
+    this.#log = config.log.child(`card${place.minor}`);
+    this.records = new ErrorRecords(this);
+    this.device = new GaudiDevice({
+      profile: config.profile,
+      hbmBytes: config.hbmBytes,
+      engines,
+      clock: config.clock,
+      inlineBytesMax: config.inlineBytesMax,
+      faults: this.records,
+      onInterrupt: (vector) => this.#file?.context.interrupts.raise(vector),
+    });
+    this.waiters = new Waiters(engines, config.clock, () => this.device.pump());
+  }
+
+  get status(): HlDeviceStatus {
+    return this.#status;
+  }
+
+  /** The compute context while the primary node is open. */
+  get context(): Context | undefined {
+    return this.#file?.context;
+  }
+
+  /**
+   * Opens the primary node.
+   * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the cases of hl_device_open
+   */
+  open(): PrimaryFile {
+    const errno = this.#openErrno();
+    if (errno !== 0) {
+      this.openRecord.lastErrorNs = this.config.clock.nowNs();
+      throw new SyscallError('open', errno, `card ${this.place.minor} (${this.place.busId})`);
+    }
+    const file = new PrimaryFile(this, new Context(this), () => this.#release());
+    this.#file = file;
+    this.openRecord.opens += 1;
+    this.openRecord.openedAtNs = this.config.clock.nowNs();
+    return file;
+  }
+
+  /** Opens the control node: refused only for a card that has failed for good. */
+  openControl(): ControlFile {
+    const failed = this.#status === HL_DEVICE_STATUS.MALFUNCTION;
+    if (this.removed || failed) {
+      throw new SyscallError('open', failed ? Errno.EPERM : Errno.ENODEV, `control node of card ${this.place.minor}`);
+    }
+    return new ControlFile(this);
+  }
+
+  /** Called after progress of the engines: runs what can run now and tells those who wait. */
+  progress(): void {
+    this.device.pump();
+    this.#file?.context.submissions.retire();
+    if (this.waiters.count > 0) this.waiters.wake();
+  }
+
+  /** Puts the card into a status, for tests and fault plans. */
+  setStatus(status: HlDeviceStatus): void {
+    this.#status = status;
+    this.waiters.wake();
+  }
+
+  /** Tells registered users of an event (bits of HL_NOTIFIER_EVENT). */
+  notify(events: number): void {
+    for (const notifier of this.notifiers) notifier.raise(events);
+  }
+
+  /** Watches the time-out of the oldest incomplete submission, unless it is watched already. */
+  watchTimeout(context: Context): void {
+    if (this.#timeout !== undefined) return;
+    const head = context.submissions.head;
+    this.#head = head;
+    if (head === undefined) return;
+    this.#headSeq = head.seq;
+    this.#timeout = this.config.clock.setTimer(head.timeoutNs, () => this.#timeoutExpired(context));
+  }
+
+  /**
+   * A hard reset: everything in flight is aborted and the card comes back clean. HBM contents are lost on a real card; here they stay.
+   * With a registered event fd it is postponed until the user closes the file or the watchdog barks.
+   */
+  hardReset(reason: string, timedOut?: Submission): void {
+    this.#log.info(`hard reset: ${reason}`);
+    this.#file?.context.submissions.abort(timedOut);
+    const notified = [...this.notifiers].some((notifier) => notifier.registered);
+    if (notified && this.#file !== undefined && !this.releasePending) {
+      this.releasePending = true;
+      this.notify(HL_NOTIFIER_EVENT.DEVICE_RESET);
+      this.#watchdog = this.config.clock.setTimer(RELEASE_WATCHDOG_NS, () => this.#reset());
+      this.waiters.wake();
+      return;
+    }
+    this.#reset();
+  }
+
+  /** Unplugs the card. */
+  remove(): void {
+    this.removed = true;
+    this.#file?.context.submissions.abort(undefined);
+    this.waiters.wake();
+  }
+
+  /** Releases the card: an open file is closed. */
+  close(): void {
+    this.#file?.close();
+    this.#cancelTimers();
+    this.device.close();
+  }
+
+  #openErrno(): number {
+    if (this.removed) return Errno.ENODEV;
+    const injected = this.faults.openErrno();
+    if (injected !== 0) return injected;
+    if (this.#status === HL_DEVICE_STATUS.IN_RESET) return Errno.EAGAIN;
+    if (this.#status === HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE) return Errno.EAGAIN;
+    if (this.#status !== HL_DEVICE_STATUS.OPERATIONAL) return Errno.EPERM;
+    return this.#file === undefined ? 0 : Errno.EBUSY;
+  }
+
+  /** The last reference to the primary file is gone (hl_device_release, hpriv_release). */
+  #release(): void {
+    const context = this.#file?.context;
+    if (context === undefined) return;
+    const held = context.stillInUse;
+    const idle = this.device.idle;
+    this.openRecord.lastPeriodNs = this.config.clock.nowNs() - this.openRecord.openedAtNs;
+    this.#cancelTimers();
+    this.#waitForEngines();
+    context.close();
+    this.#file = undefined;
+    this.debugMode = false;
+    if (held) this.#log.info('user process closed fd but device still in use');
+    if (this.releasePending || held) this.#reset();
+    else if (this.profile.capabilities.resetOnClose || !idle) this.computeResets += 1;
+    this.releasePending = false;
+    this.device.resetState();
+    if (this.#status === HL_DEVICE_STATUS.IN_RESET) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+  }
+
+  /** Descriptors in flight point into memory that is about to go. */
+  #waitForEngines(): void {
+    this.waiters.block(Number.MAX_SAFE_INTEGER, () => this.device.drained);
+  }
+
+  /** Resets the device. A file that is open across it is dead: the card stays in reset until that file is closed. */
+  #reset(): void {
+    this.#cancelTimers();
+    this.setStatus(HL_DEVICE_STATUS.IN_RESET);
+    this.#waitForEngines();
+    this.device.resetState();
+    this.hardResets += 1;
+    if (this.#file === undefined) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+  }
+
+  #cancelTimers(): void {
+    this.#timeout?.cancel();
+    this.#watchdog?.cancel();
+    this.#timeout = undefined;
+    this.#watchdog = undefined;
+  }
+
+  #timeoutExpired(context: Context): void {
+    this.#timeout = undefined;
+    this.device.pump();
+    const head = context.submissions.head;
+    if (head === undefined) return;
+    if (head !== this.#head || head.seq !== this.#headSeq) return this.watchTimeout(context);
+    this.records.csTimeout(head.seq);
+    this.notify(HL_NOTIFIER_EVENT.CS_TIMEOUT);
+    if ((head.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) !== 0) {
+      context.submissions.timeOut(head);
+      this.waiters.wake();
+      return;
+    }
+    this.hardReset(`command submission ${head.seq} timed out`, head);
+  }
+}

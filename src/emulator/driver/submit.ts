@@ -1,0 +1,268 @@
+/**
+ * The CS ioctl: checks a submission in the order of the driver, opens it and starts its jobs. Signal and wait submissions and
+ * reservations are in sync-stream.ts.
+ */
+
+import type { ArgumentBlock } from '../../driver/port.ts';
+import { Errno } from '../../sys/index.ts';
+import {
+  HL_CS_ARGS,
+  HL_CS_CHUNK,
+  HL_CS_CHUNK_FLAGS,
+  HL_CS_FLAGS,
+  HL_DEVICE_STATUS,
+  HL_MAX_JOBS_PER_CS,
+} from '../../uapi/index.ts';
+import { Target } from '../device/address-map.ts';
+import type { Stream } from '../device/stream.ts';
+import type { CheckedChunk, ChunkList } from './chunk-list.ts';
+import type { Context } from './context.ts';
+import { parseExternalBuffer } from './packet-parser.ts';
+import { type Submission, SubmissionState } from './submission.ts';
+
+const HIGH = 0x1_0000_0000;
+const NS_PER_S = 1e9;
+const IN = HL_CS_ARGS.in.words;
+const OUT = HL_CS_ARGS.out.words;
+const CHUNK = HL_CS_CHUNK.words;
+const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
+const ARGS_WORDS: number = HL_CS_ARGS.size / 4;
+/** Smallest command buffer that a chunk may name: one packet. */
+const CB_BYTES_MIN = 8;
+
+const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
+const STAGED_MEMBER: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST;
+const SYNC_TYPES: number =
+  HL_CS_FLAGS.SIGNAL |
+  HL_CS_FLAGS.WAIT |
+  HL_CS_FLAGS.COLLECTIVE_WAIT |
+  HL_CS_FLAGS.RESERVE_SIGNALS_ONLY |
+  HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY;
+const COMMAND_TYPES: number = HL_CS_FLAGS.ENGINE_CORE_COMMAND | HL_CS_FLAGS.ENGINES_COMMAND;
+const TYPE_FLAGS: number = SYNC_TYPES | COMMAND_TYPES | HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES;
+
+/** The ioctl. Never blocks, except for the restore phase of FORCE_RESTORE. */
+export function submitIoctl(context: Context, block: ArgumentBlock): number {
+  const { words } = block;
+  const flags = words[IN.cs_flags]!;
+  if (words[IN.pad] !== 0) return refuse(block, Errno.EINVAL);
+  const refused = checkType(context, flags, words[IN.num_chunks_execute]!);
+  if (refused !== 0) return refuse(block, refused);
+  if ((flags & SYNC_TYPES) !== 0) return context.syncStream.submitIoctl(block, flags);
+  if ((flags & COMMAND_TYPES) !== 0) return refuse(block, engineCommandErrno(context));
+  // No ASIC has a register configured that would flush PCI writes.
+  if ((flags & HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES) !== 0) return refuse(block, Errno.EOPNOTSUPP);
+  if ((flags & HL_CS_FLAGS.FORCE_RESTORE) !== 0 && words[IN.num_chunks_restore] !== 0) {
+    const failed = restore(context, block);
+    if (failed !== 0) return failed === Errno.EAGAIN ? -failed : refuse(block, failed);
+  }
+  return submitDefault(context, block, flags);
+}
+
+/** Checks that need no chunk; 0 or an errno. */
+function checkType(context: Context, flags: number, chunks: number): number {
+  const { card } = context;
+  const { capabilities } = card.profile;
+  if (card.status !== HL_DEVICE_STATUS.OPERATIONAL) return Errno.EBUSY;
+  if (!capabilities.submits) return Errno.EINVAL;
+  if ((flags & STAGED_MEMBER) !== 0 && !capabilities.staged) return Errno.EPERM;
+  const type = flags & TYPE_FLAGS;
+  if ((type & (type - 1)) !== 0) return Errno.EINVAL;
+  if ((type & SYNC_TYPES) !== 0 && !capabilities.syncStream) return Errno.EINVAL;
+  if (type === 0 && chunks === 0) return Errno.EINVAL;
+  const needsOneChunk = (type & (HL_CS_FLAGS.SIGNAL | HL_CS_FLAGS.WAIT | HL_CS_FLAGS.COLLECTIVE_WAIT)) !== 0;
+  if (needsOneChunk && chunks !== 1) return Errno.EINVAL;
+  return 0;
+}
+
+/** Gaudi has no engine commands; on gaudi2 a list of engines would be checked, and no engine core runs here to take one. */
+function engineCommandErrno(context: Context): number {
+  return context.card.profile.capabilities.userCbOnly ? Errno.EINVAL : Errno.EPERM;
+}
+
+function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
+  const { words } = block;
+  const chunks = context.chunks;
+  const stagedFirst = words[IN.seq + 1]! * HIGH + words[IN.seq]!;
+  const refused = readChunks(
+    context,
+    block,
+    words[IN.chunks_execute]!,
+    words[IN.chunks_execute + 1]!,
+    words[IN.num_chunks_execute]!,
+  );
+  if (refused !== 0) return refuse(block, refused);
+  const timeoutNs = timeoutNsOf(context, words, flags);
+  const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
+  const group = staged ? context.submissions.findStaged(stagedFirst) : undefined;
+  if (staged && group === undefined) return refuse(block, Errno.EINVAL);
+  const submission = openSubmission(context, flags, timeoutNs);
+  if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
+  if ((flags & STAGED) !== 0) {
+    submission.staged = group ?? context.submissions.openStaged(submission);
+    submission.staged.members.push(submission);
+    submission.staged.closed = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
+  }
+  startJobs(context, submission, chunks);
+  return accept(block, submission.staged?.firstSeq ?? submission.seq);
+}
+
+/** Seconds of CUSTOM_TIMEOUT or the default of the driver, in nanoseconds. */
+function timeoutNsOf(context: Context, words: Uint32Array, flags: number): number {
+  const custom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0;
+  return (custom ? words[IN.timeout]! : context.card.config.csTimeoutSeconds) * NS_PER_S;
+}
+
+/** Opens a slot for the checked chunks, or says why not: an errno. */
+function openSubmission(context: Context, flags: number, timeoutNs: number): Submission | number {
+  const { submissions, counters, chunks, card } = context;
+  submissions.retire();
+  if (!hasQueueRoom(chunks)) {
+    counters.queueFull += 1;
+    return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
+  }
+  const submission = submissions.open(flags, timeoutNs);
+  if (submission === undefined) {
+    counters.maxCsInFlight += 1;
+    return Errno.EAGAIN;
+  }
+  submission.withheld = card.faults.withholds(submission);
+  return submission;
+}
+
+/** Room is judged as if every chunk of the submission went to its queue: what the queues hold plus what comes. */
+function hasQueueRoom(chunks: ChunkList): boolean {
+  for (let i = 0; i < chunks.length; i++) {
+    const stream = chunks.items[i]!.stream!;
+    if (stream.outstanding + chunks.length <= stream.length) continue;
+    if (stream.outstanding + countOn(chunks, stream) > stream.length) return false;
+  }
+  return true;
+}
+
+function hasOverlongInternal(chunks: ChunkList): boolean {
+  return chunks.items.slice(0, chunks.length).some(({ stream }) => {
+    return !stream!.tracked && countOn(chunks, stream!) > stream!.length;
+  });
+}
+
+function countOn(chunks: ChunkList, stream: Stream): number {
+  let count = 0;
+  for (let i = 0; i < chunks.length; i++) if (chunks.items[i]!.stream === stream) count += 1;
+  return count;
+}
+
+/** Puts the jobs on their queues, in the order of the chunks. */
+function startJobs(context: Context, submission: Submission, chunks: ChunkList): void {
+  const { device, submissions } = context;
+  const stamp = (submission.flags & HL_CS_FLAGS.TIMESTAMP) === 0 ? 0 : submissions.stampAddress(submission);
+  for (let i = 0; i < chunks.length; i++) {
+    const chunk = chunks.items[i]!;
+    const stream = chunk.stream!;
+    const job = submission.addJob(stream);
+    job.stampAddress = stamp;
+    stream.outstanding += 1;
+    submission.multiWait ||= stream.streamMaster;
+    device.processor.execute(stream, job, chunk.memory!, chunk.offset, chunk.byteLength);
+  }
+  if (submissions.poll(submission) === SubmissionState.PENDING) context.card.watchTimeout(context);
+}
+
+/** The restore phase: a submission of its own that must be complete before the next one starts. */
+function restore(context: Context, block: ArgumentBlock): number {
+  const { words } = block;
+  const refused = readChunks(
+    context,
+    block,
+    words[IN.chunks_restore]!,
+    words[IN.chunks_restore + 1]!,
+    words[IN.num_chunks_restore]!,
+  );
+  if (refused !== 0) return refused;
+  const timeoutNs = timeoutNsOf(context, words, 0);
+  const submission = openSubmission(context, 0, timeoutNs);
+  if (typeof submission === 'number') return submission;
+  startJobs(context, submission, context.chunks);
+  const { submissions } = context;
+  context.card.waiters.block(timeoutNs, () => submissions.poll(submission) !== SubmissionState.PENDING);
+  return submissions.poll(submission) === SubmissionState.COMPLETED ? 0 : Errno.ENOEXEC;
+}
+
+/** Reads and checks the chunks into the context's list; 0 or an errno. */
+function readChunks(context: Context, block: ArgumentBlock, low: number, high: number, count: number): number {
+  const { chunks, counters, userMemory } = context;
+  chunks.length = 0;
+  if (count > HL_MAX_JOBS_PER_CS) return Errno.EINVAL;
+  if (!userMemory.readWords(block, low, high, count * CHUNK_WORDS)) return Errno.EFAULT;
+  let tracked = false;
+  for (let i = 0; i < count; i++) {
+    const errno = checkChunk(context, userMemory.words, userMemory.index + i * CHUNK_WORDS);
+    if (errno !== 0) {
+      if (errno === Errno.EINVAL || errno === Errno.EPERM) counters.validation += 1;
+      return errno;
+    }
+    tracked ||= chunks.items[i]!.stream!.tracked;
+  }
+  if (!tracked) return Errno.EINVAL;
+  return 0;
+}
+
+/** Checks one chunk and appends it to the list; 0 or an errno. */
+function checkChunk(context: Context, words: Uint32Array, at: number): number {
+  const { profile } = context.card;
+  const queue = profile.queues[words[at + CHUNK.queue_index]!];
+  if (queue === undefined || !queue.userUsable) return Errno.EINVAL;
+  const chunk = context.chunks.next();
+  chunk.stream = context.device.stream(queue.id);
+  chunk.byteLength = words[at + CHUNK.cb_size]!;
+  const low = words[at + CHUNK.cb_handle]!;
+  const high = words[at + CHUNK.cb_handle + 1]!;
+  const userCb = (words[at + CHUNK.cs_chunk_flags]! & HL_CS_CHUNK_FLAGS.USER_ALLOC_CB) !== 0;
+  if (queue.kind === 'hw' && !userCb) return Errno.EINVAL;
+  return queue.kind === 'external'
+    ? resolveKernelBuffer(context, chunk, low, high)
+    : resolveUserBuffer(context, chunk, low, high);
+}
+
+/** A command buffer of the driver, named by its handle. Its packets are parsed now. */
+function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
+  const buffer = context.buffers.findCommandBuffer(low, high);
+  if (buffer === undefined) return Errno.EINVAL;
+  if (chunk.byteLength < CB_BYTES_MIN || chunk.byteLength > buffer.byteLength) return Errno.EINVAL;
+  chunk.memory = buffer.memory;
+  chunk.offset = 0;
+  const errno = parseExternalBuffer(buffer.memory, chunk.byteLength);
+  if (errno !== 0) context.counters.parsing += 1;
+  return errno;
+}
+
+/** A command buffer in memory that the card can reach. */
+function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
+  const map = context.device.addressMap;
+  if (map.decode(high, low) !== Target.MEMORY || map.available < chunk.byteLength) return Errno.EFAULT;
+  if (map.offset % 4 !== 0) return Errno.EFAULT;
+  chunk.memory = map.memory;
+  chunk.offset = map.offset;
+  return 0;
+}
+
+function accept(block: ArgumentBlock, seq: number): number {
+  clear(block);
+  block.words[OUT.seq] = seq;
+  block.words[OUT.seq + 1] = Math.floor(seq / HIGH);
+  return 0;
+}
+
+/** Answers with an errno: the block is cleared, the sequence number all ones, the status the errno. */
+export function refuse(block: ArgumentBlock, errno: number): number {
+  clear(block);
+  block.words[OUT.seq] = 0xffff_ffff;
+  block.words[OUT.seq + 1] = 0xffff_ffff;
+  block.words[OUT.status] = -errno;
+  return -errno;
+}
+
+function clear(block: ArgumentBlock): void {
+  const { words } = block;
+  for (let i = 0; i < ARGS_WORDS; i++) words[i] = 0;
+}

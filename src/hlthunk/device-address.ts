@@ -1,0 +1,40 @@
+/**
+ * 64-bit device addresses as two signed 32-bit words, because they exceed the integers that a JavaScript number holds exactly.
+ * Signed words are small integers of V8: they pass between functions without allocation.
+ */
+
+const HIGH = 0x1_0000_0000;
+
+/** Something at a device address: a mapping of host memory or a block of device memory. */
+export interface DeviceRange {
+  /** Low and high word of the address of the first byte. */
+  readonly low: number;
+  readonly high: number;
+  /** Bytes. */
+  readonly byteLength: number;
+}
+
+/** The low word of an address plus a byte offset below 2^53. */
+export function lowAt(low: number, offset: number): number {
+  return ((low >>> 0) + offset) | 0;
+}
+
+/** The high word of an address plus a byte offset below 2^53. */
+export function highAt(low: number, high: number, offset: number): number {
+  return (high + Math.floor(((low >>> 0) + offset) / HIGH)) | 0;
+}
+
+/** The two words as one bigint, for API edges. */
+export function packAddress(low: number, high: number): bigint {
+  return (BigInt(high >>> 0) << 32n) | BigInt(low >>> 0);
+}
+
+/** The low word of a 64-bit address. */
+export function lowWord(address: bigint): number {
+  return Number(BigInt.asIntN(32, address));
+}
+
+/** The high word of a 64-bit address. */
+export function highWord(address: bigint): number {
+  return Number(BigInt.asIntN(32, address >> 32n));
+}

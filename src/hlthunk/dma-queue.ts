@@ -1,0 +1,405 @@
+/**
+ * Asynchronous DMA on one hardware queue: requests become packets, packets become batches (one command submission each), and a word in
+ * host memory tells which batch is done. It knows addresses and bytes; it does not know allocations or who may access them.
+ *
+ * A batch is submitted at once while the queue has a free slot, so a lone request waits for nothing; otherwise requests
+ * queue up and go together in the next batch. Requests of one queue complete in order.
+ */
+
+import type { ArgumentBlock, DriverFile } from '../driver/port.ts';
+import { allocateScratch, Errno, type ScratchBlock } from '../sys/index.ts';
+import {
+  HL_CS_ARGS,
+  HL_CS_CHUNK,
+  HL_WAIT_CS_ARGS,
+  LIN_DMA_BYTES,
+  linDmaCtl,
+  MSG_LONG_BYTES,
+  msgLongCtl,
+  type PacketAsic,
+  writeLinDma,
+  writeMsgLong,
+} from '../uapi/index.ts';
+import { ObjectPool } from '../ucs/object-pool.ts';
+import { Ring } from '../ucs/ring.ts';
+import { Status } from '../ucs/status.ts';
+import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
+import { highAt, lowAt } from './device-address.ts';
+import { DmaRequest } from './dma-request.ts';
+
+/** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
+export const DMA_REQUESTS_MAX = 4096;
+/** Largest transfer of one packet: below 2^32, and page-aligned so that splits stay aligned. */
+export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
+/** Bytes that a short put or get may have. */
+export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
+/** Transfers that fit into a slot with the completion message. */
+const TRANSFERS_PER_SLOT: number = Math.floor((SLOT_PACKET_BYTES - MSG_LONG_BYTES) / LIN_DMA_BYTES);
+/** Fruitless polls of the completion word between two questions to the driver, which knows of errors and time-outs. */
+const POLLS_PER_CHECK = 64;
+
+const CS = HL_CS_ARGS.in.words;
+const CS_OUT = HL_CS_ARGS.out.words;
+const CHUNK = HL_CS_CHUNK.words;
+const WAIT = HL_WAIT_CS_ARGS.in.words;
+/** The one chunk of a submission lies behind the arguments in the same block. */
+const CHUNK_BYTE = 64;
+const CHUNK_WORD: number = CHUNK_BYTE / 4;
+const HIGH = 0x1_0000_0000;
+const NS_PER_US = 1000;
+
+/** How a queue reaches its device. */
+export interface DmaQueueDevice extends RingDevice {
+  readonly file: DriverFile;
+  readonly asic: PacketAsic;
+  /** Takes a place among the submissions in flight that the driver allows; false at the bound. */
+  takeSubmission(): boolean;
+  returnSubmission(): void;
+  /**
+   * Asks whether the card has reported a fault since the last call.
+   * @returns OK, or the failure that transfers completing now have
+   */
+  checkFaults(): Status;
+}
+
+/** What a queue is. */
+export interface DmaQueueOptions {
+  readonly device: DmaQueueDevice;
+  readonly queueIndex: number;
+  /** Batches in flight, a power of two. */
+  readonly slots: number;
+  /** Largest transfer of one packet; tests make it small. Default {@link DMA_PACKET_BYTES_MAX}. */
+  readonly packetBytesMax?: number;
+}
+
+/** A DMA queue. */
+export class DmaQueue {
+  readonly #device: DmaQueueDevice;
+  readonly #file: DriverFile;
+  readonly #ring: CommandRing;
+  readonly #block: ScratchBlock;
+  readonly #waitBlock: ScratchBlock;
+  readonly #csRequest: number;
+  readonly #waitRequest: number;
+  readonly #queueIndex: number;
+  readonly #packetBytesMax: number;
+  readonly #transferCtl: number;
+  readonly #messageCtl: number;
+  readonly #pool: ObjectPool<DmaRequest>;
+  /** Requests whose packets are not all submitted, and requests in flight; both in order. */
+  readonly #waiting: Ring<DmaRequest>;
+  readonly #flying: Ring<DmaRequest>;
+  /** Sequence number of the driver for each slot. */
+  readonly #slotSeq: Float64Array;
+  /** Batches submitted and batches retired, modulo 2^32. */
+  #submitted = 0;
+  #retired = 0;
+  #polls = 0;
+  /** Set once the device has failed: every later request fails with it. */
+  #failure: Status = Status.OK;
+
+  constructor(options: DmaQueueOptions) {
+    this.#device = options.device;
+    this.#file = options.device.file;
+    this.#ring = new CommandRing(options.device, options.slots);
+    this.#block = allocateScratch(CHUNK_BYTE + HL_CS_CHUNK.size);
+    this.#waitBlock = allocateScratch(HL_WAIT_CS_ARGS.size);
+    // Signed, so that the numbers are small integers of V8; the kernel looks at 32 bits only.
+    this.#csRequest = this.#file.numbers.CS | 0;
+    this.#waitRequest = this.#file.numbers.WAIT_CS | 0;
+    this.#queueIndex = options.queueIndex;
+    this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
+    this.#transferCtl = linDmaCtl(options.device.asic) | 0;
+    this.#messageCtl = msgLongCtl({ engBarrier: true, msgBarrier: true }) | 0;
+    this.#pool = new ObjectPool(DMA_REQUESTS_MAX, () => new DmaRequest());
+    this.#waiting = new Ring(DMA_REQUESTS_MAX);
+    this.#flying = new Ring(DMA_REQUESTS_MAX);
+    this.#slotSeq = new Float64Array(options.slots);
+  }
+
+  /** Requests that have not ended. */
+  get outstanding(): number {
+    return this.#waiting.length + this.#flying.length;
+  }
+
+  /** The failure that ended this queue, or OK. */
+  get failure(): Status {
+    return this.#failure;
+  }
+
+  /**
+   * Starts a transfer between two device addresses, given as signed words. The caller keeps both sides mapped until it has ended.
+   * @param byteLength 1 to 2^53 - 1
+   * @returns the request, or undefined when no more can be queued (NO_RESOURCE)
+   */
+  transfer(
+    sourceLow: number,
+    sourceHigh: number,
+    destinationLow: number,
+    destinationHigh: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    const request = this.#pool.get();
+    if (request === undefined) return undefined;
+    request.begin(sourceLow, sourceHigh, destinationLow, destinationHigh, byteLength);
+    return this.#start(request);
+  }
+
+  /**
+   * Starts a short transfer from JavaScript memory: the bytes are copied now, into the slot beside the packet.
+   * @param byteLength 1 to {@link DMA_SHORT_BYTES_MAX}
+   * @returns the request, or undefined when no slot is free (NO_RESOURCE)
+   */
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    low: number,
+    high: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    const request = this.#shortRequest();
+    if (request === undefined) return undefined;
+    const data = this.#ring.dataOffset(this.#nextSlot);
+    copyBytes(this.#ring.data, data, source, sourceOffset, byteLength);
+    request.begin(this.#ring.dataLow(data), this.#ring.dataHigh(data), low, high, byteLength);
+    return this.#start(request);
+  }
+
+  /**
+   * Starts a short transfer into JavaScript memory: the bytes arrive in `target` when the request ends.
+   * The rules of {@link putShort} apply.
+   */
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    low: number,
+    high: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    const request = this.#shortRequest();
+    if (request === undefined) return undefined;
+    const data = this.#ring.dataOffset(this.#nextSlot);
+    request.begin(low, high, this.#ring.dataLow(data), this.#ring.dataHigh(data), byteLength);
+    request.target = target;
+    request.targetOffset = targetOffset;
+    request.dataOffset = data;
+    return this.#start(request);
+  }
+
+  /** Gives an ended request back. */
+  free(request: DmaRequest): void {
+    request.target = undefined;
+    request.onComplete = undefined;
+    request.context = undefined;
+    this.#pool.put(request);
+  }
+
+  /**
+   * Looks at the completion word, ends what is done and submits what waits.
+   * @returns number of requests that ended
+   */
+  progress(): number {
+    if (this.#flying.length === 0 && this.#waiting.length === 0) return 0;
+    const completed = this.#ring.completed;
+    if (completed === this.#retired) return this.#fruitless();
+    this.#polls = 0;
+    const status = this.#device.checkFaults();
+    while (this.#retired !== completed) {
+      this.#retired = (this.#retired + 1) | 0;
+      this.#device.returnSubmission();
+    }
+    const ended = this.#endUpTo(completed, status);
+    if (this.#waiting.length > 0) this.#submitWaiting();
+    return ended;
+  }
+
+  /** Waits without blocking the event loop until the oldest batch is done or `timeoutNs` is over; then {@link progress} knows more. */
+  async wait(timeoutNs: number): Promise<void> {
+    if (this.#submitted === this.#retired) return;
+    const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+    this.#writeWait(block, Math.ceil(timeoutNs / NS_PER_US));
+    const result = await this.#file.ioctlAsync(this.#waitRequest, block);
+    block.free();
+    if (result < 0 && result !== -Errno.EINTR) this.#fail(result);
+  }
+
+  /** Ends every request with `status`, for the closing of the device. */
+  abort(status: Status): void {
+    this.#failure = status;
+    while (this.#submitted !== this.#retired) {
+      this.#retired = (this.#retired + 1) | 0;
+      this.#device.returnSubmission();
+    }
+    this.#endAll(this.#flying, status);
+    this.#endAll(this.#waiting, status);
+  }
+
+  /** Releases command buffers and mappings. The card must be idle or gone. */
+  close(): void {
+    this.#ring.close();
+    this.#block.free();
+    this.#waitBlock.free();
+  }
+
+  get #nextSlot(): number {
+    return this.#submitted & (this.#ring.slots - 1);
+  }
+
+  get #slotFree(): boolean {
+    return ((this.#submitted - this.#retired) | 0) < this.#ring.slots;
+  }
+
+  /** A request for a short transfer, which needs the next slot for itself: nothing may wait before it. */
+  #shortRequest(): DmaRequest | undefined {
+    if (this.#waiting.length > 0 || !this.#slotFree) return undefined;
+    return this.#pool.get();
+  }
+
+  #start(request: DmaRequest): DmaRequest {
+    if (this.#failure !== Status.OK) {
+      request.status = this.#failure;
+      return request;
+    }
+    // The pool has as many requests as the ring has places.
+    this.#waiting.push(request);
+    if (this.#slotFree) this.#submitWaiting();
+    return request;
+  }
+
+  /** Submits batches of waiting requests while there are slots. */
+  #submitWaiting(): void {
+    while (this.#waiting.length > 0 && this.#slotFree && this.#device.takeSubmission()) {
+      if (this.#submitBatch()) continue;
+      this.#device.returnSubmission();
+      return;
+    }
+  }
+
+  /** Writes one batch into the next slot and submits it; false when the driver has no room now, or refused for good. */
+  #submitBatch(): boolean {
+    const ring = this.#ring;
+    const slot = this.#nextSlot;
+    const batch = (this.#submitted + 1) | 0;
+    const first = ring.packetWord(slot);
+    let word = first;
+    let complete = 0;
+    let partial = 0;
+    for (let transfers = 0; transfers < TRANSFERS_PER_SLOT && complete < this.#waiting.length; transfers++) {
+      const request = this.#waiting.at(complete)!;
+      const from = request.issued + partial;
+      const bytes = Math.min(this.#packetBytesMax, request.byteLength - from);
+      word = this.#writeTransfer(word, request, from, bytes);
+      partial += bytes;
+      if (request.issued + partial !== request.byteLength) continue;
+      complete += 1;
+      partial = 0;
+    }
+    word = writeMsgLong(ring.words, word, this.#messageCtl, batch, ring.completionLow, ring.completionHigh);
+    const result = this.#submit(slot, (word - first) * 4);
+    if (result !== 0) {
+      if (result !== -Errno.EAGAIN) this.#fail(result);
+      return false;
+    }
+    this.#submitted = batch;
+    this.#launch(complete, partial, batch);
+    return true;
+  }
+
+  #writeTransfer(word: number, request: DmaRequest, from: number, bytes: number): number {
+    return writeLinDma(
+      this.#ring.words,
+      word,
+      this.#transferCtl,
+      bytes,
+      lowAt(request.sourceLow, from),
+      highAt(request.sourceLow, request.sourceHigh, from),
+      lowAt(request.destinationLow, from),
+      highAt(request.destinationLow, request.destinationHigh, from),
+    );
+  }
+
+  /** Moves requests whose last packet is in the batch to those in flight. */
+  #launch(complete: number, partial: number, batch: number): void {
+    for (let i = 0; i < complete; i++) {
+      const request = this.#waiting.shift()!;
+      request.issued = request.byteLength;
+      request.batch = batch;
+      this.#flying.push(request);
+    }
+    if (partial > 0) this.#waiting.at(0)!.issued += partial;
+  }
+
+  /** The CS ioctl for the packets of a slot; 0 or a negative errno. */
+  #submit(slot: number, packetBytes: number): number {
+    const { words, address } = this.#block;
+    for (let i = 0; i < CHUNK_WORD; i++) words[i] = 0;
+    words[CS.chunks_execute] = address + CHUNK_BYTE;
+    words[CS.chunks_execute + 1] = Math.floor((address + CHUNK_BYTE) / HIGH);
+    words[CS.num_chunks_execute] = 1;
+    words[CHUNK_WORD + CHUNK.cb_handle] = this.#ring.handleLow(slot);
+    words[CHUNK_WORD + CHUNK.cb_handle + 1] = this.#ring.handleHigh(slot);
+    words[CHUNK_WORD + CHUNK.queue_index] = this.#queueIndex;
+    words[CHUNK_WORD + CHUNK.cb_size] = packetBytes;
+    words[CHUNK_WORD + CHUNK.cs_chunk_flags] = this.#ring.chunkFlags;
+    const result = this.#file.ioctl(this.#csRequest, this.#block);
+    if (result === 0) this.#slotSeq[slot] = words[CS_OUT.seq + 1]! * HIGH + words[CS_OUT.seq]!;
+    return result;
+  }
+
+  /** Ends the requests in flight whose batch is done. */
+  #endUpTo(completed: number, status: Status): number {
+    let ended = 0;
+    for (let head = this.#flying.at(0); head !== undefined; head = this.#flying.at(0)) {
+      if (((completed - head.batch) | 0) < 0) break;
+      this.#flying.shift();
+      this.#end(head, status);
+      ended += 1;
+    }
+    return ended;
+  }
+
+  #end(request: DmaRequest, status: Status): void {
+    if (request.target !== undefined && status === Status.OK) {
+      copyBytes(request.target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
+    }
+    request.status = status;
+    if (request.onComplete !== undefined) request.onComplete(request);
+  }
+
+  #endAll(requests: Ring<DmaRequest>, status: Status): void {
+    for (let head = requests.shift(); head !== undefined; head = requests.shift()) this.#end(head, status);
+  }
+
+  /** Nothing new: now and then the driver is asked, which knows of time-outs and resets. */
+  #fruitless(): number {
+    if (this.#waiting.length > 0 && this.#slotFree) this.#submitWaiting();
+    this.#polls += 1;
+    if (this.#polls % POLLS_PER_CHECK !== 0 || this.#submitted === this.#retired) return 0;
+    this.#writeWait(this.#waitBlock, 0);
+    const result = this.#file.ioctl(this.#waitRequest, this.#waitBlock);
+    if (result < 0) this.#fail(result);
+    return 0;
+  }
+
+  /** WAIT_CS for the oldest batch in flight. */
+  #writeWait(block: ArgumentBlock, timeoutUs: number): void {
+    const { words } = block;
+    const seq = this.#slotSeq[this.#retired & (this.#ring.slots - 1)]!;
+    words.fill(0);
+    words[WAIT.seq] = seq;
+    words[WAIT.seq + 1] = Math.floor(seq / HIGH);
+    words[WAIT.timeout_us] = timeoutUs;
+    words[WAIT.timeout_us + 1] = Math.floor(timeoutUs / HIGH);
+  }
+
+  /** The driver has given this queue up: a time-out, a reset, a lost device. */
+  #fail(result: number): void {
+    const fault = this.#device.checkFaults();
+    const timedOut = result === -Errno.ETIMEDOUT ? Status.TIMED_OUT : Status.IO_ERROR;
+    this.abort(fault === Status.OK ? timedOut : fault);
+  }
+}
+
+function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
+  for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
+}

@@ -1,0 +1,55 @@
+/**
+ * One asynchronous DMA transfer: what it moves, how far it is, how it ended. State only; dma-queue.ts drives it.
+ */
+
+import { Status } from '../ucs/status.ts';
+
+/** Called when a request has ended; runs inside `progress()`. */
+export type DmaCallback = (request: DmaRequest) => void;
+
+/** A transfer. Requests are pooled: after `dmaRequestFree` the object belongs to another transfer. */
+export class DmaRequest {
+  /** INPROGRESS, OK, or the failure. Final once it is not INPROGRESS. */
+  status: Status = Status.OK;
+  /** Source and destination: signed words of device addresses. */
+  sourceLow = 0;
+  sourceHigh = 0;
+  destinationLow = 0;
+  destinationHigh = 0;
+  byteLength = 0;
+  /** Bytes that are in submitted or prepared packets. */
+  issued = 0;
+  /** Number of the batch that carries the last packet, modulo 2^32. */
+  batch = 0;
+  /** Destination of a short get: its bytes wait in the data area of a slot. */
+  target: Uint8Array | undefined = undefined;
+  targetOffset = 0;
+  /** Byte in the data area of the ring where a short transfer has its bytes. */
+  dataOffset = 0;
+  /** For the owner: runs at the end, and what it belongs to. */
+  onComplete: DmaCallback | undefined = undefined;
+  context: unknown = undefined;
+
+  /** Makes the request a new transfer. */
+  begin(
+    sourceLow: number,
+    sourceHigh: number,
+    destinationLow: number,
+    destinationHigh: number,
+    byteLength: number,
+  ): void {
+    this.status = Status.INPROGRESS;
+    this.sourceLow = sourceLow;
+    this.sourceHigh = sourceHigh;
+    this.destinationLow = destinationLow;
+    this.destinationHigh = destinationHigh;
+    this.byteLength = byteLength;
+    this.issued = 0;
+    this.batch = 0;
+    this.target = undefined;
+    this.targetOffset = 0;
+    this.dataOffset = 0;
+    this.onComplete = undefined;
+    this.context = undefined;
+  }
+}
