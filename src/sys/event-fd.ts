@@ -2,10 +2,9 @@
  * A counter with a descriptor: wakes event loops, of this and other processes. For waking threads that block, see futex.ts.
  */
 
-import * as fs from 'node:fs';
 import { closedError } from '../ucs/error.ts';
 import { Errno } from './errno.ts';
-import { errno, eventfd, read, write } from './libc.ts';
+import { closeCall, errno, eventfd, read, write } from './libc.ts';
 import { type PollSubscription, pollReadable } from './poll.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
@@ -91,7 +90,7 @@ export class EventFd implements Disposable {
     this.#closed = true;
     for (const subscription of this.#subscriptions) subscription.close();
     this.#subscriptions.clear();
-    fs.closeSync(this.fd);
+    closeCall(this.fd);
   }
 
   [Symbol.dispose](): void {

@@ -3,7 +3,7 @@
  */
 
 import * as fs from 'node:fs';
-import { errno, fcntlCall, pipe2Call, pollCall } from './libc.ts';
+import { closeCall, errno, fcntlCall, openCall, pipe2Call, pollCall } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -45,12 +45,17 @@ export interface FileIdentity {
  * @throws SyscallError as open(2)
  */
 export function open(path: string, flags: number, mode = 0o600): number {
-  return rethrow('open', path, () => fs.openSync(path, flags, mode));
+  const fd = openCall(path, flags | OpenFlag.CLOEXEC, mode);
+  if (fd < 0) throw new SyscallError('open', errno(), path);
+  return fd;
 }
 
-/** Closes a descriptor. Throws SyscallError EBADF: a double close, which is a bug of the caller. */
+/**
+ * Closes a descriptor that came from this folder; what node:fs opened, node:fs must close.
+ * @throws SyscallError EBADF: a double close, which is a bug of the caller
+ */
 export function close(fd: number): void {
-  rethrow('close', `fd ${fd}`, () => fs.closeSync(fd));
+  if (closeCall(fd) !== 0) throw new SyscallError('close', errno(), `fd ${fd}`);
 }
 
 /** Reads at the file position into `target`. Returns bytes, 0 at the end, or -errno (-EAGAIN when nothing is there yet). */
@@ -97,8 +102,12 @@ export function setCloexec(fd: number, cloexec: boolean): void {
 
 /** The identity of the file behind a descriptor. Throws SyscallError EBADF. */
 export function fstat(fd: number): FileIdentity {
-  const { dev, ino, rdev } = rethrow('fstat', `fd ${fd}`, () => fs.fstatSync(fd, { bigint: true }));
-  return { dev, ino, rdev };
+  try {
+    const { dev, ino, rdev } = fs.fstatSync(fd, { bigint: true });
+    return { dev, ino, rdev };
+  } catch (error) {
+    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, error);
+  }
 }
 
 let fdPair: ScratchBlock | undefined;
@@ -135,28 +144,16 @@ export function openFileDescriptors(): number {
   return fs.readdirSync('/proc/self/fd').length - 1;
 }
 
-/** The errno that Node put into an error of node:fs; undefined for other errors. */
-function errnoOf(error: unknown): number | undefined {
-  if (!(error instanceof Error) || !('errno' in error) || typeof error.errno !== 'number') return undefined;
-  return Math.abs(error.errno);
-}
-
-function rethrow<T>(syscall: string, summary: string, call: () => T): T {
-  try {
-    return call();
-  } catch (error) {
-    const code = errnoOf(error);
-    if (code === undefined) throw error;
-    throw new SyscallError(syscall, code, summary, error);
-  }
+/** The errno that Node put into an error of node:fs; other errors, such as a bad argument, are thrown on. */
+function errnoOf(error: unknown): number {
+  if (error instanceof Error && 'errno' in error && typeof error.errno === 'number') return Math.abs(error.errno);
+  throw error;
 }
 
 function negativeErrno(call: () => number): number {
   try {
     return call();
   } catch (error) {
-    const code = errnoOf(error);
-    if (code === undefined) throw error;
-    return -code;
+    return -errnoOf(error);
   }
 }

@@ -96,6 +96,17 @@ const PROCESS_VM_PARAMETERS = ['int', POINTER, SIZE, POINTER, SIZE, 'uint64_t'];
 export const processVmReadv: ProcessVm = declare('process_vm_readv', 'int64_t', PROCESS_VM_PARAMETERS);
 export const processVmWritev: ProcessVm = declare('process_vm_writev', 'int64_t', PROCESS_VM_PARAMETERS);
 
+/*
+ * Opening and closing is done here and never by node:fs: in a worker thread, node:fs keeps a list of what it opened, warns when it
+ * closes another descriptor, and closes at the end of the thread what is left on the list, whoever has that number by then.
+ */
+export const openCall: (path: string, flags: number, mode: number) => number = declare('open', 'int', [
+  'str',
+  'int',
+  'uint32_t',
+]);
+export const closeCall: (fd: number) => number = declare('close', 'int', ['int']);
+
 export const memfdCreateCall: (name: string, flags: number) => number = declare('memfd_create', 'int', [
   'str',
   'uint32_t',

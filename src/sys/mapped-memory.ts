@@ -4,8 +4,8 @@
  *
  * A view cannot be detached, and touching one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
  * *graveyard*): stale views read zeros and reach nothing. The addresses are given back when the ArrayBuffer has been collected.
- * A mapping that is never closed is never unmapped: a leak that {@link mappedMemoryStatistics} shows, instead of a crash of
- * whoever kept only the address.
+ * A mapping that is never closed is never unmapped, not even when its worker thread ends: a leak that
+ * {@link mappedMemoryStatistics} shows, instead of a crash of whoever kept only the address.
  */
 
 import { invalidParam } from '../ucs/error.ts';

@@ -2,9 +2,8 @@
  * Callbacks of the event loop for descriptors that become readable. For everything that Linux can poll, not for plain files.
  */
 
-import * as fs from 'node:fs';
 import { dup } from './file.ts';
-import { epollControl, epollCreate, errno, type PollHandle, startPoll } from './libc.ts';
+import { closeCall, epollControl, epollCreate, errno, type PollHandle, startPoll } from './libc.ts';
 import { allocateScratch } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -14,6 +13,11 @@ const EPOLL_EVENT_BYTES = 12;
 
 /** Handles end with their garbage collection: the ones in use are kept here. */
 const active = new Set<PollSubscription>();
+
+/** The event loop still runs while a thread is torn down, and the FFI ends the process when a callback comes due then. */
+function closeAll(): void {
+  for (const subscription of active) subscription.close();
+}
 
 /** A running subscription. Holds the process open unless {@link unref} was called. */
 export class PollSubscription implements Disposable {
@@ -25,7 +29,7 @@ export class PollSubscription implements Disposable {
     try {
       checkPollable(this.#fd);
     } catch (error) {
-      fs.closeSync(this.#fd);
+      closeCall(this.#fd);
       throw error;
     }
     this.#handle = startPoll(this.#fd, () => {
@@ -38,6 +42,7 @@ export class PollSubscription implements Disposable {
         });
       }
     });
+    if (active.size === 0) process.once('exit', closeAll);
     active.add(this);
   }
 
@@ -60,8 +65,9 @@ export class PollSubscription implements Disposable {
     if (this.#handle === undefined) return;
     this.#handle.close();
     this.#handle = undefined;
-    fs.closeSync(this.#fd);
+    closeCall(this.#fd);
     active.delete(this);
+    if (active.size === 0) process.off('exit', closeAll);
   }
 
   [Symbol.dispose](): void {
@@ -74,6 +80,10 @@ export class PollSubscription implements Disposable {
  *
  * The subscription works on a duplicate of the descriptor: there may be several, `fd` may be closed at any time, and the open file
  * lives until the subscription is closed too.
+ *
+ * DANGER in worker threads: one that is torn down from outside (`worker.terminate()`, `process.exit()` of the main thread) while its
+ * descriptor is readable aborts the process, as no code of the worker runs any more that could close the subscription. Ask such a worker to
+ * end and wait for its `exit`; ending by itself, also by an exception, is safe.
  * @throws SyscallError EBADF; EPERM for a file that cannot be polled; EMFILE
  */
 export function pollReadable(fd: number, callback: () => void): PollSubscription {
@@ -87,6 +97,6 @@ function checkPollable(fd: number): void {
   const event = allocateScratch(EPOLL_EVENT_BYTES);
   const refusal = epollControl(epoll, EPOLL_CTL_ADD, fd, event.address) === 0 ? 0 : errno();
   event.free();
-  fs.closeSync(epoll);
+  closeCall(epoll);
   if (refusal !== 0) throw new SyscallError('epoll_ctl', refusal, `poll fd ${fd}`);
 }

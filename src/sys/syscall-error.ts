@@ -3,7 +3,7 @@
  * Calls that are frequent return `-errno` instead of throwing this.
  */
 
-import { UcxError } from '../ucs/error.ts';
+import { isUcxError, UcxError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
 import { Errno, errnoName, errnoText } from './errno.ts';
 
@@ -85,7 +85,8 @@ export class SyscallError extends UcxError {
   }
 }
 
-/** True when `value` is a {@link SyscallError}, of the given error number if one is given. */
+/** True when `value` is a {@link SyscallError}, also of another copy of it, and of the given error number if one is given. */
 export function isSyscallError(value: unknown, errno?: number): value is SyscallError {
-  return value instanceof SyscallError && (errno === undefined || value.errno === errno);
+  if (!isUcxError(value) || !value.code.startsWith('ERR_SYSCALL_')) return false;
+  return errno === undefined || value.details['errno'] === errno;
 }

@@ -3,10 +3,22 @@
  * pollReadable's. For small control messages: every message goes through one staging buffer of 64 KiB. No framing on streams.
  */
 
-import * as fs from 'node:fs';
+import { rmSync } from 'node:fs';
 import { closedError, invalidParam } from '../ucs/error.ts';
 import { Errno } from './errno.ts';
-import { accept4, bind, connect, errno, getsockopt, listen, recvmsg, sendmsg, socket, socketpair } from './libc.ts';
+import {
+  accept4,
+  bind,
+  closeCall,
+  connect,
+  errno,
+  getsockopt,
+  listen,
+  recvmsg,
+  sendmsg,
+  socket,
+  socketpair,
+} from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -112,7 +124,7 @@ export class UnixSocket implements Disposable {
     const flags = block.view.getInt32(48, true);
     const arrived = receivedDescriptors(block);
     if ((flags & (MSG_CTRUNC | MSG_TRUNC)) !== 0) {
-      for (const fd of arrived) fs.closeSync(fd);
+      for (const fd of arrived) closeCall(fd);
       return -Errno.EMSGSIZE;
     }
     for (const fd of arrived) fds.push(fd);
@@ -140,7 +152,7 @@ export class UnixSocket implements Disposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    fs.closeSync(this.fd);
+    closeCall(this.fd);
   }
 
   [Symbol.dispose](): void {
@@ -180,8 +192,8 @@ export class UnixListener implements Disposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    fs.closeSync(this.fd);
-    if (!isAbstract(this.path)) fs.rmSync(this.path, { force: true });
+    closeCall(this.fd);
+    if (!isAbstract(this.path)) rmSync(this.path, { force: true });
   }
 
   [Symbol.dispose](): void {
@@ -207,7 +219,7 @@ export function listenUnix(path: string, type: SocketType, backlog = 128): UnixL
   const fd = newSocket(type);
   const code = bind(fd, stage().address, addressBytes) === 0 && listen(fd, backlog) === 0 ? 0 : errno();
   if (code !== 0) {
-    fs.closeSync(fd);
+    closeCall(fd);
     throw new SyscallError('bind', code, path);
   }
   return new UnixListener(fd, path, type);
@@ -223,7 +235,7 @@ export function connectUnix(path: string, type: SocketType): UnixSocket {
   const fd = newSocket(type);
   const code = connect(fd, stage().address, addressBytes) === 0 ? 0 : errno();
   if (code !== 0) {
-    fs.closeSync(fd);
+    closeCall(fd);
     throw new SyscallError('connect', code, path);
   }
   return new UnixSocket(fd, type);

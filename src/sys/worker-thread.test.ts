@@ -69,6 +69,25 @@ describe('startWorker', () => {
     expect(words[1]).toBe(100);
   });
 
+  it.each([
+    ['process.exit(3)', 3],
+    ['subscription.unref()', 0],
+    ["throw new TypeError('the end')", 1],
+  ])('lets a thread with a readable subscription end by %s', async (end, expected) => {
+    writeFileSync(
+      join(folder, 'ending-thread.ts'),
+      `import { EventFd } from ${JSON.stringify(SYS)};
+       const event = new EventFd();
+       const subscription = event.onReadable(() => {});
+       event.signal();
+       ${end};`,
+    );
+    const worker = startWorker(pathToFileURL(join(folder, 'caller.ts')).href, './ending-thread');
+    worker.on('error', () => {});
+    const code = await new Promise((resolve) => worker.once('exit', resolve));
+    expect(code).toBe(expected);
+  });
+
   it.each(['file:///nonexistent/caller.ts', 'file:///nonexistent/caller.js'])(
     'reports a module that is not there: %s',
     async (caller) => {
