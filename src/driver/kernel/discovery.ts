@@ -1,0 +1,182 @@
+/**
+ * Finds the cards of a machine in /dev and /sys, in the layout of every kernel that has had the driver. Opens no card.
+ *
+ * | Linux | device nodes | attributes |
+ * |---|---|---|
+ * | up to 6.2 | /dev/hlN, /dev/hl_controlDN | /sys/class/habanalabs/hlN/ |
+ * | 6.3 to 6.6 | /dev/accel/accelN, /dev/accel/accel_controlDN | /sys/class/accel/accelN/ |
+ * | 6.7 and newer | the same | /sys/class/accel/accelN/device/ |
+ *
+ * Source: drivers/accel/habanalabs of Linux 6.12, drivers/misc/habanalabs of 6.1, Documentation/ABI/testing/sysfs-driver-habanalabs.
+ */
+
+import { Errno, isSyscallError, OpenFlag } from '../../sys/index.ts';
+import { invalidParam } from '../../ucs/error.ts';
+import type { CardEntry } from '../port.ts';
+import type { SystemCalls } from './system-calls.ts';
+
+/** Minors are looked for from 0 to here (HLTHUNK_MAX_MINOR - 1). */
+export const MINOR_MAX = 255;
+
+/** sysfs shows at most one page of an attribute. */
+const ATTRIBUTE_BYTES_MAX = 4096;
+const ACCEL_NODE = /^accel(\d{1,3})$/;
+const LEGACY_NODE = /^hl(\d{1,3})$/;
+const BUS_ID = /^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
+const ATTRIBUTE_NAME = /^\w+$/;
+
+/** Where the two trees are; tests point them at folders of their own. */
+export interface Roots {
+  /** `/dev` */
+  readonly devRoot: string;
+  /** `/sys` */
+  readonly sysRoot: string;
+}
+
+/** A device node that is no card of ours, and why. */
+export interface SkippedNode {
+  readonly path: string;
+  readonly reason: string;
+}
+
+/** What a look at the machine found. */
+export interface Discovery {
+  /** Ordered by minor. */
+  readonly cards: readonly CardEntry[];
+  readonly skipped: readonly SkippedNode[];
+}
+
+/** A device node to try, and whether it is in the layout of the accel subsystem. */
+export interface NodePath {
+  readonly path: string;
+  readonly accel: boolean;
+}
+
+/** An attribute that was read, or why it was not. */
+export type AttributeRead =
+  | { readonly text: string }
+  | { readonly text?: undefined /** 0 when no such file exists. */; readonly errno: number };
+
+/** The places of a card's primary node, in the order in which hl-thunk tries them. */
+export function primaryPaths(roots: Roots, minor: number): readonly NodePath[] {
+  return [
+    { path: `${roots.devRoot}/accel/accel${minor}`, accel: true },
+    { path: `${roots.devRoot}/hl${minor}`, accel: false },
+  ];
+}
+
+/** The places of a card's control node. */
+export function controlPaths(roots: Roots, minor: number): readonly NodePath[] {
+  return [
+    { path: `${roots.devRoot}/accel/accel_controlD${minor}`, accel: true },
+    { path: `${roots.devRoot}/hl_controlD${minor}`, accel: false },
+  ];
+}
+
+/** Throws ERR_INVALID_PARAM for anything but an integer from 0 to {@link MINOR_MAX}. */
+export function checkMinor(minor: number): void {
+  if (!Number.isInteger(minor) || minor < 0 || minor > MINOR_MAX) {
+    throw invalidParam('minor', `must be an integer from 0 to ${MINOR_MAX}`, minor);
+  }
+}
+
+/** Reads the machine. A node whose bus id sysfs does not tell is skipped: /dev/accel holds cards of other drivers too. */
+export function discoverCards(calls: SystemCalls, roots: Roots): Discovery {
+  const cards: CardEntry[] = [];
+  const skipped: SkippedNode[] = [];
+  for (const [minor, path] of primaryNodes(calls, roots)) {
+    const address = readCardAttribute(calls, roots, minor, 'pci_addr');
+    const busId = address.text === undefined ? undefined : canonicalBusId(address.text);
+    if (busId === undefined) {
+      skipped.push({ path, reason: reasonOf(address) });
+      continue;
+    }
+    cards.push({
+      minor,
+      busId,
+      moduleId: integerOf(readCardAttribute(calls, roots, minor, 'module_id').text),
+      numaNode: numaNodeOf(calls, roots, minor, busId),
+      path,
+    });
+  }
+  return { cards, skipped };
+}
+
+/**
+ * Reads an attribute of a card from the first of its sysfs folders that has it.
+ * @param name such as `fw_os_ver`
+ * @returns the text without the trailing newline, or the errno
+ * @throws UcxError ERR_INVALID_PARAM for a name that is none, such as a path
+ */
+export function readCardAttribute(calls: SystemCalls, roots: Roots, minor: number, name: string): AttributeRead {
+  checkMinor(minor);
+  if (!ATTRIBUTE_NAME.test(name)) throw invalidParam('name', 'must be the name of a sysfs attribute', name);
+  for (const folder of attributeFolders(roots, minor)) {
+    const result = readText(calls, `${folder}/${name}`);
+    if (result.text !== undefined || result.errno !== 0) return result;
+  }
+  return { errno: 0 };
+}
+
+/** The bus id with its domain and in lower case, or undefined for a text that is none. */
+export function canonicalBusId(text: string): string | undefined {
+  const id = text.trim().toLowerCase();
+  const match = BUS_ID.exec(id);
+  if (match === null) return undefined;
+  return match[1] === undefined ? `0000:${id}` : id;
+}
+
+/** Minor and path of every primary node, by minor. The accel layout wins where both have a minor. */
+function primaryNodes(calls: SystemCalls, roots: Roots): [number, string][] {
+  const found = new Map<number, string>();
+  const collect = (folder: string, pattern: RegExp): void => {
+    for (const name of calls.namesIn(folder)) {
+      const minor = Number(pattern.exec(name)?.[1] ?? -1);
+      // `accel01` names no minor: drivers write numbers without leading zeros.
+      if (minor < 0 || minor > MINOR_MAX || !name.endsWith(String(minor)) || /\D0\d/.test(name)) continue;
+      if (!found.has(minor)) found.set(minor, `${folder}/${name}`);
+    }
+  };
+  collect(`${roots.devRoot}/accel`, ACCEL_NODE);
+  collect(roots.devRoot, LEGACY_NODE);
+  return [...found].sort((left, right) => left[0] - right[0]);
+}
+
+function attributeFolders(roots: Roots, minor: number): string[] {
+  const accel = `${roots.sysRoot}/class/accel/accel${minor}`;
+  const legacy = `${roots.sysRoot}/class/habanalabs/hl${minor}`;
+  return [accel, `${accel}/device`, legacy, `${legacy}/device`];
+}
+
+function numaNodeOf(calls: SystemCalls, roots: Roots, minor: number, busId: string): number {
+  const ofFunction = integerOf(readText(calls, `${roots.sysRoot}/bus/pci/devices/${busId}/numa_node`).text);
+  return ofFunction ?? integerOf(readCardAttribute(calls, roots, minor, 'numa_node').text) ?? -1;
+}
+
+function integerOf(text: string | undefined): number | undefined {
+  return text !== undefined && /^-?\d{1,9}$/.test(text) ? Number(text) : undefined;
+}
+
+function reasonOf(address: AttributeRead): string {
+  if (address.text !== undefined) return `pci_addr is ${JSON.stringify(address.text)}, no PCI address`;
+  return address.errno === 0 ? 'no pci_addr in sysfs: not a habanalabs card' : `pci_addr: errno ${address.errno}`;
+}
+
+function readText(calls: SystemCalls, path: string): AttributeRead {
+  let fd: number;
+  try {
+    fd = calls.open(path, OpenFlag.RDONLY);
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    const absent = error.errno === Errno.ENOENT || error.errno === Errno.ENOTDIR;
+    return { errno: absent ? 0 : error.errno };
+  }
+  try {
+    const bytes = new Uint8Array(ATTRIBUTE_BYTES_MAX);
+    const count = calls.read(fd, bytes);
+    if (count < 0) return { errno: -count };
+    return { text: Buffer.from(bytes.buffer, 0, count).toString('utf8').replace(/\n$/, '') };
+  } finally {
+    calls.close(fd);
+  }
+}

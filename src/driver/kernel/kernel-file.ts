@@ -1,0 +1,140 @@
+/**
+ * An open card of the kernel driver: its file descriptor behind the driver port. Forwards argument blocks byte for byte; knows of their
+ * contents only the time-out of WAIT_CS. Opening is in kernel-node.ts.
+ */
+
+import { Errno, PAGE_SIZE, SyscallError } from '../../sys/index.ts';
+import { type IoctlNumbers, ioctlSize } from '../../uapi/index.ts';
+import type { Clock } from '../../ucs/clock.ts';
+import { invalidParam } from '../../ucs/error.ts';
+import type { ArgumentBlock, DriverFile, DriverMapping } from '../port.ts';
+import { RetryBudget } from './retry-budget.ts';
+import { SlicedWait } from './sliced-wait.ts';
+import type { SystemCalls } from './system-calls.ts';
+
+/** The size field of a request has 14 bits. */
+const ARGUMENT_WORDS_MAX = 4096;
+
+/** What a file is made of. */
+export interface KernelFileInit {
+  readonly calls: SystemCalls;
+  readonly clock: Clock;
+  /** Owned by the file from now on. */
+  readonly fd: number;
+  readonly path: string;
+  readonly numbers: IoctlNumbers;
+  /** Called once, when the file is closed. */
+  readonly onClose: (file: KernelFile) => void;
+}
+
+/** One open file description of a card. */
+export class KernelFile implements DriverFile {
+  readonly numbers: IoctlNumbers;
+  /** The device node. */
+  readonly path: string;
+  readonly #calls: SystemCalls;
+  readonly #clock: Clock;
+  readonly #fd: number;
+  readonly #onClose: (file: KernelFile) => void;
+  /** The input of the running call: the driver overwrites it with its answer, and a retry needs it again. */
+  readonly #input: Uint32Array = new Uint32Array(ARGUMENT_WORDS_MAX);
+  #callsInFlight = 0;
+  #closed = false;
+
+  constructor(init: KernelFileInit) {
+    this.numbers = init.numbers;
+    this.path = init.path;
+    this.#calls = init.calls;
+    this.#clock = init.clock;
+    this.#fd = init.fd;
+    this.#onClose = init.onClose;
+  }
+
+  /** As the port says; EFAULT when the request is larger than the block, EBADF after close. EAGAIN comes after bounded retries. */
+  ioctl(request: number, block: ArgumentBlock): number {
+    const { words } = block;
+    const wordCount = (ioctlSize(request) + 3) >> 2;
+    if (this.#closed) return -Errno.EBADF;
+    if (wordCount > words.length) return -Errno.EFAULT;
+    const input = this.#input;
+    for (let i = 0; i < wordCount; i++) input[i] = words[i]!;
+    const result = this.#calls.ioctl(this.#fd, request, block.address);
+    if (result !== -Errno.EINTR && result !== -Errno.EAGAIN) return result;
+    return this.#retry(request, block, input.subarray(0, wordCount), result);
+  }
+
+  #retry(request: number, block: ArgumentBlock, input: Uint32Array, firstResult: number): number {
+    const budget = new RetryBudget();
+    let result = firstResult;
+    while (budget.allows(result)) {
+      if (result === -Errno.EAGAIN) this.#calls.schedYield();
+      block.words.set(input);
+      result = this.#calls.ioctl(this.#fd, request, block.address);
+    }
+    return result;
+  }
+
+  /**
+   * As the port says. WAIT_CS holds a thread of the libuv pool for at most 100 ms at a time; when the file is closed meanwhile, it
+   * settles with EBADF at the end of that time. Between retries the event loop turns.
+   */
+  async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
+    if (this.#closed) return -Errno.EBADF;
+    if (ioctlSize(request) > block.words.byteLength) return -Errno.EFAULT;
+    this.#callsInFlight++;
+    try {
+      if (request === this.numbers.WAIT_CS) return await this.#wait(request, block);
+      return await this.#callWithRetries(request, block);
+    } finally {
+      this.#callsInFlight--;
+      this.#releaseWhenIdle();
+    }
+  }
+
+  async #callWithRetries(request: number, block: ArgumentBlock): Promise<number> {
+    const input = block.words.slice(0, (ioctlSize(request) + 3) >> 2);
+    const budget = new RetryBudget();
+    for (;;) {
+      const result = await this.#calls.ioctlAsync(this.#fd, request, block.address);
+      if (!budget.allows(result)) return result;
+      await this.#calls.eventLoopTurn();
+      if (this.#closed) return -Errno.EBADF;
+      block.words.set(input);
+    }
+  }
+
+  async #wait(request: number, block: ArgumentBlock): Promise<number> {
+    const wait = new SlicedWait(block, this.#clock);
+    for (;;) {
+      wait.writeSlice(block);
+      const result = await this.#callWithRetries(request, block);
+      if (wait.isOver(result, block)) return result;
+      if (this.#closed) return -Errno.EBADF;
+      await this.#calls.eventLoopTurn();
+    }
+  }
+
+  /** As the port says. The mapping outlives the file, as in the kernel. Throws ERR_INVALID_PARAM for a length that is no positive integer. */
+  mmap(byteLength: number, offset: bigint): DriverMapping {
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+      throw invalidParam('byteLength', 'must be a positive integer', byteLength);
+    }
+    if (this.#closed) throw new SyscallError('mmap', Errno.EBADF, `${this.path} is closed`);
+    return this.#calls.mapFile(this.#fd, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE, offset);
+  }
+
+  /**
+   * As the port says. While an asynchronous call runs in the pool, the descriptor stays open until it returns (100 ms at most for
+   * WAIT_CS): its number could otherwise be another file's by the time the pool thread uses it.
+   */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#onClose(this);
+    this.#releaseWhenIdle();
+  }
+
+  #releaseWhenIdle(): void {
+    if (this.#closed && this.#callsInFlight === 0) this.#calls.close(this.#fd);
+  }
+}

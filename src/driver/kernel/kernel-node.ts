@@ -1,0 +1,119 @@
+/**
+ * The machine's own Gaudi cards through the habanalabs kernel driver: `DriverNode` over /dev and /sys. No driver code here: whatever the
+ * kernel refuses is passed on with its errno.
+ */
+
+import { Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
+import { type Clock, systemClock } from '../../ucs/clock.ts';
+import { closedError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
+import type { CardEntry, DriverFile, DriverNode } from '../port.ts';
+import {
+  checkMinor,
+  controlPaths,
+  discoverCards,
+  type NodePath,
+  primaryPaths,
+  type Roots,
+  readCardAttribute,
+} from './discovery.ts';
+import { probeIoctlFamily } from './family-probe.ts';
+import { KernelFile } from './kernel-file.ts';
+import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
+
+/** What may be replaced; the machine itself by default. */
+export interface KernelNodeOptions {
+  /** @default '/dev' */
+  readonly devRoot?: string;
+  /** @default '/sys' */
+  readonly sysRoot?: string;
+  /** Takes nodes that were skipped and attributes that could not be read, at level diag. */
+  readonly log?: Log;
+  readonly clock?: Clock;
+  readonly calls?: SystemCalls;
+}
+
+/** The cards of this machine. */
+export class KernelNode implements DriverNode {
+  readonly kind = 'kernel';
+  readonly #roots: Roots;
+  readonly #calls: SystemCalls;
+  readonly #clock: Clock;
+  readonly #log: Log | undefined;
+  readonly #files = new Set<KernelFile>();
+  #closed = false;
+
+  constructor(options: KernelNodeOptions = {}) {
+    this.#roots = { devRoot: options.devRoot ?? '/dev', sysRoot: options.sysRoot ?? '/sys' };
+    this.#calls = options.calls ?? linuxSystemCalls;
+    this.#clock = options.clock ?? systemClock;
+    this.#log = options.log;
+  }
+
+  cards(): readonly CardEntry[] {
+    if (this.#closed) throw closedError('kernel driver node');
+    const { cards, skipped } = discoverCards(this.#calls, this.#roots);
+    for (const { path, reason } of skipped) this.#log?.diag(`${path} is skipped: ${reason}`);
+    return cards;
+  }
+
+  open(minor: number): DriverFile {
+    checkMinor(minor);
+    return this.#openFirst(primaryPaths(this.#roots, minor), `primary node of card ${minor}`);
+  }
+
+  openControl(minor: number): DriverFile {
+    checkMinor(minor);
+    return this.#openFirst(controlPaths(this.#roots, minor), `control node of card ${minor}`);
+  }
+
+  attribute(minor: number, name: string): string | undefined {
+    if (this.#closed) throw closedError('kernel driver node');
+    const result = readCardAttribute(this.#calls, this.#roots, minor, name);
+    if (result.text !== undefined) return result.text;
+    if (result.errno !== 0) this.#log?.diag(`attribute ${name} of card ${minor} cannot be read: errno ${result.errno}`);
+    return undefined;
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const file of [...this.#files]) file.close();
+  }
+
+  #openFirst(nodes: readonly NodePath[], what: string): DriverFile {
+    if (this.#closed) throw closedError('kernel driver node');
+    for (const node of nodes) {
+      const fd = this.#openIfThere(node.path);
+      if (fd !== undefined) return this.#adopt(fd, node);
+    }
+    throw new SyscallError('open', Errno.ENOENT, `no ${what}: ${nodes.map((node) => node.path).join(', ')}`);
+  }
+
+  /** The fd, or undefined where no such node exists. */
+  #openIfThere(path: string): number | undefined {
+    try {
+      return this.#calls.open(path, OpenFlag.RDWR | OpenFlag.CLOEXEC);
+    } catch (error) {
+      if (isSyscallError(error, Errno.ENOENT) || isSyscallError(error, Errno.ENOTDIR)) return undefined;
+      throw error;
+    }
+  }
+
+  #adopt(fd: number, node: NodePath): KernelFile {
+    try {
+      const file = new KernelFile({
+        calls: this.#calls,
+        clock: this.#clock,
+        fd,
+        path: node.path,
+        numbers: probeIoctlFamily(this.#calls, fd, node.accel, node.path),
+        onClose: (closed) => this.#files.delete(closed),
+      });
+      this.#files.add(file);
+      return file;
+    } catch (error) {
+      this.#calls.close(fd);
+      throw error;
+    }
+  }
+}
