@@ -1,0 +1,198 @@
+/** The law of the house (docs/ARCHITECTURE.md, .dependency-cruiser.mjs): the tree obeys it, and every kind of breach is caught. */
+
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+
+const ROOT = join(import.meta.dirname, '..');
+const CRUISER = join(ROOT, 'node_modules/dependency-cruiser/bin/dependency-cruise.mjs');
+const LAW = 'docs/ARCHITECTURE.md';
+
+interface Violation {
+  readonly rule: { readonly name: string };
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Runs the law over the `src` of a folder. Returns `rule: from -> to` of every violation, sorted. */
+function violations(folder: string): string[] {
+  const config = join(ROOT, '.dependency-cruiser.mjs');
+  const output = execFileSync(process.execPath, [CRUISER, '--config', config, '--output-type', 'json', 'src'], {
+    cwd: folder,
+    encoding: 'utf8',
+    maxBuffer: 2 ** 28,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const result = JSON.parse(output) as { summary: { violations: Violation[] } };
+  return result.summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} -> ${to}`).sort();
+}
+
+/** A source tree of its own under the law of this repository. */
+class Tree implements Disposable {
+  readonly folder: string = mkdtempSync(join(tmpdir(), 'gaudi-ucx-law-'));
+
+  constructor(files: Readonly<Record<string, string>>) {
+    this.write('package.json', '{ "type": "module", "dependencies": { "koffi": "1", "commander": "1" } }');
+    for (const name of ['koffi', 'commander']) {
+      this.write(`node_modules/${name}/package.json`, `{ "name": "${name}", "version": "1.0.0", "main": "index.js" }`);
+      this.write(`node_modules/${name}/index.js`, 'module.exports = {};');
+    }
+    mkdirSync(join(this.folder, 'docs'));
+    copyFileSync(join(ROOT, LAW), join(this.folder, LAW));
+    for (const [path, text] of Object.entries(files)) this.write(path, text);
+  }
+
+  write(path: string, text: string): void {
+    const file = join(this.folder, path);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, text);
+  }
+
+  /** Violations but those of reachability, which small trees always have. */
+  breaches(): string[] {
+    return violations(this.folder).filter((line) => !line.startsWith('no-dead-modules'));
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+const LEAF = 'export const leaf = 1;\n';
+
+/** A file that imports `target` and so is no orphan. */
+function importing(...targets: string[]): string {
+  return `${targets.map((target, index) => `import * as m${index} from '${target}';`).join('\n')}\nexport const m = [${targets.map((_, index) => `m${index}`).join(', ')}];\n`;
+}
+
+/** What, importing file, specifier, imported file, rule. The number keeps the files of the breaches apart. */
+const BREACHES: readonly (readonly [string, string, string, string, string])[] = [
+  ['ucs knows nothing of ours', 'src/ucs/a#.ts', '../sys/b#.ts', 'src/sys/b#.ts', 'law:ucs'],
+  ['sys does not know drivers', 'src/sys/a#.ts', '../driver/b#.ts', 'src/driver/b#.ts', 'law:sys'],
+  ['hlthunk does not know the emulator', 'src/hlthunk/a#.ts', '../emulator/b#.ts', 'src/emulator/b#.ts', 'law:hlthunk'],
+  ['nor the kernel driver', 'src/hlthunk/a#.ts', '../driver/kernel/b#.ts', 'src/driver/kernel/b#.ts', 'law:hlthunk'],
+  [
+    'the emulator does not know hlthunk',
+    'src/emulator/driver/a#.ts',
+    '../../hlthunk/b#.ts',
+    'src/hlthunk/b#.ts',
+    'law:emulator',
+  ],
+  [
+    'the device does not know its driver',
+    'src/emulator/device/a#.ts',
+    '../driver/b#.ts',
+    'src/emulator/driver/b#.ts',
+    'law:emulator/device',
+  ],
+  [
+    'transports do not know each other',
+    'src/uct/self/a#.ts',
+    '../gaudi/copy/b#.ts',
+    'src/uct/gaudi/copy/b#.ts',
+    'law:uct/self',
+  ],
+  ['only gaudi knows hlthunk', 'src/uct/self/a#.ts', '../../hlthunk/b#.ts', 'src/hlthunk/b#.ts', 'law:uct/self'],
+  ['uct does not know ucp', 'src/uct/base/a#.ts', '../../ucp/core/b#.ts', 'src/ucp/core/b#.ts', 'law:uct/base'],
+  ['ucp names no transport', 'src/ucp/proto/a#.ts', '../../uct/self/b#.ts', 'src/uct/self/b#.ts', 'law:ucp'],
+  ['ucp makes no system call', 'src/ucp/core/a#.ts', '../../sys/b#.ts', 'src/sys/b#.ts', 'law:ucp'],
+  ['nothing imports assembly', 'src/ucp/a#.ts', '../assembly/b#.ts', 'src/assembly/b#.ts', 'law:ucp'],
+  ['nothing imports tools', 'src/assembly/a#.ts', '../tools/b#.ts', 'src/tools/b#.ts', 'law:assembly'],
+  ['the product imports no test', 'src/ucs/a#.ts', '../../test/b#.ts', 'test/b#.ts', 'no-tests-in-the-product'],
+  ['a new folder needs a row', 'src/stray/a#.ts', '../ucs/b#.ts', 'src/ucs/b#.ts', 'every-file-has-a-row'],
+  ['koffi stays in sys', 'src/driver/a#.ts', 'koffi', 'node_modules/koffi/index.js', 'packages:driver'],
+  ['commander stays in tools', 'src/ucp/a#.ts', 'commander', 'node_modules/commander/index.js', 'packages:ucp'],
+  ['tools do without koffi', 'src/tools/a#.ts', 'koffi', 'node_modules/koffi/index.js', 'packages:tools'],
+  ['sys does without commander', 'src/sys/a#.ts', 'commander', 'node_modules/commander/index.js', 'packages:sys'],
+];
+
+describe('the law', () => {
+  it('is obeyed by this tree', { timeout: 60_000 }, () => {
+    expect(violations(ROOT)).toEqual([]);
+  });
+
+  it('lets through what the table allows', () => {
+    using tree = new Tree({
+      'src/ucs/status.ts': importing('node:fs'),
+      'src/sys/index.ts': importing('../ucs/status.ts', 'koffi'),
+      'src/uct/api/iface.ts': importing('../../ucs/status.ts'),
+      'src/uct/gaudi/copy/md.ts': importing('../../api/iface.ts', '../../../sys/index.ts'),
+      'src/ucp/core/worker.ts': importing('../../uct/api/iface.ts', '../mem/map.ts'),
+      'src/ucp/mem/map.ts': importing('../../ucs/status.ts'),
+      'src/tools/main.ts': importing('commander', '../ucp/core/worker.ts'),
+      'src/ucs/status.test.ts': importing('../tools/main.ts', '../../test/fixture.ts'),
+      'test/fixture.ts': importing('../src/ucs/status.ts'),
+    });
+    expect(tree.breaches()).toEqual([]);
+  });
+
+  it('catches every breach, and names the rule', () => {
+    using tree = new Tree({});
+    const expected = BREACHES.map((breach, index) => {
+      const [, from, specifier, to, rule] = breach.map((text) => text.replace('#', String(index)));
+      tree.write(from!, importing(specifier!));
+      if (!to!.startsWith('node_modules')) tree.write(to!, LEAF);
+      return `${rule}: ${from} -> ${to}`;
+    });
+    expect(tree.breaches()).toEqual(expected.sort());
+  });
+
+  it('sees imports and cycles that are types alone', () => {
+    using tree = new Tree({
+      'src/ucs/a.ts': "import type { B } from './b.ts';\nexport interface A { b: B }\n",
+      'src/ucs/b.ts': "import type { A } from './a.ts';\nexport interface B { a: A }\n",
+      'src/uapi/c.ts': "import type { A } from '../ucs/a.ts';\nexport type C = A;\n",
+    });
+    expect(tree.breaches()).toEqual([
+      'law:uapi: src/uapi/c.ts -> src/ucs/a.ts',
+      'no-cycles: src/ucs/a.ts -> src/ucs/b.ts',
+    ]);
+  });
+
+  it('finds orphans, modules that nothing reaches and modules that do not exist', () => {
+    using tree = new Tree({
+      'src/index.ts': importing('./ucs/used.ts'),
+      'src/ucs/used.ts': LEAF,
+      'src/ucs/orphan.ts': LEAF,
+      'src/ucs/dead.ts': importing('./used.ts', './missing.ts'),
+      'src/emulator/device/engine-thread.ts': importing('../../ucs/used.ts'),
+    });
+    expect(violations(tree.folder)).toEqual([
+      'no-dead-modules: src/ucs/dead.ts -> src/ucs/dead.ts',
+      'no-dead-modules: src/ucs/orphan.ts -> src/ucs/orphan.ts',
+      'no-orphans: src/ucs/orphan.ts -> src/ucs/orphan.ts',
+      'no-unresolved: src/ucs/dead.ts -> ./missing.ts',
+    ]);
+  });
+});
+
+describe('the table', () => {
+  const law = readFileSync(join(ROOT, LAW), 'utf8');
+
+  it.each([
+    ['a cycle', (text: string) => text.replace(/^(\| `uapi` .*\|) \|$/m, '$1 `driver` |'), /cycle/],
+    [
+      'an import without a row',
+      (text: string) => text.replace('`ucs`, `npm:koffi`', '`ucs`, `nowhere`'),
+      /nowhere, which has no row/,
+    ],
+    ['no table', () => '# Architecture\n', /has no table/],
+  ])('is refused with %s', (_what, change, message) => {
+    using tree = new Tree({ 'src/ucs/a.ts': LEAF });
+    tree.write(LAW, change(law));
+    expect(() => violations(tree.folder)).toThrow(message);
+  });
+
+  it('has a row for every folder that holds source files', () => {
+    const rows = [...law.matchAll(/^\| `([^`]+)` \|/gm)].map((match) => match[1]!);
+    const folders = readdirSync(join(ROOT, 'src'), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+      .map((entry) => join(entry.parentPath, '.').slice(join(ROOT, 'src').length + 1));
+    const missing = [...new Set(folders)].filter(
+      (folder) => folder !== '' && !rows.some((row) => folder === row || folder.startsWith(`${row}/`)),
+    );
+    expect(missing).toEqual([]);
+  });
+});
