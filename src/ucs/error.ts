@@ -5,7 +5,7 @@
 
 import { Status, statusName, statusString } from './status.ts';
 
-const BRAND = Symbol.for('gaudi-ucx.UcxError');
+const BRAND: unique symbol = Symbol.for('gaudi-ucx.UcxError');
 
 /** Values that explain an error; every value must survive `JSON.stringify` or be a bigint. */
 export type ErrorDetails = Readonly<Record<string, string | number | bigint | boolean | undefined>>;
@@ -24,7 +24,7 @@ export interface UcxErrorInit {
 
 /** An error of this library. Match on {@link UcxError.code}, never on the message. */
 export class UcxError extends Error {
-  readonly [BRAND] = true;
+  readonly [BRAND]: true = true;
   readonly code: string;
   readonly status: Status;
   readonly details: ErrorDetails;
@@ -83,6 +83,16 @@ export function statusError(status: number, what: string, cause?: unknown): UcxE
     message: `${what}: ${statusString(status).toLowerCase()}`,
     cause,
   });
+}
+
+/** What an operation whose AbortSignal fired rejects with, as Node's own functions do: name and code of an abort, the reason as cause. */
+export class AbortError extends Error {
+  readonly code: string = 'ABORT_ERR';
+
+  constructor(signal: AbortSignal) {
+    super('the operation was aborted', { cause: signal.reason });
+    this.name = 'AbortError';
+  }
 }
 
 function describe(value: unknown): string {

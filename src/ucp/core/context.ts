@@ -1,0 +1,220 @@
+/**
+ * A context: the opened memory domains of a program, its configuration, and the memory mapped with them. Workers communicate, contexts own.
+ */
+
+import type { Clock } from '../../ucs/clock.ts';
+import type { Config } from '../../ucs/config.ts';
+import { closedError, invalidParam } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
+import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
+import { type Component, MdFlag, type MdMemory } from '../../uct/api/memory-domain.ts';
+import { type MemMapParams, MemoryHandle } from '../mem/memory-handle.ts';
+import { RemoteKey } from '../mem/remote-key.ts';
+import { packRkey, unpackRkey } from '../mem/rkey-bytes.ts';
+import { UCP_CONFIG_TABLE } from './config.ts';
+import { type OpenMd, Resources } from './resources.ts';
+import { Worker, type WorkerContext } from './worker.ts';
+
+/** What a context is made of. */
+export interface ContextParams {
+  readonly components: readonly Component[];
+  readonly config: Config;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** True when the Gaudi cards are emulated: every figure obtained with them must say so. */
+  readonly emulated: boolean;
+  /** Runs when the context is closed, after everything else: releases what the composition root opened for it. */
+  readonly onClose: () => void;
+}
+
+/** A context. */
+export class Context implements WorkerContext {
+  readonly config: Config;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly emulated: boolean;
+  readonly resources: Resources;
+  readonly progressSpinNs: number;
+  readonly #handles: Set<MemoryHandle> = new Set();
+  /** The memory domain that allocated the memory of a handle. */
+  readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
+  readonly #workers: Set<Worker> = new Set();
+  readonly #onClose: () => void;
+  #closed = false;
+
+  /**
+   * Opens all memory domains that UCX_TLS allows.
+   * @throws UcxError: see Resources
+   */
+  constructor(params: ContextParams) {
+    this.config = params.config;
+    this.log = params.log;
+    this.clock = params.clock;
+    this.emulated = params.emulated;
+    this.progressSpinNs = params.config.get(UCP_CONFIG_TABLE).PROGRESS_SPIN;
+    this.resources = new Resources(params);
+    this.#onClose = params.onClose;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Makes a worker. */
+  worker(): Worker {
+    this.#checkOpen();
+    const worker = new Worker(this);
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  /**
+   * Allocates memory or registers a host buffer (ucp_mem_map).
+   * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport
+   *   serves the memory type
+   */
+  memMap(params: MemMapParams): MemoryHandle {
+    this.#checkOpen();
+    const handle = 'buffer' in params ? this.#register(params.buffer) : this.#allocate(params);
+    this.#handles.add(handle);
+    return handle;
+  }
+
+  /**
+   * Unmaps memory, and frees it if memMap allocated it (ucp_mem_unmap). Its remote keys stop working.
+   * @throws UcxError BUSY while transfers use it, ERR_INVALID_PARAM for a handle that is unmapped or of another context
+   */
+  memUnmap(handle: MemoryHandle): void {
+    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
+    const allocator = this.#allocators.get(handle);
+    // First what can refuse: memory in use stays mapped as a whole.
+    if (allocator !== undefined && handle.memoryType !== MemoryType.HOST) {
+      allocator.md.memFree(handle.mdMemory[allocator.index]!);
+    } else {
+      this.#deregister(handle, allocator);
+      if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
+    }
+    this.#allocators.delete(handle);
+    this.#handles.delete(handle);
+    handle.retire();
+  }
+
+  /** The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). */
+  packRkey(handle: MemoryHandle): Uint8Array {
+    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
+    const parts = handle.mdMemory.flatMap((memory, index) => {
+      if (memory === undefined) return [];
+      const { md } = this.resources.mds[index]!;
+      const key = new Uint8Array(md.attributes.rkeyPackedBytes);
+      md.mkeyPack(memory, key, 0);
+      return [{ name: md.attributes.name, key }];
+    });
+    const { memoryType, sysDevice, address, byteLength } = handle;
+    return packRkey({ memoryType, sysDevice, address, byteLength, parts });
+  }
+
+  /** Unpacks a remote key; for endpoints. */
+  unpackRkey(packed: Uint8Array): RemoteKey {
+    this.#checkOpen();
+    const fields = unpackRkey(packed);
+    const parts = this.resources.mds.map(({ md }) => {
+      const part = fields.parts.find(({ name }) => name === md.attributes.name);
+      return part === undefined ? undefined : md.rkeyUnpack(part.key);
+    });
+    return new RemoteKey(fields, fields.address, fields.byteLength, parts);
+  }
+
+  /** Closes workers, memory and memory domains. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    for (const worker of this.#workers) await worker.close();
+    this.#closed = true;
+    for (const handle of this.#handles) this.memUnmap(handle);
+    this.resources.close();
+    this.#onClose();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Forgets a closed worker. */
+  forget(worker: Worker): void {
+    this.#workers.delete(worker);
+  }
+
+  #register(buffer: Uint8Array): MemoryHandle {
+    if (!(buffer instanceof Uint8Array)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
+    const memory = this.#registerWithAll(buffer, undefined);
+    const first = memory.find((part) => part !== undefined);
+    if (first === undefined)
+      throw invalidParam('buffer', 'must be memory that an open memory domain registers', buffer);
+    return new MemoryHandle(first, buffer, memory);
+  }
+
+  #allocate(params: Extract<MemMapParams, { readonly allocate: number }>): MemoryHandle {
+    const { allocate, memoryType = MemoryType.HOST, sysDevice, shared } = params;
+    if (!Number.isSafeInteger(allocate) || allocate <= 0) {
+      throw invalidParam('allocate', 'must be a positive integer', allocate);
+    }
+    if (!Number.isInteger(memoryType) || memoryType < 0 || memoryType >= MEMORY_TYPE_COUNT) {
+      throw invalidParam('memoryType', 'must be a memory type', memoryType);
+    }
+    const allocator = this.resources.allocatorOf(memoryType);
+    const options = {
+      memoryType,
+      ...(sysDevice === undefined ? {} : { sysDevice }),
+      ...(shared === undefined ? {} : { shared }),
+    };
+    const memory = allocator.md.memAlloc(allocate, options);
+    const bytes = 'bytes' in memory && memory.bytes instanceof Uint8Array ? memory.bytes : undefined;
+    const parts =
+      bytes === undefined ? this.#onlyPart(allocator, memory) : this.#registerAllocated(allocator, memory, bytes);
+    const handle = new MemoryHandle(memory, bytes, parts);
+    this.#allocators.set(handle, allocator);
+    return handle;
+  }
+
+  #onlyPart(owner: OpenMd, memory: MdMemory): (MdMemory | undefined)[] {
+    return this.resources.mds.map(({ index }) => (index === owner.index ? memory : undefined));
+  }
+
+  /** Registers allocated host memory with the other memory domains; a failure frees it again. */
+  #registerAllocated(owner: OpenMd, memory: MdMemory, bytes: Uint8Array): (MdMemory | undefined)[] {
+    try {
+      const parts = this.#registerWithAll(bytes, owner);
+      parts[owner.index] = memory;
+      return parts;
+    } catch (error) {
+      owner.md.memFree(memory);
+      throw error;
+    }
+  }
+
+  /** Registers a buffer with every memory domain that can, but `except`; all or nothing. */
+  #registerWithAll(buffer: Uint8Array, except: OpenMd | undefined): (MdMemory | undefined)[] {
+    const parts: (MdMemory | undefined)[] = [];
+    try {
+      for (const open of this.resources.mds) {
+        const registers = (open.md.attributes.flags & MdFlag.REG) !== 0 && open !== except;
+        parts.push(registers ? open.md.memReg(buffer) : undefined);
+      }
+      return parts;
+    } catch (error) {
+      for (const [index, part] of parts.entries()) {
+        if (part !== undefined) this.resources.mds[index]!.md.memDereg(part);
+      }
+      throw error;
+    }
+  }
+
+  #deregister(handle: MemoryHandle, allocator: OpenMd | undefined): void {
+    for (const [index, part] of handle.mdMemory.entries()) {
+      if (part !== undefined && index !== allocator?.index) this.resources.mds[index]!.md.memDereg(part);
+    }
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('context');
+  }
+}

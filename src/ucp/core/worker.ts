@@ -1,0 +1,262 @@
+/**
+ * A worker: the interfaces of one context, their progress, and the requests over them. It moves no bytes and chooses no protocols.
+ */
+
+import type { Clock } from '../../ucs/clock.ts';
+import { closedError, UcxError } from '../../ucs/error.ts';
+import { ObjectPool } from '../../ucs/object-pool.ts';
+import { systemRandomBytes } from '../../ucs/random.ts';
+import { Ring } from '../../ucs/ring.ts';
+import { Status } from '../../ucs/status.ts';
+import type { Iface } from '../../uct/api/iface.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { startRma } from '../rma/put-get.ts';
+import { Endpoint, type EndpointWorker } from './endpoint.ts';
+import type { Lane } from './lane.ts';
+import { PromiseTier } from './promise-tier.ts';
+import { Request, RequestKind, type RequestOwner, type RequestParams } from './request.ts';
+import type { OpenMd, Resources } from './resources.ts';
+
+/** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
+export const REQUESTS_MAX = 4096;
+/** Bytes of a worker address. */
+const ADDRESS_BYTES = 16;
+
+/** An interface with the memory domain it belongs to. */
+interface OpenIface {
+  readonly iface: Iface;
+  readonly md: OpenMd;
+}
+
+/** The context behind a worker. */
+export interface WorkerContext {
+  readonly resources: Resources;
+  readonly clock: Clock;
+  /** See UCX_PROGRESS_SPIN. */
+  readonly progressSpinNs: number;
+  unpackRkey(packed: Uint8Array): RemoteKey;
+  forget(worker: Worker): void;
+}
+
+/** A worker. */
+export class Worker implements RequestOwner, EndpointWorker {
+  readonly context: WorkerContext;
+  /** Awaited operations of this worker. */
+  readonly promises: PromiseTier;
+  readonly #address: Uint8Array = systemRandomBytes(ADDRESS_BYTES);
+  readonly #ifaces: readonly OpenIface[];
+  readonly #pool: ObjectPool<Request> = new ObjectPool(REQUESTS_MAX, () => new Request(this));
+  /** Requests that found no resources, in order: they are started again by progress. */
+  readonly #queued: Ring<Request> = new Ring(REQUESTS_MAX);
+  readonly #endpoints: Set<Endpoint> = new Set();
+  #closed = false;
+
+  /** Made by Context.worker. */
+  constructor(context: WorkerContext) {
+    this.context = context;
+    this.#ifaces = context.resources.mds.flatMap((md) =>
+      md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
+    );
+    this.promises = new PromiseTier(this, context.clock, context.progressSpinNs);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** The interfaces, for tools and for sleeping. */
+  get ifaces(): readonly Iface[] {
+    return this.#ifaces.map(({ iface }) => iface);
+  }
+
+  get hasQueued(): boolean {
+    return this.#queued.length > 0;
+  }
+
+  /** Requests in use. */
+  get requestsInUse(): number {
+    return this.#pool.inUse;
+  }
+
+  /** The address by which endpoints are made: opaque bytes. */
+  address(): Uint8Array {
+    return this.#address.slice();
+  }
+
+  /**
+   * Connects to a worker.
+   * @param address of this worker itself
+   * @throws UcxError ERR_UNREACHABLE for an address of another worker: no transport here leaves the process; ERR_CLOSED
+   */
+  endpoint(address: Uint8Array): Endpoint {
+    this.#checkOpen();
+    if (address.byteLength !== ADDRESS_BYTES || !address.every((byte, i) => byte === this.#address[i])) {
+      throw new UcxError({
+        code: 'ERR_UNREACHABLE',
+        status: Status.UNREACHABLE,
+        message: 'the address is not that of this worker, and the transports of this release do not leave the process',
+      });
+    }
+    const lanes: Lane[] = this.#ifaces.map(({ iface, md }) => ({ iface, md, endpoint: iface.connect() }));
+    const endpoint = new Endpoint(this, lanes);
+    this.#endpoints.add(endpoint);
+    return endpoint;
+  }
+
+  /**
+   * Drives everything outstanding (ucp_worker_progress). Callbacks run inside; it must not be called from them.
+   * @returns number of operations that ended or started
+   */
+  progress(): number {
+    let count = 0;
+    for (let i = 0; i < this.#ifaces.length; i++) {
+      const { iface } = this.#ifaces[i]!;
+      if (iface.outstanding > 0) count += iface.progress();
+    }
+    if (this.#queued.length > 0) count += this.#restartQueued();
+    return count;
+  }
+
+  /** Waits until everything started before on any endpoint has reached remote memory (ucp_worker_flush_nbx). */
+  flushNbx(params?: RequestParams): Status | Request {
+    this.#checkOpen();
+    const lanes = this.#ifaces.map(({ iface, md }) => ({ iface, md, endpoint: iface.connect() }));
+    return this.flushLanes(lanes, params);
+  }
+
+  /** The awaited form of {@link flushNbx}. */
+  async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
+  }
+
+  /** Closes endpoints and interfaces; what has not ended by then is cancelled. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    for (const endpoint of this.#endpoints) await endpoint.close();
+    this.#closed = true;
+    for (const { iface } of this.#ifaces) iface.close();
+    for (let head = this.#queued.shift(); head !== undefined; head = this.#queued.shift()) head.end(Status.CANCELED);
+    this.context.forget(this);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Forgets a closed endpoint. */
+  forget(endpoint: Endpoint): void {
+    this.#endpoints.delete(endpoint);
+  }
+
+  /** A request, or undefined at the bound. */
+  newRequest(): Request | undefined {
+    this.#checkOpen();
+    return this.#pool.get();
+  }
+
+  freeRequest(request: Request): void {
+    request.kind = RequestKind.NONE;
+    request.callback = undefined;
+    request.userData = undefined;
+    this.#pool.put(request);
+  }
+
+  cancelRequest(request: Request): boolean {
+    if (!request.queued) return false;
+    for (let i = this.#queued.length; i > 0; i--) {
+      const head = this.#queued.shift()!;
+      if (head !== request) this.#queued.push(head);
+    }
+    request.end(Status.CANCELED);
+    return true;
+  }
+
+  /** Starts a described request; see Endpoint.putNbx for what is returned. */
+  start(request: Request, params: RequestParams | undefined): Status | Request {
+    let status: Status;
+    try {
+      status = this.hasQueued ? Status.NO_RESOURCE : startRequest(request);
+    } catch (error) {
+      request.end(Status.INVALID_PARAM);
+      this.freeRequest(request);
+      throw error;
+    }
+    const wantsRequest = params?.noImmediateCompletion === true;
+    if (status === Status.INPROGRESS || status === Status.NO_RESOURCE || wantsRequest) {
+      request.callback = params?.callback;
+      request.userData = params?.userData;
+    }
+    if (status === Status.INPROGRESS) return request;
+    if (status === Status.NO_RESOURCE) {
+      request.queued = true;
+      this.#queued.push(request);
+      return request;
+    }
+    request.end(status);
+    if (wantsRequest) return request;
+    this.freeRequest(request);
+    return status;
+  }
+
+  /** Flushes lanes: OK at once when nothing is on its way. */
+  flushLanes(lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
+    if (!this.hasQueued && params?.noImmediateCompletion !== true) {
+      const status = flushNow(lanes);
+      if (status !== Status.INPROGRESS) return status;
+    }
+    const request = this.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.begin(RequestKind.FLUSH);
+    request.lane = undefined;
+    request.lanes = lanes;
+    return this.start(request, params);
+  }
+
+  #restartQueued(): number {
+    let started = 0;
+    for (let head = this.#queued.peek(); head !== undefined; head = this.#queued.peek()) {
+      const status = startRequest(head);
+      if (status === Status.NO_RESOURCE) break;
+      this.#queued.shift();
+      head.queued = false;
+      started += 1;
+      if (status !== Status.INPROGRESS) head.end(status);
+    }
+    return started;
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('worker');
+  }
+}
+
+function startRequest(request: Request): Status {
+  return request.kind === RequestKind.FLUSH ? startFlush(request) : startRma(request);
+}
+
+/** Asks every lane; OK when all are done, the first failure, or INPROGRESS. */
+function flushNow(lanes: readonly Lane[]): Status {
+  let result: Status = Status.OK;
+  for (let i = 0; i < lanes.length; i++) {
+    const status = lanes[i]!.endpoint.flush(undefined);
+    if (status !== Status.OK && result === Status.OK) result = status;
+  }
+  return result;
+}
+
+/** Starts the flush of the lanes that are left; those without resources stay for the next time. */
+function startFlush(request: Request): Status {
+  const left: Lane[] = [];
+  for (const lane of request.lanes) {
+    request.count += 1;
+    const status = lane.endpoint.flush(request);
+    if (status === Status.INPROGRESS) continue;
+    request.count -= 1;
+    if (status === Status.NO_RESOURCE) left.push(lane);
+    else if (status < 0) request.failure = status;
+  }
+  request.lanes = left;
+  if (left.length > 0) return Status.NO_RESOURCE;
+  request.count -= 1;
+  return request.count > 0 ? Status.INPROGRESS : request.failure;
+}

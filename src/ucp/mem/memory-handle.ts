@@ -1,0 +1,76 @@
+/**
+ * Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys.
+ */
+
+import { closedError } from '../../ucs/error.ts';
+import { MemoryType } from '../../ucs/memory-type.ts';
+import type { MdMemory } from '../../uct/api/memory-domain.ts';
+import type { MemoryPlace } from '../proto/selection.ts';
+
+/** What memMap can be asked for. */
+export type MemMapParams =
+  | {
+      /** Host memory to register. It must own its bytes and keep its length while it is mapped. */
+      readonly buffer: Uint8Array;
+    }
+  | {
+      /** Bytes to allocate. */
+      readonly allocate: number;
+      /** Default host. */
+      readonly memoryType?: MemoryType;
+      /** Card, by its logical index; the first one by default. */
+      readonly sysDevice?: number;
+      /** Asks for device memory that can be shared without exposing neighbours. */
+      readonly shared?: boolean;
+    };
+
+/** Mapped memory. */
+export class MemoryHandle implements MemoryPlace {
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  /** Address of the first byte: host virtual or of the device. */
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** The bytes, for host memory; device memory has none that a CPU can reach. */
+  readonly bytes: Uint8Array | undefined;
+  /** The part of each memory domain, by its index. */
+  readonly mdMemory: readonly (MdMemory | undefined)[];
+  /** 0 for host memory, 1 + system device for device memory: the row of a plan table. */
+  readonly placeIndex: number;
+  #mapped = true;
+
+  constructor(owner: MdMemory, bytes: Uint8Array | undefined, mdMemory: readonly (MdMemory | undefined)[]) {
+    this.memoryType = owner.memoryType;
+    this.sysDevice = owner.sysDevice;
+    this.address = owner.address;
+    this.byteLength = owner.byteLength;
+    this.bytes = bytes;
+    this.mdMemory = mdMemory;
+    this.placeIndex = owner.sysDevice === undefined ? 0 : owner.sysDevice + 1;
+  }
+
+  /** False after memUnmap. */
+  get mapped(): boolean {
+    return this.#mapped;
+  }
+
+  /**
+   * The bytes of host memory.
+   * @throws UcxError ERR_CLOSED after memUnmap; undefined for device memory
+   */
+  view(): Uint8Array | undefined {
+    if (!this.#mapped) throw closedError('memory handle');
+    return this.bytes;
+  }
+
+  /** Marks the handle as gone; for the context. */
+  retire(): void {
+    this.#mapped = false;
+  }
+}
+
+/** Memory on the local side of an operation: mapped memory, or any host buffer. */
+export type LocalMemory = MemoryHandle | Uint8Array;
+
+/** Host memory as a place. */
+export const HOST_PLACE: MemoryPlace = { memoryType: MemoryType.HOST, sysDevice: undefined };

@@ -1,0 +1,51 @@
+/**
+ * A remote key at its endpoint: the unpacked parts, and the plans for every operation on this memory, made once.
+ */
+
+import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory-domain.ts';
+import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
+
+const OPERATIONS = 2;
+
+/** An unpacked remote key. */
+export class RemoteKey implements MemoryPlace {
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  /** Address of the first byte at the owner. */
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** The part of each memory domain, by its index; undefined where the key has none for it. */
+  readonly parts: readonly (UctRemoteKey | undefined)[];
+  /** Plans by operation and place of the local memory (MemoryHandle.placeIndex). */
+  readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
+  #released = false;
+
+  constructor(place: MemoryPlace, address: bigint, byteLength: number, parts: readonly (UctRemoteKey | undefined)[]) {
+    this.memoryType = place.memoryType;
+    this.sysDevice = place.sysDevice;
+    this.address = address;
+    this.byteLength = byteLength;
+    this.parts = parts;
+  }
+
+  get released(): boolean {
+    return this.#released;
+  }
+
+  /** The plan made before for this operation and place. */
+  plan(operation: Operation, placeIndex: number): Plan | undefined {
+    return this.#plans[operation]![placeIndex];
+  }
+
+  keepPlan(operation: Operation, placeIndex: number, plan: Plan): void {
+    this.#plans[operation]![placeIndex] = plan;
+  }
+
+  /** Gives the parts back. The key cannot be used any more. Idempotent. */
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    for (const part of this.parts) part?.release();
+  }
+}

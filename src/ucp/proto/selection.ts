@@ -1,0 +1,221 @@
+/**
+ * The choice of protocol and lane for put and get: a pure function of the operation, the memory on both sides and what the lanes can
+ * do. It starts nothing; the same input gives the same plan.
+ *
+ * Every protocol of every lane has a cost that is linear in the size over a range of sizes. The plan is the lower envelope of those lines;
+ * equal costs go to the earlier lane.
+ */
+
+import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory-type.ts';
+import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+
+export const Operation = { PUT: 0, GET: 1 } as const;
+export type Operation = (typeof Operation)[keyof typeof Operation];
+
+export const Protocol = { SHORT: 0, ZCOPY: 1 } as const;
+export type Protocol = (typeof Protocol)[keyof typeof Protocol];
+
+/** Names as users see them: `put/short`. */
+export const OPERATION_NAMES = ['put', 'get'] as const;
+export const PROTOCOL_NAMES = ['short', 'zcopy'] as const;
+
+/** Where memory is, as far as selection cares. */
+export interface MemoryPlace {
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+}
+
+/** A lane as selection sees it. */
+export interface LaneCapabilities {
+  readonly attributes: IfaceAttributes;
+  /** The remote key has a part for the memory domain of this lane. */
+  readonly hasRemoteKey: boolean;
+  /** The local memory can be registered with the memory domain of this lane, or is. */
+  readonly hasLocalMemory: boolean;
+}
+
+/** A protocol on a lane for a range of sizes. */
+export interface Candidate {
+  /** Index of the lane. */
+  readonly lane: number;
+  readonly protocol: Protocol;
+  readonly bytesMin: number;
+  /** Inclusive. */
+  readonly bytesMax: number;
+  /** Cost in nanoseconds: `fixedNs + bytes * perByteNs`. */
+  readonly fixedNs: number;
+  readonly perByteNs: number;
+}
+
+/** A lane or protocol that cannot be used, and why. */
+export interface RejectedCandidate {
+  readonly lane: number;
+  readonly protocol: Protocol | undefined;
+  readonly reason: string;
+}
+
+/** One row of a plan: up to `bytesMax` (inclusive), this candidate. */
+export interface PlanStep {
+  readonly bytesMax: number;
+  readonly candidate: Candidate;
+}
+
+/** The result of selection. */
+export interface Plan {
+  /** By rising size; empty when nothing can do it. Sizes below the first and above the last step have no candidate. */
+  readonly steps: readonly PlanStep[];
+  readonly candidates: readonly Candidate[];
+  readonly rejected: readonly RejectedCandidate[];
+}
+
+/** Cost of copying a short message's bytes into the packet, per byte. */
+const SHORT_COPY_NS_PER_BYTE = 0.5;
+/** Fixed cost of a single-fragment protocol, as in UCX (UCP_PROTO_OVERHEAD_SINGLE 5 ns). */
+const SINGLE_OVERHEAD_NS = 5;
+/** Cost of registering and tracking for zero copy, besides that of the interface. */
+const ZCOPY_OVERHEAD_NS = 40;
+const NS_PER_S = 1e9;
+
+/** Chooses. Pure. */
+export function selectProtocols(
+  operation: Operation,
+  local: MemoryPlace,
+  remote: MemoryPlace,
+  lanes: readonly LaneCapabilities[],
+): Plan {
+  const candidates: Candidate[] = [];
+  const rejected: RejectedCandidate[] = [];
+  for (const [index, lane] of lanes.entries()) {
+    const reason = refusalOf(lane, local, remote);
+    if (reason === undefined) addCandidates(operation, local, remote, lane, index, candidates, rejected);
+    else rejected.push({ lane: index, protocol: undefined, reason });
+  }
+  return { steps: lowerEnvelope(candidates), candidates, rejected };
+}
+
+/** Why a lane cannot move between these places at all; undefined when it can. */
+function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPlace): string | undefined {
+  const { attributes } = lane;
+  const { localMemoryTypes, remoteMemoryTypes, requiredMemoryTypes } = attributes;
+  if (!hasMemoryType(localMemoryTypes, local.memoryType))
+    return `does not reach local ${memoryTypeName(local.memoryType)} memory`;
+  if (!hasMemoryType(remoteMemoryTypes, remote.memoryType)) {
+    return `does not reach remote ${memoryTypeName(remote.memoryType)} memory`;
+  }
+  const required =
+    requiredMemoryTypes === 0 ||
+    hasMemoryType(requiredMemoryTypes, local.memoryType) ||
+    hasMemoryType(requiredMemoryTypes, remote.memoryType);
+  if (!required) return `needs ${memoryTypeMaskNames(requiredMemoryTypes)} memory on one side`;
+  const own = attributes.resource.sysDevice;
+  for (const [side, place] of [
+    ['local', local],
+    ['remote', remote],
+  ] as const) {
+    if (place.sysDevice !== undefined && place.sysDevice !== own) {
+      return `reaches memory of device ${own ?? 'none'} only, and the ${side} memory is on device ${place.sysDevice}`;
+    }
+  }
+  if (!lane.hasRemoteKey) return 'the remote key has no part for its memory domain';
+  if (!lane.hasLocalMemory) return 'its memory domain has no handle for the local memory';
+  return undefined;
+}
+
+function addCandidates(
+  operation: Operation,
+  local: MemoryPlace,
+  remote: MemoryPlace,
+  { attributes }: LaneCapabilities,
+  lane: number,
+  candidates: Candidate[],
+  rejected: RejectedCandidate[],
+): void {
+  const isPut = operation === Operation.PUT;
+  const limits = isPut ? attributes.put : attributes.get;
+  const { performance, flags } = attributes;
+  const perByteNs = NS_PER_S / bandwidthOf(attributes, isPut ? local : remote, isPut ? remote : local);
+  const fixedNs = performance.latencyNs + performance.overheadNs + SINGLE_OVERHEAD_NS;
+  const hasShort = (flags & (isPut ? IfaceFlag.PUT_SHORT : IfaceFlag.GET_SHORT)) !== 0;
+  if (!hasShort) rejected.push({ lane, protocol: Protocol.SHORT, reason: 'has no short operation' });
+  else if (local.memoryType !== MemoryType.HOST) {
+    rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have local host memory' });
+  } else if (remote.memoryType === MemoryType.HOST && performance.hostToHost === 0) {
+    rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have remote device memory' });
+  } else {
+    const perByte = perByteNs + SHORT_COPY_NS_PER_BYTE;
+    const bytesMax = limits.shortBytesMax;
+    candidates.push({ lane, protocol: Protocol.SHORT, bytesMin: 1, bytesMax, fixedNs, perByteNs: perByte });
+  }
+  const hasZcopy = (flags & (isPut ? IfaceFlag.PUT_ZCOPY : IfaceFlag.GET_ZCOPY)) !== 0;
+  if (!hasZcopy) {
+    rejected.push({ lane, protocol: Protocol.ZCOPY, reason: 'has no zero-copy operation' });
+    return;
+  }
+  candidates.push({
+    lane,
+    protocol: Protocol.ZCOPY,
+    bytesMin: Math.max(1, limits.zcopyBytesMin),
+    bytesMax: limits.zcopyBytesMax,
+    fixedNs: fixedNs + ZCOPY_OVERHEAD_NS,
+    perByteNs,
+  });
+}
+
+function bandwidthOf({ performance }: IfaceAttributes, from: MemoryPlace, to: MemoryPlace): number {
+  const fromHost = from.memoryType === MemoryType.HOST;
+  const toHost = to.memoryType === MemoryType.HOST;
+  if (fromHost && toHost) return performance.hostToHost;
+  if (fromHost) return performance.hostToDevice;
+  return toHost ? performance.deviceToHost : performance.deviceToDevice;
+}
+
+/** The cheapest candidate for every size, as few steps as possible. */
+function lowerEnvelope(candidates: readonly Candidate[]): PlanStep[] {
+  const starts = new Set<number>();
+  for (const [index, candidate] of candidates.entries()) {
+    starts.add(candidate.bytesMin);
+    if (candidate.bytesMax < Number.MAX_SAFE_INTEGER) starts.add(candidate.bytesMax + 1);
+    for (const other of candidates.slice(index + 1)) {
+      const crossing = (other.fixedNs - candidate.fixedNs) / (candidate.perByteNs - other.perByteNs);
+      // Candidates change places at the crossing: both neighbours are starts, so that rounding does not matter.
+      if (crossing > 0 && crossing < Number.MAX_SAFE_INTEGER - 2) {
+        starts.add(Math.floor(crossing)).add(Math.floor(crossing) + 1);
+      }
+    }
+  }
+  const steps: PlanStep[] = [];
+  const sorted = [...starts].filter((start) => start > 0).sort((left, right) => left - right);
+  for (const [index, start] of sorted.entries()) {
+    const best = cheapest(candidates, start);
+    if (best === undefined) continue;
+    const next = sorted[index + 1];
+    const bytesMax = next === undefined ? best.bytesMax : next - 1;
+    if (steps.at(-1)?.candidate === best) steps.pop();
+    steps.push({ bytesMax, candidate: best });
+  }
+  return steps;
+}
+
+function cheapest(candidates: readonly Candidate[], bytes: number): Candidate | undefined {
+  let best: Candidate | undefined;
+  for (const candidate of candidates) {
+    if (bytes < candidate.bytesMin || bytes > candidate.bytesMax) continue;
+    if (best === undefined || costNs(candidate, bytes) < costNs(best, bytes)) best = candidate;
+  }
+  return best;
+}
+
+/** Estimated time of a transfer. */
+export function costNs(candidate: Candidate, bytes: number): number {
+  return candidate.fixedNs + bytes * candidate.perByteNs;
+}
+
+/** The candidate for a size, in a plan made before. */
+export function candidateFor(plan: Plan, bytes: number): Candidate | undefined {
+  const { steps } = plan;
+  for (let i = 0; i < steps.length; i++) {
+    const step = steps[i]!;
+    if (bytes <= step.bytesMax) return bytes >= step.candidate.bytesMin ? step.candidate : undefined;
+  }
+  return undefined;
+}

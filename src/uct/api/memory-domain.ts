@@ -1,0 +1,176 @@
+/**
+ * Memory domains and the components that open them: allocate, register, query, detect, pack keys. Types and capability records only.
+ *
+ * A memory domain (MD) owns a kind of memory access: the registration that a transport needs and the keys that peers use.
+ */
+
+import type { Clock } from '../../ucs/clock.ts';
+import type { AnyConfigTable, Config } from '../../ucs/config.ts';
+import type { Log } from '../../ucs/log.ts';
+import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { Iface, IfaceResource } from './iface.ts';
+
+/** What a memory domain can do, as bits (UCT_MD_FLAG_*). A flag that is set works, an operation that works has its flag. */
+export const MdFlag = {
+  ALLOC: 1 << 0,
+  REG: 1 << 1,
+  /** Zero-copy operations need a memory handle for local memory. */
+  NEED_MEMH: 1 << 2,
+  /** Remote access needs a remote key. */
+  NEED_RKEY: 1 << 3,
+  /** Handles can be invalidated: remote keys of them stop working at once. */
+  INVALIDATE: 1 << 4,
+  /** Exports dma-bufs of memory that it allocated. */
+  EXPORT_DMABUF: 1 << 5,
+} as const;
+
+/** A cost that grows linearly with the size: `overheadNs + byteLength * perByteNs`. */
+export interface LinearCost {
+  readonly overheadNs: number;
+  readonly perByteNs: number;
+}
+
+/** Attributes of a memory domain (uct_md_attr). Memory types are masks of {@link memoryTypeBit}. */
+export interface MdAttributes {
+  readonly name: string;
+  readonly component: string;
+  /** Bits of {@link MdFlag}. */
+  readonly flags: number;
+  readonly registerMemoryTypes: number;
+  readonly allocateMemoryTypes: number;
+  /** Types that the transports of this MD reach by themselves. */
+  readonly accessMemoryTypes: number;
+  readonly detectMemoryTypes: number;
+  readonly dmabufMemoryTypes: number;
+  /** Types whose registrations are cached. */
+  readonly cacheMemoryTypes: number;
+  readonly registerCost: LinearCost;
+  /** Bytes of a packed remote key. */
+  readonly rkeyPackedBytes: number;
+  readonly allocateBytesMax: number;
+  readonly registerBytesMax: number;
+}
+
+/**
+ * Memory registered or allocated in one memory domain. Only the MD that made it looks inside.
+ */
+export interface MdMemory {
+  /** The MD's name, for checks and messages. */
+  readonly mdName: string;
+  readonly memoryType: MemoryType;
+  /** System device that holds the memory; undefined for host memory. */
+  readonly sysDevice: number | undefined;
+  /** Address of the first byte: a host virtual address or a device address. */
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** The bytes, for host memory; a CPU does not reach device memory. */
+  readonly bytes: Uint8Array | undefined;
+  /** Distinguishes memory that comes to lie at the same address one after the other. */
+  readonly generation: number;
+  /** False after memDereg or memFree. */
+  readonly live: boolean;
+}
+
+/** Host memory to register: the view itself keeps its ArrayBuffer alive as long as it is registered. */
+export type HostBuffer = Uint8Array;
+
+/** What memQuery and detect tell about an address (uct_md_mem_attr). */
+export interface MemoryAttributes {
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number;
+  /** Start and length of the whole allocation. */
+  readonly baseAddress: bigint;
+  readonly allocLength: number;
+}
+
+/** A dma-buf of a piece of memory. */
+export interface DmabufExport {
+  /** A new descriptor that belongs to the caller, who closes it. */
+  readonly fd: number;
+  /** Byte of the dma-buf at which the queried address lies. */
+  readonly offset: number;
+}
+
+/** Options of an allocation. */
+export interface AllocateOptions {
+  readonly memoryType: MemoryType;
+  /** System device that shall hold it; the first suitable one when undefined. */
+  readonly sysDevice?: number;
+  /** Asks for memory that can be exported without exposing neighbours. */
+  readonly shared?: boolean;
+}
+
+/** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
+export interface RemoteKey {
+  readonly mdName: string;
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  readonly byteLength: number;
+  /** Drops what unpacking acquired. Idempotent. */
+  release(): void;
+}
+
+/** An open memory domain. Control-path calls throw UcxError; none is used per transfer. */
+export interface MemoryDomain {
+  readonly attributes: MdAttributes;
+  /**
+   * Allocates memory.
+   * @param byteLength positive integer up to `allocateBytesMax`
+   * @throws UcxError NO_MEMORY, INVALID_PARAM, UNSUPPORTED
+   */
+  memAlloc(byteLength: number, options: AllocateOptions): MdMemory;
+  /** Frees what memAlloc returned; refused with BUSY while transfers use it. A second free is INVALID_PARAM. */
+  memFree(memory: MdMemory): void;
+  /**
+   * Registers host memory. Registering the same bytes again shares the mapping.
+   * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, NO_MEMORY
+   */
+  memReg(buffer: HostBuffer): MdMemory;
+  /** Undoes one memReg. A second call is INVALID_PARAM. */
+  memDereg(memory: MdMemory): void;
+  /**
+   * Describes the allocation that contains `[address, address + byteLength)`.
+   * @param sysDevice the device, when several have memory at that address
+   * @throws UcxError INVALID_ADDR when no allocation of this MD contains the range, or when several do
+   */
+  memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes;
+  /** A dma-buf of `[address, address + byteLength)`. Throws like {@link memQuery}, UNSUPPORTED where the card cannot export. */
+  memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport;
+  /** Like memQuery, but undefined for memory that is not of this MD. */
+  detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined;
+  /** Writes the remote key of `memory`: `rkeyPackedBytes` at `offset` of `target`. */
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void;
+  /**
+   * Reads a remote key.
+   * @throws UcxError INVALID_PARAM for a malformed one, INVALID_ADDR for one that is stale, revoked or forged
+   */
+  rkeyUnpack(packed: Uint8Array): RemoteKey;
+  /** The transport devices of this MD. */
+  readonly resources: readonly IfaceResource[];
+  /** Opens the interface of one resource. */
+  openIface(resource: IfaceResource): Iface;
+  /** Releases everything. Idempotent; interfaces are closed first. */
+  close(): void;
+}
+
+/** What a component gets from its context. */
+export interface ComponentServices {
+  readonly log: Log;
+  readonly clock: Clock;
+  /** The configuration of the program; the component takes its own table out of it. */
+  readonly config: Config;
+}
+
+/** A family of memory domains and transports: the unit that is plugged in. */
+export interface Component {
+  readonly name: string;
+  /** The transports that its memory domain may have, with the names under which users choose them. */
+  readonly transports: readonly { readonly name: string; readonly aliases: readonly string[] }[];
+  /** The component's fields of the configuration. */
+  readonly configTable: AnyConfigTable | undefined;
+  /**
+   * Opens the memory domain of this machine.
+   * @throws UcxError NO_DEVICE where the machine has nothing for it, and whatever makes its devices unusable
+   */
+  openMd(services: ComponentServices): MemoryDomain;
+}

@@ -1,0 +1,13 @@
+/**
+ * How transports end operations: counts a completion down and keeps the first failure.
+ */
+
+import { Status } from '../../ucs/status.ts';
+import type { Completion } from '../api/iface.ts';
+
+/** Tells a completion that one of its operations has ended with `status`. */
+export function completeOne(completion: Completion, status: Status): void {
+  if (status < 0 && completion.failure === Status.OK) completion.failure = status;
+  completion.count -= 1;
+  if (completion.count === 0) completion.onComplete();
+}

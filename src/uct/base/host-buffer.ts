@@ -1,0 +1,40 @@
+/**
+ * The rules that host buffers must obey to be registered, in one place for every memory domain.
+ */
+
+import { invalidParam } from '../../ucs/error.ts';
+
+/**
+ * Checks a buffer that is to be registered as a whole.
+ * @throws UcxError ERR_INVALID_PARAM that names the rule: a Uint8Array, not empty or detached, not resizable or growable, and no
+ *   small Buffer out of Node's pool, whose neighbours would be exposed with it
+ */
+export function checkHostBuffer(argument: string, buffer: Uint8Array): void {
+  if (!(buffer instanceof Uint8Array)) throw invalidParam(argument, 'must be a Uint8Array or Buffer', buffer);
+  if (isResizable(buffer.buffer)) {
+    throw invalidParam(argument, 'must not lie in a resizable ArrayBuffer: its memory can go away', buffer);
+  }
+  if (buffer.byteLength === 0) throw invalidParam(argument, 'must not be empty or detached', buffer.byteLength);
+  if (isPooled(buffer)) {
+    throw invalidParam(
+      argument,
+      'must not share the pool of small Buffers: use Buffer.allocUnsafeSlow',
+      buffer.byteLength,
+    );
+  }
+}
+
+/** True for an ArrayBuffer whose length can change while it lives. */
+export function isResizable(buffer: ArrayBufferLike): boolean {
+  const candidate = buffer as { readonly resizable?: boolean; readonly growable?: boolean };
+  return candidate.resizable === true || candidate.growable === true;
+}
+
+/** True for a Buffer that is a slice of the pool from which Node makes small Buffers. */
+function isPooled(buffer: Uint8Array): boolean {
+  return (
+    Buffer.isBuffer(buffer) &&
+    buffer.buffer.byteLength === Buffer.poolSize &&
+    buffer.byteLength < buffer.buffer.byteLength
+  );
+}

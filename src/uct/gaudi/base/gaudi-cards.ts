@@ -1,0 +1,64 @@
+/**
+ * The cards of one program: chosen by GAUDI_MAPPING_TABLE or detected, and all opened at once, so that a card that cannot be used is
+ * known at the start and not at the first transfer.
+ */
+
+import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '../../../hlthunk/index.ts';
+import { isUcxError, type UcxError } from '../../../ucs/error.ts';
+import type { Log } from '../../../ucs/log.ts';
+import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
+
+/** An open card under its logical index. */
+export interface GaudiCard {
+  /** Logical index: the name of the card towards users, and its system device. */
+  readonly index: number;
+  readonly device: Device;
+}
+
+/** Where the cards come from. */
+export interface GaudiCardsOptions {
+  readonly node: DriverNode;
+  /** Value of GAUDI_MAPPING_TABLE; undefined to take every card. */
+  readonly mappingTable: string | undefined;
+  readonly log: Log;
+}
+
+/**
+ * Opens the cards.
+ *
+ * With a mapping table every card in it must open. Without one, a card that somebody else has open is left out, as long as one opens.
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
+ */
+export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
+  const { node, mappingTable, log } = options;
+  const entries = node.cards();
+  const mapped = mappingTable === undefined ? detectedCards(entries) : parseMappingTable(mappingTable, entries);
+  const opened: GaudiCard[] = [];
+  let refusal: UcxError | undefined;
+  for (const card of mapped) {
+    try {
+      opened.push(openCard(node, card, log));
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      if (mappingTable !== undefined) {
+        closeGaudiCards(opened);
+        throw error;
+      }
+      refusal = error;
+      log.diag(`card ${card.card.busId} is left out: ${error.message}`);
+    }
+  }
+  if (opened.length > 0) return opened;
+  throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node has no cards`);
+}
+
+/** Closes cards, the last opened first. */
+export function closeGaudiCards(cards: readonly GaudiCard[]): void {
+  for (const { device } of [...cards].reverse()) device.close();
+}
+
+function openCard(node: DriverNode, { index, card }: MappedCard, log: Log): GaudiCard {
+  const device = open(node, { busId: card.busId }, { log: log.child(`gaudi${index}`) });
+  log.debug(`card ${index}: ${card.busId}, module ${card.moduleId ?? 'unknown'}`);
+  return { index, device };
+}

@@ -1,0 +1,192 @@
+/**
+ * The transport gaudi_cpy on one card: what it can do, and the accounting by which flush knows what is done.
+ */
+
+import type { DmaRequest } from '../../../hlthunk/index.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { ObjectPool } from '../../../ucs/object-pool.ts';
+import { Ring } from '../../../ucs/ring.ts';
+import { Status } from '../../../ucs/status.ts';
+import {
+  type Completion,
+  type Iface,
+  type IfaceAttributes,
+  IfaceFlag,
+  type IfaceResource,
+  type RmaLimits,
+  type UctEndpoint,
+} from '../../api/iface.ts';
+import { completeOne } from '../../base/completion.ts';
+import type { GaudiCard } from '../base/gaudi-cards.ts';
+import type { GaudiCopyConfig } from './config.ts';
+import { CopyEndpoint, type TransferTracker } from './copy-endpoint.ts';
+import { DIRECTIONS, type Direction, IOV_MAX, SHORT_BYTES_MAX } from './copy-limits.ts';
+
+/** Flushes that may wait at the same time; beyond it NO_RESOURCE. */
+const FLUSHES_MAX = 256;
+
+const LIMITS: RmaLimits = {
+  shortBytesMax: SHORT_BYTES_MAX,
+  zcopyBytesMin: 1,
+  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
+  iovMax: IOV_MAX,
+};
+
+/** A flush that waits until every queue has ended what was started before it. */
+class PendingFlush {
+  readonly targets: Int32Array = new Int32Array(DIRECTIONS);
+  completion: Completion | undefined = undefined;
+}
+
+/** What an interface is made of. */
+export interface CopyIfaceOptions {
+  readonly card: GaudiCard;
+  /** Position of the card among the open ones: the slot of its mappings in host memory. */
+  readonly position: number;
+  readonly resource: IfaceResource;
+  readonly config: GaudiCopyConfig;
+}
+
+/** The interface. */
+export class CopyIface implements Iface, TransferTracker {
+  readonly attributes: IfaceAttributes;
+  readonly card: GaudiCard;
+  readonly position: number;
+  /** Transfers started and ended per direction, modulo 2^32. */
+  readonly #started: Int32Array = new Int32Array(DIRECTIONS);
+  readonly #ended: Int32Array = new Int32Array(DIRECTIONS);
+  readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
+  readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
+  /** The failure of a short put, whose caller has long gone on: reported by the next flush. */
+  #failure: Status = Status.OK;
+  /** One callback per direction, made once: a transfer allocates none. */
+  readonly #onEnd: readonly ((request: DmaRequest) => void)[];
+  #closed = false;
+
+  constructor(options: CopyIfaceOptions) {
+    this.card = options.card;
+    this.position = options.position;
+    this.attributes = attributesOf(options);
+    this.#onEnd = [0, 1, 2].map((direction) => (request: DmaRequest) => this.#end(request, direction));
+  }
+
+  get outstanding(): number {
+    return this.card.device.dma.outstanding + this.#flushes.length;
+  }
+
+  connect(): UctEndpoint {
+    return new CopyEndpoint(this);
+  }
+
+  progress(): number {
+    const ended = this.card.device.dma.progress();
+    if (this.#flushes.length > 0) this.#endFlushes();
+    return ended;
+  }
+
+  async wait(timeoutNs: number): Promise<void> {
+    await this.card.device.dma.wait(timeoutNs);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.card.device.dma.abort(Status.CANCELED);
+    this.#endFlushes();
+  }
+
+  track(request: DmaRequest, direction: Direction, completion: Completion | undefined): Status {
+    if (request.status !== Status.INPROGRESS) {
+      const failure = request.status;
+      this.card.device.dma.dmaRequestFree(request);
+      return failure;
+    }
+    this.#started[direction] = this.#started[direction]! + 1;
+    request.context = completion;
+    request.onComplete = this.#onEnd[direction];
+    return Status.INPROGRESS;
+  }
+
+  flush(completion: Completion | undefined): Status {
+    if (this.card.device.dma.outstanding > 0) this.progress();
+    if (this.#idle) return this.#takeFailure();
+    if (completion === undefined) return Status.INPROGRESS;
+    const flush = this.#flushPool.get();
+    if (flush === undefined) return Status.NO_RESOURCE;
+    flush.targets.set(this.#started);
+    flush.completion = completion;
+    this.#flushes.push(flush);
+    return Status.INPROGRESS;
+  }
+
+  get #idle(): boolean {
+    for (let i = 0; i < DIRECTIONS; i++) if (this.#started[i] !== this.#ended[i]) return false;
+    return true;
+  }
+
+  #takeFailure(): Status {
+    const failure = this.#failure;
+    this.#failure = Status.OK;
+    return failure;
+  }
+
+  #end(request: DmaRequest, direction: number): void {
+    const { status } = request;
+    const completion = request.context as Completion | undefined;
+    this.#ended[direction] = this.#ended[direction]! + 1;
+    this.card.device.dma.dmaRequestFree(request);
+    if (completion !== undefined) completeOne(completion, status);
+    else if (status < 0) this.#failure = status;
+  }
+
+  #endFlushes(): void {
+    for (let flush = this.#flushes.peek(); flush !== undefined; flush = this.#flushes.peek()) {
+      if (!this.#reached(flush)) return;
+      this.#flushes.shift();
+      const completion = flush.completion!;
+      flush.completion = undefined;
+      this.#flushPool.put(flush);
+      completeOne(completion, this.#takeFailure());
+    }
+  }
+
+  #reached(flush: PendingFlush): boolean {
+    for (let i = 0; i < DIRECTIONS; i++) if (((this.#ended[i]! - flush.targets[i]!) | 0) < 0) return false;
+    return true;
+  }
+}
+
+function attributesOf({ resource, config }: CopyIfaceOptions): IfaceAttributes {
+  const types = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
+  const bandwidth = (direction: 'h2d' | 'd2h' | 'd2d'): number => config.BW[direction] ?? config.BW.default ?? 1;
+  return {
+    resource,
+    flags:
+      IfaceFlag.PUT_SHORT |
+      IfaceFlag.PUT_ZCOPY |
+      IfaceFlag.GET_SHORT |
+      IfaceFlag.GET_ZCOPY |
+      IfaceFlag.CONNECT_TO_IFACE |
+      IfaceFlag.PENDING |
+      IfaceFlag.ERRHANDLE_REMOTE_MEM |
+      IfaceFlag.EVENT,
+    put: LIMITS,
+    get: LIMITS,
+    localMemoryTypes: types,
+    remoteMemoryTypes: types,
+    requiredMemoryTypes: memoryTypeBit(MemoryType.GAUDI),
+    performance: {
+      latencyNs: config.LATENCY,
+      overheadNs: config.OVERHEAD,
+      hostToDevice: bandwidth('h2d'),
+      deviceToHost: bandwidth('d2h'),
+      deviceToDevice: bandwidth('d2d'),
+      hostToHost: 0,
+    },
+    priority: 0,
+    deviceAddressBytes: 0,
+    ifaceAddressBytes: 8,
+    endpointAddressBytes: 0,
+    errorHandling: ['remote access'],
+  };
+}

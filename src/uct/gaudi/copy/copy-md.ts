@@ -1,0 +1,248 @@
+/**
+ * The gaudi_copy memory domain: HBM of the mapped cards, host memory registered with them, and what is known about both.
+ */
+
+import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
+import { addressOf } from '../../../sys/index.ts';
+import { invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
+import { Rcache } from '../../../ucs/rcache.ts';
+import { Status } from '../../../ucs/status.ts';
+import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
+import {
+  type AllocateOptions,
+  type ComponentServices,
+  type DmabufExport,
+  type HostBuffer,
+  type MdAttributes,
+  MdFlag,
+  type MdMemory,
+  type MemoryAttributes,
+  type MemoryDomain,
+} from '../../api/memory-domain.ts';
+import { checkHostBuffer } from '../../base/host-buffer.ts';
+import { KEY_BYTES } from '../../base/key-bytes.ts';
+import { KeyTable } from '../../base/key-table.ts';
+import { closeGaudiCards, type GaudiCard } from '../base/gaudi-cards.ts';
+import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
+import { CopyIface } from './copy-iface.ts';
+import {
+  GAUDI_COPY_ALIASES,
+  GAUDI_COPY_NAME,
+  GAUDI_COPY_TRANSPORT,
+  GaudiKey,
+  GaudiMemory,
+  HostMemory,
+  HostPages,
+} from './gaudi-memory.ts';
+
+const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
+/** Growth of the estimated registration cost: the driver pins page by page. */
+const PER_BYTE_REGISTER_NS = 0.03;
+
+/** The memory domain. */
+export class CopyMd implements MemoryDomain {
+  readonly attributes: MdAttributes;
+  readonly resources: readonly IfaceResource[];
+  readonly #cards: readonly GaudiCard[];
+  readonly #config: GaudiCopyConfig;
+  readonly #keys: KeyTable<GaudiMemory | HostMemory> = new KeyTable(GAUDI_COPY_NAME);
+  readonly #allocated: Set<GaudiMemory> = new Set();
+  readonly #registered: Set<HostMemory> = new Set();
+  /** Ranges of HBM that are allocated; filled before an address leaves this object. */
+  readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
+  readonly #rcache: Rcache<HostPages>;
+  readonly #ifaces: CopyIface[] = [];
+  #closed = false;
+
+  /** @param cards open cards; the domain closes them */
+  constructor(cards: readonly GaudiCard[], services: ComponentServices) {
+    this.#cards = cards;
+    this.#config = services.config.get(GAUDI_COPY_CONFIG_TABLE);
+    this.#rcache = new Rcache({
+      registrar: {
+        register: (owner) => new HostPages(addressOf(new Uint8Array(owner)), owner.byteLength, cards.length),
+        deregister: (pages) => pages.unmap(),
+      },
+      maxRegions: this.#config.RCACHE_MAX_REGIONS,
+      maxSize: this.#config.RCACHE_MAX_SIZE,
+    });
+    this.resources = cards.map(({ index }) => resourceOf(index));
+    this.attributes = this.#attributesOf();
+  }
+
+  memAlloc(byteLength: number, options: AllocateOptions): GaudiMemory {
+    if (options.memoryType !== MemoryType.GAUDI) {
+      throw invalidParam('memoryType', 'must be gaudi in memory domain gaudi_copy', options.memoryType);
+    }
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+      throw invalidParam('byteLength', 'must be a positive integer', byteLength);
+    }
+    const card = this.#cardOf(options.sysDevice ?? this.#cards[0]!.index);
+    const block = card.device.memory.allocate(byteLength, { dedicated: options.shared ?? false });
+    const memory = new GaudiMemory(card, block, byteLength);
+    this.#ranges.insert(card.index, memory.address, byteLength, MemoryType.GAUDI);
+    this.#allocated.add(memory);
+    return memory;
+  }
+
+  memFree(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (!(own instanceof GaudiMemory)) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    own.block.free();
+    this.#ranges.remove(own.sysDevice, own.address, own.byteLength);
+    this.#keys.revoke(own);
+    this.#allocated.delete(own);
+  }
+
+  memReg(buffer: HostBuffer): HostMemory {
+    checkHostBuffer('buffer', buffer);
+    const region = this.#rcache.acquire(buffer.buffer);
+    if (typeof region === 'number') throw statusError(region, 'register host memory');
+    const memory = new HostMemory(buffer, region);
+    this.#registered.add(memory);
+    return memory;
+  }
+
+  memDereg(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (!(own instanceof HostMemory)) throw invalidParam('memory', 'must come from memReg', own.address);
+    own.live = false;
+    this.#keys.revoke(own);
+    this.#registered.delete(own);
+    this.#rcache.release(own.region);
+    if (this.#config.RCACHE === 'no') this.#rcache.invalidate(own.bytes.buffer);
+  }
+
+  memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes {
+    const { sysDevice: device, memory } = this.#find(address, byteLength, sysDevice);
+    return {
+      memoryType: MemoryType.GAUDI,
+      sysDevice: device,
+      baseAddress: memory.address,
+      allocLength: memory.byteLength,
+    };
+  }
+
+  memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport {
+    const { memory } = this.#find(address, byteLength, sysDevice);
+    if (this.#config.DMABUF === 'no') {
+      throw statusError(Status.UNSUPPORTED, 'export a dma-buf with UCX_GAUDI_COPY_DMABUF=n');
+    }
+    const { device } = this.#cardOf(memory.sysDevice);
+    const exported = device.exportDmabuf(memory.block);
+    return { fd: exported.fd, offset: exported.offset + Number(address - memory.address) };
+  }
+
+  detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined {
+    const range = this.#ranges.lookup(sysDevice, address, byteLength);
+    return range === undefined ? undefined : this.memQuery(address, byteLength, sysDevice);
+  }
+
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
+    this.#keys.pack(this.#own(memory), target, offset);
+  }
+
+  rkeyUnpack(packed: Uint8Array): GaudiKey {
+    return new GaudiKey(this.#keys.find(packed));
+  }
+
+  openIface(resource: IfaceResource): Iface {
+    const position = this.resources.indexOf(resource);
+    const card = this.#cards[position];
+    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource.device);
+    const iface = new CopyIface({ card, position, resource, config: this.#config });
+    this.#ifaces.push(iface);
+    return iface;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const iface of this.#ifaces) iface.close();
+    for (const { device } of this.#cards) device.dma.abort(Status.CANCELED);
+    for (const memory of this.#registered) this.memDereg(memory);
+    for (const memory of this.#allocated) this.memFree(memory);
+    this.#rcache.close();
+    closeGaudiCards(this.#cards);
+  }
+
+  /** The allocation that contains a range; the refusal says which rule the range broke. */
+  #find(
+    address: bigint,
+    byteLength: number,
+    sysDevice: number | undefined,
+  ): { sysDevice: number; memory: GaudiMemory } {
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+      throw invalidParam('byteLength', 'must be a positive integer', byteLength);
+    }
+    const where = `[0x${address.toString(16)}, +${byteLength})`;
+    const range = this.#ranges.lookup(sysDevice, address, byteLength);
+    if (range === undefined) throw addressError(`${where} is no device memory of gaudi_copy`);
+    if (range === 'partial') {
+      throw addressError(`${where} is not inside one allocation of one device: name the device, or a shorter range`);
+    }
+    for (const memory of this.#allocated) {
+      if (memory.sysDevice === range.device && memory.address === range.base)
+        return { sysDevice: range.device, memory };
+    }
+    throw addressError(`${where} belongs to memory that was freed`);
+  }
+
+  #cardOf(sysDevice: number): GaudiCard {
+    const card = this.#cards.find(({ index }) => index === sysDevice);
+    if (card !== undefined) return card;
+    const known = this.#cards.map(({ index }) => index).join(', ');
+    throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `sysDevice ${sysDevice} is no open card (they are ${known})`);
+  }
+
+  #own(memory: MdMemory): GaudiMemory | HostMemory {
+    if (memory instanceof GaudiMemory ? this.#allocated.has(memory) : this.#registered.has(memory as HostMemory)) {
+      return memory as GaudiMemory | HostMemory;
+    }
+    const rule =
+      memory.mdName === GAUDI_COPY_NAME
+        ? 'must be live: it was freed, or is of another context'
+        : 'must be of gaudi_copy';
+    throw invalidParam('memory', rule, memory.address);
+  }
+
+  #attributesOf(): MdAttributes {
+    const gaudi = memoryTypeBit(MemoryType.GAUDI);
+    const exports = this.#config.DMABUF !== 'no' && this.#cards.every(({ device }) => device.canExportDmabuf);
+    if (this.#config.DMABUF === 'yes' && !exports) {
+      throw statusError(Status.UNSUPPORTED, 'export dma-bufs, which UCX_GAUDI_COPY_DMABUF=y demands');
+    }
+    const flags = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE;
+    return {
+      name: GAUDI_COPY_NAME,
+      component: GAUDI_COPY_NAME,
+      flags: exports ? flags | MdFlag.EXPORT_DMABUF : flags,
+      registerMemoryTypes: memoryTypeBit(MemoryType.HOST),
+      allocateMemoryTypes: gaudi,
+      accessMemoryTypes: HOST_AND_GAUDI,
+      detectMemoryTypes: gaudi,
+      dmabufMemoryTypes: exports ? gaudi : 0,
+      cacheMemoryTypes: this.#config.RCACHE === 'no' ? 0 : memoryTypeBit(MemoryType.HOST),
+      registerCost: { overheadNs: this.#config.REG_COST, perByteNs: PER_BYTE_REGISTER_NS },
+      rkeyPackedBytes: KEY_BYTES,
+      allocateBytesMax: Math.max(...this.#cards.map(({ device }) => Number(device.info.dramSize))),
+      registerBytesMax: Number.MAX_SAFE_INTEGER,
+    };
+  }
+}
+
+function resourceOf(index: number): IfaceResource {
+  return {
+    transport: GAUDI_COPY_TRANSPORT,
+    aliases: GAUDI_COPY_ALIASES,
+    device: `gaudi${index}`,
+    deviceType: DeviceType.ACC,
+    sysDevice: index,
+  };
+}
+
+function addressError(message: string): UcxError {
+  return new UcxError({ code: 'ERR_INVALID_ADDR', status: Status.INVALID_ADDR, message });
+}

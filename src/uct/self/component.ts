@@ -1,0 +1,18 @@
+/**
+ * The loopback component: one memory domain with one transport, everywhere.
+ */
+
+import type { Component } from '../api/memory-domain.ts';
+import { SelfMd } from './self-md.ts';
+import { SELF_MD_NAME } from './self-memory.ts';
+import { SELF_RESOURCE } from './self-resource.ts';
+
+/** The component `self`. */
+export function selfComponent(): Component {
+  return {
+    name: SELF_MD_NAME,
+    transports: [{ name: SELF_RESOURCE.transport, aliases: SELF_RESOURCE.aliases }],
+    configTable: undefined,
+    openMd: () => new SelfMd(),
+  };
+}

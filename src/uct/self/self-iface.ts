@@ -1,0 +1,175 @@
+/**
+ * The loopback interface: every operation is a copy that is complete when the call returns. The smallest transport there is, and so
+ * the executable specification of the contract.
+ */
+
+import { invalidParam } from '../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import {
+  type Iface,
+  type IfaceAttributes,
+  IfaceFlag,
+  type IovEntry,
+  type RmaLimits,
+  type UctEndpoint,
+} from '../api/iface.ts';
+import type { RemoteKey } from '../api/memory-domain.ts';
+import { type SelfKey, SelfMemory } from './self-memory.ts';
+import { SELF_RESOURCE } from './self-resource.ts';
+
+/** Largest short operation, as the self transport of UCX has it by default (SEG_SIZE 8k). */
+const SHORT_BYTES_MAX = 8192;
+const IOV_MAX = 16;
+/** A copy on one core, as the cost model sees it. */
+const BANDWIDTH = 10e9;
+
+const LIMITS: RmaLimits = {
+  shortBytesMax: SHORT_BYTES_MAX,
+  zcopyBytesMin: 0,
+  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
+  iovMax: IOV_MAX,
+};
+
+const ATTRIBUTES: IfaceAttributes = {
+  resource: SELF_RESOURCE,
+  flags:
+    IfaceFlag.PUT_SHORT |
+    IfaceFlag.PUT_ZCOPY |
+    IfaceFlag.GET_SHORT |
+    IfaceFlag.GET_ZCOPY |
+    IfaceFlag.CONNECT_TO_IFACE |
+    IfaceFlag.ERRHANDLE_REMOTE_MEM,
+  put: LIMITS,
+  get: LIMITS,
+  localMemoryTypes: memoryTypeBit(MemoryType.HOST),
+  remoteMemoryTypes: memoryTypeBit(MemoryType.HOST),
+  requiredMemoryTypes: 0,
+  performance: {
+    latencyNs: 0,
+    overheadNs: 10,
+    hostToDevice: 0,
+    deviceToHost: 0,
+    deviceToDevice: 0,
+    hostToHost: BANDWIDTH,
+  },
+  priority: 0,
+  deviceAddressBytes: 0,
+  ifaceAddressBytes: 8,
+  endpointAddressBytes: 0,
+  errorHandling: ['remote access'],
+};
+
+/** The endpoint: from this process to itself. */
+class SelfEndpoint implements UctEndpoint {
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+  ): Status {
+    const remote = remoteBytes(rkey, remoteOffset, byteLength);
+    if (typeof remote === 'number') return remote;
+    copy(remote, remoteOffset, source, sourceOffset, byteLength);
+    return Status.OK;
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+  ): Status {
+    const remote = remoteBytes(rkey, remoteOffset, byteLength);
+    if (typeof remote === 'number') return remote;
+    copy(target, targetOffset, remote, remoteOffset, byteLength);
+    return Status.OK;
+  }
+
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+    return eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
+      copy(remote, at, local, offset, byteLength);
+    });
+  }
+
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+    return eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
+      copy(local, offset, remote, at, byteLength);
+    });
+  }
+
+  flush(): Status {
+    return Status.OK;
+  }
+
+  fence(): Status {
+    return Status.OK;
+  }
+
+  close(): void {}
+}
+
+/** The interface. */
+export class SelfIface implements Iface {
+  readonly attributes: IfaceAttributes = ATTRIBUTES;
+  readonly outstanding = 0;
+
+  connect(): UctEndpoint {
+    return new SelfEndpoint();
+  }
+
+  progress(): number {
+    return 0;
+  }
+
+  wait(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  close(): void {}
+}
+
+/** Copies between arrays; `copyWithin` where they are the same memory, so that overlapping ranges come out right. */
+function copy(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
+  if (byteLength <= 32 && target.buffer !== source.buffer) {
+    for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
+  } else {
+    target.set(source.subarray(from, from + byteLength), to);
+  }
+}
+
+/** The remote array behind a key when it is alive and has the range, else the status that says why not. */
+function remoteBytes(rkey: RemoteKey, offset: number, byteLength: number): Uint8Array | Status {
+  const { memory } = rkey as SelfKey;
+  if (!memory.live) return Status.INVALID_ADDR;
+  if (offset < 0 || offset + byteLength > memory.byteLength) return Status.INVALID_ADDR;
+  return memory.bytes;
+}
+
+type EntryCopy = (local: Uint8Array, offset: number, remote: Uint8Array, at: number, byteLength: number) => void;
+
+function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, run: EntryCopy): Status {
+  if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
+  const total = iov.reduce((sum, entry) => sum + entry.byteLength, 0);
+  const remote = remoteBytes(rkey, remoteOffset, total);
+  if (typeof remote === 'number') return remote;
+  for (const { memory, offset, byteLength } of iov) {
+    if (!(memory instanceof SelfMemory))
+      throw invalidParam('iov', 'must hold memory of memory domain self', memory.mdName);
+    if (!memory.live || offset < 0 || offset + byteLength > memory.byteLength) {
+      throw invalidParam(
+        'iov',
+        `must lie inside live memory of ${memory.byteLength} bytes`,
+        `${byteLength} at ${offset}`,
+      );
+    }
+  }
+  let at = remoteOffset;
+  for (const { memory, offset, byteLength } of iov) {
+    run((memory as SelfMemory).bytes, offset, remote, at, byteLength);
+    at += byteLength;
+  }
+  return Status.OK;
+}

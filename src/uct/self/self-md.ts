@@ -1,0 +1,128 @@
+/**
+ * The memory domain of the loopback transport: host memory of this process, reached by plain copies.
+ */
+
+import { addressOf, mapAnonymous } from '../../sys/index.ts';
+import { invalidParam, UcxError } from '../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import type { Iface, IfaceResource } from '../api/iface.ts';
+import {
+  type AllocateOptions,
+  type DmabufExport,
+  type HostBuffer,
+  type MdAttributes,
+  MdFlag,
+  type MdMemory,
+  type MemoryAttributes,
+  type MemoryDomain,
+} from '../api/memory-domain.ts';
+import { checkHostBuffer } from '../base/host-buffer.ts';
+import { KEY_BYTES } from '../base/key-bytes.ts';
+import { KeyTable } from '../base/key-table.ts';
+import { SelfIface } from './self-iface.ts';
+import { SELF_MD_NAME, SelfKey, SelfMemory } from './self-memory.ts';
+import { SELF_RESOURCE } from './self-resource.ts';
+
+/** Bound of the views through which JavaScript reaches the memory. */
+const ALLOCATE_BYTES_MAX = 2 ** 32;
+
+/** The memory domain. */
+export class SelfMd implements MemoryDomain {
+  readonly resources: readonly IfaceResource[] = [SELF_RESOURCE];
+  readonly attributes: MdAttributes = {
+    name: SELF_MD_NAME,
+    component: SELF_MD_NAME,
+    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
+    registerMemoryTypes: memoryTypeBit(MemoryType.HOST),
+    allocateMemoryTypes: memoryTypeBit(MemoryType.HOST),
+    accessMemoryTypes: memoryTypeBit(MemoryType.HOST),
+    detectMemoryTypes: 0,
+    dmabufMemoryTypes: 0,
+    cacheMemoryTypes: 0,
+    registerCost: { overheadNs: 0, perByteNs: 0 },
+    rkeyPackedBytes: KEY_BYTES,
+    allocateBytesMax: ALLOCATE_BYTES_MAX,
+    registerBytesMax: Number.MAX_SAFE_INTEGER,
+  };
+  readonly #keys: KeyTable<SelfMemory> = new KeyTable(SELF_MD_NAME);
+  readonly #allocated: Set<SelfMemory> = new Set();
+  #generation = 0;
+
+  memAlloc(byteLength: number, options: AllocateOptions): SelfMemory {
+    if (options.memoryType !== MemoryType.HOST) {
+      throw invalidParam('memoryType', 'must be host in memory domain self', options.memoryType);
+    }
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > ALLOCATE_BYTES_MAX) {
+      throw invalidParam('byteLength', `must be an integer from 1 to ${ALLOCATE_BYTES_MAX}`, byteLength);
+    }
+    const mapping = mapAnonymous(byteLength);
+    const bytes = new Uint8Array(mapping.buffer, 0, byteLength);
+    const memory = new SelfMemory(bytes, BigInt(mapping.address), ++this.#generation, mapping);
+    this.#allocated.add(memory);
+    return memory;
+  }
+
+  memFree(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (own.mapping === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    this.#retire(own);
+    this.#allocated.delete(own);
+    own.mapping.close();
+  }
+
+  memReg(buffer: HostBuffer): SelfMemory {
+    checkHostBuffer('buffer', buffer);
+    return new SelfMemory(buffer, BigInt(addressOf(buffer)), ++this.#generation, undefined);
+  }
+
+  memDereg(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (own.mapping !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    this.#retire(own);
+  }
+
+  memQuery(address: bigint): MemoryAttributes {
+    throw notDetected('memQuery', address);
+  }
+
+  memExportDmabuf(address: bigint): DmabufExport {
+    throw notDetected('memExportDmabuf', address);
+  }
+
+  detectMemoryType(): undefined {
+    return undefined;
+  }
+
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
+    this.#keys.pack(this.#own(memory), target, offset);
+  }
+
+  rkeyUnpack(packed: Uint8Array): SelfKey {
+    return new SelfKey(this.#keys.find(packed));
+  }
+
+  openIface(): Iface {
+    return new SelfIface();
+  }
+
+  close(): void {
+    for (const memory of this.#allocated) this.memFree(memory);
+  }
+
+  #own(memory: MdMemory): SelfMemory {
+    if (!(memory instanceof SelfMemory)) throw invalidParam('memory', 'must be of memory domain self', memory.mdName);
+    if (!memory.live) throw invalidParam('memory', 'must not be freed or deregistered before', memory.address);
+    return memory;
+  }
+
+  #retire(memory: SelfMemory): void {
+    memory.live = false;
+    this.#keys.revoke(memory);
+  }
+}
+
+function notDetected(call: string, address: bigint): UcxError {
+  const message = `${call}: memory domain self detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
+  return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
+}

@@ -1,0 +1,52 @@
+/**
+ * Memory and remote keys of the loopback memory domain: data that the domain makes and the interface uses.
+ */
+
+import type { MappedMemory } from '../../sys/index.ts';
+import { MemoryType } from '../../ucs/memory-type.ts';
+import type { MdMemory, RemoteKey } from '../api/memory-domain.ts';
+
+/** Name of component, memory domain and transport. */
+export const SELF_MD_NAME = 'self';
+
+/** Host memory of the loopback domain. */
+export class SelfMemory implements MdMemory {
+  readonly mdName: string = SELF_MD_NAME;
+  readonly memoryType: MemoryType = MemoryType.HOST;
+  readonly sysDevice: undefined = undefined;
+  readonly address: bigint;
+  readonly generation: number;
+  readonly bytes: Uint8Array;
+  /** Present when the memory was allocated here. */
+  readonly mapping: MappedMemory | undefined;
+  live = true;
+
+  constructor(bytes: Uint8Array, address: bigint, generation: number, mapping: MappedMemory | undefined) {
+    this.bytes = bytes;
+    this.address = address;
+    this.generation = generation;
+    this.mapping = mapping;
+  }
+
+  get byteLength(): number {
+    return this.bytes.byteLength;
+  }
+}
+
+/** A remote key of the loopback domain. */
+export class SelfKey implements RemoteKey {
+  readonly mdName: string = SELF_MD_NAME;
+  readonly memoryType: MemoryType = MemoryType.HOST;
+  readonly sysDevice: undefined = undefined;
+  readonly memory: SelfMemory;
+
+  constructor(memory: SelfMemory) {
+    this.memory = memory;
+  }
+
+  get byteLength(): number {
+    return this.memory.byteLength;
+  }
+
+  release(): void {}
+}
