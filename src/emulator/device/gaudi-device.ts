@@ -75,6 +75,8 @@ export class GaudiDevice {
   readonly #sram: DeviceMemory;
   readonly #access: WordAccess = new WordAccess();
   readonly #streams: (Stream | undefined)[];
+  /** The lower command processor of each QMAN, by the id of its first queue. */
+  readonly #lower: Map<number, Stream> = new Map();
   readonly #engines: DmaEngines;
 
   constructor(options: GaudiDeviceOptions) {
@@ -89,6 +91,7 @@ export class GaudiDevice {
       profile,
       stream: (queueId) => this.stream(queueId),
       writeWord: (high, low, value) => this.writeWord(high, low, value),
+      readWord: (high, low) => this.readWord(high, low),
       onInterrupt: options.onInterrupt,
     });
     this.processor = new CommandProcessor({
@@ -111,7 +114,10 @@ export class GaudiDevice {
   stream(queueId: number): Stream {
     const known = this.#streams[queueId];
     if (known !== undefined) return known;
-    const opened = new Stream(this.profile.queues[queueId]!);
+    const queue = this.profile.queues[queueId]!;
+    const lower = this.#lower.get(queue.firstOfQman) ?? new Stream(queue, undefined);
+    this.#lower.set(queue.firstOfQman, lower);
+    const opened = new Stream(queue, lower);
     this.#streams[queueId] = opened;
     return opened;
   }
@@ -149,6 +155,27 @@ export class GaudiDevice {
     else if (target === Target.REGISTER) this.registers.writeRegister(map.offset, value);
   }
 
+  /** A 32-bit read by the device; 0 where nothing answers. */
+  readWord(high: number, low: number): number {
+    const map = this.addressMap;
+    const target = map.decode(high, low);
+    if (target === Target.MEMORY) return this.#access.read(map.memory, map.offset);
+    return target === Target.REGISTER ? this.registers.readRegister(map.offset) : 0;
+  }
+
+  /** Memory is about to go away: no command buffer in it will run any more. Its translations are gone, the engines have finished. */
+  detach(memory: PhysicalMemory): void {
+    for (const stream of this.usedStreams()) {
+      stream.detach(memory);
+      stream.lower?.detach(memory);
+    }
+  }
+
+  /** Gives the memory behind a range of HBM back to the system; it reads as zeros. */
+  discardHbm(offset: number, byteLength: number): void {
+    madvise(this.hbm.address + offset, byteLength, MadviseAdvice.REMOVE);
+  }
+
   /** Clears what a context leaves behind: sync objects, monitors, fences, queues. HBM and SRAM keep their contents. */
   resetState(): void {
     this.processor.reset();
@@ -157,6 +184,7 @@ export class GaudiDevice {
   }
 
   close(): void {
+    this.registers.close();
     this.#hbm.close();
     this.#sram.close();
     this.#access.close();

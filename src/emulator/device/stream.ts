@@ -70,14 +70,16 @@ export class Stream {
   readonly copies: boolean;
   #channel: DmaChannel | undefined;
 
-  constructor(queue: QueueEntry, isLower = false) {
+  /** @param lower the lower command processor that the streams of the QMAN share; undefined for that one itself */
+  constructor(queue: QueueEntry, lower: Stream | undefined) {
+    const isLower = lower === undefined;
     this.queueId = queue.id;
     this.name = isLower ? `${queue.name}.lower` : queue.name;
     this.length = queue.length;
     this.streamMaster = queue.streamMaster;
     this.tracked = queue.kind !== 'internal';
     this.copies = queue.kind === 'external' && !isLower;
-    this.lower = isLower ? undefined : new Stream(queue, true);
+    this.lower = lower;
   }
 
   /** The channel, opened at the first use: most queues of a card are never used. */
@@ -94,6 +96,16 @@ export class Stream {
   /** True when nothing waits, neither here nor in the channel nor in the lower command processor. */
   get idle(): boolean {
     return this.pending.length === 0 && this.drained && (this.lower === undefined || this.lower.idle);
+  }
+
+  /**
+   * Memory is about to go away: buffers in it will not be fetched any more. A stream that loses one hangs, as a queue does whose fetch
+   * has failed, until its submission times out.
+   */
+  detach(memory: PhysicalMemory): void {
+    if (!this.pending.some((buffer) => buffer.memory === memory)) return;
+    this.pending.length = 0;
+    this.stopped = true;
   }
 
   /** Back to the state after a reset. Descriptors handed to the channel are executed all the same. */

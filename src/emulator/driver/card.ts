@@ -17,45 +17,35 @@ import type { DmaEngines } from '../device/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
 import type { NodeConfig } from '../node-config.ts';
+import type { CardPlace, CardPort, OpenRecord, UserMapping } from './card-port.ts';
 import { Context } from './context.ts';
-import { ErrorRecords } from './error-records.ts';
+import { CsCounters } from './cs-counters.ts';
+import type { DmabufRegistry } from './dmabuf.ts';
+import { ErrorRecords, type FaultReporter } from './error-records.ts';
 import { ControlFile, PrimaryFile } from './file.ts';
 import type { Notifier } from './notifier.ts';
-import type { Submission } from './submission.ts';
+import type { Submission, SubmissionTable } from './submission.ts';
+import { UserMemory } from './user-memory.ts';
 import { Waiters } from './waiters.ts';
 
 /** Time that a user has to close the file after a fault, when an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
 
-/** Where a card sits in its machine. */
-export interface CardPlace {
-  readonly minor: number;
-  readonly busId: string;
-  readonly moduleId: number;
-  readonly numaNode: number;
-}
-
-/** How often and when the primary node was opened (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
-export interface OpenRecord {
-  opens: number;
-  /** When the node was opened last, and how long it was open the time before; nanoseconds. */
-  openedAtNs: number;
-  lastPeriodNs: number;
-  lastErrorNs: number;
-}
-
 /** One card. */
-export class Card {
+export class Card implements CardPort, FaultReporter {
   readonly place: CardPlace;
   readonly profile: AsicProfile;
   readonly config: NodeConfig;
   readonly device: GaudiDevice;
   readonly waiters: Waiters;
-  readonly faults: FaultPlan = new FaultPlan();
+  readonly faults: FaultPlan;
   readonly records: ErrorRecords;
+  readonly dmabufs: DmabufRegistry;
+  readonly userMemory: UserMemory = new UserMemory();
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier> = new Set();
   readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0, lastErrorNs: 0 };
+  dramUsedBytes = 0;
   /** Multi-waits that block right now. */
   multiWaits = 0;
   debugMode = false;
@@ -66,6 +56,8 @@ export class Card {
   hardResets = 0;
   computeResets = 0;
   readonly #log: Log;
+  /** Refused submissions of contexts that are closed. */
+  readonly #closedDrops: CsCounters = new CsCounters();
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   #file: PrimaryFile | undefined;
   #timeout: Timer | undefined;
@@ -74,11 +66,13 @@ export class Card {
   #head: Submission | undefined;
   #headSeq = 0;
 
-  constructor(place: CardPlace, config: NodeConfig, engines: DmaEngines) {
+  constructor(place: CardPlace, config: NodeConfig, engines: DmaEngines, dmabufs: DmabufRegistry) {
     this.place = place;
     this.profile = config.profile;
     this.config = config;
     this.#log = config.log.child(`card${place.minor}`);
+    this.dmabufs = dmabufs;
+    this.faults = new FaultPlan(config.clock, () => this.progress());
     this.records = new ErrorRecords(this);
     this.device = new GaudiDevice({
       profile: config.profile,
@@ -101,6 +95,21 @@ export class Card {
     return this.#file?.context;
   }
 
+  get hasContext(): boolean {
+    return this.#file !== undefined;
+  }
+
+  get dropTotals(): CsCounters {
+    const totals = new CsCounters();
+    totals.add(this.#closedDrops);
+    if (this.#file !== undefined) totals.add(this.#file.context.counters);
+    return totals;
+  }
+
+  userMappings(): readonly UserMapping[] {
+    return this.#file?.context.mappings() ?? [];
+  }
+
   /**
    * Opens the primary node.
    * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the cases of hl_device_open
@@ -111,6 +120,7 @@ export class Card {
       this.openRecord.lastErrorNs = this.config.clock.nowNs();
       throw new SyscallError('open', errno, `card ${this.place.minor} (${this.place.busId})`);
     }
+    this.records.clear();
     const file = new PrimaryFile(this, new Context(this), () => this.#release());
     this.#file = file;
     this.openRecord.opens += 1;
@@ -146,7 +156,7 @@ export class Card {
   }
 
   /** Watches the time-out of the oldest incomplete submission, unless it is watched already. */
-  watchTimeout(context: Context): void {
+  watchTimeout(context: { readonly submissions: SubmissionTable }): void {
     if (this.#timeout !== undefined) return;
     const head = context.submissions.head;
     this.#head = head;
@@ -180,11 +190,16 @@ export class Card {
     this.waiters.wake();
   }
 
-  /** Releases the card: an open file is closed. */
-  close(): void {
+  /** Closes the primary file, if it is open. The engines must still run. */
+  releaseFile(): void {
     this.#file?.close();
+  }
+
+  /** Releases the card. Its file is closed and the engines have stopped. */
+  close(): void {
     this.#cancelTimers();
     this.device.close();
+    this.userMemory.close();
   }
 
   #openErrno(): number {
@@ -207,6 +222,7 @@ export class Card {
     this.#cancelTimers();
     this.#waitForEngines();
     context.close();
+    this.#closedDrops.add(context.counters);
     this.#file = undefined;
     this.debugMode = false;
     if (held) this.#log.info('user process closed fd but device still in use');
@@ -239,12 +255,15 @@ export class Card {
     this.#watchdog = undefined;
   }
 
-  #timeoutExpired(context: Context): void {
+  #timeoutExpired(context: { readonly submissions: SubmissionTable }): void {
     this.#timeout = undefined;
     this.device.pump();
     const head = context.submissions.head;
     if (head === undefined) return;
-    if (head !== this.#head || head.seq !== this.#headSeq) return this.watchTimeout(context);
+    if (head !== this.#head || head.seq !== this.#headSeq) {
+      this.watchTimeout(context);
+      return;
+    }
     this.records.csTimeout(head.seq);
     this.notify(HL_NOTIFIER_EVENT.CS_TIMEOUT);
     if ((head.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) !== 0) {

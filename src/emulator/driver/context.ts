@@ -5,31 +5,42 @@
 
 import type { GaudiDevice } from '../device/gaudi-device.ts';
 import { BufferTable } from './buffer-table.ts';
-import type { Card } from './card.ts';
+import type { CardPort, UserMapping } from './card-port.ts';
 import { ChunkList } from './chunk-list.ts';
+import { CommandBufferVa } from './command-buffer-va.ts';
 import { CsCounters } from './cs-counters.ts';
 import { DeviceMemoryTable } from './device-memory-table.ts';
+import { DmabufImports } from './dmabuf-imports.ts';
 import { HostMappings } from './host-mappings.ts';
+import { HwBlocks } from './hw-blocks.ts';
 import { SubmissionTable } from './submission.ts';
 import { SyncStream } from './sync-stream.ts';
 import { UserInterrupts } from './user-interrupts.ts';
 import { UserMemory } from './user-memory.ts';
+import { VaSpace } from './va-space.ts';
 
 /** Address space id of the one compute context. */
 export const COMPUTE_ASID = 1;
 
 /** A compute context. */
 export class Context {
-  readonly card: Card;
+  readonly card: CardPort;
   readonly device: GaudiDevice;
   readonly asid: number = COMPUTE_ASID;
   readonly userMemory: UserMemory = new UserMemory();
+  readonly va: VaSpace;
+  /** Blocks of registers that the user may map. */
+  readonly blocks: HwBlocks;
+  /** Device addresses of command buffers. */
+  readonly commandBufferVa: CommandBufferVa;
   /** Command buffers and timestamp buffers, with their mmap cookies. */
   readonly buffers: BufferTable;
   /** Pinned host memory in the card's address space. */
   readonly hostMappings: HostMappings;
   /** HBM allocations, their mappings and exports. */
   readonly deviceMemory: DeviceMemoryTable;
+  /** Memory of other contexts, mapped through dma-bufs. */
+  readonly imports: DmabufImports;
   readonly submissions: SubmissionTable;
   readonly syncStream: SyncStream;
   readonly interrupts: UserInterrupts;
@@ -38,12 +49,16 @@ export class Context {
   readonly counters: CsCounters = new CsCounters();
   #closed = false;
 
-  constructor(card: Card) {
+  constructor(card: CardPort) {
     this.card = card;
     this.device = card.device;
-    this.buffers = new BufferTable(card);
-    this.hostMappings = new HostMappings(card.device);
-    this.deviceMemory = new DeviceMemoryTable(card);
+    this.va = new VaSpace(card);
+    this.blocks = new HwBlocks(card);
+    this.commandBufferVa = new CommandBufferVa(this.va.host);
+    this.buffers = new BufferTable(this.blocks);
+    this.hostMappings = new HostMappings(card, this.va);
+    this.deviceMemory = new DeviceMemoryTable(card, this.va);
+    this.imports = new DmabufImports(card, this.va);
     this.submissions = new SubmissionTable(Math.max(1, card.profile.maxPendingCs));
     this.syncStream = new SyncStream(this);
     this.interrupts = new UserInterrupts(this);
@@ -58,6 +73,11 @@ export class Context {
     return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.pendingCount > 0;
   }
 
+  /** Every mapping in the address space of the card. */
+  mappings(): readonly UserMapping[] {
+    return [...this.hostMappings.list(), ...this.deviceMemory.list(), ...this.imports.list()];
+  }
+
   /** Releases everything the context holds. */
   close(): void {
     if (this.#closed) return;
@@ -66,8 +86,12 @@ export class Context {
     this.submissions.abort(undefined);
     this.submissions.close();
     this.hostMappings.close();
+    this.imports.close();
     this.deviceMemory.close();
+    for (const buffer of this.buffers.mappedForDevice()) this.commandBufferVa.unmap(buffer);
     this.buffers.close();
+    this.commandBufferVa.close();
+    this.blocks.close();
     this.userMemory.close();
   }
 }

@@ -12,7 +12,7 @@ import {
   HABANALABS_IOCTLS,
   type IoctlNumbers,
 } from '../../uapi/index.ts';
-import type { Card } from './card.ts';
+import type { CardPort } from './card-port.ts';
 import { commandBufferIoctl } from './command-buffer.ts';
 import type { Context } from './context.ts';
 import { debugIoctl } from './debug.ts';
@@ -46,10 +46,10 @@ function driverNumber(request: number, block: ArgumentBlock): number {
 /** What primary and control files share. */
 abstract class EmulatedFile implements DriverFile {
   readonly numbers: IoctlNumbers;
-  protected readonly card: Card;
+  protected readonly card: CardPort;
   protected closed = false;
 
-  constructor(card: Card) {
+  constructor(card: CardPort) {
     this.card = card;
     this.numbers = card.config.ioctlFamily === 'drm' ? DRM_IOCTLS : HABANALABS_IOCTLS;
   }
@@ -77,7 +77,7 @@ export class PrimaryFile extends EmulatedFile {
   readonly #notifier: Notifier = new Notifier();
   readonly #onClose: (file: PrimaryFile) => void;
 
-  constructor(card: Card, context: Context, onClose: (file: PrimaryFile) => void) {
+  constructor(card: CardPort, context: Context, onClose: (file: PrimaryFile) => void) {
     super(card);
     this.context = context;
     this.#onClose = onClose;

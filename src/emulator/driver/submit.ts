@@ -17,16 +17,15 @@ import { Target } from '../device/address-map.ts';
 import type { Stream } from '../device/stream.ts';
 import type { CheckedChunk, ChunkList } from './chunk-list.ts';
 import type { Context } from './context.ts';
+import { accept, refuse } from './cs-answer.ts';
 import { parseExternalBuffer } from './packet-parser.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 
 const HIGH = 0x1_0000_0000;
 const NS_PER_S = 1e9;
 const IN = HL_CS_ARGS.in.words;
-const OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
 const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
-const ARGS_WORDS: number = HL_CS_ARGS.size / 4;
 /** Smallest command buffer that a chunk may name: one packet. */
 const CB_BYTES_MIN = 8;
 
@@ -244,25 +243,4 @@ function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, h
   chunk.memory = map.memory;
   chunk.offset = map.offset;
   return 0;
-}
-
-function accept(block: ArgumentBlock, seq: number): number {
-  clear(block);
-  block.words[OUT.seq] = seq;
-  block.words[OUT.seq + 1] = Math.floor(seq / HIGH);
-  return 0;
-}
-
-/** Answers with an errno: the block is cleared, the sequence number all ones, the status the errno. */
-export function refuse(block: ArgumentBlock, errno: number): number {
-  clear(block);
-  block.words[OUT.seq] = 0xffff_ffff;
-  block.words[OUT.seq + 1] = 0xffff_ffff;
-  block.words[OUT.status] = -errno;
-  return -errno;
-}
-
-function clear(block: ArgumentBlock): void {
-  const { words } = block;
-  for (let i = 0; i < ARGS_WORDS; i++) words[i] = 0;
 }

@@ -16,16 +16,14 @@ import {
 import type { Clock } from '../../ucs/clock.ts';
 import type { Context } from './context.ts';
 import { type Submission, SubmissionState } from './submission.ts';
+import { answer, timeoutOf, writeTimestamp } from './wait-answer.ts';
 
 const HIGH = 0x1_0000_0000;
-const NS_PER_US = 1000;
 const IN = HL_WAIT_CS_ARGS.in.words;
 const OUT = HL_WAIT_CS_ARGS.out.words;
 const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 /** Concurrent multi-waits on one device (MULTI_CS_MAX_USER_CTX). */
 const MULTI_WAITS_MAX = 2;
-/** A time-out that stands for ever; longer ones are cut to it. */
-const TIMEOUT_NS_MAX = 2 ** 50;
 
 /** The ioctl. Blocks the thread up to the time-out, as the driver does. */
 export function waitIoctl(context: Context, block: ArgumentBlock): number {
@@ -135,26 +133,6 @@ function completionMap(context: Context, sequences: readonly number[]): number {
     if (done) map |= 1 << index;
   }
   return map >>> 0;
-}
-
-/** Clears the block, then fills in the status: the answer is copied back whatever the result. */
-export function answer(block: ArgumentBlock, result: number, status: number): number {
-  const { words } = block;
-  for (let i = 0; i < ARGS_WORDS; i++) words[i] = 0;
-  words[OUT.status] = status;
-  return result;
-}
-
-/** Adds a timestamp to an answer. */
-export function writeTimestamp(block: ArgumentBlock, timestampNs: number): void {
-  block.words[OUT.flags] = block.words[OUT.flags]! | HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD;
-  block.words[OUT.timestamp_nsec] = timestampNs;
-  block.words[OUT.timestamp_nsec + 1] = Math.floor(timestampNs / HIGH);
-}
-
-/** The time-out at a word of the block, microseconds to nanoseconds, cut to what a timer can hold. */
-export function timeoutOf(words: Uint32Array, word: number): number {
-  return Math.min(TIMEOUT_NS_MAX, (words[word + 1]! * HIGH + words[word]!) * NS_PER_US);
 }
 
 /** A wait that is polled instead of blocking: keeps the arguments, because every poll overwrites them with an answer. */

@@ -1,0 +1,168 @@
+/**
+ * The configuration registers of one card as far as user code and the driver reach them: sync managers, fences, the interrupt doorbell.
+ * Every other register keeps what is written to it and has no effect.
+ */
+
+import { close, ftruncate, type MappedMemory, mapFile, memfdCreate } from '../../sys/index.ts';
+import { type AsicProfile, STREAMS_PER_QMAN } from '../../uapi/index.ts';
+import type { DeviceRegisters } from './command-processor.ts';
+import type { Stream } from './stream.ts';
+import { SyncManager } from './sync-manager.ts';
+
+/** Registers without effect that are remembered; more are forgotten. */
+const PLAIN_REGISTERS_MAX = 65536;
+
+/** Where MSG_SHORT leads when its base is not set: no register. */
+const NO_BASE = -0x10_0000;
+
+/** What a register file is connected to. */
+export interface RegisterFileOptions {
+  readonly profile: AsicProfile;
+  /** The stream of a queue id. */
+  readonly stream: (queueId: number) => Stream;
+  readonly writeWord: (high: number, low: number, value: number) => void;
+  readonly readWord: (high: number, low: number) => number;
+  /** The MSI-X doorbell was written: interrupt `vector`. */
+  readonly onInterrupt: (vector: number) => void;
+}
+
+/** A fence register: adds to a counter of a stream. */
+interface FenceRegister {
+  readonly queueId: number;
+  readonly isLower: boolean;
+  readonly counter: number;
+}
+
+/** A block that a user has mapped. */
+interface SharedBlock {
+  readonly fd: number;
+  readonly memory: MappedMemory;
+}
+
+/** The registers of one card; offsets count from CFG_BASE. */
+export class RegisterFile implements DeviceRegisters {
+  readonly #options: RegisterFileOptions;
+  readonly #managers: readonly SyncManager[];
+  readonly #fences: ReadonlyMap<number, FenceRegister>;
+  readonly #doorbell: number;
+  readonly #plain: Map<number, number> = new Map();
+  readonly #shared: Map<number, SharedBlock> = new Map();
+
+  constructor(options: RegisterFileOptions) {
+    const { profile } = options;
+    const { msixDoorbell } = profile.interrupts;
+    this.#options = options;
+    this.#managers = profile.sync.managers.map((manager) => new SyncManager(manager, profile.sync, options));
+    this.#fences = fenceRegisters(profile);
+    this.#doorbell = msixDoorbell === undefined ? -1 : Number(msixDoorbell - profile.cfg.start);
+  }
+
+  /** The sync manager of a dcore. */
+  syncManager(dcore: number): SyncManager | undefined {
+    return this.#managers.find((manager) => manager.profile.dcore === dcore);
+  }
+
+  writeRegister(offset: number, value: number): void {
+    if (this.#writeManagers(offset, value)) return;
+    const fence = this.#fences.get(offset);
+    if (fence !== undefined) this.#addToFence(fence, value);
+    else if (offset === this.#doorbell) this.#options.onInterrupt(value);
+    else if (offset >= 0 && (this.#plain.size < PLAIN_REGISTERS_MAX || this.#plain.has(offset))) {
+      this.#plain.set(offset, value);
+    }
+  }
+
+  /** The value of a register; 0 for one that was never written. */
+  readRegister(offset: number): number {
+    for (const manager of this.#managers) {
+      const inObjects = offset - manager.profile.sobObj;
+      if (inObjects >= 0 && inObjects < manager.objectBytes) return manager.readObject(inObjects);
+      const inQueues = offset - manager.cqOffset;
+      if (inQueues >= 0 && inQueues < manager.cqBytes) return manager.readQueue(inQueues);
+    }
+    return this.#plain.get(offset) ?? 0;
+  }
+
+  /** The DMA queues have all bases of the profile, other queues of gaudi the first two. */
+  messageBase(stream: Stream, base: number): number {
+    const { profile } = this.#options;
+    const isDma = profile.name !== 'gaudi' || profile.queues[stream.queueId]!.engine === 'dma';
+    return isDma || base < 2 ? (profile.cpMsgBase[base] ?? NO_BASE) : NO_BASE;
+  }
+
+  /**
+   * A file that shows a block of registers from now on, for mapping.
+   * @param offset first byte of the block from CFG_BASE
+   * @param byteLength bytes, a multiple of 4096
+   * @returns a descriptor that the register file keeps
+   * @throws SyscallError EMFILE, ENOMEM
+   */
+  shareBlock(offset: number, byteLength: number): number {
+    const known = this.#shared.get(offset);
+    if (known !== undefined) return known.fd;
+    const fd = memfdCreate('gaudi-registers');
+    ftruncate(fd, byteLength);
+    const memory = mapFile(fd, byteLength, 0);
+    const words = new Int32Array(memory.buffer);
+    for (const manager of this.#managers) {
+      if (manager.profile.sobObj === offset) manager.moveObjects(words);
+      else if (manager.cqOffset === offset) manager.moveQueues(words);
+    }
+    this.#shared.set(offset, { fd, memory });
+    return fd;
+  }
+
+  /** What a reset does: sync objects 0, monitors disarmed, registers 0. */
+  reset(): void {
+    for (const manager of this.#managers) manager.reset();
+    this.#plain.clear();
+  }
+
+  /** Releases the blocks that were shared. The card is not used any more. */
+  close(): void {
+    for (const { fd, memory } of this.#shared.values()) {
+      memory.close();
+      close(fd);
+    }
+    this.#shared.clear();
+  }
+
+  /** Writes to the sync manager that has the register; false when none has. */
+  #writeManagers(offset: number, value: number): boolean {
+    for (const manager of this.#managers) {
+      const inObjects = offset - manager.profile.sobObj;
+      if (inObjects >= 0 && inObjects < manager.objectBytes) {
+        manager.writeObject(inObjects, value);
+        return true;
+      }
+      const inQueues = offset - manager.cqOffset;
+      if (inQueues >= 0 && inQueues < manager.cqBytes) {
+        manager.writeQueue(inQueues, value);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  #addToFence({ queueId, isLower, counter }: FenceRegister, value: number): void {
+    const upper = this.#options.stream(queueId);
+    const stream = isLower ? upper.lower : upper;
+    if (stream !== undefined) stream.fences[counter] = stream.fences[counter]! + value;
+  }
+}
+
+/** All fence registers of a profile by their offsets. */
+function fenceRegisters(profile: AsicProfile): ReadonlyMap<number, FenceRegister> {
+  const registers = new Map<number, FenceRegister>();
+  for (const { firstQueue, fence0 } of profile.fences) {
+    if (firstQueue < 0) continue;
+    for (const [counter, stride] of profile.fenceStrides.entries()) {
+      for (let stream = 0; stream <= STREAMS_PER_QMAN; stream++) {
+        const isLower = stream === STREAMS_PER_QMAN;
+        const queueId = firstQueue + (isLower ? 0 : stream);
+        registers.set(fence0 + stride + stream * 4, { queueId, isLower, counter });
+      }
+    }
+  }
+  return registers;
+}

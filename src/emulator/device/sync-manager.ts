@@ -1,0 +1,305 @@
+/**
+ * One sync manager: sync objects, monitors and completion queues. It knows registers and their effects; where registers lie among
+ * others, and who writes them, is register-file.ts.
+ *
+ * Source: include/gaudi and include/gaudi2/asic_reg of the driver, Linux 6.12, as far as the driver uses them. What a comment calls
+ * inferred follows hl-thunk's use only.
+ */
+
+import type { SyncManagerProfile, SyncProfile } from '../../uapi/index.ts';
+
+/** Where a sync manager sends what its monitors and queues write. Addresses are 32-bit halves. */
+export interface SyncManagerPorts {
+  writeWord(high: number, low: number, value: number): void;
+  readWord(high: number, low: number): number;
+}
+
+/** A write to a sync object. */
+const SOB_VALUE_MASK = 0x7fff;
+const SOB_LONG = 1 << 24;
+const SOB_ADD = 1 << 31;
+const SOB_BITS = 15;
+/** Sync objects that a 60-bit value takes. */
+const LONG_SOBS = 4;
+
+/** A write to MON_ARM. */
+const ARM_MODE_EQUAL = 1 << 16;
+const ARM_TARGET_SHIFT = 17;
+/** Sync objects of one group: what a monitor can look at. */
+const GROUP_SOBS = 8;
+
+/** MON_CONFIG of gaudi2. */
+const CONFIG_LONG = 1 << 0;
+const CONFIG_CQ_ENABLE = 1 << 4;
+const CONFIG_WRITES_SHIFT = 5;
+const CONFIG_LBW_ENABLE = 1 << 8;
+const CONFIG_MSB_SID_SHIFT = 16;
+const CONFIG_LONG_HIGH_GROUP = 1 << 31;
+
+/** A queue of 32-bit words or a 64-bit counter. */
+const CQ_INC_MODE_COUNTER = 1;
+
+/** MON_STATUS: the monitor is armed. */
+const STATUS_VALID = 1;
+
+/** Monitors that one write may set off in turn, against monitors that set off each other for ever. */
+const FIRINGS_MAX = 1 << 16;
+
+/** Offsets of the completion queue registers from the first of them, in words. */
+interface CqWords {
+  readonly baseLow: number;
+  readonly baseHigh: number;
+  readonly sizeLog2: number;
+  readonly producer: number;
+  readonly lbwLow: number;
+  readonly lbwHigh: number;
+  readonly lbwData: number;
+  readonly incMode: number;
+}
+
+/** One block of sync objects and monitors. */
+export class SyncManager {
+  readonly profile: SyncManagerProfile;
+  /** Bytes of the block of objects and monitors, from its first sync object. */
+  readonly objectBytes: number;
+  /** Bytes of the block of completion queues; 0 without. */
+  readonly cqBytes: number;
+  readonly #sync: SyncProfile;
+  readonly #ports: SyncManagerPorts;
+  #objects: Int32Array;
+  #queues: Int32Array;
+  readonly #cqWords: CqWords | undefined;
+  /** Armed monitors by the group that they look at. */
+  readonly #armed: Map<number, Set<number>> = new Map();
+  /** Groups that have changed and whose monitors are to be looked at. */
+  readonly #changed: number[] = [];
+  #settling = false;
+
+  constructor(profile: SyncManagerProfile, sync: SyncProfile, ports: SyncManagerPorts) {
+    this.profile = profile;
+    this.#sync = sync;
+    this.#ports = ports;
+    this.objectBytes = profile.monStatus - profile.sobObj + sync.monitorsPerManager * 4;
+    const cq = sync.cqRegisters;
+    this.cqBytes = cq === undefined ? 0 : cq.incMode + sync.cqsPerManager * 4 - cqBlock(cq.baseAddrL);
+    this.#objects = new Int32Array(this.objectBytes / 4);
+    this.#queues = new Int32Array(this.cqBytes / 4);
+    this.#cqWords = cq === undefined ? undefined : cqWords(cq);
+  }
+
+  /** First register of the completion queues, from the configuration base; -1 without. */
+  get cqOffset(): number {
+    const cq = this.#sync.cqRegisters;
+    return cq === undefined ? -1 : cqBlock(cq.baseAddrL) + this.profile.dcore * this.#sync.managerStride;
+  }
+
+  /** Reads a register of the block of objects; `offset` in bytes from the first sync object. */
+  readObject(offset: number): number {
+    return this.#objects[offset >>> 2] ?? 0;
+  }
+
+  /** Writes a register of the block of objects, with its effects. */
+  writeObject(offset: number, value: number): void {
+    const index = offset >>> 2;
+    if (index < this.#sync.sobsPerManager) {
+      this.#writeSob(index, value);
+      return;
+    }
+    const monitor = (offset - (this.profile.monArm - this.profile.sobObj)) / 4;
+    this.#objects[index] = value;
+    if (monitor >= 0 && monitor < this.#sync.monitorsPerManager) this.#arm(monitor);
+  }
+
+  /** Reads a register of the completion queues; `offset` in bytes from {@link cqOffset}. */
+  readQueue(offset: number): number {
+    return this.#queues[offset >>> 2] ?? 0;
+  }
+
+  writeQueue(offset: number, value: number): void {
+    this.#queues[offset >>> 2] = value;
+  }
+
+  /** Moves the registers of a block into other memory of at least the same size, such as a mapping that a user shares. */
+  moveObjects(words: Int32Array): void {
+    words.set(this.#objects.subarray(0, Math.min(words.length, this.#objects.length)));
+    this.#objects = words;
+  }
+
+  /** Like {@link moveObjects} for the completion queues. */
+  moveQueues(words: Int32Array): void {
+    words.set(this.#queues.subarray(0, Math.min(words.length, this.#queues.length)));
+    this.#queues = words;
+  }
+
+  /** All values 0, all monitors disarmed. */
+  reset(): void {
+    this.#objects.fill(0);
+    this.#queues.fill(0);
+    this.#armed.clear();
+    this.#changed.length = 0;
+  }
+
+  #writeSob(id: number, value: number): void {
+    const isLong = this.profile.monConfig !== 0 && (value & SOB_LONG) !== 0;
+    const isAdd = (value & SOB_ADD) !== 0;
+    if (isLong) this.#writeLong(id, value & SOB_VALUE_MASK, isAdd);
+    // Bits 0 to 15 of an addition are a signed number.
+    else if (isAdd) this.#objects[id] = (this.#objects[id]! + ((value << 16) >> 16)) & SOB_VALUE_MASK;
+    else this.#objects[id] = value & SOB_VALUE_MASK;
+    this.#changed.push(Math.floor(id / GROUP_SOBS));
+    this.#settle();
+  }
+
+  /** A 60-bit value in four sync objects, 15 bits each: a set clears the upper three, an addition carries into them. */
+  #writeLong(id: number, value: number, isAdd: boolean): void {
+    const first = id - (id % LONG_SOBS);
+    let carry = value;
+    for (let part = 0; part < LONG_SOBS; part++) {
+      const sum = (isAdd ? this.#objects[first + part]! : 0) + carry;
+      this.#objects[first + part] = sum & SOB_VALUE_MASK;
+      carry = isAdd ? sum >>> SOB_BITS : 0;
+    }
+  }
+
+  #arm(monitor: number): void {
+    const group = this.#groupOf(monitor);
+    for (const armed of this.#armed.values()) armed.delete(monitor);
+    let armed = this.#armed.get(group);
+    if (armed === undefined) {
+      armed = new Set();
+      this.#armed.set(group, armed);
+    }
+    armed.add(monitor);
+    this.#setStatus(monitor, STATUS_VALID);
+    this.#changed.push(group);
+    this.#settle();
+  }
+
+  /** Fires the monitors of changed groups until none is due. Writes of a monitor come back here and queue up. */
+  #settle(): void {
+    if (this.#settling) return;
+    this.#settling = true;
+    let firings = 0;
+    for (let group = this.#changed.shift(); group !== undefined; group = this.#changed.shift()) {
+      for (const monitor of [...(this.#armed.get(group) ?? [])]) {
+        if (!this.#isDue(monitor, group) || this.#armed.get(group)?.delete(monitor) !== true) continue;
+        this.#setStatus(monitor, 0);
+        this.#fire(monitor);
+        firings += 1;
+      }
+      if (firings > FIRINGS_MAX) this.#changed.length = 0;
+    }
+    this.#settling = false;
+  }
+
+  #isDue(monitor: number, group: number): boolean {
+    const arm = this.#register(this.profile.monArm, monitor);
+    const isEqual = (arm & ARM_MODE_EQUAL) !== 0;
+    const first = group * GROUP_SOBS;
+    if ((this.#config(monitor) & CONFIG_LONG) !== 0) return this.#isLongDue(monitor, first, isEqual);
+    const mask = (arm >>> 8) & 0xff;
+    const target = arm >>> ARM_TARGET_SHIFT;
+    for (let bit = 0; bit < GROUP_SOBS; bit++) {
+      if (((mask >>> bit) & 1) !== 0) continue;
+      const value = this.#objects[first + bit]!;
+      if (isEqual ? value !== target : value < target) return false;
+    }
+    return true;
+  }
+
+  /** A long monitor compares 60 bits; the targets of it and of the next three monitors are the 15-bit parts (inferred). */
+  #isLongDue(monitor: number, first: number, isEqual: boolean): boolean {
+    const low = first + ((this.#config(monitor) & CONFIG_LONG_HIGH_GROUP) === 0 ? 0 : LONG_SOBS);
+    for (let part = LONG_SOBS - 1; part >= 0; part--) {
+      const target = this.#register(this.profile.monArm, monitor + part) >>> ARM_TARGET_SHIFT;
+      const value = this.#objects[low + part]!;
+      if (value === target) continue;
+      return !isEqual && value > target;
+    }
+    return true;
+  }
+
+  #fire(monitor: number): void {
+    const config = this.#config(monitor);
+    const writes = ((config >>> CONFIG_WRITES_SHIFT) & 3) + 1;
+    for (let message = 0; message < writes; message++) {
+      const source = monitor + message;
+      const low = this.#register(this.profile.monPayAddrL, source);
+      const high = this.#register(this.profile.monPayAddrH, source);
+      const data = this.#register(this.profile.monPayData, source);
+      if ((config & CONFIG_CQ_ENABLE) === 0) this.#ports.writeWord(high, low, data);
+      else this.#push(low, data, (config & CONFIG_LBW_ENABLE) !== 0);
+    }
+  }
+
+  /** Puts data into a completion queue, and tells by a message if the monitor says so. */
+  #push(queue: number, data: number, tells: boolean): void {
+    const at = this.#cqWords;
+    if (at === undefined || queue < 0 || queue >= this.#sync.cqsPerManager) return;
+    const words = this.#queues;
+    const low = words[at.baseLow + queue]! >>> 0;
+    const high = words[at.baseHigh + queue]!;
+    if (words[at.incMode + queue] === CQ_INC_MODE_COUNTER) {
+      this.#addWide(high, low, data);
+    } else {
+      const size = 2 ** (words[at.sizeLog2 + queue]! & 0x1f);
+      const position = (words[at.producer + queue]! >>> 0) % size;
+      this.#writeAt(high, low + position, data);
+      words[at.producer + queue] = words[at.producer + queue]! + 4;
+    }
+    if (!tells) return;
+    this.#ports.writeWord(words[at.lbwHigh + queue]!, words[at.lbwLow + queue]!, words[at.lbwData + queue]!);
+  }
+
+  /** Adds to a 64-bit counter. The high word goes first, so that nobody sees the low one wrap alone. */
+  #addWide(high: number, low: number, data: number): void {
+    const sum = (this.#readAt(high, low) >>> 0) + (data >>> 0);
+    if (sum > 0xffff_ffff) this.#writeAt(high, low + 4, this.#readAt(high, low + 4) + 1);
+    this.#writeAt(high, low, sum | 0);
+  }
+
+  #writeAt(high: number, low: number, value: number): void {
+    this.#ports.writeWord(high + Math.floor(low / 0x1_0000_0000), low % 0x1_0000_0000, value);
+  }
+
+  #readAt(high: number, low: number): number {
+    return this.#ports.readWord(high + Math.floor(low / 0x1_0000_0000), low % 0x1_0000_0000);
+  }
+
+  #groupOf(monitor: number): number {
+    const group = this.#register(this.profile.monArm, monitor) & 0xff;
+    return group | (((this.#config(monitor) >>> CONFIG_MSB_SID_SHIFT) & 0xf) << 8);
+  }
+
+  #config(monitor: number): number {
+    return this.profile.monConfig === 0 ? 0 : this.#register(this.profile.monConfig, monitor);
+  }
+
+  #setStatus(monitor: number, status: number): void {
+    this.#objects[(this.profile.monStatus - this.profile.sobObj) / 4 + monitor] = status;
+  }
+
+  /** The register of a monitor in the array that begins at `array` (from the configuration base). */
+  #register(array: number, monitor: number): number {
+    return this.#objects[(array - this.profile.sobObj) / 4 + monitor] ?? 0;
+  }
+}
+
+/** The completion queue registers lie in a block of 4 KiB. */
+function cqBlock(register: number): number {
+  return register - (register % 4096);
+}
+
+function cqWords(cq: NonNullable<SyncProfile['cqRegisters']>): CqWords {
+  const word = (register: number): number => (register % 4096) / 4;
+  return {
+    baseLow: word(cq.baseAddrL),
+    baseHigh: word(cq.baseAddrH),
+    sizeLog2: word(cq.sizeLog2),
+    producer: word(cq.pi),
+    lbwLow: word(cq.lbwAddrL),
+    lbwHigh: word(cq.lbwAddrH),
+    lbwData: word(cq.lbwData),
+    incMode: word(cq.incMode),
+  };
+}

@@ -1,0 +1,78 @@
+/**
+ * What the parts of the driver see of their card (struct hl_device). Types only: card.ts implements it, so that the card can own
+ * contexts and files while these refer to their card.
+ */
+
+import type { AsicProfile, HlDeviceStatus } from '../../uapi/index.ts';
+import type { GaudiDevice } from '../device/gaudi-device.ts';
+import type { FaultPlan } from '../faults/fault-plan.ts';
+import type { NodeConfig } from '../node-config.ts';
+import type { CsCounters } from './cs-counters.ts';
+import type { DmabufRegistry } from './dmabuf.ts';
+import type { ErrorRecords } from './error-records.ts';
+import type { Notifier } from './notifier.ts';
+import type { SubmissionTable } from './submission.ts';
+import type { UserMemory } from './user-memory.ts';
+import type { Waiters } from './waiters.ts';
+
+/** Where a card sits in its machine. */
+export interface CardPlace {
+  readonly minor: number;
+  readonly busId: string;
+  readonly moduleId: number;
+  readonly numaNode: number;
+}
+
+/** How often and when the primary node was opened (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
+export interface OpenRecord {
+  opens: number;
+  /** When the node was opened last, and how long it was open the time before; nanoseconds. */
+  openedAtNs: number;
+  lastPeriodNs: number;
+  lastErrorNs: number;
+}
+
+/** One mapping of a context, as INFO USER_MAPPINGS lists it. */
+export interface UserMapping {
+  /** Device virtual address. */
+  readonly address: bigint;
+  /** Bytes. */
+  readonly byteLength: number;
+}
+
+/** A card. */
+export interface CardPort {
+  readonly place: CardPlace;
+  readonly profile: AsicProfile;
+  readonly config: NodeConfig;
+  readonly device: GaudiDevice;
+  readonly waiters: Waiters;
+  readonly faults: FaultPlan;
+  readonly records: ErrorRecords;
+  /** The dma-bufs of the node. */
+  readonly dmabufs: DmabufRegistry;
+  /** Memory of the callers of INFO, which needs no context. */
+  readonly userMemory: UserMemory;
+  readonly openRecord: OpenRecord;
+  readonly status: HlDeviceStatus;
+  /** Whether the primary node is open. */
+  readonly hasContext: boolean;
+  /** Refused submissions of all contexts that the card has had. */
+  readonly dropTotals: CsCounters;
+  /** Device memory given out to contexts, in bytes. */
+  dramUsedBytes: number;
+  /** Multi-waits that block right now. */
+  multiWaits: number;
+  /** Coresight is being programmed (DEBUG SET_MODE). */
+  debugMode: boolean;
+  /** A fault waits for the user to close the file; until then nothing runs (the release watchdog is active). */
+  readonly releasePending: boolean;
+  /** Unplugged: every file answers ENODEV. */
+  readonly removed: boolean;
+  readonly hardResets: number;
+  readonly computeResets: number;
+  /** The event fds that users registered. */
+  readonly notifiers: Set<Notifier>;
+  /** Watches the time-out of the oldest incomplete submission, unless it is watched already. */
+  watchTimeout(context: { readonly submissions: SubmissionTable }): void;
+}

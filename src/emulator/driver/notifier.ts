@@ -1,0 +1,66 @@
+/**
+ * The event notifier of one open file: an event fd that the user registered and the events that it has not read yet.
+ * It does not know what the events mean.
+ */
+
+import { close, dup, Errno, fcntl, isSyscallError, write } from '../../sys/index.ts';
+
+/** F_GETFD: asks for nothing but whether the descriptor exists. */
+const F_GETFD = 1;
+
+/** One event fd registration per file (struct hl_notifier_event). */
+export class Notifier {
+  #fd = -1;
+  #events = 0;
+  readonly #one: Uint8Array = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
+
+  get registered(): boolean {
+    return this.#fd >= 0;
+  }
+
+  /**
+   * Registers an event fd; the driver keeps a reference of its own.
+   * @returns 0, EINVAL when one is registered already, EBADF for what is no descriptor, EINVAL for one that is no event fd
+   */
+  register(fd: number): number {
+    if (this.registered) return Errno.EINVAL;
+    try {
+      fcntl(fd, F_GETFD, 0);
+      this.#fd = dup(fd);
+    } catch (error) {
+      if (isSyscallError(error)) return error.errno;
+      throw error;
+    }
+    return 0;
+  }
+
+  /** Gives the event fd back. Returns 0, or EINVAL when none is registered. */
+  unregister(): number {
+    if (!this.registered) return Errno.EINVAL;
+    this.close();
+    return 0;
+  }
+
+  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd. Without one they are lost, as in the driver. */
+  raise(events: number): void {
+    if (!this.registered) return;
+    this.#events |= events;
+    // A counter that is full (EAGAIN) is readable all the same.
+    write(this.#fd, this.#one);
+  }
+
+  /** Reads and clears the events. */
+  takeEvents(): number {
+    const events = this.#events;
+    this.#events = 0;
+    return events;
+  }
+
+  /** Drops the registration. Idempotent. */
+  close(): void {
+    if (this.#fd < 0) return;
+    close(this.#fd);
+    this.#fd = -1;
+    this.#events = 0;
+  }
+}

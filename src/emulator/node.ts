@@ -1,0 +1,137 @@
+/**
+ * An emulated node: cards behind the driver port, in this process. Opening a card gives a file that speaks the ioctls of the driver.
+ */
+
+import type { CardEntry, DriverFile, DriverNode } from '../driver/port.ts';
+import { Errno, SyscallError } from '../sys/index.ts';
+import { HL_DEVICE_STATUS } from '../uapi/index.ts';
+import { closedError } from '../ucs/error.ts';
+import { DmaEngines } from './device/dma-engines.ts';
+import { Card } from './driver/card.ts';
+import { readCardAttribute } from './driver/card-attributes.ts';
+import type { CardPlace } from './driver/card-port.ts';
+import { DmabufRegistry } from './driver/dmabuf.ts';
+import type { Fault } from './faults/fault-plan.ts';
+import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './node-config.ts';
+
+/** PCI addresses of the eight cards of an HLS-2 class server, in the order of their minors. */
+const BUS_IDS: readonly string[] = [
+  '0000:19:00.0',
+  '0000:1a:00.0',
+  '0000:33:00.0',
+  '0000:34:00.0',
+  '0000:9b:00.0',
+  '0000:9c:00.0',
+  '0000:b3:00.0',
+  '0000:b4:00.0',
+];
+
+/** Where on the baseboard the cards sit: not in the order of their minors, as in real servers. */
+const MODULE_IDS: readonly number[] = [3, 2, 1, 0, 7, 6, 5, 4];
+
+/** Sockets of the server. */
+const NUMA_NODES = 2;
+
+/** A node of emulated cards. */
+export class EmulatedNode implements DriverNode {
+  readonly kind = 'emulator';
+  readonly config: NodeConfig;
+  readonly #engines: DmaEngines;
+  readonly #dmabufs: DmabufRegistry = new DmabufRegistry();
+  readonly #cards: readonly Card[];
+  #closed = false;
+
+  /** @param config checked options */
+  constructor(config: NodeConfig) {
+    this.config = config;
+    this.#engines = new DmaEngines({
+      threads: config.dmaThreads,
+      spinNs: config.dmaSpinNs,
+      clock: config.clock,
+      log: config.log,
+      random: config.random,
+    });
+    this.#cards = placesOf(config.cards).map((place) => new Card(place, config, this.#engines, this.#dmabufs));
+    this.#engines.listen(() => {
+      for (const card of this.#cards) card.progress();
+    });
+  }
+
+  cards(): readonly CardEntry[] {
+    const present = this.#closed ? [] : this.#cards.filter((card) => !card.removed);
+    return present.map(({ place }) => ({ ...place, path: `/dev/accel/accel${place.minor} (emulated)` }));
+  }
+
+  open(minor: number): DriverFile {
+    return this.#present(minor).open();
+  }
+
+  openControl(minor: number): DriverFile {
+    return this.#present(minor).openControl();
+  }
+
+  attribute(minor: number, name: string): string | undefined {
+    const card = this.#closed ? undefined : this.#cards[minor];
+    return card === undefined || card.removed ? undefined : readCardAttribute(card, name);
+  }
+
+  /**
+   * A card itself, for tests: its device, counters and records.
+   * @throws SyscallError ENOENT for an unknown minor
+   */
+  card(minor: number): Card {
+    const card = this.#cards[minor];
+    if (card === undefined) throw noSuchCard(minor);
+    return card;
+  }
+
+  /**
+   * Makes something go wrong on a card: plans a fault, or lets one happen at once.
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; SyscallError ENOENT for an unknown minor
+   */
+  inject(minor: number, fault: Fault): void {
+    if (this.#closed) throw closedError('EmulatedNode');
+    const card = this.card(minor);
+    if (fault.kind === 'hard-reset') card.hardReset('injected fault');
+    else if (fault.kind === 'unplug') card.remove();
+    else if (fault.kind === 'malfunction') card.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
+    else if (fault.kind === 'recover') card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    else card.faults.add(fault);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const card of this.#cards) card.releaseFile();
+    this.#engines.close();
+    for (const card of this.#cards) card.close();
+  }
+
+  #present(minor: number): Card {
+    if (this.#closed) throw noSuchCard(minor);
+    return this.card(minor);
+  }
+}
+
+/**
+ * Builds an emulated node. Nothing is started until a card is used.
+ * @throws UcxError ERR_INVALID_PARAM for a bad option; SyscallError ENOMEM, EMFILE
+ */
+export function createEmulatedNode(options: EmulatedNodeOptions = {}): EmulatedNode {
+  return new EmulatedNode(resolveNodeOptions(options));
+}
+
+function noSuchCard(minor: number): SyscallError {
+  return new SyscallError('open', Errno.ENOENT, `/dev/accel/accel${minor} of the emulated node`);
+}
+
+/** The first half of the cards is on one socket. The module ids of a small node are those of its part of the board. */
+function placesOf(count: number): readonly CardPlace[] {
+  const modules = MODULE_IDS.filter((moduleId) => moduleId < count);
+  return Array.from({ length: count }, (_, minor) => ({
+    minor,
+    busId: BUS_IDS[minor]!,
+    moduleId: modules[minor]!,
+    numaNode: Math.floor((minor * NUMA_NODES) / count),
+  }));
+}
