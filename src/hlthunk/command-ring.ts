@@ -62,13 +62,16 @@ export class CommandRing {
   constructor(device: RingDevice, slots: number) {
     this.slots = slots;
     this.#memory = mapAnonymous(HEADER_BYTES + slots * SLOT_BYTES, { populate: true });
+    let mapping: RingMapping | undefined;
     try {
-      this.#mapping = device.mapHost(this.#memory.address, this.#memory.byteLength);
+      mapping = device.mapHost(this.#memory.address, this.#memory.byteLength);
       this.#kernelBuffer = device.createKernelBuffer?.(SLOT_PACKET_BYTES);
     } catch (error) {
+      mapping?.unmap();
       this.#memory.close();
       throw error;
     }
+    this.#mapping = mapping;
     this.words = this.#kernelBuffer?.words ?? this.#memory.words;
     this.data = this.#memory.u8;
     this.chunkFlags = this.#kernelBuffer === undefined ? HL_CS_CHUNK_FLAGS.USER_ALLOC_CB : 0;

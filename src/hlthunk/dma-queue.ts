@@ -111,7 +111,7 @@ export class DmaQueue {
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
     this.#transferCtl = linDmaCtl(options.device.asic) | 0;
     this.#messageCtl = msgLongCtl({ engBarrier: true, msgBarrier: true }) | 0;
-    this.#pool = new ObjectPool(DMA_REQUESTS_MAX, () => new DmaRequest());
+    this.#pool = new ObjectPool(DMA_REQUESTS_MAX, () => new DmaRequest(this));
     this.#waiting = new Ring(DMA_REQUESTS_MAX);
     this.#flying = new Ring(DMA_REQUESTS_MAX);
     this.#slotSeq = new Float64Array(options.slots);
@@ -186,8 +186,19 @@ export class DmaQueue {
     return this.#start(request);
   }
 
+  /** True while the card has batches of this queue. */
+  get busy(): boolean {
+    return this.#submitted !== this.#retired;
+  }
+
+  /** The driver's number of the oldest batch in flight; only while {@link busy}. Cold. */
+  get oldestSeq(): number {
+    return this.#slotSeq[this.#retired & (this.#ring.slots - 1)]!;
+  }
+
   /** Gives an ended request back. */
   free(request: DmaRequest): void {
+    request.live = false;
     request.target = undefined;
     request.onComplete = undefined;
     request.context = undefined;
@@ -204,11 +215,13 @@ export class DmaQueue {
     if (completed === this.#retired) return this.#fruitless();
     this.#polls = 0;
     const status = this.#device.checkFaults();
-    while (this.#retired !== completed) {
+    let ended = 0;
+    // One batch at a time: a callback may start a transfer, and that may take only slots whose data has been copied out.
+    while (((completed - this.#retired) | 0) > 0) {
       this.#retired = (this.#retired + 1) | 0;
       this.#device.returnSubmission();
+      ended += this.#endUpTo(this.#retired, status);
     }
-    const ended = this.#endUpTo(completed, status);
     if (this.#waiting.length > 0) this.#submitWaiting();
     return ended;
   }
@@ -220,7 +233,8 @@ export class DmaQueue {
     this.#writeWait(block, Math.ceil(timeoutNs / NS_PER_US));
     const result = await this.#file.ioctlAsync(this.#waitRequest, block);
     block.free();
-    if (result < 0 && result !== -Errno.EINTR) this.#fail(result);
+    // A queue that was given up meanwhile keeps its reason.
+    if (result < 0 && result !== -Errno.EINTR && this.#failure === Status.OK) this.#fail(result);
   }
 
   /** Ends every request with `status`, for the closing of the device. */
@@ -363,6 +377,7 @@ export class DmaQueue {
       copyBytes(request.target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
     }
     request.status = status;
+    request.releaseMemory();
     if (request.onComplete !== undefined) request.onComplete(request);
   }
 
@@ -377,8 +392,10 @@ export class DmaQueue {
     if (this.#polls % POLLS_PER_CHECK !== 0 || this.#submitted === this.#retired) return 0;
     this.#writeWait(this.#waitBlock, 0);
     const result = this.#file.ioctl(this.#waitRequest, this.#waitBlock);
-    if (result < 0) this.#fail(result);
-    return 0;
+    if (result >= 0) return 0;
+    const ended = this.outstanding;
+    this.#fail(result);
+    return ended;
   }
 
   /** WAIT_CS for the oldest batch in flight. */
@@ -395,8 +412,8 @@ export class DmaQueue {
   /** The driver has given this queue up: a time-out, a reset, a lost device. */
   #fail(result: number): void {
     const fault = this.#device.checkFaults();
-    const timedOut = result === -Errno.ETIMEDOUT ? Status.TIMED_OUT : Status.IO_ERROR;
-    this.abort(fault === Status.OK ? timedOut : fault);
+    if (result === -Errno.ETIMEDOUT) this.abort(Status.TIMED_OUT);
+    else this.abort(fault === Status.OK ? Status.IO_ERROR : fault);
   }
 }
 

@@ -3,9 +3,15 @@
  */
 
 import { Status } from '../ucs/status.ts';
+import type { DmaMemory } from './dma-memory.ts';
 
 /** Called when a request has ended; runs inside `progress()`. */
 export type DmaCallback = (request: DmaRequest) => void;
+
+/** Takes requests back. */
+export interface DmaRequestOwner {
+  free(request: DmaRequest): void;
+}
 
 /** A transfer. Requests are pooled: after `dmaRequestFree` the object belongs to another transfer. */
 export class DmaRequest {
@@ -29,6 +35,17 @@ export class DmaRequest {
   /** For the owner: runs at the end, and what it belongs to. */
   onComplete: DmaCallback | undefined = undefined;
   context: unknown = undefined;
+  /** False while the request lies in its pool. */
+  live = false;
+  /** The two sides that are held until the end; undefined where the request holds none. */
+  firstMemory: DmaMemory | undefined = undefined;
+  secondMemory: DmaMemory | undefined = undefined;
+  /** Whose request it is. */
+  readonly owner: DmaRequestOwner;
+
+  constructor(owner: DmaRequestOwner) {
+    this.owner = owner;
+  }
 
   /** Makes the request a new transfer. */
   begin(
@@ -51,5 +68,24 @@ export class DmaRequest {
     this.dataOffset = 0;
     this.onComplete = undefined;
     this.context = undefined;
+    this.live = true;
+  }
+
+  /** Keeps the memory of a transfer that is in flight: neither side can be given back before the end. */
+  hold(first: DmaMemory, second: DmaMemory | undefined): void {
+    if (this.status !== Status.INPROGRESS) return;
+    first.retain();
+    this.firstMemory = first;
+    if (second === undefined) return;
+    second.retain();
+    this.secondMemory = second;
+  }
+
+  /** Lets the memory go. */
+  releaseMemory(): void {
+    if (this.firstMemory !== undefined) this.firstMemory.release();
+    if (this.secondMemory !== undefined) this.secondMemory.release();
+    this.firstMemory = undefined;
+    this.secondMemory = undefined;
   }
 }

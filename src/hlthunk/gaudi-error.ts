@@ -89,8 +89,16 @@ export function gaudiError(code: GaudiErrorCode, what: string, details?: ErrorDe
 }
 
 /** Builds the error for a negative errno that an ioctl returned. */
-export function ioctlError(result: number, what: string, details?: ErrorDetails): UcxError {
+export function ioctlError(result: number, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
   const errno = -result;
   const text = `${what}: ${errnoName(errno)} (${errnoText(errno)})`;
-  return gaudiError(gaudiErrorOfErrno(errno), text, { ...details, errno: errnoName(errno) });
+  return gaudiError(gaudiErrorOfErrno(errno), text, { ...details, errno: errnoName(errno) }, cause);
+}
+
+/**
+ * True for a negative errno by which the driver says that it has given the card up: in reset (EBUSY), failed (EPERM, EIO) or
+ * removed (ENODEV). What the caller wanted to give back is lost with it.
+ */
+export function isDeviceGone(result: number): boolean {
+  return result === -Errno.EBUSY || result === -Errno.ENODEV || result === -Errno.EIO || result === -Errno.EPERM;
 }

@@ -1,0 +1,217 @@
+/**
+ * Raw command submission and waiting of hl-thunk: any queue, any flags. The DMA requests of dma.ts do not come through here; they
+ * share the card's bound of submissions with it (see DeviceDma).
+ */
+
+import { allocateScratch, Errno, type ScratchBlock } from '../sys/index.ts';
+import {
+  HL_CS_ARGS,
+  HL_CS_CHUNK,
+  HL_CS_FLAGS,
+  HL_MAX_JOBS_PER_CS,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
+  HL_WAIT_CS_STATUS_FLAG,
+  HL_WAIT_MULTI_CS_LIST_MAX_LEN,
+  type HlWaitCsStatus,
+} from '../uapi/index.ts';
+import { checkWord32, checkWord64, invalidArgument } from './argument-error.ts';
+import type { CardFile, CardTarget } from './card-file.ts';
+
+/** One job: packets for a queue. */
+export interface CommandChunk {
+  readonly queueIndex: number;
+  /** Handle of a kernel command buffer, or with USER_ALLOC_CB the device address of the packets. */
+  readonly cbHandle: bigint;
+  /** Bytes of packets. */
+  readonly cbSize: number;
+  /** Bits of HL_CS_CHUNK_FLAGS. Default 0. */
+  readonly flags?: number;
+}
+
+/** What belongs to a submission besides its chunks. */
+export interface SubmissionOptions {
+  /** Bits of HL_CS_FLAGS. */
+  readonly flags?: number;
+  /** Seconds until the driver gives the submission up; sets CUSTOM_TIMEOUT. Default: the driver's. */
+  readonly timeoutSeconds?: number;
+  /** Chunks that run first, with FORCE_RESTORE. */
+  readonly restore?: readonly CommandChunk[];
+  /** Sequence number of the first one of a staged submission. */
+  readonly stagedSeq?: bigint;
+}
+
+/** The outcome of a wait. */
+export interface WaitResult {
+  /** One of HL_WAIT_CS_STATUS: COMPLETED, BUSY (time over), TIMEDOUT or ABORTED. */
+  readonly status: HlWaitCsStatus;
+  /** 0, or the positive errno of the ioctl: ETIMEDOUT with TIMEDOUT, EIO with ABORTED. */
+  readonly errno: number;
+  /** CLOCK_MONOTONIC nanoseconds of the completion; undefined unless HL_CS_FLAGS.TIMESTAMP was given. */
+  readonly timestampNs: bigint | undefined;
+  /** Complete for so long that the driver has forgotten it. */
+  readonly gone: boolean;
+}
+
+/** The outcome of a wait for several. */
+export interface MultiWaitResult extends WaitResult {
+  /** Bit n: entry n is complete. */
+  readonly completionMap: number;
+}
+
+/**
+ * Submits command buffers (CS).
+ * @param chunks 1 to 512 jobs
+ * @returns the sequence number to wait for; undefined when the driver has no room now (EAGAIN, NO_RESOURCE): try again after progress
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for chunks that the driver refuses, ERR_GAUDI_PERMISSION_DENIED for packets or flags that
+ *   it does not allow, ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function commandSubmission(
+  target: CardTarget,
+  chunks: readonly CommandChunk[],
+  options: SubmissionOptions = {},
+): bigint | undefined {
+  const { card } = target;
+  card.checkOpen();
+  const restore = options.restore ?? [];
+  for (const chunk of [...chunks, ...restore]) checkChunk(chunk);
+  const count = chunks.length + restore.length;
+  if (count > HL_MAX_JOBS_PER_CS) throw invalidArgument('chunks', `must be at most ${HL_MAX_JOBS_PER_CS}`, count);
+  const block = allocateScratch(HL_CS_ARGS.size + count * HL_CS_CHUNK.size);
+  try {
+    encodeSubmission(block, chunks, restore, options);
+    const result = card.file.ioctl(card.file.numbers.CS, block);
+    if (result === -Errno.EAGAIN) return undefined;
+    if (result < 0) throw card.error(result, 'commandSubmission');
+    return HL_CS_ARGS.out.decode(block.view).seq;
+  } finally {
+    block.free();
+  }
+}
+
+/**
+ * Waits for a submission, blocking the thread (WAIT_CS).
+ * @param timeoutUs microseconds; 0 polls
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a number that was never submitted; ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function waitForCs(target: CardTarget, seq: bigint, timeoutUs: number): WaitResult {
+  const { card } = target;
+  const block = waitBlock(card, seq, timeoutUs);
+  try {
+    return waitResult(card, card.file.ioctl(card.file.numbers.WAIT_CS, block), block);
+  } finally {
+    block.free();
+  }
+}
+
+/** {@link waitForCs} without blocking the event loop. */
+export async function waitForCsAsync(target: CardTarget, seq: bigint, timeoutUs: number): Promise<WaitResult> {
+  const { card } = target;
+  const block = waitBlock(card, seq, timeoutUs);
+  try {
+    return waitResult(card, await card.file.ioctlAsync(card.file.numbers.WAIT_CS, block), block);
+  } finally {
+    block.free();
+  }
+}
+
+/**
+ * Waits for the first of several submissions, blocking the thread. Gaudi only: gaudi2 refuses with ERR_GAUDI_PERMISSION_DENIED.
+ * @param sequences 1 to 32
+ */
+export function waitForMultiCs(target: CardTarget, sequences: readonly bigint[], timeoutUs: number): MultiWaitResult {
+  const { card } = target;
+  card.checkOpen();
+  const count = sequences.length;
+  if (count < 1 || count > HL_WAIT_MULTI_CS_LIST_MAX_LEN) {
+    throw invalidArgument('sequences', `must be 1 to ${HL_WAIT_MULTI_CS_LIST_MAX_LEN}`, count);
+  }
+  for (const seq of sequences) checkWord64('sequences', seq);
+  const block = allocateScratch(HL_WAIT_CS_ARGS.size + count * 8);
+  try {
+    const seq = BigInt(block.address + HL_WAIT_CS_ARGS.size);
+    const input = { seq, timeout_us: timeoutOf(timeoutUs), flags: HL_WAIT_CS_FLAGS.MULTI_CS, seq_arr_len: count };
+    HL_WAIT_CS_ARGS.in.encode(input, block.view);
+    for (let i = 0; i < count; i++) block.view.setBigUint64(HL_WAIT_CS_ARGS.size + i * 8, sequences[i]!, true);
+    const result = waitResult(card, card.file.ioctl(card.file.numbers.WAIT_CS, block), block);
+    return { ...result, completionMap: HL_WAIT_CS_ARGS.out.decode(block.view).cs_completion_map };
+  } finally {
+    block.free();
+  }
+}
+
+function encodeSubmission(
+  block: ScratchBlock,
+  chunks: readonly CommandChunk[],
+  restore: readonly CommandChunk[],
+  options: SubmissionOptions,
+): void {
+  const executeAt = HL_CS_ARGS.size;
+  const restoreAt = executeAt + chunks.length * HL_CS_CHUNK.size;
+  const timeout = options.timeoutSeconds;
+  if (timeout !== undefined) checkWord32('timeoutSeconds', timeout);
+  HL_CS_ARGS.in.encode(
+    {
+      chunks_execute: BigInt(block.address + executeAt),
+      num_chunks_execute: chunks.length,
+      chunks_restore: restore.length === 0 ? 0n : BigInt(block.address + restoreAt),
+      num_chunks_restore: restore.length,
+      seq: options.stagedSeq ?? 0n,
+      timeout: timeout ?? 0,
+      cs_flags: (options.flags ?? 0) | (timeout === undefined ? 0 : HL_CS_FLAGS.CUSTOM_TIMEOUT),
+    },
+    block.view,
+  );
+  for (const [index, chunk] of [...chunks, ...restore].entries()) {
+    HL_CS_CHUNK.encode(
+      {
+        cb_handle: chunk.cbHandle,
+        queue_index: chunk.queueIndex,
+        cb_size: chunk.cbSize,
+        cs_chunk_flags: chunk.flags ?? 0,
+      },
+      block.view,
+      executeAt + index * HL_CS_CHUNK.size,
+    );
+  }
+}
+
+function checkChunk(chunk: CommandChunk): void {
+  checkWord32('queueIndex', chunk.queueIndex);
+  checkWord64('cbHandle', chunk.cbHandle);
+  checkWord32('cbSize', chunk.cbSize);
+}
+
+function timeoutOf(timeoutUs: number): bigint {
+  if (!Number.isSafeInteger(timeoutUs) || timeoutUs < 0) {
+    throw invalidArgument('timeoutUs', 'must be an integer from 0 to 2^53 - 1', timeoutUs);
+  }
+  return BigInt(timeoutUs);
+}
+
+function waitBlock(card: CardFile, seq: bigint, timeoutUs: number): ScratchBlock {
+  card.checkOpen();
+  checkWord64('seq', seq);
+  const timeout = timeoutOf(timeoutUs);
+  const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+  HL_WAIT_CS_ARGS.in.encode({ seq, timeout_us: timeout }, block.view);
+  return block;
+}
+
+/** The answer; the driver writes its status also when it fails with ETIMEDOUT or EIO. */
+function waitResult(card: CardFile, result: number, block: ScratchBlock): WaitResult {
+  const out = HL_WAIT_CS_ARGS.out.decode(block.view);
+  const status = out.status as HlWaitCsStatus;
+  const isOutcome =
+    (result === -Errno.ETIMEDOUT && status === HL_WAIT_CS_STATUS.TIMEDOUT) ||
+    (result === -Errno.EIO && status === HL_WAIT_CS_STATUS.ABORTED);
+  if (result < 0 && !isOutcome) throw card.error(result, 'waitForCs');
+  const stamped = (out.flags & HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD) !== 0;
+  return {
+    status,
+    errno: result < 0 ? -result : 0,
+    timestampNs: stamped ? out.timestamp_nsec : undefined,
+    gone: (out.flags & HL_WAIT_CS_STATUS_FLAG.GONE) !== 0,
+  };
+}

@@ -1,0 +1,88 @@
+/**
+ * The raw device-memory calls of hl-thunk: allocate, free, map, unmap. Handles and addresses are the driver's, as bigint, in whole
+ * pages (768 MiB on gaudi2); who wants less than a page wants arenas (device-arenas.ts).
+ *
+ * On gaudi the driver only accounts: the handle is always 0, memory is at physical addresses that the user manages, and there is
+ * nothing to map.
+ */
+
+import { HL_MEM, HL_MEM_OP } from '../uapi/index.ts';
+import { checkLength, checkWord64, invalidArgument } from './argument-error.ts';
+import type { CardTarget } from './card-file.ts';
+
+/** Wishes for device memory. */
+export interface DeviceMemoryAllocOptions {
+  /** Bytes of a page, one of getDevMemAllocPageOrders; 0 for the default. */
+  readonly pageSize?: number;
+  /** One physically contiguous run. */
+  readonly contiguous?: boolean;
+  /** Other contexts of the card may map it. */
+  readonly shared?: boolean;
+}
+
+/**
+ * Allocates device memory (MEMORY ALLOC).
+ * @param byteLength rounded up to pages by the driver
+ * @returns the handle, 0n on gaudi
+ * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY, ERR_GAUDI_INVALID_PARAMS, ERR_GAUDI_DEVICE_BUSY
+ */
+export function deviceMemoryAlloc(
+  target: CardTarget,
+  byteLength: number,
+  options: DeviceMemoryAllocOptions = {},
+): bigint {
+  checkLength('byteLength', byteLength);
+  const pageSize = options.pageSize ?? 0;
+  if (pageSize !== 0) checkLength('pageSize', pageSize);
+  let flags = 0;
+  if (options.contiguous === true) flags |= HL_MEM.CONTIGUOUS;
+  if (options.shared === true) flags |= HL_MEM.SHARED;
+  return target.card.memory(
+    { alloc_mem_size: BigInt(byteLength), alloc_page_size: BigInt(pageSize), op: HL_MEM_OP.ALLOC, flags },
+    `deviceMemoryAlloc of ${byteLength} bytes`,
+  ).handle;
+}
+
+/**
+ * Frees what {@link deviceMemoryAlloc} returned; it must not be mapped any more.
+ * @param byteLength gaudi only: the bytes to take off the account, because all handles are 0 there
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown or mapped handle
+ */
+export function deviceMemoryFree(target: CardTarget, handle: bigint, byteLength = 0): void {
+  target.card.memory(freeInput(handle, byteLength), `deviceMemoryFree of handle ${handle}`);
+}
+
+/** The arguments of FREE: a handle, or on gaudi a number of bytes in the same place (`hl_mem_ioctl`, Linux 6.12). */
+export function freeInput(handle: bigint, byteLength: number): { free_handle: bigint; op: number } {
+  checkWord64('handle', handle);
+  return { free_handle: handle === 0n ? BigInt(byteLength) : handle, op: HL_MEM_OP.FREE };
+}
+
+/**
+ * Maps device memory into the address space of the card (MEMORY MAP).
+ * @param hint preferred device address; 0n for none
+ * @returns the device address: not a CPU pointer
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown handle; ERR_GAUDI_OUT_OF_MEMORY without address space
+ */
+export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): bigint {
+  if (handle === 0n) throw invalidArgument('handle', 'must be a handle of deviceMemoryAlloc other than 0', handle);
+  checkWord64('handle', handle);
+  checkWord64('hint', hint);
+  return target.card.memory(
+    { map_device_hint_addr: hint, map_device_handle: handle, op: HL_MEM_OP.MAP },
+    `deviceMemoryMap of handle ${handle}`,
+  ).device_virt_addr;
+}
+
+/**
+ * Ends a mapping of {@link deviceMemoryMap}, or a raw one of host memory.
+ * @param address exactly what the mapping returned
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf
+ */
+export function memoryUnmap(target: CardTarget, address: bigint): void {
+  checkWord64('address', address);
+  target.card.memory(
+    { unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP },
+    `memoryUnmap of 0x${address.toString(16)}`,
+  );
+}

@@ -1,0 +1,159 @@
+/**
+ * An open card: its file and everything made through it. Opening is in open.ts, what the card can tell in device-info.ts.
+ *
+ * A device has the card to itself: the driver gives out one compute context. Closing gives everything back, in the order that
+ * hardware needs: transfers end, descriptors and mappings that hold the file go, the file is closed (the driver then waits for the
+ * engines and drops what the card could reach), and only then is memory released that the card could have written to.
+ */
+
+import type { CardEntry, DriverFile } from '../driver/port.ts';
+import type { AsicProfile } from '../uapi/index.ts';
+import { createLog, type Log, LogLevel, standardErrorSink } from '../ucs/log.ts';
+import { Status } from '../ucs/status.ts';
+import { type ArenaSource, PhysicalArenaSource, VirtualArenaSource } from './arena-source.ts';
+import { CardFile, type CardTarget } from './card-file.ts';
+import { DeviceArenas } from './device-arenas.ts';
+import { asicProfileOf, getHwIpInfo, type HwIpInfo } from './device-info.ts';
+import { DeviceDma, type DeviceDmaOptions } from './dma.ts';
+import { DmabufImports } from './dmabuf.ts';
+import { DeviceEvents } from './events.ts';
+import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
+import { type HostMapOptions, type HostMapping, HostMemory } from './host-memory.ts';
+
+/** Options of a device; every one has a default. */
+export interface DeviceOptions {
+  /** Default: warnings to standard error. */
+  readonly log?: Log;
+  readonly dma?: DeviceDmaOptions;
+  /** Least bytes of an arena, rounded up to pages of the card. Default 512 MiB. */
+  readonly arenaBytes?: number;
+}
+
+/** What a card is: HW_IP_INFO and the constants of its generation. */
+export interface DeviceInfo extends HwIpInfo {
+  readonly profile: AsicProfile;
+}
+
+/** An open card. Made by `open` and `openByModuleId`. */
+export class Device implements CardTarget, Disposable {
+  readonly card: CardFile;
+  readonly info: DeviceInfo;
+  /** Index in /dev/accel/accelN. */
+  readonly minor: number;
+  /** Such as `0000:3b:00.0`. */
+  readonly busId: string;
+  /** OCP module id, as the card reports it. */
+  readonly moduleId: number;
+  /** -1 when the platform does not say. */
+  readonly numaNode: number;
+  /** Events and faults of the card. */
+  readonly events: DeviceEvents;
+  readonly hostMemory: HostMemory;
+  /** Device memory in blocks. */
+  readonly memory: DeviceArenas;
+  readonly dma: DeviceDma;
+  /** dma-bufs of others that this card can reach. */
+  readonly imports: DmabufImports;
+
+  /**
+   * Takes ownership of `file`, which is closed when this throws.
+   * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a card of an unknown generation; ERR_GAUDI_* of INFO
+   */
+  constructor(file: DriverFile, entry: CardEntry, options: DeviceOptions = {}) {
+    const log = options.log ?? createLog('hlthunk', LogLevel.WARN, standardErrorSink);
+    this.card = new CardFile(file, entry.minor, entry.busId);
+    try {
+      this.info = readInfo(this.card);
+    } catch (error) {
+      this.card.close();
+      throw error;
+    }
+    const { card, info } = this;
+    this.minor = entry.minor;
+    this.busId = entry.busId;
+    this.moduleId = info.moduleId;
+    this.numaNode = entry.numaNode;
+    this.events = new DeviceEvents(card, log);
+    this.hostMemory = new HostMemory(card);
+    this.memory = new DeviceArenas(card, arenaSource(card, info), options.arenaBytes);
+    const { events, hostMemory } = this;
+    this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, options: options.dma ?? {} });
+    this.imports = new DmabufImports(card);
+  }
+
+  get closed(): boolean {
+    return this.card.closed;
+  }
+
+  /** Bytes of host memory that are pinned for the card, command buffers included. */
+  get pinnedBytes(): number {
+    return this.hostMemory.pinnedBytes;
+  }
+
+  /** Whether the driver imports dma-bufs. */
+  get canImportDmabuf(): boolean {
+    return this.imports.canImport;
+  }
+
+  /** Pins host memory and gives it a device address: see {@link HostMemory.map}. The caller keeps the memory mapped. */
+  hostMemoryMap(address: number, byteLength: number, options?: HostMapOptions): HostMapping {
+    return this.hostMemory.map(address, byteLength, options);
+  }
+
+  /** Ends all transfers with CANCELED and gives everything back; what was made through the device is dead then. Idempotent. */
+  close(): void {
+    if (this.card.closed) return;
+    this.dma.abort(Status.CANCELED);
+    this.imports.close();
+    this.memory.close();
+    this.hostMemory.close();
+    this.card.close();
+    this.dma.close();
+    this.events.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/** An open control node: INFO only, any number of them, beside whoever has the card. Made by `openControl`. */
+export class ControlDevice implements CardTarget, Disposable {
+  readonly card: CardFile;
+  readonly minor: number;
+  readonly busId: string;
+
+  constructor(file: DriverFile, entry: CardEntry) {
+    this.card = new CardFile(file, entry.minor, entry.busId);
+    this.minor = entry.minor;
+    this.busId = entry.busId;
+  }
+
+  get closed(): boolean {
+    return this.card.closed;
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.card.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+function readInfo(card: CardFile): DeviceInfo {
+  const target = { card };
+  const info = getHwIpInfo(target);
+  return { ...info, profile: asicProfileOf(target, info) };
+}
+
+function arenaSource(card: CardFile, info: DeviceInfo): ArenaSource {
+  const pageBytes = Number(info.dramPageSize === 0n ? info.profile.dram.pageSize : info.dramPageSize);
+  if (info.profile.capabilities.dramMmu) return new VirtualArenaSource(card, pageBytes);
+  if (info.dramSize < BigInt(pageBytes)) {
+    throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${card.name} has no device memory`);
+  }
+  return new PhysicalArenaSource(card, pageBytes, info.dramBaseAddress, Number(info.dramSize));
+}

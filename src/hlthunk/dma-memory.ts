@@ -1,0 +1,73 @@
+/**
+ * Memory that a card can reach, as a DMA transfer sees it: a device address, a length, and how many transfers use it now.
+ * The base of host mappings, blocks of device memory and imported dma-bufs; what they own is theirs.
+ */
+
+import { invalidArgument } from './argument-error.ts';
+import type { CardFile } from './card-file.ts';
+import { packAddress } from './device-address.ts';
+import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
+
+/** A range of device addresses of one card. */
+export abstract class DmaMemory {
+  /** The open card whose address space the range is in. */
+  readonly card: CardFile;
+  /** Signed words of the device address of the first byte. */
+  readonly low: number;
+  readonly high: number;
+  /** Bytes. */
+  readonly byteLength: number;
+  /** Unique in this process: tells this range from a later one at the same address. */
+  readonly generation: number;
+  /** False once the range was given back or its device was closed. */
+  live = true;
+  /** Transfers that use the range now. */
+  inFlight = 0;
+
+  constructor(card: CardFile, low: number, high: number, byteLength: number) {
+    this.card = card;
+    this.low = low;
+    this.high = high;
+    this.byteLength = byteLength;
+    this.generation = nextGeneration();
+  }
+
+  /** The device address of the first byte, unsigned. Cold: allocates a bigint. */
+  get address(): bigint {
+    return packAddress(this.low, this.high);
+  }
+
+  /** Counts a transfer that uses the range: it cannot be given back meanwhile. */
+  retain(): void {
+    this.inFlight += 1;
+  }
+
+  /** Ends what {@link retain} began. */
+  release(): void {
+    this.inFlight -= 1;
+  }
+}
+
+/**
+ * Checks that a range may be given back.
+ * @param name of the argument: block, mapping
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS when it was given back before; ERR_GAUDI_DEVICE_BUSY while a transfer uses it
+ */
+export function checkUnused(memory: DmaMemory, name: string): void {
+  if (!memory.live) throw invalidArgument(name, 'must not be given back twice', memory.address);
+  if (memory.inFlight === 0) return;
+  const address = `0x${memory.address.toString(16)}`;
+  throw gaudiError(
+    GaudiErrorCode.DEVICE_BUSY,
+    `${name} at ${address} of ${memory.card.name} has ${memory.inFlight} transfers in flight`,
+    { address, inFlight: memory.inFlight },
+  );
+}
+
+let lastGeneration = 0;
+
+/** A number that no earlier range, mapping or arena of this process has. */
+export function nextGeneration(): number {
+  lastGeneration += 1;
+  return lastGeneration;
+}

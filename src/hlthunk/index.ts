@@ -1,0 +1,83 @@
+/**
+ * hl-thunk in TypeScript: the entry `gaudi-ucx/hlthunk`. Re-exports only, with the names of the C library in camelCase. Functions take
+ * the device first, where C has the file descriptor.
+ */
+
+export type { CardEntry, DriverNode } from '../driver/port.ts';
+export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock } from './arena.ts';
+export type { CamelRecord } from './camel-record.ts';
+export type { CardFile, CardTarget } from './card-file.ts';
+export {
+  CommandBuffer,
+  type CommandBufferOptions,
+  destroyCommandBuffer,
+  requestCommandBuffer,
+} from './command-buffer.ts';
+export {
+  type CommandChunk,
+  commandSubmission,
+  type MultiWaitResult,
+  type SubmissionOptions,
+  type WaitResult,
+  waitForCs,
+  waitForCsAsync,
+  waitForMultiCs,
+} from './command-submission.ts';
+export { ControlDevice, Device, type DeviceInfo, type DeviceOptions } from './device.ts';
+export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './device-address.ts';
+export {
+  ARENA_BYTES,
+  type ArenaStatistics,
+  BLOCK_ALIGNMENT_MAX,
+  type BlockOptions,
+  DeviceArenas,
+} from './device-arenas.ts';
+export * from './device-info.ts';
+export {
+  type DeviceMemoryAllocOptions,
+  deviceMemoryAlloc,
+  deviceMemoryFree,
+  deviceMemoryMap,
+  memoryUnmap,
+} from './device-memory.ts';
+export { DeviceDma, type DeviceDmaOptions } from './dma.ts';
+export { DmaMemory } from './dma-memory.ts';
+export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma-queue.ts';
+export { type DmaCallback, DmaRequest } from './dma-request.ts';
+export {
+  type DmabufExport,
+  DmabufImports,
+  deviceMappedMemoryExportDmabufFd,
+  deviceMemoryExportDmabufFd,
+  exportBlock,
+  ImportedMapping,
+} from './dmabuf.ts';
+export {
+  DeviceEvents,
+  type DeviceFault,
+  type EventCallback,
+  type EventSubscription,
+  type NotifierEvent,
+} from './events.ts';
+export * from './fault-info.ts';
+export {
+  GaudiErrorCode,
+  gaudiError,
+  gaudiErrorOfErrno,
+  gaudiErrorStatus,
+  gaudiErrorText,
+  ioctlError,
+} from './gaudi-error.ts';
+export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
+export { getHwBlock, HwBlock } from './hw-block.ts';
+export { getNicPorts, getNicPortsMasks, type NicPort, type NicPortsMasks } from './nic.ts';
+export {
+  type CardSelection,
+  getDeviceCount,
+  getDeviceIndexFromPciBusId,
+  getDeviceName,
+  getPciBusId,
+  open,
+  openByModuleId,
+  openControl,
+} from './open.ts';
