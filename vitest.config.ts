@@ -1,8 +1,8 @@
 /** How the tests run. One configuration for every tier; the tiers are folders (see docs/TESTING.md). */
 
-import { defineConfig } from 'vitest/config';
+import { defineConfig, type ViteUserConfig } from 'vitest/config';
 
-export default defineConfig({
+const config: ViteUserConfig = defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
     // A fault in foreign code (koffi, mapped memory) takes down one file's process and not the run.
@@ -17,3 +17,5 @@ export default defineConfig({
     allowOnly: false,
   },
 });
+
+export default config;

@@ -5,7 +5,7 @@
 
 import { Status, statusName, statusString } from './status.ts';
 
-const BRAND: unique symbol = Symbol.for('gaudi-ucx.UcxError');
+const BRAND = Symbol.for('gaudi-ucx.UcxError');
 
 /** Values that explain an error; every value must survive `JSON.stringify` or be a bigint. */
 export type ErrorDetails = Readonly<Record<string, string | number | bigint | boolean | undefined>>;
@@ -24,7 +24,6 @@ export interface UcxErrorInit {
 
 /** An error of this library. Match on {@link UcxError.code}, never on the message. */
 export class UcxError extends Error {
-  readonly [BRAND]: true = true;
   readonly code: string;
   readonly status: Status;
   readonly details: ErrorDetails;
@@ -37,6 +36,9 @@ export class UcxError extends Error {
     this.details = init.details ?? {};
   }
 }
+
+// On the prototype, so that the errors of two copies of this library recognise each other without each carrying the mark.
+Object.defineProperty(UcxError.prototype, BRAND, { value: true });
 
 /** True when `value` is an error of this library, also when it comes from another copy of it. */
 export function isUcxError(value: unknown): value is UcxError {

@@ -167,7 +167,7 @@ export class Context implements WorkerContext {
       ...(shared === undefined ? {} : { shared }),
     };
     const memory = allocator.md.memAlloc(allocate, options);
-    const bytes = 'bytes' in memory && memory.bytes instanceof Uint8Array ? memory.bytes : undefined;
+    const { bytes } = memory;
     const parts =
       bytes === undefined ? this.#onlyPart(allocator, memory) : this.#registerAllocated(allocator, memory, bytes);
     const handle = new MemoryHandle(memory, bytes, parts);

@@ -24,17 +24,17 @@ export interface IfaceResource {
 
 /** Capability bits of an interface (UCT_IFACE_FLAG_*). A flag that is set works; an operation that works has its flag. */
 export const IfaceFlag = {
-  PUT_SHORT: 1 << 0,
-  PUT_ZCOPY: 1 << 1,
-  GET_SHORT: 1 << 2,
-  GET_ZCOPY: 1 << 3,
-  CONNECT_TO_IFACE: 1 << 4,
+  PUT_SHORT: 0x1,
+  PUT_ZCOPY: 0x2,
+  GET_SHORT: 0x4,
+  GET_ZCOPY: 0x8,
+  CONNECT_TO_IFACE: 0x10,
   /** Queued operations are re-driven by the caller after NO_RESOURCE. */
-  PENDING: 1 << 5,
+  PENDING: 0x20,
   /** Reports errors of a remote memory access. */
-  ERRHANDLE_REMOTE_MEM: 1 << 6,
+  ERRHANDLE_REMOTE_MEM: 0x40,
   /** Has an event to sleep on. */
-  EVENT: 1 << 7,
+  EVENT: 0x80,
 } as const;
 
 /** Limits of one operation. */

@@ -12,16 +12,16 @@ import type { Iface, IfaceResource } from './iface.ts';
 
 /** What a memory domain can do, as bits (UCT_MD_FLAG_*). A flag that is set works, an operation that works has its flag. */
 export const MdFlag = {
-  ALLOC: 1 << 0,
-  REG: 1 << 1,
+  ALLOC: 0x1,
+  REG: 0x2,
   /** Zero-copy operations need a memory handle for local memory. */
-  NEED_MEMH: 1 << 2,
+  NEED_MEMH: 0x4,
   /** Remote access needs a remote key. */
-  NEED_RKEY: 1 << 3,
+  NEED_RKEY: 0x8,
   /** Handles can be invalidated: remote keys of them stop working at once. */
-  INVALIDATE: 1 << 4,
+  INVALIDATE: 0x10,
   /** Exports dma-bufs of memory that it allocated. */
-  EXPORT_DMABUF: 1 << 5,
+  EXPORT_DMABUF: 0x20,
 } as const;
 
 /** A cost that grows linearly with the size: `overheadNs + byteLength * perByteNs`. */

@@ -6,6 +6,7 @@ import type { ConfigTable } from '../../../ucs/config.ts';
 import { type KeyValues, keyValueType } from '../../../ucs/config-list.ts';
 import {
   bandwidthType,
+  boolType,
   memorySizeType,
   type Ternary,
   ternaryType,
@@ -19,7 +20,7 @@ export type Direction = (typeof DIRECTIONS)[number];
 
 /** The values of the table. */
 export interface GaudiCopyConfig {
-  readonly DMABUF: Ternary;
+  readonly DMABUF: boolean;
   readonly RCACHE: Ternary;
   readonly RCACHE_MAX_REGIONS: number;
   readonly RCACHE_MAX_SIZE: number;
@@ -35,9 +36,9 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
   fields: [
     {
       name: 'DMABUF',
-      type: ternaryType,
-      default: 'try',
-      doc: 'Export device memory as dma-buf: y fails where the card cannot, try does without, n never exports.',
+      type: boolType,
+      default: 'y',
+      doc: 'Export device memory as dma-buf when a transport asks for it.',
       deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_DMABUF'],
     },
     {

@@ -2,7 +2,7 @@
  * The gaudi_copy memory domain: HBM of the mapped cards, host memory registered with them, and what is known about both.
  */
 
-import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
+import { exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { addressOf } from '../../../sys/index.ts';
 import { invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
@@ -127,11 +127,10 @@ export class CopyMd implements MemoryDomain {
 
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport {
     const { memory } = this.#find(address, byteLength, sysDevice);
-    if (this.#config.DMABUF === 'no') {
+    if (!this.#config.DMABUF) {
       throw statusError(Status.UNSUPPORTED, 'export a dma-buf with UCX_GAUDI_COPY_DMABUF=n');
     }
-    const { device } = this.#cardOf(memory.sysDevice);
-    const exported = device.exportDmabuf(memory.block);
+    const exported = exportBlock(memory.block);
     return { fd: exported.fd, offset: exported.offset + Number(address - memory.address) };
   }
 
@@ -210,10 +209,7 @@ export class CopyMd implements MemoryDomain {
 
   #attributesOf(): MdAttributes {
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
-    const exports = this.#config.DMABUF !== 'no' && this.#cards.every(({ device }) => device.canExportDmabuf);
-    if (this.#config.DMABUF === 'yes' && !exports) {
-      throw statusError(Status.UNSUPPORTED, 'export dma-bufs, which UCX_GAUDI_COPY_DMABUF=y demands');
-    }
+    const exports = this.#config.DMABUF;
     const flags = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE;
     return {
       name: GAUDI_COPY_NAME,

@@ -1,0 +1,59 @@
+/**
+ * The configuration of the composition root: which driver, and what the emulated node is made of.
+ */
+
+import type { AsicName } from '../uapi/index.ts';
+import type { ConfigTable } from '../ucs/config.ts';
+import { enumType, memoryUnitsType, uintType } from '../ucs/config-value.ts';
+
+const DRIVERS = ['auto', 'kernel', 'emulator'] as const;
+const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
+
+/** How the driver is chosen. */
+export type DriverChoice = (typeof DRIVERS)[number];
+
+/** The values of the table. */
+export interface GaudiConfig {
+  readonly DRIVER: DriverChoice;
+  readonly EMULATOR_ASIC: AsicName;
+  readonly EMULATOR_CARDS: number;
+  readonly EMULATOR_HBM: number | 'auto';
+  readonly EMULATOR_DMA_THREADS: number;
+}
+
+/** `UCX_GAUDI_*`. */
+export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
+  prefix: 'GAUDI_',
+  fields: [
+    {
+      name: 'DRIVER',
+      type: enumType(DRIVERS),
+      default: 'auto',
+      doc: 'kernel: the habanalabs driver of this machine; emulator: emulated cards in this process; auto: kernel if it has cards, else emulator.',
+    },
+    {
+      name: 'EMULATOR_ASIC',
+      type: enumType(ASICS),
+      default: 'gaudi2',
+      doc: 'Generation of the emulated cards.',
+    },
+    {
+      name: 'EMULATOR_CARDS',
+      type: uintType,
+      default: '8',
+      doc: 'Number of emulated cards, 1 to 8.',
+    },
+    {
+      name: 'EMULATOR_HBM',
+      type: memoryUnitsType,
+      default: 'auto',
+      doc: 'HBM of an emulated card; auto is the true size. Sparse: only what is touched takes memory.',
+    },
+    {
+      name: 'EMULATOR_DMA_THREADS',
+      type: uintType,
+      default: '1',
+      doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls.',
+    },
+  ],
+};

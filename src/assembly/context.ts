@@ -1,0 +1,47 @@
+/**
+ * Puts a context together: configuration, driver, transport components, ucp.
+ */
+
+import type { DriverNode } from '../driver/port.ts';
+import { Context as UcpContext } from '../ucp/core/context.ts';
+import type { Component } from '../uct/api/memory-domain.ts';
+import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
+import { selfComponent } from '../uct/self/component.ts';
+import { openNode } from './open-node.ts';
+import { type ProgramOptions, startProgram } from './program.ts';
+
+/** What a context may be given. */
+export interface ContextOptions extends ProgramOptions {
+  /** A node to use instead of the one that UCX_GAUDI_DRIVER chooses; it stays the caller's to close. */
+  readonly node?: DriverNode;
+}
+
+/** The transport components of this library on a node. */
+export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
+  return [selfComponent(), gaudiCopyComponent({ node, mappingTable })];
+}
+
+/**
+ * Opens a context: reads the configuration, chooses the driver, opens every mapped card.
+ * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport
+ */
+async function create(options: ContextOptions = {}): Promise<UcpContext> {
+  const program = startProgram(options);
+  const node = options.node ?? openNode(program);
+  const release = options.node === undefined ? (): void => node.close() : (): void => {};
+  try {
+    return new UcpContext({
+      ...program,
+      components: components(node, program.env['GAUDI_MAPPING_TABLE']),
+      emulated: node.kind === 'emulator',
+      onClose: release,
+    });
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+/** A context: the start of every program. `await Context.create()` opens one. */
+export type Context = UcpContext;
+export const Context: { readonly create: typeof create } = { create };

@@ -1,0 +1,43 @@
+/**
+ * The one place that chooses the driver: cards of this machine through the kernel, or an emulated node.
+ */
+
+import { KernelNode } from '../driver/kernel/kernel-node.ts';
+import type { DriverNode } from '../driver/port.ts';
+import { createEmulatedNode } from '../emulator/index.ts';
+import type { Clock } from '../ucs/clock.ts';
+import type { Config } from '../ucs/config.ts';
+import type { Log } from '../ucs/log.ts';
+import { GAUDI_CONFIG_TABLE, type GaudiConfig } from './config.ts';
+
+/** What the choice depends on. */
+export interface OpenNodeOptions {
+  readonly config: Config;
+  readonly log: Log;
+  readonly clock: Clock;
+}
+
+/**
+ * Opens the node that UCX_GAUDI_DRIVER asks for.
+ * @throws UcxError ERR_INVALID_PARAM for an emulated node that cannot be
+ */
+export function openNode({ config, log, clock }: OpenNodeOptions): DriverNode {
+  const values = config.get(GAUDI_CONFIG_TABLE);
+  if (values.DRIVER === 'emulator') return emulatedNode(values, log, clock);
+  const kernel = new KernelNode();
+  if (values.DRIVER === 'kernel' || kernel.cards().length > 0) return kernel;
+  kernel.close();
+  log.debug('no card of the habanalabs driver on this machine: using the emulated node');
+  return emulatedNode(values, log, clock);
+}
+
+function emulatedNode(values: GaudiConfig, log: Log, clock: Clock): DriverNode {
+  return createEmulatedNode({
+    asic: values.EMULATOR_ASIC,
+    cards: values.EMULATOR_CARDS,
+    dmaThreads: values.EMULATOR_DMA_THREADS,
+    clock,
+    log: log.child('emulator'),
+    ...(values.EMULATOR_HBM === 'auto' ? {} : { hbmBytes: values.EMULATOR_HBM }),
+  });
+}
