@@ -10,12 +10,14 @@ import type { CardEntry, DriverFile } from '../driver/port.ts';
 import type { AsicProfile } from '../uapi/index.ts';
 import { createLog, type Log, LogLevel, standardErrorSink } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
+import type { DeviceBlock } from './arena.ts';
 import { type ArenaSource, PhysicalArenaSource, VirtualArenaSource } from './arena-source.ts';
+import { invalidArgument } from './argument-error.ts';
 import { CardFile, type CardTarget } from './card-file.ts';
 import { DeviceArenas } from './device-arenas.ts';
 import { asicProfileOf, getHwIpInfo, type HwIpInfo } from './device-info.ts';
 import { DeviceDma, type DeviceDmaOptions } from './dma.ts';
-import { DmabufImports } from './dmabuf.ts';
+import { type DmabufExport, DmabufImports, exportBlock, type ImportedMapping } from './dmabuf.ts';
 import { DeviceEvents } from './events.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 import { type HostMapOptions, type HostMapping, HostMemory } from './host-memory.ts';
@@ -93,6 +95,23 @@ export class Device implements CardTarget, Disposable {
   /** Whether the driver imports dma-bufs. */
   get canImportDmabuf(): boolean {
     return this.imports.canImport;
+  }
+
+  /** Whether device memory can be exported: every kernel with this driver can. */
+  get canExportDmabuf(): boolean {
+    return this.info.dramEnabled !== 0;
+  }
+
+  /** Names a block to others by the dma-buf of its arena: see {@link exportBlock}. */
+  exportDmabuf(block: DeviceBlock): DmabufExport {
+    if (block.card !== this.card)
+      throw invalidArgument('block', `must be memory of ${this.card.name}`, block.card?.name);
+    return exportBlock(block);
+  }
+
+  /** Imports the first `byteLength` bytes of a dma-buf: see {@link DmabufImports.register}. */
+  registerDmabufFd(fd: number, byteLength: number): ImportedMapping {
+    return this.imports.register(fd, byteLength);
   }
 
   /** Pins host memory and gives it a device address: see {@link HostMemory.map}. The caller keeps the memory mapped. */

@@ -122,6 +122,11 @@ export class DmaQueue {
     return this.#waiting.length + this.#flying.length;
   }
 
+  /** Requests that can still be queued; ended ones count until they are freed. */
+  get room(): number {
+    return DMA_REQUESTS_MAX - this.#pool.inUse;
+  }
+
   /** The failure that ended this queue, or OK. */
   get failure(): Status {
     return this.#failure;

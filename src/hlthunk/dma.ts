@@ -15,7 +15,7 @@ import { type CommandBuffer, requestCommandBuffer } from './command-buffer.ts';
 import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
 import { highAt, lowAt } from './device-address.ts';
 import type { DmaMemory } from './dma-memory.ts';
-import { DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './dma-queue.ts';
+import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './dma-queue.ts';
 import type { DmaRequest } from './dma-request.ts';
 import type { DeviceEvents } from './events.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
@@ -105,6 +105,13 @@ export class DeviceDma implements DmaQueueDevice {
     let outstanding = 0;
     for (let i = 0; i < this.#queues.length; i++) outstanding += this.#queues[i]!.outstanding;
     return outstanding;
+  }
+
+  /** Transfers that every queue can still take. */
+  get room(): number {
+    let room = DMA_REQUESTS_MAX;
+    for (let i = 0; i < this.#queues.length; i++) room = Math.min(room, this.#queues[i]!.room);
+    return room;
   }
 
   /** True when every transfer has ended. */

@@ -6,8 +6,9 @@
  */
 
 import { Errno, OpenFlag } from '../sys/index.ts';
-import { HL_MEM_OP } from '../uapi/index.ts';
+import { HABANALABS_IOCTLS, HL_MEM_OP } from '../uapi/index.ts';
 import type { DeviceBlock } from './arena.ts';
+import type { ArenaMemory } from './arena-source.ts';
 import { checkLength, checkWord64, invalidArgument } from './argument-error.ts';
 import type { CardFile, CardTarget } from './card-file.ts';
 import { highWord, lowWord } from './device-address.ts';
@@ -60,10 +61,28 @@ export function deviceMappedMemoryExportDmabufFd(
  */
 export function exportBlock(block: DeviceBlock): DmabufExport {
   if (!block.live) throw invalidArgument('block', 'must be live', block.address);
-  const fd = block.arena.exportFd((memory) =>
-    exportFd(block, memory.address, memory.byteLength, 0, OpenFlag.CLOEXEC, 'export of an arena'),
-  );
+  const fd = block.arena.exportFd((memory) => exportArena(block, memory));
   return { fd, offset: block.offset };
+}
+
+/**
+ * Exports the whole of an arena. Linux 6.1 wants the handle of the allocation where later kernels want its address: it refuses the
+ * address with EINVAL, and only kernels of the older ioctl family can be that old.
+ */
+function exportArena(target: CardTarget, memory: ArenaMemory): number {
+  const { card } = target;
+  const what = 'export of an arena';
+  const old = memory.handle !== 0n && card.file.numbers.MEMORY === HABANALABS_IOCTLS.MEMORY;
+  if (!old) return exportFd(target, memory.address, memory.byteLength, 0, OpenFlag.CLOEXEC, what);
+  const sized = {
+    export_dmabuf_fd_mem_size: BigInt(memory.byteLength),
+    op: HL_MEM_OP.EXPORT_DMABUF_FD,
+    flags: OpenFlag.CLOEXEC,
+  };
+  const result = card.tryMemory({ ...sized, export_dmabuf_fd_addr: memory.address });
+  if (result === -Errno.EINVAL) return card.memory({ ...sized, export_dmabuf_fd_handle: memory.handle }, what).fd;
+  if (result < 0) throw card.error(result, what);
+  return card.memoryAnswer().fd;
 }
 
 function exportFd(
