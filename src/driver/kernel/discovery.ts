@@ -8,6 +8,7 @@
  * | 6.7 and newer | the same | /sys/class/accel/accelN/device/ |
  *
  * Source: drivers/accel/habanalabs of Linux 6.12, drivers/misc/habanalabs of 6.1, Documentation/ABI/testing/sysfs-driver-habanalabs.
+ * The row of 6.3 to 6.6 is inferred from hl-thunk 1.10.
  */
 
 import { Errno, isSyscallError, OpenFlag } from '../../sys/index.ts';

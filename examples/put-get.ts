@@ -1,0 +1,22 @@
+/** Writes host memory to the HBM of a card and reads it back. Runs on the emulated node where there is no card. */
+
+import { Context, MemoryType } from '../src/index.ts';
+
+await using context = await Context.create();
+const worker = context.worker();
+await using endpoint = worker.endpoint(worker.address()); // to the worker itself
+
+// 1 MiB of HBM on the first card; its remote key is what a peer needs to reach it.
+const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+
+const source = new Uint8Array(2 ** 20).fill(42);
+const put = await endpoint.put(source, rkey);
+console.log(`put ${put.byteLength} bytes by ${put.transport} (${put.protocol}) on ${put.device}`);
+
+const target = new Uint8Array(2 ** 20);
+await endpoint.get(target, rkey);
+await endpoint.flush();
+console.log(Buffer.compare(source, target) === 0 ? 'the same bytes came back' : 'the bytes differ');
+
+context.memUnmap(hbm);

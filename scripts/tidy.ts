@@ -1,0 +1,237 @@
+/**
+ * The rules of the house that neither the compiler, nor the linter, nor the folder law can check: headers, sizes, banned calls, documented
+ * error codes, links, traces of a machine. Run by test/tidy.test.ts; not a formatter, and it changes nothing.
+ */
+
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import ts from 'typescript';
+
+/** One breach of a rule. */
+export interface Finding {
+  readonly rule: string;
+  /** Relative to the root. */
+  readonly file: string;
+  /** From 1. */
+  readonly line: number;
+  readonly what: string;
+}
+
+/** A text file of the repository. */
+export interface SourceText {
+  /** Relative to the root, with slashes. */
+  readonly file: string;
+  readonly text: string;
+}
+
+const LINES_MAX = 500;
+const IGNORED = new Set(['node_modules', 'dist', 'coverage', '.git']);
+const TEXT_FILE = /(\.(ts|mjs|md|json|yml)|^LICENSE|^\.gitignore|\/run)$/;
+const ERRORS = 'docs/ERRORS.md';
+const ERROR_CODE = /ERR_[A-Z][A-Z0-9_]*|ERR_$/;
+/** Split, so that this file does not break its own rules. */
+const LEFTOVER = new RegExp(`\\b(${['TO', 'DO'].join('')}|${['FIX', 'ME'].join('')})\\b`);
+const MACHINE_TRACES: readonly (readonly [RegExp, string])[] = [
+  [/(?<![\w./-])\/(work|root|Users|home\/(?!u(ser)?\b))\/?[\w.]/, 'path of a machine'],
+  [/https?:\/\/[^\s)"'`]*(registry|artifactory|nexus|npmjs|mirror)/, 'host of a package registry'],
+  [/"resolved":/, 'download address'],
+];
+
+/** Calls that only some files may make. */
+interface Ban {
+  readonly call: string;
+  /** Files, or folders ending in a slash, that may. */
+  readonly allowed: readonly string[];
+  readonly instead: string;
+}
+
+const CLOCK: readonly string[] = ['src/ucs/clock.ts', 'src/tools/'];
+const BANS: readonly Ban[] = [
+  { call: 'Date.now', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
+  { call: 'performance.now', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
+  { call: 'process.hrtime', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
+  { call: 'setTimeout', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
+  { call: 'setInterval', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
+  { call: 'Math.random', allowed: ['src/ucs/random.ts'], instead: 'take a random source (ucs/random.ts)' },
+  { call: 'process.env', allowed: ['src/assembly/', 'src/tools/'], instead: 'take the configuration as a parameter' },
+  { call: 'console', allowed: ['src/tools/'], instead: 'take a Log (ucs/log.ts)' },
+];
+
+/** Every breach in the repository at `root`. */
+export function tidy(root: string): Finding[] {
+  const files = textFiles(root);
+  const findings = files.flatMap((file) => [...checkText(file), ...checkLinks(file, root)]);
+  const sources = files.filter(({ file }) => isProduct(file));
+  const table = files.find(({ file }) => file === ERRORS)?.text ?? '';
+  return [...findings, ...sources.flatMap(checkSource), ...checkErrorCodes(sources, table)];
+}
+
+/** The text files below `root`, dependencies and output excepted. */
+export function textFiles(root: string, folder: string = root): SourceText[] {
+  const found: SourceText[] = [];
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    if (IGNORED.has(entry.name)) continue;
+    const path = join(folder, entry.name);
+    const file = relative(root, path);
+    if (entry.isDirectory()) found.push(...textFiles(root, path));
+    else if (entry.isFile() && TEXT_FILE.test(file)) found.push({ file, text: readFileSync(path, 'utf8') });
+  }
+  return found.sort((left, right) => (left.file < right.file ? -1 : 1));
+}
+
+/** Rules for every text file: leftovers, traces of a machine, length of programs. */
+export function checkText({ file, text }: SourceText): Finding[] {
+  const findings: Finding[] = [];
+  const lines = text.split('\n');
+  for (const [index, line] of lines.entries()) {
+    const at = { file, line: index + 1 };
+    // This file and its test hold the patterns themselves.
+    if (file === 'scripts/tidy.ts' || file === 'test/tidy.test.ts') continue;
+    const leftover = LEFTOVER.exec(line);
+    if (leftover !== null)
+      findings.push({ ...at, rule: 'leftover', what: `${leftover[0]}: do it or make it an issue` });
+    for (const [pattern, what] of MACHINE_TRACES) {
+      const match = pattern.exec(line);
+      if (match !== null) findings.push({ ...at, rule: 'machine-trace', what: `${what}: ${match[0]}` });
+    }
+  }
+  if (file.endsWith('.ts') && lines.length - 1 > LINES_MAX) {
+    findings.push({
+      rule: 'file-length',
+      file,
+      line: LINES_MAX,
+      what: `${lines.length - 1} lines, at most ${LINES_MAX}`,
+    });
+  }
+  return findings;
+}
+
+/** Rules for the files of the package: header and banned calls. */
+export function checkSource({ file, text }: SourceText): Finding[] {
+  const findings: Finding[] = [];
+  if (!/^(#!.*\n)?\/\*\*[\s\S]*?\*\/\n\n/.test(text)) {
+    findings.push({
+      rule: 'header',
+      file,
+      line: 1,
+      what: 'begin with a doc comment that says what the file is and what it is not, and an empty line',
+    });
+  }
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
+  const report = (node: ts.Node, rule: string, what: string): void => {
+    const line = source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1;
+    findings.push({ rule, file, line, what });
+  };
+  const visit = (node: ts.Node): void => {
+    if (ts.isThrowStatement(node) && ts.isNewExpression(node.expression)) {
+      const thrown = node.expression.expression.getText(source);
+      if (thrown === 'Error') report(node, 'bare-error', 'throw a UcxError (ucs/error.ts)');
+    }
+    const name = nameOf(node);
+    const ban = name === undefined ? undefined : BANS.find(({ call }) => call === name);
+    if (ban !== undefined && !ban.allowed.some((allowed) => file === allowed || isBelow(file, allowed))) {
+      report(node, 'banned-call', `${ban.call}: ${ban.instead}`);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return findings;
+}
+
+/** Codes in the sources without a row in docs/ERRORS.md, and rows without a source. */
+export function checkErrorCodes(sources: readonly SourceText[], table: string): Finding[] {
+  const rows = new Map(table.split('\n').flatMap((line, index) => rowsOf(line).map((code) => [code, index + 1])));
+  const used = new Set<string>();
+  const findings: Finding[] = [];
+  for (const { file, text } of sources) {
+    for (const { code, line } of codesIn(file, text)) {
+      const row = code.endsWith('_') ? [...rows.keys()].find((key) => key.startsWith(`${code}<`)) : code;
+      if (row !== undefined && rows.has(row)) used.add(row);
+      else findings.push({ rule: 'error-code', file, line, what: `${code} has no row in ${ERRORS}` });
+    }
+  }
+  for (const [code, line] of rows) {
+    if (!used.has(code))
+      findings.push({ rule: 'error-code', file: ERRORS, line, what: `${code} occurs nowhere in src` });
+  }
+  return findings;
+}
+
+/** Relative links of a page that lead nowhere: a missing file or a missing heading. */
+export function checkLinks({ file, text }: SourceText, root: string): Finding[] {
+  if (!file.endsWith('.md')) return [];
+  const findings: Finding[] = [];
+  const lines = withoutCode(text).split('\n');
+  for (const [index, line] of lines.entries()) {
+    for (const match of line.matchAll(/\]\(([^)\s]+)\)/g)) {
+      const link = match[1]!;
+      if (/^[a-z]+:/.test(link)) continue;
+      const [path = '', anchor] = link.split('#');
+      const target = path === '' ? join(root, file) : join(root, dirname(file), path);
+      const broken = !existsSync(target) || (anchor !== undefined && !headings(target).has(anchor));
+      if (broken) findings.push({ rule: 'link', file, line: index + 1, what: `${link} leads nowhere` });
+    }
+  }
+  return findings;
+}
+
+function isProduct(file: string): boolean {
+  return file.startsWith('src/') && file.endsWith('.ts') && !file.endsWith('.test.ts');
+}
+
+function isBelow(file: string, folder: string): boolean {
+  return folder.endsWith('/') && file.startsWith(folder);
+}
+
+/** `a.b` of a property access on a plain name, `f` of a use of a global as a value; undefined for declarations and members. */
+function nameOf(node: ts.Node): string | undefined {
+  if (ts.isPropertyAccessExpression(node) && ts.isIdentifier(node.expression)) {
+    return `${node.expression.text}.${node.name.text}`;
+  }
+  if (!ts.isIdentifier(node)) return undefined;
+  const { parent } = node;
+  if (ts.isCallExpression(parent)) return node.text;
+  return ts.isPropertyAccessExpression(parent) && parent.expression === node ? node.text : undefined;
+}
+
+/** The codes that a row documents: its first cell. */
+function rowsOf(line: string): string[] {
+  const cell = /^\| (`ERR_[^|]*) \|/.exec(line)?.[1] ?? '';
+  return [...cell.matchAll(/`(ERR_[^`]+)`/g)].map((match) => match[1]!);
+}
+
+/** Codes in string literals; a template such as `ERR_SYSCALL_${name}` gives its head, which ends in an underscore. */
+function codesIn(file: string, text: string): { code: string; line: number }[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
+  const found: { code: string; line: number }[] = [];
+  const visit = (node: ts.Node): void => {
+    if (ts.isStringLiteralLike(node) || ts.isTemplateHead(node)) {
+      const match = ERROR_CODE.exec(node.text);
+      const line = source.getLineAndCharacterOfPosition(node.getStart(source)).line + 1;
+      if (match !== null && match.index === 0 && match[0] === node.text) found.push({ code: match[0], line });
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(source);
+  return found;
+}
+
+/** The anchors of a page as GitHub makes them. */
+function headings(path: string): Set<string> {
+  if (!path.endsWith('.md') || !statSync(path).isFile()) return new Set();
+  const lines = withoutCode(readFileSync(path, 'utf8')).split('\n');
+  const titles = lines.filter((line) => /^#+ /.test(line)).map((line) => line.replace(/^#+ /, ''));
+  return new Set(
+    titles.map((title) =>
+      title
+        .toLowerCase()
+        .replace(/[^\w\- ]/g, '')
+        .replaceAll(' ', '-'),
+    ),
+  );
+}
+
+/** The text with its code blocks emptied, so that line numbers stay. */
+function withoutCode(text: string): string {
+  return text.replace(/```[\s\S]*?```/g, (block) => block.replace(/[^\n]/g, ''));
+}
