@@ -28,6 +28,7 @@ import type { Submission, SubmissionTable } from './submission.ts';
 import { UserMemory } from './user-memory.ts';
 import { Waiters } from './waiters.ts';
 
+const NS_PER_S = 1e9;
 /** Time that a user has to close the file after a fault, when an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
 
@@ -162,7 +163,7 @@ export class Card implements CardPort, FaultReporter {
     this.#head = head;
     if (head === undefined) return;
     this.#headSeq = head.seq;
-    this.#timeout = this.config.clock.setTimer(head.timeoutNs, () => this.#timeoutExpired(context));
+    this.#timeout = this.config.clock.setTimer(head.timeoutSeconds * NS_PER_S, () => this.#timeoutExpired(context));
   }
 
   /**
@@ -216,11 +217,12 @@ export class Card implements CardPort, FaultReporter {
   #release(): void {
     const context = this.#file?.context;
     if (context === undefined) return;
+    this.#waitForEngines();
+    context.submissions.retire();
     const held = context.stillInUse;
     const idle = this.device.idle;
     this.openRecord.lastPeriodNs = this.config.clock.nowNs() - this.openRecord.openedAtNs;
     this.#cancelTimers();
-    this.#waitForEngines();
     context.close();
     this.#closedDrops.add(context.counters);
     this.#file = undefined;
@@ -230,7 +232,8 @@ export class Card implements CardPort, FaultReporter {
     else if (this.profile.capabilities.resetOnClose || !idle) this.computeResets += 1;
     this.releasePending = false;
     this.device.resetState();
-    if (this.#status === HL_DEVICE_STATUS.IN_RESET) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    if (this.#status === HL_DEVICE_STATUS.IN_RESET) this.#status = HL_DEVICE_STATUS.OPERATIONAL;
+    this.waiters.wake();
   }
 
   /** Descriptors in flight point into memory that is about to go. */

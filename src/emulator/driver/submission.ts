@@ -25,7 +25,8 @@ export class Submission {
   state: SubmissionState = SubmissionState.FREE;
   /** Bits of HL_CS_FLAGS. */
   flags = 0;
-  timeoutNs = 0;
+  /** Seconds, a small integer: passing it on allocates nothing. */
+  timeoutSeconds = 0;
   jobCount = 0;
   readonly jobs: Job[] = [];
   /** The stream of each job. */
@@ -39,11 +40,11 @@ export class Submission {
   /** Held back by a fault plan: not complete whatever its jobs say. */
   withheld = false;
 
-  begin(seq: number, flags: number, timeoutNs: number): void {
+  begin(seq: number, flags: number, timeoutSeconds: number): void {
     this.seq = seq;
     this.state = SubmissionState.PENDING;
     this.flags = flags;
-    this.timeoutNs = timeoutNs;
+    this.timeoutSeconds = timeoutSeconds;
     this.jobCount = 0;
     this.staged = undefined;
     this.multiWait = false;
@@ -140,7 +141,7 @@ export class SubmissionTable {
    * Opens the next submission.
    * @returns undefined while an older one occupies its slot
    */
-  open(flags: number, timeoutNs: number): Submission | undefined {
+  open(flags: number, timeoutSeconds: number): Submission | undefined {
     const index = this.nextSeq & this.#mask;
     let slot = this.#slots[index];
     if (slot === undefined) {
@@ -150,7 +151,7 @@ export class SubmissionTable {
       if (slot.state !== SubmissionState.FREE && this.poll(slot) === SubmissionState.PENDING) return undefined;
       this.#remember(slot);
     }
-    slot.begin(this.nextSeq, flags, timeoutNs);
+    slot.begin(this.nextSeq, flags, timeoutSeconds);
     this.nextSeq += 1;
     return slot;
   }

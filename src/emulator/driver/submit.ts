@@ -18,6 +18,7 @@ import type { Stream } from '../device/stream.ts';
 import type { CheckedChunk, ChunkList } from './chunk-list.ts';
 import type { Context } from './context.ts';
 import { accept, refuse } from './cs-answer.ts';
+import { timeoutSecondsOf } from './cs-timeout.ts';
 import { parseExternalBuffer } from './packet-parser.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 
@@ -82,20 +83,19 @@ function engineCommandErrno(context: Context): number {
 function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
   const { words } = block;
   const chunks = context.chunks;
-  const stagedFirst = words[IN.seq + 1]! * HIGH + words[IN.seq]!;
   const refused = readChunks(
     context,
     block,
-    words[IN.chunks_execute]!,
-    words[IN.chunks_execute + 1]!,
+    words[IN.chunks_execute]! | 0,
+    words[IN.chunks_execute + 1]! | 0,
     words[IN.num_chunks_execute]!,
   );
   if (refused !== 0) return refuse(block, refused);
-  const timeoutNs = timeoutNsOf(context, words, flags);
+  const timeoutSeconds = timeoutSecondsOf(context.card.config, words, flags);
   const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
-  const group = staged ? context.submissions.findStaged(stagedFirst) : undefined;
+  const group = staged ? context.submissions.findStaged(words[IN.seq + 1]! * HIGH + words[IN.seq]!) : undefined;
   if (staged && group === undefined) return refuse(block, Errno.EINVAL);
-  const submission = openSubmission(context, flags, timeoutNs);
+  const submission = openSubmission(context, flags, timeoutSeconds);
   if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
   if ((flags & STAGED) !== 0) {
     submission.staged = group ?? context.submissions.openStaged(submission);
@@ -106,21 +106,15 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }
 
-/** Seconds of CUSTOM_TIMEOUT or the default of the driver, in nanoseconds. */
-function timeoutNsOf(context: Context, words: Uint32Array, flags: number): number {
-  const custom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0;
-  return (custom ? words[IN.timeout]! : context.card.config.csTimeoutSeconds) * NS_PER_S;
-}
-
 /** Opens a slot for the checked chunks, or says why not: an errno. */
-function openSubmission(context: Context, flags: number, timeoutNs: number): Submission | number {
+function openSubmission(context: Context, flags: number, timeoutSeconds: number): Submission | number {
   const { submissions, counters, chunks, card } = context;
   submissions.retire();
   if (!hasQueueRoom(chunks)) {
     counters.queueFull += 1;
     return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
   }
-  const submission = submissions.open(flags, timeoutNs);
+  const submission = submissions.open(flags, timeoutSeconds);
   if (submission === undefined) {
     counters.maxCsInFlight += 1;
     return Errno.EAGAIN;
@@ -173,17 +167,17 @@ function restore(context: Context, block: ArgumentBlock): number {
   const refused = readChunks(
     context,
     block,
-    words[IN.chunks_restore]!,
-    words[IN.chunks_restore + 1]!,
+    words[IN.chunks_restore]! | 0,
+    words[IN.chunks_restore + 1]! | 0,
     words[IN.num_chunks_restore]!,
   );
   if (refused !== 0) return refused;
-  const timeoutNs = timeoutNsOf(context, words, 0);
-  const submission = openSubmission(context, 0, timeoutNs);
+  const timeoutSeconds = timeoutSecondsOf(context.card.config, words, 0);
+  const submission = openSubmission(context, 0, timeoutSeconds);
   if (typeof submission === 'number') return submission;
   startJobs(context, submission, context.chunks);
   const { submissions } = context;
-  context.card.waiters.block(timeoutNs, () => submissions.poll(submission) !== SubmissionState.PENDING);
+  context.card.waiters.block(timeoutSeconds * NS_PER_S, () => submissions.poll(submission) !== SubmissionState.PENDING);
   return submissions.poll(submission) === SubmissionState.COMPLETED ? 0 : Errno.ENOEXEC;
 }
 
@@ -214,8 +208,8 @@ function checkChunk(context: Context, words: Uint32Array, at: number): number {
   const chunk = context.chunks.next();
   chunk.stream = context.device.stream(queue.id);
   chunk.byteLength = words[at + CHUNK.cb_size]!;
-  const low = words[at + CHUNK.cb_handle]!;
-  const high = words[at + CHUNK.cb_handle + 1]!;
+  const low = words[at + CHUNK.cb_handle]! | 0;
+  const high = words[at + CHUNK.cb_handle + 1]! | 0;
   const userCb = (words[at + CHUNK.cs_chunk_flags]! & HL_CS_CHUNK_FLAGS.USER_ALLOC_CB) !== 0;
   if (queue.kind === 'hw' && !userCb) return Errno.EINVAL;
   return queue.kind === 'external'
@@ -225,7 +219,7 @@ function checkChunk(context: Context, words: Uint32Array, at: number): number {
 
 /** A command buffer of the driver, named by its handle. Its packets are parsed now. */
 function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
-  const buffer = context.buffers.findCommandBuffer(low, high);
+  const buffer = context.buffers.findCommandBuffer(low >>> 0, high >>> 0);
   if (buffer === undefined) return Errno.EINVAL;
   if (chunk.byteLength < CB_BYTES_MIN || chunk.byteLength > buffer.byteLength) return Errno.EINVAL;
   chunk.memory = buffer.memory;

@@ -11,6 +11,7 @@ import { HL_CS_ARGS, HL_CS_CHUNK, HL_CS_FLAGS, type QueueEntry } from '../../uap
 import type { PhysicalMemory } from '../device/physical-memory.ts';
 import type { ContextPort } from './context-port.ts';
 import { accept, acceptNothing, refuse } from './cs-answer.ts';
+import { timeoutSecondsOf } from './cs-timeout.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 import { SignalPackets } from './sync-packets.ts';
 import { readNumber } from './words.ts';
@@ -19,7 +20,6 @@ const IN = HL_CS_ARGS.in.words;
 const OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
 const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
-const NS_PER_S = 1e9;
 
 /** A sync object counts to here (HL_MAX_SOB_VAL); then the other one of the queue takes over. */
 const SOB_VALUE_END = 0x8000;
@@ -81,16 +81,16 @@ export class SyncStream {
     const chunk = userMemory.words.slice(userMemory.index, userMemory.index + CHUNK_WORDS);
     const queue = this.#signalQueue(chunk[CHUNK.queue_index]!);
     if (queue === undefined) return refuse(block, Errno.EINVAL);
-    const timeoutNs = this.#timeoutNs(words, flags);
+    const timeoutSeconds = timeoutSecondsOf(this.#context.card.config, words, flags);
     return (flags & HL_CS_FLAGS.SIGNAL) !== 0
-      ? this.#signal(block, queue, flags, timeoutNs)
-      : this.#wait(block, queue, chunk, flags, timeoutNs);
+      ? this.#signal(block, queue, flags, timeoutSeconds)
+      : this.#wait(block, queue, chunk, flags, timeoutSeconds);
   }
 
-  #signal(block: ArgumentBlock, queue: SignalQueue, flags: number, timeoutNs: number): number {
+  #signal(block: ArgumentBlock, queue: SignalQueue, flags: number, timeoutSeconds: number): number {
     const advanced = this.#advance(queue, 1);
     if (advanced === undefined) return refuse(block, Errno.EINVAL);
-    const submission = this.#open(flags, timeoutNs);
+    const submission = this.#open(flags, timeoutSeconds);
     if (submission === undefined) {
       queue.value -= 1;
       return -Errno.EAGAIN;
@@ -105,7 +105,7 @@ export class SyncStream {
     return 0;
   }
 
-  #wait(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, flags: number, timeoutNs: number): number {
+  #wait(block: ArgumentBlock, queue: SignalQueue, chunk: Uint32Array, flags: number, timeoutSeconds: number): number {
     const { userMemory, submissions } = this.#context;
     const isEncapsulated = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) !== 0;
     let seq = readNumber(chunk, CHUNK.encaps_signal_seq);
@@ -121,7 +121,7 @@ export class SyncStream {
     const signal = this.#signals.get(seq);
     if (!signalling.signal || signal === undefined) return refuse(block, Errno.EINVAL);
     if (submissions.poll(signalling) !== SubmissionState.PENDING) return acceptNothing(block);
-    const submission = this.#open(flags, timeoutNs);
+    const submission = this.#open(flags, timeoutSeconds);
     if (submission === undefined) return -Errno.EAGAIN;
     this.#start(submission, queue.queue, this.#packets.wait(queue.queue, queue.monitor, signal.sob, signal.value));
     return accept(block, submission.seq);
@@ -172,10 +172,10 @@ export class SyncStream {
     return before;
   }
 
-  #open(flags: number, timeoutNs: number): Submission | undefined {
+  #open(flags: number, timeoutSeconds: number): Submission | undefined {
     const { submissions, counters, card } = this.#context;
     submissions.retire();
-    const submission = submissions.open(flags, timeoutNs);
+    const submission = submissions.open(flags, timeoutSeconds);
     if (submission === undefined) counters.maxCsInFlight += 1;
     else submission.withheld = card.faults.withholds(submission);
     return submission;
@@ -221,11 +221,6 @@ export class SyncStream {
       if (this.#context.submissions.find(old) !== undefined) return;
       this.#signals.delete(old);
     }
-  }
-
-  #timeoutNs(words: Uint32Array, flags: number): number {
-    const isCustom = (flags & HL_CS_FLAGS.CUSTOM_TIMEOUT) !== 0;
-    return (isCustom ? words[IN.timeout]! : this.#context.card.config.csTimeoutSeconds) * NS_PER_S;
   }
 }
 
