@@ -28,9 +28,9 @@ const PACKAGE_TYPES = [
 /** The rows of the table: `{ folder, imports, packages }`, where a folder is relative to src or a file of it. */
 function readLaw() {
   const text = readFileSync(LAW, 'utf8');
-  const start = text.indexOf('| Folder | Owns | Does not own | May import |');
-  if (start < 0) throw new Error(`${LAW} has no table "Folder | Owns | Does not own | May import"`);
-  const lines = text.slice(start).split('\n').slice(2);
+  const header = /^\| Folder +\| Owns +\| Does not own +\| May import +\|$/m.exec(text);
+  if (header === null) throw new Error(`${LAW} has no table "Folder | Owns | Does not own | May import"`);
+  const lines = text.slice(header.index).split('\n').slice(2);
   const rows = lines
     .slice(
       0,

@@ -1,5 +1,5 @@
 /**
- * The tables of docs/CONFIG.md, made from the configuration tables in the sources. `npx tsx scripts/config-doc.ts` rewrites the page;
+ * The tables of docs/CONFIG.md, made from the configuration tables in the sources. `npx tsx scripts/config-doc.ts && npm run fix` rewrites the page;
  * test/docs.test.ts compares. The prose of the page is written by hand.
  */
 
@@ -42,7 +42,7 @@ async function variableTables(): Promise<string> {
 
 function tableText(table: AnyConfigTable): string {
   const rows = rowsOf(table, '');
-  return `| Variable | Default | Meaning |\n|---|---|---|\n${rows.join('\n')}\n`;
+  return `| Variable | Default | Meaning |\n| --- | --- | --- |\n${rows.join('\n')}\n`;
 }
 
 function rowsOf(table: AnyConfigTable, outer: string): string[] {

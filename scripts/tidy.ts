@@ -196,7 +196,7 @@ function nameOf(node: ts.Node): string | undefined {
 
 /** The codes that a row documents: its first cell. */
 function rowsOf(line: string): string[] {
-  const cell = /^\| (`ERR_[^|]*) \|/.exec(line)?.[1] ?? '';
+  const cell = /^\| (`ERR_[^|]*?) +\|/.exec(line)?.[1] ?? '';
   return [...cell.matchAll(/`(ERR_[^`]+)`/g)].map((match) => match[1]!);
 }
 
