@@ -1,0 +1,240 @@
+/**
+ * The demonstration: a real file goes host -> HBM -> HBM -> host, is compared by SHA-256, and every hop is measured against a plain
+ * memcpy of the same bytes in the same run. It drives the library as a program would, and decides nothing.
+ */
+
+import { createHash } from 'node:crypto';
+import { type FileHandle, open } from 'node:fs/promises';
+import { Context } from '../assembly/context.ts';
+import { memcpy } from '../sys/index.ts';
+import type { Endpoint } from '../ucp/core/endpoint.ts';
+import type { Request } from '../ucp/core/request.ts';
+import type { Worker } from '../ucp/core/worker.ts';
+import type { MemoryHandle } from '../ucp/mem/memory-handle.ts';
+import type { RemoteKey } from '../ucp/mem/remote-key.ts';
+import type { Explanation } from '../ucp/proto/explain.ts';
+import { systemClock } from '../ucs/clock.ts';
+import { invalidParam, statusError } from '../ucs/error.ts';
+import { MemoryType } from '../ucs/memory-type.ts';
+import { ProgressBar } from './progress-bar.ts';
+import { formatBytes, formatRate, formatTable, formatTime } from './text-table.ts';
+
+/** Bytes that are in memory at once: larger files go through in pieces. */
+const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
+/** Bytes of one put or get, and how many of them are on their way. */
+const CHUNK_BYTES = 4 * 2 ** 20;
+const WINDOW = 8;
+
+/** What the demonstration was asked for. */
+export interface DemoOptions {
+  readonly file: string;
+  readonly output: NodeJS.WriteStream;
+}
+
+/** One hop of the file. */
+interface Hop {
+  readonly name: string;
+  bytes: number;
+  ns: number;
+  transport: string;
+  protocol: string;
+  readonly explanation: Explanation | undefined;
+}
+
+/** Memory of the demonstration: two host buffers, one for the reference copy, and two buffers in HBM. */
+interface Stage {
+  readonly source: MemoryHandle;
+  readonly target: MemoryHandle;
+  readonly reference: MemoryHandle;
+  readonly first: MemoryHandle;
+  readonly second: MemoryHandle;
+  readonly firstKey: RemoteKey;
+  readonly secondKey: RemoteKey;
+}
+
+/** Runs it. @returns true when the file came back as it went */
+export async function runDemo(options: DemoOptions): Promise<boolean> {
+  const file = await open(options.file, 'r');
+  try {
+    const { size } = await file.stat();
+    if (size === 0) throw invalidParam('file', 'must not be empty', options.file);
+    await using context = await Context.create();
+    const worker = context.worker();
+    const endpoint = worker.endpoint(worker.address());
+    const stage = openStage(context, endpoint, Math.min(size, SEGMENT_BYTES_MAX));
+    const hops = openHops(endpoint, stage);
+    const bar = new ProgressBar(options.output, size * 3);
+    const digests = await stream(file, size, { worker, endpoint, stage, hops, bar });
+    bar.clear();
+    options.output.write(`${report(options.file, size, context.emulated, hops, digests)}\n`);
+    return digests.before === digests.after;
+  } finally {
+    await file.close();
+  }
+}
+
+function openStage(context: Context, endpoint: Endpoint, bytes: number): Stage {
+  const host = (): MemoryHandle => context.memMap({ allocate: bytes });
+  const device = (): MemoryHandle => context.memMap({ allocate: bytes, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+  const [first, second] = [device(), device()];
+  return {
+    source: host(),
+    target: host(),
+    reference: host(),
+    first,
+    second,
+    firstKey: endpoint.unpackRkey(context.packRkey(first)),
+    secondKey: endpoint.unpackRkey(context.packRkey(second)),
+  };
+}
+
+function openHops(endpoint: Endpoint, stage: Stage): Hop[] {
+  const hop = (name: string, explanation: Explanation | undefined): Hop => {
+    return { name, bytes: 0, ns: 0, transport: '-', protocol: '-', explanation };
+  };
+  return [
+    hop('host -> HBM', endpoint.explain('put', stage.source, stage.firstKey)),
+    hop('HBM -> HBM', endpoint.explain('put', stage.first, stage.secondKey)),
+    hop('HBM -> host', endpoint.explain('get', stage.target, stage.secondKey)),
+    hop('memcpy', undefined),
+  ];
+}
+
+/** What streaming works with. */
+interface Run {
+  readonly worker: Worker;
+  readonly endpoint: Endpoint;
+  readonly stage: Stage;
+  readonly hops: readonly Hop[];
+  readonly bar: ProgressBar;
+}
+
+interface Digests {
+  readonly before: string;
+  readonly after: string;
+}
+
+/** Sends the whole file through, segment by segment. */
+async function stream(file: FileHandle, size: number, run: Run): Promise<Digests> {
+  const before = createHash('sha256');
+  const after = createHash('sha256');
+  const { source, target } = run.stage;
+  for (let position = 0; position < size; ) {
+    const bytes = Math.min(source.byteLength, size - position);
+    const data = source.view()!.subarray(0, bytes);
+    await readFully(file, data, position);
+    before.update(data);
+    if (position === 0) warmUp(run, bytes);
+    target.view()!.fill(0);
+    runSegment(run, bytes, position * 3);
+    after.update(target.view()!.subarray(0, bytes));
+    position += bytes;
+  }
+  return { before: before.digest('hex'), after: after.digest('hex') };
+}
+
+async function readFully(file: FileHandle, data: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < data.byteLength; ) {
+    const { bytesRead } = await file.read(data, done, data.byteLength - done, position + done);
+    if (bytesRead === 0) throw invalidParam('file', 'must not shrink while it is read', position + done);
+    done += bytesRead;
+  }
+}
+
+/** Touches all memory once: the first access to a page is the operating system's time, not that of the copy. */
+function warmUp(run: Run, bytes: number): void {
+  const quiet: Run = { ...run, hops: run.hops.map((hop) => ({ ...hop })), bar: SILENT };
+  runSegment(quiet, bytes, 0);
+}
+
+const SILENT = new ProgressBar({ isTTY: false } as NodeJS.WriteStream, 1);
+
+/** The three hops and the reference copy of one segment. */
+function runSegment({ worker, endpoint, stage, hops, bar }: Run, bytes: number, progress: number): void {
+  const { source, target, reference, first, second, firstKey, secondKey } = stage;
+  const [down, within, up, copy] = hops as readonly [Hop, Hop, Hop, Hop];
+  const params = { noImmediateCompletion: true };
+  const show = (hop: Hop, base: number) => (done: number) => bar.update(hop.name, progress + base + done);
+  transfer(worker, down, bytes, show(down, 0), (at, n) => endpoint.putNbx(source, at, n, firstKey, at, params));
+  transfer(worker, within, bytes, show(within, bytes), (at, n) => endpoint.putNbx(first, at, n, secondKey, at, params));
+  transfer(worker, up, bytes, show(up, 2 * bytes), (at, n) => endpoint.getNbx(target, at, n, secondKey, at, params));
+  const begin = systemClock.nowNs();
+  for (let at = 0; at < bytes; at += CHUNK_BYTES) {
+    const from = Number(source.address) + at;
+    memcpy(Number(reference.address) + at, from, Math.min(CHUNK_BYTES, bytes - at));
+  }
+  copy.ns += systemClock.nowNs() - begin;
+  copy.bytes += bytes;
+  if (second.byteLength < bytes) throw invalidParam('bytes', 'must fit the stage', bytes);
+}
+
+/** Moves `bytes` in chunks, several on their way, and adds the time to the hop. */
+function transfer(
+  worker: Worker,
+  hop: Hop,
+  bytes: number,
+  show: (done: number) => void,
+  start: (at: number, byteLength: number) => number | Request,
+): void {
+  const begin = systemClock.nowNs();
+  const flying: Request[] = [];
+  for (let at = 0; at < bytes; at += CHUNK_BYTES) {
+    const request = start(at, Math.min(CHUNK_BYTES, bytes - at));
+    if (typeof request === 'number') throw statusError(request, hop.name);
+    flying.push(request);
+    if (flying.length === WINDOW) finish(worker, hop, flying.shift()!);
+    show(at);
+  }
+  for (const request of flying) finish(worker, hop, request);
+  hop.ns += systemClock.nowNs() - begin;
+  hop.bytes += bytes;
+  show(bytes);
+}
+
+function finish(worker: Worker, hop: Hop, request: Request): void {
+  while (!request.isCompleted) worker.progress();
+  const { status } = request;
+  hop.transport = `${request.transport}/${request.device}`;
+  hop.protocol = request.protocol;
+  request.free();
+  if (status < 0) throw statusError(status, hop.name);
+}
+
+function report(file: string, size: number, emulated: boolean, hops: readonly Hop[], digests: Digests): string {
+  const copy = hops.at(-1)!;
+  const rows = hops.map((hop) => [
+    hop.name,
+    formatBytes(hop.bytes),
+    formatTime(hop.ns),
+    `${formatRate(hop.bytes, hop.ns)} GB/s`,
+    hop === copy ? '1.00 (reference)' : (copy.ns / hop.ns).toFixed(2),
+    hop.transport,
+    hop.protocol,
+  ]);
+  const same = digests.before === digests.after;
+  return [
+    `${file}: ${formatBytes(size)} through ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'}`,
+    '',
+    formatTable([['hop', 'bytes', 'time', 'rate', 'of memcpy', 'transport', 'protocol'], ...rows]),
+    '',
+    ...hops.flatMap((hop) => whyLines(hop)),
+    `sha-256 before ${digests.before}`,
+    `sha-256 after  ${digests.after}  ${same ? 'the same' : 'DIFFERENT'}`,
+    ...(emulated
+      ? ['', 'emulated: these figures are those of memory copies on this machine, not of a Gaudi card.']
+      : []),
+  ].join('\n');
+}
+
+/** Why the protocol of a hop was chosen: its rows of the plan. */
+function whyLines({ name, protocol, transport, explanation }: Hop): string[] {
+  if (explanation === undefined) return [];
+  const row = explanation.chosen.find((step) => step.protocol === protocol && step.transport === transport);
+  if (row === undefined) return [];
+  const to = row.bytesMax === Number.POSITIVE_INFINITY ? 'inf' : row.bytesMax;
+  const others = explanation.rejected.find((entry) => entry.protocol === undefined);
+  const because = others === undefined ? '' : `; ${others.transport} ${others.reason}`;
+  return [
+    `why ${name}: ${protocol} on ${transport} is the cheapest estimate for ${row.bytesMin}..${to} bytes${because}`,
+  ];
+}

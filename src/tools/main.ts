@@ -1,0 +1,44 @@
+#!/usr/bin/env node
+/** The command line `gaudi-ucx`: arguments in, text out, exit codes. What the commands do is in the file of each. */
+
+import { Command } from 'commander';
+import { isUcxError } from '../ucs/error.ts';
+import { runDemo } from './demo.ts';
+import { describeInfo, type InfoOptions } from './info.ts';
+import { packageVersion } from './package-version.ts';
+
+const program = new Command('gaudi-ucx')
+  .description('UCX communication for Intel Gaudi accelerators')
+  .version(packageVersion())
+  .showHelpAfterError();
+
+program
+  .command('info')
+  .description('show version, cards, memory domains, transports and configuration, as ucx_info does')
+  .option('-v, --version', 'library version', false)
+  .option('-d, --devices', 'memory domains, transports and devices', false)
+  .option('-c, --config', 'configuration with meaning, default and source', false)
+  .option('-a, --all', 'with -c: also fields that are hidden', false)
+  .option('-s, --system', 'the Gaudi cards', false)
+  .action((options: InfoOptions, command: Command) => {
+    const { version, devices, config, system } = options;
+    if (!version && !devices && !config && !system) command.help();
+    process.stdout.write(`${describeInfo(options)}\n`);
+  });
+
+program
+  .command('demo')
+  .description('stream a file host -> HBM -> HBM -> host, check it and measure every hop against memcpy')
+  .argument('[file]', 'file to send', process.execPath)
+  .action(async (file: string) => {
+    const same = await runDemo({ file, output: process.stdout });
+    if (!same) process.exitCode = 1;
+  });
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (!isUcxError(error)) throw error;
+  process.stderr.write(`gaudi-ucx: ${error.message} (${error.code})\n`);
+  process.exitCode = 1;
+}
