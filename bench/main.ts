@@ -1,0 +1,20 @@
+/** All benchmarks of this release; prints one line per result and exits with 1 when a target is missed. `npm run bench`. */
+
+import os from 'node:os';
+import { benchCopyBandwidth } from './copy-bandwidth.ts';
+import { benchIoctl } from './ioctl.ts';
+import { benchSmallPut } from './small-put.ts';
+import { benchStartUp } from './start-up.ts';
+import { formatResult, type Result } from './timing.ts';
+
+console.log(`node ${process.version}, ${os.cpus().length} x ${os.cpus()[0]?.model}, ${os.release()}; emulated cards`);
+const results: Result[] = [];
+for (const bench of [benchStartUp, benchIoctl, benchSmallPut, benchCopyBandwidth]) {
+  for (const result of await bench()) {
+    results.push(result);
+    console.log(formatResult(result));
+  }
+}
+const missed = results.filter(({ met }) => !met).length;
+console.log(`${results.length - missed} of ${results.length} targets met`);
+process.exitCode = missed === 0 ? 0 : 1;
