@@ -22,12 +22,14 @@ export class AddressRegion {
   /** Exactly one of these is set: memory at fixed addresses, page tables, or neither for registers. */
   readonly memory: PhysicalMemory | undefined;
   readonly pageTable: PageTable | undefined;
+  /** Registers: offset of the first one from the configuration base. */
+  readonly registerOffset: number;
 
   constructor(
     name: string,
     base: bigint,
     byteLength: number,
-    behind: { readonly memory?: PhysicalMemory; readonly pageTable?: PageTable },
+    behind: { readonly memory?: PhysicalMemory; readonly pageTable?: PageTable; readonly registerOffset?: number },
   ) {
     this.name = name;
     this.baseHigh = Number(base >> 32n);
@@ -35,6 +37,7 @@ export class AddressRegion {
     this.byteLength = byteLength;
     this.memory = behind.memory;
     this.pageTable = behind.pageTable;
+    this.registerOffset = behind.registerOffset ?? 0;
   }
 }
 
@@ -60,7 +63,10 @@ export class AddressMap {
       const region = this.#regions[i]!;
       // Exact while the difference is below 2^53; far addresses round, but stay far outside the region.
       const relative = ((high >>> 0) - region.baseHigh) * 0x1_0000_0000 + ((low >>> 0) - region.baseLow);
-      if (relative >= 0 && relative < region.byteLength) return this.#found(region, relative);
+      if (relative < 0 || relative >= region.byteLength) continue;
+      const target = this.#found(region, relative);
+      // A later region may lie inside: the driver maps registers at addresses of the host range.
+      if (target !== Target.UNMAPPED) return target;
     }
     return Target.UNMAPPED;
   }
@@ -73,7 +79,7 @@ export class AddressMap {
       return Target.MEMORY;
     }
     if (region.pageTable === undefined) {
-      this.offset = relative;
+      this.offset = region.registerOffset + relative;
       this.available = region.byteLength - relative;
       return Target.REGISTER;
     }

@@ -24,6 +24,9 @@ import { PhysicalMemory } from './physical-memory.ts';
 import { RegisterFile } from './register-file.ts';
 import { Stream } from './stream.ts';
 
+/** The doorbell register, which the driver also maps at the start of the first reserved range of host addresses. */
+const DOORBELL_BYTES = 4;
+
 /** What a card is made of. */
 export interface GaudiDeviceOptions {
   readonly profile: AsicProfile;
@@ -38,25 +41,31 @@ export interface GaudiDeviceOptions {
   readonly onInterrupt: (vector: number) => void;
 }
 
+/** Mappings are made in pages; the user's SRAM of gaudi ends inside of one. */
+const MAPPING_UNIT_BYTES = 65536;
+
 /** A memory of the card on a sparse memfd. */
 class DeviceMemory {
   readonly memory: PhysicalMemory;
   readonly #fd: number;
+  readonly #mappedBytes: number;
 
   constructor(name: string, byteLength: number) {
+    this.#mappedBytes = Math.ceil(byteLength / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
     this.#fd = memfdCreate(`gaudi-${name}`);
-    ftruncate(this.#fd, byteLength);
-    const address = mapLarge(this.#fd, byteLength);
+    ftruncate(this.#fd, this.#mappedBytes);
+    const address = mapLarge(this.#fd, this.#mappedBytes);
     // Fewer page faults at first touch; a kernel without huge shared pages refuses, and nothing is lost.
-    madvise(address, byteLength, MadviseAdvice.HUGEPAGE);
+    madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
     this.memory = new PhysicalMemory(name, address, byteLength, (offset, length) => {
-      return mapSharedWindow(this.#fd, length, offset).buffer;
+      const bytes = Math.ceil(length / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
+      return mapSharedWindow(this.#fd, bytes, offset).buffer;
     });
   }
 
   close(): void {
     this.memory.forget();
-    unmapLarge(this.memory.address, this.memory.byteLength);
+    unmapLarge(this.memory.address, this.#mappedBytes);
     closeFd(this.#fd);
   }
 }
@@ -208,6 +217,12 @@ export class GaudiDevice {
     }
     regions.push(new AddressRegion('sram', profile.sram.start, sized(profile.sram), { memory: this.#sram.memory }));
     regions.push(new AddressRegion('cfg', profile.cfg.start, sized(profile.cfg), {}));
+    const { msixDoorbell } = profile.interrupts;
+    const virtualDoorbell = profile.va.reservedHost[0];
+    if (msixDoorbell !== undefined && virtualDoorbell !== undefined) {
+      const registerOffset = Number(msixDoorbell - profile.cfg.start);
+      regions.push(new AddressRegion('msix', virtualDoorbell.start, DOORBELL_BYTES, { registerOffset }));
+    }
     return regions;
   }
 }

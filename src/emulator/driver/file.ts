@@ -20,7 +20,7 @@ import { infoIoctl } from './info.ts';
 import { memoryIoctl } from './memory.ts';
 import { Notifier } from './notifier.ts';
 import { submitIoctl } from './submit.ts';
-import { PolledWait, waitIoctl } from './wait.ts';
+import { abortedWait, PolledWait, waitIoctl } from './wait.ts';
 
 /** Driver numbers after the base of the family: what both families have in common. */
 const INFO = 0;
@@ -88,17 +88,27 @@ export class PrimaryFile extends EmulatedFile {
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (driverNumber(request, block) !== WAIT_CS) return this.ioctl(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
+    let isFirst = true;
     for (;;) {
       // The ticket is taken before the poll: progress in between resolves it.
       const ticket = this.card.waiters.take(wait.remainingNs);
       wait.writePoll(block);
-      const result = this.ioctl(request, block);
+      const result = this.#pollWait(request, block, isFirst);
+      isFirst = false;
       if (wait.isOver(result, block)) {
         ticket.cancel();
         return result;
       }
       await ticket.progress;
     }
+  }
+
+  /** The first poll is the ioctl; what follows is its wait, which goes on when the card is reset meanwhile. */
+  #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
+    if (isFirst) return this.ioctl(request, block);
+    if (this.closed) return abortedWait(block);
+    this.card.device.pump();
+    return waitIoctl(this.context, block, true);
   }
 
   mmap(byteLength: number, offset: bigint): DriverMapping {

@@ -3,10 +3,11 @@
  * It does not know what the events mean.
  */
 
-import { close, dup, Errno, fcntl, isSyscallError, write } from '../../sys/index.ts';
+import { readlinkSync } from 'node:fs';
+import { close, dup, Errno, isSyscallError, write } from '../../sys/index.ts';
 
-/** F_GETFD: asks for nothing but whether the descriptor exists. */
-const F_GETFD = 1;
+/** What the link of an event fd in /proc points to. */
+const EVENT_FD_LINK = 'anon_inode:[eventfd]';
 
 /** One event fd registration per file (struct hl_notifier_event). */
 export class Notifier {
@@ -24,13 +25,18 @@ export class Notifier {
    */
   register(fd: number): number {
     if (this.registered) return Errno.EINVAL;
+    let own: number;
     try {
-      fcntl(fd, F_GETFD, 0);
-      this.#fd = dup(fd);
+      own = dup(fd);
     } catch (error) {
       if (isSyscallError(error)) return error.errno;
       throw error;
     }
+    if (readlinkSync(`/proc/self/fd/${own}`) !== EVENT_FD_LINK) {
+      close(own);
+      return Errno.EINVAL;
+    }
+    this.#fd = own;
     return 0;
   }
 

@@ -25,16 +25,25 @@ const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 /** Concurrent multi-waits on one device (MULTI_CS_MAX_USER_CTX). */
 const MULTI_WAITS_MAX = 2;
 
-/** The ioctl. Blocks the thread up to the time-out, as the driver does. */
-export function waitIoctl(context: Context, block: ArgumentBlock): number {
+/**
+ * The ioctl. Blocks the thread up to the time-out, as the driver does.
+ * @param isWaiting true for another look of a wait that has begun: it ends with what becomes of the submission, also after a reset
+ */
+export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
   const { card } = context;
-  if (card.status !== HL_DEVICE_STATUS.OPERATIONAL || card.releasePending) {
+  const isUp = card.status === HL_DEVICE_STATUS.OPERATIONAL && !card.releasePending;
+  if (!isUp && !isWaiting) {
     return answer(block, -Errno.EBUSY, HL_WAIT_CS_STATUS.BUSY);
   }
   const flags = block.words[IN.flags]!;
   if ((flags & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0) return context.interrupts.waitIoctl(block);
   if ((flags & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0) return waitForMultiple(context, block);
   return waitForOne(context, block);
+}
+
+/** The answer to a wait whose file was closed. */
+export function abortedWait(block: ArgumentBlock): number {
+  return answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
 }
 
 function waitForOne(context: Context, block: ArgumentBlock): number {

@@ -1,0 +1,51 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { DriverClient } from '../../test/contract/driver-client.ts';
+import { mapAnonymous } from '../sys/index.ts';
+import type { AsicName, IoctlName } from '../uapi/index.ts';
+import { createEmulatedNode } from './index.ts';
+
+const IOCTLS: readonly IoctlName[] = ['INFO', 'CB', 'CS', 'WAIT_CS', 'MEMORY', 'DEBUG'];
+/** Words that the arguments are made of: small numbers, handles, flags, wrong addresses. Right ones are given by 'memory'. */
+const WORD = fc.oneof(
+  fc.integer({ min: 0, max: 48 }),
+  fc.constantFrom(0x1000, 0x2000, 0x10000000, 0x80000000, 0xffff_ffff, 0x20000000, 0x1001, 0xfff0_0000),
+  fc.constant('memory' as const),
+);
+
+/** Ioctls with arguments of 16 words; pairs of words may be the address of memory that exists. */
+const CALL = fc.record({
+  ioctl: fc.constantFrom(...IOCTLS),
+  words: fc.array(WORD, { minLength: 8, maxLength: 8 }),
+  tail: fc.array(fc.integer({ min: 0, max: 64 }), { minLength: 8, maxLength: 8 }),
+});
+
+describe('an ioctl with any arguments', () => {
+  for (const asic of ['gaudi', 'gaudi2', 'gaudi3'] as const satisfies readonly AsicName[]) {
+    it(`answers 0 or an errno and throws nothing (${asic})`, () => {
+      fc.assert(
+        fc.property(fc.array(CALL, { minLength: 1, maxLength: 30 }), (calls) => {
+          const node = createEmulatedNode({ asic, cards: 1, dmaThreads: 0 });
+          const memory = mapAnonymous(65536);
+          const client = new DriverClient(node.open(0));
+          for (const { ioctl, words, tail } of calls) {
+            const values = words.flatMap((word) =>
+              word === 'memory' ? [memory.address % 2 ** 32, Math.floor(memory.address / 2 ** 32)] : [word, 0],
+            );
+            client.block.words.fill(0, 0, 32);
+            client.block.words.set(values.slice(0, 6));
+            client.block.words.set(tail, 6);
+            if (ioctl === 'WAIT_CS') client.block.words.fill(0, 2, 4);
+            if (ioctl === 'WAIT_CS') client.block.words.fill(0, 6, 8);
+            const result = client.file.ioctl(client.file.numbers[ioctl], client.block);
+            expect(Number.isInteger(result) && result <= 0 && result > -4096).toBe(true);
+          }
+          client.close();
+          memory.close();
+          node.close();
+        }),
+        { numRuns: 60 },
+      );
+    });
+  }
+});

@@ -1,0 +1,139 @@
+/** Contract cases: nodes, files, ioctl framing, debug mode. */
+
+import { describe, expect, it } from 'vitest';
+import type { DriverNode } from '../../src/driver/port.ts';
+import { Errno, isSyscallError } from '../../src/sys/index.ts';
+import {
+  DRM_IOCTLS,
+  HABANALABS_IOCTLS,
+  HL_DEBUG_OP,
+  HL_INFO_ARGS,
+  HL_INFO_DEVICE_STATUS,
+  HL_INFO_OP,
+  HL_INFO_RESET_COUNT,
+  HL_OPEN_STATS_INFO,
+  iowr,
+  type PacketAsic,
+} from '../../src/uapi/index.ts';
+import { DriverClient } from './driver-client.ts';
+import { DriverFixture } from './driver-fixture.ts';
+
+/** The errno that a call throws. */
+export function errnoOf(call: () => unknown): number {
+  try {
+    call();
+  } catch (error) {
+    if (isSyscallError(error)) return error.errno;
+    throw error;
+  }
+  return 0;
+}
+
+export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
+  describe('open', () => {
+    const fixture = new DriverFixture(asic, makeNode);
+
+    it('has one compute context: EBUSY until it is closed', () => {
+      expect(errnoOf(() => fixture.node.open(0))).toBe(Errno.EBUSY);
+      fixture.client.close();
+      fixture.open();
+    });
+
+    it('refuses an unknown card with ENOENT', () => {
+      expect(errnoOf(() => fixture.node.open(99))).toBe(Errno.ENOENT);
+      expect(errnoOf(() => fixture.node.openControl(99))).toBe(Errno.ENOENT);
+      expect(fixture.node.attribute(99, 'status')).toBeUndefined();
+    });
+
+    it('opens the control node any number of times, for INFO only', () => {
+      const controls = [0, 1, 2].map(() => new DriverClient(fixture.node.openControl(0)));
+      for (const control of controls) {
+        expect(control.info(HL_INFO_OP.DEVICE_STATUS, HL_INFO_DEVICE_STATUS)).toEqual({
+          result: 0,
+          out: { status: 0, pad: 0 },
+        });
+        expect(control.allocate(4096).result).toBe(-Errno.ENOTTY);
+        expect(control.createCommandBuffer(4096).result).toBe(-Errno.ENOTTY);
+        expect(control.submit([]).result).toBe(-Errno.ENOTTY);
+        expect(control.wait(1n).result).toBe(-Errno.ENOTTY);
+        expect(control.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(-Errno.ENOTTY);
+        for (const op of [HL_INFO_OP.REGISTER_EVENTFD, HL_INFO_OP.UNREGISTER_EVENTFD, HL_INFO_OP.GET_EVENTS]) {
+          expect(control.infoRaw({ op, return_size: 8, eventfd: 0 })).toBe(-Errno.EOPNOTSUPP);
+        }
+        expect(errnoOf(() => control.file.mmap(4096, 0x1000000000001000n))).toBe(Errno.ENODEV);
+        control.close();
+      }
+    });
+
+    it('counts opens, and resets at close where the ASIC does', () => {
+      const before = fixture.client.info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO).out;
+      const resets = fixture.client.info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT).out;
+      expect(before.is_compute_ctx_active).toBe(1);
+      fixture.client.close();
+      fixture.open();
+      const after = fixture.client.info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO).out;
+      expect(after.open_counter).toBe(before.open_counter + 1n);
+      const resetsAfter = fixture.client.info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT).out;
+      expect(resetsAfter.soft_reset_cnt).toBe(resets.soft_reset_cnt + (asic === 'gaudi2' ? 1 : 0));
+      expect(resetsAfter.hard_reset_cnt).toBe(resets.hard_reset_cnt);
+    });
+
+    it('answers EBADF after close, and closes twice', () => {
+      const { file } = fixture.client;
+      file.close();
+      file.close();
+      expect(file.ioctl(file.numbers.INFO, fixture.client.block)).toBe(-Errno.EBADF);
+      expect(errnoOf(() => file.mmap(4096, 0x1000000000001000n))).toBe(Errno.EBADF);
+    });
+
+    it('describes the cards', () => {
+      const cards = fixture.node.cards();
+      expect(cards.map((card) => card.minor)).toEqual(cards.map((_, index) => index));
+      expect(fixture.node.attribute(0, 'pci_addr')).toBe(cards[0]!.busId);
+      expect(cards[0]!.busId).toMatch(/^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$/);
+      expect(fixture.hw.module_id).toBe(cards[0]!.moduleId);
+      expect(fixture.node.attribute(0, 'nonsense')).toBeUndefined();
+    });
+  });
+
+  describe('ioctl framing', () => {
+    const fixture = new DriverFixture(asic, makeNode);
+
+    it('accepts both families of request numbers', () => {
+      for (const numbers of [DRM_IOCTLS, HABANALABS_IOCTLS]) {
+        const { block, answer, file } = fixture.client;
+        const values = { op: HL_INFO_OP.DEVICE_STATUS, return_size: 8, return_pointer: BigInt(answer.address) };
+        HL_INFO_ARGS.encode(values, block.view);
+        expect(file.ioctl(numbers.INFO, block)).toBe(0);
+      }
+    });
+
+    it('refuses numbers that the driver does not have', () => {
+      const { block, file } = fixture.client;
+      expect(file.ioctl(iowr(0x64, 0x46, 32), block)).toBe(-Errno.EINVAL);
+      expect(file.ioctl(iowr(0x64, 0x3f, 24), block)).toBe(-Errno.EINVAL);
+      expect(file.ioctl(iowr(0x48, 0, 24), block)).toBe(-Errno.ENOTTY);
+      expect(file.ioctl(iowr(0x48, 7, 24), block)).toBe(-Errno.ENOTTY);
+      expect(file.ioctl(iowr(0x55, 1, 24), block)).toBe(-Errno.ENOTTY);
+    });
+  });
+
+  describe('DEBUG', () => {
+    const fixture = new DriverFixture(asic, makeNode);
+
+    it('needs debug mode, which is switched once', () => {
+      const { client } = fixture;
+      expect(client.debug({ op: HL_DEBUG_OP.SPMU })).toBe(-Errno.EFAULT);
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 0 })).toBe(-Errno.EFAULT);
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
+      expect(client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(-Errno.EFAULT);
+      expect(client.debug({ op: HL_DEBUG_OP.SPMU })).toBe(0);
+      expect(client.debug({ op: HL_DEBUG_OP.BMON, input_ptr: 16n, input_size: 80 })).toBe(-Errno.EFAULT);
+      expect(client.debug({ op: 8 })).toBe(-Errno.EINVAL);
+      fixture.client.close();
+      fixture.open();
+      expect(fixture.client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 1 })).toBe(0);
+      expect(fixture.client.debug({ op: HL_DEBUG_OP.SET_MODE, enable: 0 })).toBe(0);
+    });
+  });
+}

@@ -1,0 +1,226 @@
+/** Contract cases: CS. */
+
+import { describe, expect, it } from 'vitest';
+import type { DriverNode } from '../../src/driver/port.ts';
+import { Errno } from '../../src/sys/index.ts';
+import {
+  fenceCfg,
+  HL_CS_FLAGS,
+  HL_INFO_CS_COUNTERS,
+  HL_INFO_HW_IDLE,
+  HL_INFO_OP,
+  msgLongCtl,
+  type PacketAsic,
+  PacketOpcode,
+  packetCtl,
+  writeFence,
+  writeMsgLong,
+  writeNop,
+  writeShortPacket,
+} from '../../src/uapi/index.ts';
+import { DriverFixture, halves } from './driver-fixture.ts';
+
+const NO_SEQ = 0xffff_ffff_ffff_ffffn;
+
+export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): void {
+  describe('CS arguments', () => {
+    const fixture = new DriverFixture(asic, makeNode);
+    const counters = () => fixture.client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
+
+    it('refuses what the driver refuses, with the errno in the status', () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      const refused = (errno: number, answer: ReturnType<typeof client.cs>) => {
+        expect(answer.result).toBe(-errno);
+        expect(answer.out.seq).toBe(NO_SEQ);
+        expect(answer.out.status | 0).toBe(-errno);
+      };
+      refused(Errno.EINVAL, client.cs({ pad: Uint8Array.of(1), num_chunks_execute: 1 }));
+      refused(Errno.EINVAL, client.cs({ num_chunks_execute: 0 }));
+      refused(Errno.EINVAL, client.cs({ num_chunks_execute: 513 }));
+      refused(Errno.EFAULT, client.cs({ num_chunks_execute: 1, chunks_execute: 64n }));
+      refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL | HL_CS_FLAGS.WAIT, num_chunks_execute: 1 }));
+      refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL, num_chunks_execute: 2 }));
+      refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.COLLECTIVE_WAIT, num_chunks_execute: 1 }));
+      const engines = asic === 'gaudi' ? Errno.EPERM : Errno.EINVAL;
+      refused(engines, client.cs({ cs_flags: HL_CS_FLAGS.ENGINE_CORE_COMMAND }));
+      refused(engines, client.cs({ cs_flags: HL_CS_FLAGS.ENGINES_COMMAND }));
+      refused(Errno.EOPNOTSUPP, client.cs({ cs_flags: HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES }));
+      for (const queue of [
+        fixture.profile.queues.length,
+        0xffff_ffff,
+        asic === 'gaudi' ? 8 : 260,
+        asic === 'gaudi' ? 73 : 156,
+      ]) {
+        refused(Errno.EINVAL, client.submit([{ queue, cb: fixture.hostVa, byteLength: 24 }]));
+      }
+    });
+
+    it('checks command buffers', () => {
+      const { client } = fixture;
+      const hostVa = fixture.mapAll();
+      if (asic === 'gaudi2') {
+        expect(client.submit([{ queue: 0, cb: hostVa, byteLength: 8, flags: 0 }]).result).toBe(-Errno.EINVAL);
+        expect(client.submit([{ queue: 0, cb: 0x1234n, byteLength: 8 }]).result).toBe(-Errno.EFAULT);
+        expect(client.submit([{ queue: 0, cb: hostVa, byteLength: 2 ** 30 }]).result).toBe(-Errno.EFAULT);
+        return;
+      }
+      const { out } = client.createCommandBuffer(4096);
+      expect(client.submit([{ queue: 0, cb: 0x1234n, byteLength: 8 }]).result).toBe(-Errno.EINVAL);
+      expect(client.submit([{ queue: 0, cb: out, byteLength: 4 }]).result).toBe(-Errno.EINVAL);
+      expect(client.submit([{ queue: 0, cb: out, byteLength: 4104 }]).result).toBe(-Errno.EINVAL);
+      // An internal queue takes an address, and does not tell completion by itself.
+      expect(client.submit([{ queue: 9, cb: 0x7000_0000_0000_0000n, byteLength: 8 }]).result).toBe(-Errno.EFAULT);
+      expect(client.submit([{ queue: 9, cb: hostVa, byteLength: 8 }]).result).toBe(-Errno.EINVAL);
+    });
+
+    if (asic === 'gaudi') {
+      it('parses what goes to external queues', () => {
+        const cases: [number, number][] = [
+          [PacketOpcode.MSG_PROT, Errno.EPERM],
+          [PacketOpcode.CP_DMA, Errno.EPERM],
+          [PacketOpcode.STOP, Errno.EPERM],
+          [PacketOpcode.WREG_BULK, Errno.EPERM],
+          [PacketOpcode.WAIT, Errno.EINVAL],
+          [0, Errno.EINVAL],
+          [PacketOpcode.LIN_DMA, Errno.EINVAL],
+        ];
+        for (const [opcode, errno] of cases) {
+          writeShortPacket(fixture.commands, 0, packetCtl(opcode), 0);
+          expect([opcode, fixture.submitCommands(8).result]).toEqual([opcode, -errno]);
+        }
+        writeShortPacket(fixture.commands, 0, packetCtl(PacketOpcode.LOAD_AND_EXE), 1);
+        expect(fixture.submitCommands(16).result).toBe(-Errno.EPERM);
+        expect(counters().ctx_parsing_drop_cnt).toBe(BigInt(cases.length + 1));
+      });
+    } else {
+      it('has no staged submissions', () => {
+        fixture.mapAll();
+        const cs_flags = HL_CS_FLAGS.STAGED_SUBMISSION | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST;
+        expect(fixture.submitCommands(8, 0, { cs_flags }).result).toBe(-Errno.EPERM);
+      });
+    }
+  });
+
+  describe('CS execution', () => {
+    const fixture = new DriverFixture(asic, makeNode);
+    const nop = (): void => void writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
+
+    it('numbers submissions from 1 and completes one that does nothing', () => {
+      fixture.mapAll();
+      nop();
+      for (const seq of [1n, 2n, 3n]) {
+        const { result, out } = fixture.submitCommands(8);
+        expect({ result, seq: out.seq, status: out.status }).toEqual({ result: 0, seq, status: 0 });
+        expect(fixture.client.wait(seq).out.status).toBe(0);
+      }
+      expect(fixture.client.info(HL_INFO_OP.HW_IDLE, HL_INFO_HW_IDLE).out.is_idle).toBe(1);
+    });
+
+    it('copies in every direction and fills', () => {
+      const { host, hw } = fixture;
+      const hostVa = fixture.mapAll();
+      const device = fixture.deviceMemory(2);
+      const sram = hw.sram_base_address;
+      const bytes = 100_003;
+      for (let i = 0; i < bytes; i++) host.u8[i] = i * 31;
+      fixture.copy(hostVa, device + 13n, bytes);
+      fixture.copy(device + 13n, device + 0x100000n, bytes);
+      fixture.copy(device + 0x100000n, sram, bytes);
+      fixture.copy(sram, hostVa + 0x200001n, bytes);
+      const there = host.u8.subarray(0x200001, 0x200001 + bytes);
+      expect(Buffer.compare(host.u8.subarray(0, bytes), there)).toBe(0);
+      fixture.copy(0x0123_4567_89ab_cdefn, device, 20, true);
+      fixture.copy(device, hostVa + 0x300000n, 24);
+      const filled = new DataView(host.buffer, 0x300000, 24);
+      expect(filled.getBigUint64(0, true)).toBe(0x0123_4567_89ab_cdefn);
+      expect(filled.getUint32(16, true)).toBe(0x89ab_cdef);
+    });
+
+    it('writes words with messages, behind what came before', () => {
+      const { host } = fixture;
+      const hostVa = fixture.mapAll();
+      const at = writeMsgLong(fixture.commands, 0, msgLongCtl(), 0xdead_beef, ...halves(hostVa + 8n));
+      writeNop(fixture.commands, at, packetCtl(PacketOpcode.NOP));
+      const { out } = fixture.submitCommands(24);
+      expect(fixture.client.wait(out.seq, 1_000_000).result).toBe(0);
+      expect(host.words[2]).toBe(0xdead_beef);
+    });
+
+    it('blocks on a fence until another queue signals it', () => {
+      const { client, profile } = fixture;
+      fixture.mapAll();
+      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+      const waiting = fixture.submitCommands(8, 0);
+      expect(client.wait(waiting.out.seq).out.status).toBe(1);
+      expect(client.info(HL_INFO_OP.HW_IDLE, HL_INFO_HW_IDLE).out.is_idle).toBe(0);
+      const fence = profile.cfg.start + BigInt(profile.fences[0]!.fence0);
+      fixture.raiseFence(fence);
+      expect(client.wait(waiting.out.seq, 1_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
+    });
+
+    it('signals and waits between queues', () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      const signal = client.submit([{ queue: 0, cb: 0n, byteLength: 0 }], { cs_flags: HL_CS_FLAGS.SIGNAL });
+      expect(signal.result).toBe(0);
+      expect(signal.out.sob_count_before_submission).toBe(0);
+      expect(client.wait(signal.out.seq, 1_000_000).out.status).toBe(0);
+      client.data.setBigUint64(512, signal.out.seq, true);
+      const chunk = { queue: 4, cb: BigInt(client.dataAddress + 512), byteLength: 1 };
+      const wait = client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT });
+      expect({ result: wait.result, seq: wait.out.seq }).toEqual({ result: 0, seq: NO_SEQ });
+      const two = client.submit([{ ...chunk, byteLength: 2 }], { cs_flags: HL_CS_FLAGS.WAIT });
+      expect(two.result).toBe(-Errno.EINVAL);
+      client.data.setBigUint64(512, 1000n, true);
+      expect(client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT }).result).toBe(-Errno.EINVAL);
+    });
+
+    it('makes a wait block until its signal, which comes behind a fence', () => {
+      const { client, profile } = fixture;
+      fixture.mapAll();
+      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+      fixture.submitCommands(8, 0);
+      const signal = client.submit([{ queue: 0, cb: 0n, byteLength: 0 }], { cs_flags: HL_CS_FLAGS.SIGNAL });
+      client.data.setBigUint64(512, signal.out.seq, true);
+      const chunk = { queue: 4, cb: BigInt(client.dataAddress + 512), byteLength: 1 };
+      const wait = client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT });
+      expect(wait.result).toBe(0);
+      expect(client.wait(wait.out.seq).out.status).toBe(1);
+      const fence = profile.cfg.start + BigInt(profile.fences[0]!.fence0);
+      fixture.raiseFence(fence);
+      expect(client.wait(wait.out.seq, 1_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
+    });
+
+    it('reserves signals, and takes back the last reservation only', () => {
+      const { client } = fixture;
+      const reserve = (count: number, queue = 0) => {
+        const cs_flags = HL_CS_FLAGS.RESERVE_SIGNALS_ONLY;
+        return client.cs({ cs_flags, encaps_signals_count: count, encaps_signals_q_idx: queue });
+      };
+      const unreserve = (id: number) => {
+        return client.cs({ cs_flags: HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY, encaps_sig_handle_id: id }).result;
+      };
+      expect(reserve(0x8000).result).toBe(-Errno.EINVAL);
+      expect(reserve(4, 5000).result).toBe(-Errno.EINVAL);
+      const one = reserve(4);
+      const two = reserve(3);
+      expect([one.result, one.out.count, two.out.count]).toEqual([0, 4, 7]);
+      expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
+      expect(unreserve(two.out.handle_id)).toBe(0);
+      expect(unreserve(one.out.handle_id)).toBe(0);
+      expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
+    });
+
+    it('answers EAGAIN when all submissions are in flight', () => {
+      const { client, profile } = fixture;
+      if (profile.maxPendingCs > 1000) return;
+      fixture.mapAll();
+      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(1, 1, 1));
+      for (let i = 0; i < profile.maxPendingCs; i++) expect(fixture.submitCommands(8).result).toBe(0);
+      expect(fixture.submitCommands(8).result).toBe(-Errno.EAGAIN);
+      const dropped = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
+      expect(dropped.ctx_max_cs_in_flight_drop_cnt).toBe(1n);
+    });
+  });
+}

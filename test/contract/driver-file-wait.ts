@@ -1,0 +1,168 @@
+/** Contract cases: WAIT_CS. */
+
+import { describe, expect, it } from 'vitest';
+import type { DriverNode } from '../../src/driver/port.ts';
+import { Errno } from '../../src/sys/index.ts';
+import {
+  fenceCfg,
+  HL_CB_FLAGS,
+  HL_CB_OP,
+  HL_CS_FLAGS,
+  HL_MEM_OP,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
+  HL_WAIT_CS_STATUS_FLAG,
+  msgLongCtl,
+  type PacketAsic,
+  PacketOpcode,
+  packetCtl,
+  WAIT_CS_INTERRUPT_SHIFT,
+  writeFence,
+  writeMsgLong,
+  writeNop,
+} from '../../src/uapi/index.ts';
+import { DriverFixture, halves } from './driver-fixture.ts';
+
+export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
+  describe('WAIT_CS', () => {
+    const fixture = new DriverFixture(asic, makeNode);
+    const nop = (): void => void writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
+
+    it('knows what was submitted only', () => {
+      expect(fixture.client.wait(1n).result).toBe(-Errno.EINVAL);
+      expect(fixture.client.wait(2n ** 64n - 1n).result).toBe(-Errno.EINVAL);
+    });
+
+    it('forgets old submissions, but not their timestamps, which can be read once', () => {
+      const { client, profile } = fixture;
+      if (profile.maxPendingCs > 1000) return;
+      fixture.mapAll();
+      nop();
+      const stamped = fixture.submitCommands(8, 0, { cs_flags: HL_CS_FLAGS.TIMESTAMP }).out.seq;
+      const first = client.wait(stamped, 1_000_000);
+      expect(first.out.flags).toBe(HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD);
+      const plain = fixture.submitCommands(8).out.seq;
+      for (let i = 0; i < profile.maxPendingCs; i++) {
+        const { out } = fixture.submitCommands(8);
+        expect(client.wait(out.seq, 1_000_000).out.status).toBe(0);
+      }
+      expect(client.wait(stamped).out).toMatchObject({ status: 0, flags: 2, timestamp_nsec: first.out.timestamp_nsec });
+      expect(client.wait(stamped).out).toMatchObject({ status: 0, flags: HL_WAIT_CS_STATUS_FLAG.GONE });
+      expect(client.wait(plain).out).toMatchObject({ status: 0, flags: HL_WAIT_CS_STATUS_FLAG.GONE });
+    });
+
+    it('answers BUSY after the time', async () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+      const { out } = fixture.submitCommands(8);
+      expect(client.wait(out.seq, 1000)).toMatchObject({ result: 0, out: { status: HL_WAIT_CS_STATUS.BUSY } });
+    });
+
+    it('waits without blocking', async () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      nop();
+      const { out } = fixture.submitCommands(8);
+      client.block.words.fill(0, 0, 14);
+      client.block.view.setBigUint64(0, out.seq, true);
+      client.block.view.setBigUint64(8, 1_000_000n, true);
+      expect(await client.file.ioctlAsync(client.file.numbers.WAIT_CS, client.block)).toBe(0);
+      expect(client.block.words[0]).toBe(HL_WAIT_CS_STATUS.COMPLETED);
+    });
+
+    it('waits for the first of several on gaudi', () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      nop();
+      const { out } = fixture.submitCommands(8);
+      client.data.setBigUint64(512, out.seq, true);
+      const multi = (seq_arr_len: number, timeout_us = 0n) => {
+        const seq = BigInt(client.dataAddress + 512);
+        return client.waitCs({ seq, seq_arr_len, timeout_us, flags: HL_WAIT_CS_FLAGS.MULTI_CS });
+      };
+      if (!fixture.profile.capabilities.multiCs) {
+        expect(multi(1).result).toBe(-Errno.EPERM);
+        return;
+      }
+      expect(multi(33).result).toBe(-Errno.EINVAL);
+      expect(multi(1)).toMatchObject({ result: 0, out: { status: 0, cs_completion_map: 1 } });
+      client.data.setBigUint64(512, 1000n, true);
+      expect(multi(1).result).toBe(-Errno.EINVAL);
+    });
+
+    if (asic === 'gaudi') {
+      it('has no user interrupts', () => {
+        expect(fixture.client.waitCs({ flags: HL_WAIT_CS_FLAGS.INTERRUPT }).result).toBe(-Errno.EPERM);
+      });
+      stagedCases(fixture);
+    } else {
+      interruptCases(fixture);
+    }
+  });
+}
+
+function stagedCases(fixture: DriverFixture): void {
+  const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
+
+  it('completes a staged submission with its last member', () => {
+    const { client } = fixture;
+    writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
+    const first = fixture.submitCommands(8, 0, { cs_flags: STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST }).out.seq;
+    expect(client.wait(first).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    expect(fixture.submitCommands(8, 0, { cs_flags: STAGED, seq: first }).out.seq).toBe(first);
+    const last = { cs_flags: STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_LAST, seq: first };
+    expect(fixture.submitCommands(8, 0, last).out.seq).toBe(first);
+    expect(client.wait(first, 1_000_000).out.status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
+    expect(fixture.submitCommands(8, 0, last).result).toBe(-Errno.EINVAL);
+    expect(fixture.submitCommands(8, 0, { cs_flags: STAGED, seq: 999n }).result).toBe(-Errno.EINVAL);
+  });
+}
+
+function interruptCases(fixture: DriverFixture): void {
+  const flagsOf = (id: number, more = 0): number =>
+    (HL_WAIT_CS_FLAGS.INTERRUPT | more | (id << WAIT_CS_INTERRUPT_SHIFT)) >>> 0;
+  const KERNEL_CQ = HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ;
+
+  it('checks interrupt ids and counters', () => {
+    const { client, host } = fixture;
+    const addr = BigInt(host.address);
+    for (const id of [0, 9, 48, 111, 0xfff, 0xffe]) {
+      expect([id, client.waitCs({ flags: flagsOf(id), addr, target: 0n }).result]).toEqual([id, 0]);
+    }
+    for (const id of [10, 47, 112]) {
+      expect([id, client.waitCs({ flags: flagsOf(id), addr, target: 0n }).result]).toEqual([id, -Errno.EINVAL]);
+    }
+    expect(client.waitCs({ flags: flagsOf(48), addr: 64n, target: 0n }).result).toBe(-Errno.EFAULT);
+    expect(client.waitCs({ flags: flagsOf(48, KERNEL_CQ), cq_counters_handle: 5n }).result).toBe(-Errno.EINVAL);
+    const { out } = client.createCommandBuffer(4096);
+    const outside = { flags: flagsOf(48, KERNEL_CQ), cq_counters_handle: out, cq_counters_offset: 512n };
+    expect(client.waitCs(outside).result).toBe(-Errno.EINVAL);
+    expect(client.waitCs({ ...outside, cq_counters_offset: 511n })).toMatchObject({ result: 0, out: { status: 0 } });
+  });
+
+  it('completes when the card raises the counter and the interrupt', () => {
+    const { client, profile } = fixture;
+    fixture.mapAll();
+    const handle = client.createCommandBuffer(4096, HL_CB_FLAGS.MAP).out;
+    const info = { op: HL_CB_OP.INFO, cb_handle: handle, flags: HL_CB_FLAGS.GET_DEVICE_VA };
+    const counter = client.commandBuffer(info).out.device_va;
+    const stamps = client.memory({ op: HL_MEM_OP.TS_ALLOC, num_of_elements: 8 }).out.handle;
+    const wait = { flags: flagsOf(50, KERNEL_CQ), cq_counters_handle: handle, target: 3n };
+    expect(client.waitCs(wait).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    const register = { flags: flagsOf(50, KERNEL_CQ | HL_WAIT_CS_FLAGS.REGISTER_INTERRUPT), timestamp_handle: stamps };
+    const values = { ...wait, ...register, timestamp_offset: 2n };
+    expect(client.waitCs({ ...values, timestamp_offset: 8n }).result).toBe(-Errno.EINVAL);
+    expect(client.waitCs({ ...values, timestamp_handle: 1n }).result).toBe(-Errno.EINVAL);
+    expect(client.waitCs(values).result).toBe(0);
+    let at = writeMsgLong(fixture.commands, 0, msgLongCtl(), 3, ...halves(counter));
+    at = writeMsgLong(fixture.commands, at, msgLongCtl(), 50, ...halves(profile.va.reservedHost[0]!.start));
+    const { out } = fixture.submitCommands(at * 4);
+    expect(client.wait(out.seq, 1_000_000).out.status).toBe(0);
+    const done = client.waitCs({ ...wait, interrupt_timeout_us: 1_000_000n });
+    expect(done).toMatchObject({ result: 0, out: { status: 0, flags: HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD } });
+    const mapping = client.file.mmap(4096, stamps);
+    expect(new DataView(mapping.buffer).getBigUint64(16, true)).toBeGreaterThan(0n);
+    mapping.close();
+  });
+}

@@ -1,0 +1,161 @@
+/**
+ * What the cases of the driver contract share: a card opened for one case, with memory of the host, and a check that nothing leaks.
+ */
+
+import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
+import type { DriverNode } from '../../src/driver/port.ts';
+import {
+  type MappedMemory,
+  mapAnonymous,
+  mappedMemoryStatistics,
+  openFileDescriptors,
+  scratchStatistics,
+} from '../../src/sys/index.ts';
+import {
+  type AsicProfile,
+  GAUDI_PROFILE,
+  GAUDI2_PROFILE,
+  HL_INFO_HW_IP_INFO,
+  HL_INFO_OP,
+  linDmaCtl,
+  MSG_LONG_BYTES,
+  msgLongCtl,
+  type PacketAsic,
+  type StructValues,
+  writeLinDma,
+  writeMsgLong,
+} from '../../src/uapi/index.ts';
+import { DriverClient } from './driver-client.ts';
+
+/** Bytes of host memory that a case has. */
+export const HOST_BYTES: number = 16 * 2 ** 20;
+/** Where command buffers are written in it. */
+const COMMANDS_OFFSET: number = HOST_BYTES - 65536;
+
+/** Bytes of a chunk of scratch memory. */
+const SCRATCH_CHUNK_BYTES = 65536;
+
+type HwIpInfo = typeof HL_INFO_HW_IP_INFO extends { decode(view: DataView): infer V } ? V : never;
+
+/** The low and high words of an address. */
+export function halves(address: bigint): [number, number] {
+  return [Number(address & 0xffff_ffffn), Number(address >> 32n)];
+}
+
+/** Mappings that are alive, without the chunks of scratch memory, which stay. */
+function mappings(): number {
+  return mappedMemoryStatistics().liveMappings - scratchStatistics().arenaBytes / SCRATCH_CHUNK_BYTES;
+}
+
+/** One card, opened anew for every case. */
+export class DriverFixture {
+  readonly asic: PacketAsic;
+  readonly profile: AsicProfile;
+  node!: DriverNode;
+  client!: DriverClient;
+  host!: MappedMemory;
+  hw!: HwIpInfo;
+  /** Device address of `host`, once {@link mapAll} was called. */
+  hostVa = 0n;
+  #handle: bigint | undefined;
+  #commandHandle: bigint | undefined;
+
+  constructor(asic: PacketAsic, makeNode: () => DriverNode) {
+    this.asic = asic;
+    this.profile = asic === 'gaudi' ? GAUDI_PROFILE : GAUDI2_PROFILE;
+    let before = { fds: 0, mappings: 0 };
+    beforeAll(() => {
+      before = { fds: openFileDescriptors(), mappings: mappings() };
+    });
+    beforeEach(() => {
+      this.node = makeNode();
+      this.host = mapAnonymous(HOST_BYTES);
+      this.open();
+    });
+    afterEach(async () => {
+      this.client.close();
+      this.host.close();
+      this.node.close();
+      // Threads that have been told to end give their descriptors back a little later.
+      await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), { timeout: 10_000 });
+      expect(mappings()).toBe(before.mappings);
+    });
+  }
+
+  /** Opens the card, after the file before was closed. */
+  open(): void {
+    this.client = new DriverClient(this.node.open(0));
+    this.hw = this.client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).out as StructValues<never> & HwIpInfo;
+    this.#handle = undefined;
+    this.#commandHandle = undefined;
+  }
+
+  /** Maps all of the host memory for the card. */
+  mapAll(): bigint {
+    const mapped = this.client.mapHost(this.host.address, HOST_BYTES);
+    expect(mapped.result).toBe(0);
+    this.hostVa = mapped.out;
+    return mapped.out;
+  }
+
+  /** Device memory of `pages` pages, mapped where it has addresses. */
+  deviceMemory(pages = 1): bigint {
+    const { result, out } = this.client.allocate(this.hw.dram_page_size * BigInt(pages));
+    expect(result).toBe(0);
+    if (!this.profile.capabilities.dramMmu) return this.hw.dram_base_address;
+    this.#handle = out;
+    const mapped = this.client.mapDevice(out);
+    expect(mapped.result).toBe(0);
+    return mapped.out;
+  }
+
+  /** The handle of the last {@link deviceMemory}. */
+  get handle(): bigint {
+    return this.#handle ?? 0n;
+  }
+
+  /** Words for packets: a place in the host memory, or what is copied into a command buffer of the driver. */
+  get commands(): Uint32Array {
+    return new Uint32Array(this.host.buffer, COMMANDS_OFFSET, 1024);
+  }
+
+  /** Submits what {@link commands} holds, as the ASIC wants it; `queue` is one that takes kernel buffers on gaudi. */
+  submitCommands(
+    byteLength: number,
+    queue = 0,
+    values: Parameters<DriverClient['submit']>[1] = {},
+  ): ReturnType<DriverClient['submit']> {
+    if (this.asic === 'gaudi2') {
+      const cb = this.hostVa + BigInt(COMMANDS_OFFSET);
+      return this.client.submit([{ queue, cb, byteLength }], values);
+    }
+    this.#commandHandle ??= this.client.createCommandBuffer(65536).out;
+    const mapping = this.client.file.mmap(65536, this.#commandHandle);
+    new Uint8Array(mapping.buffer).set(this.host.u8.subarray(COMMANDS_OFFSET, COMMANDS_OFFSET + byteLength));
+    mapping.close();
+    return this.client.submit([{ queue, cb: this.#commandHandle, byteLength, flags: 0 }], values);
+  }
+
+  /** Adds 1 to a fence from a queue that is not 0, with packets that lie behind those of {@link commands}. */
+  raiseFence(fence: bigint): void {
+    const at = 512;
+    writeMsgLong(this.commands, at, msgLongCtl(), 1, ...halves(fence));
+    if (this.asic === 'gaudi2') {
+      const cb = this.hostVa + BigInt(COMMANDS_OFFSET + at * 4);
+      expect(this.client.submit([{ queue: 8, cb, byteLength: MSG_LONG_BYTES }]).result).toBe(0);
+      return;
+    }
+    this.commands.copyWithin(0, at, at + MSG_LONG_BYTES / 4);
+    expect(this.submitCommands(MSG_LONG_BYTES, 1).result).toBe(0);
+  }
+
+  /** Copies `byteLength` bytes between device addresses and waits for it. */
+  copy(source: bigint, destination: bigint, byteLength: number, memset = false): void {
+    const [sourceLow, sourceHigh] = halves(source);
+    const [low, high] = halves(destination);
+    writeLinDma(this.commands, 0, linDmaCtl(this.asic, { memset }), byteLength, sourceLow, sourceHigh, low, high);
+    const { result, out } = this.submitCommands(24);
+    expect(result).toBe(0);
+    expect(this.client.wait(out.seq, 10_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
+  }
+}
