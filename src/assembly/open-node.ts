@@ -24,7 +24,7 @@ export interface OpenNodeOptions {
 export function openNode({ config, log, clock }: OpenNodeOptions): DriverNode {
   const values = config.get(GAUDI_CONFIG_TABLE);
   if (values.DRIVER === 'emulator') return emulatedNode(values, log, clock);
-  const kernel = new KernelNode();
+  const kernel = new KernelNode({ clock, log: log.child('driver') });
   if (values.DRIVER === 'kernel' || kernel.cards().length > 0) return kernel;
   kernel.close();
   log.debug('no card of the habanalabs driver on this machine: using the emulated node');

@@ -1,6 +1,7 @@
 /** The package entry `gaudi-ucx/uct`: memory domains and transports without the protocol layer above them. Re-exports only. */
 
 export * from './api/iface.ts';
+export * from './api/memory.ts';
 export * from './api/memory-domain.ts';
 export { completeOne } from './base/completion.ts';
 export { type GaudiCopyOptions, gaudiCopyComponent } from './gaudi/copy/component.ts';

@@ -95,7 +95,10 @@ export class CommandProcessor {
   execute(stream: Stream, job: Job, memory: PhysicalMemory, offset: number, byteLength: number): void {
     if (stream.pending.length === 0 && !stream.stopped) {
       const stopped = this.#run(stream, job, memory, offset, offset + byteLength);
-      if (stopped === offset + byteLength) return this.#decoded(stream, job);
+      if (stopped === offset + byteLength) {
+        this.#decoded(stream, job);
+        return;
+      }
       stream.pending.push(this.#kept(stream, job, memory, stopped, offset + byteLength));
     } else {
       stream.pending.push(this.#kept(stream, job, memory, offset, offset + byteLength));

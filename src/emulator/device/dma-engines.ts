@@ -208,7 +208,10 @@ export class DmaEngines {
    * @param done looked at after the request is made and before sleeping, so that no progress is missed
    */
   waitProgress(timeoutNs: number, done: () => boolean): void {
-    if (this.#programs.length > 0) return this.pump();
+    if (this.#programs.length > 0) {
+      this.pump();
+      return;
+    }
     const engine = this.#engines[0];
     if (engine === undefined) return;
     for (const other of this.#engines) Atomics.store(other.words, CONTROL_WAKE, Wake.NOTIFY);

@@ -5,7 +5,8 @@
 
 import { Status } from '../../ucs/status.ts';
 import type { Completion, IovEntry } from '../../uct/api/iface.ts';
-import type { MdMemory, MemoryDomain, RemoteKey as UctRemoteKey } from '../../uct/api/memory-domain.ts';
+import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
 

@@ -4,7 +4,7 @@
 
 import { closedError } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
-import type { MdMemory } from '../../uct/api/memory-domain.ts';
+import type { MdMemory } from '../../uct/api/memory.ts';
 import type { MemoryPlace } from '../proto/selection.ts';
 
 /** What memMap can be asked for. */

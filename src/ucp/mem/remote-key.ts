@@ -3,7 +3,7 @@
  */
 
 import type { MemoryType } from '../../ucs/memory-type.ts';
-import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory-domain.ts';
+import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 
 const OPERATIONS = 2;

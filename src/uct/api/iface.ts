@@ -3,7 +3,7 @@
  */
 
 import type { Status } from '../../ucs/status.ts';
-import type { MdMemory, RemoteKey } from './memory-domain.ts';
+import type { MdMemory, RemoteKey } from './memory.ts';
 
 /** Kinds of transport devices (uct_device_type_t). */
 export const DeviceType = { NET: 'network', SHM: 'intra-node', ACC: 'accelerator', SELF: 'loopback' } as const;

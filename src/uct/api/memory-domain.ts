@@ -9,6 +9,7 @@ import type { AnyConfigTable, Config } from '../../ucs/config.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { MemoryType } from '../../ucs/memory-type.ts';
 import type { Iface, IfaceResource } from './iface.ts';
+import type { MdMemory, RemoteKey } from './memory.ts';
 
 /** What a memory domain can do, as bits (UCT_MD_FLAG_*). A flag that is set works, an operation that works has its flag. */
 export const MdFlag = {
@@ -51,26 +52,6 @@ export interface MdAttributes {
   readonly registerBytesMax: number;
 }
 
-/**
- * Memory registered or allocated in one memory domain. Only the MD that made it looks inside.
- */
-export interface MdMemory {
-  /** The MD's name, for checks and messages. */
-  readonly mdName: string;
-  readonly memoryType: MemoryType;
-  /** System device that holds the memory; undefined for host memory. */
-  readonly sysDevice: number | undefined;
-  /** Address of the first byte: a host virtual address or a device address. */
-  readonly address: bigint;
-  readonly byteLength: number;
-  /** The bytes, for host memory; a CPU does not reach device memory. */
-  readonly bytes: Uint8Array | undefined;
-  /** Distinguishes memory that comes to lie at the same address one after the other. */
-  readonly generation: number;
-  /** False after memDereg or memFree. */
-  readonly live: boolean;
-}
-
 /** Host memory to register: the view itself keeps its ArrayBuffer alive as long as it is registered. */
 export type HostBuffer = Uint8Array;
 
@@ -98,16 +79,6 @@ export interface AllocateOptions {
   readonly sysDevice?: number;
   /** Asks for memory that can be exported without exposing neighbours. */
   readonly shared?: boolean;
-}
-
-/** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
-export interface RemoteKey {
-  readonly mdName: string;
-  readonly memoryType: MemoryType;
-  readonly sysDevice: number | undefined;
-  readonly byteLength: number;
-  /** Drops what unpacking acquired. Idempotent. */
-  release(): void;
 }
 
 /** An open memory domain. Control-path calls throw UcxError; none is used per transfer. */

@@ -5,7 +5,7 @@
 
 import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
-import type { MdMemory } from '../api/memory-domain.ts';
+import type { MdMemory } from '../api/memory.ts';
 import { type KeyFields, newSecret, packKey, sameSecret, unpackKey } from './key-bytes.ts';
 
 const NO_DEVICE = 0xffff_ffff;

@@ -14,7 +14,7 @@ import {
   type RmaLimits,
   type UctEndpoint,
 } from '../api/iface.ts';
-import type { RemoteKey } from '../api/memory-domain.ts';
+import type { RemoteKey } from '../api/memory.ts';
 import { type SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
 

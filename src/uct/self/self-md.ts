@@ -7,13 +7,13 @@ import { invalidParam, UcxError } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface, IfaceResource } from '../api/iface.ts';
+import type { MdMemory } from '../api/memory.ts';
 import {
   type AllocateOptions,
   type DmabufExport,
   type HostBuffer,
   type MdAttributes,
   MdFlag,
-  type MdMemory,
   type MemoryAttributes,
   type MemoryDomain,
 } from '../api/memory-domain.ts';

@@ -4,7 +4,7 @@
 
 import type { MappedMemory } from '../../sys/index.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
-import type { MdMemory, RemoteKey } from '../api/memory-domain.ts';
+import type { MdMemory, RemoteKey } from '../api/memory.ts';
 
 /** Name of component, memory domain and transport. */
 export const SELF_MD_NAME = 'self';

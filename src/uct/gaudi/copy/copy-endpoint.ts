@@ -7,7 +7,7 @@ import type { DeviceDma, DmaRequest } from '../../../hlthunk/index.ts';
 import { invalidParam } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
-import type { MdMemory, RemoteKey } from '../../api/memory-domain.ts';
+import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { Direction, IOV_MAX, SHORT_BYTES_MAX } from './copy-limits.ts';
 import { type GaudiKey, GaudiMemory, HostMemory } from './gaudi-memory.ts';

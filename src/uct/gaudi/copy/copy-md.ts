@@ -10,6 +10,7 @@ import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
+import type { MdMemory } from '../../api/memory.ts';
 import {
   type AllocateOptions,
   type ComponentServices,
@@ -17,7 +18,6 @@ import {
   type HostBuffer,
   type MdAttributes,
   MdFlag,
-  type MdMemory,
   type MemoryAttributes,
   type MemoryDomain,
 } from '../../api/memory-domain.ts';

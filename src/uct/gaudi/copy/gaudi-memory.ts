@@ -5,7 +5,7 @@
 import type { Device, DeviceBlock, HostMapping } from '../../../hlthunk/index.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
-import type { MdMemory, RemoteKey } from '../../api/memory-domain.ts';
+import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 
 /** Name of component and memory domain. */

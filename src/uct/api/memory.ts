@@ -1,0 +1,35 @@
+/**
+ * Memory as transports see it: what a memory domain registered or allocated, and the unpacked key of remote memory. Types only.
+ */
+
+import type { MemoryType } from '../../ucs/memory-type.ts';
+
+/**
+ * Memory registered or allocated in one memory domain. Only the MD that made it looks inside.
+ */
+export interface MdMemory {
+  /** The MD's name, for checks and messages. */
+  readonly mdName: string;
+  readonly memoryType: MemoryType;
+  /** System device that holds the memory; undefined for host memory. */
+  readonly sysDevice: number | undefined;
+  /** Address of the first byte: a host virtual address or a device address. */
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** The bytes, for host memory; a CPU does not reach device memory. */
+  readonly bytes: Uint8Array | undefined;
+  /** Distinguishes memory that comes to lie at the same address one after the other. */
+  readonly generation: number;
+  /** False after memDereg or memFree. */
+  readonly live: boolean;
+}
+
+/** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
+export interface RemoteKey {
+  readonly mdName: string;
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  readonly byteLength: number;
+  /** Drops what unpacking acquired. Idempotent. */
+  release(): void;
+}
