@@ -60,6 +60,8 @@ export interface DmaQueueDevice extends RingDevice {
    * @returns OK, or the failure that transfers completing now have
    */
   checkFaults(): Status;
+  /** The driver's number of the submission that it reported as timed out, 0 for none. Asked only when a queue fails. */
+  readonly timedOutSeq: number;
 }
 
 /** What a queue is. */
@@ -417,8 +419,16 @@ export class DmaQueue {
   /** The driver has given this queue up: a time-out, a reset, a lost device. */
   #fail(result: number): void {
     const fault = this.#device.checkFaults();
-    if (result === -Errno.ETIMEDOUT) this.abort(Status.TIMED_OUT);
+    if (result === -Errno.ETIMEDOUT || this.#hasInFlight(this.#device.timedOutSeq)) this.abort(Status.TIMED_OUT);
     else this.abort(fault === Status.OK ? Status.IO_ERROR : fault);
+  }
+
+  /** Whether a submission of the driver's number is one of the batches in flight. */
+  #hasInFlight(seq: number): boolean {
+    for (let batch = this.#retired; batch !== this.#submitted; batch = (batch + 1) | 0) {
+      if (this.#slotSeq[batch & (this.#ring.slots - 1)] === seq) return true;
+    }
+    return false;
   }
 }
 

@@ -288,6 +288,10 @@ export class DeviceDma implements DmaQueueDevice {
     return this.#events.check();
   }
 
+  get timedOutSeq(): number {
+    return this.#events.timedOutSeq;
+  }
+
   mapHost(address: number, byteLength: number): RingMapping {
     return this.#hostMemory.map(address, byteLength);
   }

@@ -64,6 +64,7 @@ export class DeviceEvents implements CardTarget {
   #subscription: PollSubscription | undefined;
   #received = 0;
   #lastFault: DeviceFault | undefined;
+  #timedOutSeq = 0;
 
   constructor(card: CardFile, log: Log) {
     this.card = card;
@@ -80,6 +81,11 @@ export class DeviceEvents implements CardTarget {
   /** The latest events with their records; undefined while there were none. */
   get lastFault(): DeviceFault | undefined {
     return this.#lastFault;
+  }
+
+  /** Number of the submission that was reported as timed out; 0 for none. */
+  get timedOutSeq(): number {
+    return this.#timedOutSeq;
   }
 
   /**
@@ -159,6 +165,7 @@ export class DeviceEvents implements CardTarget {
     if (mask === 0) return 0;
     const fault = this.#readFault(mask);
     this.#lastFault = fault;
+    if (fault.csTimeout !== undefined) this.#timedOutSeq = Number(fault.csTimeout.seq);
     this.#received |= mask;
     this.#log.error(`${this.card.name} reports ${describe(fault)}`);
     for (const callback of this.#callbacks) callback(mask, fault);
