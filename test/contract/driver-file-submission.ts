@@ -212,6 +212,30 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
     });
 
+    it('waits for signals that a submission raises itself', () => {
+      const { client, profile } = fixture;
+      fixture.mapAll();
+      const reservation = { cs_flags: HL_CS_FLAGS.RESERVE_SIGNALS_ONLY, encaps_signals_count: 2 };
+      const reserved = client.cs(reservation).out;
+      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+      const sob = profile.cfg.start + BigInt(reserved.sob_base_addr_offset);
+      writeMsgLong(fixture.commands, 2, msgLongCtl(), 0x8000_0002, ...halves(sob));
+      const cs_flags = HL_CS_FLAGS.ENCAP_SIGNALS;
+      expect(fixture.submitCommands(24, 0, { cs_flags, encaps_sig_handle_id: 77 }).result).toBe(-Errno.EINVAL);
+      const raising = fixture.submitCommands(24, 0, { cs_flags, encaps_sig_handle_id: reserved.handle_id });
+      expect(raising.result).toBe(0);
+      const wait = (offset: number, flags: number = HL_CS_FLAGS.ENCAP_SIGNALS) => {
+        const chunk = { queue: 4, cb: raising.out.seq, byteLength: offset };
+        return client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT | flags });
+      };
+      expect(wait(3).result).toBe(-Errno.EINVAL);
+      const waiting = wait(2);
+      expect(waiting.result).toBe(0);
+      expect(client.wait(waiting.out.seq).out.status).toBe(1);
+      fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
+      expect(client.wait(waiting.out.seq, 1_000_000).out.status).toBe(0);
+    });
+
     it('answers EAGAIN when all submissions are in flight', () => {
       const { client, profile } = fixture;
       if (profile.maxPendingCs > 1000) return;

@@ -32,14 +32,6 @@ export interface OpenRecord {
   lastErrorNs: number;
 }
 
-/** One mapping of a context, as INFO USER_MAPPINGS lists it. */
-export interface UserMapping {
-  /** Device virtual address. */
-  readonly address: bigint;
-  /** Bytes. */
-  readonly byteLength: number;
-}
-
 /** A card. */
 export interface CardPort {
   readonly place: CardPlace;

@@ -17,7 +17,7 @@ import type { DmaEngines } from '../device/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
 import type { NodeConfig } from '../node-config.ts';
-import type { CardPlace, CardPort, OpenRecord, UserMapping } from './card-port.ts';
+import type { CardPlace, CardPort, OpenRecord } from './card-port.ts';
 import { Context } from './context.ts';
 import { CsCounters } from './cs-counters.ts';
 import type { DmabufRegistry } from './dmabuf.ts';
@@ -25,6 +25,7 @@ import { ErrorRecords, type FaultReporter } from './error-records.ts';
 import { ControlFile, PrimaryFile } from './file.ts';
 import type { Notifier } from './notifier.ts';
 import type { Submission, SubmissionTable } from './submission.ts';
+import type { UserMapping } from './user-mapping.ts';
 import { UserMemory } from './user-memory.ts';
 import { Waiters } from './waiters.ts';
 

@@ -5,7 +5,7 @@
 
 import type { GaudiDevice } from '../device/gaudi-device.ts';
 import { BufferTable } from './buffer-table.ts';
-import type { CardPort, UserMapping } from './card-port.ts';
+import type { CardPort } from './card-port.ts';
 import { ChunkList } from './chunk-list.ts';
 import { CommandBufferVa } from './command-buffer-va.ts';
 import { CsCounters } from './cs-counters.ts';
@@ -16,6 +16,7 @@ import { HwBlocks } from './hw-blocks.ts';
 import { SubmissionTable } from './submission.ts';
 import { SyncStream } from './sync-stream.ts';
 import { UserInterrupts } from './user-interrupts.ts';
+import type { UserMapping } from './user-mapping.ts';
 import { UserMemory } from './user-memory.ts';
 import { VaSpace } from './va-space.ts';
 

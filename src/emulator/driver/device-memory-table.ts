@@ -8,9 +8,10 @@
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { HL_MEM } from '../../uapi/index.ts';
 import { RangeAllocator } from '../../ucs/range-allocator.ts';
-import type { CardPort, UserMapping } from './card-port.ts';
+import type { CardPort } from './card-port.ts';
 import type { ExportedDmabuf, MemoryRun } from './dmabuf.ts';
 import { smallestFreeId } from './handle-ids.ts';
+import type { UserMapping } from './user-mapping.ts';
 import type { VaSpace } from './va-space.ts';
 
 const EXPORT_ALIGNMENT = 4096n;

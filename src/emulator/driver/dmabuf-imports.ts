@@ -3,8 +3,9 @@
  */
 
 import { close, dup, Errno, isSyscallError } from '../../sys/index.ts';
-import type { CardPort, UserMapping } from './card-port.ts';
+import type { CardPort } from './card-port.ts';
 import type { ExportedDmabuf } from './dmabuf.ts';
+import type { UserMapping } from './user-mapping.ts';
 import { HOST_PAGE_BYTES, HUGE_PAGE_BYTES, type VaSpace } from './va-space.ts';
 
 /** One import. */

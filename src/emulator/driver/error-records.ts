@@ -7,8 +7,8 @@ import { type AsicProfile, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.
 import type { Clock } from '../../ucs/clock.ts';
 import type { FaultListener } from '../device/command-processor.ts';
 import type { Stream } from '../device/stream.ts';
-import type { UserMapping } from './card-port.ts';
 import { engineIdOf } from './engine-ids.ts';
+import type { UserMapping } from './user-mapping.ts';
 
 /** The card as far as its fault records need it. */
 export interface FaultReporter {

@@ -5,7 +5,8 @@
 import { Errno, isReadable, MadviseAdvice, madvise, viewAt } from '../../sys/index.ts';
 import { HL_MEM } from '../../uapi/index.ts';
 import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../device/physical-memory.ts';
-import type { CardPort, UserMapping } from './card-port.ts';
+import type { CardPort } from './card-port.ts';
+import type { UserMapping } from './user-mapping.ts';
 import { isUserRange } from './user-memory.ts';
 import { HOST_PAGE_BYTES, HUGE_PAGE_BYTES, type VaRange, type VaSpace } from './va-space.ts';
 

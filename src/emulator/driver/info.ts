@@ -46,6 +46,6 @@ export function infoIoctl(
   if (op.returnsData && (returnSize === 0 || returnPointer === 0)) return -Errno.EINVAL;
   const answer = op.answer({ card, context, notifier, words, returnSize });
   if (typeof answer === 'number') return 0 - answer;
-  const bytes = answer.subarray(0, Math.min(returnSize, answer.byteLength));
-  return card.userMemory.write(returnPointer, bytes) ? 0 : -Errno.EFAULT;
+  const bytes = returnSize < answer.byteLength ? answer.subarray(0, returnSize) : answer;
+  return card.userMemory.writeAnswer(block, returnPointer, bytes) ? 0 : -Errno.EFAULT;
 }

@@ -95,6 +95,8 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
   const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
   const group = staged ? context.submissions.findStaged(words[IN.seq + 1]! * HIGH + words[IN.seq]!) : undefined;
   if (staged && group === undefined) return refuse(block, Errno.EINVAL);
+  const reservation = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) === 0 ? 0 : words[IN.encaps_sig_handle_id]!;
+  if (reservation !== 0 && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);
   const submission = openSubmission(context, flags, timeoutSeconds);
   if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
   if ((flags & STAGED) !== 0) {
@@ -102,6 +104,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
     submission.staged.members.push(submission);
     submission.staged.closed = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
   }
+  if (reservation !== 0) context.syncStream.bind(reservation, submission);
   startJobs(context, submission, chunks);
   return accept(block, submission.staged?.firstSeq ?? submission.seq);
 }

@@ -51,7 +51,10 @@ interface Reservation {
 /** What a signal submission promised. */
 interface Signal {
   readonly sob: number;
+  /** Value of the sync object when the submission is through. */
   readonly value: number;
+  /** Signals of a reservation that its user raises one by one; 0 for a signal of the driver. */
+  readonly encapsulated: number;
 }
 
 /** The sync streams of one context. */
@@ -87,6 +90,21 @@ export class SyncStream {
       : this.#wait(block, queue, chunk, flags, timeoutSeconds);
   }
 
+  /** Whether a default submission may raise the signals of a reservation (ENCAP_SIGNALS). */
+  isReserved(handleId: number): boolean {
+    return this.#reservations.has(handleId);
+  }
+
+  /** A default submission will raise the signals of a reservation: WAIT submissions may name it. The reservation is used up. */
+  bind(handleId: number, submission: Submission): void {
+    const reservation = this.#reservations.get(handleId);
+    if (reservation === undefined) return;
+    this.#reservations.delete(handleId);
+    const { sob, before, count } = reservation;
+    submission.signal = true;
+    this.#rememberSignal(submission.seq, { sob, value: before + count, encapsulated: count });
+  }
+
   #signal(block: ArgumentBlock, queue: SignalQueue, flags: number, timeoutSeconds: number): number {
     const advanced = this.#advance(queue, 1);
     if (advanced === undefined) return refuse(block, Errno.EINVAL);
@@ -97,7 +115,7 @@ export class SyncStream {
     }
     submission.signal = true;
     const sob = queue.sobs[queue.current];
-    this.#rememberSignal(submission.seq, { sob, value: queue.value });
+    this.#rememberSignal(submission.seq, { sob, value: queue.value, encapsulated: 0 });
     this.#start(submission, queue.queue, this.#packets.signal(sob));
     accept(block, submission.seq);
     block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(sob);
@@ -120,10 +138,16 @@ export class SyncStream {
     if (signalling === undefined) return acceptNothing(block);
     const signal = this.#signals.get(seq);
     if (!signalling.signal || signal === undefined) return refuse(block, Errno.EINVAL);
+    const later = isEncapsulated ? signal.encapsulated - chunk[CHUNK.encaps_signal_offset]! : 0;
+    if (isEncapsulated !== signal.encapsulated > 0 || later < 0) return refuse(block, Errno.EINVAL);
     if (submissions.poll(signalling) !== SubmissionState.PENDING) return acceptNothing(block);
     const submission = this.#open(flags, timeoutSeconds);
     if (submission === undefined) return -Errno.EAGAIN;
-    this.#start(submission, queue.queue, this.#packets.wait(queue.queue, queue.monitor, signal.sob, signal.value));
+    this.#start(
+      submission,
+      queue.queue,
+      this.#packets.wait(queue.queue, queue.monitor, signal.sob, signal.value - later),
+    );
     return accept(block, submission.seq);
   }
 

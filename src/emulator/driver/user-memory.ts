@@ -63,10 +63,19 @@ export class UserMemory {
     const scratch = this.#buffer();
     for (let done = 0; done < source.byteLength; done += SCRATCH_BYTES) {
       const piece = Math.min(SCRATCH_BYTES, source.byteLength - done);
-      scratch.u8.set(source.subarray(done, done + piece));
+      scratch.u8.set(piece === source.byteLength ? source : source.subarray(done, done + piece));
       if (!isUserRange(address + done, piece)) return false;
       if (copyToProcess(this.#pid, address + done, scratch.address, piece) !== piece) return false;
     }
+    return true;
+  }
+
+  /** Like {@link write}, where the address may lie in the argument block itself: the answer then goes there directly. */
+  writeAnswer(block: ArgumentBlock, address: number, source: Uint8Array): boolean {
+    const inside = address - block.address;
+    const { words } = block;
+    if (inside < 0 || inside + source.byteLength > words.byteLength) return this.write(address, source);
+    new Uint8Array(words.buffer, words.byteOffset + inside, source.byteLength).set(source);
     return true;
   }
 
