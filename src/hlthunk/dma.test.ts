@@ -273,7 +273,7 @@ describe('faults', () => {
     expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096))).toBe(Status.OK);
   });
 
-  it('times out behind a queue that is stuck, and says so', async () => {
+  it('fails what stands behind a submission that timed out', async () => {
     const clock = new ManualClock();
     const device = fixture.setUp({ clock, csTimeoutSeconds: 5 });
     fixture.log.allow(/cs_timeout/);
@@ -282,17 +282,13 @@ describe('faults', () => {
     const buffer = requestCommandBuffer(device, 4096, { mapped: true });
     writeFence(buffer.words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
     const fence = { queueIndex: 0, cbHandle: buffer.deviceAddress!, cbSize: 8, flags: HL_CS_CHUNK_FLAGS.USER_ALLOC_CB };
-    commandSubmission(device, [fence], { flags: HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT });
-    const down = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096)!;
-    expect(device.dma.dmaPoll(down)).toBe(Status.INPROGRESS);
-    // The fence first, then what is behind it: the driver watches one submission at a time.
+    const stuck = commandSubmission(device, [fence]);
+    const behind = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096)!;
+    expect(device.dma.dmaPoll(behind)).toBe(Status.INPROGRESS);
     clock.advance(6e9);
-    const next = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 8)!;
-    clock.advance(6e9);
-    expect(await settle(device, down)).toBe(Status.TIMED_OUT);
-    expect(await settle(device, next)).toBe(Status.TIMED_OUT);
-    expect(device.events.lastFault?.events).toContain('CS_TIMEOUT');
-    expect(device.dma.failure).toBe(Status.TIMED_OUT);
+    expect(await settle(device, behind)).toBe(Status.IO_ERROR);
+    expect(device.events.lastFault?.csTimeout?.seq).toBe(stuck);
+    expect(device.dma.failure).toBe(Status.IO_ERROR);
     expect(mapping.inFlight).toBe(0);
   });
 
