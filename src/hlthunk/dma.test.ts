@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { fillPattern, settle, useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
-import { fenceCfg, HL_CS_CHUNK_FLAGS, HL_CS_FLAGS, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
+import { fenceCfg, HL_CS_CHUNK_FLAGS, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
 import { ManualClock } from '../ucs/clock.ts';
 import { Status } from '../ucs/status.ts';
 import {
@@ -270,6 +270,12 @@ describe('faults', () => {
     expect(await settle(device, device.dma.dmaHostToDeviceAsync(stray, 0, block, 0, 4096))).toBe(Status.IO_ERROR);
     expect(device.events.lastFault?.events).toContain('PAGE_FAULT');
     expect(device.events.lastFault?.pageFault?.addr).toBe(0xfff0700000000000n);
+    expect(device.dma.errorOf(Status.IO_ERROR)).toMatchObject({
+      code: GaudiErrorCode.DMA_FAILED,
+      message: expect.stringMatching(/card 0 .*PAGE_FAULT/),
+    });
+    expect(device.dma.errorOf(Status.TIMED_OUT).code).toBe(GaudiErrorCode.TIMEOUT);
+    expect(device.dma.errorOf(Status.CANCELED).code).toBe(GaudiErrorCode.CHANNEL_FAILED);
     expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096))).toBe(Status.OK);
   });
 

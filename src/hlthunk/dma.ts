@@ -8,7 +8,8 @@
 
 import type { DriverFile } from '../driver/port.ts';
 import { type AsicProfile, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../uapi/index.ts';
-import { Status } from '../ucs/status.ts';
+import type { UcxError } from '../ucs/error.ts';
+import { Status, statusName } from '../ucs/status.ts';
 import { invalidArgument } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
 import { type CommandBuffer, requestCommandBuffer } from './command-buffer.ts';
@@ -236,6 +237,17 @@ export class DeviceDma implements DmaQueueDevice {
   }
 
   /**
+   * The error for a request that ended with a failure, with the last fault of the card: ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED
+   * for one that was canceled, otherwise ERR_GAUDI_DMA_FAILED. Cold.
+   */
+  errorOf(status: Status): UcxError {
+    const fault = this.#events.lastFault?.events.join(', ');
+    const what = `a transfer of ${this.#card.name} ended with ${statusName(status)}`;
+    const details = { status: statusName(status), minor: this.#card.minor, busId: this.#card.busId, fault };
+    return gaudiError(codeOf(status), fault === undefined ? what : `${what}; last fault: ${fault}`, details);
+  }
+
+  /**
    * Ends what is done, submits what waits. Callbacks of requests run inside.
    * @returns number of requests that ended
    */
@@ -354,6 +366,11 @@ export class DeviceDma implements DmaQueueDevice {
       throw invalidArgument(`${name}Offset`, rule, offset);
     }
   }
+}
+
+function codeOf(status: Status): GaudiErrorCode {
+  if (status === Status.TIMED_OUT) return GaudiErrorCode.TIMEOUT;
+  return status === Status.CANCELED ? GaudiErrorCode.CHANNEL_FAILED : GaudiErrorCode.DMA_FAILED;
 }
 
 function transfer(
