@@ -50,4 +50,24 @@ describe('an emulated node', () => {
       node.close();
     });
   }
+
+  it('holds nothing of a file that was closed', () => {
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
+    const card = node.card(0);
+    const client = new DriverClient(node.open(0));
+    const host = mapAnonymous(65536);
+    client.mapHost(host.address + 100, 5000);
+    client.mapHost(host.address, 65536);
+    client.mapDevice(client.allocate(1).out);
+    const { context, device } = card;
+    expect(context?.hostMappings.pinnedBytes).toBe(8192 + 65536);
+    expect(card.dramUsedBytes).toBeGreaterThan(0);
+    client.close();
+    expect(card.dramUsedBytes).toBe(0);
+    expect(context?.hostMappings.pinnedBytes).toBe(0);
+    expect([device.hostPages.size, device.hostHugePages.size, device.dramPages.size]).toEqual([0, 0, 0]);
+    expect(card.context).toBeUndefined();
+    host.close();
+    node.close();
+  });
 });

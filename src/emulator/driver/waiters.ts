@@ -6,6 +6,12 @@
 import type { Clock, Timer } from '../../ucs/clock.ts';
 import type { DmaEngines } from '../device/dma-engines.ts';
 
+/** Rounds of a blocking wait before it pauses between them, and for how long. */
+const SPIN_ROUNDS = 256;
+const PAUSE_MS = 0.05;
+/** A word that nobody changes: waiting for it is a pause. */
+const pause: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
+
 /** A place in the line of those who want to hear of progress. */
 export interface ProgressTicket {
   /** Resolves after the next progress of the node, or when the time is over. */
@@ -38,12 +44,14 @@ export class Waiters {
    */
   block(timeoutNs: number, done: () => boolean): boolean {
     const deadline = this.#clock.nowNs() + timeoutNs;
-    for (;;) {
+    for (let round = 0; ; round++) {
       this.#pump();
       if (done()) return true;
       const remaining = deadline - this.#clock.nowNs();
       if (remaining <= 0) return false;
       this.#engines.waitProgress(remaining, done);
+      // Without engine threads the wait above does not wait: a queue that hangs must not burn a processor until its time-out.
+      if (round >= SPIN_ROUNDS) Atomics.wait(pause, 0, 0, PAUSE_MS);
     }
   }
 
