@@ -42,9 +42,17 @@ export function operational(answer: InfoOp['answer']): InfoOp {
   return { always: false, returnsData: true, answer };
 }
 
-/** The bytes of a struct. */
+/** The bytes of the last answer with a struct, and the view to write them: an answer is copied out before the next one is made. */
+const answers: WeakMap<object, { readonly bytes: Uint8Array; readonly view: DataView }> = new WeakMap();
+
+/** The bytes of a struct, until the next answer with the same struct. */
 export function encode<F extends StructFields>(struct: Struct<F>, values: Partial<StructValues<F>>): Uint8Array {
-  const bytes = new Uint8Array(struct.size);
-  struct.encode(values, new DataView(bytes.buffer));
-  return bytes;
+  let answer = answers.get(struct);
+  if (answer === undefined) {
+    const bytes = new Uint8Array(struct.size);
+    answer = { bytes, view: new DataView(bytes.buffer) };
+    answers.set(struct, answer);
+  }
+  struct.encode(values, answer.view);
+  return answer.bytes;
 }
