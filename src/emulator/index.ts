@@ -8,6 +8,7 @@ export type {
   ExhaustibleResource,
   ExhaustionFault,
   Fault,
+  HangFault,
   IoctlFault,
   OpenFault,
   PlannedFault,

@@ -30,6 +30,10 @@ export interface EmulatedNodeOptions {
   readonly inlineBytesMax?: number;
   /** Whether MEMORY REG_DMABUF_FD exists, as in the vendor's driver; it does not upstream. Default true. */
   readonly importDmabuf?: boolean;
+  /**
+   * Whether HW_IP_INFO has the masks of the NIC ports, as the vendor's newest driver; upstream kernels report none. Default true.
+   */
+  readonly reportNicPorts?: boolean;
   /** Which ioctl family the files speak by themselves; both are accepted. Default `drm`. */
   readonly ioctlFamily?: 'habanalabs' | 'drm';
   /** Seconds after which a submission times out; default that of the ASIC's driver (gaudi 600, else 30). */
@@ -49,6 +53,7 @@ export interface NodeConfig {
   readonly dmaSpinNs: number;
   readonly inlineBytesMax: number;
   readonly importDmabuf: boolean;
+  readonly reportNicPorts: boolean;
   readonly ioctlFamily: 'habanalabs' | 'drm';
   readonly csTimeoutSeconds: number;
   readonly clock: Clock;
@@ -81,6 +86,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     dmaSpinNs: options.dmaSpinNs ?? 100_000,
     inlineBytesMax: options.inlineBytesMax ?? 4096,
     importDmabuf: options.importDmabuf ?? true,
+    reportNicPorts: options.reportNicPorts ?? true,
     ioctlFamily: options.ioctlFamily ?? 'drm',
     csTimeoutSeconds: options.csTimeoutSeconds ?? profile.defaultCsTimeoutSeconds,
     clock: options.clock ?? systemClock,

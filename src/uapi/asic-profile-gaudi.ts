@@ -118,6 +118,7 @@ export const GAUDI_PROFILE: AsicProfile = {
     nicCount: 10,
     nicScaleUpPorts: 7,
     nicScaleOutPorts: 3,
+    nicScaleOutMask: 0x302n, // ports 1, 8, 9
     nicGbitPerSecond: 100,
     decoderCount: 0,
     rotatorCount: 0,

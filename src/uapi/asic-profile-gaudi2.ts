@@ -144,6 +144,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
     nicCount: 24,
     nicScaleUpPorts: 21,
     nicScaleOutPorts: 3,
+    nicScaleOutMask: 0xc00100n, // ports 8, 22, 23
     nicGbitPerSecond: 100,
     decoderCount: 10,
     rotatorCount: 2,

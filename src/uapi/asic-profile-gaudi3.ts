@@ -57,6 +57,7 @@ export const GAUDI3_PROFILE: AsicProfile = {
     nicCount: 24,
     nicScaleUpPorts: 21,
     nicScaleOutPorts: 3,
+    nicScaleOutMask: 0xc00100n, // ports 8, 22, 23 (assumed to be those of gaudi2)
     nicGbitPerSecond: 200,
     decoderCount: 14,
     rotatorCount: 8,

@@ -146,6 +146,8 @@ export interface EngineProfile {
   /** Ports by their use in the standard server of the generation. */
   readonly nicScaleUpPorts: number;
   readonly nicScaleOutPorts: number;
+  /** The scale-out ports of that server, bit by bit; from the vendor's network configuration guide, in no kernel header. */
+  readonly nicScaleOutMask: bigint;
   /** Speed of one port. */
   readonly nicGbitPerSecond: number;
   readonly decoderCount: number;

@@ -91,17 +91,25 @@ export class CommandProcessor {
    * Starts a command buffer on a stream.
    * @param offset byte of `memory` at which the first packet starts, 4-byte aligned
    * @param byteLength bytes of packets
+   * @param isHeld a fault: while it says so, the engine hangs at this buffer
    */
-  execute(stream: Stream, job: Job, memory: PhysicalMemory, offset: number, byteLength: number): void {
-    if (stream.pending.length === 0 && !stream.stopped) {
+  execute(
+    stream: Stream,
+    job: Job,
+    memory: PhysicalMemory,
+    offset: number,
+    byteLength: number,
+    isHeld?: () => boolean,
+  ): void {
+    if (stream.pending.length === 0 && !stream.stopped && isHeld === undefined) {
       const stopped = this.#run(stream, job, memory, offset, offset + byteLength);
       if (stopped === offset + byteLength) {
         this.#decoded(stream, job);
         return;
       }
-      stream.pending.push(this.#kept(stream, job, memory, stopped, offset + byteLength));
+      stream.pending.push(this.#kept(stream, job, memory, stopped, offset + byteLength, undefined));
     } else {
-      stream.pending.push(this.#kept(stream, job, memory, offset, offset + byteLength));
+      stream.pending.push(this.#kept(stream, job, memory, offset, offset + byteLength, isHeld));
     }
     this.#blocked.add(stream);
   }
@@ -127,6 +135,7 @@ export class CommandProcessor {
   #advance(stream: Stream): boolean {
     let progress = false;
     for (let head = stream.pending[0]; head !== undefined && !stream.stopped; head = stream.pending[0]) {
+      if (head.isHeld?.() === true) return progress;
       const from = head.offset;
       head.offset = this.#run(stream, head.job, head.memory, head.offset, head.end);
       if (head.offset !== from) progress = true;
@@ -139,12 +148,19 @@ export class CommandProcessor {
   }
 
   /** The rest of a buffer that has to wait: a copy of it where the driver copies at submission. */
-  #kept(stream: Stream, job: Job, memory: PhysicalMemory, offset: number, end: number): PendingBuffer {
-    if (!stream.copies) return { job, memory, offset, end };
+  #kept(
+    stream: Stream,
+    job: Job,
+    memory: PhysicalMemory,
+    offset: number,
+    end: number,
+    isHeld: (() => boolean) | undefined,
+  ): PendingBuffer {
+    if (!stream.copies) return { job, memory, offset, end, isHeld };
     const from = windowIndex(offset);
     const bytes = memory.window(offset).u8.slice(from, from + end - offset);
     const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes.buffer);
-    return { job, memory: copy, offset: 0, end: bytes.byteLength };
+    return { job, memory: copy, offset: 0, end: bytes.byteLength, isHeld };
   }
 
   /** All packets of a job are executed or handed to the channel. */

@@ -46,6 +46,8 @@ export interface PendingBuffer {
   offset: number;
   /** One past the last byte. */
   readonly end: number;
+  /** A hung engine: nothing of it runs, nor of what is behind it, while this says so. */
+  readonly isHeld: (() => boolean) | undefined;
 }
 
 /** A stream: an upper command processor with a lower one that CP_DMA feeds. */

@@ -64,9 +64,10 @@ export class Card implements CardPort, FaultReporter {
   #file: PrimaryFile | undefined;
   #timeout: Timer | undefined;
   #watchdog: Timer | undefined;
-  /** The submission whose time-out runs, and since when. */
-  #head: Submission | undefined;
+  /** The submission whose time-out runs, since when, and when its timer fires; 0 for none. */
   #headSeq = 0;
+  #headSinceNs = 0;
+  #deadlineNs = 0;
 
   constructor(place: CardPlace, config: NodeConfig, engines: DmaEngines, dmabufs: DmabufRegistry) {
     this.place = place;
@@ -157,14 +158,21 @@ export class Card implements CardPort, FaultReporter {
     for (const notifier of this.notifiers) notifier.raise(events);
   }
 
-  /** Watches the time-out of the oldest incomplete submission, unless it is watched already. */
+  /** Watches the time-out of the oldest incomplete submission: it runs from the moment at which that one is seen to be the oldest. */
   watchTimeout(context: { readonly submissions: SubmissionTable }): void {
-    if (this.#timeout !== undefined) return;
     const head = context.submissions.head;
-    this.#head = head;
     if (head === undefined) return;
-    this.#headSeq = head.seq;
-    this.#timeout = this.config.clock.setTimer(head.timeoutSeconds * NS_PER_S, () => this.#timeoutExpired(context));
+    if (head.seq !== this.#headSeq) {
+      this.#headSeq = head.seq;
+      this.#headSinceNs = this.config.clock.nowNs();
+    }
+    const deadlineNs = this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
+    // A timer that fires too early is set again then; only one that would fire too late is replaced.
+    if (this.#timeout !== undefined && this.#deadlineNs <= deadlineNs) return;
+    this.#timeout?.cancel();
+    this.#deadlineNs = deadlineNs;
+    const delayNs = Math.max(0, deadlineNs - this.config.clock.nowNs());
+    this.#timeout = this.config.clock.setTimer(delayNs, () => this.#timeoutExpired(context));
   }
 
   /**
@@ -257,6 +265,7 @@ export class Card implements CardPort, FaultReporter {
     this.#watchdog?.cancel();
     this.#timeout = undefined;
     this.#watchdog = undefined;
+    this.#headSeq = 0;
   }
 
   #timeoutExpired(context: { readonly submissions: SubmissionTable }): void {
@@ -264,7 +273,8 @@ export class Card implements CardPort, FaultReporter {
     this.device.pump();
     const head = context.submissions.head;
     if (head === undefined) return;
-    if (head !== this.#head || head.seq !== this.#headSeq) {
+    const deadlineNs = this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
+    if (head.seq !== this.#headSeq || this.config.clock.nowNs() < deadlineNs) {
       this.watchTimeout(context);
       return;
     }
@@ -272,6 +282,7 @@ export class Card implements CardPort, FaultReporter {
     this.notify(HL_NOTIFIER_EVENT.CS_TIMEOUT);
     if ((head.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) !== 0) {
       context.submissions.timeOut(head);
+      this.watchTimeout(context);
       this.waiters.wake();
       return;
     }

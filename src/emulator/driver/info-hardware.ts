@@ -46,6 +46,7 @@ function text(value: string, byteLength: number): Uint8Array {
 function hwIpInfo({ card }: InfoRequest): Uint8Array {
   const { profile, place, device } = card;
   const { dram, sram, engines, interrupts } = profile;
+  const { reportNicPorts } = card.config;
   const hbmBytes = BigInt(device.hbm.byteLength);
   const dramBytes = reportedDramSize(dram, hbmBytes);
   return encode(HL_INFO_HW_IP_INFO, {
@@ -70,6 +71,9 @@ function hwIpInfo({ card }: InfoRequest): Uint8Array {
     edma_enabled_mask: engines.edmaMask,
     number_of_user_interrupts: interrupts.userInterruptCount,
     device_mem_alloc_default_page_size: profile.capabilities.dramMmu ? dram.pageSize : 0n,
+    // nic_ports_mask and nic_ports_external_mask in the vendor's newest header.
+    reserved4: reportNicPorts ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
+    reserved5: reportNicPorts ? engines.nicScaleOutMask : 0n,
     rotator_enabled_mask: 2 ** engines.rotatorCount - 1,
     reserved_dram_size: dram.reservedSize,
   });

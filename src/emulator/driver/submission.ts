@@ -39,6 +39,8 @@ export class Submission {
   signal = false;
   /** Held back by a fault plan: not complete whatever its jobs say. */
   withheld = false;
+  /** Held back by a fault plan: its engines do not run it. */
+  hung = false;
 
   begin(seq: number, flags: number, timeoutSeconds: number): void {
     this.seq = seq;
@@ -50,6 +52,7 @@ export class Submission {
     this.multiWait = false;
     this.signal = false;
     this.withheld = false;
+    this.hung = false;
   }
 
   /** Adds a job on `stream` and returns it, reset. */
@@ -68,7 +71,7 @@ export class Submission {
 
   /** True when every tracked job is done. */
   get jobsDone(): boolean {
-    if (this.withheld) return false;
+    if (this.withheld || this.hung) return false;
     for (let i = 0; i < this.jobCount; i++) {
       if (!this.jobs[i]!.done && this.streams[i]!.tracked) return false;
     }

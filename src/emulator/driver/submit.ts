@@ -122,7 +122,7 @@ function openSubmission(context: Context, flags: number, timeoutSeconds: number)
     counters.maxCsInFlight += 1;
     return Errno.EAGAIN;
   }
-  submission.withheld = card.faults.withholds(submission);
+  card.faults.strike(submission);
   return submission;
 }
 
@@ -152,6 +152,7 @@ function countOn(chunks: ChunkList, stream: Stream): number {
 function startJobs(context: Context, submission: Submission, chunks: ChunkList): void {
   const { device, submissions } = context;
   const stamp = (submission.flags & HL_CS_FLAGS.TIMESTAMP) === 0 ? 0 : submissions.stampAddress(submission);
+  const isHeld = submission.hung ? () => submission.hung : undefined;
   for (let i = 0; i < chunks.length; i++) {
     const chunk = chunks.items[i]!;
     const stream = chunk.stream!;
@@ -159,7 +160,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
     job.stampAddress = stamp;
     stream.outstanding += 1;
     submission.multiWait ||= stream.streamMaster;
-    device.processor.execute(stream, job, chunk.memory!, chunk.offset, chunk.byteLength);
+    device.processor.execute(stream, job, chunk.memory!, chunk.offset, chunk.byteLength, isHeld);
   }
   if (submissions.poll(submission) === SubmissionState.PENDING) context.card.watchTimeout(context);
 }

@@ -201,7 +201,7 @@ export class SyncStream {
     submissions.retire();
     const submission = submissions.open(flags, timeoutSeconds);
     if (submission === undefined) counters.maxCsInFlight += 1;
-    else submission.withheld = card.faults.withholds(submission);
+    else card.faults.strike(submission);
     return submission;
   }
 

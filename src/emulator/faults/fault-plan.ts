@@ -36,6 +36,14 @@ export interface CompletionFault {
   readonly delayNs?: number;
 }
 
+/** The nth accepted submission hangs its engines: neither it nor what is behind it on its queues runs, for a time or for ever. */
+export interface HangFault {
+  readonly kind: 'hang';
+  readonly nth?: number;
+  /** Nanoseconds until the engines go on; undefined never. */
+  readonly delayNs?: number;
+}
+
 /** The nth request for a resource finds none left. */
 export interface ExhaustionFault {
   readonly kind: 'exhausted';
@@ -44,7 +52,7 @@ export interface ExhaustionFault {
 }
 
 /** A fault that waits for its moment. */
-export type PlannedFault = IoctlFault | OpenFault | CompletionFault | ExhaustionFault;
+export type PlannedFault = IoctlFault | OpenFault | CompletionFault | HangFault | ExhaustionFault;
 
 /** A fault that happens to the card at once: a hard reset, its removal, a status that it does not leave by itself. */
 export type CardFault =
@@ -56,11 +64,14 @@ export type CardFault =
 /** Everything that can be made to go wrong. */
 export type Fault = PlannedFault | CardFault;
 
-/** A submission whose completion can be held back. */
+/** A submission that can be held back. */
 export interface HeldSubmission {
   /** Sequence number: the object is reused for later submissions. */
   readonly seq: number;
+  /** Its completion is not seen. */
   withheld: boolean;
+  /** Its engines do not run it. */
+  hung: boolean;
 }
 
 /** Index of an ioctl in its family: the order of the request numbers. */
@@ -78,7 +89,7 @@ export class FaultPlan {
   #pending: Pending[] = [];
   readonly #fired: PlannedFault[] = [];
 
-  /** @param onRelease called when a completion that was held back may be seen */
+  /** @param onRelease called when what was held back may go on */
   constructor(clock: Clock, onRelease: () => void) {
     this.#clock = clock;
     this.#onRelease = onRelease;
@@ -126,25 +137,34 @@ export class FaultPlan {
     return fault?.kind === 'open' ? fault.errno : 0;
   }
 
-  /** Whether the completion of the submission at hand shall be held back. A delayed one is let go by a timer. */
-  withholds(submission: HeldSubmission): boolean {
-    if (this.#pending.length === 0) return false;
-    const fault = this.#take((candidate) => candidate.kind === 'completion');
-    if (fault?.kind !== 'completion') return false;
-    if (fault.delayNs !== undefined) {
-      const { seq } = submission;
-      this.#clock.setTimer(fault.delayNs, () => {
-        if (submission.seq === seq) submission.withheld = false;
-        this.#onRelease();
-      });
-    }
-    return true;
+  /** Does to the accepted submission at hand what is planned for it. What has a delay is let go by a timer. */
+  strike(submission: HeldSubmission): void {
+    if (this.#pending.length === 0) return;
+    submission.withheld = this.#hold('completion', submission, () => {
+      submission.withheld = false;
+    });
+    submission.hung = this.#hold('hang', submission, () => {
+      submission.hung = false;
+    });
   }
 
   /** Whether the request for a resource at hand shall find none. */
   exhausts(resource: ExhaustibleResource): boolean {
     if (this.#pending.length === 0) return false;
     return this.#take((candidate) => candidate.kind === 'exhausted' && candidate.resource === resource) !== undefined;
+  }
+
+  #hold(kind: 'completion' | 'hang', submission: HeldSubmission, letGo: () => void): boolean {
+    const fault = this.#take((candidate) => candidate.kind === kind);
+    if (fault?.kind !== kind) return false;
+    if (fault.delayNs !== undefined) {
+      const { seq } = submission;
+      this.#clock.setTimer(fault.delayNs, () => {
+        if (submission.seq === seq) letGo();
+        this.#onRelease();
+      });
+    }
+    return true;
   }
 
   /** Counts the call at hand against every fault that is about it; takes the first whose turn has come. */
