@@ -1,4 +1,8 @@
+/** Runs the contract of driver files on the emulated node, and on the cards of this machine where it has any. */
+
+import { KernelNode } from '../../src/driver/kernel/kernel-node.ts';
 import { createEmulatedNode } from '../../src/emulator/index.ts';
+import { getDeviceName, openControl } from '../../src/hlthunk/index.ts';
 import { driverFileContract } from './driver-file.ts';
 
 for (const asic of ['gaudi', 'gaudi2'] as const) {
@@ -8,3 +12,16 @@ for (const asic of ['gaudi', 'gaudi2'] as const) {
     });
   }
 }
+
+const node = new KernelNode();
+const card = node.cards()[0];
+if (card === undefined) {
+  console.log('contract of driver files on a real card skipped: the habanalabs driver has none on this machine');
+} else {
+  const control = openControl(node, card.minor);
+  const asic = getDeviceName(control);
+  control.close();
+  if (asic === 'gaudi3') console.log('contract of driver files on a real card skipped: gaudi3 takes no submissions');
+  else driverFileContract(`${asic} at ${card.busId}`, asic, () => new KernelNode());
+}
+node.close();
