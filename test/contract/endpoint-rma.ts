@@ -1,0 +1,215 @@
+/** The contract of an endpoint: put, get, flush and fence over every kind of memory that its interface takes, compared byte by byte. */
+
+import { describe, expect, it } from 'vitest';
+import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { Status } from '../../src/ucs/status.ts';
+import { IfaceFlag } from '../../src/uct/api/iface.ts';
+import { RmaFixture } from './endpoint-rma-fixture.ts';
+import { endpointLimitCases } from './endpoint-rma-limits.ts';
+import { finish, flush, keyOf, type MdSetup } from './uct-fixture.ts';
+
+const MEBIBYTE = 2 ** 20;
+/** Sizes at which packets, pages and chunks begin and end. */
+const SIZES = [1, 7, 8, 64, 1023, 1024, 1025, 4096, 65536, MEBIBYTE + 3] as const;
+/** Where a transfer begins on either side. */
+const LOCAL_OFFSET = 13;
+const REMOTE_OFFSET = 7;
+
+/** Kinds of memory by name. */
+export const KINDS = ['host', 'gaudi'] as const;
+const TYPE_OF = { host: MemoryType.HOST, gaudi: MemoryType.GAUDI } as const;
+
+/** Declares the suite. */
+export function endpointRmaContract(name: string, setup: MdSetup): void {
+  describe(`endpoint: ${name}`, () => {
+    const fixture = new RmaFixture(setup);
+
+    describe('zero copy', () => zcopyCases(fixture));
+    describe('short operations', () => shortCases(fixture));
+    describe('order', () => orderCases(fixture));
+    describe('limits', () => endpointLimitCases(fixture));
+  });
+}
+
+function zcopyCases(fixture: RmaFixture): void {
+  for (const local of KINDS) {
+    for (const remote of KINDS) {
+      it.each(SIZES)(`put and get between local ${local} and remote ${remote}: %s bytes`, async (byteLength) => {
+        const { md, iface, endpoint } = fixture;
+        const there = fixture.memory(TYPE_OF[remote], byteLength + 40);
+        const here = fixture.memory(TYPE_OF[local], byteLength + 40);
+        if (there === undefined || here === undefined) return;
+        const [localBytes, remoteBytes] = [fixture.pattern(here.byteLength), fixture.pattern(there.byteLength)];
+        const rkey = keyOf(md, there);
+        const iov = [{ memory: here, offset: LOCAL_OFFSET, byteLength }];
+        if (!fixture.serves(TYPE_OF[local], TYPE_OF[remote])) {
+          for (const operation of ['putZcopy', 'getZcopy'] as const) {
+            const status = await finish(iface, (completion) => endpoint[operation](iov, 0, rkey, completion));
+            expect(status).toBe(Status.UNSUPPORTED);
+          }
+          return;
+        }
+        await fixture.write(here, localBytes);
+        await fixture.write(there, remoteBytes);
+        const put = await finish(iface, (completion) => endpoint.putZcopy(iov, REMOTE_OFFSET, rkey, completion));
+        expect(put).toBe(Status.OK);
+        expect(await flush(iface, endpoint)).toBe(Status.OK);
+        remoteBytes.set(localBytes.subarray(LOCAL_OFFSET, LOCAL_OFFSET + byteLength), REMOTE_OFFSET);
+        await fixture.expectBytes(there, remoteBytes);
+        await fixture.expectBytes(here, localBytes);
+        // Back to where it was not.
+        await fixture.write(here, fixture.pattern(here.byteLength));
+        await fixture.write(there, remoteBytes.reverse());
+        const before = await fixture.read(here);
+        const get = await finish(iface, (completion) => endpoint.getZcopy(iov, REMOTE_OFFSET, rkey, completion));
+        expect(get).toBe(Status.OK);
+        before.set(remoteBytes.subarray(REMOTE_OFFSET, REMOTE_OFFSET + byteLength), LOCAL_OFFSET);
+        await fixture.expectBytes(here, before);
+        await fixture.expectBytes(there, remoteBytes);
+      });
+    }
+  }
+
+  it('moves every entry of a list, also of empty ones', async () => {
+    const { md, iface, endpoint } = fixture;
+    const there = fixture.remote(300);
+    const pieces = [1, 0, 7, 100, 0, 64].map((byteLength, index) => ({
+      memory: fixture.memory(MemoryType.HOST, 128)!,
+      offset: index,
+      byteLength,
+    }));
+    const expected = new Uint8Array(300);
+    let at = 11;
+    for (const { memory, offset, byteLength } of pieces) {
+      const bytes = fixture.pattern(128);
+      memory.bytes!.set(bytes);
+      expected.set(bytes.subarray(offset, offset + byteLength), at);
+      at += byteLength;
+    }
+    await fixture.write(there, new Uint8Array(300));
+    const rkey = keyOf(md, there);
+    expect(await finish(iface, (completion) => endpoint.putZcopy(pieces, 11, rkey, completion))).toBe(Status.OK);
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+    await fixture.expectBytes(there, expected);
+    for (const { memory } of pieces) memory.bytes!.fill(0);
+    expect(await finish(iface, (completion) => endpoint.getZcopy(pieces, 11, rkey, completion))).toBe(Status.OK);
+    at = 11;
+    for (const { memory, offset, byteLength } of pieces) {
+      const want = new Uint8Array(128);
+      want.set(expected.subarray(at, at + byteLength), offset);
+      expect(memory.bytes).toEqual(want);
+      at += byteLength;
+    }
+  });
+
+  it('moves nothing for lists without bytes', async () => {
+    const { md, iface, endpoint } = fixture;
+    const rkey = keyOf(md, fixture.remote(16));
+    const empty = { memory: fixture.memory(MemoryType.HOST, 16)!, offset: 16, byteLength: 0 };
+    for (const iov of [[], [empty], [empty, empty]]) {
+      expect(await finish(iface, (completion) => endpoint.putZcopy(iov, 16, rkey, completion))).toBe(Status.OK);
+      expect(await finish(iface, (completion) => endpoint.getZcopy(iov, 16, rkey, completion))).toBe(Status.OK);
+    }
+  });
+}
+
+function shortCases(fixture: RmaFixture): void {
+  it.each([1, 2, 3, 7, 8, 64, 1023, 1024, 1025, 8192])('put and get %s bytes', async (byteLength) => {
+    const { md, iface, endpoint } = fixture;
+    const { put, get, flags } = iface.attributes;
+    if ((flags & IfaceFlag.PUT_SHORT) === 0 || byteLength > Math.min(put.shortBytesMax, get.shortBytesMax)) return;
+    const there = fixture.remote(byteLength + 40);
+    const expected = fixture.pattern(there.byteLength);
+    await fixture.write(there, expected);
+    const rkey = keyOf(md, there);
+    const source = fixture.pattern(byteLength + 20);
+    const sent = source.slice();
+    const status = await finish(iface, () => endpoint.putShort(source, 5, byteLength, 9, rkey));
+    expect(status).toBe(Status.OK);
+    // The caller's buffer is free at once.
+    source.fill(0);
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+    expected.set(sent.subarray(5, 5 + byteLength), 9);
+    await fixture.expectBytes(there, expected);
+    const target = new Uint8Array(byteLength + 20).fill(0xcc);
+    const got = await finish(iface, (completion) => endpoint.getShort(target, 3, byteLength, 9, rkey, completion));
+    expect(got).toBe(Status.OK);
+    const want = new Uint8Array(byteLength + 20).fill(0xcc);
+    want.set(sent.subarray(5, 5 + byteLength), 3);
+    expect(target).toEqual(want);
+  });
+
+  it('take small Buffers of the pool and windows of resizable buffers: nothing is pinned', async () => {
+    const { md, iface, endpoint } = fixture;
+    if ((iface.attributes.flags & IfaceFlag.PUT_SHORT) === 0) return;
+    const there = fixture.remote(64);
+    const rkey = keyOf(md, there);
+    const source = Buffer.from('small and pooled');
+    expect(await finish(iface, () => endpoint.putShort(source, 0, source.length, 0, rkey))).toBe(Status.OK);
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+    const target = Buffer.allocUnsafe(source.length);
+    const status = await finish(iface, (completion) =>
+      endpoint.getShort(target, 0, source.length, 0, rkey, completion),
+    );
+    expect(status).toBe(Status.OK);
+    expect(target.toString()).toBe('small and pooled');
+  });
+}
+
+function orderCases(fixture: RmaFixture): void {
+  it('keeps the last of many puts to one place', async () => {
+    const { md, iface, endpoint } = fixture;
+    const there = fixture.remote(8);
+    const rkey = keyOf(md, there);
+    for (let i = 1; i <= 500; i++) {
+      const bytes = new Uint8Array(8).fill(i & 255);
+      expect(await finish(iface, () => endpoint.putShort(bytes, 0, 8, 0, rkey))).toBe(Status.OK);
+    }
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+    await fixture.expectBytes(there, new Uint8Array(8).fill(500 & 255));
+  });
+
+  it('completes operations of one direction in their order, and a flush after all of them', async () => {
+    const { md, iface, endpoint } = fixture;
+    const there = fixture.remote(65536);
+    const here = fixture.memory(MemoryType.HOST, 65536)!;
+    const rkey = keyOf(md, there);
+    const order: unknown[] = [];
+    const expected: unknown[] = [];
+    for (let i = 0; i < 40; i++) {
+      const iov = [{ memory: here, offset: 0, byteLength: i % 2 === 0 ? 65536 : 8 }];
+      const completion = fixture.completion(order, i);
+      const status = endpoint.putZcopy(iov, 0, rkey, completion);
+      expect([Status.OK, Status.INPROGRESS]).toContain(status);
+      if (status === Status.INPROGRESS) expected.push(i);
+    }
+    const flushed = fixture.completion(order, 'flush');
+    if (endpoint.flush(flushed) === Status.INPROGRESS) expected.push('flush');
+    await fixture.drive(() => order.length >= expected.length);
+    expect(order).toEqual(expected);
+    expect(iface.outstanding).toBe(0);
+    expect(endpoint.flush(undefined)).toBe(Status.OK);
+  });
+
+  it('has a fence that lets a get see what was put before', async () => {
+    const { md, iface, endpoint } = fixture;
+    const there = fixture.remote(65536);
+    const [source, target] = [0, 1].map(() => fixture.memory(MemoryType.HOST, 65536)!);
+    const rkey = keyOf(md, there);
+    for (let round = 0; round < 10; round++) {
+      const bytes = fixture.pattern(65536);
+      source!.bytes!.set(bytes);
+      const put = fixture.completion();
+      const started = endpoint.putZcopy([{ memory: source!, offset: 0, byteLength: 65536 }], 0, rkey, put);
+      expect([Status.OK, Status.INPROGRESS]).toContain(started);
+      let fenced = endpoint.fence();
+      await fixture.drive(() => {
+        if (fenced !== Status.OK) fenced = endpoint.fence();
+        return fenced === Status.OK;
+      });
+      const iov = [{ memory: target!, offset: 0, byteLength: 65536 }];
+      expect(await finish(iface, (completion) => endpoint.getZcopy(iov, 0, rkey, completion))).toBe(Status.OK);
+      expect(Buffer.compare(target!.bytes!, bytes)).toBe(0);
+    }
+  });
+}

@@ -1,0 +1,149 @@
+/** Contract cases of a memory domain: remote keys that are good, stale, forged or no keys at all. */
+
+import * as fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { isUcxError } from '../../src/ucs/error.ts';
+import { MemoryType, memoryTypesOfMask } from '../../src/ucs/memory-type.ts';
+import { Status } from '../../src/ucs/status.ts';
+import type { MdMemory } from '../../src/uct/api/memory.ts';
+import { MdFlag } from '../../src/uct/api/memory-domain.ts';
+import { errorOf, keyOf, type MdSetup, ownBytes, packedKey, UctFixture } from './uct-fixture.ts';
+
+const BYTES = 1000;
+const KEY_CODES = ['ERR_RKEY_MALFORMED', 'ERR_RKEY_STALE', 'ERR_RKEY_FORGED'];
+
+/** Declares the cases. */
+export function memoryDomainKeyCases(setup: MdSetup): void {
+  const fixture = new UctFixture(setup);
+
+  /** One memory of every kind, with the call that gives it back. */
+  const everyKind = (): { memory: MdMemory; end: () => void }[] => {
+    const { md } = fixture;
+    const kinds = memoryTypesOfMask(md.attributes.allocateMemoryTypes).map((memoryType) => {
+      const memory = md.memAlloc(BYTES, { memoryType });
+      return { memory, end: () => md.memFree(memory) };
+    });
+    if (!fixture.has(MdFlag.REG)) return kinds;
+    const registered = md.memReg(ownBytes(BYTES));
+    return [...kinds, { memory: registered, end: () => md.memDereg(registered) }];
+  };
+
+  it('describe the memory and are the same bytes every time', () => {
+    const { md } = fixture;
+    for (const { memory, end } of everyKind()) {
+      const packed = packedKey(md, memory);
+      expect(packedKey(md, memory)).toEqual(packed);
+      const key = md.rkeyUnpack(packed);
+      expect(key).toMatchObject({ memoryType: memory.memoryType, sysDevice: memory.sysDevice, byteLength: BYTES });
+      expect(key.mdName).toBe(md.attributes.name);
+      key.release();
+      key.release();
+      end();
+    }
+  });
+
+  it('are packed at an offset and touch nothing else', () => {
+    const { md } = fixture;
+    const bytes = md.attributes.rkeyPackedBytes;
+    const [kind] = everyKind();
+    const target = new Uint8Array(bytes + 16).fill(0xee);
+    md.mkeyPack(kind!.memory, target, 9);
+    expect(target.subarray(9, 9 + bytes)).toEqual(packedKey(md, kind!.memory));
+    expect([...target.subarray(0, 9), ...target.subarray(9 + bytes)]).toEqual(new Array(16).fill(0xee));
+    const error = errorOf(() => md.mkeyPack(kind!.memory, new Uint8Array(bytes - 1), 0));
+    expect(error).toBeInstanceOf(Error);
+  });
+
+  it('differ for different memory, also at one address', () => {
+    const { md } = fixture;
+    const seen = new Set<string>();
+    for (let i = 0; i < 3; i++) {
+      for (const { memory, end } of everyKind()) {
+        seen.add(Buffer.from(packedKey(md, memory)).toString('hex'));
+        end();
+      }
+    }
+    expect(seen.size).toBe(3 * (memoryTypesOfMask(md.attributes.allocateMemoryTypes).length + 1));
+  });
+
+  it('do not carry an address or a descriptor', () => {
+    const { md } = fixture;
+    for (const { memory } of everyKind()) {
+      const packed = packedKey(md, memory);
+      const address = new Uint8Array(8);
+      new DataView(address.buffer).setBigUint64(0, memory.address, true);
+      expect(Buffer.from(packed).includes(Buffer.from(address.subarray(0, 6)))).toBe(false);
+    }
+  });
+
+  it('are stale once the memory is gone', () => {
+    const { md } = fixture;
+    for (const { memory, end } of everyKind()) {
+      const packed = packedKey(md, memory);
+      end();
+      expect(errorOf(() => md.rkeyUnpack(packed))).toMatchObject({
+        code: 'ERR_RKEY_STALE',
+        status: Status.INVALID_ADDR,
+      });
+      expect(errorOf(() => packedKey(md, memory)).status).toBe(Status.INVALID_PARAM);
+    }
+  });
+
+  it('do not work on memory that took the place of theirs', () => {
+    const { md } = fixture;
+    const [memoryType] = memoryTypesOfMask(md.attributes.allocateMemoryTypes);
+    const first = md.memAlloc(BYTES, { memoryType: memoryType! });
+    const packed = packedKey(md, first);
+    const { address } = first;
+    md.memFree(first);
+    const second = md.memAlloc(BYTES, { memoryType: memoryType! });
+    if (memoryType === MemoryType.GAUDI) expect(second.address).toBe(address);
+    keyOf(md, second).release();
+    expect(errorOf(() => md.rkeyUnpack(packed)).code).toBe('ERR_RKEY_STALE');
+  });
+
+  it('are refused with any bit changed', () => {
+    const { md } = fixture;
+    const packed = packedKey(md, everyKind()[0]!.memory);
+    for (let bit = 0; bit < packed.byteLength * 8; bit++) {
+      const forged = packed.slice();
+      forged[bit >> 3]! ^= 1 << (bit & 7);
+      let code = 'nothing';
+      try {
+        md.rkeyUnpack(forged);
+      } catch (error) {
+        code = isUcxError(error) ? error.code : String(error);
+      }
+      expect(KEY_CODES, `bit ${bit}`).toContain(code);
+    }
+  });
+
+  it('are refused in any other length', () => {
+    const { md } = fixture;
+    const packed = packedKey(md, everyKind()[0]!.memory);
+    for (let length = 0; length <= packed.byteLength + 8; length++) {
+      if (length === packed.byteLength) continue;
+      const cut = new Uint8Array(length);
+      cut.set(packed.subarray(0, length));
+      expect(errorOf(() => md.rkeyUnpack(cut)).code).toBe('ERR_RKEY_MALFORMED');
+    }
+  });
+
+  it.each([undefined, null, 'key', 42, {}, new ArrayBuffer(48)])('are not taken for %s', (nothing) => {
+    const error = errorOf(() => fixture.md.rkeyUnpack(nothing as never));
+    expect(isUcxError(error)).toBe(true);
+    expect(error.status).toBe(Status.INVALID_PARAM);
+  });
+
+  it('are not guessed', async () => {
+    const { md } = fixture;
+    for (const { memory } of everyKind()) packedKey(md, memory);
+    const bytes = md.attributes.rkeyPackedBytes;
+    await fc.assert(
+      fc.property(fc.uint8Array({ minLength: bytes, maxLength: bytes }), (random) => {
+        expect(KEY_CODES).toContain(errorOf(() => md.rkeyUnpack(random)).code);
+      }),
+      { numRuns: 300 },
+    );
+  });
+}

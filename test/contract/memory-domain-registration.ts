@@ -1,0 +1,128 @@
+/** Contract cases of a memory domain: which host buffers it registers, which it refuses and why. */
+
+import { expect, it } from 'vitest';
+import { addressOf } from '../../src/sys/index.ts';
+import { isUcxError } from '../../src/ucs/error.ts';
+import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { Status } from '../../src/ucs/status.ts';
+import { MdFlag } from '../../src/uct/api/memory-domain.ts';
+import { errorOf, type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
+
+/** A resizable buffer: not in the library of this compiler target. */
+const Resizable = ArrayBuffer as unknown as new (byteLength: number, options: { maxByteLength: number }) => ArrayBuffer;
+const Growable = SharedArrayBuffer as unknown as new (
+  byteLength: number,
+  options: { maxByteLength: number },
+) => SharedArrayBuffer;
+
+function detached(): Uint8Array {
+  const bytes = new Uint8Array(4096);
+  structuredClone(bytes.buffer, { transfer: [bytes.buffer] });
+  return bytes;
+}
+
+/** What, a function that makes it, and a word that the message must have. */
+const REFUSED: readonly (readonly [string, () => unknown, RegExp])[] = [
+  ['an empty array', () => new Uint8Array(0), /empty/],
+  ['a detached array', detached, /detached/],
+  ['an array in a resizable ArrayBuffer', () => new Uint8Array(new Resizable(64, { maxByteLength: 128 })), /resizable/],
+  [
+    'a fixed window of a resizable ArrayBuffer',
+    () => new Uint8Array(new Resizable(64, { maxByteLength: 128 }), 8, 8),
+    /resizable/,
+  ],
+  [
+    'an array in a growable SharedArrayBuffer',
+    () => new Uint8Array(new Growable(64, { maxByteLength: 128 })),
+    /resizable/,
+  ],
+  ['a small Buffer of the pool', () => Buffer.from('pooled'), /pool/],
+  ['another small Buffer of the pool', () => Buffer.allocUnsafe(100), /pool/],
+  ['undefined', () => undefined, /Uint8Array/],
+  ['null', () => null, /Uint8Array/],
+  ['a string', () => 'bytes', /Uint8Array/],
+  ['an ArrayBuffer', () => new ArrayBuffer(8), /Uint8Array/],
+  ['a DataView', () => new DataView(new ArrayBuffer(8)), /Uint8Array/],
+  ['a Float64Array', () => new Float64Array(8), /Uint8Array/],
+  ['a Uint8ClampedArray', () => new Uint8ClampedArray(8), /Uint8Array/],
+  ['what only looks like one', () => ({ byteLength: 8, byteOffset: 0, buffer: new ArrayBuffer(8) }), /Uint8Array/],
+];
+
+/** Declares the cases. */
+export function memoryDomainRegistrationCases(setup: MdSetup): void {
+  const fixture = new UctFixture(setup);
+
+  it('describes the buffer, also a window of one', () => {
+    if (!fixture.has(MdFlag.REG)) return;
+    const owner = ownBytes(10_000);
+    for (const buffer of [owner, owner.subarray(1, 1000), owner.subarray(9_999)]) {
+      const memory = fixture.md.memReg(buffer);
+      expect(memory).toMatchObject({ memoryType: MemoryType.HOST, sysDevice: undefined, live: true });
+      expect(memory.byteLength).toBe(buffer.byteLength);
+      expect(memory.address).toBe(BigInt(addressOf(buffer)));
+      expect(memory.bytes).toBe(buffer);
+      fixture.md.memDereg(memory);
+      expect(memory.live).toBe(false);
+      expect(errorOf(() => fixture.md.memDereg(memory)).status).toBe(Status.INVALID_PARAM);
+    }
+  });
+
+  it('takes every kind of host memory that keeps its place', () => {
+    if (!fixture.has(MdFlag.REG)) return;
+    const buffers = [
+      Buffer.allocUnsafeSlow(10),
+      Buffer.alloc(100_000),
+      new Uint8Array(new SharedArrayBuffer(100)),
+      new Uint8Array(new ArrayBuffer(100), 3, 5),
+      new Uint8Array(new Float64Array(4).buffer),
+    ];
+    for (const memory of buffers.map((buffer) => fixture.md.memReg(buffer))) fixture.md.memDereg(memory);
+  });
+
+  it('counts registrations of one buffer: each is ended by itself', () => {
+    if (!fixture.has(MdFlag.REG)) return;
+    const buffer = ownBytes(4096);
+    const [one, two] = [fixture.md.memReg(buffer), fixture.md.memReg(buffer)];
+    fixture.md.memDereg(one!);
+    expect([one!.live, two!.live]).toEqual([false, true]);
+    expect(errorOf(() => fixture.md.memDereg(one!)).status).toBe(Status.INVALID_PARAM);
+    fixture.md.memDereg(two!);
+  });
+
+  it('does not mix up what is registered and what is allocated', () => {
+    const types = fixture.md.attributes.allocateMemoryTypes;
+    const memory = fixture.md.memAlloc(64, {
+      memoryType: (types & 1) === 1 ? MemoryType.HOST : MemoryType.GAUDI,
+    });
+    expect(errorOf(() => fixture.md.memDereg(memory)).status).toBe(Status.INVALID_PARAM);
+    fixture.md.memFree(memory);
+    if (!fixture.has(MdFlag.REG)) return;
+    const registered = fixture.md.memReg(ownBytes(64));
+    expect(errorOf(() => fixture.md.memFree(registered)).status).toBe(Status.INVALID_PARAM);
+    expect(registered.live).toBe(true);
+    fixture.md.memDereg(registered);
+  });
+
+  it.each(REFUSED)('refuses %s and says why', (_what, make, message) => {
+    if (!fixture.has(MdFlag.REG)) return;
+    const error = errorOf(() => fixture.md.memReg(make() as Uint8Array));
+    expect(isUcxError(error)).toBe(true);
+    expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', status: Status.INVALID_PARAM });
+    expect(error.message).toMatch(/argument buffer/);
+    expect(error.message).toMatch(message);
+    expect(fixture.under.pinnedBytes()).toBe(0);
+  });
+
+  it('survives that a registered buffer is detached', () => {
+    if (!fixture.has(MdFlag.REG)) return;
+    const bytes = ownBytes(4096);
+    const memory = fixture.md.memReg(bytes);
+    structuredClone(bytes.buffer, { transfer: [bytes.buffer as ArrayBuffer] });
+    fixture.md.memDereg(memory);
+  });
+
+  it('deregisters what is left when it is closed', () => {
+    if (!fixture.has(MdFlag.REG)) return;
+    fixture.md.memReg(ownBytes(4096));
+  });
+}

@@ -1,0 +1,145 @@
+/** What the suites for memory domains and endpoints share: an open memory domain with counters, and transfers driven to their end. */
+
+import { afterEach, beforeEach, expect } from 'vitest';
+import { Status } from '../../src/ucs/status.ts';
+import type { Completion, Iface, UctEndpoint } from '../../src/uct/api/iface.ts';
+import type { MdMemory } from '../../src/uct/api/memory.ts';
+import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
+
+/** An open memory domain under test. */
+export interface MdUnderTest {
+  readonly md: MemoryDomain;
+  /** Bytes of host memory that are pinned for devices, command buffers included. */
+  pinnedBytes(): number;
+  /** Bytes of device memory that live blocks take. */
+  deviceBytes(): number;
+  /** Releases what is around the memory domain, which the suite closes itself. */
+  close(): void;
+}
+
+/** Opens a memory domain for one case. */
+export type MdSetup = (log: TestLog) => MdUnderTest;
+
+/** Turns that a transfer may take before a case gives up. */
+const TURNS_MAX = 2_000_000;
+
+/** One memory domain, opened anew for every case; the case leaks nothing and logs no warning. */
+export class UctFixture {
+  #under: MdUnderTest | undefined;
+  log: TestLog = createTestLog();
+
+  constructor(setup: MdSetup) {
+    expectNoLeaks();
+    beforeEach(() => {
+      this.log = createTestLog();
+      this.#under = setup(this.log);
+    });
+    afterEach(() => {
+      const under = this.under;
+      this.#under = undefined;
+      under.md.close();
+      expect(under.deviceBytes()).toBe(0);
+      expect(under.pinnedBytes()).toBe(0);
+      under.close();
+      this.log.expectQuiet();
+    });
+  }
+
+  get under(): MdUnderTest {
+    if (this.#under === undefined) throw new Error('no case runs');
+    return this.#under;
+  }
+
+  get md(): MemoryDomain {
+    return this.under.md;
+  }
+
+  /** Whether a flag of the memory domain is set. */
+  has(flag: number): boolean {
+    return (this.md.attributes.flags & flag) !== 0;
+  }
+}
+
+/** A completion that remembers how often and in which order it was called. */
+export class CountingCompletion implements Completion {
+  count = 1;
+  failure: Status = Status.OK;
+  calls = 0;
+  readonly #order: unknown[] | undefined;
+  readonly #name: unknown;
+
+  constructor(order?: unknown[], name?: unknown) {
+    this.#order = order;
+    this.#name = name;
+  }
+
+  onComplete(): void {
+    this.calls += 1;
+    this.#order?.push(this.#name);
+  }
+}
+
+/** Drives an interface until `isDone`. */
+export async function driveUntil(iface: Iface, isDone: () => boolean): Promise<void> {
+  for (let turn = 0; !isDone(); turn++) {
+    if (turn > TURNS_MAX) throw new Error('the operation does not end');
+    if (iface.progress() === 0 && turn % 64 === 63) await iface.wait(1e6);
+  }
+}
+
+/** Starts an operation, again while there are no resources, and returns how it ended. */
+export async function finish(iface: Iface, start: (completion: Completion) => Status): Promise<Status> {
+  const completion = new CountingCompletion();
+  let status = start(completion);
+  for (let turn = 0; status === Status.NO_RESOURCE; turn++) {
+    if (turn > TURNS_MAX) throw new Error('there are never resources');
+    expect(completion.calls).toBe(0);
+    iface.progress();
+    status = start(completion);
+  }
+  if (status !== Status.INPROGRESS) {
+    expect(completion.calls).toBe(0);
+    return status;
+  }
+  await driveUntil(iface, () => completion.calls > 0);
+  expect(completion.calls).toBe(1);
+  return completion.failure;
+}
+
+/** Waits until everything has reached remote memory. */
+export function flush(iface: Iface, endpoint: UctEndpoint): Promise<Status> {
+  return finish(iface, (completion) => endpoint.flush(completion));
+}
+
+/** The key of memory, packed and unpacked. */
+export function keyOf(md: MemoryDomain, memory: MdMemory): ReturnType<MemoryDomain['rkeyUnpack']> {
+  return md.rkeyUnpack(packedKey(md, memory));
+}
+
+/** The packed key of memory. */
+export function packedKey(md: MemoryDomain, memory: MdMemory): Uint8Array {
+  const packed = new Uint8Array(md.attributes.rkeyPackedBytes);
+  md.mkeyPack(memory, packed, 0);
+  return packed;
+}
+
+/** The error that a call throws; fails when it throws none. */
+export function errorOf(call: () => unknown): {
+  readonly code: string;
+  readonly status: Status;
+  readonly message: string;
+} {
+  try {
+    call();
+  } catch (error) {
+    return error as { code: string; status: Status; message: string };
+  }
+  throw new Error('nothing was thrown');
+}
+
+/** A buffer that owns its bytes. */
+export function ownBytes(byteLength: number): Uint8Array {
+  return new Uint8Array(new ArrayBuffer(byteLength));
+}

@@ -1,0 +1,47 @@
+/** The memory domains that the contract suites run on: self, and gaudi_copy on emulated nodes of every kind that can transfer. */
+
+import { createEmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
+import { systemClock } from '../../src/ucs/clock.ts';
+import { loadConfig } from '../../src/ucs/config.ts';
+import { openGaudiCards } from '../../src/uct/gaudi/base/gaudi-cards.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/copy/config.ts';
+import { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
+import { selfComponent } from '../../src/uct/self/component.ts';
+import type { TestLog } from '../fixtures/test-log.ts';
+import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
+
+/** Opens the loopback memory domain. */
+export function openSelf(log: TestLog): MdUnderTest {
+  const services = { log: log.log, clock: systemClock, config: loadConfig([]) };
+  const md = selfComponent().openMd(services);
+  return { md, pinnedBytes: () => 0, deviceBytes: () => 0, close: () => {} };
+}
+
+/** Opens gaudi_copy on an emulated node of its own. */
+export function openGaudiCopy(
+  log: TestLog,
+  node: EmulatedNodeOptions = {},
+  config: Readonly<Record<string, string>> = {},
+): MdUnderTest {
+  const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
+  const cards = openGaudiCards({ node: emulated, mappingTable: undefined, log: log.log });
+  const loaded = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides: config });
+  const md = new CopyMd(cards, { log: log.log, clock: systemClock, config: loaded });
+  return {
+    md,
+    pinnedBytes: () => cards.reduce((sum, { device }) => sum + device.pinnedBytes, 0),
+    deviceBytes: () => cards.reduce((sum, { device }) => sum + device.memory.statistics.usedBytes, 0),
+    close: () => emulated.close(),
+  };
+}
+
+/** Every implementation with its name. */
+export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
+  ['self', openSelf],
+  ...(['gaudi2', 'gaudi'] as const).flatMap((asic) =>
+    [0, 1].map((dmaThreads): readonly [string, MdSetup] => [
+      `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,
+      (log) => openGaudiCopy(log, { asic, dmaThreads }),
+    ]),
+  ),
+];
