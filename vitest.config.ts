@@ -5,6 +5,7 @@ import { defineConfig, type ViteUserConfig } from 'vitest/config';
 const config: ViteUserConfig = defineConfig({
   test: {
     include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
+    setupFiles: ['test/fixtures/fail-on-warnings.ts'],
     // A fault in foreign code (koffi, mapped memory) takes down one file's process and not the run.
     pool: 'forks',
     maxWorkers: 2,

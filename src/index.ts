@@ -5,6 +5,7 @@
  */
 
 export { Context, type ContextOptions } from './assembly/context.ts';
+export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
 export type { Endpoint, TransferOptions, TransferResult } from './ucp/core/endpoint.ts';
 export type { Request, RequestCallback, RequestParams } from './ucp/core/request.ts';
 export { REQUESTS_MAX, type Worker } from './ucp/core/worker.ts';

@@ -77,12 +77,12 @@ export function checkStatus(status: number, what: string): void {
   if (status < 0) throw statusError(status, what);
 }
 
-/** The error for a failed status of the data path. Code `ERR_<status name>`. */
+/** The error for a failed status of the data path: code `ERR_<status name>`, the message of `cause` behind that of the status. */
 export function statusError(status: number, what: string, cause?: unknown): UcxError {
   return new UcxError({
     code: `ERR_${statusName(status)}`,
     status: status as Status,
-    message: `${what}: ${statusString(status).toLowerCase()}`,
+    message: `${what}: ${statusString(status).toLowerCase()}${cause instanceof Error ? ` (${cause.message})` : ''}`,
     cause,
   });
 }

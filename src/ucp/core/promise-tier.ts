@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { AbortError, statusError } from '../../ucs/error.ts';
+import { AbortError, statusError, type UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import type { Request, RequestParams } from './request.ts';
@@ -55,10 +55,12 @@ export class PromiseTier {
       throwIfAborted(signal);
       const ended = deferred<Status>();
       let carrier = NO_CARRIER;
+      let iface: Iface | undefined;
       const result = start({
         noImmediateCompletion: true,
         callback: (request, status) => {
           carrier = { transport: request.transport, device: request.device, protocol: request.protocol };
+          iface = request.lane?.iface;
           ended.resolve(status);
         },
       });
@@ -67,13 +69,13 @@ export class PromiseTier {
         continue;
       }
       if (typeof result === 'number') {
-        if (result < 0) throw statusError(result, what);
+        if (result < 0) throw this.#failure(result, what, undefined);
         return NO_CARRIER;
       }
       const status = await this.#awaitRequest(result, ended.promise, signal);
       result.free();
       throwIfAborted(signal);
-      if (status < 0) throw statusError(status, what);
+      if (status < 0) throw this.#failure(status, what, iface);
       return carrier;
     }
   }
@@ -85,6 +87,13 @@ export class PromiseTier {
     if (typeof result === 'number') return;
     await this.#awaitRequest(result, ended.promise, undefined);
     result.free();
+  }
+
+  /** The error for a failed operation, with what its transport knows as the cause; a flush may have failed on any of them. */
+  #failure(status: Status, what: string, iface: Iface | undefined): UcxError {
+    const asked = iface === undefined ? this.#worker.ifaces : [iface];
+    const cause = asked.map((candidate) => candidate.errorOf(status)).find((error) => error !== undefined);
+    return statusError(status, what, cause);
   }
 
   async #awaitRequest(request: Request, ended: Promise<Status>, signal: AbortSignal | undefined): Promise<Status> {

@@ -2,6 +2,7 @@
  * Interfaces and endpoints: transports as capabilities and operations. Types and capability records only, no behaviour.
  */
 
+import type { UcxError } from '../../ucs/error.ts';
 import type { Status } from '../../ucs/status.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
@@ -136,6 +137,8 @@ export interface Iface {
   progress(): number;
   /** Operations that have not ended. */
   readonly outstanding: number;
+  /** What the transport itself knows about a failed status, as the cause of the error that users see; undefined for nothing. Cold. */
+  errorOf(status: Status): UcxError | undefined;
   /**
    * Sleeps until an outstanding operation may have ended or `timeoutNs` is over, without blocking the event loop.
    * Resolves at once when nothing is outstanding.

@@ -124,6 +124,10 @@ export class SelfIface implements Iface {
     return 0;
   }
 
+  errorOf(): undefined {
+    return undefined;
+  }
+
   wait(): Promise<void> {
     return Promise.resolve();
   }

@@ -3,6 +3,7 @@
  */
 
 import type { DmaRequest } from '../../../hlthunk/index.ts';
+import type { UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { ObjectPool } from '../../../ucs/object-pool.ts';
 import { Ring } from '../../../ucs/ring.ts';
@@ -82,6 +83,11 @@ export class CopyIface implements Iface, TransferTracker {
     const ended = this.card.device.dma.progress();
     if (this.#flushes.length > 0) this.#endFlushes();
     return ended;
+  }
+
+  errorOf(status: Status): UcxError | undefined {
+    const { dma, events } = this.card.device;
+    return events.lastFault === undefined && dma.failure === Status.OK ? undefined : dma.errorOf(status);
   }
 
   async wait(timeoutNs: number): Promise<void> {
