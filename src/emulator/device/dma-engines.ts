@@ -15,6 +15,7 @@ import {
   CHANNELS,
   CONTROL_CHANNELS,
   CONTROL_DOORBELL,
+  CONTROL_RUNNING,
   CONTROL_SLEEPING,
   CONTROL_STOP,
   CONTROL_WAKE,
@@ -36,6 +37,8 @@ import { EngineProgram } from './engine-program.ts';
 import type { EngineThreadData } from './engine-thread.ts';
 
 const HIGH = 0x1_0000_0000;
+/** Bound of the wait for a thread to stop: it is in the middle of a copy, or it has died. */
+const STOP_TIMEOUT_MS = 1000;
 
 /** An ordered queue of descriptors. */
 export class DmaChannel {
@@ -142,6 +145,10 @@ class Engine {
     Atomics.store(this.words, CONTROL_STOP, 1);
     Atomics.add(this.words, CONTROL_DOORBELL, 1);
     Atomics.notify(this.words, CONTROL_DOORBELL);
+    // Memory and event fd may go only when the thread does not touch them any more. One that starts later finds the stop flag.
+    if (Atomics.load(this.words, CONTROL_RUNNING) === 1) {
+      Atomics.wait(this.words, CONTROL_RUNNING, 1, STOP_TIMEOUT_MS);
+    }
     void this.#worker?.terminate();
     this.#worker = undefined;
   }
@@ -221,11 +228,11 @@ export class DmaEngines {
 
   /** Ends the threads. Descriptors that were not executed are dropped. */
   close(): void {
+    for (const engine of this.#engines) engine.stop();
     this.#subscription?.close();
     this.#event?.close();
     this.#subscription = undefined;
     this.#event = undefined;
-    for (const engine of this.#engines) engine.stop();
     this.#engines.length = 0;
     this.#programs.length = 0;
   }

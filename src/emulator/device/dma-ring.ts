@@ -22,7 +22,9 @@ export const CONTROL_WAKE = 32;
 export const CONTROL_STOP = 48;
 /** Channels in use: the thread looks at no others. */
 export const CONTROL_CHANNELS = 64;
-const CONTROL_WORDS = 80;
+/** 1 from the moment at which the thread works on the region until it never will again. */
+export const CONTROL_RUNNING = 80;
+const CONTROL_WORDS = 96;
 
 /** What the submitting thread asked for: nothing, a signal on the event fd, or a notify on the control word. */
 export const Wake = { NONE: 0, EVENT: 1, NOTIFY: 2 } as const;

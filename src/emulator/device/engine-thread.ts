@@ -9,6 +9,7 @@ import {
   CHANNELS,
   CONTROL_CHANNELS,
   CONTROL_DOORBELL,
+  CONTROL_RUNNING,
   CONTROL_SLEEPING,
   CONTROL_STOP,
   CONTROL_WAKE,
@@ -59,6 +60,7 @@ function run(data: EngineThreadData): void {
   };
   let idleRounds = 0;
   let idleSinceNs = 0;
+  Atomics.store(words, CONTROL_RUNNING, 1);
   while (Atomics.load(words, CONTROL_STOP) === 0) {
     if (round()) {
       idleRounds = 0;
@@ -73,6 +75,8 @@ function run(data: EngineThreadData): void {
       idleRounds = 0;
     }
   }
+  Atomics.store(words, CONTROL_RUNNING, 0);
+  Atomics.notify(words, CONTROL_RUNNING);
 }
 
 run(workerData as EngineThreadData);

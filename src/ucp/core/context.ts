@@ -209,8 +209,9 @@ export class Context implements WorkerContext {
     }
   }
 
+  /** The last memory domain first: the one with transfers on their way refuses before anything has changed. */
   #deregister(handle: MemoryHandle, allocator: OpenMd | undefined): void {
-    for (const [index, part] of handle.mdMemory.entries()) {
+    for (const [index, part] of [...handle.mdMemory.entries()].reverse()) {
       if (part !== undefined && index !== allocator?.index) this.resources.mds[index]!.md.memDereg(part);
     }
   }

@@ -81,7 +81,7 @@ export class Endpoint {
   /**
    * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
    * used again; flush waits for remote completion.
-   * @param local host bytes or mapped memory; must stay as it is until the request has ended
+   * @param local host bytes or mapped memory; must not change, nor be detached or transferred, until the request has ended
    * @param byteLength bytes; 0 moves nothing
    * @param remoteOffset byte of the memory behind `rkey`
    * @returns OK, a request in progress, or NO_RESOURCE when as many requests as the worker has are in use

@@ -12,6 +12,11 @@ import type { Request, RequestParams } from './request.ts';
 /** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
 const SLEEP_NS_MAX = 1e9;
 
+/** Polls of one turn at most, whatever the clock says. */
+const POLLS_MAX = 10_000;
+/** Pause between two turns in which there is nothing to wait for. */
+const PAUSE_NS = 1e6;
+
 /** What the tier drives. */
 export interface Progressable {
   progress(): number;
@@ -126,15 +131,24 @@ export class PromiseTier {
   /** One turn: polls for the spin time, then sleeps until a transport has something new. */
   async #driveOnce(): Promise<void> {
     const deadline = this.#clock.nowNs() + this.#spinNs;
-    do {
+    for (let polls = 0; polls < POLLS_MAX; polls++) {
       if (this.#worker.progress() > 0) {
         // Lets the promises that were just resolved run, and start what they start next.
         await Promise.resolve();
         return;
       }
-    } while (this.#clock.nowNs() < deadline);
+      if (this.#clock.nowNs() >= deadline) break;
+    }
     const sleeping = this.#worker.ifaces.filter((iface) => iface.outstanding > 0);
     if (sleeping.length > 0) await Promise.race(sleeping.map((iface) => iface.wait(SLEEP_NS_MAX)));
+    else await this.#pause();
+  }
+
+  /** Lets the event loop turn where no transport has an event: the application must free requests first. */
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#clock.setTimer(PAUSE_NS, resolve).ref();
+    });
   }
 }
 

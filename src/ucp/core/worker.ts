@@ -3,7 +3,7 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { closedError, UcxError } from '../../ucs/error.ts';
+import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
 import { ObjectPool } from '../../ucs/object-pool.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Ring } from '../../ucs/ring.ts';
@@ -90,6 +90,8 @@ export class Worker implements RequestOwner, EndpointWorker {
    */
   endpoint(address: Uint8Array): Endpoint {
     this.#checkOpen();
+    if (!(address instanceof Uint8Array))
+      throw invalidParam('address', 'must be a Uint8Array from Worker.address', address);
     if (address.byteLength !== ADDRESS_BYTES || !address.every((byte, i) => byte === this.#address[i])) {
       throw new UcxError({
         code: 'ERR_UNREACHABLE',

@@ -97,8 +97,8 @@ export class CopyIface implements Iface, TransferTracker {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.card.device.dma.abort(Status.CANCELED);
-    this.#endFlushes();
+    // The queues belong to the card, which other interfaces use too: transfers on their way end by themselves.
+    this.progress();
   }
 
   track(request: DmaRequest, direction: Direction, completion: Completion | undefined): Status {

@@ -108,6 +108,13 @@ export class CopyMd implements MemoryDomain {
   memDereg(memory: MdMemory): void {
     const own = this.#own(memory);
     if (!(own instanceof HostMemory)) throw invalidParam('memory', 'must come from memReg', own.address);
+    // Without a registration nothing would keep the memory alive under the transfer.
+    if (own.region.references === 1 && own.pages.inFlight > 0) {
+      throw gaudiError(
+        GaudiErrorCode.DEVICE_BUSY,
+        `host memory at 0x${own.address.toString(16)} has transfers on their way`,
+      );
+    }
     own.live = false;
     this.#keys.revoke(own);
     this.#registered.delete(own);

@@ -70,6 +70,11 @@ export class HostPages {
     return mapped;
   }
 
+  /** Transfers on their way from or to the pages. */
+  get inFlight(): number {
+    return this.#mappings.reduce((sum, mapping) => sum + (mapping?.inFlight ?? 0), 0);
+  }
+
   /** Unmaps the pages from every card. */
   unmap(): void {
     for (const mapping of this.#mappings) mapping?.unmap();
