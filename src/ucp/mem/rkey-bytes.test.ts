@@ -61,7 +61,11 @@ describe('remote key bytes', () => {
   });
 
   it('come back as they went, whatever they hold', async () => {
-    await fc.assert(fc.property(arbitraryFields, (fields) => expect(unpackRkey(packRkey(fields))).toEqual(fields)));
+    await fc.assert(
+      fc.property(arbitraryFields, (fields) => {
+        expect(unpackRkey(packRkey(fields))).toEqual(fields);
+      }),
+    );
   });
 
   it('are read inside a larger buffer, and copied out of it', () => {
@@ -102,7 +106,9 @@ describe('remote key bytes', () => {
 
   it('never crash: random bytes', async () => {
     await fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => expect(codeOf(bytes)).toBe('ERR_RKEY_MALFORMED')),
+      fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
+        expect(codeOf(bytes)).toBe('ERR_RKEY_MALFORMED');
+      }),
       { numRuns: 1000 },
     );
   });
@@ -120,12 +126,14 @@ describe('remote key bytes', () => {
     );
   });
 
-  it('are refused for a memory type that is none and for lengths beyond 2^53', () => {
-    const packed = packRkey(FIELDS);
-    const strange = packed.slice();
+  it('are refused for a memory type that is none', () => {
+    const strange = packRkey(FIELDS);
     strange[5] = MEMORY_TYPE_COUNT;
     expect(codeOf(sealed(strange))).toBe('ERR_RKEY_MALFORMED');
-    const long = packed.slice();
+  });
+
+  it('are refused for a length that no Number holds', () => {
+    const long = packRkey(FIELDS);
     new DataView(long.buffer).setBigUint64(24, 2n ** 63n, true);
     expect(codeOf(sealed(long))).toBe('ERR_RKEY_MALFORMED');
   });

@@ -4,7 +4,7 @@ import { isUcxError, type UcxError } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 import { detectedCards, LOGICAL_INDEX_MAX, parseMappingTable } from './mapping-table.ts';
 
-function card(minor: number, busId: string, moduleId: number | undefined = minor): CardEntry {
+function card(minor: number, busId: string, moduleId: number | undefined): CardEntry {
   return { minor, busId, moduleId, numaNode: 0, path: `/dev/accel/accel${minor}` };
 }
 
