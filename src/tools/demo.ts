@@ -47,7 +47,6 @@ interface Stage {
   readonly target: MemoryHandle;
   readonly reference: MemoryHandle;
   readonly first: MemoryHandle;
-  readonly second: MemoryHandle;
   readonly firstKey: RemoteKey;
   readonly secondKey: RemoteKey;
 }
@@ -82,7 +81,6 @@ function openStage(context: Context, endpoint: Endpoint, bytes: number): Stage {
     target: host(),
     reference: host(),
     first,
-    second,
     firstKey: endpoint.unpackRkey(context.packRkey(first)),
     secondKey: endpoint.unpackRkey(context.packRkey(second)),
   };
@@ -151,7 +149,7 @@ const SILENT = new ProgressBar({ isTTY: false } as NodeJS.WriteStream, 1);
 
 /** The three hops and the reference copy of one segment. */
 function runSegment({ worker, endpoint, stage, hops, bar }: Run, bytes: number, progress: number): void {
-  const { source, target, reference, first, second, firstKey, secondKey } = stage;
+  const { source, target, reference, first, firstKey, secondKey } = stage;
   const [down, within, up, copy] = hops as readonly [Hop, Hop, Hop, Hop];
   const params = { noImmediateCompletion: true };
   const show = (hop: Hop, base: number) => (done: number) => bar.update(hop.name, progress + base + done);
@@ -165,7 +163,6 @@ function runSegment({ worker, endpoint, stage, hops, bar }: Run, bytes: number, 
   }
   copy.ns += systemClock.nowNs() - begin;
   copy.bytes += bytes;
-  if (second.byteLength < bytes) throw invalidParam('bytes', 'must fit the stage', bytes);
 }
 
 /** Moves `bytes` in chunks, several on their way, and adds the time to the hop. */

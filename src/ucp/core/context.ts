@@ -42,6 +42,7 @@ export class Context implements WorkerContext {
   readonly #workers: Set<Worker> = new Set();
   readonly #onClose: () => void;
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   /**
    * Opens all memory domains that UCX_TLS allows.
@@ -76,6 +77,9 @@ export class Context implements WorkerContext {
    */
   memMap(params: MemMapParams): MemoryHandle {
     this.#checkOpen();
+    if (typeof params !== 'object' || params === null || !('buffer' in params || 'allocate' in params)) {
+      throw invalidParam('params', 'must be { buffer } or { allocate }', params);
+    }
     const handle = 'buffer' in params ? this.#register(params.buffer) : this.#allocate(params);
     this.#handles.add(handle);
     return handle;
@@ -89,12 +93,8 @@ export class Context implements WorkerContext {
     if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
     const allocator = this.#allocators.get(handle);
     // First what can refuse: memory in use stays mapped as a whole.
-    if (allocator !== undefined && handle.memoryType !== MemoryType.HOST) {
-      allocator.md.memFree(handle.mdMemory[allocator.index]!);
-    } else {
-      this.#deregister(handle, allocator);
-      if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
-    }
+    this.#deregister(handle, allocator);
+    if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
     this.#allocators.delete(handle);
     this.#handles.delete(handle);
     handle.retire();
@@ -122,17 +122,13 @@ export class Context implements WorkerContext {
       const part = fields.parts.find(({ name }) => name === md.attributes.name);
       return part === undefined ? undefined : md.rkeyUnpack(part.key);
     });
-    return new RemoteKey(fields, fields.address, fields.byteLength, parts);
+    return new RemoteKey(this, fields, parts);
   }
 
-  /** Closes workers, memory and memory domains. Idempotent. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    for (const worker of this.#workers) await worker.close();
-    this.#closed = true;
-    for (const handle of this.#handles) this.memUnmap(handle);
-    this.resources.close();
-    this.#onClose();
+  /** Closes workers, memory and memory domains. Idempotent, never fails. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -144,13 +140,24 @@ export class Context implements WorkerContext {
     this.#workers.delete(worker);
   }
 
+  async #close(): Promise<void> {
+    for (const worker of this.#workers) await worker.close();
+    this.#closed = true;
+    for (const handle of this.#handles) handle.retire();
+    this.#handles.clear();
+    this.#allocators.clear();
+    // The memory domains end what is still on its way, then free and deregister all memory themselves.
+    this.resources.close();
+    this.#onClose();
+  }
+
   #register(buffer: Uint8Array): MemoryHandle {
     if (!(buffer instanceof Uint8Array)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
     const memory = this.#registerWithAll(buffer, undefined);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined)
       throw invalidParam('buffer', 'must be memory that an open memory domain registers', buffer);
-    return new MemoryHandle(first, buffer, memory);
+    return new MemoryHandle(this, first, buffer, memory);
   }
 
   #allocate(params: Extract<MemMapParams, { readonly allocate: number }>): MemoryHandle {
@@ -171,7 +178,7 @@ export class Context implements WorkerContext {
     const { bytes } = memory;
     const parts =
       bytes === undefined ? this.#onlyPart(allocator, memory) : this.#registerAllocated(allocator, memory, bytes);
-    const handle = new MemoryHandle(memory, bytes, parts);
+    const handle = new MemoryHandle(this, memory, bytes, parts);
     this.#allocators.set(handle, allocator);
     return handle;
   }
@@ -212,7 +219,9 @@ export class Context implements WorkerContext {
   /** The last memory domain first: the one with transfers on their way refuses before anything has changed. */
   #deregister(handle: MemoryHandle, allocator: OpenMd | undefined): void {
     for (const [index, part] of [...handle.mdMemory.entries()].reverse()) {
-      if (part !== undefined && index !== allocator?.index) this.resources.mds[index]!.md.memDereg(part);
+      if (part === undefined || index === allocator?.index) continue;
+      // Memory that is freed next must not stay in a registration cache.
+      this.resources.mds[index]!.md.memDereg(part, { invalidate: allocator !== undefined });
     }
   }
 

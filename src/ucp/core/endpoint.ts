@@ -3,7 +3,7 @@
  * put and get run is in rma/.
  */
 
-import { closedError } from '../../ucs/error.ts';
+import { closedError, invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import { MemoryHandle } from '../mem/memory-handle.ts';
@@ -48,7 +48,8 @@ export interface EndpointWorker {
   /** True while some request waits for resources; later ones queue up behind it. */
   readonly hasQueued: boolean;
   newRequest(): Request | undefined;
-  freeRequest(request: Request): void;
+  /** Gives back a request that was never started. */
+  discard(request: Request): void;
   start(request: Request, params: RequestParams | undefined): Status | Request;
   flushLanes(lanes: readonly Lane[], params: RequestParams | undefined): Status | Request;
   forget(endpoint: Endpoint): void;
@@ -59,6 +60,7 @@ export class Endpoint {
   readonly #worker: EndpointWorker;
   readonly #lanes: readonly Lane[];
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   /** Made by Worker.endpoint. */
   constructor(worker: EndpointWorker, lanes: readonly Lane[]) {
@@ -68,6 +70,11 @@ export class Endpoint {
 
   get closed(): boolean {
     return this.#closed;
+  }
+
+  /** For the worker, which flushes them all. */
+  get lanes(): readonly Lane[] {
+    return this.#lanes;
   }
 
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
@@ -131,8 +138,8 @@ export class Endpoint {
   /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
   explain(operation: 'put' | 'get', local: LocalMemory, rkey: RemoteKey): Explanation {
     this.#checkOpen();
-    checkLocal(local, 0, 0);
-    checkRemote(rkey, 0, 0);
+    checkLocal(this.#worker.context, local, 0, 0);
+    checkRemote(this.#worker.context, rkey, 0, 0);
     const index = operation === 'put' ? Operation.PUT : Operation.GET;
     const resources = this.#lanes.map(({ iface }) => iface.attributes.resource);
     return explainPlan({
@@ -166,16 +173,20 @@ export class Endpoint {
   }
 
   /** Flushes and closes. Idempotent; a failure of earlier operations is not reported here. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    await this.#worker.promises.settle(() => this.#worker.flushLanes(this.#lanes, undefined));
-    this.#worker.forget(this);
-    for (const { endpoint } of this.#lanes) endpoint.close();
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  async #close(): Promise<void> {
+    this.#closed = true;
+    await this.#worker.promises.settle((params) => this.#worker.flushLanes(this.#lanes, params));
+    this.#worker.forget(this);
+    for (const { endpoint } of this.#lanes) endpoint.close();
   }
 
   #rma(
@@ -188,8 +199,8 @@ export class Endpoint {
     params: RequestParams | undefined,
   ): Status | Request {
     if (this.#closed) throw closedError('endpoint');
-    checkLocal(local, localOffset, byteLength);
-    checkRemote(rkey, remoteOffset, byteLength);
+    checkLocal(this.#worker.context, local, localOffset, byteLength);
+    checkRemote(this.#worker.context, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
     const plan = planFor(operation, local, rkey, this.#lanes);
     const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
@@ -207,7 +218,7 @@ export class Endpoint {
     try {
       describeLocal(request, local, localOffset, byteLength);
     } catch (error) {
-      this.#worker.freeRequest(request);
+      this.#worker.discard(request);
       throw error;
     }
     return this.#worker.start(request, params);
@@ -221,8 +232,13 @@ export class Endpoint {
   ): Promise<TransferResult> {
     this.#checkOpen();
     const localOffset = options.localOffset ?? 0;
+    checkLocal(this.#worker.context, local, 0, 0);
     const byteLength = options.byteLength ?? Math.max(0, local.byteLength - localOffset);
+    checkRemote(this.#worker.context, rkey, 0, 0);
     const { remoteAddress } = options;
+    if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
+      throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);
+    }
     const remoteOffset =
       remoteAddress === undefined ? (options.remoteOffset ?? 0) : Number(remoteAddress - rkey.address);
     const name = operation === Operation.PUT ? 'put' : 'get';

@@ -57,6 +57,8 @@ export class Request implements Completion {
   callback: RequestCallback | undefined = undefined;
   /** True while it waits for resources: it can be cancelled without a trace. */
   queued = false;
+  /** What was thrown when the operation was started out of the queue; its status is then that of this error. */
+  error: unknown = undefined;
 
   operation: Operation = Operation.PUT;
   lane: Lane | undefined = undefined;
@@ -100,7 +102,10 @@ export class Request implements Completion {
     return `${OPERATION_NAMES[this.operation]}/${PROTOCOL_NAMES[this.protocolIndex]}`;
   }
 
-  /** Gives the object back once the operation has ended. */
+  /**
+   * Gives the object back once the operation has ended.
+   * @throws UcxError ERR_BUSY before that, ERR_INVALID_PARAM the second time
+   */
   free(): void {
     this.#owner.freeRequest(this);
   }
@@ -120,6 +125,7 @@ export class Request implements Completion {
     this.count = 1;
     this.failure = Status.OK;
     this.queued = false;
+    this.error = undefined;
     this.userData = undefined;
     this.callback = undefined;
   }

@@ -14,9 +14,6 @@ import type { IfaceResource } from '../../uct/api/iface.ts';
 import type { Component, MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
 
-/** Memory domains of one context; the bound of the masks in remote keys. */
-export const MEMORY_DOMAINS_MAX = 16;
-
 /** An open memory domain with its position, which is its index in handles and keys. */
 export interface OpenMd {
   readonly index: number;

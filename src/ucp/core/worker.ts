@@ -3,7 +3,7 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
+import { closedError, invalidParam, isUcxError, statusError, UcxError } from '../../ucs/error.ts';
 import { ObjectPool } from '../../ucs/object-pool.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Ring } from '../../ucs/ring.ts';
@@ -13,6 +13,7 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { startRma } from '../rma/put-get.ts';
 import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import type { Lane } from './lane.ts';
+import { ProgressDriver } from './progress-driver.ts';
 import { PromiseTier } from './promise-tier.ts';
 import { Request, RequestKind, type RequestOwner, type RequestParams } from './request.ts';
 import type { OpenMd, Resources } from './resources.ts';
@@ -50,6 +51,7 @@ export class Worker implements RequestOwner, EndpointWorker {
   readonly #queued: Ring<Request> = new Ring(REQUESTS_MAX);
   readonly #endpoints: Set<Endpoint> = new Set();
   #closed = false;
+  #closing: Promise<void> | undefined;
 
   /** Made by Context.worker. */
   constructor(context: WorkerContext) {
@@ -57,7 +59,8 @@ export class Worker implements RequestOwner, EndpointWorker {
     this.#ifaces = context.resources.mds.flatMap((md) =>
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
     );
-    this.promises = new PromiseTier(this, context.clock, context.progressSpinNs);
+    const driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
+    this.promises = new PromiseTier(driver, () => this.ifaces);
   }
 
   get closed(): boolean {
@@ -122,8 +125,10 @@ export class Worker implements RequestOwner, EndpointWorker {
   /** Waits until everything started before on any endpoint has reached remote memory (ucp_worker_flush_nbx). */
   flushNbx(params?: RequestParams): Status | Request {
     this.#checkOpen();
-    const lanes = this.#ifaces.map(({ iface, md }) => ({ iface, md, endpoint: iface.connect() }));
-    return this.flushLanes(lanes, params);
+    return this.flushLanes(
+      [...this.#endpoints].flatMap((endpoint) => endpoint.lanes),
+      params,
+    );
   }
 
   /** The awaited form of {@link flushNbx}. */
@@ -131,14 +136,10 @@ export class Worker implements RequestOwner, EndpointWorker {
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 
-  /** Closes endpoints and interfaces; what has not ended by then is cancelled. Idempotent. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    for (const endpoint of this.#endpoints) await endpoint.close();
-    this.#closed = true;
-    for (const { iface } of this.#ifaces) iface.close();
-    for (let head = this.#queued.shift(); head !== undefined; head = this.#queued.shift()) head.end(Status.CANCELED);
-    this.context.forget(this);
+  /** Closes endpoints and interfaces; what has not ended by then is cancelled. Idempotent, never fails. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -157,14 +158,14 @@ export class Worker implements RequestOwner, EndpointWorker {
   }
 
   freeRequest(request: Request): void {
-    request.kind = RequestKind.NONE;
-    request.callback = undefined;
-    request.userData = undefined;
-    this.#pool.put(request);
+    if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);
+    if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    this.#recycle(request);
   }
 
   cancelRequest(request: Request): boolean {
-    if (!request.queued) return false;
+    // A flush that one lane has already taken ends by itself.
+    if (!request.queued || request.count > 1) return false;
     for (let i = this.#queued.length; i > 0; i--) {
       const head = this.#queued.shift()!;
       if (head !== request) this.#queued.push(head);
@@ -175,12 +176,10 @@ export class Worker implements RequestOwner, EndpointWorker {
 
   /** Starts a described request; see Endpoint.putNbx for what is returned. */
   start(request: Request, params: RequestParams | undefined): Status | Request {
-    let status: Status;
-    try {
-      status = this.hasQueued ? Status.NO_RESOURCE : startRequest(request);
-    } catch (error) {
-      request.end(Status.INVALID_PARAM);
-      this.freeRequest(request);
+    const status = this.hasQueued ? Status.NO_RESOURCE : tryStart(request);
+    if (request.error !== undefined) {
+      const { error } = request;
+      this.discard(request);
       throw error;
     }
     const wantsRequest = params?.noImmediateCompletion === true;
@@ -195,9 +194,18 @@ export class Worker implements RequestOwner, EndpointWorker {
       return request;
     }
     request.end(status);
+    // The callback may have freed it.
+    if (request.kind === RequestKind.NONE) return status;
     if (wantsRequest) return request;
-    this.freeRequest(request);
+    this.#recycle(request);
     return status;
+  }
+
+  /** Gives back a request that was never started. */
+  discard(request: Request): void {
+    request.callback = undefined;
+    request.end(Status.CANCELED);
+    this.#recycle(request);
   }
 
   /** Flushes lanes: OK at once when nothing is on its way. */
@@ -214,10 +222,26 @@ export class Worker implements RequestOwner, EndpointWorker {
     return this.start(request, params);
   }
 
+  async #close(): Promise<void> {
+    for (const endpoint of this.#endpoints) await endpoint.close();
+    this.#closed = true;
+    for (const { iface } of this.#ifaces) iface.close();
+    for (let head = this.#queued.shift(); head !== undefined; head = this.#queued.shift()) head.end(Status.CANCELED);
+    this.context.forget(this);
+  }
+
+  #recycle(request: Request): void {
+    request.kind = RequestKind.NONE;
+    request.callback = undefined;
+    request.userData = undefined;
+    request.error = undefined;
+    this.#pool.put(request);
+  }
+
   #restartQueued(): number {
     let started = 0;
     for (let head = this.#queued.peek(); head !== undefined; head = this.#queued.peek()) {
-      const status = startRequest(head);
+      const status = tryStart(head);
       if (status === Status.NO_RESOURCE) break;
       this.#queued.shift();
       head.queued = false;
@@ -232,8 +256,14 @@ export class Worker implements RequestOwner, EndpointWorker {
   }
 }
 
-function startRequest(request: Request): Status {
-  return request.kind === RequestKind.FLUSH ? startFlush(request) : startRma(request);
+/** Starts a request; what a transport throws becomes its status, with the error kept in the request. */
+function tryStart(request: Request): Status {
+  try {
+    return request.kind === RequestKind.FLUSH ? startFlush(request) : startRma(request);
+  } catch (error) {
+    request.error = error;
+    return isUcxError(error) ? error.status : Status.IO_ERROR;
+  }
 }
 
 /** Asks every lane; OK when all are done, the first failure, or INPROGRESS. */

@@ -33,20 +33,28 @@ export class MemoryHandle implements MemoryPlace {
   readonly byteLength: number;
   /** The bytes, for host memory; device memory has none that a CPU can reach. */
   readonly bytes: Uint8Array | undefined;
+  /** The context that mapped it. */
+  readonly owner: object;
   /** The part of each memory domain, by its index. */
   readonly mdMemory: readonly (MdMemory | undefined)[];
-  /** 0 for host memory, 1 + system device for device memory: the row of a plan table. */
+  /** Row of a plan table: 1 for host memory, 2 + system device for device memory. Row 0 is host memory that is not mapped. */
   readonly placeIndex: number;
   #mapped = true;
 
-  constructor(owner: MdMemory, bytes: Uint8Array | undefined, mdMemory: readonly (MdMemory | undefined)[]) {
-    this.memoryType = owner.memoryType;
-    this.sysDevice = owner.sysDevice;
-    this.address = owner.address;
-    this.byteLength = owner.byteLength;
+  constructor(
+    owner: object,
+    memory: MdMemory,
+    bytes: Uint8Array | undefined,
+    mdMemory: readonly (MdMemory | undefined)[],
+  ) {
+    this.owner = owner;
+    this.memoryType = memory.memoryType;
+    this.sysDevice = memory.sysDevice;
+    this.address = memory.address;
+    this.byteLength = memory.byteLength;
     this.bytes = bytes;
     this.mdMemory = mdMemory;
-    this.placeIndex = owner.sysDevice === undefined ? 0 : owner.sysDevice + 1;
+    this.placeIndex = memory.sysDevice === undefined ? 1 : memory.sysDevice + 2;
   }
 
   /** False after memUnmap. */

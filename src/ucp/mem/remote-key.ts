@@ -5,11 +5,14 @@
 import type { MemoryType } from '../../ucs/memory-type.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
+import type { RkeyFields } from './rkey-bytes.ts';
 
 const OPERATIONS = 2;
 
 /** An unpacked remote key. */
 export class RemoteKey implements MemoryPlace {
+  /** The context that unpacked it. */
+  readonly owner: object;
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   /** Address of the first byte at the owner. */
@@ -21,11 +24,12 @@ export class RemoteKey implements MemoryPlace {
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
   #released = false;
 
-  constructor(place: MemoryPlace, address: bigint, byteLength: number, parts: readonly (UctRemoteKey | undefined)[]) {
-    this.memoryType = place.memoryType;
-    this.sysDevice = place.sysDevice;
-    this.address = address;
-    this.byteLength = byteLength;
+  constructor(owner: object, fields: RkeyFields, parts: readonly (UctRemoteKey | undefined)[]) {
+    this.owner = owner;
+    this.memoryType = fields.memoryType;
+    this.sysDevice = fields.sysDevice;
+    this.address = fields.address;
+    this.byteLength = fields.byteLength;
     this.parts = parts;
   }
 

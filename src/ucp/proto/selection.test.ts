@@ -82,7 +82,7 @@ function lane(shape: Partial<LaneShape> = {}): LaneCapabilities {
     endpointAddressBytes: 0,
     errorHandling: [],
   };
-  return { attributes, hasRemoteKey: rest.key, hasLocalMemory: rest.memory };
+  return { attributes, hasRemoteKey: rest.key, hasLocalMemory: rest.memory, registerCost: undefined };
 }
 
 const arbitraryLane: fc.Arbitrary<LaneCapabilities> = fc

@@ -8,6 +8,7 @@
 
 import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory-type.ts';
 import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+import type { LinearCost } from '../../uct/api/memory-domain.ts';
 
 export const Operation = { PUT: 0, GET: 1 } as const;
 export type Operation = (typeof Operation)[keyof typeof Operation];
@@ -32,6 +33,8 @@ export interface LaneCapabilities {
   readonly hasRemoteKey: boolean;
   /** The local memory can be registered with the memory domain of this lane, or is. */
   readonly hasLocalMemory: boolean;
+  /** What registering it costs; undefined when it is registered or needs none. */
+  readonly registerCost: LinearCost | undefined;
 }
 
 /** A protocol on a lane for a range of sizes. */
@@ -72,7 +75,7 @@ export interface Plan {
 const SHORT_COPY_NS_PER_BYTE = 0.5;
 /** Fixed cost of a single-fragment protocol, as in UCX (UCP_PROTO_OVERHEAD_SINGLE 5 ns). */
 const SINGLE_OVERHEAD_NS = 5;
-/** Cost of registering and tracking for zero copy, besides that of the interface. */
+/** Cost of tracking a zero-copy operation, besides that of the interface. */
 const ZCOPY_OVERHEAD_NS = 40;
 const NS_PER_S = 1e9;
 
@@ -125,7 +128,7 @@ function addCandidates(
   operation: Operation,
   local: MemoryPlace,
   remote: MemoryPlace,
-  { attributes }: LaneCapabilities,
+  { attributes, registerCost }: LaneCapabilities,
   lane: number,
   candidates: Candidate[],
   rejected: RejectedCandidate[],
@@ -156,8 +159,8 @@ function addCandidates(
     protocol: Protocol.ZCOPY,
     bytesMin: Math.max(1, limits.zcopyBytesMin),
     bytesMax: limits.zcopyBytesMax,
-    fixedNs: fixedNs + ZCOPY_OVERHEAD_NS,
-    perByteNs,
+    fixedNs: fixedNs + ZCOPY_OVERHEAD_NS + (registerCost?.overheadNs ?? 0),
+    perByteNs: perByteNs + (registerCost?.perByteNs ?? 0),
   });
 }
 

@@ -9,7 +9,7 @@ import { Status } from '../../ucs/status.ts';
 import type { Lane } from '../core/lane.ts';
 import { type Request, RequestKind } from '../core/request.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
+import { RemoteKey } from '../mem/remote-key.ts';
 import {
   type Candidate,
   candidateFor,
@@ -20,12 +20,14 @@ import {
   selectProtocols,
 } from '../proto/selection.ts';
 
-/** The host bytes or the mapped memory of the local side, checked. */
-export function checkLocal(local: LocalMemory, offset: number, byteLength: number): void {
+/** Checks the local side: the type of the memory, whose it is, and the range. */
+export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const isHandle = local instanceof MemoryHandle;
   if (!isHandle && !(local instanceof Uint8Array))
     throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
   if (isHandle && !local.mapped) throw closedError('memory handle of the local side');
+  if (isHandle && local.owner !== owner)
+    throw invalidParam('local', 'must be mapped by the context of the endpoint', local.address);
   const end = local.byteLength;
   if (!Number.isSafeInteger(offset) || offset < 0)
     throw invalidParam('localOffset', 'must be an integer of 0 or more', offset);
@@ -44,8 +46,10 @@ export function checkLocal(local: LocalMemory, offset: number, byteLength: numbe
   }
 }
 
-/** Checks the remote range. */
-export function checkRemote(rkey: RemoteKey, offset: number, byteLength: number): void {
+/** Checks the remote side in the same way. */
+export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {
+  if (!(rkey instanceof RemoteKey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
+  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked in the context of the endpoint', rkey.address);
   if (rkey.released) throw closedError('remote key');
   if (!Number.isSafeInteger(offset) || offset < 0)
     throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
@@ -76,6 +80,7 @@ function makePlan(
     attributes: iface.attributes,
     hasRemoteKey: rkey.parts[md.index] !== undefined,
     hasLocalMemory: !(local instanceof MemoryHandle) || local.mdMemory[md.index] !== undefined,
+    registerCost: local instanceof MemoryHandle ? undefined : md.md.attributes.registerCost,
   }));
   const plan = selectProtocols(operation, place, rkey, capabilities);
   rkey.keepPlan(operation, placeIndex, plan);

@@ -30,8 +30,6 @@ export const IfaceFlag = {
   GET_SHORT: 0x4,
   GET_ZCOPY: 0x8,
   CONNECT_TO_IFACE: 0x10,
-  /** Queued operations are re-driven by the caller after NO_RESOURCE. */
-  PENDING: 0x20,
   /** Reports errors of a remote memory access. */
   ERRHANDLE_REMOTE_MEM: 0x40,
   /** Has an event to sleep on. */
@@ -120,7 +118,10 @@ export interface UctEndpoint {
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /** OK when everything started before has reached remote memory, else INPROGRESS and the completion is called then. */
   flush(completion: Completion | undefined): Status;
-  /** Orders operations started before against those started after. */
+  /**
+   * Orders operations started before against those started after.
+   * @returns OK when the order is ensured; INPROGRESS when it is not yet: ask again after progress, before starting the next operation
+   */
   fence(): Status;
   close(): void;
 }

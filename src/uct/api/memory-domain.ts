@@ -97,8 +97,11 @@ export interface MemoryDomain {
    * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, NO_MEMORY
    */
   memReg(buffer: HostBuffer): MdMemory;
-  /** Undoes one memReg. A second call is INVALID_PARAM. */
-  memDereg(memory: MdMemory): void;
+  /**
+   * Undoes one memReg. A second call is INVALID_PARAM; BUSY where transfers on their way would lose their memory.
+   * @param options.invalidate the memory itself goes away: no cached registration of it may stay, and no transfer may touch it
+   */
+  memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean }): void;
   /**
    * Describes the allocation that contains `[address, address + byteLength)`.
    * @param sysDevice the device, when several have memory at that address

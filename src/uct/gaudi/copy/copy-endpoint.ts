@@ -3,7 +3,7 @@
  * a card cannot do is refused here.
  */
 
-import type { DeviceDma, DmaRequest } from '../../../hlthunk/index.ts';
+import type { DeviceDma, DmaRequest, HostMapping } from '../../../hlthunk/index.ts';
 import { invalidParam } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
@@ -19,16 +19,28 @@ export interface TransferTracker {
   readonly position: number;
   /**
    * Takes over a transfer that the card has accepted.
-   * @param completion called when it ends; undefined for a short put
+   * @param completion called when it ends
    * @returns INPROGRESS, or the failure of a card that has already failed
    */
-  track(request: DmaRequest, direction: Direction, completion: Completion | undefined): Status;
-  /** See UctEndpoint.flush. */
-  flush(completion: Completion | undefined): Status;
+  track(request: DmaRequest, direction: Direction, completion: Completion): Status;
+  /**
+   * See UctEndpoint.flush.
+   * @param shortPuts of the endpoint that flushes: their failure is part of the result, once
+   */
+  flush(completion: Completion | undefined, shortPuts: Completion): Status;
+}
+
+/** Counts the short puts of an endpoint: their callers have long gone on, so nobody is called, and a failure waits for the flush. */
+class ShortPuts implements Completion {
+  count = 0;
+  failure: Status = Status.OK;
+
+  onComplete(): void {}
 }
 
 /** The endpoint. */
 export class CopyEndpoint implements UctEndpoint {
+  readonly #shortPuts: ShortPuts = new ShortPuts();
   readonly #iface: TransferTracker;
   readonly #dma: DeviceDma;
 
@@ -49,8 +61,10 @@ export class CopyEndpoint implements UctEndpoint {
     if (refused !== Status.OK) return refused;
     const request = this.#dma.putShort(source, sourceOffset, (memory as GaudiMemory).block, remoteOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
-    const tracked = this.#iface.track(request, Direction.HOST_TO_DEVICE, undefined);
-    return tracked === Status.INPROGRESS ? Status.OK : tracked;
+    const tracked = this.#iface.track(request, Direction.HOST_TO_DEVICE, this.#shortPuts);
+    if (tracked !== Status.INPROGRESS) return tracked;
+    this.#shortPuts.count += 1;
+    return Status.OK;
   }
 
   getShort(
@@ -78,12 +92,12 @@ export class CopyEndpoint implements UctEndpoint {
   }
 
   flush(completion: Completion | undefined): Status {
-    return this.#iface.flush(completion);
+    return this.#iface.flush(completion, this.#shortPuts);
   }
 
   /** Transfers of one direction keep their order, those of different directions do not: the fence waits for what is started. */
   fence(): Status {
-    return this.#iface.flush(undefined);
+    return this.#iface.flush(undefined, this.#shortPuts);
   }
 
   close(): void {}
@@ -150,17 +164,21 @@ export class CopyEndpoint implements UctEndpoint {
     } else if (toDevice) {
       direction = Direction.HOST_TO_DEVICE;
       const host = source as HostMemory;
-      const mapping = host.pages.mappingIn(this.#iface.position, this.#iface.card.device);
+      const mapping = this.#mappingOf(host);
       const from = host.pagesOffset + sourceOffset;
       request = this.#dma.dmaHostToDeviceAsync(mapping, from, destination.block, destinationOffset, byteLength);
     } else {
       direction = Direction.DEVICE_TO_HOST;
       const host = destination as HostMemory;
-      const mapping = host.pages.mappingIn(this.#iface.position, this.#iface.card.device);
+      const mapping = this.#mappingOf(host);
       const to = host.pagesOffset + destinationOffset;
       request = this.#dma.dmaDeviceToHostAsync((source as GaudiMemory).block, sourceOffset, mapping, to, byteLength);
     }
     return request === undefined ? Status.NO_RESOURCE : this.#iface.track(request, direction, completion);
+  }
+
+  #mappingOf(host: HostMemory): HostMapping {
+    return host.pages.mappingIn(this.#iface.position, this.#iface.card.device);
   }
 
   /** Short operations reach memory of this card; OK or the refusal. */
@@ -190,10 +208,11 @@ export class CopyEndpoint implements UctEndpoint {
   #checkSide(memory: MdMemory, offset: number, byteLength: number): Status {
     if (memory instanceof GaudiMemory) {
       if (memory.sysDevice !== this.#iface.card.index) return Status.UNREACHABLE;
-    } else if (!(memory instanceof HostMemory)) return Status.INVALID_PARAM;
-    else if (!memory.attached) return Status.INVALID_PARAM;
+    } else if (!(memory instanceof HostMemory) || !memory.attached) return Status.INVALID_PARAM;
     if (!memory.live) return Status.INVALID_ADDR;
     if (!(offset >= 0 && byteLength >= 0 && offset + byteLength <= memory.byteLength)) return Status.INVALID_ADDR;
+    // What can throw, throws here: before the first transfer of a list is started.
+    if (memory instanceof HostMemory) this.#mappingOf(memory);
     return Status.OK;
   }
 }

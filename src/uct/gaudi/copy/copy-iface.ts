@@ -37,6 +37,8 @@ const LIMITS: RmaLimits = {
 class PendingFlush {
   readonly targets: Int32Array = new Int32Array(DIRECTIONS);
   completion: Completion | undefined = undefined;
+  /** The short puts of the endpoint that flushes: their failure is its result. */
+  shortPuts: Completion | undefined = undefined;
 }
 
 /** What an interface is made of. */
@@ -58,8 +60,6 @@ export class CopyIface implements Iface, TransferTracker {
   readonly #ended: Int32Array = new Int32Array(DIRECTIONS);
   readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
   readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
-  /** The failure of a short put, whose caller has long gone on: reported by the next flush. */
-  #failure: Status = Status.OK;
   /** One callback per direction, made once: a transfer allocates none. */
   readonly #onEnd: readonly ((request: DmaRequest) => void)[];
   #closed = false;
@@ -101,7 +101,7 @@ export class CopyIface implements Iface, TransferTracker {
     this.progress();
   }
 
-  track(request: DmaRequest, direction: Direction, completion: Completion | undefined): Status {
+  track(request: DmaRequest, direction: Direction, completion: Completion): Status {
     if (request.status !== Status.INPROGRESS) {
       const failure = request.status;
       this.card.device.dma.dmaRequestFree(request);
@@ -113,14 +113,15 @@ export class CopyIface implements Iface, TransferTracker {
     return Status.INPROGRESS;
   }
 
-  flush(completion: Completion | undefined): Status {
+  flush(completion: Completion | undefined, shortPuts: Completion): Status {
     if (this.card.device.dma.outstanding > 0) this.progress();
-    if (this.#idle) return this.#takeFailure();
+    if (this.#idle) return takeFailure(shortPuts);
     if (completion === undefined) return Status.INPROGRESS;
     const flush = this.#flushPool.get();
     if (flush === undefined) return Status.NO_RESOURCE;
     flush.targets.set(this.#started);
     flush.completion = completion;
+    flush.shortPuts = shortPuts;
     this.#flushes.push(flush);
     return Status.INPROGRESS;
   }
@@ -130,19 +131,12 @@ export class CopyIface implements Iface, TransferTracker {
     return true;
   }
 
-  #takeFailure(): Status {
-    const failure = this.#failure;
-    this.#failure = Status.OK;
-    return failure;
-  }
-
   #end(request: DmaRequest, direction: number): void {
     const { status } = request;
-    const completion = request.context as Completion | undefined;
+    const completion = request.context as Completion;
     this.#ended[direction] = this.#ended[direction]! + 1;
     this.card.device.dma.dmaRequestFree(request);
-    if (completion !== undefined) completeOne(completion, status);
-    else if (status < 0) this.#failure = status;
+    completeOne(completion, status);
   }
 
   #endFlushes(): void {
@@ -150,9 +144,11 @@ export class CopyIface implements Iface, TransferTracker {
       if (!this.#reached(flush)) return;
       this.#flushes.shift();
       const completion = flush.completion!;
+      const failure = takeFailure(flush.shortPuts!);
       flush.completion = undefined;
+      flush.shortPuts = undefined;
       this.#flushPool.put(flush);
-      completeOne(completion, this.#takeFailure());
+      completeOne(completion, failure);
     }
   }
 
@@ -160,6 +156,13 @@ export class CopyIface implements Iface, TransferTracker {
     for (let i = 0; i < DIRECTIONS; i++) if (((this.#ended[i]! - flush.targets[i]!) | 0) < 0) return false;
     return true;
   }
+}
+
+/** The failure of the short puts of an endpoint, reported once. */
+function takeFailure(shortPuts: Completion): Status {
+  const { failure } = shortPuts;
+  shortPuts.failure = Status.OK;
+  return failure;
 }
 
 function attributesOf({ resource, config }: CopyIfaceOptions): IfaceAttributes {
@@ -173,7 +176,6 @@ function attributesOf({ resource, config }: CopyIfaceOptions): IfaceAttributes {
       IfaceFlag.GET_SHORT |
       IfaceFlag.GET_ZCOPY |
       IfaceFlag.CONNECT_TO_IFACE |
-      IfaceFlag.PENDING |
       IfaceFlag.ERRHANDLE_REMOTE_MEM |
       IfaceFlag.EVENT,
     put: LIMITS,

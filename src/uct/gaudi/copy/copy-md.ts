@@ -48,7 +48,8 @@ export class CopyMd implements MemoryDomain {
   readonly #cards: readonly GaudiCard[];
   readonly #config: GaudiCopyConfig;
   readonly #keys: KeyTable<GaudiMemory | HostMemory> = new KeyTable(GAUDI_COPY_NAME);
-  readonly #allocated: Set<GaudiMemory> = new Set();
+  /** Allocated blocks by card and address. */
+  readonly #allocated: Map<string, GaudiMemory> = new Map();
   readonly #registered: Set<HostMemory> = new Set();
   /** Ranges of HBM that are allocated; filled before an address leaves this object. */
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
@@ -83,7 +84,7 @@ export class CopyMd implements MemoryDomain {
     const block = card.device.memory.allocate(byteLength, { dedicated: options.shared ?? false });
     const memory = new GaudiMemory(card, block, byteLength);
     this.#ranges.insert(card.index, memory.address, byteLength, MemoryType.GAUDI);
-    this.#allocated.add(memory);
+    this.#allocated.set(placeKey(memory.sysDevice, memory.address), memory);
     return memory;
   }
 
@@ -93,7 +94,7 @@ export class CopyMd implements MemoryDomain {
     own.block.free();
     this.#ranges.remove(own.sysDevice, own.address, own.byteLength);
     this.#keys.revoke(own);
-    this.#allocated.delete(own);
+    this.#allocated.delete(placeKey(own.sysDevice, own.address));
   }
 
   memReg(buffer: HostBuffer): HostMemory {
@@ -105,11 +106,12 @@ export class CopyMd implements MemoryDomain {
     return memory;
   }
 
-  memDereg(memory: MdMemory): void {
+  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean } = {}): void {
+    const invalidate = options.invalidate === true;
     const own = this.#own(memory);
     if (!(own instanceof HostMemory)) throw invalidParam('memory', 'must come from memReg', own.address);
-    // Without a registration nothing would keep the memory alive under the transfer.
-    if (own.region.references === 1 && own.pages.inFlight > 0) {
+    // Without a registration nothing keeps the memory alive under a transfer; when it goes away, not even one does.
+    if ((invalidate || own.region.references === 1) && own.pages.inFlight > 0) {
       throw gaudiError(
         GaudiErrorCode.DEVICE_BUSY,
         `host memory at 0x${own.address.toString(16)} has transfers on their way`,
@@ -119,7 +121,7 @@ export class CopyMd implements MemoryDomain {
     this.#keys.revoke(own);
     this.#registered.delete(own);
     this.#rcache.release(own.region);
-    if (this.#config.RCACHE === 'no') this.#rcache.invalidate(own.bytes.buffer);
+    if (invalidate || this.#config.RCACHE === 'no') this.#rcache.invalidate(own.bytes.buffer);
   }
 
   memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes {
@@ -169,7 +171,7 @@ export class CopyMd implements MemoryDomain {
     for (const iface of this.#ifaces) iface.close();
     for (const { device } of this.#cards) device.dma.abort(Status.CANCELED);
     for (const memory of this.#registered) this.memDereg(memory);
-    for (const memory of this.#allocated) this.memFree(memory);
+    for (const memory of this.#allocated.values()) this.memFree(memory);
     this.#rcache.close();
     closeGaudiCards(this.#cards);
   }
@@ -189,11 +191,9 @@ export class CopyMd implements MemoryDomain {
     if (range === 'partial') {
       throw addressError(`${where} is not inside one allocation of one device: name the device, or a shorter range`);
     }
-    for (const memory of this.#allocated) {
-      if (memory.sysDevice === range.device && memory.address === range.base)
-        return { sysDevice: range.device, memory };
-    }
-    throw addressError(`${where} belongs to memory that was freed`);
+    const memory = this.#allocated.get(placeKey(range.device, range.base));
+    if (memory === undefined) throw addressError(`${where} belongs to memory that was freed`);
+    return { sysDevice: range.device, memory };
   }
 
   #cardOf(sysDevice: number): GaudiCard {
@@ -204,9 +204,9 @@ export class CopyMd implements MemoryDomain {
   }
 
   #own(memory: MdMemory): GaudiMemory | HostMemory {
-    if (memory instanceof GaudiMemory ? this.#allocated.has(memory) : this.#registered.has(memory as HostMemory)) {
-      return memory as GaudiMemory | HostMemory;
-    }
+    if (memory instanceof GaudiMemory) {
+      if (this.#allocated.get(placeKey(memory.sysDevice, memory.address)) === memory) return memory;
+    } else if (memory instanceof HostMemory && this.#registered.has(memory)) return memory;
     const rule =
       memory.mdName === GAUDI_COPY_NAME
         ? 'must be live: it was freed, or is of another context'
@@ -234,6 +234,11 @@ export class CopyMd implements MemoryDomain {
       registerBytesMax: Number.MAX_SAFE_INTEGER,
     };
   }
+}
+
+/** Cards share addresses: only both together name memory. */
+function placeKey(sysDevice: number, address: bigint): string {
+  return `${sysDevice}:${address}`;
 }
 
 function resourceOf(index: number): IfaceResource {

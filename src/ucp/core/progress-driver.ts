@@ -1,0 +1,113 @@
+/**
+ * Drives the progress of a worker while somebody awaits its operations: polls for a short time, then sleeps on the events of the
+ * transports. It knows nothing of requests; a worker that nobody awaits is left alone and uses no CPU.
+ */
+
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Clock } from '../../ucs/clock.ts';
+import type { Iface } from '../../uct/api/iface.ts';
+
+/** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
+const SLEEP_NS_MAX = 1e9;
+/** Polls of one turn at most, whatever the clock says. */
+const POLLS_MAX = 10_000;
+/** Pause where there is nothing to wait for: the application must free requests first. */
+const PAUSE_NS = 1e6;
+/** Time after which the event loop gets its turn, so that timers and signals are not starved. */
+const TURN_NS = 1e6;
+
+/** What is driven. */
+export interface Progressable {
+  progress(): number;
+  readonly ifaces: readonly Iface[];
+}
+
+/** The driver of one worker. */
+export class ProgressDriver {
+  readonly #worker: Progressable;
+  readonly #clock: Clock;
+  readonly #spinNs: number;
+  /** Operations that somebody awaits. */
+  #awaited = 0;
+  #driving = false;
+  #lastTurnNs: number;
+  /** Ends the sleep at hand. */
+  #wake: () => void = () => {};
+
+  /** @param spinNs time to poll before sleeping */
+  constructor(worker: Progressable, clock: Clock, spinNs: number) {
+    this.#worker = worker;
+    this.#clock = clock;
+    this.#spinNs = spinNs;
+    this.#lastTurnNs = clock.nowNs();
+  }
+
+  /** True while some transport has operations on their way. */
+  get busy(): boolean {
+    return this.#worker.ifaces.some((iface) => iface.outstanding > 0);
+  }
+
+  /** Somebody awaits one more operation: progress is driven until as many {@link end} calls have come. */
+  begin(): void {
+    this.#awaited += 1;
+    // A sleep that began before does not watch the transport of this operation.
+    this.#wake();
+    if (!this.#driving) void this.#drive();
+  }
+
+  end(): void {
+    this.#awaited -= 1;
+  }
+
+  /** One turn: polls for the spin time, then sleeps until a transport has something new. */
+  async step(): Promise<void> {
+    if (this.#poll()) await this.breathe();
+    else await this.#sleep();
+  }
+
+  /** Lets other promises run, and from time to time the whole event loop. */
+  async breathe(): Promise<void> {
+    if (this.#clock.nowNs() - this.#lastTurnNs < TURN_NS) return;
+    await nextTurn();
+    this.#lastTurnNs = this.#clock.nowNs();
+  }
+
+  async #drive(): Promise<void> {
+    this.#driving = true;
+    while (this.#awaited > 0) {
+      try {
+        await this.step();
+      } catch (error) {
+        // Thrown by a callback of the application: an uncaught exception, as from every other callback. Others are driven on.
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    }
+    this.#driving = false;
+  }
+
+  /** Polls until there is progress or the spin time is over; true for progress. */
+  #poll(): boolean {
+    const deadline = this.#clock.nowNs() + this.#spinNs;
+    for (let polls = 0; polls < POLLS_MAX; polls++) {
+      if (this.#worker.progress() > 0) return true;
+      if (this.#clock.nowNs() >= deadline) return false;
+    }
+    return false;
+  }
+
+  #sleep(): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        this.#wake = () => {};
+        this.#lastTurnNs = this.#clock.nowNs();
+        resolve();
+      };
+      this.#wake = wake;
+      const sleeping = this.#worker.ifaces.filter((iface) => iface.outstanding > 0);
+      for (const iface of sleeping) iface.wait(SLEEP_NS_MAX).then(wake, wake);
+      if (sleeping.length === 0) this.#clock.setTimer(PAUSE_NS, wake).ref();
+    });
+  }
+}
