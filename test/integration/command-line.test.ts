@@ -1,0 +1,199 @@
+/** The command line as a user runs it: what `info` and `demo` print, and how they fail. */
+
+import { spawnSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const ROOT = join(import.meta.dirname, '../..');
+const BUILT = join(ROOT, 'dist/tools/main.js');
+/** The sources, where nothing is built or the build may be old. */
+const PROGRAM =
+  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
+    ? [BUILT]
+    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
+
+interface Run {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): Run {
+  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...PROGRAM, ...args], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    env: { ...clean, HOME: folder, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', ...env },
+    timeout: 30_000,
+  });
+  return { code: status, out: stdout, err: stderr };
+}
+
+/** A run that must succeed and be silent on standard error. */
+function output(args: readonly string[], env: Readonly<Record<string, string>> = {}): string {
+  const { code, out, err } = run(args, env);
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+  return out;
+}
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-cli-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe('info', { timeout: 60_000 }, () => {
+  it('-v prints the version', () => {
+    expect(output(['info', '-v'])).toMatch(/^# Library version: \d+\.\d+\.\d+\n$/);
+    expect(output(['--version'])).toMatch(/^\d+\.\d+\.\d+\n$/);
+  });
+
+  it('-s prints every card with its fields', () => {
+    const text = output(['info', '-s']);
+    expect(text).toMatch(/2 Gaudi cards \(emulated node\)/);
+    const cards = text.split(/^# card \d+:/m).slice(1);
+    expect(cards).toHaveLength(2);
+    for (const card of cards) {
+      const fields = new Map([...card.matchAll(/^#\s+([^:\n]+): (.+)$/gm)].map((match) => [match[1]!, match[2]!]));
+      expect([...fields.keys()]).toEqual([
+        'name',
+        'bus id',
+        'module id',
+        'NUMA node',
+        'HBM',
+        'SRAM',
+        'firmware',
+        'status',
+        'NIC ports',
+      ]);
+      expect(fields.get('bus id')).toMatch(/^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$/);
+      expect(fields.get('module id')).toMatch(/^\d$/);
+      expect(fields.get('HBM')).toMatch(/GiB/);
+      expect(fields.get('status')).toBe('operational');
+      expect(fields.get('NIC ports')).toMatch(/\d+/);
+      for (const value of fields.values()) expect(value.trim()).not.toBe('');
+    }
+    expect(text).not.toMatch(/undefined|NaN|\[object/);
+  });
+
+  it('-d prints memory domains, transports and devices as ucx_info does', () => {
+    const text = output(['info', '-d']);
+    for (const line of text.trimEnd().split('\n')) expect(line).toMatch(/^#/);
+    expect([...text.matchAll(/^# Memory domain: (\S+)$/gm)].map(([, name]) => name)).toEqual(['self', 'gaudi_copy']);
+    expect([...text.matchAll(/^#\s+Component: (\S+)$/gm)]).toHaveLength(2);
+    expect([...text.matchAll(/^#\s+Device: (\S+)$/gm)].map(([, name]) => name)).toEqual(['memory', 'gaudi0', 'gaudi1']);
+    expect([...text.matchAll(/^#\s+Transport: (\S+)$/gm)].map(([, name]) => name)).toEqual([
+      'self',
+      'gaudi_cpy',
+      'gaudi_cpy',
+    ]);
+    expect(text).toMatch(/register: .*cost: 7000 \+ [\d.]+ \* N nsec/);
+    expect(text).toMatch(/memory types: .*host \(.*reg.*cache.*\).*gaudi \(.*alloc.*detect.*dmabuf.*\)/);
+    for (const name of ['bandwidth', 'latency', 'overhead', 'put_short', 'put_zcopy', 'get_short', 'get_zcopy']) {
+      expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(3);
+    }
+    expect(text).not.toMatch(/undefined|NaN|\[object/);
+  });
+
+  it('-d without cards says why', () => {
+    const text = output(['info', '-d'], { UCX_GAUDI_DRIVER: 'kernel' });
+    expect(text).toMatch(/Memory domain: gaudi_copy\n#\s+< no supported devices found: .*no cards/);
+  });
+
+  it('-c prints a configuration that reads back as one', () => {
+    const first = output(['info', '-c'], { UCX_TLS: '^self', UCX_GAUDI_COPY_LATENCY: '3us' });
+    const values = (text: string): string[] => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+    for (const line of values(first)) expect(line).toMatch(/^UCX_[A-Z0-9_]+=.+$/);
+    expect(values(first)).toContain('UCX_TLS=^self');
+    expect(first).toMatch(/source: environment\n#?\n?UCX_TLS|UCX_TLS/);
+    const directory = mkdtempSync(join(folder, 'conf-'));
+    writeFileSync(join(directory, 'ucx.conf'), first);
+    const second = output(['info', '-c'], { UCX_CONFIG_DIR: directory });
+    expect(values(second)).toEqual(values(first));
+    expect(second).toMatch(/source: file .*ucx\.conf:\d+/);
+  });
+
+  it('prints all parts that it is asked for', () => {
+    const text = output(['info', '-v', '-d', '-c', '-s']);
+    for (const part of [/Library version/, /Gaudi cards/, /Memory domain: self/, /UCX_TLS=all/]) {
+      expect(text).toMatch(part);
+    }
+  });
+
+  it('names a bad variable, and exits with 1', () => {
+    const { code, out, err } = run(['info', '-d'], { UCX_GAUDI_COPY_BW: 'fast' });
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(/UCX_GAUDI_COPY_BW.*fast.*ERR_CONFIG_VALUE/);
+    expect(err).not.toMatch(/\n\s+at /);
+  });
+
+  it('names a bad mapping table', () => {
+    const { out, err } = run(['info', '-d'], { GAUDI_MAPPING_TABLE: '[{"index":0}]' });
+    expect(out + err).toMatch(/GAUDI_MAPPING_TABLE entry 0/);
+    expect(err).not.toMatch(/\n\s+at /);
+  });
+});
+
+describe('demo', { timeout: 60_000 }, () => {
+  it.each([1, 1000, 100_003, 5 * 2 ** 20 + 1])('sends a file of %s bytes and prints each hop', (byteLength) => {
+    const file = join(folder, `file-${byteLength}`);
+    const bytes = randomBytes(byteLength);
+    writeFileSync(file, bytes);
+    const text = output(['demo', file]);
+    const digest = createHash('sha256').update(bytes).digest('hex');
+    expect(text).toContain(`sha-256 before ${digest}`);
+    expect(text).toContain(`sha-256 after  ${digest}`);
+    expect(text).not.toContain('DIFFERENT');
+    for (const hop of ['host -> HBM', 'HBM -> HBM', 'HBM -> host']) {
+      const row = text.split('\n').find((line) => line.startsWith(`${hop} `));
+      expect(row, hop).toMatch(/[\d.]+ (B|KiB|MiB) +[\d.]+ (ns|us|ms|s) +[\d.]+ GB\/s +[\d.]+ +gaudi_cpy\/gaudi0/);
+      expect(row).toMatch(/(put|get)\/(short|zcopy)$/);
+      expect(text).toMatch(new RegExp(`^why ${hop}: \\S+`, 'm'));
+    }
+    expect(text).toMatch(/^memcpy .*reference/m);
+    expect(text).toMatch(/emulated/);
+    expect(text).not.toMatch(/undefined|NaN|Infinity|\[object/);
+  });
+
+  it.each<readonly [string, () => string, RegExp]>([
+    ['a missing file', () => join(folder, 'missing'), /missing/],
+    ['a folder', () => folder, /folder|directory|EISDIR/i],
+    [
+      'an empty file',
+      () => {
+        const file = join(folder, 'empty');
+        writeFileSync(file, '');
+        return file;
+      },
+      /empty/,
+    ],
+  ])('%s is an error of one line, exit code 1', (_what, make, message) => {
+    const { code, out, err } = run(['demo', make()]);
+    expect(code).toBe(1);
+    expect(out).toBe('');
+    expect(err).toMatch(message);
+    expect(err.trimEnd().split('\n')).toHaveLength(1);
+    expect(err).toMatch(/^gaudi-ucx: /);
+  });
+
+  it('without a card that could do it says why, exit code 1', () => {
+    const file = join(folder, 'small');
+    writeFileSync(file, 'small');
+    const { code, err } = run(['demo', file], { UCX_GAUDI_DRIVER: 'kernel' });
+    expect(code).toBe(1);
+    expect(err).toMatch(/gaudi memory.*no cards/);
+    expect(err).not.toMatch(/\n\s+at /);
+  });
+});
+
+describe('the command', { timeout: 60_000 }, () => {
+  it.each([[['nothing']], [['info', '--nothing']], [['demo', 'one', 'two']]])('%j is refused with help', (args) => {
+    const { code, err } = run(args);
+    expect(code).toBe(1);
+    expect(err).toMatch(/error: /);
+    expect(err).toMatch(/Usage: gaudi-ucx/);
+  });
+});

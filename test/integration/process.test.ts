@@ -1,0 +1,106 @@
+/** A process that uses the library: it ends by itself, uses no CPU while it has nothing to do, and keeps its event loop free. */
+
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const ROOT = join(import.meta.dirname, '../..');
+const ENTRY = JSON.stringify(join(ROOT, 'src/index.ts'));
+/** Sleeping this long must cost less than this part of it. */
+const IDLE_MS = 1500;
+const IDLE_SHARE_MAX = 0.2;
+
+let folder = '';
+beforeAll(() => {
+  // Below the sources, so that packages are found.
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-process-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Runs a program with the library; returns its exit code, signal and what it printed. */
+function runProgram(body: string): { code: number | null; signal: string | null; out: string; err: string } {
+  const file = join(folder, 'program.mts');
+  writeFileSync(file, `import { Context, MemoryType } from ${ENTRY};\n${body}\n`);
+  const env = { ...process.env, UCX_GAUDI_DRIVER: 'emulator', NODE_ENV: 'production' };
+  const { status, signal, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', file], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    env,
+    timeout: 20_000,
+  });
+  return { code: status, signal, out: stdout, err: stderr };
+}
+
+const SET_UP = `
+  const context = await Context.create({ config: { GAUDI_EMULATOR_CARDS: '2' } });
+  const worker = context.worker();
+  const endpoint = worker.endpoint(worker.address());
+  const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI });
+  const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+`;
+
+describe('a process', { timeout: 60_000 }, () => {
+  it.each<readonly [string, string]>([
+    ['only opens a context', 'await Context.create();'],
+    ['opens a context with a worker and an endpoint', SET_UP],
+    ['has transferred', `${SET_UP} await endpoint.put(new Uint8Array(2 ** 20), rkey);`],
+    ['has closed everything', `${SET_UP} await endpoint.put(new Uint8Array(8), rkey); await context.close();`],
+    [
+      'has started what it does not wait for',
+      `${SET_UP} endpoint.putNbx(new Uint8Array(2 ** 20), 0, 2 ** 20, rkey, 0);`,
+    ],
+    ['does not wait for a context', 'void Context.create();'],
+  ])('that %s ends by itself', (_what, body) => {
+    const result = runProgram(`${body}\nconsole.log('end of program');`);
+    expect(result).toEqual({ code: 0, signal: null, out: 'end of program\n', err: '' });
+  });
+
+  it('waits for what it awaits before it ends', () => {
+    const result = runProgram(`${SET_UP}
+      void endpoint.put(new Uint8Array(2 ** 20), rkey).then(() => console.log('arrived'));
+    `);
+    expect(result).toEqual({ code: 0, signal: null, out: 'arrived\n', err: '' });
+  });
+
+  it('that has nothing to do uses almost no CPU', () => {
+    const { code, out, err } = runProgram(`${SET_UP}
+      await endpoint.put(new Uint8Array(2 ** 20), rkey);
+      await endpoint.get(new Uint8Array(2 ** 20), rkey);
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      const before = process.cpuUsage();
+      await new Promise((resolve) => setTimeout(resolve, ${IDLE_MS}));
+      const { user, system } = process.cpuUsage(before);
+      console.log((user + system) / 1000);
+    `);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(Number(out)).toBeLessThan(IDLE_MS * IDLE_SHARE_MAX);
+  });
+
+  it('lets timers run while it awaits transfers one after the other', () => {
+    const { code, out, err } = runProgram(`${SET_UP}
+      let ticks = 0;
+      const timer = setInterval(() => { ticks += 1; }, 1);
+      const bytes = new Uint8Array(2 ** 20);
+      while (ticks < 3) await endpoint.put(bytes, rkey);
+      while (ticks < 6) await endpoint.put(new Uint8Array(8), rkey);
+      clearInterval(timer);
+      console.log('ticked');
+    `);
+    expect({ code, out, err }).toEqual({ code: 0, out: 'ticked\n', err: '' });
+  });
+
+  it('takes a signal that aborts a long series', () => {
+    const { code, out } = runProgram(`${SET_UP}
+      const signal = AbortSignal.timeout(50);
+      try {
+        for (;;) await endpoint.put(new Uint8Array(65536), rkey, { signal });
+      } catch (error) {
+        console.log(error.name, error.code, error.cause?.name);
+      }
+      await context.close();
+    `);
+    expect({ code, out }).toEqual({ code: 0, out: 'AbortError ABORT_ERR TimeoutError\n' });
+  });
+});
