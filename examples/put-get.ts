@@ -16,7 +16,6 @@ console.log(`put ${put.byteLength} bytes by ${put.transport} (${put.protocol}) o
 
 const target = new Uint8Array(2 ** 20);
 await endpoint.get(target, rkey);
-await endpoint.flush();
 console.log(Buffer.compare(source, target) === 0 ? 'the same bytes came back' : 'the bytes differ');
 
 context.memUnmap(hbm);
