@@ -41,7 +41,10 @@ export class EmulatedNode implements DriverNode {
   readonly #cards: readonly Card[];
   #closed = false;
 
-  /** @param config checked options */
+  /**
+   * @param config checked options
+   * @throws SyscallError ENOMEM, EMFILE
+   */
   constructor(config: NodeConfig) {
     this.config = config;
     this.#engines = new DmaEngines({
@@ -51,7 +54,7 @@ export class EmulatedNode implements DriverNode {
       log: config.log,
       random: config.random,
     });
-    this.#cards = placesOf(config.cards).map((place) => new Card(place, config, this.#engines, this.#dmabufs));
+    this.#cards = this.#makeCards();
     this.#engines.listen(() => {
       for (const card of this.#cards) card.progress();
     });
@@ -95,6 +98,7 @@ export class EmulatedNode implements DriverNode {
     if (fault.kind === 'hard-reset') card.hardReset('injected fault');
     else if (fault.kind === 'unplug') card.remove();
     else if (fault.kind === 'malfunction') card.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
+    else if (fault.kind === 'engine-failure') this.#engines.crash();
     else if (fault.kind === 'recover') card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
     else card.faults.add(fault);
   }
@@ -105,6 +109,20 @@ export class EmulatedNode implements DriverNode {
     for (const card of this.#cards) card.releaseFile();
     this.#engines.close();
     for (const card of this.#cards) card.close();
+  }
+
+  /** All cards, or none: what was made before a failure goes again. */
+  #makeCards(): Card[] {
+    const cards: Card[] = [];
+    try {
+      for (const place of placesOf(this.config.cards)) {
+        cards.push(new Card(place, this.config, this.#engines, this.#dmabufs));
+      }
+      return cards;
+    } catch (error) {
+      for (const card of cards) card.close();
+      throw error;
+    }
   }
 
   #present(minor: number): Card {

@@ -62,7 +62,10 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       if (asic === 'gaudi2') {
         expect(client.submit([{ queue: 0, cb: hostVa, byteLength: 8, flags: 0 }]).result).toBe(-Errno.EINVAL);
         expect(client.submit([{ queue: 0, cb: 0x1234n, byteLength: 8 }]).result).toBe(-Errno.EFAULT);
-        expect(client.submit([{ queue: 0, cb: hostVa, byteLength: 2 ** 30 }]).result).toBe(-Errno.EFAULT);
+        const { host, hostHuge } = fixture.profile.va;
+        expect(client.submit([{ queue: 0, cb: hostVa, byteLength: 0 }]).result).toBe(-Errno.EFAULT);
+        expect(client.submit([{ queue: 0, cb: hostHuge.end - 8n, byteLength: 16 }]).result).toBe(-Errno.EFAULT);
+        expect(client.submit([{ queue: 0, cb: host.start - 8n, byteLength: 16 }]).result).toBe(-Errno.EFAULT);
         return;
       }
       const { out } = client.createCommandBuffer(4096);

@@ -3,15 +3,16 @@
  * what it must parse; here packets meet the device as the hardware would see them.
  *
  * Data packets (LIN_DMA, MSG_LONG to memory) are translated at once and handed to the stream's channel; small ones run right here when
- * the stream is idle, as fast engines would. Everything that touches registers waits until the stream has drained, which satisfies
+ * the stream is idle (linear-dma.ts). Everything that touches registers waits until the stream has drained, which satisfies
  * every barrier. A stream that cannot go on (fence, full channel, registers behind data) is kept and retried by {@link pump}.
  */
 
 import {
+  arbPointPriority,
+  arbPointRelease,
   fenceDecrement,
   fenceId,
   fenceTarget,
-  linDmaMemset,
   msgOperation,
   msgShortBase,
   msgShortOffset,
@@ -19,14 +20,20 @@ import {
   packetBytes,
   packetOpcode,
   packetPredicate,
+  wreg32Offset,
 } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import { type AddressMap, Target } from './address-map.ts';
 import type { DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';
-import { copyMemory, type WordAccess } from './memory-access.ts';
-import { PhysicalMemory, windowIndex } from './physical-memory.ts';
+import { EngineAccess, type FaultListener } from './engine-access.ts';
+import { LinearDma, type Outcome } from './linear-dma.ts';
+import type { WordAccess } from './memory-access.ts';
+import { PACKET_BYTES_MAX, PacketFetch } from './packet-fetch.ts';
+import { PhysicalMemory } from './physical-memory.ts';
 import { Job, type PendingBuffer, type Stream } from './stream.ts';
+
+const HIGH = 0x1_0000_0000;
 
 /** Where the command processor sends what is not memory. */
 export interface DeviceRegisters {
@@ -34,16 +41,8 @@ export interface DeviceRegisters {
   writeRegister(offset: number, value: number): void;
   /** Offset from CFG_BASE of message base 0..3 of a stream (CP_MSG_BASE). */
   messageBase(stream: Stream, base: number): number;
-}
-
-/** Faults that the device reports to the driver. */
-export interface FaultListener {
-  /** An engine met an address without translation. The packet moved nothing. */
-  pageFault(stream: Stream, high: number, low: number): void;
-  /** A packet asked for what the hardware does not do: host to host, or data to registers. */
-  razwi(stream: Stream, high: number, low: number): void;
-  /** A packet with an opcode that is unknown, or that this device model does not execute: the stream has stopped. */
-  undefinedOpcode(stream: Stream, opcode: number): void;
+  /** Offset from CFG_BASE of the register block of a stream's engine; negative where none is known. */
+  engineBase(stream: Stream): number;
 }
 
 /** What a card hands to its command processor. */
@@ -58,28 +57,21 @@ export interface CommandProcessorOptions {
   readonly inlineBytesMax: number;
 }
 
-const HIGH = 0x1_0000_0000;
-
-/** One contiguous piece of a transfer, in host virtual addresses. */
-interface CopyPiece {
-  readonly source: number;
-  readonly destination: number;
-  readonly byteLength: number;
-}
-
-/** The outcome of one packet: go on with the next, or stop here and retry later. */
-type Outcome = 'next' | 'blocked';
-
 /** Executes packets. One per card. */
 export class CommandProcessor {
   readonly #options: CommandProcessorOptions;
   readonly #map: AddressMap;
+  readonly #reach: EngineAccess;
+  readonly #linearDma: LinearDma;
+  readonly #fetch: PacketFetch = new PacketFetch();
   /** Streams with pending buffers. */
   readonly #blocked: Set<Stream> = new Set();
 
   constructor(options: CommandProcessorOptions) {
     this.#options = options;
     this.#map = options.addressMap;
+    this.#reach = new EngineAccess(options.addressMap, options.faults);
+    this.#linearDma = new LinearDma(this.#reach, options.engines, options.inlineBytesMax);
   }
 
   /** True when some stream waits for a fence, for its channel or behind another buffer. */
@@ -89,46 +81,61 @@ export class CommandProcessor {
 
   /**
    * Starts a command buffer on a stream.
-   * @param offset byte of `memory` at which the first packet starts, 4-byte aligned
+   * @param memory where the driver holds it from byte 0 on; undefined for one that the card fetches when its turn comes
+   * @param high upper half of the device address from which it is fetched
+   * @param low lower half
    * @param byteLength bytes of packets
    * @param isHeld a fault: while it says so, the engine hangs at this buffer
    */
   execute(
     stream: Stream,
     job: Job,
-    memory: PhysicalMemory,
-    offset: number,
+    memory: PhysicalMemory | undefined,
+    high: number,
+    low: number,
     byteLength: number,
     isHeld?: () => boolean,
   ): void {
+    let offset = 0;
     if (stream.pending.length === 0 && !stream.stopped && isHeld === undefined) {
-      const stopped = this.#run(stream, job, memory, offset, offset + byteLength);
-      if (stopped === offset + byteLength) {
-        this.#decoded(stream, job);
-        return;
-      }
-      stream.pending.push(this.#kept(stream, job, memory, stopped, offset + byteLength, undefined));
-    } else {
-      stream.pending.push(this.#kept(stream, job, memory, offset, offset + byteLength, isHeld));
+      offset = this.#run(stream, job, memory, high, low, 0, byteLength);
+      if (offset === byteLength && this.#decoded(stream, job)) return;
     }
+    const rest: PendingBuffer = { job, memory, high, low, offset, end: byteLength, isHeld };
+    stream.pending.push(stream.copies && memory !== undefined ? copied(rest, memory) : rest);
     this.#blocked.add(stream);
   }
 
-  /** Retries every stream that waits, until none gets further. */
+  /** Retries every stream that waits, until none gets further. Arbiters grant when nothing else can run. */
   pump(): void {
-    let progress = true;
-    while (progress && this.#blocked.size > 0) {
-      progress = false;
-      for (const stream of this.#blocked) {
-        if (this.#advance(stream)) progress = true;
-        if (stream.pending.length === 0) this.#blocked.delete(stream);
-      }
-    }
+    if (this.#blocked.size === 0) return;
+    do {
+      while (this.#advanceAll()) {}
+    } while (this.#grant());
   }
 
-  /** Forgets all waiting work, for a reset. */
+  /** Forgets which streams wait, for a reset. */
   reset(): void {
     this.#blocked.clear();
+  }
+
+  close(): void {
+    this.#fetch.close();
+  }
+
+  #advanceAll(): boolean {
+    let progress = false;
+    for (const stream of this.#blocked) {
+      if (this.#advance(stream)) progress = true;
+      if (stream.pending.length === 0) this.#blocked.delete(stream);
+    }
+    return progress;
+  }
+
+  #grant(): boolean {
+    let granted = false;
+    for (const stream of this.#blocked) if (stream.arbiter.grant()) granted = true;
+    return granted;
   }
 
   /** Runs a waiting stream; true when it executed at least one packet or finished a buffer. */
@@ -136,52 +143,69 @@ export class CommandProcessor {
     let progress = false;
     for (let head = stream.pending[0]; head !== undefined && !stream.stopped; head = stream.pending[0]) {
       if (head.isHeld?.() === true) return progress;
-      const from = head.offset;
-      head.offset = this.#run(stream, head.job, head.memory, head.offset, head.end);
-      if (head.offset !== from) progress = true;
-      if (head.offset !== head.end) return progress;
-      this.#decoded(stream, head.job);
+      const { job, offset, end } = head;
+      head.offset = this.#run(stream, job, head.memory, head.high, head.low, offset, end);
+      if (head.offset !== offset) progress = true;
+      if (head.offset !== end || !this.#decoded(stream, job)) return progress;
       stream.pending.shift();
       progress = true;
     }
     return progress;
   }
 
-  /** The rest of a buffer that has to wait: a copy of it where the driver copies at submission. */
-  #kept(
+  /** All packets of a job are executed or handed to the channel. False while the channel has no room for the time of completion. */
+  #decoded(stream: Stream, job: Job): boolean {
+    if (job.stampAddress !== 0) {
+      const channel = job.channelOf(stream, this.#options.engines);
+      if (channel.room === 0) return false;
+      channel.immediate(Opcode.TIMESTAMP, 0, 0, job.stampAddress, 8);
+      job.position = channel.position;
+      channel.publish();
+    }
+    job.decoded = true;
+    return true;
+  }
+
+  /**
+   * Executes packets from byte `at` of a buffer; returns where it stopped: `end`, or the packet to retry. Where the card fetches, the
+   * buffer may lie across translations, and a packet across two of them.
+   */
+  #run(
     stream: Stream,
     job: Job,
-    memory: PhysicalMemory,
-    offset: number,
+    memory: PhysicalMemory | undefined,
+    high: number,
+    low: number,
+    at: number,
     end: number,
-    isHeld: (() => boolean) | undefined,
-  ): PendingBuffer {
-    if (!stream.copies) return { job, memory, offset, end, isHeld };
-    const from = windowIndex(offset);
-    const bytes = memory.window(offset).u8.slice(from, from + end - offset);
-    const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes.buffer);
-    return { job, memory: copy, offset: 0, end: bytes.byteLength, isHeld };
-  }
-
-  /** All packets of a job are executed or handed to the channel. */
-  #decoded(stream: Stream, job: Job): void {
-    job.decoded = true;
-    if (job.stampAddress === 0) return;
-    const channel = this.#channelOf(stream, job);
-    channel.immediate(Opcode.TIMESTAMP, 0, 0, job.stampAddress, 8);
-    job.position = channel.position;
-    channel.publish();
-  }
-
-  /** Executes packets from `at`; returns where it stopped: `end`, or the packet to retry. */
-  #run(stream: Stream, job: Job, memory: PhysicalMemory, at: number, end: number): number {
-    let next = at;
+  ): number {
     const written = job.position;
+    let next = at;
+    let piece = memory;
+    /** Byte of `piece` at which the buffer would start, and the end of the piece in the buffer. */
+    let base = 0;
+    let pieceEnd = memory === undefined ? at : end;
     while (next < end && !stream.stopped) {
-      const words = this.#packetWords(memory, next);
-      const index = windowIndex(next) >>> 2;
+      if (next >= pieceEnd) {
+        if (!this.#reach.reach(stream, high, low, next)) {
+          stream.stopped = true;
+          break;
+        }
+        piece = this.#map.memory;
+        base = this.#map.offset - next;
+        pieceEnd = Math.min(end, next + this.#map.available);
+      }
+      let fetched = pieceEnd - next;
+      if (fetched < PACKET_BYTES_MAX && pieceEnd < end) fetched = this.#gather(high, low, next, end);
+      else this.#fetch.show(piece!, base + next, fetched);
+      const { words, index } = this.#fetch;
       const opcode = packetOpcode(words[index + 1]!);
       const bytes = packetBytes(opcode);
+      if (fetched < bytes && next + fetched < end) {
+        this.#reach.reach(stream, high, low, next + fetched);
+        stream.stopped = true;
+        break;
+      }
       if (bytes === 0 || next + bytes > end) {
         this.#undefined(stream, opcode);
         break;
@@ -193,19 +217,31 @@ export class CommandProcessor {
     return next;
   }
 
+  /** Fetches the packet at byte `at` of a buffer from several translations; returns the bytes up to the first that has none. */
+  #gather(high: number, low: number, at: number, end: number): number {
+    const wanted = Math.min(PACKET_BYTES_MAX, end - at);
+    const map = this.#map;
+    let fetched = 0;
+    this.#fetch.beginCopy();
+    while (fetched < wanted) {
+      const sum = (low >>> 0) + at + fetched;
+      if (map.decode((high >>> 0) + Math.floor(sum / HIGH), sum % HIGH) !== Target.MEMORY) break;
+      const byteLength = Math.min(wanted - fetched, map.available);
+      this.#fetch.copy(fetched, map.memory, map.offset, byteLength);
+      fetched += byteLength;
+    }
+    return fetched;
+  }
+
   #undefined(stream: Stream, opcode: number): void {
     stream.stopped = true;
     this.#options.faults.undefinedOpcode(stream, opcode);
   }
 
-  #packetWords(memory: PhysicalMemory, offset: number): Int32Array {
-    return memory.window(offset).words;
-  }
-
   #packet(stream: Stream, job: Job, opcode: number, words: Int32Array, index: number): Outcome {
     switch (opcode) {
       case PacketOpcode.LIN_DMA:
-        return this.#linDma(stream, job, words, index);
+        return this.#linearDma.execute(stream, job, words, index);
       case PacketOpcode.MSG_LONG:
         return this.#messageLong(stream, job, words, index);
       case PacketOpcode.NOP:
@@ -216,105 +252,16 @@ export class CommandProcessor {
         return this.#messageShort(stream, words[index]!, words[index + 1]!);
       case PacketOpcode.CP_DMA:
         return this.#commandBufferFetch(stream, job, words, index);
+      case PacketOpcode.ARB_POINT:
+        return this.#arbitrate(stream, words[index]!);
+      case PacketOpcode.WREG_32:
+        return this.#writeOwnRegister(stream, words[index]!, words[index + 1]!);
       default:
+        // REPEAT and LOAD_AND_EXE are among these, although the driver of gaudi lets them pass: there are no predicates to load and
+        // no scalars to execute here.
         this.#undefined(stream, opcode);
         return 'blocked';
     }
-  }
-
-  /** LIN_DMA: tsize, ctl, source, destination. */
-  #linDma(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
-    if (words[index] === 0) return 'next';
-    if (linDmaMemset(words[index + 1]!)) return this.#memset(stream, job, words, index);
-    const byteLength = words[index]! >>> 0;
-    const map = this.#map;
-    if (map.decode(words[index + 3]!, words[index + 2]!) !== Target.MEMORY || map.available < byteLength) {
-      return this.#copyPieces(stream, job, words, index);
-    }
-    const source = map.memory;
-    const sourceOffset = map.offset;
-    if (map.decode(words[index + 5]!, words[index + 4]!) !== Target.MEMORY || map.available < byteLength) {
-      return this.#copyPieces(stream, job, words, index);
-    }
-    if (source.isHost && map.memory.isHost) return this.#refuse(stream, words[index + 5]!, words[index + 4]!);
-    if (byteLength <= this.#options.inlineBytesMax && stream.drained) {
-      copyMemory(map.memory, map.offset, source, sourceOffset, byteLength);
-      return 'next';
-    }
-    const channel = this.#channelOf(stream, job);
-    if (channel.room === 0) return 'blocked';
-    channel.copy(source.address + sourceOffset, map.memory.address + map.offset, byteLength);
-    job.position = channel.position;
-    return 'next';
-  }
-
-  /** A transfer that crosses translations, or that faults: checked whole before the first byte moves. */
-  #copyPieces(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
-    const pieces = this.#pieces(stream, words, index);
-    if (pieces === undefined) return 'next';
-    const channel = this.#channelOf(stream, job);
-    if (channel.room < pieces.length) return 'blocked';
-    for (const piece of pieces) channel.copy(piece.source, piece.destination, piece.byteLength);
-    job.position = channel.position;
-    return 'next';
-  }
-
-  /** The contiguous pieces of a transfer as host virtual addresses; undefined when any byte of it faults. */
-  #pieces(stream: Stream, words: Int32Array, index: number): CopyPiece[] | undefined {
-    const bytes = words[index]! >>> 0;
-    const map = this.#map;
-    const pieces: CopyPiece[] = [];
-    for (let done = 0; done < bytes; ) {
-      if (!this.#decodeMemory(stream, words, index + 2, done)) return undefined;
-      const fromHost = map.memory.isHost;
-      const source = map.memory.address + map.offset;
-      const available = map.available;
-      if (!this.#decodeMemory(stream, words, index + 4, done)) return undefined;
-      if (fromHost && map.memory.isHost) {
-        this.#options.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
-        return undefined;
-      }
-      const byteLength = Math.min(bytes - done, available, map.available);
-      pieces.push({ source, destination: map.memory.address + map.offset, byteLength });
-      done += byteLength;
-    }
-    return pieces;
-  }
-
-  /** Decodes the address in a packet plus `bytes`, which must be memory; reports the fault otherwise. */
-  #decodeMemory(stream: Stream, words: Int32Array, index: number, bytes: number): boolean {
-    const sum = (words[index]! >>> 0) + bytes;
-    const low = sum % HIGH;
-    const high = words[index + 1]! + Math.floor(sum / HIGH);
-    const target = this.#map.decode(high, low);
-    if (target === Target.UNMAPPED) this.#options.faults.pageFault(stream, high, low);
-    else if (target === Target.REGISTER) this.#options.faults.razwi(stream, high, low);
-    return target === Target.MEMORY;
-  }
-
-  #refuse(stream: Stream, high: number, low: number): Outcome {
-    this.#options.faults.razwi(stream, high, low);
-    return 'next';
-  }
-
-  /** LIN_DMA in memset mode: the source address is a 64-bit pattern. */
-  #memset(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
-    const bytes = words[index]! >>> 0;
-    const map = this.#map;
-    const runs: { destination: number; byteLength: number }[] = [];
-    for (let done = 0; done < bytes; ) {
-      if (!this.#decodeMemory(stream, words, index + 4, done)) return 'next';
-      const byteLength = Math.min(bytes - done, map.available);
-      runs.push({ destination: map.memory.address + map.offset, byteLength });
-      done += byteLength;
-    }
-    const channel = this.#channelOf(stream, job);
-    if (channel.room < runs.length) return 'blocked';
-    for (const run of runs) {
-      channel.immediate(Opcode.FILL, words[index + 2]!, words[index + 3]!, run.destination, run.byteLength);
-    }
-    job.position = channel.position;
-    return 'next';
   }
 
   /** MSG_LONG: value, ctl, address. A 32-bit write, or the low word of the time. */
@@ -335,7 +282,7 @@ export class CommandProcessor {
       this.#options.access.write(map.memory, map.offset, value);
       return 'next';
     }
-    const channel = this.#channelOf(stream, job);
+    const channel = job.channelOf(stream, this.#options.engines);
     if (channel.room === 0) return 'blocked';
     channel.immediate(Opcode.WRITE32, value, 0, map.memory.address + map.offset, 4);
     job.position = channel.position;
@@ -363,29 +310,40 @@ export class CommandProcessor {
     return 'next';
   }
 
+  /** ARB_POINT: takes the arbiter of the QMAN, or gives it back behind everything before. The reserved bits of gaudi are 0. */
+  #arbitrate(stream: Stream, word: number): Outcome {
+    if (!arbPointRelease(word)) {
+      return stream.arbiter.take(stream, arbPointPriority('gaudi2', word)) ? 'next' : 'blocked';
+    }
+    if (!stream.drained) return 'blocked';
+    stream.arbiter.release(stream);
+    return 'next';
+  }
+
+  /** WREG_32: a register of the engine of the stream. */
+  #writeOwnRegister(stream: Stream, value: number, control: number): Outcome {
+    return this.#register(stream, this.#options.registers.engineBase(stream) + wreg32Offset(control), value);
+  }
+
   /** CP_DMA: the lower command processor fetches and runs a command buffer; the upper one goes on. */
   #commandBufferFetch(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
     const lower = stream.lower;
     if (lower === undefined) {
       this.#undefined(stream, PacketOpcode.CP_DMA);
-      return 'next';
-    }
-    const byteLength = words[index]! >>> 0;
-    if (!this.#decodeMemory(stream, words, index + 2, 0)) return 'next';
-    if (this.#map.available < byteLength) {
-      this.#options.faults.pageFault(stream, words[index + 3]!, words[index + 2]!);
-      return 'next';
+      return 'blocked';
     }
     const fetched = new Job();
     job.fetched ??= [];
     job.fetched.push(fetched);
-    this.execute(lower, fetched, this.#map.memory, this.#map.offset, byteLength);
+    this.execute(lower, fetched, undefined, words[index + 3]!, words[index + 2]!, words[index]! >>> 0);
     return 'next';
   }
+}
 
-  #channelOf(stream: Stream, job: Job): NonNullable<Job['channel']> {
-    const channel = stream.channel(this.#options.engines);
-    job.channel = channel;
-    return channel;
-  }
+/** The rest of a buffer that the driver copies at submission. */
+function copied(rest: PendingBuffer, memory: PhysicalMemory): PendingBuffer {
+  const { offset, end } = rest;
+  const bytes = memory.window(offset).u8.slice(offset, end);
+  const copy = new PhysicalMemory('patched command buffer', 0, bytes.byteLength, () => bytes.buffer);
+  return { ...rest, memory: copy, offset: 0, end: bytes.byteLength };
 }

@@ -15,8 +15,8 @@ import {
   CHANNELS,
   CONTROL_CHANNELS,
   CONTROL_DOORBELL,
-  CONTROL_RUNNING,
   CONTROL_SLEEPING,
+  CONTROL_STATE,
   CONTROL_STOP,
   CONTROL_WAKE,
   consumerWord,
@@ -27,6 +27,7 @@ import {
   DESCRIPTOR_SOURCE_HIGH,
   DESCRIPTOR_SOURCE_LOW,
   descriptorWord,
+  EngineState,
   Opcode,
   producerWord,
   REGION_BYTES,
@@ -39,6 +40,8 @@ import type { EngineThreadData } from './engine-thread.ts';
 const HIGH = 0x1_0000_0000;
 /** Bound of the wait for a thread to stop: it is in the middle of a copy, or it has died. */
 const STOP_TIMEOUT_MS = 1000;
+/** Bound of one wait for progress: what ended before the request was made, or by itself, is seen after this. */
+const PROGRESS_WAIT_MS_MAX = 1;
 
 /** An ordered queue of descriptors. */
 export class DmaChannel {
@@ -66,9 +69,13 @@ export class DmaChannel {
     return ((Atomics.load(this.#words, this.#consumerWord) - position) | 0) >= 0;
   }
 
-  /** True when everything written has been executed. */
+  /** True when nothing written will be executed any more: it has been, or the engine has failed. */
   get idle(): boolean {
-    return Atomics.load(this.#words, this.#consumerWord) === this.#written;
+    const words = this.#words;
+    return (
+      Atomics.load(words, this.#consumerWord) === this.#written ||
+      Atomics.load(words, CONTROL_STATE) === EngineState.ENDED
+    );
   }
 
   /** Free descriptor slots. */
@@ -120,11 +127,24 @@ class Engine {
     this.words = new Int32Array(this.#region);
   }
 
-  start(eventFd: number, spinNs: number, onError: (error: Error) => void): void {
-    const data: EngineThreadData = { region: this.#region, eventFd, spinNs };
+  start(shared: Omit<EngineThreadData, 'region'>, onError: (error: Error) => void): void {
+    const data: EngineThreadData = { ...shared, region: this.#region };
     this.#worker = startWorker(import.meta.url, './engine-thread', { workerData: data, name: 'gaudi-dma' });
-    this.#worker.on('error', onError);
+    this.#worker.on('error', (error) => {
+      this.markEnded();
+      onError(error);
+    });
     this.#worker.unref();
+  }
+
+  /** True when it executes nothing any more. */
+  get ended(): boolean {
+    return this.words[CONTROL_STATE] === EngineState.ENDED;
+  }
+
+  /** Nothing will be executed any more: the thread is dead, or the program has failed. */
+  markEnded(): void {
+    Atomics.store(this.words, CONTROL_STATE, EngineState.ENDED);
   }
 
   channel(): DmaChannel {
@@ -146,9 +166,7 @@ class Engine {
     Atomics.add(this.words, CONTROL_DOORBELL, 1);
     Atomics.notify(this.words, CONTROL_DOORBELL);
     // Memory and event fd may go only when the thread does not touch them any more. One that starts later finds the stop flag.
-    if (Atomics.load(this.words, CONTROL_RUNNING) === 1) {
-      Atomics.wait(this.words, CONTROL_RUNNING, 1, STOP_TIMEOUT_MS);
-    }
+    Atomics.wait(this.words, CONTROL_STATE, EngineState.RUNNING, STOP_TIMEOUT_MS);
     void this.#worker?.terminate();
     this.#worker = undefined;
   }
@@ -171,17 +189,19 @@ export class DmaEngines {
   readonly #options: DmaEnginesOptions;
   readonly #engines: Engine[] = [];
   readonly #programs: EngineProgram[] = [];
+  /** Counts progress that somebody waits for, whichever engine makes it. */
+  readonly #progress: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
   #nextEngine = 0;
   #event: EventFd | undefined;
   #subscription: PollSubscription | undefined;
-  /** Called on the owner's thread after progress that somebody asked to hear of. */
+  /** Called on the owner's thread after progress that somebody asked to hear of, and after the failure of an engine. */
   #onProgress: () => void = () => {};
 
   constructor(options: DmaEnginesOptions) {
     this.#options = options;
   }
 
-  /** Sets who hears of progress. */
+  /** Sets who hears of progress and failure. */
   listen(onProgress: () => void): void {
     this.#onProgress = onProgress;
   }
@@ -197,21 +217,37 @@ export class DmaEngines {
     return this.#engines.every((engine) => engine.idle);
   }
 
+  /** True when an engine has died: what it had taken will never be done. */
+  get failed(): boolean {
+    for (let i = 0; i < this.#engines.length; i++) if (this.#engines[i]!.ended) return true;
+    return false;
+  }
+
+  /** Makes the engines that run die, as a thread does that has met a corrupt ring; an engine is started for it where there is none. */
+  crash(): void {
+    if (this.#engines.length === 0) this.#start();
+    for (let i = 0; i < this.#engines.length; i++) {
+      const channel = this.channel();
+      channel.immediate(0, 0, 0, 0, 0);
+      channel.publish();
+    }
+  }
+
   /** Where there are no engine threads: executes everything that was published. */
   pump(): void {
     for (let i = 0; i < this.#programs.length; i++) {
-      const words = this.#engines[i]!.words;
-      while (this.#turnAny(this.#programs[i]!, words[CONTROL_CHANNELS]!)) {}
+      const engine = this.#engines[i]!;
+      while (!engine.ended && this.#turnAny(engine, this.#programs[i]!)) {}
     }
   }
 
   /** Asks for one call of the listener after the next descriptor is finished. */
   requestProgressEvent(): void {
-    for (const engine of this.#engines) Atomics.store(engine.words, CONTROL_WAKE, Wake.EVENT);
+    for (const engine of this.#engines) Atomics.or(engine.words, CONTROL_WAKE, Wake.EVENT);
   }
 
   /**
-   * Blocks the calling thread until a descriptor is finished or `timeoutNs` is over.
+   * Blocks the calling thread until any engine has finished a descriptor or `timeoutNs` is over; at most a millisecond.
    * @param done looked at after the request is made and before sleeping, so that no progress is missed
    */
   waitProgress(timeoutNs: number, done: () => boolean): void {
@@ -219,11 +255,11 @@ export class DmaEngines {
       this.pump();
       return;
     }
-    const engine = this.#engines[0];
-    if (engine === undefined) return;
-    for (const other of this.#engines) Atomics.store(other.words, CONTROL_WAKE, Wake.NOTIFY);
+    if (this.#engines.length === 0) return;
+    const seen = Atomics.load(this.#progress, 0);
+    for (const engine of this.#engines) Atomics.or(engine.words, CONTROL_WAKE, Wake.NOTIFY);
     if (done()) return;
-    Atomics.wait(engine.words, CONTROL_WAKE, Wake.NOTIFY, Math.min(timeoutNs / 1e6, 1));
+    Atomics.wait(this.#progress, 0, seen, Math.min(timeoutNs / 1e6, PROGRESS_WAIT_MS_MAX));
   }
 
   /** Ends the threads. Descriptors that were not executed are dropped. */
@@ -252,14 +288,25 @@ export class DmaEngines {
       this.#onProgress();
     });
     this.#subscription.unref();
-    const onError = (error: Error): void => log.error(`dma engine thread died: ${error.stack ?? error.message}`);
-    for (const engine of this.#engines) engine.start(event.fd, spinNs, onError);
+    const onError = (error: Error): void => {
+      log.error(`dma engine thread died: ${error.stack ?? error.message}`);
+      this.#onProgress();
+    };
+    const progress = this.#progress.buffer;
+    for (const engine of this.#engines) engine.start({ progress, eventFd: event.fd, spinNs }, onError);
   }
 
-  #turnAny(program: EngineProgram, channels: number): boolean {
+  /** Gives one channel that has work its turn; false when none has. */
+  #turnAny(engine: Engine, program: EngineProgram): boolean {
+    const channels = engine.words[CONTROL_CHANNELS]!;
     const first = channels > 1 ? this.#options.random.below(channels) : 0;
-    for (let i = 0; i < channels; i++) {
-      if (program.turn((first + i) % channels) !== 0) return true;
+    try {
+      for (let i = 0; i < channels; i++) {
+        if (program.turn((first + i) % channels) !== 0) return true;
+      }
+    } catch (error) {
+      engine.markEnded();
+      this.#options.log.error(`dma engine died: ${String(error)}`);
     }
     return false;
   }

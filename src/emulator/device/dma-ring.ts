@@ -11,29 +11,32 @@
 export const CHANNELS = 64;
 /** Descriptors in one channel; a full channel holds back its command processor, nothing is lost. */
 export const RING_SLOTS = 512;
-export const RING_MASK: number = RING_SLOTS - 1;
+const RING_MASK: number = RING_SLOTS - 1;
 
 /** Control block: `SLEEPING` is 1 while the thread waits for the doorbell. */
 export const CONTROL_DOORBELL = 0;
 export const CONTROL_SLEEPING = 16;
-/** Who wants to hear of progress: see `Wake`. */
+/** How progress is to be told, once: bits of `Wake`. */
 export const CONTROL_WAKE = 32;
 /** Set to 1 to end the thread. */
 export const CONTROL_STOP = 48;
 /** Channels in use: the thread looks at no others. */
 export const CONTROL_CHANNELS = 64;
-/** 1 from the moment at which the thread works on the region until it never will again. */
-export const CONTROL_RUNNING = 80;
+/** What the thread does with the region: see `EngineState`. */
+export const CONTROL_STATE = 80;
 const CONTROL_WORDS = 96;
 
-/** What the submitting thread asked for: nothing, a signal on the event fd, or a notify on the control word. */
+/** Bits that the submitting thread asks with: a signal on the event fd, a notify on the progress word of the node. */
 export const Wake = { NONE: 0, EVENT: 1, NOTIFY: 2 } as const;
+
+/** A thread that has ended never touches the region again; one that ends without being told to has failed. */
+export const EngineState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
 
 /** Producer and consumer index stand on cache lines of their own. */
 const CHANNEL_PRODUCER = 0;
 const CHANNEL_CONSUMER = 16;
 const CHANNEL_RING = 32;
-export const DESCRIPTOR_WORDS = 8;
+const DESCRIPTOR_WORDS = 8;
 const CHANNEL_WORDS = CHANNEL_RING + RING_SLOTS * DESCRIPTOR_WORDS;
 
 /** Bytes of the whole region. */
@@ -47,6 +50,7 @@ export const DESCRIPTOR_SOURCE_HIGH = 3;
 export const DESCRIPTOR_DESTINATION_LOW = 4;
 export const DESCRIPTOR_DESTINATION_HIGH = 5;
 
+/** 0 is none of them: an engine that finds one fails. */
 export const Opcode = { COPY: 1, FILL: 2, WRITE32: 3, TIMESTAMP: 4 } as const;
 
 /** Word index of the producer index of a channel. */

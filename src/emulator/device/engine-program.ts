@@ -3,7 +3,7 @@
  * order and publishes the consumer index; when it runs, and on which thread, is decided by its caller.
  */
 
-import { memcpy } from '../../sys/index.ts';
+import { Errno, memcpy, SyscallError } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import {
   consumerWord,
@@ -41,6 +41,7 @@ export class EngineProgram {
   /**
    * Gives a channel one turn.
    * @returns 0 when it had nothing to do, 1 when it worked, 2 when a descriptor was finished
+   * @throws SyscallError EIO for an opcode that is none: the ring is corrupt
    */
   turn(channel: number): 0 | 1 | 2 {
     const words = this.#words;
@@ -67,9 +68,15 @@ export class EngineProgram {
       case Opcode.WRITE32:
         memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, 4);
         return true;
-      default:
+      case Opcode.TIMESTAMP:
         this.#stamp(at, destination);
         return true;
+      default:
+        throw new SyscallError(
+          'dma',
+          Errno.EIO,
+          `descriptor opcode ${words[at + DESCRIPTOR_OPCODE]} in channel ${channel}`,
+        );
     }
   }
 

@@ -9,10 +9,11 @@ import {
   CHANNELS,
   CONTROL_CHANNELS,
   CONTROL_DOORBELL,
-  CONTROL_RUNNING,
   CONTROL_SLEEPING,
+  CONTROL_STATE,
   CONTROL_STOP,
   CONTROL_WAKE,
+  EngineState,
   Wake,
 } from './dma-ring.ts';
 import { EngineProgram } from './engine-program.ts';
@@ -20,6 +21,8 @@ import { EngineProgram } from './engine-program.ts';
 /** What the owner of the thread hands to it. */
 export interface EngineThreadData {
   readonly region: SharedArrayBuffer;
+  /** One word that counts progress that somebody waits for, of all engines of the node. */
+  readonly progress: SharedArrayBuffer;
   /** Written when `Wake.EVENT` was asked for. */
   readonly eventFd: number;
   /** Idle time before the thread sleeps. Waking it costs tens of microseconds, spinning costs a core. */
@@ -29,10 +32,12 @@ export interface EngineThreadData {
 /** Idle rounds between two looks at the clock. */
 const ROUNDS_PER_CLOCK_READ = 256;
 
-function tellProgress(words: Int32Array, event: EventFd): void {
+function tellProgress(words: Int32Array, progress: Int32Array, event: EventFd): void {
   const wake = Atomics.exchange(words, CONTROL_WAKE, Wake.NONE);
-  if (wake === Wake.EVENT) event.signal();
-  else if (wake === Wake.NOTIFY) Atomics.notify(words, CONTROL_WAKE);
+  if ((wake & Wake.EVENT) !== 0) event.signal();
+  if ((wake & Wake.NOTIFY) === 0) return;
+  Atomics.add(progress, 0, 1);
+  Atomics.notify(progress, 0);
 }
 
 /** Sleeps until the doorbell rings. The flag is set before the last look, so that no ring falls between. */
@@ -43,8 +48,8 @@ function sleep(words: Int32Array, hasWork: () => boolean): void {
   Atomics.store(words, CONTROL_SLEEPING, 0);
 }
 
-function run(data: EngineThreadData): void {
-  const words = new Int32Array(data.region);
+function run(data: EngineThreadData, words: Int32Array): void {
+  const progress = new Int32Array(data.progress);
   // The owner of the thread closes the descriptor, after the thread has ended.
   const event = new EventFd(data.eventFd);
   const program = new EngineProgram(words, addressOf(words), CHANNELS, systemClock);
@@ -54,13 +59,12 @@ function run(data: EngineThreadData): void {
     for (let channel = 0; channel < channels; channel++) {
       const result = program.turn(channel);
       worked ||= result !== 0;
-      if (result === 2 && Atomics.load(words, CONTROL_WAKE) !== Wake.NONE) tellProgress(words, event);
+      if (result === 2 && Atomics.load(words, CONTROL_WAKE) !== Wake.NONE) tellProgress(words, progress, event);
     }
     return worked;
   };
   let idleRounds = 0;
   let idleSinceNs = 0;
-  Atomics.store(words, CONTROL_RUNNING, 1);
   while (Atomics.load(words, CONTROL_STOP) === 0) {
     if (round()) {
       idleRounds = 0;
@@ -75,8 +79,15 @@ function run(data: EngineThreadData): void {
       idleRounds = 0;
     }
   }
-  Atomics.store(words, CONTROL_RUNNING, 0);
-  Atomics.notify(words, CONTROL_RUNNING);
 }
 
-run(workerData as EngineThreadData);
+const data = workerData as EngineThreadData;
+const words = new Int32Array(data.region);
+Atomics.store(words, CONTROL_STATE, EngineState.RUNNING);
+try {
+  run(data, words);
+} finally {
+  // Also when it fails: a submitting thread that blocks cannot hear the error event.
+  Atomics.store(words, CONTROL_STATE, EngineState.ENDED);
+  Atomics.notify(words, CONTROL_STATE);
+}

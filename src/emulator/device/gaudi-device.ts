@@ -16,8 +16,9 @@ import {
 import { type AsicProfile, reportedDramBase } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import { AddressMap, AddressRegion, Target } from './address-map.ts';
-import { CommandProcessor, type FaultListener } from './command-processor.ts';
+import { CommandProcessor } from './command-processor.ts';
 import type { DmaEngines } from './dma-engines.ts';
+import type { FaultListener } from './engine-access.ts';
 import { WordAccess } from './memory-access.ts';
 import { PageTable } from './mmu.ts';
 import { PhysicalMemory } from './physical-memory.ts';
@@ -50,11 +51,11 @@ class DeviceMemory {
   readonly #fd: number;
   readonly #mappedBytes: number;
 
+  /** @throws SyscallError ENOMEM, EMFILE */
   constructor(name: string, byteLength: number) {
     this.#mappedBytes = Math.ceil(byteLength / MAPPING_UNIT_BYTES) * MAPPING_UNIT_BYTES;
     this.#fd = memfdCreate(`gaudi-${name}`);
-    ftruncate(this.#fd, this.#mappedBytes);
-    const address = mapLarge(this.#fd, this.#mappedBytes);
+    const address = this.#map();
     // Fewer page faults at first touch; a kernel without huge shared pages refuses, and nothing is lost.
     madvise(address, this.#mappedBytes, MadviseAdvice.HUGEPAGE);
     this.memory = new PhysicalMemory(name, address, byteLength, (offset, length) => {
@@ -67,6 +68,26 @@ class DeviceMemory {
     this.memory.forget();
     unmapLarge(this.memory.address, this.#mappedBytes);
     closeFd(this.#fd);
+  }
+
+  #map(): number {
+    try {
+      ftruncate(this.#fd, this.#mappedBytes);
+      return mapLarge(this.#fd, this.#mappedBytes);
+    } catch (error) {
+      closeFd(this.#fd);
+      throw error;
+    }
+  }
+}
+
+/** The SRAM of a card that has its HBM; without it that one goes again. */
+function sramBeside(hbm: DeviceMemory, byteLength: number): DeviceMemory {
+  try {
+    return new DeviceMemory('sram', byteLength);
+  } catch (error) {
+    hbm.close();
+    throw error;
   }
 }
 
@@ -82,18 +103,20 @@ export class GaudiDevice {
   readonly dramPages: PageTable = new PageTable();
   readonly #hbm: DeviceMemory;
   readonly #sram: DeviceMemory;
-  readonly #access: WordAccess = new WordAccess();
+  readonly #access: WordAccess;
   readonly #streams: (Stream | undefined)[];
   /** The lower command processor of each QMAN, by the id of its first queue. */
   readonly #lower: Map<number, Stream> = new Map();
   readonly #engines: DmaEngines;
 
+  /** @throws SyscallError ENOMEM, EMFILE */
   constructor(options: GaudiDeviceOptions) {
     const { profile } = options;
     this.profile = profile;
     this.#engines = options.engines;
     this.#hbm = new DeviceMemory('hbm', options.hbmBytes);
-    this.#sram = new DeviceMemory('sram', Number(profile.sram.end - profile.sram.start));
+    this.#sram = sramBeside(this.#hbm, Number(profile.sram.end - profile.sram.start));
+    this.#access = new WordAccess();
     this.#streams = new Array<Stream | undefined>(profile.queues.length).fill(undefined);
     this.addressMap = new AddressMap(this.#regions());
     this.registers = new RegisterFile({
@@ -172,12 +195,10 @@ export class GaudiDevice {
     return target === Target.REGISTER ? this.registers.readRegister(map.offset) : 0;
   }
 
-  /** Memory is about to go away: no command buffer in it will run any more. Its translations are gone, the engines have finished. */
-  detach(memory: PhysicalMemory): void {
-    for (const stream of this.usedStreams()) {
-      stream.detach(memory);
-      stream.lower?.detach(memory);
-    }
+  /** Forgets the command buffers that wait, for a reset. What the engines have taken goes on. */
+  dropPending(): void {
+    this.processor.reset();
+    for (const stream of this.usedStreams()) stream.dropPending();
   }
 
   /** Gives the memory behind a range of HBM back to the system; it reads as zeros. */
@@ -187,13 +208,14 @@ export class GaudiDevice {
 
   /** Clears what a context leaves behind: sync objects, monitors, fences, queues. HBM and SRAM keep their contents. */
   resetState(): void {
-    this.processor.reset();
+    this.dropPending();
     for (const stream of this.usedStreams()) stream.reset();
     this.registers.reset();
   }
 
   close(): void {
     this.registers.close();
+    this.processor.close();
     this.#hbm.close();
     this.#sram.close();
     this.#access.close();

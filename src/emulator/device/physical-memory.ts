@@ -7,8 +7,7 @@
  */
 
 /** Windows are 1 GiB, so that every index in one is a small integer of V8. */
-export const WINDOW_SHIFT = 30;
-export const WINDOW_BYTES: number = 2 ** WINDOW_SHIFT;
+export const WINDOW_BYTES: number = 2 ** 30;
 
 /** Makes the buffer behind one window: `byteLength` bytes from `offset`. */
 export type WindowFactory = (offset: number, byteLength: number) => ArrayBufferLike;

@@ -12,7 +12,10 @@ import { SyncManager } from './sync-manager.ts';
 /** Registers without effect that are remembered; more are forgotten. */
 const PLAIN_REGISTERS_MAX = 65536;
 
-/** Where MSG_SHORT leads when its base is not set: no register. */
+/** Bytes of the register block of an engine with its QMAN, which WREG_32 addresses. */
+const ENGINE_BLOCK_BYTES = 0x1_0000;
+
+/** Where MSG_SHORT leads when its base is not set, and WREG_32 of an engine that is not known: no register. */
 const NO_BASE = -0x10_0000;
 
 /** What a register file is connected to. */
@@ -88,6 +91,14 @@ export class RegisterFile implements DeviceRegisters {
     const { profile } = this.#options;
     const isDma = profile.name !== 'gaudi' || profile.queues[stream.queueId]!.engine === 'dma';
     return isDma || base < 2 ? (profile.cpMsgBase[base] ?? NO_BASE) : NO_BASE;
+  }
+
+  /** The 64 KiB in which the fence registers of the QMAN lie. */
+  engineBase(stream: Stream): number {
+    const { profile } = this.#options;
+    const { firstOfQman } = profile.queues[stream.queueId]!;
+    const qman = profile.fences.find(({ firstQueue }) => firstQueue === firstOfQman);
+    return qman === undefined ? NO_BASE : qman.fence0 - (qman.fence0 % ENGINE_BLOCK_BYTES);
   }
 
   /**

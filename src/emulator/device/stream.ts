@@ -4,11 +4,12 @@
  */
 
 import type { QueueEntry } from '../../uapi/index.ts';
+import { Arbiter } from './arbiter.ts';
 import type { DmaChannel, DmaEngines } from './dma-engines.ts';
 import type { PhysicalMemory } from './physical-memory.ts';
 
 /** Fence counters of a command processor (QMAN CP_FENCE0..3). */
-export const FENCES = 4;
+const FENCES = 4;
 
 /** One job: a command buffer on a stream. Done when it is decoded and its channel has passed `position`. */
 export class Job {
@@ -22,6 +23,13 @@ export class Job {
   stampAddress = 0;
   /** The buffers that the lower command processor fetched for it (CP_DMA). */
   fetched: Job[] | undefined = undefined;
+
+  /** The channel of its stream, in which it has descriptors from now on. */
+  channelOf(stream: Stream, engines: DmaEngines): DmaChannel {
+    const channel = stream.channel(engines);
+    this.channel = channel;
+    return channel;
+  }
 
   reset(): void {
     this.decoded = false;
@@ -41,8 +49,11 @@ export class Job {
 /** A command buffer that waits in a stream, from the packet at which it was stopped. */
 export interface PendingBuffer {
   readonly job: Job;
-  readonly memory: PhysicalMemory;
-  /** Byte of `memory` where the next packet starts. */
+  /** Where the driver holds the buffer; undefined for one that the card fetches from the device address in `high` and `low`. */
+  readonly memory: PhysicalMemory | undefined;
+  readonly high: number;
+  readonly low: number;
+  /** Byte of the buffer where the next packet starts. */
   offset: number;
   /** One past the last byte. */
   readonly end: number;
@@ -58,7 +69,11 @@ export class Stream {
   readonly lower: Stream | undefined;
   readonly pending: PendingBuffer[] = [];
   readonly fences: Int32Array = new Int32Array(FENCES);
-  /** Stopped by an undefined opcode: nothing of it runs until the device is reset. */
+  /** What ARB_POINT takes: one for all streams of the QMAN. */
+  readonly arbiter: Arbiter;
+  /** Bytes that the transfer at the head has handed to the channel already, while the channel is full. */
+  movedBytes = 0;
+  /** Stopped by an undefined opcode or a fetch that failed: nothing of it runs until the device is reset. */
   stopped = false;
   /** Entries of the queue. */
   readonly length: number;
@@ -82,6 +97,7 @@ export class Stream {
     this.tracked = queue.kind !== 'internal';
     this.copies = queue.kind === 'external' && !isLower;
     this.lower = lower;
+    this.arbiter = lower?.arbiter ?? new Arbiter();
   }
 
   /** The channel, opened at the first use: most queues of a card are never used. */
@@ -100,19 +116,17 @@ export class Stream {
     return this.pending.length === 0 && this.drained && (this.lower === undefined || this.lower.idle);
   }
 
-  /**
-   * Memory is about to go away: buffers in it will not be fetched any more. A stream that loses one hangs, as a queue does whose fetch
-   * has failed, until its submission times out.
-   */
-  detach(memory: PhysicalMemory): void {
-    if (!this.pending.some((buffer) => buffer.memory === memory)) return;
+  /** Forgets the buffers that wait. Descriptors handed to the channel are executed all the same. */
+  dropPending(): void {
     this.pending.length = 0;
-    this.stopped = true;
+    this.movedBytes = 0;
+    this.lower?.dropPending();
   }
 
-  /** Back to the state after a reset. Descriptors handed to the channel are executed all the same. */
+  /** Back to the state after a reset. */
   reset(): void {
-    this.pending.length = 0;
+    this.dropPending();
+    this.arbiter.reset();
     this.fences.fill(0);
     this.stopped = false;
     this.outstanding = 0;

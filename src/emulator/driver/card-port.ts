@@ -11,7 +11,6 @@ import type { CsCounters } from './cs-counters.ts';
 import type { DmabufRegistry } from './dmabuf.ts';
 import type { ErrorRecords } from './error-records.ts';
 import type { Notifier } from './notifier.ts';
-import type { SubmissionTable } from './submission.ts';
 import type { UserMemory } from './user-memory.ts';
 import type { Waiters } from './waiters.ts';
 
@@ -65,6 +64,10 @@ export interface CardPort {
   readonly computeResets: number;
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier>;
+  /** Lets everything run that can, and notices what has become of it: time-outs, the death of an engine. */
+  service(): void;
   /** Watches the time-out of the oldest incomplete submission, unless it is watched already. */
-  watchTimeout(context: { readonly submissions: SubmissionTable }): void;
+  watchTimeout(): void;
+  /** Blocks until no engine touches memory for the card any more: its translations may go then. */
+  waitForEngines(): void;
 }

@@ -24,14 +24,16 @@ import type { DmabufRegistry } from './dmabuf.ts';
 import { ErrorRecords, type FaultReporter } from './error-records.ts';
 import { ControlFile, PrimaryFile } from './file.ts';
 import type { Notifier } from './notifier.ts';
-import type { Submission, SubmissionTable } from './submission.ts';
+import type { Submission } from './submission.ts';
+import { TimeoutWatch } from './timeout-watch.ts';
 import type { UserMapping } from './user-mapping.ts';
 import { UserMemory } from './user-memory.ts';
 import { Waiters } from './waiters.ts';
 
-const NS_PER_S = 1e9;
 /** Time that a user has to close the file after a fault, when an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;
+/** Bound of the wait for engines to come to their end. One that takes longer hangs: a thread cannot be interrupted in a copy. */
+const ENGINES_WAIT_NS = 600e9;
 
 /** One card. */
 export class Card implements CardPort, FaultReporter {
@@ -62,19 +64,22 @@ export class Card implements CardPort, FaultReporter {
   readonly #closedDrops: CsCounters = new CsCounters();
   #status: HlDeviceStatus = HL_DEVICE_STATUS.OPERATIONAL;
   #file: PrimaryFile | undefined;
-  #timeout: Timer | undefined;
   #watchdog: Timer | undefined;
-  /** The submission whose time-out runs, since when, and when its timer fires; 0 for none. */
-  #headSeq = 0;
-  #headSinceNs = 0;
-  #deadlineNs = 0;
+  readonly #engines: DmaEngines;
+  readonly #timeouts: TimeoutWatch;
 
+  /** @throws SyscallError ENOMEM, EMFILE */
   constructor(place: CardPlace, config: NodeConfig, engines: DmaEngines, dmabufs: DmabufRegistry) {
     this.place = place;
     this.profile = config.profile;
     this.config = config;
     this.#log = config.log.child(`card${place.minor}`);
     this.dmabufs = dmabufs;
+    this.#engines = engines;
+    this.#timeouts = new TimeoutWatch(config.clock, () => {
+      this.device.pump();
+      this.#checkTimeout();
+    });
     this.faults = new FaultPlan(config.clock, () => this.progress());
     this.records = new ErrorRecords(this);
     this.device = new GaudiDevice({
@@ -86,7 +91,7 @@ export class Card implements CardPort, FaultReporter {
       faults: this.records,
       onInterrupt: (vector) => this.#file?.context.interrupts.raise(vector),
     });
-    this.waiters = new Waiters(engines, config.clock, () => this.device.pump());
+    this.waiters = new Waiters(engines, config.clock, () => this.service());
   }
 
   get status(): HlDeviceStatus {
@@ -142,7 +147,7 @@ export class Card implements CardPort, FaultReporter {
 
   /** Called after progress of the engines: runs what can run now and tells those who wait. */
   progress(): void {
-    this.device.pump();
+    this.service();
     this.#file?.context.submissions.retire();
     if (this.waiters.count > 0) this.waiters.wake();
   }
@@ -158,39 +163,39 @@ export class Card implements CardPort, FaultReporter {
     for (const notifier of this.notifiers) notifier.raise(events);
   }
 
-  /** Watches the time-out of the oldest incomplete submission: it runs from the moment at which that one is seen to be the oldest. */
-  watchTimeout(context: { readonly submissions: SubmissionTable }): void {
-    const head = context.submissions.head;
-    if (head === undefined) return;
-    if (head.seq !== this.#headSeq) {
-      this.#headSeq = head.seq;
-      this.#headSinceNs = this.config.clock.nowNs();
-    }
-    const deadlineNs = this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
-    // A timer that fires too early is set again then; only one that would fire too late is replaced.
-    if (this.#timeout !== undefined && this.#deadlineNs <= deadlineNs) return;
-    this.#timeout?.cancel();
-    this.#deadlineNs = deadlineNs;
-    const delayNs = Math.max(0, deadlineNs - this.config.clock.nowNs());
-    this.#timeout = this.config.clock.setTimer(delayNs, () => this.#timeoutExpired(context));
+  service(): void {
+    this.device.pump();
+    if (this.#engines.failed) this.#fail('a dma engine has died');
+    if (this.#timeouts.active) this.#checkTimeout();
+  }
+
+  watchTimeout(): void {
+    if (this.#file !== undefined) this.#timeouts.watch(this.#file.context.submissions);
+  }
+
+  waitForEngines(): void {
+    if (!this.waiters.block(ENGINES_WAIT_NS, () => this.device.drained)) this.#fail('the dma engines make no progress');
   }
 
   /**
    * A hard reset: everything in flight is aborted and the card comes back clean. HBM contents are lost on a real card; here they stay.
-   * With a registered event fd it is postponed until the user closes the file or the watchdog barks.
+   * With a registered event fd it is postponed until the user closes the file or the watchdog barks; faults until then change nothing.
    */
   hardReset(reason: string, timedOut?: Submission): void {
+    if (this.#status === HL_DEVICE_STATUS.IN_RESET) return;
     this.#log.info(`hard reset: ${reason}`);
     this.#file?.context.submissions.abort(timedOut);
     const notified = [...this.notifiers].some((notifier) => notifier.registered);
-    if (notified && this.#file !== undefined && !this.releasePending) {
-      this.releasePending = true;
-      this.notify(HL_NOTIFIER_EVENT.DEVICE_RESET);
-      this.#watchdog = this.config.clock.setTimer(RELEASE_WATCHDOG_NS, () => this.#reset());
-      this.waiters.wake();
+    if (this.#file === undefined || !(notified || this.releasePending)) {
+      this.#reset();
       return;
     }
-    this.#reset();
+    this.notify(HL_NOTIFIER_EVENT.DEVICE_RESET);
+    if (!this.releasePending) {
+      this.releasePending = true;
+      this.#watchdog = this.config.clock.setTimer(RELEASE_WATCHDOG_NS, () => this.#reset());
+    }
+    this.waiters.wake();
   }
 
   /** Unplugs the card. */
@@ -226,66 +231,69 @@ export class Card implements CardPort, FaultReporter {
   #release(): void {
     const context = this.#file?.context;
     if (context === undefined) return;
-    this.#waitForEngines();
+    this.#cancelTimers();
+    const inReset = this.#status === HL_DEVICE_STATUS.IN_RESET;
+    if (inReset || this.releasePending) this.device.dropPending();
+    this.waitForEngines();
     context.submissions.retire();
     const held = context.stillInUse;
     const idle = this.device.idle;
     this.openRecord.lastPeriodNs = this.config.clock.nowNs() - this.openRecord.openedAtNs;
-    this.#cancelTimers();
     context.close();
     this.#closedDrops.add(context.counters);
     this.#file = undefined;
     this.debugMode = false;
     if (held) this.#log.info('user process closed fd but device still in use');
-    if (this.releasePending || held) this.#reset();
+    if (inReset) this.#status = HL_DEVICE_STATUS.OPERATIONAL;
+    else if (this.releasePending || held) this.#reset();
     else if (this.profile.capabilities.resetOnClose || !idle) this.computeResets += 1;
-    this.releasePending = false;
     this.device.resetState();
-    if (this.#status === HL_DEVICE_STATUS.IN_RESET) this.#status = HL_DEVICE_STATUS.OPERATIONAL;
     this.waiters.wake();
-  }
-
-  /** Descriptors in flight point into memory that is about to go. */
-  #waitForEngines(): void {
-    this.waiters.block(Number.MAX_SAFE_INTEGER, () => this.device.drained);
   }
 
   /** Resets the device. A file that is open across it is dead: the card stays in reset until that file is closed. */
   #reset(): void {
     this.#cancelTimers();
-    this.setStatus(HL_DEVICE_STATUS.IN_RESET);
-    this.#waitForEngines();
+    this.releasePending = false;
+    if (this.#status !== HL_DEVICE_STATUS.MALFUNCTION) this.setStatus(HL_DEVICE_STATUS.IN_RESET);
+    // What was aborted must not start any more while the engines come to their end.
+    this.device.dropPending();
+    this.waitForEngines();
     this.device.resetState();
     this.hardResets += 1;
-    if (this.#file === undefined) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    if (this.#file === undefined && this.#status === HL_DEVICE_STATUS.IN_RESET) {
+      this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    }
+  }
+
+  /** The card has failed for good: everything in flight is aborted. */
+  #fail(reason: string): void {
+    if (this.#status === HL_DEVICE_STATUS.MALFUNCTION) return;
+    this.#log.error(`malfunction: ${reason}`);
+    this.#cancelTimers();
+    this.#file?.context.submissions.abort(undefined);
+    this.device.dropPending();
+    this.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
   }
 
   #cancelTimers(): void {
-    this.#timeout?.cancel();
+    this.#timeouts.cancel();
     this.#watchdog?.cancel();
-    this.#timeout = undefined;
     this.#watchdog = undefined;
-    this.#headSeq = 0;
   }
 
-  #timeoutExpired(context: { readonly submissions: SubmissionTable }): void {
-    this.#timeout = undefined;
-    this.device.pump();
-    const head = context.submissions.head;
-    if (head === undefined) return;
-    const deadlineNs = this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
-    if (head.seq !== this.#headSeq || this.config.clock.nowNs() < deadlineNs) {
-      this.watchTimeout(context);
-      return;
-    }
-    this.records.csTimeout(head.seq);
+  #checkTimeout(): void {
+    const submissions = this.#file?.context.submissions;
+    const expired = submissions === undefined ? undefined : this.#timeouts.expired(submissions);
+    if (submissions === undefined || expired === undefined) return;
+    this.records.csTimeout(expired.seq);
     this.notify(HL_NOTIFIER_EVENT.CS_TIMEOUT);
-    if ((head.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) !== 0) {
-      context.submissions.timeOut(head);
-      this.watchTimeout(context);
-      this.waiters.wake();
+    if ((expired.flags & HL_CS_FLAGS.SKIP_RESET_ON_TIMEOUT) === 0) {
+      this.hardReset(`command submission ${expired.seq} timed out`, expired);
       return;
     }
-    this.hardReset(`command submission ${head.seq} timed out`, head);
+    submissions.timeOut(expired);
+    this.#timeouts.watch(submissions);
+    this.waiters.wake();
   }
 }

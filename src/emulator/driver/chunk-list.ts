@@ -9,8 +9,10 @@ import type { Stream } from '../device/stream.ts';
 /** A chunk that passed its checks: what will run where. Slots are reused from call to call. */
 export class CheckedChunk {
   stream: Stream | undefined = undefined;
+  /** A command buffer of the driver; undefined for one that the card fetches from the address in `high` and `low`. */
   memory: PhysicalMemory | undefined = undefined;
-  offset = 0;
+  high = 0;
+  low = 0;
   byteLength = 0;
 }
 

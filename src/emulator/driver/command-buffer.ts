@@ -52,9 +52,8 @@ function destroy(context: Context, { words }: ArgumentBlock): number {
   clearWords(words, ARGS_WORDS);
   if (buffer === undefined || buffer.destroyed) return -Errno.EINVAL;
   if (buffer.deviceAddress !== 0n) {
-    context.card.waiters.block(Number.MAX_SAFE_INTEGER, () => context.device.drained);
+    context.card.waitForEngines();
     context.commandBufferVa.unmap(buffer);
-    context.device.detach(buffer.memory);
   }
   context.buffers.destroy(buffer);
   return 0;

@@ -15,19 +15,16 @@ import { HostMappings } from './host-mappings.ts';
 import { HwBlocks } from './hw-blocks.ts';
 import { SubmissionTable } from './submission.ts';
 import { SyncStream } from './sync-stream.ts';
+import { UserCbRanges } from './user-cb-ranges.ts';
 import { UserInterrupts } from './user-interrupts.ts';
 import type { UserMapping } from './user-mapping.ts';
 import { UserMemory } from './user-memory.ts';
 import { VaSpace } from './va-space.ts';
 
-/** Address space id of the one compute context. */
-export const COMPUTE_ASID = 1;
-
 /** A compute context. */
 export class Context {
   readonly card: CardPort;
   readonly device: GaudiDevice;
-  readonly asid: number = COMPUTE_ASID;
   readonly userMemory: UserMemory = new UserMemory();
   readonly va: VaSpace;
   /** Blocks of registers that the user may map. */
@@ -42,6 +39,8 @@ export class Context {
   readonly deviceMemory: DeviceMemoryTable;
   /** Memory of other contexts, mapped through dma-bufs. */
   readonly imports: DmabufImports;
+  /** Where command buffers of the user may lie. */
+  readonly userCbRanges: UserCbRanges;
   readonly submissions: SubmissionTable;
   readonly syncStream: SyncStream;
   readonly interrupts: UserInterrupts;
@@ -60,6 +59,7 @@ export class Context {
     this.hostMappings = new HostMappings(card, this.va);
     this.deviceMemory = new DeviceMemoryTable(card, this.va);
     this.imports = new DmabufImports(card, this.va);
+    this.userCbRanges = new UserCbRanges(card.profile, card.config.hbmBytes);
     this.submissions = new SubmissionTable(Math.max(1, card.profile.maxPendingCs));
     this.syncStream = new SyncStream(this);
     this.interrupts = new UserInterrupts(this);

@@ -147,7 +147,7 @@ export class DeviceMemoryTable {
     if (mapping === undefined) return undefined;
     const { allocation } = mapping;
     if (isExported(allocation)) return Errno.EINVAL;
-    this.#card.waiters.block(Number.MAX_SAFE_INTEGER, () => this.#card.device.drained);
+    this.#card.waitForEngines();
     this.#mappings.delete(address);
     this.#drop(mapping);
     return 0;

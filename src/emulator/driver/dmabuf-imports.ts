@@ -64,7 +64,7 @@ export class DmabufImports {
   unmap(address: bigint): boolean {
     const found = this.#imports.get(address);
     if (found === undefined) return false;
-    this.#card.waiters.block(Number.MAX_SAFE_INTEGER, () => this.#card.device.drained);
+    this.#card.waitForEngines();
     this.#imports.delete(address);
     this.#drop(found);
     return true;

@@ -5,7 +5,7 @@
 
 import { type AsicProfile, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
-import type { FaultListener } from '../device/command-processor.ts';
+import type { FaultListener } from '../device/engine-access.ts';
 import type { Stream } from '../device/stream.ts';
 import { engineIdOf } from './engine-ids.ts';
 import type { UserMapping } from './user-mapping.ts';

@@ -30,14 +30,17 @@ const WAIT_CS = 3;
 const MEMORY = 4;
 const DEBUG = 5;
 
-/** Index of the ioctl in its family, or a negative errno for a number that the driver does not have. */
-function driverNumber(request: number, block: ArgumentBlock): number {
+/**
+ * Index of the ioctl in its family, or a negative errno for a number that the driver does not have.
+ * @param unknownErrno for a number that is not of the DRM family's: drm_ioctl has another than hl_ioctl_control
+ */
+function driverNumber(request: number, block: ArgumentBlock, unknownErrno: number): number {
   const number = request & 0xff;
   const type = (request >>> 8) & 0xff;
   if (((request >>> 16) & 0x3fff) > block.words.length * 4) return -Errno.EFAULT;
   if (type === DRM_IOCTL_TYPE) {
     const index = number - DRM_COMMAND_BASE;
-    return index >= INFO && index <= DEBUG ? index : -Errno.EINVAL;
+    return index >= INFO && index <= DEBUG ? index : -unknownErrno;
   }
   if (type !== HABANALABS_IOCTL_TYPE) return -Errno.ENOTTY;
   return number >= 1 && number <= DEBUG + 1 ? number - 1 : -Errno.ENOTTY;
@@ -48,6 +51,7 @@ abstract class EmulatedFile implements DriverFile {
   readonly numbers: IoctlNumbers;
   protected readonly card: CardPort;
   protected closed = false;
+  protected abstract readonly unknownErrno: number;
 
   constructor(card: CardPort) {
     this.card = card;
@@ -56,12 +60,12 @@ abstract class EmulatedFile implements DriverFile {
 
   ioctl(request: number, block: ArgumentBlock): number {
     if (this.closed) return -Errno.EBADF;
-    const number = driverNumber(request, block);
-    if (number < 0) return number;
     if (this.card.removed) return -Errno.ENODEV;
+    const number = driverNumber(request, block, this.unknownErrno);
+    if (number < 0) return number;
     const injected = this.card.faults.ioctlErrno(number);
     if (injected !== 0) return -injected;
-    this.card.device.pump();
+    this.card.service();
     return this.dispatch(number, block);
   }
 
@@ -74,6 +78,7 @@ abstract class EmulatedFile implements DriverFile {
 /** A primary node: one compute context. */
 export class PrimaryFile extends EmulatedFile {
   readonly context: Context;
+  protected readonly unknownErrno: number = Errno.EINVAL;
   readonly #notifier: Notifier = new Notifier();
   readonly #onClose: (file: PrimaryFile) => void;
 
@@ -86,7 +91,7 @@ export class PrimaryFile extends EmulatedFile {
 
   /** WAIT_CS without blocking the thread: polls, and polls again after every progress of the card, until the time is over. */
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
-    if (driverNumber(request, block) !== WAIT_CS) return this.ioctl(request, block);
+    if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
     let isFirst = true;
     for (;;) {
@@ -107,7 +112,7 @@ export class PrimaryFile extends EmulatedFile {
   #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
     if (isFirst) return this.ioctl(request, block);
     if (this.closed) return abortedWait(block);
-    this.card.device.pump();
+    this.card.service();
     return waitIoctl(this.context, block, true);
   }
 
@@ -145,6 +150,8 @@ export class PrimaryFile extends EmulatedFile {
 
 /** A control node: INFO only, no context. */
 export class ControlFile extends EmulatedFile {
+  protected readonly unknownErrno: number = Errno.ENOTTY;
+
   ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     return Promise.resolve(this.ioctl(request, block));
   }

@@ -78,7 +78,7 @@ export class HostMappings {
   unmap(address: bigint): boolean {
     const mapping = this.#mappings.get(address);
     if (mapping === undefined) return false;
-    this.#card.waiters.block(Number.MAX_SAFE_INTEGER, () => this.#card.device.drained);
+    this.#card.waitForEngines();
     this.#mappings.delete(address);
     this.#drop(mapping);
     return true;
@@ -93,7 +93,6 @@ export class HostMappings {
   #drop({ range, offset, byteLength, memory }: HostMapping): void {
     range.table.unmap(offset, byteLength);
     range.free(offset);
-    this.#card.device.detach(memory);
     memory.forget();
     this.#pinnedBytes -= byteLength;
   }

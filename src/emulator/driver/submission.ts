@@ -69,6 +69,21 @@ export class Submission {
     return job;
   }
 
+  /** True when it will not change any more. */
+  get ended(): boolean {
+    return this.state !== SubmissionState.PENDING;
+  }
+
+  /** Leaves jobs that are not done to their streams, which still refer to them: later submissions in the slot get others. */
+  abandonJobs(): void {
+    for (let i = 0; i < this.jobCount; i++) {
+      const job = this.jobs[i]!;
+      if (job.done) continue;
+      job.stampAddress = 0;
+      this.jobs[i] = new Job();
+    }
+  }
+
   /** True when every tracked job is done. */
   get jobsDone(): boolean {
     if (this.withheld || this.hung) return false;
@@ -84,13 +99,16 @@ export class StagedGroup {
   readonly firstSeq: number;
   readonly members: Submission[] = [];
   closed = false;
+  /** Remembered, because the slots of members that are complete are used again. */
+  #done = false;
 
   constructor(firstSeq: number) {
     this.firstSeq = firstSeq;
   }
 
   get done(): boolean {
-    return this.closed && this.members.every((member) => member.jobsDone);
+    this.#done ||= this.closed && this.members.every((member) => member.ended || member.jobsDone);
+    return this.#done;
   }
 }
 
@@ -226,7 +244,13 @@ export class SubmissionTable {
   #settle(submission: Submission, state: SubmissionState): void {
     submission.state = state;
     if (submission.staged?.closed) this.#stagedGroups.delete(submission.staged.firstSeq);
-    for (let i = 0; i < submission.jobCount; i++) submission.streams[i]!.outstanding -= 1;
+    let abandons = state !== SubmissionState.COMPLETED;
+    for (let i = 0; i < submission.jobCount; i++) {
+      const stream = submission.streams[i]!;
+      stream.outstanding -= 1;
+      if (!stream.tracked) abandons = true;
+    }
+    if (abandons) submission.abandonJobs();
   }
 
   /** Keeps the outcome of a submission that is about to lose its slot, if it has a timestamp. */

@@ -13,7 +13,6 @@ import {
   HL_DEVICE_STATUS,
   HL_MAX_JOBS_PER_CS,
 } from '../../uapi/index.ts';
-import { Target } from '../device/address-map.ts';
 import type { Stream } from '../device/stream.ts';
 import type { CheckedChunk, ChunkList } from './chunk-list.ts';
 import type { Context } from './context.ts';
@@ -157,12 +156,13 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
     const chunk = chunks.items[i]!;
     const stream = chunk.stream!;
     const job = submission.addJob(stream);
-    job.stampAddress = stamp;
+    // What is not tracked may end after the submission has.
+    job.stampAddress = stream.tracked ? stamp : 0;
     stream.outstanding += 1;
     submission.multiWait ||= stream.streamMaster;
-    device.processor.execute(stream, job, chunk.memory!, chunk.offset, chunk.byteLength, isHeld);
+    device.processor.execute(stream, job, chunk.memory, chunk.high, chunk.low, chunk.byteLength, isHeld);
   }
-  if (submissions.poll(submission) === SubmissionState.PENDING) context.card.watchTimeout(context);
+  if (submissions.poll(submission) === SubmissionState.PENDING) context.card.watchTimeout();
 }
 
 /** The restore phase: a submission of its own that must be complete before the next one starts. */
@@ -227,18 +227,16 @@ function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number,
   if (buffer === undefined) return Errno.EINVAL;
   if (chunk.byteLength < CB_BYTES_MIN || chunk.byteLength > buffer.byteLength) return Errno.EINVAL;
   chunk.memory = buffer.memory;
-  chunk.offset = 0;
   const errno = parseExternalBuffer(buffer.memory, chunk.byteLength);
   if (errno !== 0) context.counters.parsing += 1;
   return errno;
 }
 
-/** A command buffer in memory that the card can reach. */
+/** A command buffer in memory of the user. Only its range is looked at: what is not mapped faults when the card fetches it. */
 function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
-  const map = context.device.addressMap;
-  if (map.decode(high, low) !== Target.MEMORY || map.available < chunk.byteLength) return Errno.EFAULT;
-  if (map.offset % 4 !== 0) return Errno.EFAULT;
-  chunk.memory = map.memory;
-  chunk.offset = map.offset;
+  if (!context.userCbRanges.contain(high, low, chunk.byteLength)) return Errno.EFAULT;
+  chunk.memory = undefined;
+  chunk.high = high;
+  chunk.low = low;
   return 0;
 }

@@ -133,7 +133,7 @@ export class SyncStream {
       if (!userMemory.readWords(block, low, high, 2)) return refuse(block, Errno.EFAULT);
       seq = readNumber(userMemory.words, userMemory.index);
     }
-    if (seq >= submissions.nextSeq || seq === 0) return refuse(block, Errno.EINVAL);
+    if (seq >= submissions.nextSeq) return refuse(block, Errno.EINVAL);
     const signalling = submissions.find(seq);
     if (signalling === undefined) return acceptNothing(block);
     const signal = this.#signals.get(seq);
@@ -212,8 +212,8 @@ export class SyncStream {
     if ((submission.flags & HL_CS_FLAGS.TIMESTAMP) !== 0) job.stampAddress = submissions.stampAddress(submission);
     stream.outstanding += 1;
     submission.multiWait = stream.streamMaster;
-    device.processor.execute(stream, job, packets, 0, packets.byteLength);
-    if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout(this.#context);
+    device.processor.execute(stream, job, packets, 0, 0, packets.byteLength);
+    if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
   }
 
   /** The signals of a queue; undefined for a queue that has none. */

@@ -9,6 +9,7 @@ import type { ArgumentBlock } from '../../driver/port.ts';
 import { Errno } from '../../sys/index.ts';
 import {
   HandleType,
+  HL_DEVICE_STATUS,
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
   HL_WAIT_CS_STATUS,
@@ -102,10 +103,15 @@ export class UserInterrupts {
       const value = counter.read();
       return value === undefined || value >= target;
     };
-    if (!reached() && timeoutNs > 0) card.waiters.block(timeoutNs, reached);
+    const isAborted = (): boolean => card.status !== HL_DEVICE_STATUS.OPERATIONAL || card.releasePending;
+    if (!reached() && timeoutNs > 0) card.waiters.block(timeoutNs, () => reached() || isAborted());
     const value = counter.read();
     if (value === undefined) return refuse(block, Errno.EFAULT);
-    if (value < target) return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+    if (value < target) {
+      return isAborted()
+        ? answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED)
+        : answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+    }
     answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
     writeTimestamp(block, card.config.clock.nowNs());
     return 0;

@@ -51,7 +51,7 @@ function waitForOne(context: Context, block: ArgumentBlock): number {
   const { submissions } = context;
   const seq = words[IN.seq + 1]! * HIGH + words[IN.seq]!;
   const timeoutNs = timeoutOf(words, IN.timeout_us);
-  if (seq >= submissions.nextSeq || seq === 0) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
+  if (seq >= submissions.nextSeq) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
   const submission = submissions.find(seq);
   if (submission === undefined) return answerFromStore(context, block, seq);
   let state = submissions.poll(submission);

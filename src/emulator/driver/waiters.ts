@@ -39,17 +39,20 @@ export class Waiters {
   }
 
   /**
-   * Blocks the thread until `done` or until the time is over.
+   * Blocks the thread until `done` or until the time is over. What can run meanwhile runs.
    * @returns whether it was done
    */
   block(timeoutNs: number, done: () => boolean): boolean {
     const deadline = this.#clock.nowNs() + timeoutNs;
-    for (let round = 0; ; round++) {
+    const look = (): boolean => {
       this.#pump();
-      if (done()) return true;
+      return done();
+    };
+    for (let round = 0; ; round++) {
+      if (look()) return true;
       const remaining = deadline - this.#clock.nowNs();
       if (remaining <= 0) return false;
-      this.#engines.waitProgress(remaining, done);
+      this.#engines.waitProgress(remaining, look);
       // Without engine threads the wait above does not wait: a queue that hangs must not burn a processor until its time-out.
       if (round >= SPIN_ROUNDS) Atomics.wait(pause, 0, 0, PAUSE_MS);
     }

@@ -54,8 +54,12 @@ export interface ExhaustionFault {
 /** A fault that waits for its moment. */
 export type PlannedFault = IoctlFault | OpenFault | CompletionFault | HangFault | ExhaustionFault;
 
-/** A fault that happens to the card at once: a hard reset, its removal, a status that it does not leave by itself. */
+/**
+ * A fault that happens to the card at once: a hard reset, its removal, a status that it does not leave by itself, or the death of the
+ * engines, which the cards of a node share.
+ */
 export type CardFault =
+  | { readonly kind: 'engine-failure' }
   | { readonly kind: 'hard-reset' }
   | { readonly kind: 'unplug' }
   | { readonly kind: 'malfunction' }

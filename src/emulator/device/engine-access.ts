@@ -1,0 +1,44 @@
+/**
+ * How the engines of a card reach memory: decodes an address and reports to the driver what it does not lead to. It moves no bytes.
+ */
+
+import { type AddressMap, Target } from './address-map.ts';
+import type { Stream } from './stream.ts';
+
+const HIGH = 0x1_0000_0000;
+
+/** Faults that the device reports to the driver. */
+export interface FaultListener {
+  /** An engine met an address without translation. The packet moved nothing. */
+  pageFault(stream: Stream, high: number, low: number): void;
+  /** A packet asked for what the hardware does not do: host to host, or data to registers. */
+  razwi(stream: Stream, high: number, low: number): void;
+  /** A packet with an opcode that is unknown, or that this device model does not execute: the stream has stopped. */
+  undefinedOpcode(stream: Stream, opcode: number): void;
+}
+
+/** The address decoder with somebody who hears of faults. */
+export class EngineAccess {
+  /** Holds the result of {@link reach}. */
+  readonly map: AddressMap;
+  readonly faults: FaultListener;
+
+  constructor(map: AddressMap, faults: FaultListener) {
+    this.map = map;
+    this.faults = faults;
+  }
+
+  /**
+   * Decodes the address in two 32-bit halves plus `bytes`, which must be memory; reports the fault otherwise.
+   * @returns whether {@link map} holds memory
+   */
+  reach(stream: Stream, high: number, low: number, bytes: number): boolean {
+    const sum = (low >>> 0) + bytes;
+    const carried = (high >>> 0) + Math.floor(sum / HIGH);
+    const rest = sum % HIGH;
+    const target = this.map.decode(carried, rest);
+    if (target === Target.UNMAPPED) this.faults.pageFault(stream, carried, rest);
+    else if (target === Target.REGISTER) this.faults.razwi(stream, carried, rest);
+    return target === Target.MEMORY;
+  }
+}

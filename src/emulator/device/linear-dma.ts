@@ -1,0 +1,130 @@
+/**
+ * The LIN_DMA packet: copies and fills between any memories that a card reaches. It decides what moves where and hands it to the channel
+ * of the stream; the bytes are moved by the engines, or right here when they are few and the stream is idle.
+ *
+ * A transfer that crosses translations is checked whole before its first byte moves. When it has more pieces than the channel has
+ * room, the stream remembers how far it got and goes on later.
+ */
+
+import { linDmaMemset } from '../../uapi/index.ts';
+import { Target } from './address-map.ts';
+import type { DmaEngines } from './dma-engines.ts';
+import { Opcode } from './dma-ring.ts';
+import type { EngineAccess } from './engine-access.ts';
+import { copyMemory } from './memory-access.ts';
+import type { Job, Stream } from './stream.ts';
+
+/** The outcome of one packet: go on with the next, or stop here and retry later. */
+export type Outcome = 'next' | 'blocked';
+
+/** Bytes of the pattern of a fill. */
+const PATTERN_BYTES = 8;
+
+/** Executes transfers. One per card. */
+export class LinearDma {
+  readonly #access: EngineAccess;
+  readonly #engines: DmaEngines;
+  readonly #inlineBytesMax: number;
+  /** The piece that {@link #nextPiece} found, in host virtual addresses. */
+  #source = 0;
+  #destination = 0;
+
+  /** @param inlineBytesMax copies up to this size run at once when their stream is idle; 0 never */
+  constructor(access: EngineAccess, engines: DmaEngines, inlineBytesMax: number) {
+    this.#access = access;
+    this.#engines = engines;
+    this.#inlineBytesMax = inlineBytesMax;
+  }
+
+  /** Executes the packet at `words[index]`: tsize, ctl, source, destination. */
+  execute(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+    const byteLength = words[index]! >>> 0;
+    if (byteLength === 0) return 'next';
+    if (stream.movedBytes > 0 || linDmaMemset(words[index + 1]!)) return this.#byPieces(stream, job, words, index);
+    const { map } = this.#access;
+    if (map.decode(words[index + 3]!, words[index + 2]!) !== Target.MEMORY || map.available < byteLength) {
+      return this.#byPieces(stream, job, words, index);
+    }
+    const source = map.memory;
+    const sourceOffset = map.offset;
+    if (map.decode(words[index + 5]!, words[index + 4]!) !== Target.MEMORY || map.available < byteLength) {
+      return this.#byPieces(stream, job, words, index);
+    }
+    if (source.isHost && map.memory.isHost) {
+      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
+      return 'next';
+    }
+    if (byteLength <= this.#inlineBytesMax && stream.drained) {
+      copyMemory(map.memory, map.offset, source, sourceOffset, byteLength);
+      return 'next';
+    }
+    const channel = job.channelOf(stream, this.#engines);
+    if (channel.room === 0) return 'blocked';
+    channel.copy(source.address + sourceOffset, map.memory.address + map.offset, byteLength);
+    job.position = channel.position;
+    return 'next';
+  }
+
+  /** A fill, or a transfer that crosses translations or faults. */
+  #byPieces(stream: Stream, job: Job, words: Int32Array, index: number): Outcome {
+    const byteLength = words[index]! >>> 0;
+    if (stream.movedBytes === 0 && !this.#isReachable(stream, words, index)) return 'next';
+    const channel = job.channelOf(stream, this.#engines);
+    const fills = linDmaMemset(words[index + 1]!);
+    while (stream.movedBytes < byteLength) {
+      if (channel.room === 0) return 'blocked';
+      // Only what was unmapped since the check faults here: the rest of the transfer is dropped.
+      const piece = this.#nextPiece(stream, words, index, stream.movedBytes);
+      if (piece === 0) break;
+      if (fills) this.#fill(job, words, index, stream.movedBytes % PATTERN_BYTES, piece);
+      else channel.copy(this.#source, this.#destination, piece);
+      job.position = channel.position;
+      stream.movedBytes += piece;
+    }
+    stream.movedBytes = 0;
+    return 'next';
+  }
+
+  /** Whether every byte of the transfer can move; reports the fault otherwise. */
+  #isReachable(stream: Stream, words: Int32Array, index: number): boolean {
+    const byteLength = words[index]! >>> 0;
+    for (let done = 0; done < byteLength; ) {
+      const piece = this.#nextPiece(stream, words, index, done);
+      if (piece === 0) return false;
+      done += piece;
+    }
+    return true;
+  }
+
+  /** Bytes that are contiguous after the first `done` ones; 0, after a report, where the transfer faults. */
+  #nextPiece(stream: Stream, words: Int32Array, index: number, done: number): number {
+    const { map } = this.#access;
+    let available = (words[index]! >>> 0) - done;
+    let fromHost = false;
+    if (!linDmaMemset(words[index + 1]!)) {
+      if (!this.#access.reach(stream, words[index + 3]!, words[index + 2]!, done)) return 0;
+      fromHost = map.memory.isHost;
+      this.#source = map.memory.address + map.offset;
+      available = Math.min(available, map.available);
+    }
+    if (!this.#access.reach(stream, words[index + 5]!, words[index + 4]!, done)) return 0;
+    if (fromHost && map.memory.isHost) {
+      this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
+      return 0;
+    }
+    this.#destination = map.memory.address + map.offset;
+    return Math.min(available, map.available);
+  }
+
+  /** Fills the piece with the pattern in the source words, which goes on at byte `phase` of it. */
+  #fill(job: Job, words: Int32Array, index: number, phase: number, byteLength: number): void {
+    let low = words[index + 2]!;
+    let high = words[index + 3]!;
+    for (let i = 0; i < phase; i++) {
+      const first = low & 0xff;
+      low = (low >>> 8) | (high << 24);
+      high = (high >>> 8) | (first << 24);
+    }
+    job.channel!.immediate(Opcode.FILL, low, high, this.#destination, byteLength);
+  }
+}
