@@ -225,7 +225,7 @@ export class CommandProcessor {
     this.#fetch.beginCopy();
     while (fetched < wanted) {
       const sum = (low >>> 0) + at + fetched;
-      if (map.decode((high >>> 0) + Math.floor(sum / HIGH), sum % HIGH) !== Target.MEMORY) break;
+      if (map.decode((high >>> 0) + Math.floor(sum / HIGH), sum | 0) !== Target.MEMORY) break;
       const byteLength = Math.min(wanted - fetched, map.available);
       this.#fetch.copy(fetched, map.memory, map.offset, byteLength);
       fetched += byteLength;

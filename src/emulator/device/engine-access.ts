@@ -34,8 +34,9 @@ export class EngineAccess {
    */
   reach(stream: Stream, high: number, low: number, bytes: number): boolean {
     const sum = (low >>> 0) + bytes;
-    const carried = (high >>> 0) + Math.floor(sum / HIGH);
-    const rest = sum % HIGH;
+    // As small integers of V8: passing them on allocates nothing.
+    const carried = ((high >>> 0) + Math.floor(sum / HIGH)) | 0;
+    const rest = sum | 0;
     const target = this.map.decode(carried, rest);
     if (target === Target.UNMAPPED) this.faults.pageFault(stream, carried, rest);
     else if (target === Target.REGISTER) this.faults.razwi(stream, carried, rest);

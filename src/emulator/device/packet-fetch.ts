@@ -8,7 +8,7 @@ import { LIN_DMA_BYTES } from '../../uapi/index.ts';
 import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
 
 /** Bytes of the longest packet. */
-export const PACKET_BYTES_MAX = LIN_DMA_BYTES;
+export const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
 
 /** The packet at hand. */
 export class PacketFetch {
