@@ -147,11 +147,16 @@ function countOn(chunks: ChunkList, stream: Stream): number {
   return count;
 }
 
+/** A closure of its own, so that a submission that does not hang allocates no scope for one. */
+function hangsAs(submission: Submission): () => boolean {
+  return () => submission.hung;
+}
+
 /** Puts the jobs on their queues, in the order of the chunks. */
 function startJobs(context: Context, submission: Submission, chunks: ChunkList): void {
   const { device, submissions } = context;
   const stamp = (submission.flags & HL_CS_FLAGS.TIMESTAMP) === 0 ? 0 : submissions.stampAddress(submission);
-  const isHeld = submission.hung ? () => submission.hung : undefined;
+  const isHeld = submission.hung ? hangsAs(submission) : undefined;
   for (let i = 0; i < chunks.length; i++) {
     const chunk = chunks.items[i]!;
     const stream = chunk.stream!;
