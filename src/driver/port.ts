@@ -33,6 +33,9 @@ export interface DriverMapping {
  *
  * Errors of `ioctl` are returned, not thrown: 0 or a negative errno, as the system call has it. A signal (EINTR) is
  * retried inside; EAGAIN is returned, because only the caller knows what else it could do meanwhile.
+ *
+ * A `request` is 32 bits, given signed or unsigned: -1073198013 and 3221769283 are the same request. `numbers` has them unsigned; hot
+ * paths keep them signed, as small integers of V8.
  */
 export interface DriverFile {
   /** The ioctl numbers of the family that this file speaks ('H' before Linux 6.7, DRM 'd' after). */
@@ -48,8 +51,19 @@ export interface DriverFile {
    * @throws SyscallError with the errno of mmap
    */
   mmap(byteLength: number, offset: bigint): DriverMapping;
-  /** Closes the file. Synchronous release as in the kernel: after the last close the card can be opened again. Idempotent. */
+  /**
+   * Closes the file: every later call answers EBADF, and calls of `ioctlAsync` in flight settle, early where they can. Idempotent.
+   *
+   * Without calls in flight the release is synchronous, as in the kernel: on return the card has stopped and can be opened again.
+   * A call in flight may hold the open file description until it settles, as a system call does: see {@link released}.
+   */
   close(): void;
+  /**
+   * Defined while a closed file is not released, because of calls in flight; resolves with the release and never rejects. Until then
+   * the card may write to memory that is mapped through this file, and opening it again is refused with EBUSY.
+   * A driver that always releases at once leaves it out.
+   */
+  readonly released?: Promise<void> | undefined;
 }
 
 /** What discovery tells about a card without opening it. */

@@ -3,7 +3,8 @@
  *
  * A device has the card to itself: the driver gives out one compute context. Closing gives everything back, in the order that
  * hardware needs: transfers end, descriptors and mappings that hold the file go, the file is closed (the driver then waits for the
- * engines and drops what the card could reach), and only then is memory released that the card could have written to.
+ * engines and drops what the card could reach), and only then is memory released that the card could have written to. A call to the
+ * driver that is under way can put that off: see {@link Device.released}.
  */
 
 import type { CardEntry, DriverFile } from '../driver/port.ts';
@@ -56,6 +57,7 @@ export class Device implements CardTarget, Disposable {
   readonly dma: DeviceDma;
   /** dma-bufs of others that this card can reach. */
   readonly imports: DmabufImports;
+  #released: Promise<void> | undefined = undefined;
 
   /**
    * Takes ownership of `file`, which is closed when this throws.
@@ -119,6 +121,14 @@ export class Device implements CardTarget, Disposable {
     return this.hostMemory.map(address, byteLength, options);
   }
 
+  /**
+   * Defined while a closed device has a call under way in the driver (100 ms at most), which keeps the card: resolves, never rejects,
+   * when the card can be opened again. Memory that was mapped into the card must stay what it was until then.
+   */
+  get released(): Promise<void> | undefined {
+    return this.#released;
+  }
+
   /** Ends all transfers with CANCELED and gives everything back; what was made through the device is dead then. Idempotent. */
   close(): void {
     if (this.card.closed) return;
@@ -127,8 +137,16 @@ export class Device implements CardTarget, Disposable {
     this.memory.close();
     this.hostMemory.close();
     this.card.close();
-    this.dma.close();
     this.events.close();
+    const { released } = this.card.file;
+    if (released === undefined) this.dma.close();
+    else this.#released = released.then(() => this.#closeRings());
+  }
+
+  /** The card has stopped. */
+  #closeRings(): void {
+    this.dma.close();
+    this.#released = undefined;
   }
 
   [Symbol.dispose](): void {

@@ -3,11 +3,11 @@
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../test/fixtures/leak-check.ts';
 import { RecordingDevice } from '../../test/fixtures/recording-device.ts';
-import { Errno } from '../sys/index.ts';
+import { Errno, scratchStatistics } from '../sys/index.ts';
 import { Status } from '../ucs/status.ts';
 import { CommandRing } from './command-ring.ts';
 import { packAddress } from './device-address.ts';
-import { DMA_PACKET_BYTES_MAX, DmaQueue } from './dma-queue.ts';
+import { DMA_PACKET_BYTES_MAX, DmaQueue, REFUSALS_MAX } from './dma-queue.ts';
 
 expectNoLeaks();
 
@@ -15,6 +15,21 @@ const HBM = 0x1001_0018_0000_0000n;
 const HBM_HIGH = 0x10010018;
 const HOST_LOW = 0x7000 | 0;
 const HOST_HIGH = 0xfff00000 | 0;
+
+/** Node 20 has resizable ArrayBuffers (ES2024), the library types of ES2023 do not. */
+interface ResizableBuffer extends ArrayBuffer {
+  resize(byteLength: number): void;
+}
+const ResizableBuffer = ArrayBuffer as unknown as new (
+  byteLength: number,
+  options: { maxByteLength: number },
+) => ResizableBuffer;
+interface ResizableTarget {
+  readonly buffer: ResizableBuffer;
+}
+
+/** Lets the event loop run everything that is ready. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 function openQueue(slots = 4, packetBytesMax?: number): { device: RecordingDevice; queue: DmaQueue } {
   const device = new RecordingDevice();
@@ -178,16 +193,180 @@ describe('refusals', () => {
     const { device, queue } = openQueue();
     const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
     device.waitResult = -Errno.EBADF;
-    const waiting = queue.wait(1e6);
+    queue.watch(1e6);
     queue.abort(Status.CANCELED);
-    await waiting;
+    await turn();
+    expect(device.wakes).toBe(1);
     expect([request.status, queue.failure]).toEqual([Status.CANCELED, Status.CANCELED]);
     queue.free(request);
     queue.close();
   });
 });
 
+describe('refusals for the moment', () => {
+  const MOMENTARY = [
+    ['no memory', -Errno.ENOMEM, Status.NO_MEMORY],
+    ['a signal', -Errno.EINTR, Status.IO_ERROR],
+  ] as const;
+
+  it.each(MOMENTARY)('waits out %s while something is in flight', (_, errno) => {
+    const { device, queue } = openQueue();
+    const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    device.csResult = errno;
+    const second = queue.transfer(HOST_LOW, HOST_HIGH, 64, HBM_HIGH, 8)!;
+    for (let poll = 0; poll < 2 * REFUSALS_MAX; poll++) expect(queue.progress()).toBe(0);
+    expect([second.status, queue.failure, device.inFlight]).toEqual([Status.INPROGRESS, Status.OK, 1]);
+    device.csResult = 0;
+    device.complete(1);
+    expect(queue.progress()).toBe(1);
+    device.complete(2);
+    expect(queue.progress()).toBe(1);
+    expect([first.status, second.status]).toEqual([Status.OK, Status.OK]);
+    for (const request of [first, second]) queue.free(request);
+    queue.close();
+  });
+
+  it.each(MOMENTARY)('waits out %s while nothing is in flight', (_, errno) => {
+    const { device, queue } = openQueue();
+    device.csResult = errno;
+    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    for (let poll = 0; poll < 10; poll++) expect(queue.progress()).toBe(0);
+    device.csResult = 0;
+    queue.progress();
+    device.complete(1);
+    expect(queue.progress()).toBe(1);
+    expect(request.status).toBe(Status.OK);
+    queue.free(request);
+    queue.close();
+  });
+
+  it.each(MOMENTARY)('fails the requests of the batch, not the queue, when %s does not end', (_, errno, status) => {
+    const { device, queue } = openQueue(2, 4096);
+    device.csResult = errno;
+    // The first batch takes 41 packets: these two, and a part of the third, which cannot be completed then.
+    const lost = [8, 8, 4096 * 60].map(
+      (byteLength, i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 8, HBM_HIGH, byteLength)!,
+    );
+    const kept = [queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!];
+    lost[0]!.onComplete = () => {
+      device.csResult = 0;
+      kept.push(queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!);
+    };
+    let ended = 0;
+    for (let poll = 0; poll < 2 * REFUSALS_MAX && ended === 0; poll++) ended = queue.progress();
+    expect(ended).toBe(3);
+    expect(lost.map((request) => request.status)).toEqual([status, status, status]);
+    expect([queue.failure, device.submissions.length]).toEqual([Status.OK, 1]);
+    expect(device.submissions[0]!.transfers.map((transfer) => transfer.byteLength)).toEqual([8, 8]);
+    device.complete(1);
+    expect(queue.progress()).toBe(2);
+    expect(kept.map((request) => request.status)).toEqual([Status.OK, Status.OK]);
+    expect(device.inFlight).toBe(0);
+    for (const request of [...lost, ...kept]) queue.free(request);
+    queue.close();
+  });
+
+  it.each([-Errno.EINTR, -Errno.EAGAIN, -Errno.ENOMEM])('is not given up because a question gets %i', async (errno) => {
+    const { device, queue } = openQueue();
+    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    device.waitResult = errno;
+    for (let poll = 0; poll < 200; poll++) queue.progress();
+    queue.watch(1e6);
+    await turn();
+    expect([request.status, queue.failure]).toEqual([Status.INPROGRESS, Status.OK]);
+    device.complete(1);
+    queue.progress();
+    queue.free(request);
+    queue.close();
+  });
+});
+
+describe('watching', () => {
+  it('makes one call however often it is asked, and the next one for what is in flight then', async () => {
+    const { device, queue } = openQueue();
+    device.heldWaits = [];
+    queue.watch(1e9);
+    expect(device.heldWaits).toHaveLength(0);
+    const requests = [0, 1].map((i) => queue.transfer(HOST_LOW, HOST_HIGH, i * 64, HBM_HIGH, 8)!);
+    const blocks = scratchStatistics().liveBlocks;
+    for (let again = 0; again < 100; again++) queue.watch(1e9);
+    expect(device.heldWaits.map(({ seq }) => seq)).toEqual([1]);
+    device.complete(1);
+    queue.progress();
+    queue.watch(1e9);
+    expect(device.heldWaits).toHaveLength(1);
+    device.heldWaits[0]!.end(0);
+    await turn();
+    expect(device.wakes).toBe(1);
+    queue.watch(1e9);
+    expect(device.heldWaits.map(({ seq }) => seq)).toEqual([1, 2]);
+    expect(scratchStatistics().liveBlocks).toBe(blocks);
+    device.heldWaits[1]!.end(0);
+    await turn();
+    device.complete(2);
+    queue.progress();
+    for (const request of requests) queue.free(request);
+    queue.close();
+  });
+
+  it('begins with a submission while somebody sleeps, and only then', async () => {
+    const { device, queue } = openQueue();
+    device.heldWaits = [];
+    const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    expect(device.heldWaits).toHaveLength(0);
+    device.sleepNs = 1e9;
+    const second = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    expect(device.heldWaits.map(({ seq }) => seq)).toEqual([1]);
+    device.heldWaits[0]!.end(0);
+    await turn();
+    device.complete(2);
+    queue.progress();
+    for (const request of [first, second]) queue.free(request);
+    queue.close();
+  });
+
+  it('keeps the arguments of a call under way beyond the end of the queue', async () => {
+    const { device, queue } = openQueue();
+    device.heldWaits = [];
+    const before = scratchStatistics().liveBlocks;
+    const request = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;
+    queue.watch(1e9);
+    queue.abort(Status.CANCELED);
+    queue.free(request);
+    queue.close();
+    // Three blocks of the queue; the one of the call stays.
+    expect(scratchStatistics().liveBlocks).toBe(before - 2);
+    device.heldWaits[0]!.end(-Errno.EBADF);
+    await turn();
+    expect(scratchStatistics().liveBlocks).toBe(before - 3);
+    expect(device.wakes).toBe(0);
+  });
+});
+
 describe('short gets', () => {
+  it.each([
+    ['detached', (target: ResizableTarget) => structuredClone(target.buffer, { transfer: [target.buffer] })],
+    ['shrunk', (target: ResizableTarget) => target.buffer.resize(11)],
+  ])('end with INVALID_PARAM when the target was %s in flight', (_, change) => {
+    const { device, queue } = openQueue();
+    const buffer = new ResizableBuffer(16, { maxByteLength: 16 });
+    const target = new Uint8Array(buffer);
+    const bad = queue.getShort(target, 8, 0, HBM_HIGH, 4)!;
+    change({ buffer });
+    const good = new Uint8Array(4);
+    const next = queue.getShort(good, 0, 0, HBM_HIGH, 4)!;
+    for (const submission of device.submissions) {
+      device.bytesAt(submission.transfers[0]!.destination).fill(7, 0, 4);
+    }
+    device.complete(2);
+    expect(queue.progress()).toBe(2);
+    expect([bad.status, next.status, queue.failure]).toEqual([Status.INVALID_PARAM, Status.OK, Status.OK]);
+    expect([...good]).toEqual([7, 7, 7, 7]);
+    for (let i = 0; i < target.length; i++) expect(target[i]).toBe(0);
+    for (const request of [bad, next]) queue.free(request);
+    queue.close();
+  });
+
   it('copies the bytes of every slot out before a callback can reuse one', () => {
     const { device, queue } = openQueue(4);
     const targets = [0, 1, 2, 3].map(() => new Uint8Array(4));

@@ -6,12 +6,11 @@
  * queue up and go together in the next batch. Requests of one queue complete in order.
  */
 
-import type { ArgumentBlock, DriverFile } from '../driver/port.ts';
+import type { DriverFile } from '../driver/port.ts';
 import { allocateScratch, Errno, type ScratchBlock } from '../sys/index.ts';
 import {
   HL_CS_ARGS,
   HL_CS_CHUNK,
-  HL_WAIT_CS_ARGS,
   LIN_DMA_BYTES,
   linDmaCtl,
   MSG_LONG_BYTES,
@@ -24,6 +23,7 @@ import { ObjectPool } from '../ucs/object-pool.ts';
 import { Ring } from '../ucs/ring.ts';
 import { Status } from '../ucs/status.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
+import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { highAt, lowAt } from './device-address.ts';
 import { DmaRequest } from './dma-request.ts';
 
@@ -37,16 +37,16 @@ export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
 const TRANSFERS_PER_SLOT: number = Math.floor((SLOT_PACKET_BYTES - MSG_LONG_BYTES) / LIN_DMA_BYTES);
 /** Fruitless polls of the completion word between two questions to the driver, which knows of errors and time-outs. */
 const POLLS_PER_CHECK = 64;
+/** How often the driver may refuse a batch for the moment while nothing is in flight whose end could help; then its requests fail. */
+export const REFUSALS_MAX = 1024;
 
 const CS = HL_CS_ARGS.in.words;
 const CS_OUT = HL_CS_ARGS.out.words;
 const CHUNK = HL_CS_CHUNK.words;
-const WAIT = HL_WAIT_CS_ARGS.in.words;
 /** The one chunk of a submission lies behind the arguments in the same block. */
 const CHUNK_BYTE = 64;
 const CHUNK_WORD: number = CHUNK_BYTE / 4;
 const HIGH = 0x1_0000_0000;
-const NS_PER_US = 1000;
 
 /** How a queue reaches its device. */
 export interface DmaQueueDevice extends RingDevice {
@@ -62,6 +62,10 @@ export interface DmaQueueDevice extends RingDevice {
   checkFaults(): Status;
   /** The driver's number of the submission that it reported as timed out, 0 for none. Asked only when a queue fails. */
   readonly timedOutSeq: number;
+  /** How long somebody sleeps from now on until a queue gets further, in nanoseconds; 0 when nobody does. */
+  readonly sleepNs: number;
+  /** Wakes them. */
+  wake(): void;
 }
 
 /** What a queue is. */
@@ -81,6 +85,7 @@ export class DmaQueue {
   readonly #ring: CommandRing;
   readonly #block: ScratchBlock;
   readonly #waitBlock: ScratchBlock;
+  readonly #wait: CompletionWait;
   readonly #csRequest: number;
   readonly #waitRequest: number;
   readonly #queueIndex: number;
@@ -97,6 +102,10 @@ export class DmaQueue {
   #submitted = 0;
   #retired = 0;
   #polls = 0;
+  /** Refusals of the first waiting batch while nothing was in flight, the last errno, and the requests that the batch had. */
+  #refusals = 0;
+  #refusal = 0;
+  #refusedRequests = 0;
   /** Set once the device has failed: every later request fails with it. */
   #failure: Status = Status.OK;
 
@@ -105,7 +114,8 @@ export class DmaQueue {
     this.#file = options.device.file;
     this.#ring = new CommandRing(options.device, options.slots);
     this.#block = allocateScratch(CHUNK_BYTE + HL_CS_CHUNK.size);
-    this.#waitBlock = allocateScratch(HL_WAIT_CS_ARGS.size);
+    this.#waitBlock = allocateWaitArguments();
+    this.#wait = new CompletionWait(this.#file, (result) => this.#waitEnded(result));
     // Signed, so that the numbers are small integers of V8; the kernel looks at 32 bits only.
     this.#csRequest = this.#file.numbers.CS | 0;
     this.#waitRequest = this.#file.numbers.WAIT_CS | 0;
@@ -233,15 +243,12 @@ export class DmaQueue {
     return ended;
   }
 
-  /** Waits without blocking the event loop until the oldest batch is done or `timeoutNs` is over; then {@link progress} knows more. */
-  async wait(timeoutNs: number): Promise<void> {
-    if (this.#submitted === this.#retired) return;
-    const block = allocateScratch(HL_WAIT_CS_ARGS.size);
-    this.#writeWait(block, Math.ceil(timeoutNs / NS_PER_US));
-    const result = await this.#file.ioctlAsync(this.#waitRequest, block);
-    block.free();
-    // A queue that was given up meanwhile keeps its reason.
-    if (result < 0 && result !== -Errno.EINTR && this.#failure === Status.OK) this.#fail(result);
+  /**
+   * Has the device woken when the oldest batch in flight is done, at the latest when `timeoutNs` is over; {@link progress} then knows
+   * more. Nothing is started while nothing is in flight, or while an earlier watch is under way: that one wakes the device too.
+   */
+  watch(timeoutNs: number): void {
+    if (this.#submitted !== this.#retired) this.#wait.start(this.oldestSeq, timeoutNs);
   }
 
   /** Ends every request with `status`, for the closing of the device. */
@@ -258,6 +265,7 @@ export class DmaQueue {
   /** Releases command buffers and mappings. The card must be idle or gone. */
   close(): void {
     this.#ring.close();
+    this.#wait.close();
     this.#block.free();
     this.#waitBlock.free();
   }
@@ -318,11 +326,16 @@ export class DmaQueue {
     word = writeMsgLong(ring.words, word, this.#messageCtl, batch, ring.completionLow, ring.completionHigh);
     const result = this.#submit(slot, (word - first) * 4);
     if (result !== 0) {
-      if (result !== -Errno.EAGAIN) this.#fail(result);
+      if (isTransient(result)) this.#countRefusal(result, partial > 0 ? complete + 1 : complete);
+      else this.#fail(result);
       return false;
     }
+    this.#refusals = 0;
     this.#submitted = batch;
     this.#launch(complete, partial, batch);
+    // Who sleeps must hear of this batch too: those before it, here or in other queues, may take longer.
+    const { sleepNs } = this.#device;
+    if (sleepNs > 0) this.watch(sleepNs);
     return true;
   }
 
@@ -380,12 +393,17 @@ export class DmaQueue {
   }
 
   #end(request: DmaRequest, status: Status): void {
-    if (request.target !== undefined && status === Status.OK) {
-      copyBytes(request.target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
-    }
-    request.status = status;
+    request.status =
+      request.target !== undefined && status === Status.OK ? this.#deliver(request, request.target) : status;
     request.releaseMemory();
     if (request.onComplete !== undefined) request.onComplete(request);
+  }
+
+  /** Copies the bytes of a short get; INVALID_PARAM for a target that was detached or became shorter in flight. */
+  #deliver(request: DmaRequest, target: Uint8Array): Status {
+    if (target.byteLength < request.targetOffset + request.byteLength) return Status.INVALID_PARAM;
+    copyBytes(target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
+    return Status.OK;
   }
 
   #endAll(requests: Ring<DmaRequest>, status: Status): void {
@@ -396,24 +414,39 @@ export class DmaQueue {
   #fruitless(): number {
     if (this.#waiting.length > 0 && this.#slotFree) this.#submitWaiting();
     this.#polls += 1;
+    if (this.#refusals > REFUSALS_MAX) return this.#giveUpBatch();
     if (this.#polls % POLLS_PER_CHECK !== 0 || this.#submitted === this.#retired) return 0;
-    this.#writeWait(this.#waitBlock, 0);
+    writeWaitArguments(this.#waitBlock, this.oldestSeq, 0);
     const result = this.#file.ioctl(this.#waitRequest, this.#waitBlock);
-    if (result >= 0) return 0;
+    if (result >= 0 || isTransient(result)) return 0;
     const ended = this.outstanding;
     this.#fail(result);
     return ended;
   }
 
-  /** WAIT_CS for the oldest batch in flight. */
-  #writeWait(block: ArgumentBlock, timeoutUs: number): void {
-    const { words } = block;
-    const seq = this.#slotSeq[this.#retired & (this.#ring.slots - 1)]!;
-    words.fill(0);
-    words[WAIT.seq] = seq;
-    words[WAIT.seq + 1] = Math.floor(seq / HIGH);
-    words[WAIT.timeout_us] = timeoutUs;
-    words[WAIT.timeout_us + 1] = Math.floor(timeoutUs / HIGH);
+  #waitEnded(result: number): void {
+    // A queue that was given up meanwhile keeps its reason.
+    if (result < 0 && !isTransient(result) && this.#failure === Status.OK) this.#fail(result);
+    this.#device.wake();
+  }
+
+  /** The driver has no room now. What is in flight gives some back at its end; EAGAIN is room of the driver's own, which comes back. */
+  #countRefusal(result: number, requests: number): void {
+    this.#refusal = result;
+    this.#refusedRequests = requests;
+    if (result === -Errno.EAGAIN || this.#submitted !== this.#retired) this.#refusals = 0;
+    else this.#refusals += 1;
+  }
+
+  /** A refusal for the moment that does not end: the requests of the batch fail, the queue goes on. */
+  #giveUpBatch(): number {
+    const status = this.#refusal === -Errno.ENOMEM ? Status.NO_MEMORY : Status.IO_ERROR;
+    const given: DmaRequest[] = [];
+    for (let i = 0; i < this.#refusedRequests; i++) given.push(this.#waiting.shift()!);
+    this.#refusals = 0;
+    // A callback may start transfers, and those must not submit what is given up here.
+    for (const request of given) this.#end(request, status);
+    return given.length;
   }
 
   /** The driver has given this queue up: a time-out, a reset, a lost device. */
@@ -430,6 +463,11 @@ export class DmaQueue {
     }
     return false;
   }
+}
+
+/** Whether the driver refuses for the moment only: a full queue, a signal, no memory. Everything else is for good. */
+function isTransient(result: number): boolean {
+  return result === -Errno.EAGAIN || result === -Errno.EINTR || result === -Errno.ENOMEM;
 }
 
 function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {

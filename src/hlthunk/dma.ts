@@ -8,6 +8,7 @@
 
 import type { DriverFile } from '../driver/port.ts';
 import { type AsicProfile, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../uapi/index.ts';
+import { type Clock, systemClock } from '../ucs/clock.ts';
 import type { UcxError } from '../ucs/error.ts';
 import { Status, statusName } from '../ucs/status.ts';
 import { invalidArgument } from './argument-error.ts';
@@ -18,6 +19,7 @@ import { highAt, lowAt } from './device-address.ts';
 import type { DmaMemory } from './dma-memory.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './dma-queue.ts';
 import type { DmaRequest } from './dma-request.ts';
+import { DmaSleep } from './dma-sleep.ts';
 import type { DeviceEvents } from './events.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 import type { HostMapping, HostMemory } from './host-memory.ts';
@@ -26,6 +28,8 @@ import type { HostMapping, HostMemory } from './host-memory.ts';
 const SLOTS = 32;
 /** Submissions that are left to commandSubmission, of the driver's bound. */
 const SUBMISSIONS_RESERVED = 8;
+/** Pause of a wait for a driver that refuses submissions while nothing is in flight: no event will tell when it takes them. */
+const RETRY_NS = 1e6;
 
 /** How the DMA of a device works; tests make it small. */
 export interface DeviceDmaOptions {
@@ -35,6 +39,8 @@ export interface DeviceDmaOptions {
   readonly packetBytesMax?: number;
   /** Submissions that are not taken, of the driver's bound of 64 on gaudi2. Default 8. */
   readonly submissionsReserved?: number;
+  /** Measures the time of {@link DeviceDma.wait}. Default: that of the system. */
+  readonly clock?: Clock;
 }
 
 /** Queue ids by direction. */
@@ -78,6 +84,7 @@ export class DeviceDma implements DmaQueueDevice {
   readonly #options: DeviceDmaOptions;
   readonly #routes: DmaRoutes;
   readonly #submissionsMax: number;
+  readonly #sleep: DmaSleep;
   #submissions = 0;
   #closed = false;
   #hostToDevice: DmaQueue | undefined = undefined;
@@ -94,6 +101,7 @@ export class DeviceDma implements DmaQueueDevice {
     this.#hostMemory = parts.hostMemory;
     this.#events = parts.events;
     this.#options = options;
+    this.#sleep = new DmaSleep(options.clock ?? systemClock);
     this.#routes = ROUTES[this.asic];
     const { submits, userCbOnly } = profile.capabilities;
     this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => this.#kernelBuffer(byteLength);
@@ -254,28 +262,32 @@ export class DeviceDma implements DmaQueueDevice {
   progress(): number {
     let ended = 0;
     for (let i = 0; i < this.#queues.length; i++) ended += this.#queues[i]!.progress();
+    if (ended > 0) this.#sleep.wake();
     return ended;
   }
 
   /**
-   * Sleeps until the oldest submission is done or `timeoutNs` is over; {@link progress} then knows more. Returns at once when
-   * nothing is in flight.
+   * Sleeps until one of the queues has something new or `timeoutNs` is over; {@link progress} then knows more. May return early, and
+   * returns at once when every transfer has ended. Transfers that start meanwhile count too. Callers share one sleep, one timer and
+   * one call to the driver for each queue: it costs nothing to give up waiting and to come back.
    */
   async wait(timeoutNs: number): Promise<void> {
     if (!(timeoutNs >= 0 && timeoutNs <= Number.MAX_SAFE_INTEGER)) {
       throw invalidArgument('timeoutNs', 'must be from 0 to 2^53 - 1', timeoutNs);
     }
-    let oldest: DmaQueue | undefined;
-    for (const queue of this.#queues) {
-      if (queue.busy && (oldest === undefined || queue.oldestSeq < oldest.oldestSeq)) oldest = queue;
-    }
-    await oldest?.wait(timeoutNs);
+    if (this.outstanding === 0) return;
+    const isBusy = this.#queues.some((queue) => queue.busy);
+    const sleepNs = isBusy ? timeoutNs : Math.min(timeoutNs, RETRY_NS);
+    const awake = this.#sleep.sleep(sleepNs);
+    for (const queue of this.#queues) queue.watch(sleepNs);
+    await awake;
   }
 
   /** Ends every request with `status`. */
   abort(status: Status): void {
     this.#closed = true;
     for (const queue of this.#queues) queue.abort(status);
+    this.#sleep.wake();
   }
 
   /** Releases the queues' memory. After the file was closed: until then the card may still write to it. */
@@ -302,6 +314,14 @@ export class DeviceDma implements DmaQueueDevice {
 
   get timedOutSeq(): number {
     return this.#events.timedOutSeq;
+  }
+
+  get sleepNs(): number {
+    return this.#sleep.leftNs;
+  }
+
+  wake(): void {
+    this.#sleep.wake();
   }
 
   mapHost(address: number, byteLength: number): RingMapping {

@@ -161,6 +161,23 @@ describe('WAIT_CS by ioctlAsync', () => {
     file.close();
   });
 
+  it('knows the request by its 32 bits, signed as well as unsigned', async () => {
+    for (const numbers of [DRM_IOCTLS, HABANALABS_IOCTLS]) {
+      const clock = new ManualClock();
+      const calls = driver(clock, 100, BUSY);
+      const file = fileOver(calls, numbers, clock);
+      using block = allocateScratch(56);
+      IN.encode({ seq: 7n, timeout_us: 150_000n }, block.view);
+      expect(numbers.WAIT_CS | 0).toBeLessThan(0);
+      expect(await file.ioctlAsync(numbers.WAIT_CS | 0, block)).toBe(0);
+      expect(timeoutsOf(calls)).toEqual([SLICE_US_MAX, 50_000]);
+      block.words.fill(0);
+      file.ioctl(numbers.WAIT_CS | 0, block);
+      expect(calls.trace.map(({ request }) => request)).toEqual(new Array(3).fill(numbers.WAIT_CS));
+      file.close();
+    }
+  });
+
   it('ends with the first answer that is not "busy"', async () => {
     const outcomes = [
       [HL_WAIT_CS_STATUS.COMPLETED, 0],
@@ -227,13 +244,25 @@ describe('WAIT_CS by ioctlAsync', () => {
     using block = allocateScratch(56);
     IN.encode({ seq: 1n, timeout_us: 10_000_000n }, block.view);
     const pending = file.ioctlAsync(DRM_IOCTLS.WAIT_CS, block);
+    expect(file.released).toBeUndefined();
+    file.close();
     file.close();
     expect(openFileDescriptors()).toBe(before + 1);
+    const atRelease = file.released!.then(() => openFileDescriptors());
     block.words.fill(0);
     block.words[0] = BUSY;
     release(0);
     expect(await pending).toBe(-Errno.EBADF);
     expect(openFileDescriptors()).toBe(before);
+    expect(await atRelease).toBe(before);
+    expect(file.released).toBeUndefined();
+  });
+
+  it('is released by its close when nothing is in flight', () => {
+    const before = openFileDescriptors();
+    const file = fileOver(scriptedCalls(() => 0));
+    file.close();
+    expect([file.released, openFileDescriptors()]).toEqual([undefined, before]);
   });
 });
 

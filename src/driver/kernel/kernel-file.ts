@@ -35,11 +35,14 @@ export class KernelFile implements DriverFile {
   readonly #calls: SystemCalls;
   readonly #clock: Clock;
   readonly #fd: number;
+  readonly #waitRequest: number;
   readonly #onClose: (file: KernelFile) => void;
   /** The input of the running call: the driver overwrites it with its answer, and a retry needs it again. */
   readonly #input: Uint32Array = new Uint32Array(ARGUMENT_WORDS_MAX);
   #callsInFlight = 0;
   #closed = false;
+  #released: Promise<void> | undefined = undefined;
+  #resolveReleased: (() => void) | undefined = undefined;
 
   constructor(init: KernelFileInit) {
     this.numbers = init.numbers;
@@ -47,6 +50,7 @@ export class KernelFile implements DriverFile {
     this.#calls = init.calls;
     this.#clock = init.clock;
     this.#fd = init.fd;
+    this.#waitRequest = init.numbers.WAIT_CS >>> 0;
     this.#onClose = init.onClose;
   }
 
@@ -58,9 +62,10 @@ export class KernelFile implements DriverFile {
     if (wordCount > words.length) return -Errno.EFAULT;
     const input = this.#input;
     for (let i = 0; i < wordCount; i++) input[i] = words[i]!;
-    const result = this.#calls.ioctl(this.#fd, request, block.address);
+    const unsigned = request >>> 0;
+    const result = this.#calls.ioctl(this.#fd, unsigned, block.address);
     if (result !== -Errno.EINTR && result !== -Errno.EAGAIN) return result;
-    return this.#retry(request, block, input.subarray(0, wordCount), result);
+    return this.#retry(unsigned, block, input.subarray(0, wordCount), result);
   }
 
   #retry(request: number, block: ArgumentBlock, input: Uint32Array, firstResult: number): number {
@@ -83,8 +88,9 @@ export class KernelFile implements DriverFile {
     if (ioctlSize(request) > block.words.byteLength) return -Errno.EFAULT;
     this.#callsInFlight++;
     try {
-      if (request === this.numbers.WAIT_CS) return await this.#wait(request, block);
-      return await this.#callWithRetries(request, block);
+      const unsigned = request >>> 0;
+      if (unsigned === this.#waitRequest) return await this.#wait(unsigned, block);
+      return await this.#callWithRetries(unsigned, block);
     } finally {
       this.#callsInFlight--;
       this.#releaseWhenIdle();
@@ -131,10 +137,23 @@ export class KernelFile implements DriverFile {
     if (this.#closed) return;
     this.#closed = true;
     this.#onClose(this);
+    if (this.#callsInFlight > 0) {
+      this.#released = new Promise((resolve) => {
+        this.#resolveReleased = resolve;
+      });
+    }
     this.#releaseWhenIdle();
   }
 
+  get released(): Promise<void> | undefined {
+    return this.#released;
+  }
+
   #releaseWhenIdle(): void {
-    if (this.#closed && this.#callsInFlight === 0) this.#calls.close(this.#fd);
+    if (!this.#closed || this.#callsInFlight > 0) return;
+    this.#calls.close(this.#fd);
+    this.#resolveReleased?.();
+    this.#released = undefined;
+    this.#resolveReleased = undefined;
   }
 }
