@@ -1,16 +1,50 @@
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ManualClock, systemClock } from './clock.ts';
 import { isUcxError } from './error.ts';
+
+/** How far the clocks of two threads may differ. */
+const AGREEMENT_NS = 5000;
 
 describe('systemClock', () => {
   it('counts whole nanoseconds and never goes back', () => {
     let previous = systemClock.nowNs();
     for (let i = 0; i < 1000; i++) {
       const now = systemClock.nowNs();
-      expect(Number.isSafeInteger(now)).toBe(true);
+      expect(Number.isInteger(now)).toBe(true);
       expect(now).toBeGreaterThanOrEqual(previous);
       previous = now;
     }
+  });
+
+  it('is on the time base of CLOCK_MONOTONIC', () => {
+    const before = Number(process.hrtime.bigint());
+    const now = systemClock.nowNs();
+    const after = Number(process.hrtime.bigint());
+    expect(now).toBeGreaterThanOrEqual(before - AGREEMENT_NS);
+    expect(now).toBeLessThanOrEqual(after + AGREEMENT_NS);
+  });
+
+  it('agrees with the clock of a worker thread', async () => {
+    // The worker starts from a module without a file, as tsx has no effect in a worker that gets it by --import.
+    const program = `import { register } from ${JSON.stringify(import.meta.resolve('tsx/esm/api'))};
+      import { parentPort } from 'node:worker_threads';
+      register();
+      const { systemClock } = await import(${JSON.stringify(new URL('./clock.ts', import.meta.url).href)});
+      parentPort.on('message', () => parentPort.postMessage(systemClock.nowNs()));
+      parentPort.postMessage('up');`;
+    const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`));
+    await once(worker, 'message');
+    for (let question = 0; question < 20; question++) {
+      const asked = systemClock.nowNs();
+      worker.postMessage('time');
+      const [answer] = (await once(worker, 'message')) as [number];
+      const answered = systemClock.nowNs();
+      expect(answer).toBeGreaterThanOrEqual(asked - AGREEMENT_NS);
+      expect(answer).toBeLessThanOrEqual(answered + AGREEMENT_NS);
+    }
+    await worker.terminate();
   });
 
   it('runs a timer not before its delay', async () => {

@@ -19,9 +19,6 @@ export interface ConfigType<T> {
 /** y, n or try. */
 export type Ternary = 'yes' | 'no' | 'try';
 
-/** on, off or auto. */
-export type OnOffAuto = 'on' | 'off' | 'auto';
-
 const TRUE_WORDS: ReadonlySet<string> = new Set(['y', 'yes', 'on', '1', 'true']);
 const FALSE_WORDS: ReadonlySet<string> = new Set(['n', 'no', 'off', '0', 'false']);
 
@@ -39,13 +36,6 @@ function parseBool(text: string): boolean | undefined {
   if (TRUE_WORDS.has(word)) return true;
   return FALSE_WORDS.has(word) ? false : undefined;
 }
-
-/** Any text, taken literally. */
-export const stringType: ConfigType<string> = {
-  syntax: 'a string',
-  parse: (text) => text,
-  print: (value) => value,
-};
 
 /** A yes or no. */
 export const boolType: ConfigType<boolean> = {
@@ -65,24 +55,6 @@ export const ternaryType: ConfigType<Ternary> = {
   print: (value) => (value === 'try' ? 'try' : value.charAt(0)),
 };
 
-/** On, off, or left to the library. */
-export const onOffAutoType: ConfigType<OnOffAuto> = {
-  syntax: 'on, off or auto',
-  parse(text) {
-    if (/^(auto|try|maybe)$/i.test(text.trim())) return 'auto';
-    const value = parseBool(text);
-    return value === undefined ? undefined : value ? 'on' : 'off';
-  },
-  print: (value) => value,
-};
-
-/** A signed integer. */
-export const intType: ConfigType<number> = {
-  syntax: 'an integer',
-  parse: (text) => (/^[+-]?\d+$/.test(text.trim()) ? safeInteger(Number(text)) : undefined),
-  print: String,
-};
-
 /** An unsigned integer, decimal or hexadecimal with 0x. */
 export const uintType: ConfigType<number> = {
   syntax: 'an unsigned integer',
@@ -92,13 +64,6 @@ export const uintType: ConfigType<number> = {
 
 /** An unsigned integer or `inf`, which is Infinity. */
 export const uintInfType: ConfigType<number> = orInf(uintType);
-
-/** A floating point number that is not negative. */
-export const floatType: ConfigType<number> = {
-  syntax: 'a number that is not negative',
-  parse: (text) => parseDecimal(text.trim()),
-  print: String,
-};
 
 /** Bytes: 8192, 512K, 1mb, 4G, or `inf`, which is Infinity. */
 export const memorySizeType: ConfigType<number> = orInf({
@@ -136,9 +101,6 @@ export const bandwidthType: ConfigType<number> = {
   },
 };
 
-/** Bytes per second or `auto`. */
-export const bandwidthUnitsType: ConfigType<number | 'auto'> = orAuto(bandwidthType);
-
 /** Nanoseconds: 1.8us, 20s, 5m (minutes), 3 (seconds), or `inf`, which is Infinity. */
 export const timeType: ConfigType<number> = orInf({
   syntax: 'a time: <number>[ns|us|ms|s|m]',
@@ -151,9 +113,6 @@ export const timeType: ConfigType<number> = orInf({
     return `${value}ns`;
   },
 });
-
-/** Nanoseconds, `inf` or `auto`: the time units of UCX. */
-export const timeUnitsType: ConfigType<number | 'auto'> = orAuto(timeType);
 
 /** One of `names`; letter case does not matter. */
 export function enumType<N extends string>(names: readonly N[]): ConfigType<N> {

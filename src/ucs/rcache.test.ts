@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type CollectionWatch, Rcache, type RcacheCounters, type Registrar } from './rcache.ts';
 import type { RcacheRegion } from './rcache-region.ts';
 import { Status } from './status.ts';
@@ -24,6 +24,8 @@ const ResizableBuffer = ArrayBuffer as unknown as new (
 /** Counts live registrations; a registration must end once. */
 class TestRegistrar implements Registrar<Pin> {
   readonly live = new Set<Pin>();
+  /** Thrown by the ends of registrations to come, one each. */
+  refusals: Error[] = [];
   failures: Status[] = [];
   #lastId = 0;
 
@@ -37,6 +39,8 @@ class TestRegistrar implements Registrar<Pin> {
 
   deregister(registration: Pin): void {
     if (!this.live.delete(registration)) throw new Error(`registration ${registration.id} ended twice`);
+    const refusal = this.refusals.shift();
+    if (refusal !== undefined) throw refusal;
   }
 }
 
@@ -66,6 +70,12 @@ class TestWatch implements CollectionWatch<Region> {
   }
 }
 
+/** What the caches of a test reported. */
+const errors: unknown[] = [];
+afterEach(() => {
+  expect(errors).toEqual([]);
+});
+
 function makeCache(limits: { maxRegions?: number; maxSize?: number } = {}): {
   cache: Rcache<Pin>;
   registrar: TestRegistrar;
@@ -76,6 +86,7 @@ function makeCache(limits: { maxRegions?: number; maxSize?: number } = {}): {
   const cache = new Rcache<Pin>({
     ...limits,
     registrar,
+    onError: (error) => errors.push(error),
     watch: (report) => {
       watch = new TestWatch(report);
       return watch;
@@ -130,6 +141,54 @@ describe('Rcache', () => {
     expect(cache.acquire(owner)).toBe(Status.IO_ERROR);
     expect([cache.numRegions, cache.totalSize, cache.counters.mem_regs]).toEqual([0, 0, 0]);
     expect(acquired(cache, owner).generation).toBe(1);
+  });
+
+  it('stays consistent and reports when a registration cannot be ended', () => {
+    const { cache, registrar, watch } = makeCache({ maxRegions: 4 });
+    const expectCounts = (regions: number): void => {
+      expect([cache.numRegions, cache.totalSize]).toEqual([regions, regions * 8]);
+      expect(cache.counters.mem_regs - cache.counters.mem_deregs).toBe(regions);
+      expect(registrar.live.size).toBe(regions);
+    };
+    const refuse = (count: number): Error[] => {
+      registrar.refusals = Array.from({ length: count }, (_, i) => new Error(`refused ${i}`));
+      return [...registrar.refusals];
+    };
+    const owners = Array.from({ length: 4 }, () => new ArrayBuffer(8));
+    const regions = owners.map((owner) => acquired(cache, owner));
+    for (const region of regions.slice(1)) cache.release(region);
+
+    // By the collector, by the bounds, and at the last release.
+    const refused = refuse(3);
+    watch.collect(owners[1]!);
+    expectCounts(3);
+    const more = [acquired(cache, new ArrayBuffer(8)), acquired(cache, new ArrayBuffer(8))];
+    expectCounts(4);
+    cache.invalidate(owners[0]!);
+    cache.release(regions[0]!);
+    expectCounts(3);
+    expect(errors.splice(0)).toEqual(refused);
+
+    // A purge ends all of them, whatever the first ones say; no region is ended again.
+    for (const region of more) cache.release(region);
+    const last = refuse(2);
+    cache.close();
+    expectCounts(0);
+    expect(errors.splice(0)).toEqual(last);
+    for (const owner of owners) watch.collect(owner);
+    expectCounts(0);
+  });
+
+  it('logs to standard error what nobody takes', () => {
+    const lines: string[] = [];
+    const write = vi.spyOn(process.stderr, 'write').mockImplementation((line) => lines.push(String(line)) > 0);
+    const registrar = new TestRegistrar();
+    registrar.refusals = [new Error('pages are busy')];
+    const cache = new Rcache<Pin>({ registrar });
+    cache.release(acquired(cache, new ArrayBuffer(8)));
+    cache.close();
+    write.mockRestore();
+    expect(lines).toEqual([expect.stringMatching(/rcache ERROR .*could not be ended.*pages are busy/)]);
   });
 
   it('gives idle regions up when memory cannot be registered', () => {
@@ -255,7 +314,7 @@ describe('Rcache and the garbage collector', () => {
 
   it('deregisters a collected buffer and keeps one in use alive', async () => {
     const registrar = new TestRegistrar();
-    const cache = new Rcache<Pin>({ registrar });
+    const cache = new Rcache<Pin>({ registrar, onError: (error) => errors.push(error) });
     const used = ((): Region => acquired(cache, new ArrayBuffer(4096)))();
     (() => cache.release(acquired(cache, new ArrayBuffer(8192))))();
     expect(registrar.live.size).toBe(2);

@@ -9,6 +9,7 @@
  */
 
 import { closedError, invalidParam } from './error.ts';
+import { createLog, LogLevel, standardErrorSink } from './log.ts';
 import { RcacheRegion, RegionList } from './rcache-region.ts';
 import { Status } from './status.ts';
 
@@ -19,7 +20,10 @@ export interface Registrar<R extends object> {
    * @returns the registration, which must not keep `owner` alive, or a failed {@link Status}
    */
   register(owner: ArrayBufferLike): R | Status;
-  /** Ends a registration. Must not throw; runs in `release`, `acquire`, `purge`, or a task of the event loop. */
+  /**
+   * Ends a registration; runs in `release`, `acquire`, `purge`, or a task of the event loop. Should not throw: whoever runs it then has no
+   * part in the failure. What it throws goes to {@link RcacheOptions.onError}, and the registration counts as ended, never to be tried again.
+   */
   deregister(registration: R): void;
 }
 
@@ -36,6 +40,8 @@ export interface RcacheOptions<R extends object> {
   readonly maxRegions?: number;
   /** The most registered bytes. Default {@link DEFAULT_MAX_SIZE}; Infinity for no bound. */
   readonly maxSize?: number;
+  /** Takes what `deregister` threw; must not throw. Default: an error in the log on standard error. */
+  readonly onError?: (error: unknown) => void;
   /** Makes the watch for collected buffers; FinalizationRegistry unless a test decides otherwise. */
   readonly watch?: (collected: (region: RcacheRegion<R>) => void) => CollectionWatch<RcacheRegion<R>>;
 }
@@ -78,6 +84,7 @@ export class Rcache<R extends object> {
   readonly maxSize: number;
   readonly counters: RcacheCounters;
   readonly #registrar: Registrar<R>;
+  readonly #onError: (error: unknown) => void;
   readonly #watch: CollectionWatch<RcacheRegion<R>>;
   readonly #table: WeakMap<ArrayBufferLike, RcacheRegion<R>>;
   /** Valid regions without references, the least recently used first. */
@@ -94,6 +101,7 @@ export class Rcache<R extends object> {
     this.maxSize = checkBound('maxSize', options.maxSize ?? DEFAULT_MAX_SIZE);
     this.counters = noCounts();
     this.#registrar = options.registrar;
+    this.#onError = options.onError ?? logError;
     const watch = options.watch ?? ((collected) => new FinalizationRegistry(collected));
     this.#watch = watch((region) => this.#collected(region));
     this.#table = new WeakMap();
@@ -251,8 +259,16 @@ export class Rcache<R extends object> {
   #deregister(region: RcacheRegion<R>): void {
     this.#totalSize -= region.byteLength;
     this.counters.mem_deregs++;
-    this.#registrar.deregister(region.registration);
+    try {
+      this.#registrar.deregister(region.registration);
+    } catch (error) {
+      this.#onError(error);
+    }
   }
+}
+
+function logError(error: unknown): void {
+  createLog('rcache', LogLevel.ERROR, standardErrorSink).error(`a registration could not be ended: ${String(error)}`);
 }
 
 function noCounts(): RcacheCounters {
