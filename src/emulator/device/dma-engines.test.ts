@@ -1,0 +1,71 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { mapAnonymous } from '../../sys/index.ts';
+import { systemClock } from '../../ucs/clock.ts';
+import { createLog, LogLevel } from '../../ucs/log.ts';
+import { createRandom } from '../../ucs/random.ts';
+import { type DmaChannel, DmaEngines } from './dma-engines.ts';
+import { Opcode } from './dma-ring.ts';
+
+const MIB = 2 ** 20;
+const SECOND_NS = 1e9;
+
+let engines: DmaEngines;
+const memory = mapAnonymous(64 * MIB);
+afterEach(() => engines.close());
+
+function open(threads: number): DmaEngines {
+  const log = createLog('test', LogLevel.FATAL, () => {});
+  engines = new DmaEngines({ threads, spinNs: 1000, clock: systemClock, log, random: createRandom(1) });
+  return engines;
+}
+
+function publish(channel: DmaChannel, byteLength: number): void {
+  channel.immediate(Opcode.FILL, 1, 1, memory.address, byteLength);
+  channel.publish();
+}
+
+/** Waits as a blocking ioctl does; false when the time is over first. */
+function block(done: () => boolean): boolean {
+  const end = systemClock.nowNs() + 20 * SECOND_NS;
+  while (!done() && systemClock.nowNs() < end) engines.waitProgress(end - systemClock.nowNs(), done);
+  return done();
+}
+
+describe('those who wait for progress', () => {
+  for (const threads of [1, 3]) {
+    it(`hear of it by event although somebody blocks meanwhile (${threads} threads)`, async () => {
+      open(threads);
+      const channels = Array.from({ length: threads }, () => engines.channel());
+      const heard = new Promise<void>((resolve) => engines.listen(resolve));
+      engines.requestProgressEvent();
+      for (const channel of channels) publish(channel, MIB);
+      expect(block(() => engines.idle)).toBe(true);
+      await heard;
+    });
+
+    it(`are woken by every engine (${threads} threads)`, () => {
+      open(threads);
+      for (let round = 0; round < 3 * threads; round++) {
+        const channel = engines.channel();
+        publish(channel, 16 * MIB);
+        expect(block(() => channel.idle)).toBe(true);
+      }
+    });
+  }
+});
+
+describe('an engine that dies', () => {
+  for (const threads of [0, 1]) {
+    it(`leaves its channels idle and is seen without the event loop (${threads} threads)`, () => {
+      open(threads);
+      const channel = engines.channel();
+      engines.crash();
+      publish(channel, MIB);
+      expect(block(() => engines.failed)).toBe(true);
+      const { position } = channel;
+      publish(channel, 8);
+      expect(channel.idle).toBe(true);
+      expect(channel.isDone(position + 1)).toBe(false);
+    });
+  }
+});
