@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { fillPattern, settle, useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
-import { fenceCfg, HL_CS_CHUNK_FLAGS, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
+import { fenceCfg, Gaudi2QueueBase, HL_CS_CHUNK_FLAGS, PacketOpcode, packetCtl, writeFence } from '../uapi/index.ts';
 import { ManualClock } from '../ucs/clock.ts';
 import { Status } from '../ucs/status.ts';
 import {
@@ -359,6 +359,57 @@ describe('faults', () => {
     while (!device.dma.flushed) device.dma.progress();
     for (const target of targets) expect(target).toEqual(bytes);
     for (const request of requests) device.dma.dmaRequestFree(request);
+  });
+
+  it('wakes for any queue, also for a transfer that starts while everybody sleeps', async () => {
+    // The clock of the sleep stands still: only progress ends it.
+    const clock = new ManualClock();
+    const device = fixture.setUp({ inlineBytesMax: 0 }, { dma: { clock } });
+    const { mapping } = fixture.pin(device, 4096);
+    const block = device.memory.allocate(8192);
+    const buffer = requestCommandBuffer(device, 4096, { mapped: true });
+    writeFence(buffer.words, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+    const flags = HL_CS_CHUNK_FLAGS.USER_ALLOC_CB;
+    const queueIndex = Gaudi2QueueBase.DCORE0_EDMA_0;
+    commandSubmission(device, [{ queueIndex, cbHandle: buffer.deviceAddress!, cbSize: 8, flags }]);
+    const stuck = device.dma.dmaDeviceToDeviceAsync(block, 0, block, 4096, 4096)!;
+    expect(device.dma.dmaPoll(stuck)).toBe(Status.INPROGRESS);
+
+    const sleeping = [device.dma.wait(1e9), device.dma.wait(2e9)];
+    expect(clock.pendingTimers).toBe(1);
+    const put = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 4096)!;
+    await Promise.all(sleeping);
+    expect(clock.pendingTimers).toBe(0);
+    while (device.dma.dmaPoll(put) === Status.INPROGRESS) await device.dma.wait(1e9);
+    expect([put.status, stuck.status]).toEqual([Status.OK, Status.INPROGRESS]);
+    device.dma.dmaRequestFree(put);
+
+    // An earlier time shortens the sleep of all.
+    const late = device.dma.wait(1e9);
+    const soon = device.dma.wait(1000);
+    expect([clock.pendingTimers, clock.nextDeadlineNs]).toEqual([1, 1000]);
+    clock.advance(1000);
+    await Promise.all([late, soon]);
+    const closing = device.dma.wait(1e9);
+    device.close();
+    await closing;
+    expect(clock.pendingTimers).toBe(0);
+    expect(stuck.status).toBe(Status.CANCELED);
+  });
+
+  it('lets the event loop turn while the driver refuses and nothing is in flight', async () => {
+    const clock = new ManualClock();
+    const device = fixture.setUp({}, { dma: { clock } });
+    const { mapping } = fixture.pin(device, 4096);
+    const block = device.memory.allocate(4096);
+    fixture.node.inject(0, { kind: 'ioctl', ioctl: 'CS', errno: 12 });
+    const request = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, 8)!;
+    expect(request.status).toBe(Status.INPROGRESS);
+    const waiting = device.dma.wait(1e9);
+    expect(clock.nextDeadlineNs).toBe(1e6);
+    clock.advance(1e6);
+    await waiting;
+    expect(await settle(device, request)).toBe(Status.OK);
   });
 
   it('returns from a wait at once when nothing is in flight', async () => {
