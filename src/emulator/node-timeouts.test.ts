@@ -21,6 +21,19 @@ const TWO_SECONDS = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT, timeout: 2 };
 let card: EmulatedCard;
 afterEach(() => card.close());
 
+/** Time that goes on by a millisecond whenever it is looked at; its timers never fire. */
+function runningClock(): Clock {
+  const timers = new ManualClock();
+  let nowNs = 1e9;
+  return {
+    nowNs: () => {
+      nowNs += 1e6;
+      return nowNs;
+    },
+    setTimer: (delayNs, callback) => timers.setTimer(delayNs, callback),
+  };
+}
+
 /** A 30 s submission that completes 5 s later, and one of 2 s behind it that does not. */
 function headThatChanges(): bigint {
   card = new EmulatedCard();
@@ -49,18 +62,17 @@ describe('the time-out of the oldest submission', () => {
   });
 
   it('ends a wait that blocks the thread, in which no timer can fire', () => {
-    let nowNs = 1e9;
-    const clock = new ManualClock();
-    const running: Clock = {
-      nowNs: () => {
-        nowNs += 1e6;
-        return nowNs;
-      },
-      setTimer: (delayNs, callback) => clock.setTimer(delayNs, callback),
-    };
-    card = new EmulatedCard({ clock: running });
+    card = new EmulatedCard({ clock: runningClock() });
     const seq = card.block(0, 0, TWO_SECONDS);
     expect(card.client.wait(seq, 60_000_000)).toMatchObject({ result: -Errno.ETIMEDOUT, out: { status: 2 } });
+  });
+
+  it('ends the restore phase of a submission with ENOEXEC', () => {
+    card = new EmulatedCard({ clock: runningClock(), csTimeoutSeconds: 1 });
+    const { dataAddress } = card.client;
+    const restore = { cs_flags: HL_CS_FLAGS.FORCE_RESTORE, chunks_restore: BigInt(dataAddress), num_chunks_restore: 1 };
+    card.words(0).set([0x1_0001, packetCtl(PacketOpcode.FENCE)]);
+    expect(card.submit(0, 8, 0, restore).result).toBe(-Errno.ENOEXEC);
   });
 
   it('leaves slots behind in which later submissions complete by themselves', () => {

@@ -116,6 +116,14 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(file.ioctl(iowr(0x48, 7, 24), block)).toBe(-Errno.ENOTTY);
       expect(file.ioctl(iowr(0x55, 1, 24), block)).toBe(-Errno.ENOTTY);
     });
+
+    it('refuses on the control node what is not INFO, known or not', () => {
+      const control = new DriverClient(fixture.node.openControl(0));
+      for (const number of [0x3f, 0x41, 0x46]) {
+        expect(control.file.ioctl(iowr(0x64, number, 24), control.block)).toBe(-Errno.ENOTTY);
+      }
+      control.close();
+    });
   });
 
   describe('DEBUG', () => {

@@ -215,6 +215,22 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
     });
 
+    it('has two sync objects for the signals of a queue', () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+      fixture.submitCommands(8, 0);
+      const signal = client.submit([{ queue: 0, cb: 0n, byteLength: 0 }], { cs_flags: HL_CS_FLAGS.SIGNAL });
+      const reserve = (count: number) => {
+        return client.cs({ cs_flags: HL_CS_FLAGS.RESERVE_SIGNALS_ONLY, encaps_signals_count: count });
+      };
+      const rest = reserve(0x7ffe).out;
+      expect(rest.sob_base_addr_offset).toBe(signal.out.sob_base_addr_offset);
+      expect(reserve(0x7fff).out.sob_base_addr_offset).toBe(signal.out.sob_base_addr_offset + 4);
+      // The first one still has a signal to come.
+      expect(reserve(1).result).toBe(-Errno.EINVAL);
+    });
+
     it('waits for signals that a submission raises itself', () => {
       const { client, profile } = fixture;
       fixture.mapAll();
@@ -238,6 +254,38 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       fixture.raiseFence(profile.cfg.start + BigInt(profile.fences[0]!.fence0));
       expect(client.wait(waiting.out.seq, 1_000_000).out.status).toBe(0);
     });
+
+    it('restores before it executes, and fails with what the restore phase fails with', () => {
+      const { client } = fixture;
+      fixture.mapAll();
+      nop();
+      const { out } = fixture.submitCommands(8);
+      expect(client.wait(out.seq, 1_000_000).out.status).toBe(0);
+      const cs_flags = HL_CS_FLAGS.FORCE_RESTORE;
+      const restored = { cs_flags, chunks_restore: BigInt(client.dataAddress), num_chunks_restore: 1 };
+      // The hidden submission has a number of its own.
+      expect(fixture.submitCommands(8, 0, restored)).toMatchObject({ result: 0, out: { seq: out.seq + 2n } });
+      expect(fixture.submitCommands(8, 0, { ...restored, chunks_restore: 64n }).result).toBe(-Errno.EFAULT);
+      expect(fixture.submitCommands(8, 0, { ...restored, num_chunks_restore: 513 }).result).toBe(-Errno.EINVAL);
+    });
+
+    if (asic === 'gaudi') {
+      it('answers EAGAIN when a queue has no room for the chunks', () => {
+        const { client } = fixture;
+        const hostVa = fixture.mapAll();
+        writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
+        const { out } = client.createCommandBuffer(4096);
+        const mapping = client.file.mmap(4096, out);
+        new Uint32Array(mapping.buffer).set(fixture.commands.subarray(0, 2));
+        mapping.close();
+        // A queue of a TPC has 1024 entries; the fence on the external queue keeps the submissions open.
+        const tpc = { queue: 41, cb: hostVa, byteLength: 8 };
+        const chunks = [{ queue: 0, cb: out, byteLength: 8, flags: 0 }, ...Array.from({ length: 400 }, () => tpc)];
+        expect([1, 2, 3].map(() => client.submit(chunks).result)).toEqual([0, 0, -Errno.EAGAIN]);
+        const dropped = client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
+        expect(dropped.ctx_queue_full_drop_cnt).toBe(1n);
+      });
+    }
 
     it('answers EAGAIN when all submissions are in flight', () => {
       const { client, profile } = fixture;

@@ -31,6 +31,8 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
     it('knows what was submitted only', () => {
       expect(fixture.client.wait(1n).result).toBe(-Errno.EINVAL);
       expect(fixture.client.wait(2n ** 64n - 1n).result).toBe(-Errno.EINVAL);
+      const none = { status: HL_WAIT_CS_STATUS.COMPLETED, flags: HL_WAIT_CS_STATUS_FLAG.GONE };
+      expect(fixture.client.wait(0n)).toMatchObject({ result: 0, out: none });
     });
 
     it('forgets old submissions, but not their timestamps, which can be read once', () => {
@@ -86,6 +88,8 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
         return;
       }
       expect(multi(33).result).toBe(-Errno.EINVAL);
+      const bad = { seq: 64n, seq_arr_len: 1, flags: HL_WAIT_CS_FLAGS.MULTI_CS };
+      expect(client.waitCs(bad).result).toBe(-Errno.EFAULT);
       expect(multi(1)).toMatchObject({ result: 0, out: { status: 0, cs_completion_map: 1 } });
       client.data.setBigUint64(512, 1000n, true);
       expect(multi(1).result).toBe(-Errno.EINVAL);

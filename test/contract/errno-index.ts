@@ -1,0 +1,166 @@
+/**
+ * Every errno that the emulated driver answers, by the rule of the driver that it follows, with the test that shows it. A test checks that
+ * the tests exist. What the driver cannot answer to one process that calls one ioctl at a time is not here: no room for more entries
+ * than a queue has (512 chunks are fewer), a device that goes into reset between two steps of a submission, memory of another context.
+ */
+
+import type { ErrnoName } from '../../src/sys/index.ts';
+
+/** One rule. */
+export interface ErrnoRule {
+  /** Node, ioctl or system call. */
+  readonly call: string;
+  /** When it fails. */
+  readonly rule: string;
+  readonly errno: ErrnoName;
+  /** Title of a test that gets the errno. */
+  readonly test: string;
+}
+
+const rule = (call: string, when: string, errno: ErrnoName, test: string): ErrnoRule => ({
+  call,
+  rule: when,
+  errno,
+  test,
+});
+
+const RESET_TEST = 'reset the card: the submission ETIMEDOUT, the others EIO, the file dead until it is closed';
+const BROKEN_TEST = 'break a card until it recovers';
+const UNPLUG_TEST = 'unplug a card: ENODEV everywhere';
+const CONTROL_TEST = 'opens the control node any number of times, for INFO only';
+const NUMBERS_TEST = 'refuses numbers that the driver does not have';
+const CS_TEST = 'refuses what the driver refuses, with the errno in the status';
+const CB_CHECK_TEST = 'checks command buffers';
+const INFO_TEST = 'checks its arguments';
+const EVENT_TEST = 'has one event fd per file';
+const MULTI_TEST = 'waits for the first of several on gaudi';
+const INTERRUPT_TEST = 'checks interrupt ids and counters';
+const PIN_TEST = 'refuses what cannot be pinned';
+const SIGNAL_TEST = 'signals and waits between queues';
+const RESERVE_TEST = 'reserves signals, and takes back the last reservation only';
+const DEBUG_TEST = 'needs debug mode, which is switched once';
+const CB_DESTROY_TEST = 'destroys once';
+const MMAP_TEST = 'wants the whole buffer in pages, once at a time';
+const EXHAUSTED_TEST = 'run out of memory, addresses and descriptors';
+const DMABUF_TEST = 'checks alignment and bounds';
+const STAGED_TEST = 'completes a staged submission with its last member';
+const BLOCK_TEST = 'maps whole blocks of registers where the ASIC has them';
+const PARSER_TEST = 'parses what goes to external queues';
+const FREE_TEST = 'frees only what is known and not mapped';
+
+/** The rules. */
+export const ERRNO_INDEX: readonly ErrnoRule[] = [
+  rule('open', 'a compute context exists', 'EBUSY', 'has one compute context: EBUSY until it is closed'),
+  rule('open', 'the card is in reset', 'EAGAIN', RESET_TEST),
+  rule('open', 'the card has failed', 'EPERM', BROKEN_TEST),
+  rule('open', 'no such card', 'ENOENT', 'refuses an unknown card with ENOENT'),
+  rule('open', 'the card was removed', 'ENODEV', UNPLUG_TEST),
+  rule('open control', 'the card has failed', 'EPERM', BROKEN_TEST),
+  rule('open control', 'the card was removed', 'ENODEV', UNPLUG_TEST),
+  rule('control', 'not INFO', 'ENOTTY', CONTROL_TEST),
+  rule('control', 'unknown DRM number', 'ENOTTY', 'refuses on the control node what is not INFO, known or not'),
+  rule('control', 'an INFO op about events', 'EOPNOTSUPP', CONTROL_TEST),
+  rule('control', 'mmap', 'ENODEV', CONTROL_TEST),
+  rule('ioctl', 'the card was removed', 'ENODEV', UNPLUG_TEST),
+  rule('ioctl', 'the file is closed', 'EBADF', 'answers EBADF after close, and closes twice'),
+  rule('ioctl', 'unknown DRM number', 'EINVAL', NUMBERS_TEST),
+  rule('ioctl', 'unknown type or number', 'ENOTTY', NUMBERS_TEST),
+  rule('INFO', 'padding, no size, no pointer, unknown op', 'EINVAL', INFO_TEST),
+  rule('INFO', 'bad pointer', 'EFAULT', INFO_TEST),
+  rule('INFO', 'not operational, for the ops that need it', 'EBUSY', RESET_TEST),
+  rule('INFO SYNC_MANAGER', 'no such dcore', 'EINVAL', 'tells the first objects of each dcore'),
+  rule('INFO ENGINE_STATUS', 'size out of bounds', 'EINVAL', 'gives the engine status as text of a bounded buffer'),
+  rule('INFO REGISTER_EVENTFD', 'registered already', 'EINVAL', EVENT_TEST),
+  rule('INFO REGISTER_EVENTFD', 'bad descriptor', 'EBADF', EVENT_TEST),
+  rule('INFO REGISTER_EVENTFD', 'a descriptor of something else', 'EINVAL', 'refuses a descriptor that is no event fd'),
+  rule('INFO UNREGISTER_EVENTFD', 'not registered', 'EINVAL', EVENT_TEST),
+  rule('INFO GET_EVENTS', 'less than 8 bytes', 'EINVAL', EVENT_TEST),
+  rule('INFO USER_MAPPINGS', 'the buffer is too small', 'ENOMEM', 'keep the first page fault and what was mapped then'),
+  rule('DEBUG', 'not operational', 'EBUSY', RESET_TEST),
+  rule('DEBUG', 'not in debug mode, or the mode is so already', 'EFAULT', DEBUG_TEST),
+  rule('DEBUG', 'unknown op', 'EINVAL', DEBUG_TEST),
+  rule('CB', 'not operational', 'EBUSY', RESET_TEST),
+  rule('CB', 'unknown op', 'EINVAL', 'bounds the size and answers 0 on errors'),
+  rule('CB CREATE', 'too large', 'EINVAL', 'bounds the size and answers 0 on errors'),
+  rule('CB CREATE', 'MAP where the ASIC cannot', 'ENOMEM', 'maps a buffer for the card where the ASIC can'),
+  rule('CB DESTROY', 'unknown or destroyed', 'EINVAL', CB_DESTROY_TEST),
+  rule('CB INFO', 'unknown', 'EINVAL', CB_DESTROY_TEST),
+  rule('CB INFO', 'a device address where there is none', 'EINVAL', 'tells the use count and the device address'),
+  rule('mmap', 'another length, or mapped already', 'EINVAL', MMAP_TEST),
+  rule('mmap', 'unknown handle or type', 'EINVAL', 'refuses unknown handles and types'),
+  rule('MEMORY', 'not operational', 'EBUSY', RESET_TEST),
+  rule('MEMORY', 'unknown op', 'EINVAL', 'refuses an unknown op'),
+  rule('MEMORY ALLOC', 'no bytes', 'EINVAL', 'accounts'),
+  rule('MEMORY ALLOC', 'no memory left', 'ENOMEM', 'rounds up to pages and runs out with ENOMEM'),
+  rule('MEMORY FREE', 'unknown, or still mapped', 'EINVAL', FREE_TEST),
+  rule('MEMORY MAP host', 'no bytes, or a wrap-around', 'EINVAL', PIN_TEST),
+  rule('MEMORY MAP host', 'memory that cannot be pinned', 'EFAULT', PIN_TEST),
+  rule('MEMORY MAP host', 'a forced hint that is taken', 'ENOMEM', 'gives a freed address again, and takes hints'),
+  rule('MEMORY MAP host', 'no address space left', 'ENOMEM', EXHAUSTED_TEST),
+  rule('MEMORY MAP device', 'unknown handle', 'EINVAL', FREE_TEST),
+  rule(
+    'MEMORY MAP device',
+    'a forced hint that is taken',
+    'ENOMEM',
+    'maps one allocation twice, and takes hints in whole pages',
+  ),
+  rule(
+    'MEMORY UNMAP',
+    'not the start of a mapping',
+    'EINVAL',
+    'keeps the offset in the page and unmaps only the exact address',
+  ),
+  rule('MEMORY UNMAP', 'exported', 'EINVAL', 'exports a part of device memory as a descriptor that cannot be mapped'),
+  rule('MEMORY MAP_BLOCK', 'gaudi', 'EPERM', BLOCK_TEST),
+  rule('MEMORY MAP_BLOCK', 'not a block of the user', 'EINVAL', BLOCK_TEST),
+  rule('MEMORY EXPORT_DMABUF_FD', 'not aligned, or outside', 'EINVAL', DMABUF_TEST),
+  rule('MEMORY EXPORT_DMABUF_FD', 'no descriptors left', 'EMFILE', EXHAUSTED_TEST),
+  rule('MEMORY TS_ALLOC', 'too many elements', 'EINVAL', 'maps buffers of timestamps'),
+  rule('CS', 'padding, no chunks, too many, two types, bad queue', 'EINVAL', CS_TEST),
+  rule('CS', 'bad chunk pointer', 'EFAULT', CS_TEST),
+  rule('CS', 'not operational', 'EBUSY', RESET_TEST),
+  rule('CS', 'STAGED where the ASIC has none', 'EPERM', 'has no staged submissions'),
+  rule('CS', 'STAGED without its first member, or after its last', 'EINVAL', STAGED_TEST),
+  rule('CS', 'collective wait', 'EINVAL', CS_TEST),
+  rule('CS', 'engine commands on gaudi', 'EPERM', CS_TEST),
+  rule('CS', 'flush of PCI writes', 'EOPNOTSUPP', CS_TEST),
+  rule('CS', 'a hardware queue without USER_ALLOC_CB', 'EINVAL', CB_CHECK_TEST),
+  rule('CS', 'unknown kernel command buffer, or a size that is not its own', 'EINVAL', CB_CHECK_TEST),
+  rule('CS', 'a user command buffer outside the ranges', 'EFAULT', CB_CHECK_TEST),
+  rule('CS', 'only internal queues', 'EINVAL', CB_CHECK_TEST),
+  rule('CS', 'an unknown packet, or one over the end', 'EINVAL', PARSER_TEST),
+  rule('CS', 'a privileged packet', 'EPERM', PARSER_TEST),
+  rule('CS', 'the slot is busy', 'EAGAIN', 'answers EAGAIN when all submissions are in flight'),
+  rule('CS', 'a queue has no room', 'EAGAIN', 'answers EAGAIN when a queue has no room for the chunks'),
+  rule('CS', 'the restore phase does not end', 'ENOEXEC', 'ends the restore phase of a submission with ENOEXEC'),
+  rule('CS WAIT', 'not one signal, or one that was not submitted', 'EINVAL', SIGNAL_TEST),
+  rule('CS RESERVE', 'too many, or a bad queue', 'EINVAL', RESERVE_TEST),
+  rule(
+    'CS SIGNAL, RESERVE',
+    'both sync objects are in use',
+    'EINVAL',
+    'has two sync objects for the signals of a queue',
+  ),
+  rule('CS UNRESERVE', 'not the last reservation', 'EINVAL', RESERVE_TEST),
+  rule('WAIT_CS', 'not submitted yet', 'EINVAL', 'knows what was submitted only'),
+  rule(
+    'WAIT_CS',
+    'not operational, or the reset is pending',
+    'EBUSY',
+    'give a user with an event fd 30 s to close the file',
+  ),
+  rule('WAIT_CS', 'the submission timed out', 'ETIMEDOUT', 'leave the card alone if told to'),
+  rule(
+    'WAIT_CS',
+    'the submission was aborted',
+    'EIO',
+    'end waits that do not block with what became of the submission',
+  ),
+  rule('WAIT_CS MULTI_CS', 'gaudi2', 'EPERM', MULTI_TEST),
+  rule('WAIT_CS MULTI_CS', 'too many, or not submitted', 'EINVAL', MULTI_TEST),
+  rule('WAIT_CS MULTI_CS', 'bad pointer', 'EFAULT', MULTI_TEST),
+  rule('WAIT_CS INTERRUPT', 'gaudi', 'EPERM', 'has no user interrupts'),
+  rule('WAIT_CS INTERRUPT', 'bad id, handle or offset', 'EINVAL', INTERRUPT_TEST),
+  rule('WAIT_CS INTERRUPT', 'bad pointer', 'EFAULT', INTERRUPT_TEST),
+  rule('WAIT_CS INTERRUPT', 'the card fails meanwhile', 'EIO', 'a wait for an interrupt ends with EIO'),
+];
