@@ -91,12 +91,14 @@ export class PromiseTier {
       // Once it has ended, the request belongs to another operation.
       if (slot.ending === undefined) request.cancel();
     };
+    // Listening comes first: driving may end the operation at once.
+    const ended = new Promise<void>((resolve) => {
+      slot.notify = resolve;
+    });
     signal?.addEventListener('abort', cancel, { once: true });
     this.#driver.begin();
     try {
-      await new Promise<void>((resolve) => {
-        slot.notify = resolve;
-      });
+      await ended;
     } finally {
       this.#driver.end();
       signal?.removeEventListener('abort', cancel);
