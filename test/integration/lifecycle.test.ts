@@ -29,8 +29,9 @@ describe.each([0, 1])('closing with %s engine threads', { timeout: 5000 }, (dmaT
           settled += 1;
         });
       });
+      const all = Promise.allSettled(operations);
       await stack[what].close();
-      const results = await Promise.allSettled(operations);
+      const results = await all;
       expect(settled).toBe(64);
       for (const result of results) {
         if (result.status === 'rejected') expect(isUcxError(result.reason), String(result.reason)).toBe(true);
