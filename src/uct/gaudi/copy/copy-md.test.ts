@@ -1,0 +1,184 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { finish, flush, keyOf, type MdUnderTest, ownBytes } from '../../../../test/contract/uct-fixture.ts';
+import { openGaudiCopy } from '../../../../test/contract/uct-implementations.ts';
+import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
+import { createTestLog } from '../../../../test/fixtures/test-log.ts';
+import { createEmulatedNode } from '../../../emulator/index.ts';
+import { GaudiErrorCode, gaudiErrorOfErrno, gaudiErrorStatus, gaudiErrorText } from '../../../hlthunk/index.ts';
+import { Errno } from '../../../sys/index.ts';
+import { systemClock } from '../../../ucs/clock.ts';
+import { loadConfig } from '../../../ucs/config.ts';
+import { MemoryType } from '../../../ucs/memory-type.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { Iface, UctEndpoint } from '../../api/iface.ts';
+import type { MdMemory } from '../../api/memory.ts';
+import { MdFlag } from '../../api/memory-domain.ts';
+import { openGaudiCards } from '../base/gaudi-cards.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
+import { CopyMd } from './copy-md.ts';
+
+const BYTES = 2 ** 20;
+const OPEN_LOG = createTestLog();
+
+describe('registration of host memory', () => {
+  expectNoLeaks();
+  let under: MdUnderTest;
+  let iface: Iface;
+  let endpoint: UctEndpoint;
+  let remote: MdMemory;
+
+  const use = (config: Readonly<Record<string, string>> = {}): void => {
+    under = openGaudiCopy(OPEN_LOG, { cards: 1 }, config);
+    iface = under.md.openIface(under.md.resources[0]!);
+    endpoint = iface.connect();
+    remote = under.md.memAlloc(BYTES, { memoryType: MemoryType.GAUDI });
+  };
+  const put = async (memory: MdMemory): Promise<void> => {
+    const iov = [{ memory, offset: 0, byteLength: memory.byteLength }];
+    const rkey = keyOf(under.md, remote);
+    expect(await finish(iface, (completion) => endpoint.putZcopy(iov, 0, rkey, completion))).toBe(Status.OK);
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+  };
+  afterEach(() => {
+    iface.close();
+    under.md.close();
+    expect(under.pinnedBytes()).toBe(0);
+    under.close();
+    OPEN_LOG.expectQuiet();
+  });
+
+  it('pins a buffer once, whoever registers which part of it how often', async () => {
+    use();
+    const buffer = ownBytes(BYTES);
+    await put(under.md.memReg(ownBytes(8)));
+    const before = under.pinnedBytes();
+    const all = [buffer, buffer, buffer.subarray(100, 5000)].map((part) => under.md.memReg(part));
+    for (const memory of all) await put(memory);
+    expect(under.pinnedBytes() - before).toBe(BYTES);
+    for (const memory of all) under.md.memDereg(memory);
+    await put(under.md.memReg(buffer));
+    expect(under.pinnedBytes() - before).toBe(BYTES);
+  });
+
+  it('unpins at once without a cache', async () => {
+    use({ GAUDI_COPY_RCACHE: 'n' });
+    expect(under.md.attributes.cacheMemoryTypes).toBe(0);
+    const first = under.md.memReg(ownBytes(8));
+    await put(first);
+    under.md.memDereg(first);
+    const before = under.pinnedBytes();
+    const memory = under.md.memReg(ownBytes(BYTES));
+    await put(memory);
+    expect(under.pinnedBytes() - before).toBe(BYTES);
+    under.md.memDereg(memory);
+    expect(under.pinnedBytes()).toBe(before);
+  });
+
+  it('keeps no more idle registrations than it may', async () => {
+    use({ GAUDI_COPY_RCACHE_MAX_REGIONS: '2' });
+    const first = under.md.memReg(ownBytes(8));
+    await put(first);
+    const before = under.pinnedBytes();
+    under.md.memDereg(first);
+    for (let i = 0; i < 10; i++) {
+      const memory = under.md.memReg(ownBytes(65536));
+      await put(memory);
+      under.md.memDereg(memory);
+    }
+    expect(under.pinnedBytes() - before).toBeLessThanOrEqual(2 * 65536);
+  });
+
+  it('does not export dma-bufs when told not to', () => {
+    use({ GAUDI_COPY_DMABUF: 'n' });
+    expect(under.md.attributes.flags & MdFlag.EXPORT_DMABUF).toBe(0);
+    expect(under.md.attributes.dmabufMemoryTypes).toBe(0);
+    expect(() => under.md.memExportDmabuf(remote.address, 1)).toThrow(
+      expect.objectContaining({ status: Status.UNSUPPORTED }),
+    );
+  });
+});
+
+describe('a list whose memory cannot all be pinned', () => {
+  expectNoLeaks();
+
+  it('moves nothing and completes nothing', async () => {
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
+    const log = createTestLog();
+    const cards = openGaudiCards({ node, mappingTable: undefined, log: log.log });
+    const config = loadConfig([GAUDI_COPY_CONFIG_TABLE]);
+    const md = new CopyMd(cards, { log: log.log, clock: systemClock, config });
+    const iface = md.openIface(md.resources[0]!);
+    const endpoint = iface.connect();
+    const remote = md.memAlloc(64, { memoryType: MemoryType.GAUDI });
+    const rkey = keyOf(md, remote);
+    const transfer = (memory: MdMemory, isPut: boolean): Promise<Status> =>
+      finish(iface, (completion) => {
+        const iov = [{ memory, offset: 0, byteLength: 64 }];
+        return isPut ? endpoint.putZcopy(iov, 0, rkey, completion) : endpoint.getZcopy(iov, 0, rkey, completion);
+      });
+    const zeros = md.memReg(ownBytes(64));
+    expect(await transfer(zeros, true)).toBe(Status.OK);
+    const pieces = [1, 2].map((value) => md.memReg(ownBytes(64).fill(value)));
+    node.inject(0, { kind: 'exhausted', resource: 'va', nth: 2 });
+    let calls = 0;
+    const completion = { count: 1, failure: Status.OK as Status, onComplete: () => (calls += 1) };
+    const iov = pieces.map((memory) => ({ memory, offset: 0, byteLength: 32 }));
+    let status: Status = Status.OK;
+    try {
+      status = endpoint.putZcopy(iov, 0, rkey, completion);
+    } catch (error) {
+      status = (error as { status: Status }).status;
+    }
+    expect(status).toBe(Status.NO_MEMORY);
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+    expect(calls).toBe(0);
+    const target = md.memReg(ownBytes(64));
+    expect(await transfer(target, false)).toBe(Status.OK);
+    expect(target.bytes).toEqual(new Uint8Array(64));
+    iface.close();
+    md.close();
+    node.close();
+    log.expectQuiet();
+  });
+});
+
+describe('the error codes of the Gaudi layer', () => {
+  const codes = Object.values(GaudiErrorCode);
+  let texts: Set<string>;
+  beforeEach(() => {
+    texts = new Set(codes.map((code) => gaudiErrorText(code)));
+  });
+
+  it('are eight, each with a text of its own', () => {
+    expect(codes).toHaveLength(8);
+    expect(texts.size).toBe(8);
+    for (const code of codes) expect(code).toMatch(/^ERR_GAUDI_[A-Z_]+$/);
+    for (const text of texts) expect(text).toMatch(/^[a-z]/);
+  });
+
+  it.each([
+    ['DEVICE_NOT_FOUND', 'NO_DEVICE'],
+    ['OUT_OF_MEMORY', 'NO_MEMORY'],
+    ['INVALID_PARAMS', 'INVALID_PARAM'],
+    ['DEVICE_BUSY', 'BUSY'],
+    ['DMA_FAILED', 'IO_ERROR'],
+    ['TIMEOUT', 'TIMED_OUT'],
+    ['PERMISSION_DENIED', 'REJECTED'],
+    ['CHANNEL_FAILED', 'UNREACHABLE'],
+  ] as const)('%s is status %s', (code, status) => {
+    expect(gaudiErrorStatus(GaudiErrorCode[code])).toBe(Status[status]);
+  });
+
+  it.each([
+    [Errno.ENODEV, 'DEVICE_NOT_FOUND'],
+    [Errno.ENOMEM, 'OUT_OF_MEMORY'],
+    [Errno.EINVAL, 'INVALID_PARAMS'],
+    [Errno.EBUSY, 'DEVICE_BUSY'],
+    [Errno.EIO, 'DMA_FAILED'],
+    [Errno.ETIMEDOUT, 'TIMEOUT'],
+    [Errno.EACCES, 'PERMISSION_DENIED'],
+    [Errno.EXDEV, 'DMA_FAILED'],
+  ] as const)('errno %s is %s', (errno, code) => {
+    expect(gaudiErrorOfErrno(errno)).toBe(GaudiErrorCode[code]);
+  });
+});
