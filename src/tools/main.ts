@@ -35,10 +35,19 @@ program
     if (!same) process.exitCode = 1;
   });
 
+/** The line for an error that a user can do something about; undefined for one that is a defect of this program. */
+function explanationOf(error: unknown): string | undefined {
+  if (isUcxError(error)) return `${error.message} (${error.code})`;
+  // Errors of node:fs name the call and the path.
+  if (error instanceof Error && 'syscall' in error) return error.message;
+  return undefined;
+}
+
 try {
   await program.parseAsync();
 } catch (error) {
-  if (!isUcxError(error)) throw error;
-  process.stderr.write(`gaudi-ucx: ${error.message} (${error.code})\n`);
+  const explanation = explanationOf(error);
+  if (explanation === undefined) throw error;
+  process.stderr.write(`gaudi-ucx: ${explanation}\n`);
   process.exitCode = 1;
 }

@@ -24,7 +24,7 @@ export function openGaudiCopy(
   config: Readonly<Record<string, string>> = {},
 ): MdUnderTest {
   const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
-  const cards = openGaudiCards({ node: emulated, mappingTable: undefined, log: log.log });
+  const cards = openGaudiCards({ node: emulated, mappingTable: undefined, log: log.log, clock: systemClock });
   const loaded = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides: config });
   const md = new CopyMd(cards, { log: log.log, clock: systemClock, config: loaded });
   return {

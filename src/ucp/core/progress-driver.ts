@@ -101,7 +101,6 @@ export class ProgressDriver {
     return new Promise((resolve) => {
       const wake = (): void => {
         this.#wake = () => {};
-        this.#lastTurnNs = this.#clock.nowNs();
         resolve();
       };
       this.#wake = wake;

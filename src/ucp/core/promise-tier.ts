@@ -5,6 +5,7 @@
 import { AbortError, statusError, type UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
+import { AbortListeners } from './abort-listeners.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 import type { Request, RequestParams } from './request.ts';
 
@@ -38,6 +39,7 @@ interface EndingSlot {
 export class PromiseTier {
   readonly #driver: ProgressDriver;
   readonly #ifaces: () => readonly Iface[];
+  readonly #listeners: AbortListeners = new AbortListeners();
 
   /** @param ifaces the transports of the worker, asked for the cause of a failure */
   constructor(driver: ProgressDriver, ifaces: () => readonly Iface[]) {
@@ -95,13 +97,13 @@ export class PromiseTier {
     const ended = new Promise<void>((resolve) => {
       slot.notify = resolve;
     });
-    signal?.addEventListener('abort', cancel, { once: true });
+    if (signal !== undefined) this.#listeners.add(signal, cancel);
     this.#driver.begin();
     try {
       await ended;
     } finally {
       this.#driver.end();
-      signal?.removeEventListener('abort', cancel);
+      if (signal !== undefined) this.#listeners.remove(signal, cancel);
     }
   }
 

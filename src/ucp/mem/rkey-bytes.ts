@@ -75,11 +75,13 @@ export function unpackRkey(packed: Uint8Array): RkeyFields {
   const memoryType = view.getUint8(5);
   if (memoryType >= MEMORY_TYPE_COUNT) throw malformed(`names memory type ${memoryType}`);
   const device = view.getUint32(8, true);
+  const byteLength = view.getBigUint64(24, true);
+  if (byteLength > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed(`stands for ${byteLength} bytes`);
   return {
     memoryType: memoryType as MemoryType,
     sysDevice: device === NO_DEVICE ? undefined : device,
     address: view.getBigUint64(16, true),
-    byteLength: Number(view.getBigUint64(24, true)),
+    byteLength: Number(byteLength),
     parts: readParts(packed, view.getUint8(6), end),
   };
 }

@@ -47,7 +47,7 @@ export function packKey(key: KeyFields, target: Uint8Array, offset: number): voi
 
 /** Reads a key; undefined when it is too short or of another version. */
 export function unpackKey(packed: Uint8Array): KeyFields | undefined {
-  if (packed.byteLength !== KEY_BYTES) return undefined;
+  if (!(packed instanceof Uint8Array) || packed.byteLength !== KEY_BYTES) return undefined;
   const view = new DataView(packed.buffer, packed.byteOffset, KEY_BYTES);
   if (view.getUint32(AT_VERSION, true) !== VERSION) return undefined;
   return {

@@ -15,6 +15,7 @@ import {
   type UctEndpoint,
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
+import { isInside } from '../base/range.ts';
 import { type SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
 
@@ -69,6 +70,7 @@ class SelfEndpoint implements UctEndpoint {
     remoteOffset: number,
     rkey: RemoteKey,
   ): Status {
+    if (!isShort(source, sourceOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
     copy(remote, remoteOffset, source, sourceOffset, byteLength);
@@ -82,6 +84,7 @@ class SelfEndpoint implements UctEndpoint {
     remoteOffset: number,
     rkey: RemoteKey,
   ): Status {
+    if (!isShort(target, targetOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
     copy(target, targetOffset, remote, remoteOffset, byteLength);
@@ -144,11 +147,16 @@ function copy(target: Uint8Array, to: number, source: Uint8Array, from: number, 
   }
 }
 
+/** True for a local range that a short operation takes. */
+function isShort(bytes: Uint8Array, offset: number, byteLength: number): boolean {
+  return byteLength <= SHORT_BYTES_MAX && isInside(offset, byteLength, bytes.byteLength);
+}
+
 /** The remote array behind a key when it is alive and has the range, else the status that says why not. */
 function remoteBytes(rkey: RemoteKey, offset: number, byteLength: number): Uint8Array | Status {
   const { memory } = rkey as SelfKey;
   if (!memory.live) return Status.INVALID_ADDR;
-  if (offset < 0 || offset + byteLength > memory.byteLength) return Status.INVALID_ADDR;
+  if (!isInside(offset, byteLength, memory.byteLength)) return Status.INVALID_ADDR;
   return memory.bytes;
 }
 
@@ -162,7 +170,7 @@ function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteK
   for (const { memory, offset, byteLength } of iov) {
     if (!(memory instanceof SelfMemory))
       throw invalidParam('iov', 'must hold memory of memory domain self', memory.mdName);
-    if (!memory.live || offset < 0 || offset + byteLength > memory.byteLength) {
+    if (!memory.live || !isInside(offset, byteLength, memory.byteLength)) {
       throw invalidParam(
         'iov',
         `must lie inside live memory of ${memory.byteLength} bytes`,

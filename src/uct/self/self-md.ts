@@ -3,7 +3,7 @@
  */
 
 import { addressOf, mapAnonymous } from '../../sys/index.ts';
-import { invalidParam, UcxError } from '../../ucs/error.ts';
+import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface, IfaceResource } from '../api/iface.ts';
@@ -48,8 +48,10 @@ export class SelfMd implements MemoryDomain {
   readonly #keys: KeyTable<SelfMemory> = new KeyTable(SELF_MD_NAME);
   readonly #allocated: Set<SelfMemory> = new Set();
   #generation = 0;
+  #closed = false;
 
   memAlloc(byteLength: number, options: AllocateOptions): SelfMemory {
+    this.#checkOpen();
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain self', options.memoryType);
     }
@@ -72,6 +74,7 @@ export class SelfMd implements MemoryDomain {
   }
 
   memReg(buffer: HostBuffer): SelfMemory {
+    this.#checkOpen();
     checkHostBuffer('buffer', buffer);
     return new SelfMemory(buffer, BigInt(addressOf(buffer)), ++this.#generation, undefined);
   }
@@ -103,15 +106,21 @@ export class SelfMd implements MemoryDomain {
   }
 
   openIface(): Iface {
+    this.#checkOpen();
     return new SelfIface();
   }
 
   close(): void {
+    this.#closed = true;
     for (const memory of this.#allocated) this.memFree(memory);
   }
 
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('memory domain self');
+  }
+
   #own(memory: MdMemory): SelfMemory {
-    if (!(memory instanceof SelfMemory)) throw invalidParam('memory', 'must be of memory domain self', memory.mdName);
+    if (!(memory instanceof SelfMemory)) throw invalidParam('memory', 'must be of memory domain self', memory);
     if (!memory.live) throw invalidParam('memory', 'must not be freed or deregistered before', memory.address);
     return memory;
   }

@@ -4,6 +4,7 @@
  */
 
 import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '../../../hlthunk/index.ts';
+import type { Clock } from '../../../ucs/clock.ts';
 import { isUcxError, type UcxError } from '../../../ucs/error.ts';
 import type { Log } from '../../../ucs/log.ts';
 import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
@@ -21,6 +22,7 @@ export interface GaudiCardsOptions {
   /** Value of GAUDI_MAPPING_TABLE; undefined to take every card. */
   readonly mappingTable: string | undefined;
   readonly log: Log;
+  readonly clock: Clock;
 }
 
 /**
@@ -30,14 +32,14 @@ export interface GaudiCardsOptions {
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
-  const { node, mappingTable, log } = options;
+  const { node, mappingTable, log, clock } = options;
   const entries = node.cards();
   const mapped = mappingTable === undefined ? detectedCards(entries) : parseMappingTable(mappingTable, entries);
   const opened: GaudiCard[] = [];
   let refusal: UcxError | undefined;
   for (const card of mapped) {
     try {
-      opened.push(openCard(node, card, log));
+      opened.push(openCard(node, card, log, clock));
     } catch (error) {
       if (!isUcxError(error)) throw error;
       if (mappingTable !== undefined) {
@@ -57,8 +59,8 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
   for (const { device } of [...cards].reverse()) device.close();
 }
 
-function openCard(node: DriverNode, { index, card }: MappedCard, log: Log): GaudiCard {
-  const device = open(node, { busId: card.busId }, { log: log.child(`gaudi${index}`) });
+function openCard(node: DriverNode, { index, card }: MappedCard, log: Log, clock: Clock): GaudiCard {
+  const device = open(node, { busId: card.busId }, { log: log.child(`gaudi${index}`), dma: { clock } });
   log.debug(`card ${index}: ${card.busId}, module ${card.moduleId ?? 'unknown'}`);
   return { index, device };
 }

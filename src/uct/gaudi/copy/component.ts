@@ -23,6 +23,7 @@ export function gaudiCopyComponent(options: GaudiCopyOptions): Component {
     name: GAUDI_COPY_NAME,
     transports: [{ name: GAUDI_COPY_TRANSPORT, aliases: GAUDI_COPY_ALIASES }],
     configTable: GAUDI_COPY_CONFIG_TABLE,
-    openMd: (services) => new CopyMd(openGaudiCards({ ...options, log: services.log }), services),
+    openMd: (services) =>
+      new CopyMd(openGaudiCards({ ...options, log: services.log, clock: services.clock }), services),
   };
 }

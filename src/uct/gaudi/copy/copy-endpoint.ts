@@ -8,6 +8,7 @@ import { invalidParam } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../api/memory.ts';
+import { isInside } from '../../base/range.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { Direction, IOV_MAX, SHORT_BYTES_MAX } from './copy-limits.ts';
 import { type GaudiKey, GaudiMemory, HostMemory } from './gaudi-memory.ts';
@@ -57,7 +58,7 @@ export class CopyEndpoint implements UctEndpoint {
     rkey: RemoteKey,
   ): Status {
     const { memory } = rkey as GaudiKey;
-    const refused = this.#checkShort(memory, byteLength, remoteOffset);
+    const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const request = this.#dma.putShort(source, sourceOffset, (memory as GaudiMemory).block, remoteOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -76,7 +77,7 @@ export class CopyEndpoint implements UctEndpoint {
     completion: Completion,
   ): Status {
     const { memory } = rkey as GaudiKey;
-    const refused = this.#checkShort(memory, byteLength, remoteOffset);
+    const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const request = this.#dma.getShort(target, targetOffset, (memory as GaudiMemory).block, remoteOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -182,11 +183,19 @@ export class CopyEndpoint implements UctEndpoint {
   }
 
   /** Short operations reach memory of this card; OK or the refusal. */
-  #checkShort(memory: MdMemory, byteLength: number, remoteOffset: number): Status {
+  #checkShort(
+    memory: MdMemory,
+    remoteOffset: number,
+    local: Uint8Array,
+    localOffset: number,
+    byteLength: number,
+  ): Status {
     if (!(memory instanceof GaudiMemory)) return Status.UNSUPPORTED;
     if (memory.sysDevice !== this.#iface.card.index) return Status.UNREACHABLE;
-    if (!memory.live || remoteOffset < 0 || remoteOffset + byteLength > memory.byteLength) return Status.INVALID_ADDR;
-    return byteLength > 0 && byteLength <= SHORT_BYTES_MAX ? Status.OK : Status.INVALID_PARAM;
+    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
+      return Status.INVALID_PARAM;
+    }
+    return memory.live && isInside(remoteOffset, byteLength, memory.byteLength) ? Status.OK : Status.INVALID_ADDR;
   }
 
   /** Checks a list before anything moves; OK or the refusal. */
@@ -210,7 +219,7 @@ export class CopyEndpoint implements UctEndpoint {
       if (memory.sysDevice !== this.#iface.card.index) return Status.UNREACHABLE;
     } else if (!(memory instanceof HostMemory) || !memory.attached) return Status.INVALID_PARAM;
     if (!memory.live) return Status.INVALID_ADDR;
-    if (!(offset >= 0 && byteLength >= 0 && offset + byteLength <= memory.byteLength)) return Status.INVALID_ADDR;
+    if (!isInside(offset, byteLength, memory.byteLength)) return Status.INVALID_ADDR;
     // What can throw, throws here: before the first transfer of a list is started.
     if (memory instanceof HostMemory) this.#mappingOf(memory);
     return Status.OK;

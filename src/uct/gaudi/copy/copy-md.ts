@@ -4,7 +4,7 @@
 
 import { exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { addressOf } from '../../../sys/index.ts';
-import { invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
@@ -68,12 +68,14 @@ export class CopyMd implements MemoryDomain {
       },
       maxRegions: this.#config.RCACHE_MAX_REGIONS,
       maxSize: this.#config.RCACHE_MAX_SIZE,
+      onError: (error) => services.log.error(`registration cache: ${String(error)}`),
     });
     this.resources = cards.map(({ index }) => resourceOf(index));
     this.attributes = this.#attributesOf();
   }
 
   memAlloc(byteLength: number, options: AllocateOptions): GaudiMemory {
+    this.#checkOpen();
     if (options.memoryType !== MemoryType.GAUDI) {
       throw invalidParam('memoryType', 'must be gaudi in memory domain gaudi_copy', options.memoryType);
     }
@@ -98,6 +100,7 @@ export class CopyMd implements MemoryDomain {
   }
 
   memReg(buffer: HostBuffer): HostMemory {
+    this.#checkOpen();
     checkHostBuffer('buffer', buffer);
     const region = this.#rcache.acquire(buffer.buffer);
     if (typeof region === 'number') throw statusError(region, 'register host memory');
@@ -157,6 +160,7 @@ export class CopyMd implements MemoryDomain {
   }
 
   openIface(resource: IfaceResource): Iface {
+    this.#checkOpen();
     const position = this.resources.indexOf(resource);
     const card = this.#cards[position];
     if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource.device);
@@ -185,6 +189,7 @@ export class CopyMd implements MemoryDomain {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('byteLength', 'must be a positive integer', byteLength);
     }
+    if (typeof address !== 'bigint') throw invalidParam('address', 'must be a bigint', address);
     const where = `[0x${address.toString(16)}, +${byteLength})`;
     const range = this.#ranges.lookup(sysDevice, address, byteLength);
     if (range === undefined) throw addressError(`${where} is no device memory of gaudi_copy`);
@@ -194,6 +199,10 @@ export class CopyMd implements MemoryDomain {
     const memory = this.#allocated.get(placeKey(range.device, range.base));
     if (memory === undefined) throw addressError(`${where} belongs to memory that was freed`);
     return { sysDevice: range.device, memory };
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('memory domain gaudi_copy');
   }
 
   #cardOf(sysDevice: number): GaudiCard {
@@ -207,11 +216,9 @@ export class CopyMd implements MemoryDomain {
     if (memory instanceof GaudiMemory) {
       if (this.#allocated.get(placeKey(memory.sysDevice, memory.address)) === memory) return memory;
     } else if (memory instanceof HostMemory && this.#registered.has(memory)) return memory;
-    const rule =
-      memory.mdName === GAUDI_COPY_NAME
-        ? 'must be live: it was freed, or is of another context'
-        : 'must be of gaudi_copy';
-    throw invalidParam('memory', rule, memory.address);
+    const isOwn = memory instanceof GaudiMemory || memory instanceof HostMemory;
+    if (!isOwn) throw invalidParam('memory', 'must be of memory domain gaudi_copy', memory);
+    throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
   }
 
   #attributesOf(): MdAttributes {
