@@ -245,8 +245,10 @@ export class Endpoint {
     const result = await this.#worker.promises.run(name, options.signal, (params) =>
       this.#rma(operation, local, localOffset, byteLength, rkey, remoteOffset, params),
     );
-    if (operation === Operation.PUT)
-      await this.#worker.promises.run('put', undefined, (params) => this.flushNbx(params));
+    // Not flushNbx: an endpoint that is being closed finishes what was started on it.
+    if (operation === Operation.PUT) {
+      await this.#worker.promises.run(name, undefined, (params) => this.#worker.flushLanes(this.#lanes, params));
+    }
     return { byteLength, ...result };
   }
 

@@ -100,7 +100,8 @@ export class ProgressDriver {
   #sleep(): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
-        this.#wake = () => {};
+        // A wait of an earlier sleep may end during this one: it wakes nobody else.
+        if (this.#wake === wake) this.#wake = () => {};
         resolve();
       };
       this.#wake = wake;
