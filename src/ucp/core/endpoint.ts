@@ -242,14 +242,15 @@ export class Endpoint {
     const remoteOffset =
       remoteAddress === undefined ? (options.remoteOffset ?? 0) : Number(remoteAddress - rkey.address);
     const name = operation === Operation.PUT ? 'put' : 'get';
-    const result = await this.#worker.promises.run(name, options.signal, (params) =>
+    const { lane, protocol } = await this.#worker.promises.run(name, options.signal, (params) =>
       this.#rma(operation, local, localOffset, byteLength, rkey, remoteOffset, params),
     );
-    // Not flushNbx: an endpoint that is being closed finishes what was started on it.
-    if (operation === Operation.PUT) {
-      await this.#worker.promises.run(name, undefined, (params) => this.#worker.flushLanes(this.#lanes, params));
+    // Only the lane that carried it, and also on an endpoint that is being closed: it finishes what was started on it.
+    if (operation === Operation.PUT && lane !== undefined) {
+      await this.#worker.promises.run(name, undefined, (params) => this.#worker.flushLanes([lane], params));
     }
-    return { byteLength, ...result };
+    const resource = lane?.iface.attributes.resource;
+    return { byteLength, transport: resource?.transport, device: resource?.device, protocol };
   }
 
   #checkOpen(): void {

@@ -6,17 +6,17 @@ import { AbortError, statusError, type UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import { AbortListeners } from './abort-listeners.ts';
+import type { Lane } from './lane.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 import type { Request, RequestParams } from './request.ts';
 
-/** Which transport moved the bytes. */
+/** What carried an operation: the lane and the protocol; undefined where there was nothing to carry, and the lane of a flush. */
 export interface Carrier {
-  readonly transport: string | undefined;
-  readonly device: string | undefined;
+  readonly lane: Lane | undefined;
   readonly protocol: string | undefined;
 }
 
-const NO_CARRIER: Carrier = { transport: undefined, device: undefined, protocol: undefined };
+const NO_CARRIER: Carrier = { lane: undefined, protocol: undefined };
 
 /** Starts an operation of the nbx tier. */
 export type StartOperation = (params: RequestParams) => Status | Request;
@@ -25,7 +25,6 @@ export type StartOperation = (params: RequestParams) => Status | Request;
 interface Ending {
   readonly status: Status;
   readonly carrier: Carrier;
-  readonly iface: Iface | undefined;
   readonly error: unknown;
 }
 
@@ -77,9 +76,8 @@ export class PromiseTier {
   async #runOnce(start: StartOperation, signal: AbortSignal | undefined): Promise<Ending> {
     const slot: EndingSlot = { ending: undefined, notify: () => {} };
     const callback = (request: Request, status: Status): void => {
-      const { transport, device, protocol, error } = request;
-      const iface = request.lane?.iface;
-      slot.ending = { status, carrier: { transport, device, protocol }, iface, error };
+      const { lane, protocol, error } = request;
+      slot.ending = { status, carrier: { lane, protocol }, error };
       request.free();
       slot.notify();
     };
@@ -108,17 +106,17 @@ export class PromiseTier {
   }
 
   /** The error for a failed operation, with what was thrown or what its transport knows as the cause. */
-  #failure({ status, iface, error }: Ending, what: string): UcxError {
+  #failure({ status, carrier, error }: Ending, what: string): UcxError {
     if (error !== undefined) return statusError(status, what, error);
     // A flush covers all transports: it may have failed on any of them.
-    const asked = iface === undefined ? this.#ifaces() : [iface];
+    const asked = carrier.lane === undefined ? this.#ifaces() : [carrier.lane.iface];
     const cause = asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
     return statusError(status, what, cause);
   }
 }
 
 function endingOf(status: Status): Ending {
-  return { status, carrier: NO_CARRIER, iface: undefined, error: undefined };
+  return { status, carrier: NO_CARRIER, error: undefined };
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {
