@@ -32,6 +32,16 @@ export {
   type BlockOptions,
   DeviceArenas,
 } from './device-arenas.ts';
+export {
+  close,
+  dmaDeviceToDeviceAsync,
+  dmaDeviceToHostAsync,
+  dmaHostToDeviceAsync,
+  dmaPoll,
+  dmaRequestFree,
+  hostMemoryMap,
+  registerDmabufFd,
+} from './device-calls.ts';
 export * from './device-info.ts';
 export {
   type DeviceMemoryAllocOptions,

@@ -2,7 +2,7 @@
  * The awaited tier on top of the nbx tier: turns requests into promises. Who drives the progress meanwhile is progress-driver.ts.
  */
 
-import { AbortError, statusError, type UcxError } from '../../ucs/error.ts';
+import { AbortError, statusError, UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import { AbortListeners } from './abort-listeners.ts';
@@ -108,6 +108,7 @@ export class PromiseTier {
   /** The error for a failed operation, with what was thrown or what its transport knows as the cause. */
   #failure({ status, carrier, error }: Ending, what: string): UcxError {
     if (error !== undefined) return statusError(status, what, error);
+    if (status === Status.INVALID_ADDR) return statusError(status, what, staleKey());
     // A flush covers all transports: it may have failed on any of them.
     const asked = carrier.lane === undefined ? this.#ifaces() : [carrier.lane.iface];
     const cause = asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
@@ -117,6 +118,15 @@ export class PromiseTier {
 
 function endingOf(status: Status): Ending {
   return { status, carrier: NO_CARRIER, error: undefined };
+}
+
+/** Ranges were checked before: what a transport still refuses as an address is memory that its owner has given up. */
+function staleKey(): UcxError {
+  return new UcxError({
+    code: 'ERR_RKEY_STALE',
+    status: Status.INVALID_ADDR,
+    message: 'argument rkey must stand for memory that is still mapped, and whose buffer was not detached',
+  });
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {
