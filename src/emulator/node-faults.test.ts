@@ -261,6 +261,34 @@ describe('injected faults', () => {
     done();
   });
 
+  it('put a card into every status: refused opens, EBUSY for ioctls that need the device', () => {
+    const { node, client, status, submit, nop, done } = setUp();
+    const refusals = [
+      [HL_DEVICE_STATUS.IN_RESET, Errno.EAGAIN],
+      [HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE, Errno.EAGAIN],
+      [HL_DEVICE_STATUS.NEEDS_RESET, Errno.EPERM],
+      [HL_DEVICE_STATUS.IN_DEVICE_CREATION, Errno.EPERM],
+    ] as const;
+    for (const [value, errno] of refusals) {
+      node.inject(0, { kind: 'status', status: value });
+      expect(status()).toBe(value);
+      expect(submit(nop() * 4).result).toBe(-Errno.EBUSY);
+      let refusal: unknown;
+      try {
+        node.open(0);
+      } catch (error) {
+        refusal = error;
+      }
+      expect(isSyscallError(refusal, errno), `status ${value}`).toBe(true);
+      node.openControl(0).close();
+    }
+    node.inject(0, { kind: 'recover' });
+    expect(submit(nop() * 4).result).toBe(0);
+    client.close();
+    node.open(0).close();
+    done();
+  });
+
   it('reset a card under load', () => {
     const { node, client, submit, status, done, block } = setUp();
     block();

@@ -98,6 +98,7 @@ export class EmulatedNode implements DriverNode {
     if (fault.kind === 'hard-reset') card.hardReset('injected fault');
     else if (fault.kind === 'unplug') card.remove();
     else if (fault.kind === 'malfunction') card.setStatus(HL_DEVICE_STATUS.MALFUNCTION);
+    else if (fault.kind === 'status') card.setStatus(fault.status);
     else if (fault.kind === 'engine-failure') this.#engines.crash();
     else if (fault.kind === 'recover') card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
     else card.faults.add(fault);

@@ -35,6 +35,16 @@ describe('PageTable', () => {
     expect(table.size).toBe(0);
   });
 
+  it('agrees with an array of pages in every sequence of three calls on four pages', () => {
+    const calls = everyRange(4).flatMap((range) => [
+      { ...range, unmap: false },
+      { ...range, unmap: true },
+    ]);
+    for (const first of calls) {
+      for (const second of calls) for (const third of calls) expectAgreement([first, second, third]);
+    }
+  });
+
   it('agrees with an array of bytes', () => {
     const step = fc.record({
       unmap: fc.boolean(),
@@ -70,3 +80,46 @@ describe('PageTable', () => {
     );
   });
 });
+
+interface Call {
+  readonly start: number;
+  readonly length: number;
+  readonly unmap: boolean;
+}
+
+/** Every range of at least one page in `pages` pages. */
+function everyRange(pages: number): { readonly start: number; readonly length: number }[] {
+  const ranges = [];
+  for (let start = 0; start < pages; start++) {
+    for (let length = 1; start + length <= pages; length++) ranges.push({ start, length });
+  }
+  return ranges;
+}
+
+/** Runs calls on a table and on an array of pages; a page holds where it leads, or -1. Unmapping takes whole stretches. */
+function expectAgreement(calls: readonly Call[]): void {
+  const table = new PageTable();
+  const pages = [-1, -1, -1, -1];
+  let stretches: Call[] = [];
+  for (const [index, call] of calls.entries()) {
+    const end = call.start + call.length;
+    if (call.unmap) {
+      table.unmap(call.start, call.length);
+      const gone = stretches.filter(({ start, length }) => start >= call.start && start + length <= end);
+      for (const { start, length } of gone) pages.fill(-1, start, start + length);
+      stretches = stretches.filter((stretch) => !gone.includes(stretch));
+    } else {
+      const isFree = pages.slice(call.start, end).every((page) => page < 0);
+      if (table.map(call.start, call.length, memory, 100 * (index + 1)) !== isFree) expect.fail(JSON.stringify(calls));
+      if (isFree) {
+        for (let i = 0; i < call.length; i++) pages[call.start + i] = 100 * (index + 1) + i;
+        stretches.push(call);
+      }
+    }
+    for (let page = 0; page < pages.length; page++) {
+      const found = table.translate(page);
+      const leads = found === undefined ? -1 : found.memoryOffset + page - found.start;
+      if (leads !== pages[page]) expect.fail(`${JSON.stringify(calls)}: page ${page} leads to ${leads}`);
+    }
+  }
+}

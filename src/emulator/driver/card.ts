@@ -246,9 +246,18 @@ export class Card implements CardPort, FaultReporter {
     if (held) this.#log.info('user process closed fd but device still in use');
     if (inReset) this.#status = HL_DEVICE_STATUS.OPERATIONAL;
     else if (this.releasePending || held) this.#reset();
-    else if (this.profile.capabilities.resetOnClose || !idle) this.computeResets += 1;
+    else if (this.profile.capabilities.resetOnClose || !idle) this.#resetAfterRelease();
     this.device.resetState();
     this.waiters.wake();
+  }
+
+  /** The compute reset behind a release: over when `close` returns, so that the card can be opened again at once. */
+  #resetAfterRelease(): void {
+    const wasOperational = this.#status === HL_DEVICE_STATUS.OPERATIONAL;
+    if (wasOperational) this.setStatus(HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE);
+    this.device.resetState();
+    this.computeResets += 1;
+    if (wasOperational) this.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
   }
 
   /** Resets the device. A file that is open across it is dead: the card stays in reset until that file is closed. */

@@ -4,7 +4,7 @@
  * Every fault counts the calls it is about from the moment it was added, fires once, and is recorded when it does.
  */
 
-import type { IoctlName } from '../../uapi/index.ts';
+import type { HlDeviceStatus, IoctlName } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import { invalidParam } from '../../ucs/error.ts';
 
@@ -63,6 +63,7 @@ export type CardFault =
   | { readonly kind: 'hard-reset' }
   | { readonly kind: 'unplug' }
   | { readonly kind: 'malfunction' }
+  | { readonly kind: 'status'; readonly status: HlDeviceStatus }
   | { readonly kind: 'recover' };
 
 /** Everything that can be made to go wrong. */
