@@ -25,7 +25,7 @@ import { Status } from '../ucs/status.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { highAt, lowAt } from './device-address.ts';
-import { DmaRequest } from './dma-request.ts';
+import { type DmaCallback, DmaRequest } from './dma-request.ts';
 
 /** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;
@@ -396,7 +396,7 @@ export class DmaQueue {
     request.status =
       request.target !== undefined && status === Status.OK ? this.#deliver(request, request.target) : status;
     request.releaseMemory();
-    if (request.onComplete !== undefined) request.onComplete(request);
+    if (request.onComplete !== undefined) tell(request, request.onComplete);
   }
 
   /** Copies the bytes of a short get; INVALID_PARAM for a target that was detached or became shorter in flight. */
@@ -472,4 +472,15 @@ function isTransient(result: number): boolean {
 
 function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
   for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
+}
+
+/** Calls the owner of an ended request. What it throws becomes an uncaught exception: it must not keep others from ending. */
+function tell(request: DmaRequest, onComplete: DmaCallback): void {
+  try {
+    onComplete(request);
+  } catch (error) {
+    queueMicrotask(() => {
+      throw error;
+    });
+  }
 }

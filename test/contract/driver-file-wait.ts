@@ -2,13 +2,14 @@
 
 import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
-import { Errno } from '../../src/sys/index.ts';
+import { allocateScratch, Errno } from '../../src/sys/index.ts';
 import {
   fenceCfg,
   HL_CB_FLAGS,
   HL_CB_OP,
   HL_CS_FLAGS,
   HL_MEM_OP,
+  HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
   HL_WAIT_CS_STATUS,
   HL_WAIT_CS_STATUS_FLAG,
@@ -108,6 +109,24 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
 
 function stagedCases(fixture: DriverFixture): void {
   const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
+
+  it('lets two waits for several submissions go on at a time, and refuses a third', async () => {
+    const { client } = fixture;
+    writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
+    const first = fixture.submitCommands(8, 0, { cs_flags: STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST }).out.seq;
+    client.data.setBigUint64(512, first, true);
+    const wait = { seq: BigInt(client.dataAddress + 512), seq_arr_len: 1, timeout_us: 60_000_000n };
+    const waits = [1, 2, 3].map(() => {
+      const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+      HL_WAIT_CS_ARGS.in.encode({ ...wait, flags: HL_WAIT_CS_FLAGS.MULTI_CS }, block.view);
+      return client.file.ioctlAsync(client.file.numbers.WAIT_CS, block).finally(() => block.free());
+    });
+    expect(await waits[2]).toBe(-Errno.ENOMEM);
+    fixture.submitCommands(8, 0, { cs_flags: STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_LAST, seq: first });
+    // Any call lets the driver see that the submission is complete.
+    client.wait(first);
+    expect(await Promise.all(waits.slice(0, 2))).toEqual([0, 0]);
+  });
 
   it('completes a staged submission with its last member', () => {
     const { client } = fixture;

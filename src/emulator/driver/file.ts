@@ -93,16 +93,20 @@ export class PrimaryFile extends EmulatedFile {
   async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
     const wait = new PolledWait(block, this.card.config.clock);
-    let isFirst = true;
-    for (;;) {
+    let holdsSlot = false;
+    for (let isFirst = true; ; isFirst = false) {
       // The ticket is taken before the poll: progress in between resolves it.
       const ticket = this.card.waiters.take(wait.remainingNs);
       wait.writePoll(block);
       const result = this.#pollWait(request, block, isFirst);
-      isFirst = false;
       if (wait.isOver(result, block)) {
         ticket.cancel();
+        if (holdsSlot) this.card.multiWaits -= 1;
         return result;
+      }
+      if (isFirst && wait.isMulti) {
+        holdsSlot = true;
+        this.card.multiWaits += 1;
       }
       await ticket.progress;
     }

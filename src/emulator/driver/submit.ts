@@ -167,7 +167,10 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
     submission.multiWait ||= stream.streamMaster;
     device.processor.execute(stream, job, chunk.memory, chunk.high, chunk.low, chunk.byteLength, isHeld);
   }
-  if (submissions.poll(submission) === SubmissionState.PENDING) context.card.watchTimeout();
+  const { card } = context;
+  if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
+  // What is complete at once may be what somebody waits for: the last member of a staged submission.
+  else if (card.waiters.count > 0) card.waiters.wake();
 }
 
 /** The restore phase: a submission of its own that must be complete before the next one starts. */

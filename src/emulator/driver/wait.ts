@@ -37,7 +37,7 @@ export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = fa
   }
   const flags = block.words[IN.flags]!;
   if ((flags & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0) return context.interrupts.waitIoctl(block);
-  if ((flags & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0) return waitForMultiple(context, block);
+  if ((flags & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0) return waitForMultiple(context, block, isWaiting);
   return waitForOne(context, block);
 }
 
@@ -89,7 +89,8 @@ function answerFromStore(context: Context, block: ArgumentBlock, seq: number): n
   return 0;
 }
 
-function waitForMultiple(context: Context, block: ArgumentBlock): number {
+/** @param holdsSlot the caller has one of the places for multi-waits already */
+function waitForMultiple(context: Context, block: ArgumentBlock, holdsSlot: boolean): number {
   const { card, submissions } = context;
   if (!card.profile.capabilities.multiCs) return answer(block, -Errno.EPERM, HL_WAIT_CS_STATUS.BUSY);
   const { words } = block;
@@ -107,7 +108,7 @@ function waitForMultiple(context: Context, block: ArgumentBlock): number {
       return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
     }
   }
-  if (card.multiWaits >= MULTI_WAITS_MAX) return answer(block, -Errno.ENOMEM, HL_WAIT_CS_STATUS.BUSY);
+  if (!holdsSlot && card.multiWaits >= MULTI_WAITS_MAX) return answer(block, -Errno.ENOMEM, HL_WAIT_CS_STATUS.BUSY);
   card.multiWaits += 1;
   card.waiters.block(timeoutNs, () => completionMap(context, sequences) !== 0);
   card.multiWaits -= 1;
@@ -157,6 +158,11 @@ export class PolledWait {
     const isInterrupt = (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
     this.#timeoutWord = isInterrupt ? IN.interrupt_timeout_us : IN.timeout_us;
     this.#deadlineNs = clock.nowNs() + timeoutOf(this.#arguments, this.#timeoutWord);
+  }
+
+  /** True for a wait for several submissions, of which a card has few at a time. */
+  get isMulti(): boolean {
+    return (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0;
   }
 
   get remainingNs(): number {

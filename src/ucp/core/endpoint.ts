@@ -158,12 +158,12 @@ export class Endpoint {
    *   recalled, the promise settles when it no longer touches the local memory
    */
   put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.#awaitRma(Operation.PUT, local, rkey, options);
+    return this.#worker.promises.whole(() => this.#awaitRma(Operation.PUT, local, rkey, options));
   }
 
   /** Reads remote memory into local memory. See {@link put}. */
   get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.#awaitRma(Operation.GET, local, rkey, options);
+    return this.#worker.promises.whole(() => this.#awaitRma(Operation.GET, local, rkey, options));
   }
 
   /** Waits until everything started before has reached remote memory. */

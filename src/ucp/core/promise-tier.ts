@@ -39,6 +39,8 @@ export class PromiseTier {
   readonly #driver: ProgressDriver;
   readonly #ifaces: () => readonly Iface[];
   readonly #listeners: AbortListeners = new AbortListeners();
+  #running = 0;
+  readonly #idle: (() => void)[] = [];
 
   /** @param ifaces the transports of the worker, asked for the cause of a failure */
   constructor(driver: ProgressDriver, ifaces: () => readonly Iface[]) {
@@ -64,6 +66,25 @@ export class PromiseTier {
       if (ending.status < 0) throw this.#failure(ending, what);
       return ending.carrier;
     }
+  }
+
+  /** Runs something that awaits several operations as one, so that {@link idle} sees no gap between them. */
+  async whole<T>(run: () => Promise<T>): Promise<T> {
+    this.#running += 1;
+    try {
+      return await run();
+    } finally {
+      this.#running -= 1;
+      if (this.#running === 0) for (const resolve of this.#idle.splice(0)) resolve();
+    }
+  }
+
+  /** Resolves when nothing that {@link whole} runs is under way. */
+  idle(): Promise<void> {
+    if (this.#running === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#idle.push(resolve);
+    });
   }
 
   /** Runs an operation to its end whatever becomes of it, for closing. Without a free request it waits for all transports. */

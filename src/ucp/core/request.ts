@@ -3,6 +3,7 @@
  * to another operation.
  */
 
+import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Completion, IovEntry } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
@@ -12,6 +13,21 @@ import type { Lane } from './lane.ts';
 
 /** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
 export type RequestCallback = (request: Request, status: Status) => void;
+
+/** An ended operation must not be kept from ending. */
+const FORCE = { force: true } as const;
+
+/** Stands in the list of a request that has none: an ended request must not keep memory alive. */
+const NO_MEMORY: MdMemory = {
+  mdName: '',
+  memoryType: MemoryType.UNKNOWN,
+  sysDevice: undefined,
+  address: 0n,
+  byteLength: 0,
+  bytes: undefined,
+  generation: 0,
+  live: false,
+};
 
 /** The one entry of a request's zero-copy list. */
 class RequestEntry implements IovEntry {
@@ -152,11 +168,13 @@ export class Request implements Completion {
     this.status = status;
     this.queued = false;
     if (this.registered !== undefined) {
-      this.registrar!.memDereg(this.registered);
+      this.registrar!.memDereg(this.registered, FORCE);
       this.registered = undefined;
       this.registrar = undefined;
     }
     this.bytes = undefined;
+    const entry = this.iov[0];
+    if (entry !== undefined) entry.memory = NO_MEMORY;
     if (this.callback !== undefined) this.callback(this, status);
   }
 }

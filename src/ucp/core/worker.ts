@@ -210,20 +210,27 @@ export class Worker implements RequestOwner, EndpointWorker {
 
   /** Flushes lanes: OK at once when nothing is on its way. */
   flushLanes(lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
-    if (!this.hasQueued && params?.noImmediateCompletion !== true) {
-      const status = flushNow(lanes);
-      if (status !== Status.INPROGRESS) return status;
+    let failure: Status = Status.OK;
+    let isPending = this.hasQueued;
+    for (let i = 0; i < lanes.length; i++) {
+      const status = lanes[i]!.endpoint.flush(undefined);
+      if (status === Status.INPROGRESS) isPending = true;
+      else if (failure === Status.OK) failure = status;
     }
+    if (!isPending && params?.noImmediateCompletion !== true) return failure;
     const request = this.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.FLUSH);
     request.lane = undefined;
     request.lanes = lanes;
+    // A lane reports its failure once: what the look at it took belongs to this flush.
+    request.failure = failure;
     return this.start(request, params);
   }
 
   async #close(): Promise<void> {
     for (const endpoint of this.#endpoints) await endpoint.close();
+    await this.promises.idle();
     this.#closed = true;
     for (const { iface } of this.#ifaces) iface.close();
     for (let head = this.#queued.shift(); head !== undefined; head = this.#queued.shift()) head.end(Status.CANCELED);
@@ -264,16 +271,6 @@ function tryStart(request: Request): Status {
     request.error = error;
     return isUcxError(error) ? error.status : Status.IO_ERROR;
   }
-}
-
-/** Asks every lane; OK when all are done, the first failure, or INPROGRESS. */
-function flushNow(lanes: readonly Lane[]): Status {
-  let result: Status = Status.OK;
-  for (let i = 0; i < lanes.length; i++) {
-    const status = lanes[i]!.endpoint.flush(undefined);
-    if (status !== Status.OK && result === Status.OK) result = status;
-  }
-  return result;
 }
 
 /** Starts the flush of the lanes that are left; those without resources stay for the next time. */

@@ -154,6 +154,6 @@ export function startRma(request: Request): Status {
   }
   const { bytes, localOffset, byteLength, remoteOffset } = request;
   return request.operation === Operation.PUT
-    ? endpoint.putShort(bytes!, localOffset, byteLength, remoteOffset, rkey)
+    ? endpoint.putShort(bytes!, localOffset, byteLength, remoteOffset, rkey, request)
     : endpoint.getShort(bytes!, localOffset, byteLength, remoteOffset, rkey, request);
 }

@@ -103,8 +103,18 @@ export interface IovEntry {
  * behind the key.
  */
 export interface UctEndpoint {
-  /** Copies the bytes at once; the buffer may be reused. Remote completion is what flush waits for. */
-  putShort(source: Uint8Array, sourceOffset: number, byteLength: number, remoteOffset: number, rkey: RemoteKey): Status;
+  /**
+   * Copies the bytes at once; the buffer may be reused.
+   * @param completion called when they have arrived; without it OK is returned and remote completion is what flush waits for
+   */
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion?: Completion,
+  ): Status;
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /** The bytes are in `target` when the completion is called or OK is returned. */
   getShort(

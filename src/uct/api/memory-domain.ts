@@ -100,8 +100,9 @@ export interface MemoryDomain {
   /**
    * Undoes one memReg. A second call is INVALID_PARAM; BUSY where transfers on their way would lose their memory.
    * @param options.invalidate the memory itself goes away: no cached registration of it may stay, and no transfer may touch it
+   * @param options.force never refuse: the transfers on their way keep their memory alive themselves
    */
-  memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean }): void;
+  memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean; readonly force?: boolean }): void;
   /**
    * Describes the allocation that contains `[address, address + byteLength)`.
    * @param sysDevice the device, when several have memory at that address

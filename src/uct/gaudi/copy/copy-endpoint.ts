@@ -56,14 +56,15 @@ export class CopyEndpoint implements UctEndpoint {
     byteLength: number,
     remoteOffset: number,
     rkey: RemoteKey,
+    completion?: Completion,
   ): Status {
     const { memory } = rkey as GaudiKey;
     const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const request = this.#dma.putShort(source, sourceOffset, (memory as GaudiMemory).block, remoteOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
-    const tracked = this.#iface.track(request, Direction.HOST_TO_DEVICE, this.#shortPuts);
-    if (tracked !== Status.INPROGRESS) return tracked;
+    const tracked = this.#iface.track(request, Direction.HOST_TO_DEVICE, completion ?? this.#shortPuts);
+    if (tracked !== Status.INPROGRESS || completion !== undefined) return tracked;
     this.#shortPuts.count += 1;
     return Status.OK;
   }

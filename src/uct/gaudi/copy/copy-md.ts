@@ -109,12 +109,13 @@ export class CopyMd implements MemoryDomain {
     return memory;
   }
 
-  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean } = {}): void {
+  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     const invalidate = options.invalidate === true;
     const own = this.#own(memory);
     if (!(own instanceof HostMemory)) throw invalidParam('memory', 'must come from memReg', own.address);
     // Without a registration nothing keeps the memory alive under a transfer; when it goes away, not even one does.
-    if ((invalidate || own.region.references === 1) && own.pages.inFlight > 0) {
+    const mayRefuse = options.force !== true && (invalidate || own.region.references === 1);
+    if (mayRefuse && own.pages.inFlight > 0) {
       throw gaudiError(
         GaudiErrorCode.DEVICE_BUSY,
         `host memory at 0x${own.address.toString(16)} has transfers on their way`,
