@@ -31,8 +31,8 @@ export class ProgressDriver {
   #awaited = 0;
   #driving = false;
   #lastTurnNs: number;
-  /** Ends the sleep at hand. */
-  #wake: () => void = () => {};
+  /** Each ends one of the sleeps at hand: that of the driver, or of an operation that waits for a request. */
+  readonly #wakers: Set<() => void> = new Set();
 
   /** @param spinNs time to poll before sleeping */
   constructor(worker: Progressable, clock: Clock, spinNs: number) {
@@ -51,7 +51,7 @@ export class ProgressDriver {
   begin(): void {
     this.#awaited += 1;
     // A sleep that began before does not watch the transport of this operation.
-    this.#wake();
+    for (const wake of [...this.#wakers]) wake();
     if (!this.#driving) void this.#drive();
   }
 
@@ -100,11 +100,10 @@ export class ProgressDriver {
   #sleep(): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
-        // A wait of an earlier sleep may end during this one: it wakes nobody else.
-        if (this.#wake === wake) this.#wake = () => {};
+        this.#wakers.delete(wake);
         resolve();
       };
-      this.#wake = wake;
+      this.#wakers.add(wake);
       const sleeping = this.#worker.ifaces.filter((iface) => iface.outstanding > 0);
       for (const iface of sleeping) iface.wait(SLEEP_NS_MAX).then(wake, wake);
       if (sleeping.length === 0) this.#clock.setTimer(PAUSE_NS, wake).ref();
