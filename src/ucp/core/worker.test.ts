@@ -5,10 +5,9 @@ import { REQUESTS_MAX, type Request, Status, type Worker } from '../../index.ts'
 const fixture = useContexts();
 const PUTS = 6000;
 
-/** Drives a worker until `isDone`. */
+/** Drives a worker until `isDone`. The event loop turns meanwhile, so that the time-out of the test ends what never is. */
 async function drive({ worker }: Pick<Stack, 'worker'>, isDone: () => boolean): Promise<void> {
   for (let turn = 0; !isDone(); turn++) {
-    if (turn > 5e6) throw new Error('the operation does not end');
     if (worker.progress() === 0 && turn % 1024 === 1023) await new Promise(setImmediate);
   }
 }
