@@ -37,6 +37,17 @@ async function expectUntouched(): Promise<void> {
   expect(stack.worker.requestsInUse).toBe(0);
 }
 
+/** What the first card holds for the program now. */
+function held(): { readonly pinnedBytes: number; readonly hbmBytes: number } {
+  const { hostMappings, deviceMemory } = stack.node.card(0).context!;
+  return { pinnedBytes: hostMappings.pinnedBytes, hbmBytes: deviceMemory.usedBytes };
+}
+
+/** The bytes of a local buffer; undefined where there are none to look at. */
+function contentsOf(local: LocalMemory): Uint8Array | undefined {
+  return local instanceof Uint8Array && local.byteLength > 0 ? local.slice() : undefined;
+}
+
 /** Tries an operation in both tiers and both directions on both memories. */
 async function expectRefused(
   argument: RegExp,
@@ -47,8 +58,10 @@ async function expectRefused(
     readonly remoteOffset?: number;
   },
 ): Promise<void> {
+  const before = held();
   for (const rkey of keys) {
     const { local, localOffset = 0, byteLength = 8, remoteOffset = 0 } = make(rkey);
+    const contents = contentsOf(local);
     for (const run of [
       () => stack.endpoint.putNbx(local, localOffset, byteLength, rkey, remoteOffset),
       () => stack.endpoint.getNbx(local, localOffset, byteLength, rkey, remoteOffset),
@@ -60,7 +73,9 @@ async function expectRefused(
       expect(error.status).toBe(Status.INVALID_PARAM);
       expect(error.message).toMatch(argument);
     }
+    expect(contentsOf(local)).toEqual(contents);
   }
+  expect(held()).toEqual(before);
   await expectUntouched();
 }
 
