@@ -244,10 +244,12 @@ export class Card implements CardPort, FaultReporter {
     this.#file = undefined;
     this.debugMode = false;
     if (held) this.#log.info('user process closed fd but device still in use');
-    if (inReset) this.#status = HL_DEVICE_STATUS.OPERATIONAL;
-    else if (this.releasePending || held) this.#reset();
+    if (inReset) {
+      this.device.resetState();
+      this.#status = HL_DEVICE_STATUS.OPERATIONAL;
+    } else if (this.releasePending || held) this.#reset();
     else if (this.profile.capabilities.resetOnClose || !idle) this.#resetAfterRelease();
-    this.device.resetState();
+    else this.device.resetState();
     this.waiters.wake();
   }
 
