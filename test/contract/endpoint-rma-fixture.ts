@@ -28,7 +28,7 @@ export class RmaFixture extends UctFixture {
     super(setup);
     beforeEach(() => {
       this.#iface = this.md.openIface(this.md.resources[0]!);
-      this.#endpoint = this.#iface.connect();
+      this.#endpoint = this.#iface.connect(this.#iface.address);
     });
     afterEach(() => {
       this.#endpoint?.close();

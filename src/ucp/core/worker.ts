@@ -102,7 +102,7 @@ export class Worker implements RequestOwner, EndpointWorker {
         message: 'the address is not that of this worker, and the transports of this release do not leave the process',
       });
     }
-    const lanes: Lane[] = this.#ifaces.map(({ iface, md }) => ({ iface, md, endpoint: iface.connect() }));
+    const lanes: Lane[] = this.#ifaces.map(({ iface, md }) => ({ iface, md, endpoint: iface.connect(iface.address) }));
     const endpoint = new Endpoint(this, lanes);
     this.#endpoints.add(endpoint);
     return endpoint;

@@ -81,6 +81,8 @@ function lane(shape: Partial<LaneShape> = {}): LaneCapabilities {
     ifaceAddressBytes: 0,
     endpointAddressBytes: 0,
     errorHandling: [],
+    am: { shortBytesMax: 0, bcopyBytesMax: 0 },
+    reachesOtherDevices: false,
   };
   return { attributes, hasRemoteKey: rest.key, hasLocalMemory: rest.memory, registerCost: undefined };
 }

@@ -34,6 +34,13 @@ export const IfaceFlag = {
   ERRHANDLE_REMOTE_MEM: 0x40,
   /** Has an event to sleep on. */
   EVENT: 0x80,
+  AM_SHORT: 0x100,
+  AM_BCOPY: 0x200,
+  /** Atomic operations of {@link AtomicOperation} on 32-bit and 64-bit words, with and without the old value. */
+  ATOMIC32: 0x400,
+  ATOMIC64: 0x800,
+  /** `check` tells whether the peer lives. */
+  EP_CHECK: 0x1000,
 } as const;
 
 /** Limits of one operation. */
@@ -45,6 +52,17 @@ export interface RmaLimits {
   /** Entries of a zero-copy list; a longer one is refused. */
   readonly iovMax: number;
 }
+
+/** Limits of active messages. */
+export interface AmLimits {
+  /** Header and payload together; 0 where the operation is missing. */
+  readonly shortBytesMax: number;
+  /** What a packer may write; 0 where the operation is missing. */
+  readonly bcopyBytesMax: number;
+}
+
+/** An interface without active messages. */
+export const NO_ACTIVE_MESSAGES: AmLimits = { shortBytesMax: 0, bcopyBytesMax: 0 };
 
 /** Speed of an interface as the cost model sees it. */
 export interface IfacePerformance {
@@ -65,11 +83,14 @@ export interface IfaceAttributes {
   readonly flags: number;
   readonly put: RmaLimits;
   readonly get: RmaLimits;
+  readonly am: AmLimits;
   /** Whether the operations take these memory types, as masks, on the local and on the remote side. */
   readonly localMemoryTypes: number;
   readonly remoteMemoryTypes: number;
   /** At least one side must be of these types, as a mask; 0 for no such rule. Host to host is no work for a card. */
   readonly requiredMemoryTypes: number;
+  /** True when remote memory may be on any device; false when it must be on the device of the resource. */
+  readonly reachesOtherDevices: boolean;
   readonly performance: IfacePerformance;
   readonly priority: number;
   readonly deviceAddressBytes: number;
@@ -95,6 +116,46 @@ export interface IovEntry {
   readonly memory: MdMemory;
   readonly offset: number;
   readonly byteLength: number;
+}
+
+/** Atomic operations (uct_atomic_op_t). */
+export const AtomicOperation = { ADD: 0, AND: 1, OR: 2, XOR: 3, SWAP: 4, CSWAP: 5 } as const;
+export type AtomicOperation = (typeof AtomicOperation)[keyof typeof AtomicOperation];
+
+/** An atomic operation on one word of remote memory, and its result. Values are unsigned; 32-bit words use the low half. */
+export interface AtomicCall {
+  readonly operation: AtomicOperation;
+  readonly wordBytes: 4 | 8;
+  /** Operand; the new value of SWAP and CSWAP. */
+  readonly value: bigint;
+  /** CSWAP stores `value` where the word equals this. */
+  readonly compare: bigint;
+  /** What the word was before; set when the operation has ended. */
+  result: bigint;
+}
+
+/**
+ * Where the bytes of an active message lie: valid during the call that hands it out. `words` and `bytes` are the same memory, `offset` is a
+ * multiple of 8.
+ */
+export interface AmFrame {
+  readonly bytes: Uint8Array;
+  readonly words: Int32Array;
+  readonly offset: number;
+  /** Bytes of the message; of the room for one, for a packer. */
+  readonly byteLength: number;
+}
+
+/**
+ * Takes an active message, inside `progress()`. It must not throw.
+ * @param id 0 to 31, as the sender gave it
+ */
+export type AmHandler = (id: number, frame: AmFrame) => void;
+
+/** Writes an active message into the memory of a transport. */
+export interface AmPacker {
+  /** Writes at `frame.offset`, at most `frame.byteLength` bytes; returns how many. */
+  pack(frame: AmFrame): number;
 }
 
 /**
@@ -133,14 +194,47 @@ export interface UctEndpoint {
    * @returns OK when the order is ensured; INPROGRESS when it is not yet: ask again after progress, before starting the next operation
    */
   fence(): Status;
+  /**
+   * Sends an active message (uct_ep_am_short): a header of words and a payload behind it, together at most `am.shortBytesMax`.
+   * @param headerWords words of `header` to send, an even number
+   * @param payload undefined for none
+   * @returns OK, NO_RESOURCE when the peer is behind, or a failure
+   */
+  amShort(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status;
+  /** Sends an active message that the packer writes (uct_ep_am_bcopy). Returns like {@link amShort}; the packer runs only for OK. */
+  amBcopy(id: number, packer: AmPacker): Status;
+  /**
+   * Runs an atomic operation on a word of remote memory.
+   * @param remoteOffset a multiple of the word
+   * @returns OK when `call.result` is set; INPROGRESS, NO_RESOURCE or a failure
+   */
+  atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
+  /** Whether the peer lives, as far as the transport can tell: OK, or ENDPOINT_TIMEOUT for one that is gone (uct_ep_check). */
+  check(): Status;
   close(): void;
 }
 
 /** An open transport on a device. */
 export interface Iface {
   readonly attributes: IfaceAttributes;
-  /** Connects to this very process and interface. */
-  connect(): UctEndpoint;
+  /** Identifies the interface for peers: opaque bytes, at most 255, that carry no descriptor and no pointer. */
+  readonly address: Uint8Array;
+  /** Why the interface of a peer cannot be reached, in words for users; undefined when it can. Never throws, whatever the bytes are. */
+  unreachableReason(address: Uint8Array): string | undefined;
+  /**
+   * Connects to the interface with this address. The peer may hear of it only with the first message.
+   * @throws UcxError ERR_UNREACHABLE with the reason; NO_RESOURCE at a bound of the peer
+   */
+  connect(address: Uint8Array): UctEndpoint;
+  /** Takes the active messages that arrive from now on; those that arrived before are kept. One handler per interface. */
+  setAmHandler(handler: AmHandler): void;
   /**
    * Drives outstanding operations; completions run inside.
    * @returns number of operations that ended
@@ -151,8 +245,8 @@ export interface Iface {
   /** What the transport itself knows about a failed status, as the cause of the error that users see; undefined for nothing. Cold. */
   errorOf(status: Status): UcxError | undefined;
   /**
-   * Sleeps until an outstanding operation may have ended or `timeoutNs` is over, without blocking the event loop.
-   * Resolves at once when nothing is outstanding.
+   * Sleeps until an outstanding operation may have ended, a message may have arrived, or `timeoutNs` is over, without blocking the event
+   * loop. Resolves at once when there is nothing to wait for: nothing outstanding and no active messages.
    */
   wait(timeoutNs: number): Promise<void>;
   close(): void;

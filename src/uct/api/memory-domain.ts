@@ -23,6 +23,8 @@ export const MdFlag = {
   INVALIDATE: 0x10,
   /** Exports dma-bufs of memory that it allocated. */
   EXPORT_DMABUF: 0x20,
+  /** Peers on this node can map memory that it allocates, and load and store it (UCT_MD_FLAG_RKEY_PTR). */
+  RKEY_PTR: 0x40,
 } as const;
 
 /** A cost that grows linearly with the size: `overheadNs + byteLength * perByteNs`. */
@@ -93,10 +95,11 @@ export interface MemoryDomain {
   /** Frees what memAlloc returned; refused with BUSY while transfers use it. A second free is INVALID_PARAM. */
   memFree(memory: MdMemory): void;
   /**
-   * Registers host memory. Registering the same bytes again shares the mapping.
-   * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, NO_MEMORY
+   * Registers host memory, or memory that another memory domain of this context allocated, of the types in `registerMemoryTypes`.
+   * Registering the same bytes again shares the mapping.
+   * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that is not registered here; NO_MEMORY
    */
-  memReg(buffer: HostBuffer): MdMemory;
+  memReg(source: HostBuffer | MdMemory): MdMemory;
   /**
    * Undoes one memReg. A second call is INVALID_PARAM; BUSY where transfers on their way would lose their memory.
    * @param options.invalidate the memory itself goes away: no cached registration of it may stay, and no transfer may touch it

@@ -30,6 +30,8 @@ export interface RemoteKey {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   readonly byteLength: number;
+  /** The remote bytes, where they are mapped into this process (uct_rkey_ptr); undefined or absent elsewhere. */
+  readonly bytes?: Uint8Array | undefined;
   /** Drops what unpacking acquired. Idempotent. */
   release(): void;
 }

@@ -7,6 +7,9 @@ import { invalidParam } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import {
+  type AmHandler,
+  type AmPacker,
+  type AtomicCall,
   type Iface,
   type IfaceAttributes,
   IfaceFlag,
@@ -15,7 +18,10 @@ import {
   type UctEndpoint,
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
+import { atomicOn } from '../base/atomic-word.ts';
+import { sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
 import { isInside } from '../base/range.ts';
+import { LoopbackQueue } from './loopback-queue.ts';
 import { type SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
 
@@ -39,13 +45,20 @@ const ATTRIBUTES: IfaceAttributes = {
     IfaceFlag.PUT_ZCOPY |
     IfaceFlag.GET_SHORT |
     IfaceFlag.GET_ZCOPY |
+    IfaceFlag.AM_SHORT |
+    IfaceFlag.AM_BCOPY |
+    IfaceFlag.ATOMIC32 |
+    IfaceFlag.ATOMIC64 |
+    IfaceFlag.EP_CHECK |
     IfaceFlag.CONNECT_TO_IFACE |
     IfaceFlag.ERRHANDLE_REMOTE_MEM,
   put: LIMITS,
   get: LIMITS,
+  am: { shortBytesMax: SHORT_BYTES_MAX, bcopyBytesMax: SHORT_BYTES_MAX },
   localMemoryTypes: memoryTypeBit(MemoryType.HOST),
   remoteMemoryTypes: memoryTypeBit(MemoryType.HOST),
   requiredMemoryTypes: 0,
+  reachesOtherDevices: false,
   performance: {
     latencyNs: 0,
     overheadNs: 10,
@@ -56,13 +69,19 @@ const ATTRIBUTES: IfaceAttributes = {
   },
   priority: 0,
   deviceAddressBytes: 0,
-  ifaceAddressBytes: 8,
+  ifaceAddressBytes: UNIQUE_ADDRESS_BYTES,
   endpointAddressBytes: 0,
   errorHandling: ['remote access'],
 };
 
 /** The endpoint: from this process to itself. */
 class SelfEndpoint implements UctEndpoint {
+  readonly #messages: LoopbackQueue;
+
+  constructor(messages: LoopbackQueue) {
+    this.#messages = messages;
+  }
+
   putShort(
     source: Uint8Array,
     sourceOffset: number,
@@ -111,20 +130,62 @@ class SelfEndpoint implements UctEndpoint {
     return Status.OK;
   }
 
+  amShort(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    if (headerWords * 4 + payloadLength > SHORT_BYTES_MAX) return Status.INVALID_PARAM;
+    return this.#messages.push(id, header, headerWords, payload, payloadOffset, payloadLength);
+  }
+
+  amBcopy(id: number, packer: AmPacker): Status {
+    return this.#messages.pack(id, packer);
+  }
+
+  atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
+    const remote = remoteBytes(rkey, remoteOffset, call.wordBytes);
+    if (typeof remote === 'number') return remote;
+    return atomicOn(remote, remoteOffset, call);
+  }
+
+  check(): Status {
+    return Status.OK;
+  }
+
   close(): void {}
 }
 
 /** The interface. */
 export class SelfIface implements Iface {
   readonly attributes: IfaceAttributes = ATTRIBUTES;
-  readonly outstanding = 0;
+  readonly address: Uint8Array = uniqueAddress();
+  readonly #messages: LoopbackQueue = new LoopbackQueue(SHORT_BYTES_MAX);
 
-  connect(): UctEndpoint {
-    return new SelfEndpoint();
+  /** Messages that are not delivered. */
+  get outstanding(): number {
+    return this.#messages.length;
+  }
+
+  unreachableReason(address: Uint8Array): string | undefined {
+    return sameAddress(address, this.address) ? undefined : 'is for the worker itself only';
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    const reason = this.unreachableReason(address);
+    if (reason !== undefined) throw unreachable('self', reason);
+    return new SelfEndpoint(this.#messages);
+  }
+
+  setAmHandler(handler: AmHandler): void {
+    this.#messages.handler = handler;
   }
 
   progress(): number {
-    return 0;
+    return this.#messages.deliver();
   }
 
   errorOf(): undefined {

@@ -73,8 +73,9 @@ export class SelfMd implements MemoryDomain {
     own.mapping.close();
   }
 
-  memReg(buffer: HostBuffer): SelfMemory {
+  memReg(source: HostBuffer | MdMemory): SelfMemory {
     this.#checkOpen();
+    const buffer = source as HostBuffer;
     checkHostBuffer('buffer', buffer);
     return new SelfMemory(buffer, BigInt(addressOf(buffer)), ++this.#generation, undefined);
   }

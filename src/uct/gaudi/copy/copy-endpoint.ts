@@ -9,6 +9,7 @@ import { Status } from '../../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import { isInside } from '../../base/range.ts';
+import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { Direction, IOV_MAX, SHORT_BYTES_MAX } from './copy-limits.ts';
 import { type GaudiKey, GaudiMemory, HostMemory } from './gaudi-memory.ts';
@@ -40,12 +41,13 @@ class ShortPuts implements Completion {
 }
 
 /** The endpoint. */
-export class CopyEndpoint implements UctEndpoint {
+export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   readonly #shortPuts: ShortPuts = new ShortPuts();
   readonly #iface: TransferTracker;
   readonly #dma: DeviceDma;
 
   constructor(iface: TransferTracker) {
+    super();
     this.#iface = iface;
     this.#dma = iface.card.device.dma;
   }

@@ -14,10 +14,12 @@ import {
   type IfaceAttributes,
   IfaceFlag,
   type IfaceResource,
+  NO_ACTIVE_MESSAGES,
   type RmaLimits,
   type UctEndpoint,
 } from '../../api/iface.ts';
 import { completeOne } from '../../base/completion.ts';
+import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface-address.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { GaudiCopyConfig } from './config.ts';
 import { CopyEndpoint, type TransferTracker } from './copy-endpoint.ts';
@@ -47,12 +49,15 @@ export interface CopyIfaceOptions {
   /** Position of the card among the open ones: the slot of its mappings in host memory. */
   readonly position: number;
   readonly resource: IfaceResource;
+  /** Common to all interfaces on this card that its memory domain opens. */
+  readonly address: Uint8Array;
   readonly config: GaudiCopyConfig;
 }
 
 /** The interface. */
 export class CopyIface implements Iface, TransferTracker {
   readonly attributes: IfaceAttributes;
+  readonly address: Uint8Array;
   readonly card: GaudiCard;
   readonly position: number;
   /** Transfers started and ended per direction, modulo 2^32. */
@@ -67,6 +72,7 @@ export class CopyIface implements Iface, TransferTracker {
   constructor(options: CopyIfaceOptions) {
     this.card = options.card;
     this.position = options.position;
+    this.address = options.address;
     this.attributes = attributesOf(options);
     this.#onEnd = [0, 1, 2].map((direction) => (request: DmaRequest) => this.#end(request, direction));
   }
@@ -75,9 +81,18 @@ export class CopyIface implements Iface, TransferTracker {
     return this.card.device.dma.outstanding + this.#flushes.length;
   }
 
-  connect(): UctEndpoint {
+  unreachableReason(address: Uint8Array): string | undefined {
+    return sameAddress(address, this.address) ? undefined : 'reaches memory of its own context only';
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    const reason = this.unreachableReason(address);
+    if (reason !== undefined) throw unreachable(this.attributes.resource.transport, reason);
     return new CopyEndpoint(this);
   }
+
+  /** No messages come from a card. */
+  setAmHandler(): void {}
 
   progress(): number {
     const ended = this.card.device.dma.progress();
@@ -180,9 +195,11 @@ function attributesOf({ resource, config }: CopyIfaceOptions): IfaceAttributes {
       IfaceFlag.EVENT,
     put: LIMITS,
     get: LIMITS,
+    am: NO_ACTIVE_MESSAGES,
     localMemoryTypes: types,
     remoteMemoryTypes: types,
     requiredMemoryTypes: memoryTypeBit(MemoryType.GAUDI),
+    reachesOtherDevices: false,
     performance: {
       latencyNs: config.LATENCY,
       overheadNs: config.OVERHEAD,
@@ -193,7 +210,7 @@ function attributesOf({ resource, config }: CopyIfaceOptions): IfaceAttributes {
     },
     priority: 0,
     deviceAddressBytes: 0,
-    ifaceAddressBytes: 8,
+    ifaceAddressBytes: UNIQUE_ADDRESS_BYTES + 1,
     endpointAddressBytes: 0,
     errorHandling: ['remote access'],
   };

@@ -30,7 +30,7 @@ describe('registration of host memory', () => {
   const use = (config: Readonly<Record<string, string>> = {}): void => {
     under = openGaudiCopy(OPEN_LOG, { cards: 1 }, config);
     iface = under.md.openIface(under.md.resources[0]!);
-    endpoint = iface.connect();
+    endpoint = iface.connect(iface.address);
     remote = under.md.memAlloc(BYTES, { memoryType: MemoryType.GAUDI });
   };
   const put = async (memory: MdMemory): Promise<void> => {
@@ -108,7 +108,7 @@ describe('a list whose memory cannot all be pinned', () => {
     const config = loadConfig([GAUDI_COPY_CONFIG_TABLE]);
     const md = new CopyMd(cards, { log: log.log, clock: systemClock, config });
     const iface = md.openIface(md.resources[0]!);
-    const endpoint = iface.connect();
+    const endpoint = iface.connect(iface.address);
     const remote = md.memAlloc(64, { memoryType: MemoryType.GAUDI });
     const rkey = keyOf(md, remote);
     const transfer = (memory: MdMemory, isPut: boolean): Promise<Status> =>

@@ -22,6 +22,7 @@ import {
   type MemoryDomain,
 } from '../../api/memory-domain.ts';
 import { checkHostBuffer } from '../../base/host-buffer.ts';
+import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key-bytes.ts';
 import { KeyTable } from '../../base/key-table.ts';
 import { closeGaudiCards, type GaudiCard } from '../base/gaudi-cards.ts';
@@ -55,6 +56,7 @@ export class CopyMd implements MemoryDomain {
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
   readonly #rcache: Rcache<HostPages>;
   readonly #ifaces: CopyIface[] = [];
+  readonly #address: Uint8Array = uniqueAddress();
   #closed = false;
 
   /** @param cards open cards; the domain closes them */
@@ -99,8 +101,9 @@ export class CopyMd implements MemoryDomain {
     this.#allocated.delete(placeKey(own.sysDevice, own.address));
   }
 
-  memReg(buffer: HostBuffer): HostMemory {
+  memReg(source: HostBuffer | MdMemory): HostMemory {
     this.#checkOpen();
+    const buffer = source as HostBuffer;
     checkHostBuffer('buffer', buffer);
     const region = this.#rcache.acquire(buffer.buffer);
     if (typeof region === 'number') throw statusError(region, 'register host memory');
@@ -165,7 +168,8 @@ export class CopyMd implements MemoryDomain {
     const position = this.resources.indexOf(resource);
     const card = this.#cards[position];
     if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource.device);
-    const iface = new CopyIface({ card, position, resource, config: this.#config });
+    const address = cardAddress(this.#address, position);
+    const iface = new CopyIface({ card, position, resource, address, config: this.#config });
     this.#ifaces.push(iface);
     return iface;
   }
@@ -242,6 +246,14 @@ export class CopyMd implements MemoryDomain {
       registerBytesMax: Number.MAX_SAFE_INTEGER,
     };
   }
+}
+
+/** Address of the interfaces on one card: those of one memory domain reach the same memory. */
+function cardAddress(md: Uint8Array, position: number): Uint8Array {
+  const address = new Uint8Array(md.byteLength + 1);
+  address.set(md);
+  address[md.byteLength] = position;
+  return address;
 }
 
 /** Cards share addresses: only both together name memory. */

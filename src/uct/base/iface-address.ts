@@ -1,0 +1,30 @@
+/**
+ * Addresses of interfaces that are reached from one place only: random bytes that nobody else has.
+ */
+
+import { UcxError } from '../../ucs/error.ts';
+import { systemRandomBytes } from '../../ucs/random.ts';
+import { Status } from '../../ucs/status.ts';
+
+/** Bytes of {@link uniqueAddress}. */
+export const UNIQUE_ADDRESS_BYTES = 16;
+
+/** A new address that no other interface has. */
+export function uniqueAddress(): Uint8Array {
+  return systemRandomBytes(UNIQUE_ADDRESS_BYTES);
+}
+
+/** True when two addresses are the same bytes. */
+export function sameAddress(left: Uint8Array, right: Uint8Array): boolean {
+  return left.byteLength === right.byteLength && left.every((byte, i) => byte === right[i]);
+}
+
+/** The refusal to connect. */
+export function unreachable(transport: string, reason: string): UcxError {
+  return new UcxError({
+    code: 'ERR_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: `${transport}: ${reason}`,
+    details: { transport, reason },
+  });
+}

@@ -1,0 +1,97 @@
+/**
+ * Active messages from a worker to itself: kept in a bounded ring until progress delivers them, so that no handler runs inside a send.
+ */
+
+import { Status } from '../../ucs/status.ts';
+import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
+
+/** Messages that wait at most; beyond it NO_RESOURCE. */
+const MESSAGES_MAX = 64;
+
+class LoopbackFrame implements AmFrame {
+  readonly bytes: Uint8Array;
+  readonly words: Int32Array;
+  readonly offset: number;
+  byteLength = 0;
+
+  constructor(buffer: ArrayBuffer, offset: number) {
+    this.bytes = new Uint8Array(buffer);
+    this.words = new Int32Array(buffer);
+    this.offset = offset;
+  }
+}
+
+/** The messages of one interface. */
+export class LoopbackQueue {
+  handler: AmHandler | undefined = undefined;
+  readonly #frameBytes: number;
+  readonly #frames: LoopbackFrame[] = [];
+  readonly #ids: Uint8Array = new Uint8Array(MESSAGES_MAX);
+  #head = 0;
+  #tail = 0;
+
+  /** @param frameBytes longest message, a multiple of 8 */
+  constructor(frameBytes: number) {
+    this.#frameBytes = frameBytes;
+  }
+
+  /** Messages that wait. */
+  get length(): number {
+    return (this.#tail - this.#head) | 0;
+  }
+
+  /** Adds a message of header and payload; NO_RESOURCE at the bound. */
+  push(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    const frame = this.#next();
+    if (frame === undefined) return Status.NO_RESOURCE;
+    const { words, bytes, offset } = frame;
+    for (let i = 0; i < headerWords; i++) words[(offset >> 2) + i] = header[i]!;
+    const at = offset + headerWords * 4;
+    if (payload !== undefined) bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), at);
+    frame.byteLength = headerWords * 4 + payloadLength;
+    this.#publish(id);
+    return Status.OK;
+  }
+
+  /** Adds a message that the packer writes; NO_RESOURCE at the bound. */
+  pack(id: number, packer: AmPacker): Status {
+    const frame = this.#next();
+    if (frame === undefined) return Status.NO_RESOURCE;
+    frame.byteLength = this.#frameBytes;
+    frame.byteLength = packer.pack(frame);
+    this.#publish(id);
+    return Status.OK;
+  }
+
+  /** Hands out the messages that wait now; returns how many. Without a handler they stay. */
+  deliver(): number {
+    const { handler } = this;
+    if (handler === undefined) return 0;
+    const count = this.length;
+    for (let i = 0; i < count; i++) {
+      const slot = this.#head % MESSAGES_MAX;
+      handler(this.#ids[slot]!, this.#frames[slot]!);
+      this.#head += 1;
+    }
+    return count;
+  }
+
+  #next(): LoopbackFrame | undefined {
+    if (this.#tail - this.#head >= MESSAGES_MAX) return undefined;
+    const slot = this.#tail % MESSAGES_MAX;
+    this.#frames[slot] ??= new LoopbackFrame(new ArrayBuffer(this.#frameBytes), 0);
+    return this.#frames[slot];
+  }
+
+  #publish(id: number): void {
+    this.#ids[this.#tail % MESSAGES_MAX] = id;
+    this.#tail += 1;
+  }
+}
