@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '../ucs/clock.ts';
 import { invalidParam } from '../ucs/error.ts';
 import { createLog, type Log, LogLevel, standardErrorSink } from '../ucs/log.ts';
 import { createRandom, type Random } from '../ucs/random.ts';
+import { type CardPair, checkLinks } from './links.ts';
 
 /** Cards in one node; the bound of the minors that hl-thunk looks at is far above. */
 export const CARDS_MAX = 8;
@@ -36,6 +37,8 @@ export interface EmulatedNodeOptions {
   readonly reportNicPorts?: boolean;
   /** Which ioctl family the files speak by themselves; both are accepted. Default `drm`. */
   readonly ioctlFamily?: 'habanalabs' | 'drm';
+  /** Pairs of cards, by minor, without a scale-up link between them. Default none: all cards are linked. */
+  readonly absentLinks?: readonly CardPair[];
   /** Seconds after which a submission times out; default that of the ASIC's driver (gaudi 600, else 30). */
   readonly csTimeoutSeconds?: number;
   readonly clock?: Clock;
@@ -55,6 +58,7 @@ export interface NodeConfig {
   readonly importDmabuf: boolean;
   readonly reportNicPorts: boolean;
   readonly ioctlFamily: 'habanalabs' | 'drm';
+  readonly absentLinks: readonly CardPair[];
   readonly csTimeoutSeconds: number;
   readonly clock: Clock;
   readonly log: Log;
@@ -88,6 +92,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     importDmabuf: options.importDmabuf ?? true,
     reportNicPorts: options.reportNicPorts ?? true,
     ioctlFamily: options.ioctlFamily ?? 'drm',
+    absentLinks: options.absentLinks ?? [],
     csTimeoutSeconds: options.csTimeoutSeconds ?? profile.defaultCsTimeoutSeconds,
     clock: options.clock ?? systemClock,
     log: options.log ?? createLog('emulator', LogLevel.WARN, standardErrorSink),
@@ -99,6 +104,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
   checkInteger('inlineBytesMax', config.inlineBytesMax, 0, 2 ** 20);
   checkInteger('csTimeoutSeconds', config.csTimeoutSeconds, 1, 86_400);
   checkHbm(config);
+  checkLinks(config.absentLinks, config.cards);
   return config;
 }
 

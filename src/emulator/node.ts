@@ -11,6 +11,7 @@ import { Card } from './driver/card.ts';
 import { readCardAttribute } from './driver/card-attributes.ts';
 import type { CardPlace } from './driver/card-port.ts';
 import { DmabufRegistry } from './driver/dmabuf.ts';
+import type { EmulatedFile } from './driver/file.ts';
 import type { Fault } from './faults/fault-plan.ts';
 import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './node-config.ts';
 
@@ -71,6 +72,15 @@ export class EmulatedNode implements DriverNode {
 
   openControl(minor: number): DriverFile {
     return this.#present(minor).openControl();
+  }
+
+  /**
+   * Opens a node of a card for another process: addresses in its ioctls are of that process.
+   * @throws SyscallError like {@link open} and {@link openControl}
+   */
+  openFor(minor: number, pid: number, control: boolean): EmulatedFile {
+    const card = this.#present(minor);
+    return control ? card.openControl(pid) : card.open(pid);
   }
 
   attribute(minor: number, name: string): string | undefined {

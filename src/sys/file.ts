@@ -3,7 +3,8 @@
  */
 
 import * as fs from 'node:fs';
-import { closeCall, errno, fcntlCall, openCall, pipe2Call, pollCall } from './libc.ts';
+import { Errno } from './errno.ts';
+import { closeCall, errno, fcntlCall, flock, openCall, pipe2Call, pollCall } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -11,6 +12,8 @@ const F_GETFD = 1;
 const F_SETFD = 2;
 const F_DUPFD_CLOEXEC = 1030;
 const FD_CLOEXEC = 1;
+const LOCK_EX = 2;
+const LOCK_NB = 4;
 
 /** Flags of {@link open} and {@link pipe2}: `include/uapi/asm-generic/fcntl.h`. */
 export const OpenFlag = {
@@ -22,9 +25,13 @@ export const OpenFlag = {
   TRUNC: 0o1000,
   APPEND: 0o2000,
   NONBLOCK: 0o4000,
+  NOFOLLOW: 0o400000,
   CLOEXEC: 0o2000000,
   PATH: 0o10000000,
 } as const;
+
+/** The longest wait of one call: neither process.exit() nor worker.terminate() can interrupt one. */
+export const POLL_TIMEOUT_MS_MAX = 100;
 
 /** Events of {@link pollNow}: `include/uapi/asm-generic/poll.h`. */
 export const PollEvent = { IN: 0x01, PRI: 0x02, OUT: 0x04, ERR: 0x08, HUP: 0x10, NVAL: 0x20, RDHUP: 0x2000 } as const;
@@ -110,6 +117,18 @@ export function fstat(fd: number): FileIdentity {
   }
 }
 
+/**
+ * Takes the exclusive lock of an open file, without waiting. It ends with the last descriptor of the open file, however the process ends.
+ * @returns false when another open file has it
+ * @throws SyscallError EBADF, ENOLCK
+ */
+export function tryLockFile(fd: number): boolean {
+  if (flock(fd, LOCK_EX | LOCK_NB) === 0) return true;
+  const code = errno();
+  if (code === Errno.EAGAIN) return false;
+  throw new SyscallError('flock', code, `fd ${fd}`);
+}
+
 let fdPair: ScratchBlock | undefined;
 let pollRecord: ScratchBlock | undefined;
 
@@ -131,10 +150,19 @@ export function pipe2(flags: number = OpenFlag.CLOEXEC): [number, number] {
  * @returns the bits that are set (ERR, HUP and NVAL unasked), or -errno
  */
 export function pollNow(fd: number, events: number): number {
+  return pollFor(fd, events, 0);
+}
+
+/**
+ * Waits until one of `events` is there. Blocks the thread with its event loop: for short times.
+ * @param timeoutMs milliseconds, at most {@link POLL_TIMEOUT_MS_MAX}
+ * @returns the bits that are set (ERR, HUP and NVAL unasked), 0 after the time, or -errno (-EINTR)
+ */
+export function pollFor(fd: number, events: number, timeoutMs: number): number {
   pollRecord ??= allocateScratch(8);
   pollRecord.words[0] = fd;
   pollRecord.words[1] = events;
-  const count = pollCall(pollRecord.address, 1, 0);
+  const count = pollCall(pollRecord.address, 1, Math.min(timeoutMs, POLL_TIMEOUT_MS_MAX));
   return count < 0 ? -errno() : pollRecord.words[1]! >>> 16;
 }
 

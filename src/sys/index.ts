@@ -14,15 +14,19 @@ export {
   OpenFlag,
   open,
   openFileDescriptors,
+  POLL_TIMEOUT_MS_MAX,
   PollEvent,
   pipe2,
+  pollFor,
   pollNow,
   pread,
   pwrite,
   read,
   setCloexec,
+  tryLockFile,
   write,
 } from './file.ts';
+export { FileKind, type FileStatus, fileStatus, mkfifo, reserveFile } from './file-status.ts';
 export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';
 export { ioctl, ioctlAsync } from './ioctl.ts';
 export {
@@ -43,6 +47,7 @@ export {
   copyFromProcess,
   copyToProcess,
   isMapped,
+  isProcessMemoryReadable,
   isReadable,
   MadviseAdvice,
   madvise,
@@ -51,8 +56,10 @@ export {
   memmove,
   memset,
 } from './memory.ts';
+export { bootId, deviceOfPath, pidNamespace } from './namespace.ts';
 export { PollSubscription, pollReadable } from './poll.ts';
 export {
+  allowMemoryAccess,
   clockMonotonicRawNs,
   getpid,
   gettid,

@@ -106,6 +106,7 @@ export const openCall: (path: string, flags: number, mode: number) => number = d
   'uint32_t',
 ]);
 export const closeCall: (fd: number) => number = declare('close', 'int', ['int']);
+export const mkfifoCall: (path: string, mode: number) => number = declare('mkfifo', 'int', ['str', 'uint32_t']);
 
 export const memfdCreateCall: (name: string, flags: number) => number = declare('memfd_create', 'int', [
   'str',
@@ -122,6 +123,7 @@ export const fcntlCall: (fd: number, command: number, argument: number) => numbe
   'int',
   'int64_t',
 ]);
+export const flock: (fd: number, operation: number) => number = declare('flock', 'int', ['int', 'int']);
 export const pipe2Call: (address: number, flags: number) => number = declare('pipe2', 'int', [POINTER, 'int']);
 export const pollCall: (address: number, count: number, timeoutMs: number) => number = declare('poll', 'int', [
   POINTER,

@@ -139,3 +139,23 @@ export function isReadable(address: number, byteLength: number): boolean {
   }
   return true;
 }
+
+/**
+ * True when memory of another process can be read: every page of up to 256, of more the first, the last and some between.
+ * Backs the pages that it touches. One system call.
+ */
+export function isProcessMemoryReadable(pid: number, address: number, byteLength: number): boolean {
+  if (byteLength <= 0) return false;
+  probeVectors ??= allocateScratch((PROBE_PAGES + 1) * IOVEC_BYTES + PROBE_PAGES);
+  const vectors = probeVectors.address;
+  const lastPage = Math.floor((address + byteLength - 1) / PAGE_SIZE);
+  const firstPage = Math.floor(address / PAGE_SIZE);
+  const pages = lastPage - firstPage + 1;
+  const count = Math.min(PROBE_PAGES, pages);
+  for (let i = 0; i < count; i++) {
+    const page = firstPage + (count === 1 ? 0 : Math.floor((i * (pages - 1)) / (count - 1)));
+    setVector(probeVectors.words, i + 1, Math.max(page * PAGE_SIZE, address), 1);
+  }
+  setVector(probeVectors.words, 0, vectors + (PROBE_PAGES + 1) * IOVEC_BYTES, count);
+  return processVmReadv(pid, vectors, 1, vectors + IOVEC_BYTES, count, 0) === count;
+}

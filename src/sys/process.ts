@@ -19,6 +19,7 @@ import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
 const PR_SET_PDEATHSIG = 1;
+const PR_SET_PTRACER = 0x59616d61;
 const SIGKILL = 9;
 const CLOCK_MONOTONIC_RAW = 4;
 const CPU_MASK_BYTES = 128;
@@ -31,6 +32,17 @@ const CPU_COUNT_MAX = CPU_MASK_BYTES * 8;
  */
 export function setParentDeathSignal(signal: number = SIGKILL): void {
   if (prctl(PR_SET_PDEATHSIG, signal) !== 0) throw new SyscallError('prctl', errno(), `PR_SET_PDEATHSIG ${signal}`);
+}
+
+/**
+ * Lets another process of the same user read and write the memory of this one, where the system allows that to ancestors only (Yama,
+ * ptrace_scope 1). Replaces the wish before; without Yama nothing is needed and nothing happens.
+ * @param pid 0 takes the wish back
+ */
+export function allowMemoryAccess(pid: number): void {
+  if (prctl(PR_SET_PTRACER, pid) === 0) return;
+  const code = errno();
+  if (code !== Errno.EINVAL) throw new SyscallError('prctl', code, `PR_SET_PTRACER ${pid}`);
 }
 
 /** The process id of the caller. */

@@ -180,6 +180,7 @@ export class CommandProcessor {
     end: number,
   ): number {
     const written = job.position;
+    this.#fetch.begin();
     let next = at;
     let piece = memory;
     /** Byte of `piece` at which the buffer would start, and the end of the piece in the buffer. */
@@ -284,7 +285,10 @@ export class CommandProcessor {
     }
     const channel = job.channelOf(stream, this.#options.engines);
     if (channel.room === 0) return 'blocked';
-    channel.immediate(Opcode.WRITE32, value, 0, map.memory.address + map.offset, 4);
+    const { pid } = map.memory;
+    if (pid !== 0) channel.aimAt(pid);
+    const write = pid === 0 ? Opcode.WRITE32 : Opcode.WRITE32_TO;
+    channel.immediate(write, value, 0, map.memory.address + map.offset, 4);
     job.position = channel.position;
     return 'next';
   }

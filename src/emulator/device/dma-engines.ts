@@ -24,6 +24,7 @@ import {
   DESCRIPTOR_DESTINATION_LOW,
   DESCRIPTOR_LENGTH,
   DESCRIPTOR_OPCODE,
+  DESCRIPTOR_PID,
   DESCRIPTOR_SOURCE_HIGH,
   DESCRIPTOR_SOURCE_LOW,
   descriptorWord,
@@ -91,6 +92,17 @@ export class DmaChannel {
   /** Writes a descriptor with an immediate of 64 bits: a fill pattern or the value of a 32-bit write. */
   immediate(opcode: number, low: number, high: number, destination: number, byteLength: number): void {
     this.#write(opcode, low, high, destination, byteLength);
+  }
+
+  /** Like {@link copy} from or to an address of another process: COPY_FROM or COPY_TO. */
+  copyForeign(opcode: number, pid: number, source: number, destination: number, byteLength: number): void {
+    this.aimAt(pid);
+    this.#write(opcode, source | 0, Math.floor(source / HIGH) | 0, destination, byteLength);
+  }
+
+  /** Names the process of the next descriptor, before it is written: for FILL_TO and WRITE32_TO. */
+  aimAt(pid: number): void {
+    this.#words[descriptorWord(this.#index, this.#written) + DESCRIPTOR_PID] = pid;
   }
 
   /** Makes the descriptors written so far visible to the engine. */

@@ -42,16 +42,29 @@ const CHANNEL_WORDS = CHANNEL_RING + RING_SLOTS * DESCRIPTOR_WORDS;
 /** Bytes of the whole region. */
 export const REGION_BYTES: number = (CONTROL_WORDS + CHANNELS * CHANNEL_WORDS) * 4;
 
-/** Fields of a descriptor. COPY: source, destination, length. FILL: pattern, destination, length. WRITE32: value, destination. */
+/**
+ * Fields of a descriptor. COPY: source, destination, length. FILL: pattern, destination, length. WRITE32: value, destination.
+ * The opcodes with FROM have their source in the process PID, those with TO their destination.
+ */
 export const DESCRIPTOR_OPCODE = 0;
 export const DESCRIPTOR_LENGTH = 1;
 export const DESCRIPTOR_SOURCE_LOW = 2;
 export const DESCRIPTOR_SOURCE_HIGH = 3;
 export const DESCRIPTOR_DESTINATION_LOW = 4;
 export const DESCRIPTOR_DESTINATION_HIGH = 5;
+export const DESCRIPTOR_PID = 6;
 
 /** 0 is none of them: an engine that finds one fails. */
-export const Opcode = { COPY: 1, FILL: 2, WRITE32: 3, TIMESTAMP: 4 } as const;
+export const Opcode = {
+  COPY: 1,
+  FILL: 2,
+  WRITE32: 3,
+  TIMESTAMP: 4,
+  COPY_FROM: 5,
+  COPY_TO: 6,
+  FILL_TO: 7,
+  WRITE32_TO: 8,
+} as const;
 
 /** Word index of the producer index of a channel. */
 export function producerWord(channel: number): number {

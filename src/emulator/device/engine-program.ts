@@ -3,7 +3,7 @@
  * order and publishes the consumer index; when it runs, and on which thread, is decided by its caller.
  */
 
-import { Errno, memcpy, SyscallError } from '../../sys/index.ts';
+import { allocateScratch, copyFromProcess, copyToProcess, Errno, memcpy, SyscallError } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import {
   consumerWord,
@@ -11,6 +11,7 @@ import {
   DESCRIPTOR_DESTINATION_LOW,
   DESCRIPTOR_LENGTH,
   DESCRIPTOR_OPCODE,
+  DESCRIPTOR_PID,
   DESCRIPTOR_SOURCE_HIGH,
   DESCRIPTOR_SOURCE_LOW,
   descriptorWord,
@@ -21,6 +22,9 @@ import {
 /** Bytes that one turn of a channel copies before the next channel has its turn. */
 const SLICE_BYTES = 4 * 2 ** 20;
 const HIGH = 0x1_0000_0000;
+const WORD_BYTES = 4;
+/** Bytes that one turn fills in another process; whole patterns. */
+const PATTERN_COPY_BYTES = 65536;
 
 /** Executes the descriptors of one shared region. */
 export class EngineProgram {
@@ -68,6 +72,19 @@ export class EngineProgram {
       case Opcode.WRITE32:
         memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, 4);
         return true;
+      case Opcode.COPY_FROM:
+      case Opcode.COPY_TO:
+        return this.#copyForeignSlice(channel, at, destination);
+      case Opcode.FILL_TO:
+        return this.#fillForeignSlice(channel, at, destination);
+      case Opcode.WRITE32_TO:
+        copyToProcess(
+          words[at + DESCRIPTOR_PID]!,
+          destination,
+          this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4,
+          WORD_BYTES,
+        );
+        return true;
       case Opcode.TIMESTAMP:
         this.#stamp(at, destination);
         return true;
@@ -89,6 +106,36 @@ export class EngineProgram {
     memcpy(destination + done, source + done, slice);
     this.#done[channel] = done + slice;
     return done + slice === byteLength;
+  }
+
+  /** A slice from or to another process. One that has ended, or has unmapped, takes and gives nothing: its transfer ends there. */
+  #copyForeignSlice(channel: number, at: number, destination: number): boolean {
+    const words = this.#words;
+    const pid = words[at + DESCRIPTOR_PID]!;
+    const source = addressAt(words, at + DESCRIPTOR_SOURCE_HIGH, at + DESCRIPTOR_SOURCE_LOW);
+    const byteLength = words[at + DESCRIPTOR_LENGTH]! >>> 0;
+    const done = this.#done[channel]!;
+    const slice = Math.min(SLICE_BYTES, byteLength - done);
+    const moved =
+      words[at + DESCRIPTOR_OPCODE] === Opcode.COPY_FROM
+        ? copyFromProcess(pid, source + done, destination + done, slice)
+        : copyToProcess(pid, destination + done, source + done, slice);
+    this.#done[channel] = done + slice;
+    return moved !== slice || done + slice === byteLength;
+  }
+
+  /** A slice of a fill in another process, from a copy of the pattern here. */
+  #fillForeignSlice(channel: number, at: number, destination: number): boolean {
+    const byteLength = this.#words[at + DESCRIPTOR_LENGTH]! >>> 0;
+    const done = this.#done[channel]!;
+    const slice = Math.min(PATTERN_COPY_BYTES, byteLength - done);
+    const pattern = allocateScratch(PATTERN_COPY_BYTES);
+    const { words } = pattern;
+    for (let i = 0; i < words.length; i++) words[i] = this.#words[at + DESCRIPTOR_SOURCE_LOW + (i & 1)]!;
+    const moved = copyToProcess(this.#words[at + DESCRIPTOR_PID]!, destination + done, pattern.address, slice);
+    pattern.free();
+    this.#done[channel] = done + slice;
+    return moved !== slice || done + slice === byteLength;
   }
 
   /** Repeats the 8-byte pattern: writes it once, then doubles what is there. */

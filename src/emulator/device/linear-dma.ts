@@ -28,6 +28,9 @@ export class LinearDma {
   /** The piece that {@link #nextPiece} found, in host virtual addresses. */
   #source = 0;
   #destination = 0;
+  /** The processes of both, 0 for this one. */
+  #sourcePid = 0;
+  #destinationPid = 0;
 
   /** @param inlineBytesMax copies up to this size run at once when their stream is idle; 0 never */
   constructor(access: EngineAccess, engines: DmaEngines, inlineBytesMax: number) {
@@ -60,7 +63,24 @@ export class LinearDma {
     }
     const channel = job.channelOf(stream, this.#engines);
     if (channel.room === 0) return 'blocked';
-    channel.copy(source.address + sourceOffset, map.memory.address + map.offset, byteLength);
+    const target = map.memory;
+    if (source.pid !== 0) {
+      channel.copyForeign(
+        Opcode.COPY_FROM,
+        source.pid,
+        source.address + sourceOffset,
+        target.address + map.offset,
+        byteLength,
+      );
+    } else if (target.pid !== 0) {
+      channel.copyForeign(
+        Opcode.COPY_TO,
+        target.pid,
+        source.address + sourceOffset,
+        target.address + map.offset,
+        byteLength,
+      );
+    } else channel.copy(source.address + sourceOffset, target.address + map.offset, byteLength);
     job.position = channel.position;
     return 'next';
   }
@@ -77,7 +97,11 @@ export class LinearDma {
       const piece = this.#nextPiece(stream, words, index, stream.movedBytes);
       if (piece === 0) break;
       if (fills) this.#fill(job, words, index, stream.movedBytes % PATTERN_BYTES, piece);
-      else channel.copy(this.#source, this.#destination, piece);
+      else if (this.#sourcePid !== 0) {
+        channel.copyForeign(Opcode.COPY_FROM, this.#sourcePid, this.#source, this.#destination, piece);
+      } else if (this.#destinationPid !== 0) {
+        channel.copyForeign(Opcode.COPY_TO, this.#destinationPid, this.#source, this.#destination, piece);
+      } else channel.copy(this.#source, this.#destination, piece);
       job.position = channel.position;
       stream.movedBytes += piece;
     }
@@ -105,6 +129,7 @@ export class LinearDma {
       if (!this.#access.reach(stream, words[index + 3]!, words[index + 2]!, done)) return 0;
       fromHost = map.memory.isHost;
       this.#source = map.memory.address + map.offset;
+      this.#sourcePid = map.memory.pid;
       available = Math.min(available, map.available);
     }
     if (!this.#access.reach(stream, words[index + 5]!, words[index + 4]!, done)) return 0;
@@ -113,6 +138,7 @@ export class LinearDma {
       return 0;
     }
     this.#destination = map.memory.address + map.offset;
+    this.#destinationPid = map.memory.pid;
     return Math.min(available, map.available);
   }
 
@@ -125,6 +151,9 @@ export class LinearDma {
       low = (low >>> 8) | (high << 24);
       high = (high >>> 8) | (first << 24);
     }
-    job.channel!.immediate(Opcode.FILL, low, high, this.#destination, byteLength);
+    const channel = job.channel!;
+    const pid = this.#destinationPid;
+    if (pid !== 0) channel.aimAt(pid);
+    channel.immediate(pid === 0 ? Opcode.FILL : Opcode.FILL_TO, low, high, this.#destination, byteLength);
   }
 }

@@ -3,7 +3,7 @@
  * in this thread. Large transfers belong to the DMA engines.
  */
 
-import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, copyFromProcess, copyToProcess, memcpy, type ScratchBlock } from '../../sys/index.ts';
 import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
 
 /** Up to here a loop over bytes is faster than making two subarrays, and makes no garbage. */
@@ -21,7 +21,10 @@ export function copyMemory(
   const from = windowIndex(sourceOffset);
   const windowed = destination.hasWindows && source.hasWindows;
   if (!windowed || byteLength > LOOP_BYTES_MAX || Math.max(to, from) + byteLength > WINDOW_BYTES) {
-    memcpy(destination.address + destinationOffset, source.address + sourceOffset, byteLength);
+    // Host to host is refused before: at most one of the two is in another process.
+    if (destination.pid === 0) {
+      fetchBytes(source, sourceOffset, destination.address + destinationOffset, byteLength);
+    } else storeBytes(destination, destinationOffset, source.address + sourceOffset, byteLength);
     return;
   }
   const toBytes = destination.window(destinationOffset).u8;
@@ -29,6 +32,21 @@ export function copyMemory(
   // Backwards when the ranges overlap that way, as one engine burst would read before it writes.
   if (to > from) for (let i = byteLength - 1; i >= 0; i--) toBytes[to + i] = fromBytes[from + i]!;
   else for (let i = 0; i < byteLength; i++) toBytes[to + i] = fromBytes[from + i]!;
+}
+
+/**
+ * Copies bytes of a memory to an address of this process. What a process that has ended, or has unmapped, does not yield is left as
+ * it was: the card goes on, and the owner of the memory has lost it.
+ */
+export function fetchBytes(memory: PhysicalMemory, offset: number, target: number, byteLength: number): void {
+  if (memory.pid === 0) memcpy(target, memory.address + offset, byteLength);
+  else copyFromProcess(memory.pid, memory.address + offset, target, byteLength);
+}
+
+/** Copies bytes at an address of this process into a memory. What another process does not take is lost. */
+export function storeBytes(memory: PhysicalMemory, offset: number, source: number, byteLength: number): void {
+  if (memory.pid === 0) memcpy(memory.address + offset, source, byteLength);
+  else copyToProcess(memory.pid, memory.address + offset, source, byteLength);
 }
 
 /** Reads and writes 32-bit words at any alignment. */
@@ -42,12 +60,14 @@ export class WordAccess {
       return;
     }
     this.#scratch.words[0] = value;
-    memcpy(memory.address + offset, this.#scratch.address, 4);
+    // Into another process the kernel may copy byte by byte, lowest first: a counter that only grows is never seen too high.
+    storeBytes(memory, offset, this.#scratch.address, 4);
   }
 
   /** Reads a 32-bit value as a signed number. */
   read(memory: PhysicalMemory, offset: number): number {
-    memcpy(this.#scratch.address, memory.address + offset, 4);
+    this.#scratch.words[0] = 0;
+    fetchBytes(memory, offset, this.#scratch.address, 4);
     return this.#scratch.words[0]! | 0;
   }
 

@@ -3,12 +3,16 @@
  * window, or where the packet lies across a border. It knows no packets and no addresses.
  */
 
-import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
 import { LIN_DMA_BYTES } from '../../uapi/index.ts';
+import { fetchBytes } from './memory-access.ts';
 import { type PhysicalMemory, WINDOW_BYTES, windowIndex } from './physical-memory.ts';
 
 /** Bytes of the longest packet. */
 export const PACKET_BYTES_MAX: number = LIN_DMA_BYTES;
+
+/** Bytes that one system call reads ahead from the memory of another process: the packets of most command buffers at once. */
+const AHEAD_BYTES = 4096;
 
 /** The packet at hand. */
 export class PacketFetch {
@@ -17,11 +21,22 @@ export class PacketFetch {
   index = 0;
   readonly #scratch: ScratchBlock = allocateScratch(PACKET_BYTES_MAX);
   readonly #scratchWords: Int32Array;
+  /** What was read ahead, of which memory and from which byte; undefined for nothing. */
+  #ahead: ScratchBlock | undefined;
+  #aheadWords: Int32Array = new Int32Array(0);
+  #aheadMemory: PhysicalMemory | undefined;
+  #aheadStart = 0;
+  #aheadEnd = 0;
 
   constructor() {
     const { words } = this.#scratch;
     this.#scratchWords = new Int32Array(words.buffer, words.byteOffset, words.length);
     this.words = this.#scratchWords;
+  }
+
+  /** Forgets what was read ahead: a command buffer is fetched anew whenever its turn comes. */
+  begin(): void {
+    this.#aheadMemory = undefined;
   }
 
   /** Shows the packet at byte `offset` of a memory, of which at least `byteLength` bytes are there. */
@@ -30,6 +45,10 @@ export class PacketFetch {
     if (memory.hasWindows && (inWindow & 3) === 0 && inWindow <= WINDOW_BYTES - PACKET_BYTES_MAX) {
       this.words = memory.window(offset).words;
       this.index = inWindow >>> 2;
+      return;
+    }
+    if (memory.pid !== 0) {
+      this.#showForeign(memory, offset, byteLength);
       return;
     }
     this.beginCopy();
@@ -45,10 +64,35 @@ export class PacketFetch {
 
   /** Puts a piece at byte `at` of the packet. */
   copy(at: number, memory: PhysicalMemory, offset: number, byteLength: number): void {
-    memcpy(this.#scratch.address + at, memory.address + offset, byteLength);
+    fetchBytes(memory, offset, this.#scratch.address + at, byteLength);
   }
 
   close(): void {
     this.#scratch.free();
+    this.#ahead?.free();
+  }
+
+  /** What the process does not yield reads as zeros, which are no packet: the stream stops there. */
+  #showForeign(memory: PhysicalMemory, offset: number, byteLength: number): void {
+    const needed = Math.min(byteLength, PACKET_BYTES_MAX);
+    const isAhead = memory === this.#aheadMemory && offset >= this.#aheadStart && offset + needed <= this.#aheadEnd;
+    if (!isAhead || ((offset - this.#aheadStart) & 3) !== 0) {
+      this.#readAhead(memory, offset, Math.min(byteLength, AHEAD_BYTES));
+    }
+    this.words = this.#aheadWords;
+    this.index = (offset - this.#aheadStart) >>> 2;
+  }
+
+  #readAhead(memory: PhysicalMemory, offset: number, byteLength: number): void {
+    if (this.#ahead === undefined) {
+      this.#ahead = allocateScratch(AHEAD_BYTES + PACKET_BYTES_MAX);
+      const { words } = this.#ahead;
+      this.#aheadWords = new Int32Array(words.buffer, words.byteOffset, words.length);
+    }
+    this.#aheadWords.fill(0, 0, (byteLength + PACKET_BYTES_MAX) >>> 2);
+    fetchBytes(memory, offset, this.#ahead.address, byteLength);
+    this.#aheadMemory = memory;
+    this.#aheadStart = offset;
+    this.#aheadEnd = offset + byteLength;
   }
 }

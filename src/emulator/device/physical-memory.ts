@@ -38,18 +38,21 @@ export class PhysicalMemory {
   readonly name: string;
   /** True for pinned pages of the host: the far side of the card's PCIe port. */
   readonly isHost: boolean;
-  /** Host virtual address of byte 0. */
+  /** Host virtual address of byte 0, in the address space of the process {@link pid}. */
   readonly address: number;
+  /** Whose memory it is: another process, which only system calls reach; 0 for this one. */
+  readonly pid: number;
   readonly byteLength: number;
   /** False where windows would cost too much; then {@link PhysicalMemory.window} must not be called. */
   readonly hasWindows: boolean;
   readonly #windows: (MemoryWindow | undefined)[];
   readonly #makeWindow: WindowFactory | undefined;
 
-  constructor(name: string, address: number, byteLength: number, makeWindow: WindowFactory | undefined) {
+  constructor(name: string, address: number, byteLength: number, makeWindow: WindowFactory | undefined, pid = 0) {
     this.name = name;
     this.isHost = name === HOST_MEMORY;
     this.address = address;
+    this.pid = pid;
     this.byteLength = byteLength;
     this.hasWindows = makeWindow !== undefined;
     this.#makeWindow = makeWindow;

@@ -3,7 +3,7 @@
  * Every other register keeps what is written to it and has no effect.
  */
 
-import { close, ftruncate, type MappedMemory, mapFile, memfdCreate } from '../../sys/index.ts';
+import { addSeals, close, ftruncate, type MappedMemory, mapFile, memfdCreate, SealFlag } from '../../sys/index.ts';
 import { type AsicProfile, STREAMS_PER_QMAN } from '../../uapi/index.ts';
 import type { DeviceRegisters } from './command-processor.ts';
 import type { Stream } from './stream.ts';
@@ -111,8 +111,10 @@ export class RegisterFile implements DeviceRegisters {
   shareBlock(offset: number, byteLength: number): number {
     const known = this.#shared.get(offset);
     if (known !== undefined) return known.fd;
-    const fd = memfdCreate('gaudi-registers');
+    const fd = memfdCreate('gaudi-registers', { sealing: true });
     ftruncate(fd, byteLength);
+    // Other processes may get it: a file that shrinks under this mapping would end the process.
+    addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     const memory = mapFile(fd, byteLength, 0);
     const words = new Int32Array(memory.buffer);
     for (const manager of this.#managers) {

@@ -7,6 +7,7 @@
 
 import type { DriverMapping } from '../../driver/port.ts';
 import {
+  addSeals,
   close as closeFd,
   Errno,
   ftruncate,
@@ -14,12 +15,22 @@ import {
   type MappedMemory,
   mapFile,
   memfdCreate,
+  SealFlag,
   SyscallError,
 } from '../../sys/index.ts';
 import { HandleType, handleId, handleType, PAGE_SIZE, packHandle, unpackHandle } from '../../uapi/index.ts';
 import { HOST_MEMORY, PhysicalMemory } from '../device/physical-memory.ts';
 import { smallestFreeId } from './handle-ids.ts';
 import type { HwBlocks } from './hw-blocks.ts';
+
+/** Pages of the driver that another process maps. */
+export interface SharedPages {
+  /** The driver's own descriptor of a file that cannot shrink; valid until the file that shared it is closed. */
+  readonly fd: number;
+  readonly byteLength: number;
+  /** The process has unmapped them. Idempotent. */
+  release(): void;
+}
 
 /** A mapped buffer as the port has it: knows when it goes. */
 class BufferMapping implements DriverMapping {
@@ -67,9 +78,11 @@ export class DriverBuffer {
     this.type = type;
     this.byteLength = byteLength;
     const bytes = roundUp(byteLength);
-    this.#fd = memfdCreate(type === HandleType.CB ? 'gaudi-cb' : 'gaudi-ts');
+    this.#fd = memfdCreate(type === HandleType.CB ? 'gaudi-cb' : 'gaudi-ts', { sealing: true });
     try {
       ftruncate(this.#fd, bytes);
+      // Other processes get the descriptor: a file that shrinks under the driver's mapping would end the process.
+      addSeals(this.#fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
       this.mapping = mapFile(this.#fd, bytes, 0);
     } catch (error) {
       closeFd(this.#fd);
@@ -80,6 +93,11 @@ export class DriverBuffer {
 
   get handle(): bigint {
     return packHandle(this.type, this.id);
+  }
+
+  /** The file behind it, which the buffer owns. */
+  get fd(): number {
+    return this.#fd;
   }
 
   /** Another mapping of the same bytes, for the user. */
@@ -159,22 +177,30 @@ export class BufferTable {
   mmap(byteLength: number, offset: bigint): DriverMapping {
     const { type, id } = unpackHandle(offset);
     if (type === HandleType.HW_BLOCK) return this.#blocks.mmap(byteLength, Number(id));
-    const buffer = this.#buffers.get(Number(id));
-    if (buffer === undefined || buffer.type !== type) throw refused(`no buffer at offset 0x${offset.toString(16)}`);
-    if (roundUp(byteLength) !== buffer.mapping.byteLength || byteLength <= 0) {
-      throw refused(`${byteLength} bytes of a buffer that has ${buffer.byteLength}`);
-    }
-    if (buffer.mapped) throw refused('the buffer is mapped already');
-    buffer.mapped = true;
+    const buffer = this.#takeForUser(byteLength, offset);
     try {
-      return buffer.mapForUser(() => {
-        buffer.mapped = false;
-        this.#dropUnused(buffer);
-      });
+      return buffer.mapForUser(() => this.#returnFromUser(buffer));
     } catch (error) {
       buffer.mapped = false;
       throw error;
     }
+  }
+
+  /**
+   * What {@link mmap} maps, for another process. It counts as mapped until it is released.
+   * @throws SyscallError like mmap
+   */
+  share(byteLength: number, offset: bigint): SharedPages {
+    const { type, id } = unpackHandle(offset);
+    if (type === HandleType.HW_BLOCK) return this.#blocks.share(byteLength, Number(id));
+    const buffer = this.#takeForUser(byteLength, offset);
+    return {
+      fd: buffer.fd,
+      byteLength: buffer.mapping.byteLength,
+      release: () => {
+        if (buffer.mapped) this.#returnFromUser(buffer);
+      },
+    };
   }
 
   /** Takes all handles away. What the user has mapped stays with the mapping. */
@@ -183,6 +209,24 @@ export class BufferTable {
     this.#closed = true;
     for (const buffer of this.#buffers.values()) buffer.close();
     this.#buffers.clear();
+  }
+
+  /** Checks the arguments of a mapping and marks the buffer as mapped. */
+  #takeForUser(byteLength: number, offset: bigint): DriverBuffer {
+    const { type, id } = unpackHandle(offset);
+    const buffer = this.#buffers.get(Number(id));
+    if (buffer === undefined || buffer.type !== type) throw refused(`no buffer at offset 0x${offset.toString(16)}`);
+    if (roundUp(byteLength) !== buffer.mapping.byteLength || byteLength <= 0) {
+      throw refused(`${byteLength} bytes of a buffer that has ${buffer.byteLength}`);
+    }
+    if (buffer.mapped) throw refused('the buffer is mapped already');
+    buffer.mapped = true;
+    return buffer;
+  }
+
+  #returnFromUser(buffer: DriverBuffer): void {
+    buffer.mapped = false;
+    this.#dropUnused(buffer);
   }
 
   #dropUnused(buffer: DriverBuffer): void {

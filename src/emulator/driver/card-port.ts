@@ -11,7 +11,6 @@ import type { CsCounters } from './cs-counters.ts';
 import type { DmabufRegistry } from './dmabuf.ts';
 import type { ErrorRecords } from './error-records.ts';
 import type { Notifier } from './notifier.ts';
-import type { UserMemory } from './user-memory.ts';
 import type { Waiters } from './waiters.ts';
 
 /** Where a card sits in its machine. */
@@ -42,8 +41,6 @@ export interface CardPort {
   readonly records: ErrorRecords;
   /** The dma-bufs of the node. */
   readonly dmabufs: DmabufRegistry;
-  /** Memory of the callers of INFO, which needs no context. */
-  readonly userMemory: UserMemory;
   readonly openRecord: OpenRecord;
   readonly status: HlDeviceStatus;
   /** Whether the primary node is open. */

@@ -27,7 +27,7 @@ import type { Notifier } from './notifier.ts';
 import type { Submission } from './submission.ts';
 import { TimeoutWatch } from './timeout-watch.ts';
 import type { UserMapping } from './user-mapping.ts';
-import { UserMemory } from './user-memory.ts';
+import { OWN_PROCESS } from './user-memory.ts';
 import { Waiters } from './waiters.ts';
 
 /** Time that a user has to close the file after a fault, when an event fd is registered, before the card resets (driver: 30 s). */
@@ -45,7 +45,6 @@ export class Card implements CardPort, FaultReporter {
   readonly faults: FaultPlan;
   readonly records: ErrorRecords;
   readonly dmabufs: DmabufRegistry;
-  readonly userMemory: UserMemory = new UserMemory();
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier> = new Set();
   readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0, lastErrorNs: 0 };
@@ -120,16 +119,17 @@ export class Card implements CardPort, FaultReporter {
 
   /**
    * Opens the primary node.
+   * @param owner the process whose memory the ioctls are about
    * @throws SyscallError ENODEV, EAGAIN, EPERM, EBUSY in the cases of hl_device_open
    */
-  open(): PrimaryFile {
+  open(owner: number = OWN_PROCESS): PrimaryFile {
     const errno = this.#openErrno();
     if (errno !== 0) {
       this.openRecord.lastErrorNs = this.config.clock.nowNs();
       throw new SyscallError('open', errno, `card ${this.place.minor} (${this.place.busId})`);
     }
     this.records.clear();
-    const file = new PrimaryFile(this, new Context(this), () => this.#release());
+    const file = new PrimaryFile(this, new Context(this, owner), () => this.#release());
     this.#file = file;
     this.openRecord.opens += 1;
     this.openRecord.openedAtNs = this.config.clock.nowNs();
@@ -137,12 +137,12 @@ export class Card implements CardPort, FaultReporter {
   }
 
   /** Opens the control node: refused only for a card that has failed for good. */
-  openControl(): ControlFile {
+  openControl(owner: number = OWN_PROCESS): ControlFile {
     const failed = this.#status === HL_DEVICE_STATUS.MALFUNCTION;
     if (this.removed || failed) {
       throw new SyscallError('open', failed ? Errno.EPERM : Errno.ENODEV, `control node of card ${this.place.minor}`);
     }
-    return new ControlFile(this);
+    return new ControlFile(this, owner);
   }
 
   /** Called after progress of the engines: runs what can run now and tells those who wait. */
@@ -214,7 +214,6 @@ export class Card implements CardPort, FaultReporter {
   close(): void {
     this.#cancelTimers();
     this.device.close();
-    this.userMemory.close();
   }
 
   #openErrno(): number {

@@ -25,7 +25,8 @@ import { VaSpace } from './va-space.ts';
 export class Context {
   readonly card: CardPort;
   readonly device: GaudiDevice;
-  readonly userMemory: UserMemory = new UserMemory();
+  /** Memory of the process that opened the card. */
+  readonly userMemory: UserMemory;
   readonly va: VaSpace;
   /** Blocks of registers that the user may map. */
   readonly blocks: HwBlocks;
@@ -49,14 +50,16 @@ export class Context {
   readonly counters: CsCounters = new CsCounters();
   #closed = false;
 
-  constructor(card: CardPort) {
+  /** @param owner the process that opened the card, see {@link UserMemory.owner} */
+  constructor(card: CardPort, owner: number) {
     this.card = card;
     this.device = card.device;
+    this.userMemory = new UserMemory(owner);
     this.va = new VaSpace(card);
     this.blocks = new HwBlocks(card);
     this.commandBufferVa = new CommandBufferVa(this.va.host);
     this.buffers = new BufferTable(this.blocks);
-    this.hostMappings = new HostMappings(card, this.va);
+    this.hostMappings = new HostMappings(card, this.va, this.userMemory);
     this.deviceMemory = new DeviceMemoryTable(card, this.va);
     this.imports = new DmabufImports(card, this.va);
     this.userCbRanges = new UserCbRanges(card.profile, card.config.hbmBytes);

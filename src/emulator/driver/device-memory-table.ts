@@ -230,7 +230,8 @@ export class DeviceMemoryTable {
     for (const dmabuf of exports) if (!dmabuf.alive) exports.delete(dmabuf);
     if (this.#card.faults.exhausts('fd')) return -Errno.EMFILE;
     try {
-      const { fd, dmabuf } = this.#card.dmabufs.create(this.#card.device.hbm, runs, flags);
+      const { device, place, dmabufs } = this.#card;
+      const { fd, dmabuf } = dmabufs.create({ memory: device.hbm, minor: place.minor, runs }, flags);
       exports.add(dmabuf);
       return fd;
     } catch (error) {

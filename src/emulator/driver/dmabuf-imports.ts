@@ -3,6 +3,7 @@
  */
 
 import { close, dup, Errno, isSyscallError } from '../../sys/index.ts';
+import { isLinked } from '../links.ts';
 import type { CardPort } from './card-port.ts';
 import type { ExportedDmabuf } from './dmabuf.ts';
 import type { UserMapping } from './user-mapping.ts';
@@ -36,12 +37,14 @@ export class DmabufImports {
 
   /**
    * Maps the first `byteLength` bytes of a dma-buf.
-   * @returns the device address; or an errno: EBADF, EINVAL for a foreign descriptor or a length outside the dma-buf, ENOMEM, EMFILE
+   * @returns the device address; or an errno: EBADF, EINVAL for a foreign descriptor or a length outside the dma-buf, ENXIO for memory
+   *   of a card to which no link leads, ENOMEM, EMFILE
    */
   map(fd: number, byteLength: number): bigint | number {
     const dmabuf = this.#card.dmabufs.find(fd);
     if (typeof dmabuf === 'number') return dmabuf;
     if (byteLength === 0 || byteLength > dmabuf.byteLength) return Errno.EINVAL;
+    if (!isLinked(this.#card.config.absentLinks, this.#card.place.minor, dmabuf.minor)) return Errno.ENXIO;
     const own = duplicate(fd);
     if (own < 0) return -own;
     const bytes = Math.ceil(byteLength / HOST_PAGE_BYTES) * HOST_PAGE_BYTES;

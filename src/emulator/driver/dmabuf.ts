@@ -24,10 +24,20 @@ export interface MemoryRun {
   readonly byteLength: number;
 }
 
+/** Memory that a card exports. */
+export interface DmabufSource {
+  /** Device memory of the card. */
+  readonly memory: PhysicalMemory;
+  readonly minor: number;
+  readonly runs: readonly MemoryRun[];
+}
+
 /** Memory that was exported. */
 export class ExportedDmabuf {
   /** Device memory of the exporting card. */
   readonly memory: PhysicalMemory;
+  /** The exporting card. */
+  readonly minor: number;
   readonly runs: readonly MemoryRun[];
   readonly byteLength: number;
   readonly #writeEnd: number;
@@ -35,8 +45,10 @@ export class ExportedDmabuf {
   readonly #importers: Set<() => void> = new Set();
   #closed = false;
 
-  constructor(memory: PhysicalMemory, runs: readonly MemoryRun[], writeEnd: number, onClose: () => void) {
+  constructor(source: DmabufSource, writeEnd: number, onClose: () => void) {
+    const { memory, minor, runs } = source;
     this.memory = memory;
+    this.minor = minor;
     this.runs = runs;
     this.byteLength = runs.reduce((sum, run) => sum + run.byteLength, 0);
     this.#writeEnd = writeEnd;
@@ -90,15 +102,11 @@ export class DmabufRegistry {
    * @returns the descriptor, which the user owns, and the driver's side of it
    * @throws SyscallError EMFILE, ENFILE
    */
-  create(
-    memory: PhysicalMemory,
-    runs: readonly MemoryRun[],
-    flags: number,
-  ): { readonly fd: number; readonly dmabuf: ExportedDmabuf } {
+  create(source: DmabufSource, flags: number): { readonly fd: number; readonly dmabuf: ExportedDmabuf } {
     const [fd, writeEnd] = pipe2(OpenFlag.CLOEXEC);
     if ((flags & OpenFlag.CLOEXEC) === 0) setCloexec(fd, false);
     const key = inodeKey(fd);
-    const dmabuf = new ExportedDmabuf(memory, runs, writeEnd, () => this.#known.delete(key));
+    const dmabuf = new ExportedDmabuf(source, writeEnd, () => this.#known.delete(key));
     this.#known.set(key, dmabuf);
     return { fd, dmabuf };
   }

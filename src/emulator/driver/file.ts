@@ -12,6 +12,7 @@ import {
   HABANALABS_IOCTLS,
   type IoctlNumbers,
 } from '../../uapi/index.ts';
+import type { SharedPages } from './buffer-table.ts';
 import type { CardPort } from './card-port.ts';
 import { commandBufferIoctl } from './command-buffer.ts';
 import type { Context } from './context.ts';
@@ -20,6 +21,7 @@ import { infoIoctl } from './info.ts';
 import { memoryIoctl } from './memory.ts';
 import { Notifier } from './notifier.ts';
 import { submitIoctl } from './submit.ts';
+import { UserMemory } from './user-memory.ts';
 import { abortedWait, PolledWait, waitIoctl } from './wait.ts';
 
 /** Driver numbers after the base of the family: what both families have in common. */
@@ -47,8 +49,10 @@ function driverNumber(request: number, block: ArgumentBlock, unknownErrno: numbe
 }
 
 /** What primary and control files share. */
-abstract class EmulatedFile implements DriverFile {
+export abstract class EmulatedFile implements DriverFile {
   readonly numbers: IoctlNumbers;
+  /** Memory of the process that opened the file. */
+  abstract readonly userMemory: UserMemory;
   protected readonly card: CardPort;
   protected closed = false;
   protected abstract readonly unknownErrno: number;
@@ -71,6 +75,11 @@ abstract class EmulatedFile implements DriverFile {
 
   abstract ioctlAsync(request: number, block: ArgumentBlock): Promise<number>;
   abstract mmap(byteLength: number, offset: bigint): DriverMapping;
+  /**
+   * What {@link mmap} maps, for another process that maps it itself.
+   * @throws SyscallError like mmap
+   */
+  abstract share(byteLength: number, offset: bigint): SharedPages;
   abstract close(): void;
   protected abstract dispatch(number: number, block: ArgumentBlock): number;
 }
@@ -78,6 +87,7 @@ abstract class EmulatedFile implements DriverFile {
 /** A primary node: one compute context. */
 export class PrimaryFile extends EmulatedFile {
   readonly context: Context;
+  readonly userMemory: UserMemory;
   protected readonly unknownErrno: number = Errno.EINVAL;
   readonly #notifier: Notifier = new Notifier();
   readonly #onClose: (file: PrimaryFile) => void;
@@ -85,6 +95,7 @@ export class PrimaryFile extends EmulatedFile {
   constructor(card: CardPort, context: Context, onClose: (file: PrimaryFile) => void) {
     super(card);
     this.context = context;
+    this.userMemory = context.userMemory;
     this.#onClose = onClose;
     card.notifiers.add(this.#notifier);
   }
@@ -121,9 +132,13 @@ export class PrimaryFile extends EmulatedFile {
   }
 
   mmap(byteLength: number, offset: bigint): DriverMapping {
-    if (this.closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
-    if (this.card.removed) throw new SyscallError('mmap', Errno.ENODEV, 'device was removed');
+    this.#checkMmap();
     return this.context.buffers.mmap(byteLength, offset);
+  }
+
+  share(byteLength: number, offset: bigint): SharedPages {
+    this.#checkMmap();
+    return this.context.buffers.share(byteLength, offset);
   }
 
   close(): void {
@@ -132,6 +147,11 @@ export class PrimaryFile extends EmulatedFile {
     this.card.notifiers.delete(this.#notifier);
     this.#notifier.close();
     this.#onClose(this);
+  }
+
+  #checkMmap(): void {
+    if (this.closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
+    if (this.card.removed) throw new SyscallError('mmap', Errno.ENODEV, 'device was removed');
   }
 
   protected dispatch(number: number, block: ArgumentBlock): number {
@@ -145,7 +165,7 @@ export class PrimaryFile extends EmulatedFile {
       case CB:
         return commandBufferIoctl(this.context, block);
       case INFO:
-        return infoIoctl(this.card, this.context, this.#notifier, block);
+        return infoIoctl(this.card, this.userMemory, this.context, this.#notifier, block);
       default:
         return debugIoctl(this.context, block);
     }
@@ -154,7 +174,14 @@ export class PrimaryFile extends EmulatedFile {
 
 /** A control node: INFO only, no context. */
 export class ControlFile extends EmulatedFile {
+  readonly userMemory: UserMemory;
   protected readonly unknownErrno: number = Errno.ENOTTY;
+
+  /** @param owner see {@link UserMemory.owner} */
+  constructor(card: CardPort, owner: number) {
+    super(card);
+    this.userMemory = new UserMemory(owner);
+  }
 
   ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
     return Promise.resolve(this.ioctl(request, block));
@@ -164,12 +191,17 @@ export class ControlFile extends EmulatedFile {
     throw new SyscallError('mmap', Errno.ENODEV, 'a control node cannot be mapped');
   }
 
+  share(): SharedPages {
+    throw new SyscallError('mmap', Errno.ENODEV, 'a control node cannot be mapped');
+  }
+
   close(): void {
     this.closed = true;
+    this.userMemory.close();
   }
 
   protected dispatch(number: number, block: ArgumentBlock): number {
     if (number !== INFO) return -Errno.ENOTTY;
-    return infoIoctl(this.card, undefined, undefined, block);
+    return infoIoctl(this.card, this.userMemory, undefined, undefined, block);
   }
 }

@@ -2,12 +2,12 @@
  * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). It does not choose addresses (va-space.ts).
  */
 
-import { Errno, isReadable, MadviseAdvice, madvise, viewAt } from '../../sys/index.ts';
+import { Errno, viewAt } from '../../sys/index.ts';
 import { HL_MEM } from '../../uapi/index.ts';
 import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../device/physical-memory.ts';
 import type { CardPort } from './card-port.ts';
 import type { UserMapping } from './user-mapping.ts';
-import { isUserRange } from './user-memory.ts';
+import { isUserRange, OWN_PROCESS, type UserMemory } from './user-memory.ts';
 import { HOST_PAGE_BYTES, HUGE_PAGE_BYTES, type VaRange, type VaSpace } from './va-space.ts';
 
 interface HostMapping {
@@ -23,13 +23,16 @@ interface HostMapping {
 export class HostMappings {
   readonly #card: CardPort;
   readonly #va: VaSpace;
+  readonly #userMemory: UserMemory;
   /** By the address that MAP returned. */
   readonly #mappings: Map<bigint, HostMapping> = new Map();
   #pinnedBytes = 0;
 
-  constructor(card: CardPort, va: VaSpace) {
+  /** @param userMemory of the process that owns the context */
+  constructor(card: CardPort, va: VaSpace, userMemory: UserMemory) {
     this.#card = card;
     this.#va = va;
+    this.#userMemory = userMemory;
   }
 
   /** Bytes of host memory that the card can reach, in whole pages. */
@@ -55,14 +58,14 @@ export class HostMappings {
     const inPage = address % HOST_PAGE_BYTES;
     const page = address - inPage;
     const pageBytes = Math.ceil((inPage + byteLength) / HOST_PAGE_BYTES) * HOST_PAGE_BYTES;
-    if (!pin(page, pageBytes)) return Errno.EFAULT;
+    if (!this.#userMemory.pin(page, pageBytes)) return Errno.EFAULT;
     const isAligned = address % HUGE_PAGE_BYTES === 0;
     const range = isAligned && byteLength % HUGE_PAGE_BYTES === 0 ? this.#va.hostHuge : this.#va.host;
     const alignment = isAligned ? HUGE_PAGE_BYTES : HOST_PAGE_BYTES;
     const force = (flags & HL_MEM.FORCE_HINT) !== 0;
     const offset = range.allocate({ byteLength: pageBytes, alignment, hint, force });
     if (offset < 0) return Errno.ENOMEM;
-    const memory = hostMemory(page, pageBytes);
+    const memory = hostMemory(page, pageBytes, this.#userMemory.owner);
     range.table.map(offset, pageBytes, memory, 0);
     const mapped = range.addressOf(offset + inPage);
     this.#mappings.set(mapped, { range, offset, byteLength: pageBytes, memory });
@@ -98,19 +101,8 @@ export class HostMappings {
   }
 }
 
-function hostMemory(address: number, byteLength: number): PhysicalMemory {
+function hostMemory(address: number, byteLength: number, owner: number): PhysicalMemory {
   const makeWindow = (offset: number, length: number): ArrayBuffer => viewAt(address + offset, length);
-  return new PhysicalMemory(
-    HOST_MEMORY,
-    address,
-    byteLength,
-    byteLength <= HOST_WINDOW_BYTES_MAX ? makeWindow : undefined,
-  );
-}
-
-/** What pinning finds: every page is there, backed and writable. Engines may touch the memory safely from now on. */
-function pin(address: number, byteLength: number): boolean {
-  const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
-  // Kernels before 5.14 do not know the advice.
-  return result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
+  const hasWindows = owner === OWN_PROCESS && byteLength <= HOST_WINDOW_BYTES_MAX;
+  return new PhysicalMemory(HOST_MEMORY, address, byteLength, hasWindows ? makeWindow : undefined, owner);
 }

@@ -39,15 +39,24 @@ export class HwBlocks {
    * @throws SyscallError EINVAL for an unknown block or a part of one; ENOMEM
    */
   mmap(byteLength: number, id: number): DriverMapping {
+    const pages = this.share(byteLength, id);
+    const memory = mapFile(pages.fd, pages.byteLength, 0);
+    this.#mapped.add(memory);
+    return memory;
+  }
+
+  /**
+   * A whole block for another process. The card keeps its registers, so there is nothing to release.
+   * @throws SyscallError like {@link mmap}
+   */
+  share(byteLength: number, id: number): { readonly fd: number; readonly byteLength: number; release(): void } {
     const { profile, device } = this.#card;
     const block = profile.userBlocks[id];
     if (block === undefined || Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE !== block.size) {
       throw new SyscallError('mmap', Errno.EINVAL, `${byteLength} bytes of register block ${id}`);
     }
     const fd = device.registers.shareBlock(Number(block.address - profile.cfg.start), block.size);
-    const memory = mapFile(fd, block.size, 0);
-    this.#mapped.add(memory);
-    return memory;
+    return { fd, byteLength: block.size, release: () => {} };
   }
 
   /** Drops the mappings: the user's views read zeros from now on. */

@@ -15,6 +15,7 @@ import { HARDWARE_OPS } from './info-hardware.ts';
 import type { InfoOp } from './info-op.ts';
 import { STATE_OPS } from './info-state.ts';
 import type { Notifier } from './notifier.ts';
+import type { UserMemory } from './user-memory.ts';
 import { readNumber } from './words.ts';
 
 const ARGS = HL_INFO_ARGS.words;
@@ -28,10 +29,12 @@ const OPS: ReadonlyMap<number, InfoOp> = new Map<number, InfoOp>([
 
 /**
  * The ioctl.
+ * @param userMemory of the caller
  * @param context undefined on the control node, as is the notifier
  */
 export function infoIoctl(
   card: CardPort,
+  userMemory: UserMemory,
   context: Context | undefined,
   notifier: Notifier | undefined,
   block: ArgumentBlock,
@@ -47,5 +50,5 @@ export function infoIoctl(
   const answer = op.answer({ card, context, notifier, words, returnSize });
   if (typeof answer === 'number') return 0 - answer;
   const bytes = returnSize < answer.byteLength ? answer.subarray(0, returnSize) : answer;
-  return card.userMemory.writeAnswer(block, returnPointer, bytes) ? 0 : -Errno.EFAULT;
+  return userMemory.writeAnswer(block, returnPointer, bytes) ? 0 : -Errno.EFAULT;
 }

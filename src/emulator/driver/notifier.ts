@@ -4,7 +4,7 @@
  */
 
 import { readlinkSync } from 'node:fs';
-import { close, dup, Errno, isSyscallError, write } from '../../sys/index.ts';
+import { close, dup, Errno, isSyscallError, PollEvent, pollNow, write } from '../../sys/index.ts';
 
 /** What the link of an event fd in /proc points to. */
 const EVENT_FD_LINK = 'anon_inode:[eventfd]';
@@ -51,8 +51,8 @@ export class Notifier {
   raise(events: number): void {
     if (!this.registered) return;
     this.#events |= events;
-    // A counter that is full (EAGAIN) is readable all the same.
-    write(this.#fd, this.#one);
+    // A counter that is full is readable all the same, and writing to one that blocks would hold the driver.
+    if ((pollNow(this.#fd, PollEvent.OUT) & PollEvent.OUT) !== 0) write(this.#fd, this.#one);
   }
 
   /** Reads and clears the events. */

@@ -6,7 +6,17 @@
  */
 
 import type { ArgumentBlock } from '../../driver/port.ts';
-import { allocateScratch, copyFromProcess, copyToProcess, type ScratchBlock } from '../../sys/index.ts';
+import {
+  allocateScratch,
+  copyFromProcess,
+  copyToProcess,
+  Errno,
+  isProcessMemoryReadable,
+  isReadable,
+  MadviseAdvice,
+  madvise,
+  type ScratchBlock,
+} from '../../sys/index.ts';
 
 const HIGH = 0x1_0000_0000;
 /** User addresses end here on x86-64. */
@@ -15,17 +25,27 @@ const USER_ADDRESS_END = 2 ** 47;
 /** Largest structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
 const SCRATCH_BYTES = 32768;
 
+/** The process id that means this process. */
+export const OWN_PROCESS = 0;
+
 /** Memory of the caller of an ioctl. */
 export class UserMemory {
   /** Result of {@link readWords}: where the words are. */
   words: Uint32Array = new Uint32Array(0);
   index = 0;
+  /** Words of the argument block, from its start, that hold an answer written by {@link writeAnswer} since it was set to 0. */
+  answeredWords = 0;
+  /** Whether the caller, where it is another process, has backed the memory that it wants pinned by the ioctl at hand. */
+  callerPinned = false;
+  /** The process whose memory it is; {@link OWN_PROCESS} for this one. */
+  readonly owner: number;
   #scratch: ScratchBlock | undefined;
   readonly #pid: number;
 
-  /** @param pid the process whose memory it is; the own one in process */
-  constructor(pid: number = process.pid) {
-    this.#pid = pid;
+  /** @param owner another process of the same user, or {@link OWN_PROCESS} */
+  constructor(owner: number = OWN_PROCESS) {
+    this.owner = owner;
+    this.#pid = owner === OWN_PROCESS ? process.pid : owner;
   }
 
   /**
@@ -76,7 +96,21 @@ export class UserMemory {
     const { words } = block;
     if (inside < 0 || inside + source.byteLength > words.byteLength) return this.write(address, source);
     new Uint8Array(words.buffer, words.byteOffset + inside, source.byteLength).set(source);
+    this.answeredWords = Math.ceil((inside + source.byteLength) / 4);
     return true;
+  }
+
+  /**
+   * What pinning finds: whether every page is there, backed and writable. Engines may touch the memory safely from now on. Only a
+   * process itself can back its pages: of another one this checks what it says, page by page up to a number, and then samples.
+   */
+  pin(address: number, byteLength: number): boolean {
+    if (this.owner !== OWN_PROCESS) {
+      return this.callerPinned && isProcessMemoryReadable(this.owner, address, byteLength);
+    }
+    const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
+    // Kernels before 5.14 do not know the advice.
+    return result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
   }
 
   /** Releases the scratch memory. */
