@@ -1,0 +1,39 @@
+/**
+ * Where this process lives: the machine since it was started, and the namespace in which process ids have a meaning.
+ */
+
+import * as fs from 'node:fs';
+import { Errno } from './errno.ts';
+import { SyscallError } from './syscall-error.ts';
+
+const BOOT_ID = '/proc/sys/kernel/random/boot_id';
+const PID_NAMESPACE = '/proc/self/ns/pid';
+
+/**
+ * Bytes that identify this machine since it was started: equal in all its processes and containers.
+ * @returns 16 bytes
+ * @throws SyscallError ENOENT without /proc
+ */
+export function bootId(): Uint8Array<ArrayBuffer> {
+  const text = fromProc(BOOT_ID, () => fs.readFileSync(BOOT_ID, 'latin1'));
+  return new Uint8Array(Buffer.from(text.trim().replaceAll('-', ''), 'hex'));
+}
+
+/** Identifies the namespace of the process ids of this process; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
+export function pidNamespace(): number {
+  const link = fromProc(PID_NAMESPACE, () => fs.readlinkSync(PID_NAMESPACE));
+  return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
+}
+
+/** The file system that holds a path, as a device number; undefined where there is no such path. */
+export function deviceOfPath(path: string): bigint | undefined {
+  return fs.statSync(path, { bigint: true, throwIfNoEntry: false })?.dev;
+}
+
+function fromProc<T>(path: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new SyscallError('open', Errno.ENOENT, path, error);
+  }
+}

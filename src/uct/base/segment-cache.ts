@@ -1,0 +1,75 @@
+/**
+ * The segments of peers that are attached: each once, as long as somebody uses it, and some a while longer.
+ */
+
+import { Segment } from './segment.ts';
+
+interface Entry {
+  readonly segment: Segment;
+  references: number;
+}
+
+/** A set of attached segments. */
+export class SegmentCache {
+  /** By name; the unused ones oldest first. */
+  readonly #entries: Map<string, Entry> = new Map();
+  readonly #idleMax: number;
+  #idle = 0;
+
+  /** @param idleMax how many unused segments stay attached; the oldest is detached at the bound */
+  constructor(idleMax: number) {
+    this.#idleMax = idleMax;
+  }
+
+  /**
+   * Attaches a segment. Give it back with {@link release}.
+   * @throws UcxError ERR_SHM_SEGMENT as {@link Segment.attach}
+   */
+  acquire(packedName: Uint8Array, byteLengthMin = 1): Segment {
+    const key = keyOf(packedName);
+    const entry = this.#entries.get(key);
+    if (entry === undefined) {
+      const segment = Segment.attach(packedName, byteLengthMin);
+      this.#entries.set(key, { segment, references: 1 });
+      return segment;
+    }
+    if (entry.references === 0) this.#idle -= 1;
+    entry.references += 1;
+    return entry.segment;
+  }
+
+  /** Gives back what {@link acquire} returned, once for each. */
+  release(segment: Segment): void {
+    const key = keyOf(segment.packedName);
+    const entry = this.#entries.get(key);
+    if (entry === undefined || entry.segment !== segment) return;
+    entry.references -= 1;
+    if (entry.references > 0) return;
+    // To the end: the map keeps the order of insertion.
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    this.#idle += 1;
+    if (this.#idle > this.#idleMax) this.#detachOldest();
+  }
+
+  /** Detaches all, also those in use. */
+  close(): void {
+    for (const { segment } of this.#entries.values()) segment.close();
+    this.#entries.clear();
+    this.#idle = 0;
+  }
+
+  #detachOldest(): void {
+    for (const [key, { segment, references }] of this.#entries) {
+      if (references > 0) continue;
+      segment.close();
+      this.#entries.delete(key);
+      this.#idle -= 1;
+      return;
+    }
+  }
+}
+
+function keyOf(packedName: Uint8Array): string {
+  return Buffer.from(packedName.buffer, packedName.byteOffset, packedName.byteLength).toString('latin1');
+}

@@ -1,0 +1,197 @@
+/**
+ * Named shared memory: files in /dev/shm of this user alone, with names that cannot be guessed. A name travels in addresses and keys as
+ * fixed-size bytes. What lies in a segment is the knowledge of whoever made it.
+ *
+ * The file belongs to the process that created it and goes with `close()`; what killed processes leave is removed by {@link scavenge}.
+ */
+
+import { readdirSync, unlinkSync } from 'node:fs';
+import {
+  close as closeFd,
+  FileKind,
+  fileStatus,
+  type MappedMemory,
+  mapFile,
+  OpenFlag,
+  open,
+  reserveFile,
+  VIEW_LENGTH_MAX,
+} from '../../sys/index.ts';
+import { invalidParam, UcxError } from '../../ucs/error.ts';
+import { systemRandomBytes } from '../../ucs/random.ts';
+import { Status } from '../../ucs/status.ts';
+import {
+  hasEnded,
+  ownIdentity,
+  PROCESS_IDENTITY_BYTES,
+  type ProcessIdentity,
+  packIdentity,
+  unpackIdentity,
+} from './process-identity.ts';
+
+/** The folder of all segments. */
+export const SEGMENT_FOLDER = '/dev/shm';
+/** Bytes of a packed name: the identity of the creator and a random tag. */
+export const SEGMENT_NAME_BYTES = 32;
+
+const PREFIX = 'gaudi_ucx';
+const TAG_BYTES = SEGMENT_NAME_BYTES - PROCESS_IDENTITY_BYTES;
+/** Names of segments, and of what lies beside them under the same name. */
+const FILE_NAME = /^gaudi_ucx\.(\d{1,10})\.(\d{1,10})\.(\d{1,16})\.[0-9a-f]{32}(?:\.[a-z]+)?$/;
+
+/** A mapped segment. */
+export class Segment {
+  /** Process that created it. */
+  readonly owner: ProcessIdentity;
+  /** {@link SEGMENT_NAME_BYTES} that name it; do not change. */
+  readonly packedName: Uint8Array;
+  readonly byteLength: number;
+  /** Host virtual address in this process. */
+  readonly address: number;
+  readonly bytes: Uint8Array;
+  /** The whole words of it. */
+  readonly words: Int32Array;
+  readonly #memory: MappedMemory;
+  readonly #created: boolean;
+
+  private constructor(packedName: Uint8Array, memory: MappedMemory, created: boolean) {
+    this.packedName = packedName;
+    this.owner = unpackIdentity(packedName, 0);
+    this.byteLength = memory.byteLength;
+    this.address = memory.address;
+    this.bytes = memory.u8;
+    this.words = new Int32Array(memory.buffer, 0, Math.floor(memory.byteLength / 4));
+    this.#memory = memory;
+    this.#created = created;
+  }
+
+  /**
+   * Creates a segment of zeros, all of it backed.
+   * @param byteLength 1 to 4 GiB
+   * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOSPC where /dev/shm is full, ENOENT or EACCES where there is none, EMFILE
+   */
+  static create(byteLength: number): Segment {
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > VIEW_LENGTH_MAX) {
+      throw invalidParam('byteLength', `must be an integer from 1 to ${VIEW_LENGTH_MAX}`, byteLength);
+    }
+    const packedName = new Uint8Array(SEGMENT_NAME_BYTES);
+    packIdentity(ownIdentity(), packedName, 0);
+    packedName.set(systemRandomBytes(TAG_BYTES), PROCESS_IDENTITY_BYTES);
+    const path = segmentPath(packedName);
+    const fd = open(path, OpenFlag.RDWR | OpenFlag.CREAT | OpenFlag.EXCL | OpenFlag.NOFOLLOW, 0o600);
+    try {
+      reserveFile(fd, byteLength);
+      return new Segment(packedName, mapFile(fd, byteLength, 0), true);
+    } catch (error) {
+      unlinkIfThere(path);
+      throw error;
+    } finally {
+      closeFd(fd);
+    }
+  }
+
+  /**
+   * Maps the segment of this name, also of this process.
+   * @param packedName {@link SEGMENT_NAME_BYTES}; any bytes
+   * @param byteLengthMin least length that makes sense to the caller
+   * @throws UcxError ERR_SHM_SEGMENT that says why: no such segment, of another user, too small, no memory
+   */
+  static attach(packedName: Uint8Array, byteLengthMin = 1): Segment {
+    if (packedName.byteLength !== SEGMENT_NAME_BYTES) {
+      throw segmentError(`a name has ${SEGMENT_NAME_BYTES} bytes, got ${packedName.byteLength}`);
+    }
+    const name = packedName.slice();
+    const path = segmentPath(name);
+    try {
+      const fd = open(path, OpenFlag.RDWR | OpenFlag.NOFOLLOW | OpenFlag.NONBLOCK);
+      try {
+        return new Segment(name, mapFile(fd, checkedLength(fd, path, byteLengthMin), 0), false);
+      } finally {
+        closeFd(fd);
+      }
+    } catch (error) {
+      if (error instanceof UcxError && error.code === 'ERR_SHM_SEGMENT') throw error;
+      throw segmentError(error instanceof Error ? error.message : String(error), error);
+    }
+  }
+
+  get closed(): boolean {
+    return this.#memory.closed;
+  }
+
+  /** Path of the file, and the start of the path of what belongs to it. */
+  get path(): string {
+    return segmentPath(this.packedName);
+  }
+
+  /** Unmaps it; views of it read zeros from now on. The creator removes the file; who has attached it keeps the memory. Idempotent. */
+  close(): void {
+    if (this.#memory.closed) return;
+    this.#memory.close();
+    if (this.#created) unlinkIfThere(this.path);
+  }
+}
+
+/** Path of the file behind a packed name of any content. */
+export function segmentPath(packedName: Uint8Array): string {
+  const { pidNamespace, pid, startTime } = unpackIdentity(packedName, 0);
+  const tag = Buffer.from(packedName.subarray(PROCESS_IDENTITY_BYTES, SEGMENT_NAME_BYTES)).toString('hex');
+  return `${SEGMENT_FOLDER}/${PREFIX}.${pidNamespace}.${pid}.${startTime}.${tag}`;
+}
+
+/**
+ * Removes the files of processes that have ended without doing so. Files of other users, and of other pid namespaces, whose processes
+ * nobody here can tell dead from alive, stay.
+ * @returns how many were removed
+ */
+export function scavenge(): number {
+  let removed = 0;
+  for (const name of namesInFolder()) {
+    const match = FILE_NAME.exec(name);
+    if (match === null) continue;
+    const [pidNamespace, pid, startTime] = [Number(match[1]), Number(match[2]), Number(match[3])];
+    if (hasEnded({ pidNamespace, pid, startTime }) && unlinkIfThere(`${SEGMENT_FOLDER}/${name}`)) removed += 1;
+  }
+  return removed;
+}
+
+/** Removes a file. False when it is not there any more or belongs to another user. */
+export function unlinkIfThere(path: string): boolean {
+  try {
+    unlinkSync(path);
+    return true;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'EPERM' || code === 'EACCES') return false;
+    throw error;
+  }
+}
+
+function namesInFolder(): readonly string[] {
+  try {
+    return readdirSync(SEGMENT_FOLDER);
+  } catch {
+    return []; // No such folder, or not for this user: nothing of ours is in it.
+  }
+}
+
+function checkedLength(fd: number, path: string, byteLengthMin: number): number {
+  const { kind, uid, byteLength } = fileStatus(fd);
+  if (kind !== FileKind.FILE) throw segmentError(`${path} is no file`);
+  // Of a user that is somebody else, a length could change under the mapping: a SIGBUS.
+  if (uid !== process.geteuid?.()) throw segmentError(`${path} belongs to user ${uid}`);
+  if (byteLength < byteLengthMin || byteLength > VIEW_LENGTH_MAX) {
+    throw segmentError(`${path} has ${byteLength} bytes, not ${byteLengthMin} to ${VIEW_LENGTH_MAX}`);
+  }
+  return byteLength;
+}
+
+function segmentError(reason: string, cause?: unknown): UcxError {
+  return new UcxError({
+    code: 'ERR_SHM_SEGMENT',
+    status: Status.SHMEM_SEGMENT,
+    message: `shared memory: ${reason}`,
+    details: { reason },
+    cause,
+  });
+}
