@@ -107,6 +107,18 @@ export class DeviceArenas implements BlockOwner {
     this.#arenas.length = 0;
   }
 
+  /**
+   * Returns the empty arenas to the driver. Those of which somebody still holds a dma-buf stay, until a later call.
+   * @returns whether one went
+   */
+  reclaim(): boolean {
+    let released = false;
+    for (const arena of this.#arenas.filter(({ blockCount }) => blockCount === 0)) {
+      released = this.#release(arena) || released;
+    }
+    return released;
+  }
+
   #allocateInArenas(byteLength: number, alignment: number): DeviceBlock | undefined {
     // Fullest first, so that the others become empty. There are at most as many arenas as pages, 127 on gaudi2.
     const candidates = this.#arenas.filter((arena) => !arena.dedicated && arena.largestFree >= byteLength);
@@ -132,14 +144,13 @@ export class DeviceArenas implements BlockOwner {
     return arena.allocate(byteLength, alignment)!;
   }
 
-  /** Memory for an arena: as much as wanted, else what is needed, else that after an empty arena went back. */
+  /** Memory for an arena: as much as wanted, else what is needed, else that after empty arenas went back. */
   #acquire(wanted: number, needed: number): ArenaMemory | undefined {
     const memory = this.#source.acquire(wanted);
     if (memory !== undefined) return memory;
     const smaller = needed < wanted ? this.#source.acquire(needed) : undefined;
     if (smaller !== undefined) return smaller;
-    const spare = this.#arenas.find((arena) => arena.blockCount === 0);
-    return spare !== undefined && this.#release(spare) ? this.#source.acquire(needed) : undefined;
+    return this.reclaim() ? this.#source.acquire(needed) : undefined;
   }
 
   /** An arena has become empty: one stays as a spare of the ordinary kind. */

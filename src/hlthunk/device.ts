@@ -111,9 +111,9 @@ export class Device implements CardTarget, Disposable {
     return exportBlock(block);
   }
 
-  /** Imports the first `byteLength` bytes of a dma-buf: see {@link DmabufImports.register}. */
-  registerDmabufFd(fd: number, byteLength: number): ImportedMapping {
-    return this.imports.register(fd, byteLength);
+  /** Imports `byteLength` bytes of a dma-buf, from `offset` on: see {@link DmabufImports.register}. */
+  registerDmabufFd(fd: number, byteLength: number, offset = 0): ImportedMapping {
+    return this.imports.register(fd, byteLength, offset);
   }
 
   /** Pins host memory and gives it a device address: see {@link HostMemory.map}. The caller keeps the memory mapped. */

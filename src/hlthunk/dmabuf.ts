@@ -112,10 +112,14 @@ function exportFd(
 
 /** Memory of another card, or of another process, in the address space of this card. Made by {@link DmabufImports.register}. */
 export class ImportedMapping extends DmaMemory {
+  /** Device address of the first byte of the dma-buf: what the driver knows the import by. */
+  readonly baseAddress: bigint;
   readonly #owner: DmabufImports;
 
-  constructor(owner: DmabufImports, card: CardFile, address: bigint, byteLength: number) {
+  constructor(owner: DmabufImports, card: CardFile, baseAddress: bigint, offset: number, byteLength: number) {
+    const address = baseAddress + BigInt(offset);
     super(card, lowWord(address), highWord(address), byteLength);
+    this.baseAddress = baseAddress;
     this.#owner = owner;
   }
 
@@ -151,12 +155,16 @@ export class DmabufImports {
   }
 
   /**
-   * Imports the first `byteLength` bytes of a dma-buf (MEMORY REG_DMABUF_FD). The descriptor may be closed afterwards.
-   * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver cannot import, or for a foreign descriptor or a bad length
+   * Imports `byteLength` bytes of a dma-buf (MEMORY REG_DMABUF_FD). The descriptor may be closed afterwards.
+   * @param offset of the first byte in the dma-buf; the driver maps what lies before it, too
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver cannot import, or for a foreign descriptor or a bad range
    */
-  register(fd: number, byteLength: number): ImportedMapping {
+  register(fd: number, byteLength: number, offset = 0): ImportedMapping {
     this.#card.checkOpen();
     checkLength('byteLength', byteLength);
+    if (!Number.isSafeInteger(offset) || offset < 0 || !Number.isSafeInteger(offset + byteLength)) {
+      throw invalidArgument('offset', 'must be an integer of at least 0 that stays below 2^53 with byteLength', offset);
+    }
     if (!Number.isInteger(fd) || fd < 0) throw invalidArgument('fd', 'must be a file descriptor', fd);
     if (!this.canImport) {
       throw gaudiError(
@@ -165,12 +173,12 @@ export class DmabufImports {
         { capability: 'importDmabuf' },
       );
     }
-    const input = registerInput(fd, byteLength);
+    const input = registerInput(fd, offset + byteLength);
     const out = this.#card.memory(
       { ...input, op: HL_MEM_OP.REG_DMABUF_FD },
-      `registerDmabufFd of ${byteLength} bytes of fd ${fd}`,
+      `registerDmabufFd of ${offset + byteLength} bytes of fd ${fd}`,
     );
-    const mapping = new ImportedMapping(this, this.#card, out.device_virt_addr, byteLength);
+    const mapping = new ImportedMapping(this, this.#card, out.device_virt_addr, offset, byteLength);
     this.#mappings.add(mapping);
     return mapping;
   }
@@ -179,7 +187,7 @@ export class DmabufImports {
   unmap(mapping: ImportedMapping): void {
     if (this.#card.closed) return;
     checkUnused(mapping, 'mapping');
-    const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.address, op: HL_MEM_OP.UNMAP });
+    const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.baseAddress, op: HL_MEM_OP.UNMAP });
     if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'unmap of an import');
     mapping.live = false;
     this.#mappings.delete(mapping);

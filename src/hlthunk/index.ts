@@ -80,6 +80,7 @@ export {
 } from './gaudi-error.ts';
 export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
 export { getHwBlock, HwBlock } from './hw-block.ts';
+export { IPC_HANDLE_BYTES, type IpcHandle, ipcCloseHandle, ipcOpenHandle, ipcWrapArena, ipcWrapHandle } from './ipc.ts';
 export { getNicPorts, getNicPortsMasks, type NicPort, type NicPortsMasks } from './nic.ts';
 export {
   type CardSelection,
