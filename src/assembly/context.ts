@@ -5,6 +5,7 @@
 import type { DriverNode } from '../driver/port.ts';
 import { Context as UcpContext } from '../ucp/core/context.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
+import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { openNode } from './open-node.ts';
@@ -18,7 +19,8 @@ export interface ContextOptions extends ProgramOptions {
 
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
-  return [selfComponent(), gaudiCopyComponent({ node, mappingTable })];
+  const gaudi = new GaudiResources({ node, mappingTable });
+  return [selfComponent(), gaudiCopyComponent(gaudi)];
 }
 
 /**

@@ -8,7 +8,7 @@ import { type AnyConfigTable, type Config, loadConfig } from '../ucs/config.ts';
 import { configDirectories, readConfigFiles } from '../ucs/config-file.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import { createLog, type Log, type LogSink, standardErrorSink } from '../ucs/log.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/copy/config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 
 /** Every table of this library, in the order in which `info -c` prints them. */

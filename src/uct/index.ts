@@ -4,5 +4,6 @@ export * from './api/iface.ts';
 export * from './api/memory.ts';
 export * from './api/memory-domain.ts';
 export { completeOne } from './base/completion.ts';
-export { type GaudiCopyOptions, gaudiCopyComponent } from './gaudi/copy/component.ts';
+export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/gaudi-resources.ts';
+export { gaudiCopyComponent } from './gaudi/copy/component.ts';
 export { selfComponent } from './self/component.ts';

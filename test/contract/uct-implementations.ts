@@ -3,8 +3,8 @@
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
 import { systemClock } from '../../src/ucs/clock.ts';
 import { loadConfig } from '../../src/ucs/config.ts';
-import { openGaudiCards } from '../../src/uct/gaudi/base/gaudi-cards.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/copy/config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/base/config.ts';
+import { GaudiResources } from '../../src/uct/gaudi/base/gaudi-resources.ts';
 import { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
 import type { TestLog } from '../fixtures/test-log.ts';
@@ -24,9 +24,10 @@ export function openGaudiCopy(
   config: Readonly<Record<string, string>> = {},
 ): MdUnderTest {
   const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
-  const cards = openGaudiCards({ node: emulated, mappingTable: undefined, log: log.log, clock: systemClock });
+  const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
   const loaded = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides: config });
-  const md = new CopyMd(cards, { log: log.log, clock: systemClock, config: loaded });
+  const md = new CopyMd(shared, { log: log.log, clock: systemClock, config: loaded });
+  const { cards } = shared;
   return {
     md,
     pinnedBytes: () => cards.reduce((sum, { device }) => sum + device.pinnedBytes, 0),

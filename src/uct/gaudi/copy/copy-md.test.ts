@@ -13,8 +13,8 @@ import { Status } from '../../../ucs/status.ts';
 import type { Iface, UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { MdFlag } from '../../api/memory-domain.ts';
-import { openGaudiCards } from '../base/gaudi-cards.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import { GaudiResources } from '../base/gaudi-resources.ts';
 import { CopyMd } from './copy-md.ts';
 
 const BYTES = 2 ** 20;
@@ -104,9 +104,9 @@ describe('a list whose memory cannot all be pinned', () => {
   it('moves nothing and completes nothing', async () => {
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
     const log = createTestLog();
-    const cards = openGaudiCards({ node, mappingTable: undefined, log: log.log, clock: systemClock });
+    const shared = new GaudiResources({ node, mappingTable: undefined });
     const config = loadConfig([GAUDI_COPY_CONFIG_TABLE]);
-    const md = new CopyMd(cards, { log: log.log, clock: systemClock, config });
+    const md = new CopyMd(shared, { log: log.log, clock: systemClock, config });
     const iface = md.openIface(md.resources[0]!);
     const endpoint = iface.connect(iface.address);
     const remote = md.memAlloc(64, { memoryType: MemoryType.GAUDI });

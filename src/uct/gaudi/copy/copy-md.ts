@@ -3,11 +3,9 @@
  */
 
 import { exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
-import { addressOf } from '../../../sys/index.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
-import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
@@ -21,22 +19,16 @@ import {
   type MemoryAttributes,
   type MemoryDomain,
 } from '../../api/memory-domain.ts';
-import { checkHostBuffer } from '../../base/host-buffer.ts';
 import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key-bytes.ts';
 import { KeyTable } from '../../base/key-table.ts';
-import { closeGaudiCards, type GaudiCard } from '../base/gaudi-cards.ts';
-import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
+import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
+import type { GaudiCard } from '../base/gaudi-cards.ts';
+import { type CardMemory, GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
+import type { GaudiResources } from '../base/gaudi-resources.ts';
+import { HostRegistry } from '../base/host-registry.ts';
 import { CopyIface } from './copy-iface.ts';
-import {
-  GAUDI_COPY_ALIASES,
-  GAUDI_COPY_NAME,
-  GAUDI_COPY_TRANSPORT,
-  GaudiKey,
-  GaudiMemory,
-  HostMemory,
-  HostPages,
-} from './gaudi-memory.ts';
+import { CopyKey, GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 
 const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
 /** Growth of the estimated registration cost: the driver pins page by page. */
@@ -46,33 +38,30 @@ const PER_BYTE_REGISTER_NS = 0.03;
 export class CopyMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
+  readonly #shared: GaudiResources;
   readonly #cards: readonly GaudiCard[];
   readonly #config: GaudiCopyConfig;
-  readonly #keys: KeyTable<GaudiMemory | HostMemory> = new KeyTable(GAUDI_COPY_NAME);
+  readonly #keys: KeyTable<CardMemory> = new KeyTable(GAUDI_COPY_NAME);
   /** Allocated blocks by card and address. */
   readonly #allocated: Map<string, GaudiMemory> = new Map();
-  readonly #registered: Set<HostMemory> = new Set();
+  readonly #host: HostRegistry;
   /** Ranges of HBM that are allocated; filled before an address leaves this object. */
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
-  readonly #rcache: Rcache<HostPages>;
   readonly #ifaces: CopyIface[] = [];
   readonly #address: Uint8Array = uniqueAddress();
   #closed = false;
 
-  /** @param cards open cards; the domain closes them */
-  constructor(cards: readonly GaudiCard[], services: ComponentServices) {
-    this.#cards = cards;
+  /**
+   * Opens the cards, unless another memory domain of the context has done so.
+   * @throws UcxError as openGaudiCards
+   */
+  constructor(shared: GaudiResources, services: ComponentServices) {
     this.#config = services.config.get(GAUDI_COPY_CONFIG_TABLE);
-    this.#rcache = new Rcache({
-      registrar: {
-        register: (owner) => new HostPages(addressOf(new Uint8Array(owner)), owner.byteLength, cards.length),
-        deregister: (pages) => pages.unmap(),
-      },
-      maxRegions: this.#config.RCACHE_MAX_REGIONS,
-      maxSize: this.#config.RCACHE_MAX_SIZE,
-      onError: (error) => services.log.error(`registration cache: ${String(error)}`),
-    });
-    this.resources = cards.map(({ index }) => resourceOf(index));
+    const gaudi = shared.acquire(services);
+    this.#shared = shared;
+    this.#cards = gaudi.cards;
+    this.#host = new HostRegistry(GAUDI_COPY_NAME, true, gaudi);
+    this.resources = gaudi.cards.map(({ index }) => resourceOf(index));
     this.attributes = this.#attributesOf();
   }
 
@@ -86,7 +75,7 @@ export class CopyMd implements MemoryDomain {
     }
     const card = this.#cardOf(options.sysDevice ?? this.#cards[0]!.index);
     const block = card.device.memory.allocate(byteLength, { dedicated: options.shared ?? false });
-    const memory = new GaudiMemory(card, block, byteLength);
+    const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, byteLength);
     this.#ranges.insert(card.index, memory.address, byteLength, MemoryType.GAUDI);
     this.#allocated.set(placeKey(memory.sysDevice, memory.address), memory);
     return memory;
@@ -95,7 +84,7 @@ export class CopyMd implements MemoryDomain {
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
     if (!(own instanceof GaudiMemory)) throw invalidParam('memory', 'must come from memAlloc', own.address);
-    own.block.free();
+    own.free();
     this.#ranges.remove(own.sysDevice, own.address, own.byteLength);
     this.#keys.revoke(own);
     this.#allocated.delete(placeKey(own.sysDevice, own.address));
@@ -103,32 +92,14 @@ export class CopyMd implements MemoryDomain {
 
   memReg(source: HostBuffer | MdMemory): HostMemory {
     this.#checkOpen();
-    const buffer = source as HostBuffer;
-    checkHostBuffer('buffer', buffer);
-    const region = this.#rcache.acquire(buffer.buffer);
-    if (typeof region === 'number') throw statusError(region, 'register host memory');
-    const memory = new HostMemory(buffer, region);
-    this.#registered.add(memory);
-    return memory;
+    return this.#host.register(source);
   }
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
-    const invalidate = options.invalidate === true;
     const own = this.#own(memory);
     if (!(own instanceof HostMemory)) throw invalidParam('memory', 'must come from memReg', own.address);
-    // Without a registration nothing keeps the memory alive under a transfer; when it goes away, not even one does.
-    const mayRefuse = options.force !== true && (invalidate || own.region.references === 1);
-    if (mayRefuse && own.pages.inFlight > 0) {
-      throw gaudiError(
-        GaudiErrorCode.DEVICE_BUSY,
-        `host memory at 0x${own.address.toString(16)} has transfers on their way`,
-      );
-    }
-    own.live = false;
+    this.#host.deregister(own, options);
     this.#keys.revoke(own);
-    this.#registered.delete(own);
-    this.#rcache.release(own.region);
-    if (invalidate || this.#config.RCACHE === 'no') this.#rcache.invalidate(own.bytes.buffer);
   }
 
   memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes {
@@ -159,8 +130,8 @@ export class CopyMd implements MemoryDomain {
     this.#keys.pack(this.#own(memory), target, offset);
   }
 
-  rkeyUnpack(packed: Uint8Array): GaudiKey {
-    return new GaudiKey(this.#keys.find(packed));
+  rkeyUnpack(packed: Uint8Array): CopyKey {
+    return new CopyKey(this.#keys.find(packed));
   }
 
   openIface(resource: IfaceResource): Iface {
@@ -174,15 +145,15 @@ export class CopyMd implements MemoryDomain {
     return iface;
   }
 
+  /** Ends all transfers of the cards, also those of other memory domains that share them: their memory goes. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
     for (const iface of this.#ifaces) iface.close();
     for (const { device } of this.#cards) device.dma.abort(Status.CANCELED);
-    for (const memory of this.#registered) this.memDereg(memory);
+    this.#host.close();
     for (const memory of this.#allocated.values()) this.memFree(memory);
-    this.#rcache.close();
-    closeGaudiCards(this.#cards);
+    this.#shared.release();
   }
 
   /** The allocation that contains a range; the refusal says which rule the range broke. */
@@ -217,10 +188,10 @@ export class CopyMd implements MemoryDomain {
     throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `sysDevice ${sysDevice} is no open card (they are ${known})`);
   }
 
-  #own(memory: MdMemory): GaudiMemory | HostMemory {
+  #own(memory: MdMemory): CardMemory {
     if (memory instanceof GaudiMemory) {
       if (this.#allocated.get(placeKey(memory.sysDevice, memory.address)) === memory) return memory;
-    } else if (memory instanceof HostMemory && this.#registered.has(memory)) return memory;
+    } else if (this.#host.has(memory)) return memory;
     const isOwn = memory instanceof GaudiMemory || memory instanceof HostMemory;
     if (!isOwn) throw invalidParam('memory', 'must be of memory domain gaudi_copy', memory);
     throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);

@@ -1,30 +1,30 @@
 /**
- * Memory of the gaudi_copy domain: blocks of HBM, and host memory that is mapped into cards at its first use there.
+ * Memory that the Gaudi transports move: blocks of HBM, and host memory that is mapped into cards at its first use there.
  */
 
-import type { Device, DeviceBlock, HostMapping } from '../../../hlthunk/index.ts';
+import type { Device, DeviceBlock, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
-import type { MdMemory, RemoteKey } from '../../api/memory.ts';
-import type { GaudiCard } from '../base/gaudi-cards.ts';
-
-/** Name of component and memory domain. */
-export const GAUDI_COPY_NAME = 'gaudi_copy';
-/** Name of the transport, and the other names that UCX_TLS accepts for it. */
-export const GAUDI_COPY_TRANSPORT = 'gaudi_cpy';
-export const GAUDI_COPY_ALIASES: readonly string[] = ['gaudi_copy', 'gaudi'];
+import type { MdMemory } from '../../api/memory.ts';
+import type { GaudiCard } from './gaudi-cards.ts';
 
 /** A block of HBM. */
 export class GaudiMemory implements MdMemory {
-  readonly mdName: string = GAUDI_COPY_NAME;
+  readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.GAUDI;
+  readonly card: GaudiCard;
   readonly sysDevice: number;
   readonly block: DeviceBlock;
   /** As the user asked; the block may be longer. */
   readonly byteLength: number;
   readonly bytes: undefined = undefined;
+  /** Byte of {@link dmaIn} at which the memory begins. */
+  readonly dmaOffset: number = 0;
+  readonly #onFree: Set<() => void> = new Set();
 
-  constructor(card: GaudiCard, block: DeviceBlock, byteLength: number) {
+  constructor(mdName: string, card: GaudiCard, block: DeviceBlock, byteLength: number) {
+    this.mdName = mdName;
+    this.card = card;
     this.sysDevice = card.index;
     this.block = block;
     this.byteLength = byteLength;
@@ -40,6 +40,29 @@ export class GaudiMemory implements MdMemory {
 
   get live(): boolean {
     return this.block.live;
+  }
+
+  /** What transfers name. */
+  dmaIn(): DmaMemory {
+    return this.block;
+  }
+
+  /** Has `callback` run before the block is freed. Returns what takes the wish back. */
+  onFree(callback: () => void): () => void {
+    this.#onFree.add(callback);
+    return () => this.#onFree.delete(callback);
+  }
+
+  /**
+   * Frees the block, after everything that depends on it has been told.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; nobody is told then
+   */
+  free(): void {
+    if (this.block.live && this.block.inFlight === 0) {
+      for (const callback of this.#onFree) callback();
+      this.#onFree.clear();
+    }
+    this.block.free();
   }
 }
 
@@ -84,51 +107,45 @@ export class HostPages {
 
 /** Registered host memory: a piece of a registered ArrayBuffer. */
 export class HostMemory implements MdMemory {
-  readonly mdName: string = GAUDI_COPY_NAME;
+  readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.HOST;
   readonly sysDevice: undefined = undefined;
+  /** Whether its memory domain hands out keys of host memory. */
+  readonly packable: boolean;
   readonly bytes: Uint8Array;
   readonly region: RcacheRegion<HostPages>;
   readonly pages: HostPages;
-  /** Byte of the registered pages at which the buffer begins. */
-  readonly pagesOffset: number;
+  /** Byte of {@link dmaIn}, the registered pages, at which the buffer begins. */
+  readonly dmaOffset: number;
   readonly byteLength: number;
   readonly generation: number;
   live = true;
 
-  constructor(bytes: Uint8Array, region: RcacheRegion<HostPages>) {
+  constructor(mdName: string, packable: boolean, bytes: Uint8Array, region: RcacheRegion<HostPages>) {
+    this.mdName = mdName;
+    this.packable = packable;
     this.bytes = bytes;
     this.region = region;
     this.pages = region.registration;
-    this.pagesOffset = bytes.byteOffset;
+    this.dmaOffset = bytes.byteOffset;
     this.byteLength = bytes.byteLength;
     this.generation = region.generation;
   }
 
   get address(): bigint {
-    return BigInt(this.pages.address + this.pagesOffset);
+    return BigInt(this.pages.address + this.dmaOffset);
   }
 
   /** False once the buffer was detached: its bytes belong to somebody else. */
   get attached(): boolean {
     return this.bytes.byteLength === this.byteLength;
   }
-}
 
-/** A remote key of the gaudi_copy domain: the memory itself, since both sides are this process. */
-export class GaudiKey implements RemoteKey {
-  readonly mdName: string = GAUDI_COPY_NAME;
-  readonly memoryType: MemoryType;
-  readonly sysDevice: number | undefined;
-  readonly byteLength: number;
-  readonly memory: GaudiMemory | HostMemory;
-
-  constructor(memory: GaudiMemory | HostMemory) {
-    this.memory = memory;
-    this.memoryType = memory.memoryType;
-    this.sysDevice = memory.sysDevice;
-    this.byteLength = memory.byteLength;
+  /** What transfers of the card at `position` name. Throws like {@link HostPages.mappingIn} at the first use there. */
+  dmaIn(position: number, device: Device): HostMapping {
+    return this.pages.mappingIn(position, device);
   }
-
-  release(): void {}
 }
+
+/** Memory that a transfer can name. */
+export type CardMemory = GaudiMemory | HostMemory;

@@ -1,5 +1,5 @@
 /**
- * Bounds of gaudi_cpy and the directions of its transfers: what interface and endpoint share. Numbers only.
+ * Bounds of the transfers of a card and their directions: what the Gaudi transports share. Numbers only.
  */
 
 /** Bytes of a short operation: what fits beside its packet in a command buffer. */

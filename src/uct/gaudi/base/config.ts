@@ -1,5 +1,6 @@
 /**
- * The configuration of gaudi_copy: `UCX_GAUDI_COPY_*`, with the older spellings as deprecated aliases.
+ * The configuration of gaudi_copy: `UCX_GAUDI_COPY_*`, with the older spellings as deprecated aliases. What it says about the registration
+ * of host memory holds for every transport on the cards.
  */
 
 import type { ConfigTable } from '../../../ucs/config.ts';

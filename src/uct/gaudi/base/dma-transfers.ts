@@ -1,0 +1,267 @@
+/**
+ * The transfers of one interface on one card: starts them, counts them by direction, and knows from that what a flush waits for. Who may
+ * reach what is checked by the endpoints; the queues belong to the card, which other interfaces use too.
+ */
+
+import type { DeviceDma, DmaMemory, DmaRequest, HostMapping } from '../../../hlthunk/index.ts';
+import type { UcxError } from '../../../ucs/error.ts';
+import { ObjectPool } from '../../../ucs/object-pool.ts';
+import { Ring } from '../../../ucs/ring.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { Completion, IovEntry } from '../../api/iface.ts';
+import type { MdMemory } from '../../api/memory.ts';
+import { completeOne } from '../../base/completion.ts';
+import { isInside } from '../../base/range.ts';
+import { DIRECTIONS, Direction } from './dma-limits.ts';
+import type { GaudiCard } from './gaudi-cards.ts';
+import { type CardMemory, GaudiMemory, HostMemory } from './gaudi-memory.ts';
+
+/** Flushes that may wait at the same time; beyond it NO_RESOURCE. */
+const FLUSHES_MAX = 256;
+
+/** A flush that waits until every queue has ended what was started before it. */
+class PendingFlush {
+  readonly targets: Int32Array = new Int32Array(DIRECTIONS);
+  completion: Completion | undefined = undefined;
+  /** The short puts of the endpoint that flushes: their failure is its result. */
+  shortPuts: Completion | undefined = undefined;
+}
+
+/** Counts the short puts of an endpoint: their callers have long gone on, so nobody is called, and a failure waits for the flush. */
+export class ShortPuts implements Completion {
+  count = 0;
+  failure: Status = Status.OK;
+
+  onComplete(): void {}
+}
+
+/** The transfers. */
+export class DmaTransfers {
+  readonly card: GaudiCard;
+  /** Position of the card among the open ones: the slot of its mappings in host memory. */
+  readonly position: number;
+  readonly dma: DeviceDma;
+  /** Transfers started and ended per direction, modulo 2^32. */
+  readonly #started: Int32Array = new Int32Array(DIRECTIONS);
+  readonly #ended: Int32Array = new Int32Array(DIRECTIONS);
+  readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
+  readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
+  /** One callback per direction, made once: a transfer allocates none. */
+  readonly #onEnd: readonly ((request: DmaRequest) => void)[];
+
+  constructor(card: GaudiCard, position: number) {
+    this.card = card;
+    this.position = position;
+    this.dma = card.device.dma;
+    this.#onEnd = [0, 1, 2].map((direction) => (request: DmaRequest) => this.#end(request, direction));
+  }
+
+  /** Transfers of the card and flushes of the interface that have not ended. */
+  get outstanding(): number {
+    return this.dma.outstanding + this.#flushes.length;
+  }
+
+  /** Ends what is done. Returns how many transfers of the card ended. */
+  progress(): number {
+    const ended = this.dma.progress();
+    if (this.#flushes.length > 0) this.#endFlushes();
+    return ended;
+  }
+
+  /** See Iface.errorOf: the failure of the card; undefined when it has reported none. */
+  errorOf(status: Status): UcxError | undefined {
+    const { events } = this.card.device;
+    return events.lastFault === undefined && this.dma.failure === Status.OK ? undefined : this.dma.errorOf(status);
+  }
+
+  /**
+   * Starts a short put. Both ranges are checked.
+   * @param shortPuts of the endpoint; takes the place of a missing completion
+   * @returns OK without a completion, else INPROGRESS; NO_RESOURCE; the failure of a card that has already failed
+   */
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    target: DmaMemory,
+    targetOffset: number,
+    byteLength: number,
+    completion: Completion | undefined,
+    shortPuts: ShortPuts,
+  ): Status {
+    const request = this.dma.putShort(source, sourceOffset, target, targetOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const tracked = this.#track(request, Direction.HOST_TO_DEVICE, completion ?? shortPuts);
+    if (tracked !== Status.INPROGRESS || completion !== undefined) return tracked;
+    shortPuts.count += 1;
+    return Status.OK;
+  }
+
+  /** Starts a short get. Both ranges are checked. Returns like {@link putShort} with a completion. */
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    source: DmaMemory,
+    sourceOffset: number,
+    byteLength: number,
+    completion: Completion,
+  ): Status {
+    const request = this.dma.getShort(target, targetOffset, source, sourceOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.#track(request, Direction.DEVICE_TO_HOST, completion);
+  }
+
+  /**
+   * Starts one transfer per entry of a list: all of them or none. Every range is checked. `completion` counts the list as one operation.
+   * @param remote the other side, in the address space of the card
+   * @param isRemoteDevice false for host memory
+   * @returns INPROGRESS, NO_RESOURCE, OK for a list without bytes, or the failure of the card
+   */
+  list(
+    iov: readonly IovEntry[],
+    remote: DmaMemory,
+    isRemoteDevice: boolean,
+    remoteOffset: number,
+    completion: Completion,
+    isPut: boolean,
+  ): Status {
+    if (this.dma.room < iov.length) return Status.NO_RESOURCE;
+    const { position, card } = this;
+    let at = remoteOffset;
+    let started = 0;
+    for (let i = 0; i < iov.length; i++) {
+      const entry = iov[i]!;
+      if (entry.byteLength === 0) continue;
+      const local = entry.memory as CardMemory;
+      const isLocalDevice = local instanceof GaudiMemory;
+      const here = local.dmaIn(position, card.device);
+      const from = local.dmaOffset + entry.offset;
+      const status = isPut
+        ? this.#start(here, from, isLocalDevice, remote, at, isRemoteDevice, entry.byteLength, completion)
+        : this.#start(remote, at, isRemoteDevice, here, from, isLocalDevice, entry.byteLength, completion);
+      if (status !== Status.INPROGRESS) return startFailed(status, started, completion);
+      at += entry.byteLength;
+      started += 1;
+    }
+    if (started === 0) return Status.OK;
+    completion.count += started - 1;
+    return Status.INPROGRESS;
+  }
+
+  /**
+   * Checks that a range lies inside live memory that this card reaches by itself, and maps host memory: what can throw, throws here.
+   * @returns OK, or the refusal
+   */
+  checkSide(memory: MdMemory, offset: number, byteLength: number): Status {
+    if (memory instanceof GaudiMemory) {
+      if (memory.sysDevice !== this.card.index) return Status.UNREACHABLE;
+    } else if (!(memory instanceof HostMemory) || !memory.attached) return Status.INVALID_PARAM;
+    if (!memory.live) return Status.INVALID_ADDR;
+    if (!isInside(offset, byteLength, memory.byteLength)) return Status.INVALID_ADDR;
+    if (memory instanceof HostMemory) memory.dmaIn(this.position, this.card.device);
+    return Status.OK;
+  }
+
+  /**
+   * See UctEndpoint.flush.
+   * @param shortPuts of the endpoint that flushes: their failure is part of the result, once
+   */
+  flush(completion: Completion | undefined, shortPuts: ShortPuts): Status {
+    if (this.dma.outstanding > 0) this.progress();
+    if (this.#idle) return takeFailure(shortPuts);
+    if (completion === undefined) return Status.INPROGRESS;
+    const flush = this.#flushPool.get();
+    if (flush === undefined) return Status.NO_RESOURCE;
+    flush.targets.set(this.#started);
+    flush.completion = completion;
+    flush.shortPuts = shortPuts;
+    this.#flushes.push(flush);
+    return Status.INPROGRESS;
+  }
+
+  get #idle(): boolean {
+    for (let i = 0; i < DIRECTIONS; i++) if (this.#started[i] !== this.#ended[i]) return false;
+    return true;
+  }
+
+  #start(
+    source: DmaMemory,
+    sourceOffset: number,
+    fromDevice: boolean,
+    destination: DmaMemory,
+    destinationOffset: number,
+    toDevice: boolean,
+    byteLength: number,
+    completion: Completion,
+  ): Status {
+    const { dma } = this;
+    let request: DmaRequest | undefined;
+    let direction: Direction;
+    if (fromDevice && toDevice) {
+      direction = Direction.DEVICE_TO_DEVICE;
+      request = dma.dmaDeviceToDeviceAsync(source, sourceOffset, destination, destinationOffset, byteLength);
+    } else if (toDevice) {
+      direction = Direction.HOST_TO_DEVICE;
+      const mapping = source as HostMapping;
+      request = dma.dmaHostToDeviceAsync(mapping, sourceOffset, destination, destinationOffset, byteLength);
+    } else {
+      direction = Direction.DEVICE_TO_HOST;
+      const mapping = destination as HostMapping;
+      request = dma.dmaDeviceToHostAsync(source, sourceOffset, mapping, destinationOffset, byteLength);
+    }
+    return request === undefined ? Status.NO_RESOURCE : this.#track(request, direction, completion);
+  }
+
+  /** Takes over a transfer that the card has accepted: INPROGRESS, or the failure of a card that has already failed. */
+  #track(request: DmaRequest, direction: Direction, completion: Completion): Status {
+    if (request.status !== Status.INPROGRESS) {
+      const failure = request.status;
+      this.dma.dmaRequestFree(request);
+      return failure;
+    }
+    this.#started[direction] = this.#started[direction]! + 1;
+    request.context = completion;
+    request.onComplete = this.#onEnd[direction];
+    return Status.INPROGRESS;
+  }
+
+  #end(request: DmaRequest, direction: number): void {
+    const { status } = request;
+    const completion = request.context as Completion;
+    this.#ended[direction] = this.#ended[direction]! + 1;
+    this.dma.dmaRequestFree(request);
+    completeOne(completion, status);
+  }
+
+  #endFlushes(): void {
+    for (let flush = this.#flushes.peek(); flush !== undefined; flush = this.#flushes.peek()) {
+      if (!this.#reached(flush)) return;
+      this.#flushes.shift();
+      const completion = flush.completion!;
+      const failure = takeFailure(flush.shortPuts!);
+      flush.completion = undefined;
+      flush.shortPuts = undefined;
+      this.#flushPool.put(flush);
+      completeOne(completion, failure);
+    }
+  }
+
+  #reached(flush: PendingFlush): boolean {
+    for (let i = 0; i < DIRECTIONS; i++) if (((this.#ended[i]! - flush.targets[i]!) | 0) < 0) return false;
+    return true;
+  }
+}
+
+/** A card that failed in the middle of a list: what was started ends by itself and carries the failure. */
+function startFailed(status: Status, started: number, completion: Completion): Status {
+  if (started === 0) return status;
+  completion.count += started - 1;
+  completion.failure = status;
+  return Status.INPROGRESS;
+}
+
+/** The failure of the short puts of an endpoint, reported once. */
+function takeFailure(shortPuts: ShortPuts): Status {
+  const { failure } = shortPuts;
+  shortPuts.failure = Status.OK;
+  return failure;
+}

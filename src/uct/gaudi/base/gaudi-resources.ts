@@ -1,0 +1,84 @@
+/**
+ * What the Gaudi memory domains of one context have in common: the opened cards, since a card opens once per process, and the host memory that
+ * is mapped into them. Whoever opens first opens the cards, whoever closes last closes them.
+ */
+
+import type { DriverNode } from '../../../hlthunk/index.ts';
+import { addressOf } from '../../../sys/index.ts';
+import { Rcache } from '../../../ucs/rcache.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { ComponentServices } from '../../api/memory-domain.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
+import { closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
+import { HostPages } from './gaudi-memory.ts';
+
+/** Where the cards are. */
+export interface GaudiResourcesOptions {
+  /** The machine: the kernel driver or an emulated node. */
+  readonly node: DriverNode;
+  /** Value of GAUDI_MAPPING_TABLE. */
+  readonly mappingTable: string | undefined;
+}
+
+/** Open cards and the registrations of host memory in them. */
+export interface OpenGaudi {
+  readonly cards: readonly GaudiCard[];
+  readonly rcache: Rcache<HostPages>;
+  /** False where every registration ends with its use (UCX_GAUDI_COPY_RCACHE=n). */
+  readonly caching: boolean;
+}
+
+/** The cards of a context, for the components that share them. */
+export class GaudiResources {
+  readonly node: DriverNode;
+  readonly #mappingTable: string | undefined;
+  #open: OpenGaudi | undefined;
+  #users = 0;
+
+  /** Opens nothing yet. */
+  constructor(options: GaudiResourcesOptions) {
+    this.node = options.node;
+    this.#mappingTable = options.mappingTable;
+  }
+
+  /** The open cards; none while nobody uses them. */
+  get cards(): readonly GaudiCard[] {
+    return this.#open?.cards ?? [];
+  }
+
+  /**
+   * The cards, opened unless they are. Give them back with {@link release}, once for each call.
+   * @throws UcxError as openGaudiCards
+   */
+  acquire(services: ComponentServices): OpenGaudi {
+    this.#open ??= this.#openAll(services);
+    this.#users += 1;
+    return this.#open;
+  }
+
+  /** Gives the cards back; the last one ends all transfers and closes them. */
+  release(): void {
+    this.#users -= 1;
+    if (this.#users > 0 || this.#open === undefined) return;
+    const { cards, rcache } = this.#open;
+    this.#open = undefined;
+    for (const { device } of cards) device.dma.abort(Status.CANCELED);
+    rcache.close();
+    closeGaudiCards(cards);
+  }
+
+  #openAll({ log, clock, config }: ComponentServices): OpenGaudi {
+    const { RCACHE, RCACHE_MAX_REGIONS, RCACHE_MAX_SIZE } = config.get(GAUDI_COPY_CONFIG_TABLE);
+    const cards = openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock });
+    const rcache = new Rcache<HostPages>({
+      registrar: {
+        register: (owner) => new HostPages(addressOf(new Uint8Array(owner)), owner.byteLength, cards.length),
+        deregister: (pages) => pages.unmap(),
+      },
+      maxRegions: RCACHE_MAX_REGIONS,
+      maxSize: RCACHE_MAX_SIZE,
+      onError: (error) => log.error(`registration cache: ${String(error)}`),
+    });
+    return { cards, rcache, caching: RCACHE !== 'no' };
+  }
+}

@@ -1,0 +1,31 @@
+/**
+ * Names of gaudi_copy, and its remote keys: the memory itself, since both sides are this process.
+ */
+
+import type { MemoryType } from '../../../ucs/memory-type.ts';
+import type { RemoteKey } from '../../api/memory.ts';
+import type { CardMemory } from '../base/gaudi-memory.ts';
+
+/** Name of component and memory domain. */
+export const GAUDI_COPY_NAME = 'gaudi_copy';
+/** Name of the transport, and the other names that UCX_TLS accepts for it. */
+export const GAUDI_COPY_TRANSPORT = 'gaudi_cpy';
+export const GAUDI_COPY_ALIASES: readonly string[] = ['gaudi_copy', 'gaudi'];
+
+/** A remote key of the gaudi_copy domain. */
+export class CopyKey implements RemoteKey {
+  readonly mdName: string = GAUDI_COPY_NAME;
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  readonly byteLength: number;
+  readonly memory: CardMemory;
+
+  constructor(memory: CardMemory) {
+    this.memory = memory;
+    this.memoryType = memory.memoryType;
+    this.sysDevice = memory.sysDevice;
+    this.byteLength = memory.byteLength;
+  }
+
+  release(): void {}
+}
