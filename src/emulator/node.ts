@@ -6,6 +6,7 @@ import type { CardEntry, DriverFile, DriverNode } from '../driver/port.ts';
 import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import { closedError } from '../ucs/error.ts';
+import { systemRandomBytes } from '../ucs/random.ts';
 import { DmaEngines } from './device/dma-engines.ts';
 import { Card } from './driver/card.ts';
 import { readCardAttribute } from './driver/card-attributes.ts';
@@ -33,9 +34,13 @@ const MODULE_IDS: readonly number[] = [3, 2, 1, 0, 7, 6, 5, 4];
 /** Sockets of the server. */
 const NUMA_NODES = 2;
 
+const IDENTITY_BYTES = 16;
+
 /** A node of emulated cards. */
 export class EmulatedNode implements DriverNode {
   readonly kind = 'emulator';
+  /** Of this object alone: no other process can reach its cards. A server sends it to its clients. */
+  readonly identity: string = Buffer.from(systemRandomBytes(IDENTITY_BYTES)).toString('hex');
   readonly config: NodeConfig;
   readonly #engines: DmaEngines;
   readonly #dmabufs: DmabufRegistry = new DmabufRegistry();
@@ -86,6 +91,11 @@ export class EmulatedNode implements DriverNode {
   attribute(minor: number, name: string): string | undefined {
     const card = this.#closed ? undefined : this.#cards[minor];
     return card === undefined || card.removed ? undefined : readCardAttribute(card, name);
+  }
+
+  /** Dma-bufs that somebody has. */
+  get dmabufCount(): number {
+    return this.#dmabufs.count;
   }
 
   /**

@@ -3,7 +3,7 @@
  * kernel refuses is passed on with its errno.
  */
 
-import { Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
+import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
 import { type Clock, systemClock } from '../../ucs/clock.ts';
 import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
@@ -48,6 +48,11 @@ export class KernelNode implements DriverNode {
     this.#calls = options.calls ?? linuxSystemCalls;
     this.#clock = options.clock ?? systemClock;
     this.#log = options.log;
+  }
+
+  /** Every process of this machine sees the same cards, until the machine starts again. Throws SyscallError without /proc. */
+  get identity(): string {
+    return Buffer.from(bootId()).toString('hex');
   }
 
   cards(): readonly CardEntry[] {

@@ -98,6 +98,8 @@ export interface IfaceAttributes {
   readonly endpointAddressBytes: number;
   /** Short names for what error handling covers, as ucx_info prints them. */
   readonly errorHandling: readonly string[];
+  /** Why operations that the transport has elsewhere are missing here, in words for users. */
+  readonly limitation?: string | undefined;
 }
 
 /**

@@ -22,6 +22,8 @@ export interface MdMemory {
   readonly generation: number;
   /** False after memDereg or memFree. */
   readonly live: boolean;
+  /** False for memory that serves as the local side of transfers only: `mkeyPack` refuses it. */
+  readonly packable?: boolean;
 }
 
 /** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
