@@ -80,7 +80,10 @@ function filesOf(row, rows) {
   if (row.folder.endsWith('.ts')) return `^src/${row.folder.replaceAll('.', '[.]')}$`;
   const deeper = rows.filter((other) => other.folder.startsWith(`${row.folder}/`));
   const without = deeper.map((other) => other.folder.slice(row.folder.length + 1));
-  const guard = without.length === 0 ? '' : `(?!${without.map((name) => `${name}/`).join('|')})`;
+  const guard =
+    without.length === 0
+      ? ''
+      : `(?!${without.map((name) => (name.endsWith('.ts') ? `${name.replaceAll('.', '[.]')}$` : `${name}/`)).join('|')})`;
   return `^src/${row.folder}/${guard}`;
 }
 

@@ -2,15 +2,29 @@
  * The configuration of the composition root: which driver, and what the emulated node is made of.
  */
 
+import { isAbsolute } from 'node:path';
 import type { AsicName } from '../uapi/index.ts';
 import type { ConfigTable } from '../ucs/config.ts';
-import { enumType, memoryUnitsType, uintType } from '../ucs/config-value.ts';
+import { type ConfigType, enumType, memoryUnitsType, uintType } from '../ucs/config-value.ts';
 
-const DRIVERS = ['auto', 'kernel', 'emulator'] as const;
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
-/** How the driver is chosen. */
-export type DriverChoice = (typeof DRIVERS)[number];
+/** How the driver is chosen: by a rule, or the node server at a socket. */
+export type DriverChoice = 'auto' | 'kernel' | 'emulator' | { readonly socket: string };
+
+const SERVER_PREFIX = 'emulator:';
+
+const driverType: ConfigType<DriverChoice> = {
+  syntax: 'auto, kernel, emulator or emulator:<absolute path of the socket of a node server>',
+  parse(text) {
+    const trimmed = text.trim();
+    const word = trimmed.toLowerCase();
+    if (word === 'auto' || word === 'kernel' || word === 'emulator') return word;
+    const socket = trimmed.slice(SERVER_PREFIX.length);
+    return word.startsWith(SERVER_PREFIX) && isAbsolute(socket) ? { socket } : undefined;
+  },
+  print: (value) => (typeof value === 'string' ? value : `${SERVER_PREFIX}${value.socket}`),
+};
 
 /** The values of the table. */
 export interface GaudiConfig {
@@ -27,9 +41,9 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
   fields: [
     {
       name: 'DRIVER',
-      type: enumType(DRIVERS),
+      type: driverType,
       default: 'auto',
-      doc: 'kernel: the habanalabs driver of this machine; emulator: emulated cards in this process; auto: kernel if it has cards, else emulator.',
+      doc: 'kernel: the habanalabs driver of this machine; emulator: emulated cards in this process; emulator:<socket>: those of a node server; auto: kernel if it has cards, else the node server at its default socket if one runs, else emulator.',
     },
     {
       name: 'EMULATOR_ASIC',

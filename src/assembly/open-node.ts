@@ -4,7 +4,7 @@
 
 import { KernelNode } from '../driver/kernel/kernel-node.ts';
 import type { DriverNode } from '../driver/port.ts';
-import { createEmulatedNode } from '../emulator/index.ts';
+import { connectEmulatedNode, createEmulatedNode, defaultSocketPath, findEmulatedNode } from '../emulator/index.ts';
 import type { Clock } from '../ucs/clock.ts';
 import type { Config } from '../ucs/config.ts';
 import type { Log } from '../ucs/log.ts';
@@ -15,18 +15,26 @@ export interface OpenNodeOptions {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
+  readonly env: Readonly<Record<string, string | undefined>>;
 }
 
 /**
  * Opens the node that UCX_GAUDI_DRIVER asks for.
- * @throws UcxError ERR_INVALID_PARAM for an emulated node that cannot be
+ * @throws UcxError ERR_INVALID_PARAM for an emulated node that cannot be; ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED by the node server
  */
-export function openNode({ config, log, clock }: OpenNodeOptions): DriverNode {
+export function openNode({ config, log, clock, env }: OpenNodeOptions): DriverNode {
   const values = config.get(GAUDI_CONFIG_TABLE);
+  if (typeof values.DRIVER === 'object') return connectEmulatedNode(values.DRIVER.socket);
   if (values.DRIVER === 'emulator') return emulatedNode(values, log, clock);
   const kernel = new KernelNode({ clock, log: log.child('driver') });
   if (values.DRIVER === 'kernel' || kernel.cards().length > 0) return kernel;
   kernel.close();
+  const socket = defaultSocketPath(env['XDG_RUNTIME_DIR']);
+  const server = findEmulatedNode(socket);
+  if (server !== undefined) {
+    log.debug(`no card of the habanalabs driver on this machine: using the node server at ${socket}`);
+    return server;
+  }
   log.debug('no card of the habanalabs driver on this machine: using the emulated node');
   return emulatedNode(values, log, clock);
 }

@@ -13,5 +13,10 @@ export type {
   OpenFault,
   PlannedFault,
 } from './faults/fault-plan.ts';
+export { type CardPair, parseLinks } from './links.ts';
+export { NodeServer, type NodeServerOptions } from './node/node-server.ts';
+export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts';
+export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';
+export { defaultSocketPath } from './node/socket-path.ts';
 export { createEmulatedNode, EmulatedNode } from './node.ts';
 export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './node-config.ts';

@@ -1,0 +1,252 @@
+/**
+ * The client's end of a connection to a node server: requests with their replies, the doorbell, and the news that the server is gone.
+ * It does not know what the requests mean.
+ */
+
+import { randomFillSync } from 'node:crypto';
+import {
+  allocateScratch,
+  allowMemoryAccess,
+  close as closeFd,
+  connectUnix,
+  Errno,
+  isSyscallError,
+  MESSAGE_BYTES_MAX,
+  PollEvent,
+  type PollSubscription,
+  pollFor,
+  pollNow,
+  pollReadable,
+  SocketType,
+  SyscallError,
+  type UnixSocket,
+} from '../../sys/index.ts';
+import { systemClock } from '../../ucs/clock.ts';
+import { UcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
+import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
+import { checkFolder } from './socket-path.ts';
+
+/** A server that has accepted and does not greet in this time is none. */
+const GREETING_NS = 10e9;
+/** One slice of a wait for a reply: the server is looked at between them. */
+const SLICE_MS = 100;
+const HANG_UP: number = PollEvent.HUP | PollEvent.ERR | PollEvent.RDHUP;
+
+/** A reply and the descriptor that came with it. */
+export interface Reply {
+  readonly message: Message;
+  /** Owned by the caller; -1 for none. */
+  readonly fd: number;
+}
+
+/** A connection. */
+export class Connection {
+  readonly path: string;
+  /** The process of the server. */
+  readonly serverPid: number;
+  readonly #socket: UnixSocket;
+  readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
+  readonly #fds: number[] = [];
+  #onSettled: () => void = () => {};
+  #nextId = 1;
+  #alive = true;
+  #subscription: PollSubscription | undefined;
+  #waits = 0;
+
+  /** @throws UcxError ERR_NODE_REFUSED; SyscallError */
+  constructor(socket: UnixSocket, path: string) {
+    this.path = path;
+    this.#socket = socket;
+    const { uid, pid } = socket.peerCredentials();
+    this.serverPid = pid;
+    if (uid !== process.getuid!()) throw refused(path, `the server is of user ${uid}`);
+  }
+
+  /** False once the server is gone or the connection closed: nothing is answered any more. */
+  get alive(): boolean {
+    return this.#alive;
+  }
+
+  /** Sets who looks at the mailboxes when calls have settled or the server is gone. */
+  listen(onSettled: () => void): void {
+    this.#onSettled = onSettled;
+  }
+
+  /** Looks whether the server still lives. */
+  check(): boolean {
+    if (this.#alive && (pollNow(this.#socket.fd, HANG_UP) & HANG_UP) !== 0) this.#fail();
+    return this.#alive;
+  }
+
+  /** Wakes the server. */
+  ring(): void {
+    if (!this.#alive) return;
+    // A full queue has messages that wake the server as well.
+    const sent = this.#socket.sendmsg(RING);
+    if (sent < 0 && sent !== -Errno.EAGAIN) this.#fail();
+  }
+
+  /**
+   * Sends a request and waits for its reply. Blocks as a system call does.
+   * @param fd a descriptor that travels along; -1 for none
+   * @throws SyscallError ENODEV when the server is gone, EBADF for a bad descriptor, and what the server says; UcxError
+   */
+  request(message: Message, fd = -1, timeoutNs: number = Number.POSITIVE_INFINITY): Reply {
+    const id = this.#nextId++;
+    this.#send(encodeMessage({ ...message, id }), fd);
+    const deadlineNs = systemClock.nowNs() + timeoutNs;
+    for (;;) {
+      const reply = this.#receive();
+      if (reply !== undefined && reply.message['id'] === id) {
+        const { error } = reply.message;
+        if (error === undefined) return reply;
+        if (reply.fd >= 0) closeFd(reply.fd);
+        throw errorOf(error as Refusal);
+      }
+      if (reply !== undefined) throw this.#broken('a reply to nothing');
+      if (!this.#alive) throw gone(this.path);
+      if (systemClock.nowNs() >= deadlineNs) throw this.#broken('no reply');
+      pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
+    }
+  }
+
+  /** A call that does not block begins: the event loop hears of its end, and the process stays alive until then. */
+  beginWait(): void {
+    this.#waits += 1;
+    if (this.#subscription === undefined) {
+      this.#subscription = pollReadable(this.#socket.fd, () => this.#readNotices());
+    } else if (this.#waits === 1) this.#subscription.ref();
+  }
+
+  /** Such a call has settled. */
+  endWait(): void {
+    this.#waits -= 1;
+    if (this.#waits === 0) this.#subscription?.unref();
+  }
+
+  /** Closes the connection: the server releases what the process has. Idempotent. */
+  close(): void {
+    this.#fail();
+  }
+
+  #send(bytes: Uint8Array, fd: number): void {
+    while (this.#alive) {
+      const sent = this.#socket.sendmsg(bytes, fd < 0 ? [] : [fd]);
+      if (sent >= 0) return;
+      if (sent === -Errno.EBADF) throw new SyscallError('sendmsg', Errno.EBADF, `descriptor ${fd}`);
+      if (sent !== -Errno.EAGAIN) this.#fail();
+      else pollFor(this.#socket.fd, PollEvent.OUT, SLICE_MS);
+    }
+    throw gone(this.path);
+  }
+
+  /** The next reply that is there; notices on the way are passed on. */
+  #receive(): Reply | undefined {
+    while (this.#alive) {
+      this.#fds.length = 0;
+      const received = this.#socket.recvmsg(this.#bytes, this.#fds);
+      if (received === -Errno.EAGAIN) return undefined;
+      if (received === 0 || received === -Errno.ECONNRESET) {
+        this.#fail();
+        return undefined;
+      }
+      // The kernel drops descriptors for which this process has no room.
+      if (received === -Errno.EMSGSIZE) throw this.#broken('a reply is truncated: too many open files');
+      if (received < 0) throw this.#broken(`recvmsg ${received}`);
+      if (received === 1) {
+        this.#onSettled();
+        continue;
+      }
+      return { message: decodeMessage(this.#bytes.subarray(0, received)), fd: this.#fds[0] ?? -1 };
+    }
+    return undefined;
+  }
+
+  #readNotices(): void {
+    const reply = this.#receive();
+    if (reply === undefined) return;
+    if (reply.fd >= 0) closeFd(reply.fd);
+    throw this.#broken('a reply to nothing');
+  }
+
+  #fail(): void {
+    if (!this.#alive) return;
+    this.#alive = false;
+    this.#subscription?.close();
+    this.#subscription = undefined;
+    this.#socket.close();
+    this.#onSettled();
+  }
+
+  #broken(what: string): UcxError {
+    this.#fail();
+    return refused(this.path, what);
+  }
+}
+
+/**
+ * Connects to a node server and greets it.
+ * @throws UcxError ERR_NODE_UNREACHABLE when none listens at the path, ERR_NODE_REFUSED when it takes no more clients, has another
+ *   version or cannot reach memory of this process
+ */
+export function connectToServer(path: string): Connection {
+  let socket: UnixSocket;
+  try {
+    checkFolder(path);
+    socket = connectUnix(path, SocketType.SEQPACKET);
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    throw new UcxError({
+      code: 'ERR_NODE_UNREACHABLE',
+      status: Status.UNREACHABLE,
+      message: `no node server at ${path}: ${error.message}`,
+      details: { path, errno: error.errno },
+      cause: error,
+    });
+  }
+  return greet(socket, path);
+}
+
+function greet(socket: UnixSocket, path: string): Connection {
+  let connection: Connection;
+  try {
+    connection = new Connection(socket, path);
+  } catch (error) {
+    socket.close();
+    throw error;
+  }
+  // The server reads this word: a proof that it reaches memory of the process that it believes to talk to.
+  const proof = allocateScratch(4);
+  randomFillSync(proof.u8);
+  const hello = { op: 'hello', version: NODE_PROTOCOL_VERSION, address: proof.address, value: proof.words[0] };
+  try {
+    const first = connection.request(hello, -1, GREETING_NS);
+    if (first.message['access'] !== true) {
+      allowMemoryAccess(connection.serverPid);
+      const second = connection.request(hello, -1, GREETING_NS);
+      if (second.message['access'] !== true) throw refused(path, String(second.message['reason']));
+    }
+    return connection;
+  } catch (error) {
+    connection.close();
+    throw error instanceof ProtocolError ? refused(path, error.message) : error;
+  } finally {
+    proof.free();
+  }
+}
+
+function refused(path: string, why: string): UcxError {
+  return new UcxError({
+    code: 'ERR_NODE_REFUSED',
+    status: Status.REJECTED,
+    message: `node server at ${path}: ${why}`,
+    details: { path },
+  });
+}
+
+/** The error of every call on a node whose server is gone. */
+function gone(path: string): SyscallError {
+  return new SyscallError('ioctl', Errno.ENODEV, `the node server at ${path} is gone`);
+}

@@ -1,0 +1,97 @@
+/**
+ * What the two sides of a node server must know of an ioctl to carry it: which it is, how many words it has, whether it blocks, takes or
+ * gives a file descriptor, or pins memory. What it means is the driver's.
+ */
+
+import {
+  DRM_COMMAND_BASE,
+  DRM_IOCTL_TYPE,
+  HABANALABS_IOCTL_TYPE,
+  HL_INFO_ARGS,
+  HL_INFO_OP,
+  HL_MEM,
+  HL_MEM_ARGS,
+  HL_MEM_OP,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+} from '../../uapi/index.ts';
+import { BLOCK_WORDS_MIN } from './mailbox.ts';
+
+const MEMORY_IN = HL_MEM_ARGS.in.words;
+const INFO = HL_INFO_ARGS.words;
+const WAIT = HL_WAIT_CS_ARGS.in.words;
+
+/** Ioctls that are treated in a way of their own, by their place in both families. */
+export const IoctlKind = { INFO: 0, WAIT_CS: 3, MEMORY: 4, OTHER: -1 } as const;
+
+/** How a descriptor travels with an ioctl. */
+export const DescriptorUse = { NONE: 0, TAKES: 1, GIVES: 2 } as const;
+export type DescriptorUse = (typeof DescriptorUse)[keyof typeof DescriptorUse];
+
+/** The place of a request in its family, see {@link IoctlKind}; OTHER for none. */
+export function ioctlKind(request: number): number {
+  const number = request & 0xff;
+  const type = (request >>> 8) & 0xff;
+  if (type === DRM_IOCTL_TYPE) return number - DRM_COMMAND_BASE;
+  return type === HABANALABS_IOCTL_TYPE ? number - 1 : IoctlKind.OTHER;
+}
+
+/** Words of arguments that a request number says it has. */
+export function argumentWords(request: number): number {
+  return (((request >>> 16) & 0x3fff) + 3) >>> 2;
+}
+
+/** How many words of a block of `blockWords` words travel with a request. */
+export function travellingWords(request: number, blockWords: number): number {
+  return Math.min(blockWords, Math.max(BLOCK_WORDS_MIN, argumentWords(request)));
+}
+
+/** Whether the ioctl takes or gives a descriptor. */
+export function descriptorUse(kind: number, words: ArrayLike<number>, count: number): DescriptorUse {
+  if (kind === IoctlKind.MEMORY) {
+    const op = MEMORY_IN.op < count ? words[MEMORY_IN.op] : undefined;
+    if (op === HL_MEM_OP.EXPORT_DMABUF_FD) return DescriptorUse.GIVES;
+    return op === HL_MEM_OP.REG_DMABUF_FD ? DescriptorUse.TAKES : DescriptorUse.NONE;
+  }
+  const registers = kind === IoctlKind.INFO && INFO.op < count && words[INFO.op] === HL_INFO_OP.REGISTER_EVENTFD;
+  return registers ? DescriptorUse.TAKES : DescriptorUse.NONE;
+}
+
+/** The word of the descriptor that an ioctl takes. */
+export function takenWord(kind: number): number {
+  return kind === IoctlKind.MEMORY ? MEMORY_IN.reg_dmabuf_fd_fd : INFO.eventfd;
+}
+
+/** The word of the descriptor that an export answers, and that of its flags. */
+export const GIVEN_WORD: number = HL_MEM_ARGS.out.words.fd;
+export const EXPORT_FLAGS_WORD: number = MEMORY_IN.flags;
+
+/** Whether the ioctl pins memory of the caller. */
+export function pinsMemory(kind: number, words: Uint32Array): boolean {
+  return (
+    kind === IoctlKind.MEMORY &&
+    words.length > MEMORY_IN.op &&
+    words[MEMORY_IN.op] === HL_MEM_OP.MAP &&
+    (words[MEMORY_IN.flags]! & HL_MEM.USERPTR) !== 0
+  );
+}
+
+/** Address and bytes of the memory to pin. */
+export function pinnedRange(words: Uint32Array): { readonly address: number; readonly byteLength: number } {
+  return {
+    address: wide(words, MEMORY_IN.map_host_host_virt_addr),
+    byteLength: wide(words, MEMORY_IN.map_host_mem_size),
+  };
+}
+
+/** Whether the ioctl may block: a wait with a time-out. */
+export function mayBlock(kind: number, words: Uint32Array): boolean {
+  if (kind !== IoctlKind.WAIT_CS || words.length <= WAIT.interrupt_timeout_us + 1) return false;
+  const isInterrupt = (words[WAIT.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
+  const at = isInterrupt ? WAIT.interrupt_timeout_us : WAIT.timeout_us;
+  return words[at] !== 0 || words[at + 1] !== 0;
+}
+
+function wide(words: Uint32Array, at: number): number {
+  return words[at + 1]! * 0x1_0000_0000 + words[at]!;
+}

@@ -1,0 +1,96 @@
+/**
+ * Messages between a node server and its clients: JSON in one packet each, descriptors beside it. Encoding, bounds and the reading of
+ * untrusted fields; what the messages do is in served-client.ts and connection.ts.
+ */
+
+import { MESSAGE_BYTES_MAX, SyscallError } from '../../sys/index.ts';
+import { isUcxError, UcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+
+/** The one byte that wakes a server which sleeps. */
+export const RING: Uint8Array = Uint8Array.of(0);
+/** The one byte that tells a client to look at its mailboxes. */
+export const SETTLED: Uint8Array = Uint8Array.of(1);
+/** Descriptors that a message may carry. */
+export const DESCRIPTORS_MAX = 1;
+
+/** A message as it arrives: nothing in it is checked. */
+export type Message = Readonly<Record<string, unknown>>;
+
+/** How a request failed. */
+export interface Refusal {
+  readonly message: string;
+  /** A system call as the driver refuses it, or a code of this library. */
+  readonly syscall?: string;
+  readonly errno?: number;
+  readonly code?: string;
+}
+
+/** The peer does not keep to the protocol: the connection ends. Never seen by users. */
+export class ProtocolError extends Error {
+  override readonly name: string = 'ProtocolError';
+}
+
+/**
+ * The bytes of a message.
+ * @throws ProtocolError when it is longer than a packet can be
+ */
+export function encodeMessage(message: object): Uint8Array {
+  const bytes = Buffer.from(JSON.stringify(message));
+  if (bytes.byteLength > MESSAGE_BYTES_MAX) throw new ProtocolError(`message of ${bytes.byteLength} bytes`);
+  return bytes;
+}
+
+/** Reads a message. Throws ProtocolError for what is no JSON object. */
+export function decodeMessage(bytes: Uint8Array): Message {
+  let value: unknown;
+  try {
+    value = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8'));
+  } catch {
+    throw new ProtocolError(`${bytes.byteLength} bytes that are no JSON`);
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new ProtocolError('no object');
+  return value as Message;
+}
+
+/** An integer field from 0 to `max`. Throws ProtocolError. */
+export function integerField(message: Message, name: string, max: number): number {
+  const value = message[name];
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > max) {
+    throw new ProtocolError(`field ${name} must be an integer from 0 to ${max}`);
+  }
+  return value;
+}
+
+/** A text field of at most `max` characters. Throws ProtocolError. */
+export function textField(message: Message, name: string, max: number): string {
+  const value = message[name];
+  if (typeof value !== 'string' || value.length > max) throw new ProtocolError(`field ${name} must be a text`);
+  return value;
+}
+
+/** A field of unsigned 32-bit words, `min` to `max` of them. Throws ProtocolError. */
+export function wordsField(message: Message, name: string, min: number, max: number): Uint32Array<ArrayBuffer> {
+  const value = message[name];
+  const isList = Array.isArray(value) && value.length >= min && value.length <= max;
+  if (!isList || !value.every((word) => Number.isInteger(word) && word >= 0 && word < 2 ** 32)) {
+    throw new ProtocolError(`field ${name} must be ${min} to ${max} words`);
+  }
+  return Uint32Array.from(value);
+}
+
+/** What a client is told of an error; undefined for one that is a defect of the server. */
+export function refusalOf(error: unknown): Refusal | undefined {
+  if (error instanceof SyscallError) {
+    const { syscall, errno, message } = error;
+    return { syscall, errno, message };
+  }
+  return isUcxError(error) ? { code: error.code, message: error.message } : undefined;
+}
+
+/** The error of a refusal, at the client. */
+export function errorOf(refusal: Refusal): UcxError {
+  const { syscall, errno, code, message } = refusal;
+  if (syscall !== undefined && errno !== undefined) return new SyscallError(syscall, errno, `node server: ${message}`);
+  return new UcxError({ code: code ?? 'ERR_NODE_REFUSED', status: Status.REJECTED, message });
+}

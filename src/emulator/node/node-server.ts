@@ -1,0 +1,236 @@
+/**
+ * The node server: one emulated node for several processes of one user, as the kernel would be. It listens, looks after its clients and
+ * runs their ioctls, all in the thread that made it. The node itself is the one that a program has in process.
+ */
+
+import { closeSync, openSync, rmSync } from 'node:fs';
+import {
+  allocateScratch,
+  isSyscallError,
+  listenUnix,
+  type PollSubscription,
+  pollReadable,
+  type ScratchBlock,
+  SocketType,
+  tryLockFile,
+  type UnixListener,
+  type UnixSocket,
+} from '../../sys/index.ts';
+import type { Clock } from '../../ucs/clock.ts';
+import { UcxError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
+import { Status } from '../../ucs/status.ts';
+import { printLinks } from '../links.ts';
+import { EmulatedNode } from '../node.ts';
+import { type EmulatedNodeOptions, resolveNodeOptions } from '../node-config.ts';
+import type { CardStatus, NodeStatus } from './node-status.ts';
+import { ServedClient } from './served-client.ts';
+import type { ServedFile } from './served-file.ts';
+import { ServiceLoop } from './service-loop.ts';
+import { prepareFolder } from './socket-path.ts';
+
+/** Clients at a time; one more is refused with ERR_NODE_REFUSED. */
+export const CLIENTS_MAX = 64;
+const SOCKET_MASK = 0o177;
+const NS_PER_S = 1e9;
+
+/** What a server is made of. */
+export interface NodeServerOptions {
+  readonly node?: EmulatedNodeOptions;
+  /** Path of the socket; its folder is made when it is not there. */
+  readonly socketPath: string;
+}
+
+/** A running server. */
+export class NodeServer {
+  readonly socketPath: string;
+  readonly node: EmulatedNode;
+  /** Resolves when the server has ended: by {@link close} or by a client that asked for it. */
+  readonly closed: Promise<void>;
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #startNs: number;
+  readonly #lockFd: number;
+  readonly #listener: UnixListener;
+  readonly #accepting: PollSubscription;
+  readonly #loop: ServiceLoop;
+  readonly #scratch: ScratchBlock = allocateScratch(8);
+  readonly #clients: Set<ServedClient> = new Set();
+  /** The files of all clients, and whose they are: what the loop looks at. */
+  #files: readonly ServedFile[] = [];
+  #owners: readonly ServedClient[] = [];
+  #onClosed: () => void = () => {};
+  #closed = false;
+
+  /**
+   * Makes a node and serves it.
+   * @throws UcxError ERR_INVALID_PARAM for a node that cannot be, ERR_NODE_RUNNING when a server has the socket; SyscallError
+   */
+  constructor(options: NodeServerOptions) {
+    const config = resolveNodeOptions(options.node ?? {});
+    this.socketPath = options.socketPath;
+    this.#log = config.log.child('server');
+    this.#clock = config.clock;
+    this.#startNs = config.clock.nowNs();
+    prepareFolder(this.socketPath);
+    this.#lockFd = lockSocket(this.socketPath);
+    try {
+      this.#listener = listen(this.socketPath);
+    } catch (error) {
+      closeSync(this.#lockFd);
+      throw error;
+    }
+    this.node = new EmulatedNode(config);
+    this.#loop = new ServiceLoop(config.clock, {
+      poll: () => this.#poll(),
+      setSleeping: (on) => this.#setSleeping(on),
+    });
+    this.#accepting = pollReadable(this.#listener.fd, () => this.#accept());
+    this.closed = new Promise((resolve) => {
+      this.#onClosed = resolve;
+    });
+  }
+
+  /** The state of the server. */
+  status(): NodeStatus {
+    const { config } = this.node;
+    return {
+      pid: process.pid,
+      socket: this.socketPath,
+      asic: config.profile.name,
+      links: printLinks(config.absentLinks),
+      upSeconds: (this.#clock.nowNs() - this.#startNs) / NS_PER_S,
+      dmabufs: this.node.dmabufCount,
+      cards: Array.from({ length: config.cards }, (_, minor) => this.#cardStatus(minor)),
+      clients: [...this.#clients].map(({ pid, files, ioctls }) => ({ pid, files: files.size, ioctls })),
+    };
+  }
+
+  /** Ends the server: clients lose their cards, the socket goes. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#accepting.close();
+    this.#listener.close();
+    for (const client of [...this.#clients]) client.drop();
+    this.#loop.close();
+    this.node.close();
+    this.#scratch.free();
+    closeSync(this.#lockFd);
+    this.#onClosed();
+  }
+
+  #accept(): void {
+    for (;;) {
+      let socket: UnixSocket | undefined;
+      try {
+        socket = this.#listener.accept();
+      } catch (error) {
+        // Without descriptors nobody can be taken; whoever waits is taken when a client has gone.
+        if (!isSyscallError(error)) throw error;
+        this.#log.error(`a client cannot be taken: ${error.message}`);
+        return;
+      }
+      if (socket === undefined) return;
+      this.#take(socket);
+    }
+  }
+
+  #take(socket: UnixSocket): void {
+    try {
+      const { pid, uid } = socket.peerCredentials();
+      if (uid !== process.getuid!() || pid <= 0) {
+        this.#log.error(`process ${pid} of user ${uid} is refused`);
+        socket.close();
+        return;
+      }
+      const client = new ServedClient(socket, pid, {
+        node: this.node,
+        log: this.#log,
+        scratch: this.#scratch,
+        wake: () => this.#loop.wake(),
+        endTurn: () => this.#loop.endTurn(),
+        refusal: () =>
+          this.#clients.size > CLIENTS_MAX ? `it has ${CLIENTS_MAX} clients and takes no more` : undefined,
+        status: () => this.status(),
+        shutdown: () => setImmediate(() => this.close()),
+        onFiles: () => this.#listFiles(),
+        onGone: (gone) => this.#clients.delete(gone),
+      });
+      this.#clients.add(client);
+    } catch (error) {
+      socket.close();
+      if (!isSyscallError(error)) throw error;
+      this.#log.error(`a client cannot be taken: ${error.message}`);
+    }
+  }
+
+  #listFiles(): void {
+    const files: ServedFile[] = [];
+    const owners: ServedClient[] = [];
+    for (const client of this.#clients) {
+      for (const file of client.files.values()) {
+        files.push(file);
+        owners.push(client);
+      }
+    }
+    this.#files = files;
+    this.#owners = owners;
+    for (const file of files) file.setSleeping(!this.#loop.awake);
+  }
+
+  #poll(): boolean {
+    const files = this.#files;
+    const owners = this.#owners;
+    let served = false;
+    for (let i = 0; i < files.length; i++) {
+      // A client that is dropped takes its files off the list: those of this round are closed and hold nothing.
+      if (owners[i]!.poll(files[i]!)) served = true;
+    }
+    return served;
+  }
+
+  #setSleeping(sleeping: boolean): void {
+    for (const file of this.#files) file.setSleeping(sleeping);
+  }
+
+  #cardStatus(minor: number): CardStatus {
+    const card = this.node.card(minor);
+    const { place, context, device } = card;
+    return {
+      ...place,
+      status: this.node.attribute(minor, 'status') ?? 'removed',
+      owner: context?.userMemory.owner,
+      dramUsedBytes: card.dramUsedBytes,
+      dramBytes: device.hbm.byteLength,
+      hardResets: card.hardResets,
+      computeResets: card.computeResets,
+      faultsWaiting: card.faults.waiting,
+      faultsFired: card.faults.fired.length,
+    };
+  }
+}
+
+/** Takes the lock beside the socket, which ends with this process however it ends. */
+function lockSocket(path: string): number {
+  const fd = openSync(`${path}.lock`, 'a', 0o600);
+  if (tryLockFile(fd)) return fd;
+  closeSync(fd);
+  throw new UcxError({
+    code: 'ERR_NODE_RUNNING',
+    status: Status.ALREADY_EXISTS,
+    message: `a node server runs at ${path} already`,
+    details: { path },
+  });
+}
+
+/** Listens, for this user only. A socket that is there is of a server that has ended: its lock was free. */
+function listen(path: string): UnixListener {
+  rmSync(path, { force: true });
+  const mask = process.umask(SOCKET_MASK);
+  try {
+    return listenUnix(path, SocketType.SEQPACKET);
+  } finally {
+    process.umask(mask);
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * What a node server tells of itself. Types only.
+ */
+
+/** One card of a node. */
+export interface CardStatus {
+  readonly minor: number;
+  readonly busId: string;
+  readonly moduleId: number;
+  readonly numaNode: number;
+  /** Value of the sysfs attribute `status`; `removed` for a card that was unplugged. */
+  readonly status: string;
+  /** The process that has the compute context, if one has. */
+  readonly owner: number | undefined;
+  readonly dramUsedBytes: number;
+  readonly dramBytes: number;
+  readonly hardResets: number;
+  readonly computeResets: number;
+  /** Faults that wait for their moment, and those that have happened. */
+  readonly faultsWaiting: number;
+  readonly faultsFired: number;
+}
+
+/** One client. */
+export interface ClientStatus {
+  readonly pid: number;
+  readonly files: number;
+  readonly ioctls: number;
+}
+
+/** A node server. */
+export interface NodeStatus {
+  readonly pid: number;
+  readonly socket: string;
+  readonly asic: string;
+  /** As `node up --links` takes it. */
+  readonly links: string;
+  readonly upSeconds: number;
+  /** Dma-bufs that somebody has. */
+  readonly dmabufs: number;
+  readonly cards: readonly CardStatus[];
+  readonly clients: readonly ClientStatus[];
+}

@@ -1,0 +1,348 @@
+/**
+ * An open file of a card on a node server, at the client: puts ioctls into its mailbox and waits for the answers. Small ones take a
+ * few microseconds and no system call; those with file descriptors go through the socket.
+ */
+
+import type { ArgumentBlock, DriverFile, DriverMapping } from '../../driver/port.ts';
+import {
+  close as closeFd,
+  Errno,
+  futexWait,
+  isReadable,
+  isSyscallError,
+  MadviseAdvice,
+  type MappedMemory,
+  madvise,
+  mapFile,
+  PAGE_SIZE,
+  SyscallError,
+  schedYield,
+  setCloexec,
+} from '../../sys/index.ts';
+import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
+import { systemClock } from '../../ucs/clock.ts';
+import { abortedWait } from '../driver/wait.ts';
+import type { Connection } from './connection.ts';
+import {
+  DescriptorUse,
+  descriptorUse,
+  EXPORT_FLAGS_WORD,
+  GIVEN_WORD,
+  IoctlKind,
+  ioctlKind,
+  pinnedRange,
+  pinsMemory,
+  takenWord,
+  travellingWords,
+} from './ioctl-request.ts';
+import {
+  ANSWER_BLOCK,
+  ANSWER_RESULT,
+  ANSWER_SEQUENCE,
+  ANSWER_WORDS,
+  ASYNC_BELL,
+  ASYNC_SLOTS,
+  BLOCK_WORDS_MAX,
+  CLIENT_SLEEPING,
+  MAILBOX_BYTES,
+  REQUEST_ADDRESS_HIGH,
+  REQUEST_ADDRESS_LOW,
+  REQUEST_BLOCK,
+  REQUEST_NUMBER,
+  REQUEST_PINNED,
+  REQUEST_SEQUENCE,
+  REQUEST_WORDS,
+  SERVER_SLEEPING,
+  slotWord,
+} from './mailbox.ts';
+
+const HIGH = 0x1_0000_0000;
+/** Looks at the answer word between two yields of the processor, which the server may need, and between two looks at the clock. */
+const LOOKS_PER_ROUND = 100;
+/** Time that a call spins before it sleeps: about what waking this thread would cost. */
+const SPIN_NS = 50_000;
+const SLEEP_NS = 100_000_000;
+const O_CLOEXEC = 0o2000000;
+
+/** A call that does not block, until it settles. */
+interface PendingCall {
+  readonly sequence: number;
+  readonly block: ArgumentBlock;
+  readonly settle: (result: number) => void;
+}
+
+/** What a file is made of: the server's reply to open. */
+export interface RemoteFileParts {
+  readonly id: number;
+  readonly numbers: IoctlNumbers;
+  readonly connection: Connection;
+  /** Descriptor of the mailbox, which the file takes. */
+  readonly mailboxFd: number;
+  readonly onClose: (file: RemoteFile) => void;
+}
+
+/** One open file. */
+export class RemoteFile implements DriverFile {
+  readonly numbers: IoctlNumbers;
+  readonly #id: number;
+  readonly #connection: Connection;
+  readonly #onClose: (file: RemoteFile) => void;
+  readonly #mailbox: MappedMemory;
+  readonly #words: Int32Array;
+  readonly #answerAddress: number;
+  #sequence = 0;
+  /** By slot; undefined where one is free. Slot 0 is that of {@link ioctl}. */
+  readonly #calls: (PendingCall | undefined)[] = new Array<PendingCall | undefined>(1 + ASYNC_SLOTS).fill(undefined);
+  #pendingCalls = 0;
+  /** Mappings that end with the file. */
+  readonly #blocks: Set<MappedMemory> = new Set();
+  #closed = false;
+
+  /** @throws SyscallError ENOMEM */
+  constructor(parts: RemoteFileParts) {
+    this.numbers = parts.numbers;
+    this.#id = parts.id;
+    this.#connection = parts.connection;
+    this.#onClose = parts.onClose;
+    try {
+      this.#mailbox = mapFile(parts.mailboxFd, MAILBOX_BYTES, 0);
+    } finally {
+      closeFd(parts.mailboxFd);
+    }
+    this.#words = new Int32Array(this.#mailbox.buffer);
+    this.#answerAddress = this.#mailbox.address + (slotWord(0) + ANSWER_SEQUENCE) * 4;
+  }
+
+  ioctl(request: number, block: ArgumentBlock): number {
+    if (this.#closed) return -Errno.EBADF;
+    if (!this.#connection.alive) return -Errno.ENODEV;
+    const kind = ioctlKind(request);
+    const { words } = block;
+    if (kind === IoctlKind.MEMORY || kind === IoctlKind.INFO) {
+      if (descriptorUse(kind, words, words.length) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
+    }
+    const sequence = this.#post(0, request, block, kind === IoctlKind.MEMORY && isPinned(words));
+    return this.#await(sequence) ? this.#takeAnswer(0, block) : -Errno.ENODEV;
+  }
+
+  /** WAIT_CS without blocking; every other ioctl is short and runs at once. EAGAIN while {@link ASYNC_SLOTS} calls are not settled. */
+  ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
+    if (this.#closed || !this.#connection.alive || ioctlKind(request) !== IoctlKind.WAIT_CS) {
+      return Promise.resolve(this.ioctl(request, block));
+    }
+    const slot = this.#calls.indexOf(undefined, 1);
+    if (slot < 0) return Promise.resolve(-Errno.EAGAIN);
+    return new Promise((settle) => {
+      this.#connection.beginWait();
+      this.#pendingCalls += 1;
+      const sequence = (this.#sequence + 1) | 0;
+      this.#calls[slot] = { sequence, block, settle };
+      this.#post(slot, request, block, false);
+    });
+  }
+
+  mmap(byteLength: number, offset: bigint): DriverMapping {
+    if (this.#closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
+    const { message, fd } = this.#connection.request({
+      op: 'mmap',
+      file: this.#id,
+      byteLength,
+      offset: offset.toString(),
+    });
+    const mapping = Number(message['mapping']);
+    let memory: MappedMemory;
+    try {
+      memory = mapFile(fd, Number(message['byteLength']), 0);
+    } catch (error) {
+      this.#release(mapping);
+      throw error;
+    } finally {
+      closeFd(fd);
+    }
+    // A block of registers is taken away with the file; a buffer stays as long as it is mapped.
+    if (unpackHandle(offset).type === HandleType.HW_BLOCK) this.#blocks.add(memory);
+    return new RemoteMapping(memory, () => {
+      this.#blocks.delete(memory);
+      this.#release(mapping);
+    });
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    try {
+      if (this.#connection.alive) this.#connection.request({ op: 'close', file: this.#id });
+    } catch (error) {
+      // The server is gone, and has released everything.
+      if (!isSyscallError(error, Errno.ENODEV)) throw error;
+    }
+    this.settle();
+    for (const memory of this.#blocks) memory.close();
+    this.#blocks.clear();
+    this.#mailbox.close();
+    this.#onClose(this);
+  }
+
+  /** Settles the calls that have an answer, and all of them when there will be none any more. */
+  settle(): void {
+    if (this.#pendingCalls === 0) return;
+    for (let slot = 1; slot <= ASYNC_SLOTS; slot++) {
+      const call = this.#calls[slot];
+      if (call === undefined) continue;
+      if (Atomics.load(this.#words, slotWord(slot) + ANSWER_SEQUENCE) === call.sequence) {
+        this.#end(slot, this.#takeAnswer(slot, call.block));
+      } else if (this.#closed) this.#end(slot, abortedWait(call.block));
+      else if (!this.#connection.alive) this.#end(slot, -Errno.ENODEV);
+    }
+  }
+
+  #end(slot: number, result: number): void {
+    const call = this.#calls[slot]!;
+    this.#calls[slot] = undefined;
+    this.#pendingCalls -= 1;
+    this.#connection.endWait();
+    call.settle(result);
+  }
+
+  /** Writes a request into a slot and makes sure that the server sees it. */
+  #post(slot: number, request: number, block: ArgumentBlock, pinned: boolean): number {
+    const words = this.#words;
+    const at = slotWord(slot);
+    const source = block.words;
+    const count = Math.min(BLOCK_WORDS_MAX, travellingWords(request, source.length));
+    words[at + REQUEST_NUMBER] = request;
+    words[at + REQUEST_WORDS] = count;
+    words[at + REQUEST_ADDRESS_LOW] = block.address | 0;
+    words[at + REQUEST_ADDRESS_HIGH] = (block.address / HIGH) | 0;
+    words[at + REQUEST_PINNED] = pinned ? 1 : 0;
+    const to = at + REQUEST_BLOCK;
+    for (let i = 0; i < count; i++) words[to + i] = source[i]! | 0;
+    const sequence = (this.#sequence + 1) | 0;
+    this.#sequence = sequence;
+    Atomics.store(words, at + REQUEST_SEQUENCE, sequence);
+    if (slot !== 0) Atomics.add(words, ASYNC_BELL, 1);
+    // The server sets the flag before it looks a last time: one of the two sees the other.
+    if (Atomics.load(words, SERVER_SLEEPING) !== 0) this.#connection.ring();
+    return sequence;
+  }
+
+  /** Waits for the answer of slot 0; false when the server is gone. */
+  #await(sequence: number): boolean {
+    const words = this.#words;
+    const at = slotWord(0) + ANSWER_SEQUENCE;
+    let sinceNs = 0;
+    for (;;) {
+      for (let look = 0; look < LOOKS_PER_ROUND; look++) if (Atomics.load(words, at) === sequence) return true;
+      const nowNs = systemClock.nowNs();
+      if (sinceNs === 0) sinceNs = nowNs;
+      if (nowNs - sinceNs > SPIN_NS) return this.#sleep(sequence);
+      schedYield();
+    }
+  }
+
+  #sleep(sequence: number): boolean {
+    const words = this.#words;
+    const at = slotWord(0) + ANSWER_SEQUENCE;
+    Atomics.store(words, CLIENT_SLEEPING, 1);
+    for (;;) {
+      const seen = Atomics.load(words, at);
+      if (seen === sequence) break;
+      futexWait(this.#answerAddress, seen >>> 0, SLEEP_NS);
+      if (Atomics.load(words, at) === sequence) break;
+      if (!this.#connection.check()) return false;
+    }
+    Atomics.store(words, CLIENT_SLEEPING, 0);
+    return true;
+  }
+
+  #takeAnswer(slot: number, block: ArgumentBlock): number {
+    const words = this.#words;
+    const at = slotWord(slot);
+    const target = block.words;
+    const count = Math.min(words[at + ANSWER_WORDS]!, target.length);
+    const from = at + ANSWER_BLOCK;
+    for (let i = 0; i < count; i++) target[i] = words[from + i]! | 0;
+    return words[at + ANSWER_RESULT]!;
+  }
+
+  /** An ioctl that takes or gives a descriptor. */
+  #ioctlByMessage(request: number, block: ArgumentBlock): number {
+    const kind = ioctlKind(request);
+    const { words } = block;
+    const taken = descriptorUse(kind, words, words.length) === DescriptorUse.TAKES;
+    const isCloexec = taken || (words[EXPORT_FLAGS_WORD]! & O_CLOEXEC) !== 0;
+    const count = Math.min(BLOCK_WORDS_MAX, travellingWords(request, words.length));
+    const message = {
+      op: 'ioctl',
+      file: this.#id,
+      request: request >>> 0,
+      address: block.address,
+      words: [...words.subarray(0, count)],
+    };
+    try {
+      const { message: reply, fd } = this.#sendWithDescriptor(message, taken ? words[takenWord(kind)]! | 0 : -1);
+      words.set((reply['words'] as number[]).slice(0, words.length));
+      const result = Number(reply['result']);
+      if (taken || result !== 0) return result;
+      if (!isCloexec) setCloexec(fd, false);
+      words[GIVEN_WORD] = fd;
+      return result;
+    } catch (error) {
+      if (!this.#connection.alive) return -Errno.ENODEV;
+      throw error;
+    }
+  }
+
+  /** What is no descriptor of this process is none at the server either, which then says at which point that matters. */
+  #sendWithDescriptor(message: object, fd: number): ReturnType<Connection['request']> {
+    try {
+      return this.#connection.request({ ...message }, fd);
+    } catch (error) {
+      if (!isSyscallError(error, Errno.EBADF)) throw error;
+      return this.#connection.request({ ...message });
+    }
+  }
+
+  #release(mapping: number): void {
+    if (this.#closed || !this.#connection.alive) return;
+    try {
+      this.#connection.request({ op: 'munmap', file: this.#id, mapping });
+    } catch (error) {
+      if (!isSyscallError(error, Errno.ENODEV)) throw error;
+    }
+  }
+}
+
+/** A mapping that tells when it goes. */
+class RemoteMapping implements DriverMapping {
+  readonly address: number;
+  readonly byteLength: number;
+  readonly buffer: ArrayBuffer;
+  readonly #memory: MappedMemory;
+  readonly #onClose: () => void;
+
+  constructor(memory: MappedMemory, onClose: () => void) {
+    this.address = memory.address;
+    this.byteLength = memory.byteLength;
+    this.buffer = memory.buffer;
+    this.#memory = memory;
+    this.#onClose = onClose;
+  }
+
+  close(): void {
+    if (this.#memory.closed) return;
+    this.#memory.close();
+    this.#onClose();
+  }
+}
+
+/** Backs the memory that an ioctl wants pinned, if it does: only the process itself can. Returns whether it is there. */
+function isPinned(words: Uint32Array): boolean {
+  if (!pinsMemory(IoctlKind.MEMORY, words)) return false;
+  const { address, byteLength } = pinnedRange(words);
+  const page = address - (address % PAGE_SIZE);
+  const bytes = Math.ceil((address + byteLength - page) / PAGE_SIZE) * PAGE_SIZE;
+  if (address === 0 || byteLength === 0 || page + bytes > 2 ** 47) return false;
+  const result = madvise(page, bytes, MadviseAdvice.POPULATE_WRITE);
+  return result === 0 || (result === -Errno.EINVAL && isReadable(page, bytes));
+}

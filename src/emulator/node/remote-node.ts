@@ -1,0 +1,116 @@
+/**
+ * A node server as a driver node: what its clients open cards on. Nothing above the driver port sees a difference to a node in
+ * the process itself.
+ */
+
+import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
+import { Errno, isSyscallError } from '../../sys/index.ts';
+import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
+import { isUcxError } from '../../ucs/error.ts';
+import type { Fault } from '../faults/fault-plan.ts';
+import { type Connection, connectToServer } from './connection.ts';
+import type { NodeStatus } from './node-status.ts';
+import { RemoteFile } from './remote-file.ts';
+
+/** A node of emulated cards in another process. */
+export class RemoteNode implements DriverNode {
+  readonly kind = 'emulator';
+  readonly #connection: Connection;
+  readonly #files: Set<RemoteFile> = new Set();
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    connection.listen(() => {
+      for (const file of [...this.#files]) file.settle();
+    });
+  }
+
+  /** The process of the server. */
+  get serverPid(): number {
+    return this.#connection.serverPid;
+  }
+
+  /** None once the server is gone. */
+  cards(): readonly CardEntry[] {
+    return (this.#ask({ op: 'cards' })?.['cards'] ?? []) as CardEntry[];
+  }
+
+  open(minor: number): DriverFile {
+    return this.#open(minor, false);
+  }
+
+  openControl(minor: number): DriverFile {
+    return this.#open(minor, true);
+  }
+
+  attribute(minor: number, name: string): string | undefined {
+    return this.#ask({ op: 'attribute', minor, name })?.['value'] as string | undefined;
+  }
+
+  /**
+   * Makes something go wrong on a card.
+   * @throws UcxError ERR_INVALID_PARAM for what is no fault; SyscallError ENOENT for an unknown minor, ENODEV
+   */
+  inject(minor: number, fault: Fault): void {
+    this.#connection.request({ op: 'fault', minor, fault });
+  }
+
+  /** The state of the server. Throws SyscallError ENODEV when it is gone. */
+  status(): NodeStatus {
+    return this.#connection.request({ op: 'status' }).message['status'] as NodeStatus;
+  }
+
+  /** Ends the server: all its clients lose their cards. Throws SyscallError ENODEV when it is gone already. */
+  shutdown(): void {
+    this.#connection.request({ op: 'shutdown' });
+  }
+
+  close(): void {
+    for (const file of [...this.#files]) file.close();
+    this.#connection.close();
+  }
+
+  #open(minor: number, control: boolean): DriverFile {
+    // What no server can have is no number for its messages either.
+    const request = { op: 'open', minor: Number.isInteger(minor) && minor >= 0 ? minor : -1, control };
+    const { message, fd } = this.#connection.request(request);
+    const file = new RemoteFile({
+      id: Number(message['file']),
+      numbers: message['family'] === 'drm' ? DRM_IOCTLS : HABANALABS_IOCTLS,
+      connection: this.#connection,
+      mailboxFd: fd,
+      onClose: (closed) => this.#files.delete(closed),
+    });
+    this.#files.add(file);
+    return file;
+  }
+
+  /** A question without which one can live. */
+  #ask(message: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> | undefined {
+    if (!this.#connection.alive) return undefined;
+    try {
+      return this.#connection.request(message).message;
+    } catch (error) {
+      if (isSyscallError(error, Errno.ENODEV)) return undefined;
+      throw error;
+    }
+  }
+}
+
+/**
+ * Connects to the node server at a socket.
+ * @throws UcxError ERR_NODE_UNREACHABLE when none listens there; ERR_NODE_REFUSED
+ */
+export function connectEmulatedNode(socketPath: string): RemoteNode {
+  return new RemoteNode(connectToServer(socketPath));
+}
+
+/** Connects to the node server at a socket; undefined where none listens, also where one has left its socket behind. */
+export function findEmulatedNode(socketPath: string): RemoteNode | undefined {
+  try {
+    return connectEmulatedNode(socketPath);
+  } catch (error) {
+    if (isUcxError(error) && error.code === 'ERR_NODE_UNREACHABLE') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,326 @@
+/**
+ * One client of a node server: its connection, its requests and its open files. What it sends is not trusted; a client that does not
+ * keep to the protocol loses its connection, and with it everything that it has.
+ */
+
+import {
+  close as closeFd,
+  copyFromProcess,
+  Errno,
+  MESSAGE_BYTES_MAX,
+  type PollSubscription,
+  pollReadable,
+  type ScratchBlock,
+  SyscallError,
+  type UnixSocket,
+} from '../../sys/index.ts';
+import { DRM_IOCTLS } from '../../uapi/index.ts';
+import { UcxError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
+import { Status } from '../../ucs/status.ts';
+import { readFault } from '../faults/read-fault.ts';
+import type { EmulatedNode } from '../node.ts';
+import {
+  argumentWords,
+  DescriptorUse,
+  descriptorUse,
+  EXPORT_FLAGS_WORD,
+  GIVEN_WORD,
+  ioctlKind,
+  takenWord,
+} from './ioctl-request.ts';
+import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox.ts';
+import {
+  DESCRIPTORS_MAX,
+  decodeMessage,
+  encodeMessage,
+  integerField,
+  type Message,
+  ProtocolError,
+  refusalOf,
+  SETTLED,
+  textField,
+  wordsField,
+} from './message.ts';
+import type { NodeStatus } from './node-status.ts';
+import { ServedFile } from './served-file.ts';
+
+/** Files that one client may have open at a time; one more is EMFILE. */
+export const FILES_PER_CLIENT_MAX = 64;
+/** Requests that one client is answered before others have their turn. */
+const REQUESTS_PER_TURN = 16;
+const ID_MAX = Number.MAX_SAFE_INTEGER;
+const UINT32_MAX = 0xffff_ffff;
+const ADDRESS_MAX = 2 ** 47;
+const NAME_MAX = 256;
+const O_CLOEXEC = 0o2000000;
+
+/** What a client needs of its server. */
+export interface ClientHost {
+  readonly node: EmulatedNode;
+  readonly log: Log;
+  /** Words to read memory of a client into. */
+  readonly scratch: ScratchBlock;
+  /** There may be work in mailboxes. */
+  readonly wake: () => void;
+  readonly endTurn: () => void;
+  /** Why a new client cannot be taken; undefined when it can. */
+  readonly refusal: () => string | undefined;
+  readonly status: () => NodeStatus;
+  readonly shutdown: () => void;
+  readonly onFiles: () => void;
+  readonly onGone: (client: ServedClient) => void;
+}
+
+/** The fields of an answer and a descriptor that goes with it. */
+interface Answer {
+  readonly fields: object;
+  readonly fd?: number;
+  /** Called when the answer is on its way. */
+  readonly sent?: () => void;
+}
+
+/** One client. */
+export class ServedClient {
+  readonly pid: number;
+  readonly files: Map<number, ServedFile> = new Map();
+  readonly #host: ClientHost;
+  readonly #socket: UnixSocket;
+  readonly #subscription: PollSubscription;
+  readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
+  #nextFile = 1;
+  #greeted = false;
+  #gone = false;
+
+  /** @throws SyscallError EMFILE */
+  constructor(socket: UnixSocket, pid: number, host: ClientHost) {
+    this.#socket = socket;
+    this.pid = pid;
+    this.#host = host;
+    this.#subscription = pollReadable(socket.fd, () => this.#readable());
+  }
+
+  /** Ioctls answered, of the files that are open. */
+  get ioctls(): number {
+    let sum = 0;
+    for (const file of this.files.values()) sum += file.ioctls;
+    return sum;
+  }
+
+  /** Runs what waits in the mailboxes of a file of this client. */
+  poll(file: ServedFile): boolean {
+    try {
+      return file.poll();
+    } catch (error) {
+      this.#misbehaved(error);
+      return true;
+    }
+  }
+
+  /** Takes everything away from the client. Idempotent. */
+  drop(): void {
+    if (this.#gone) return;
+    this.#gone = true;
+    this.#subscription.close();
+    this.#socket.close();
+    for (const file of this.files.values()) {
+      file.unshareAll();
+      file.close();
+    }
+    this.files.clear();
+    this.#host.onFiles();
+    this.#host.onGone(this);
+  }
+
+  #misbehaved(error: unknown): void {
+    const why = error instanceof ProtocolError ? error.message : `defect: ${String((error as Error).stack ?? error)}`;
+    this.#host.log.error(`client ${this.pid} is disconnected: ${why}`);
+    this.drop();
+  }
+
+  #readable(): void {
+    try {
+      for (let turn = 0; turn < REQUESTS_PER_TURN && !this.#gone; turn++) {
+        if (!this.#readOne()) break;
+      }
+    } catch (error) {
+      this.#misbehaved(error);
+    }
+    this.#host.wake();
+  }
+
+  /** Reads and answers one message; false when there is none. */
+  #readOne(): boolean {
+    const fds: number[] = [];
+    const received = this.#socket.recvmsg(this.#bytes, fds);
+    if (received === -Errno.EAGAIN) return false;
+    if (received === 0 || received === -Errno.ECONNRESET) {
+      this.drop();
+      return false;
+    }
+    try {
+      if (received < 0) throw new ProtocolError(`recvmsg ${received}`);
+      if (fds.length > DESCRIPTORS_MAX) throw new ProtocolError(`${fds.length} descriptors in a message`);
+      // A ring: that it arrived is all.
+      if (received > 1) this.#request(decodeMessage(this.#bytes.subarray(0, received)), fds[0] ?? -1);
+    } finally {
+      for (const fd of fds) closeFd(fd);
+    }
+    return true;
+  }
+
+  #request(message: Message, fd: number): void {
+    const id = integerField(message, 'id', ID_MAX);
+    let answer: Answer;
+    try {
+      answer = this.#answer(message, fd);
+    } catch (error) {
+      const refusal = refusalOf(error);
+      if (refusal === undefined) throw error;
+      answer = { fields: { error: refusal } };
+    }
+    const sent = this.#socket.sendmsg(
+      encodeMessage({ id, ...answer.fields }),
+      answer.fd === undefined ? [] : [answer.fd],
+    );
+    answer.sent?.();
+    // Only a client that does not read its replies has no room for one.
+    if (sent < 0 && !this.#gone) throw new ProtocolError(`a reply cannot be sent: errno ${-sent}`);
+  }
+
+  #answer(message: Message, fd: number): Answer {
+    const op = textField(message, 'op', NAME_MAX);
+    if (op === 'hello') return this.#hello(message);
+    if (!this.#greeted) throw new ProtocolError(`${op} before hello`);
+    const { node } = this.#host;
+    switch (op) {
+      case 'ioctl':
+        return this.#ioctl(message, fd);
+      case 'open':
+        return this.#open(message);
+      case 'close':
+        return this.#close(message);
+      case 'mmap':
+        return this.#mmap(message);
+      case 'munmap':
+        this.#file(message).unshare(integerField(message, 'mapping', ID_MAX));
+        return { fields: {} };
+      case 'cards':
+        return { fields: { cards: node.cards() } };
+      case 'attribute':
+        return { fields: { value: node.attribute(minorOf(message), textField(message, 'name', NAME_MAX)) } };
+      case 'status':
+        return { fields: { status: this.#host.status() } };
+      case 'fault':
+        node.inject(minorOf(message), readFault(message['fault']));
+        return { fields: {} };
+      case 'shutdown':
+        return { fields: {}, sent: this.#host.shutdown };
+      default:
+        throw new ProtocolError(`request ${op}`);
+    }
+  }
+
+  #hello(message: Message): Answer {
+    const version = integerField(message, 'version', UINT32_MAX);
+    if (version !== NODE_PROTOCOL_VERSION) {
+      throw refused(`the server speaks version ${NODE_PROTOCOL_VERSION}, the client ${version}`);
+    }
+    const refusal = this.#host.refusal();
+    if (refusal !== undefined) throw refused(refusal);
+    const { scratch } = this.#host;
+    const address = integerField(message, 'address', ADDRESS_MAX);
+    const copied = copyFromProcess(this.pid, address, scratch.address, 4);
+    if (copied !== 4) {
+      const reason = `memory of process ${this.pid} cannot be reached (errno ${-copied}): see ptrace(2), "ptrace access mode"`;
+      return { fields: { access: false, reason } };
+    }
+    if (scratch.words[0] !== integerField(message, 'value', UINT32_MAX)) {
+      throw new ProtocolError(`the peer is not process ${this.pid}`);
+    }
+    this.#greeted = true;
+    return { fields: { access: true } };
+  }
+
+  #open(message: Message): Answer {
+    const minor = minorOf(message);
+    if (this.files.size >= FILES_PER_CLIENT_MAX) {
+      throw new SyscallError(
+        'open',
+        Errno.EMFILE,
+        `a client of the node server has ${FILES_PER_CLIENT_MAX} open files`,
+      );
+    }
+    const opened = this.#host.node.openFor(minor, this.pid, message['control'] === true);
+    let file: ServedFile;
+    try {
+      file = new ServedFile(this.#nextFile++, minor, opened, {
+        onSettled: () => this.#notice(),
+        onWaiting: this.#host.endTurn,
+        onDefect: (error) => this.#host.log.error(`ioctl of client ${this.pid}: ${String((error as Error).stack)}`),
+      });
+    } catch (error) {
+      opened.close();
+      throw error;
+    }
+    this.files.set(file.id, file);
+    this.#host.onFiles();
+    const family = opened.numbers === DRM_IOCTLS ? 'drm' : 'habanalabs';
+    return { fields: { file: file.id, family }, fd: file.mailboxFd, sent: () => file.forgetMailboxFd() };
+  }
+
+  #close(message: Message): Answer {
+    const file = this.#file(message);
+    this.files.delete(file.id);
+    this.#host.onFiles();
+    file.close();
+    return { fields: {} };
+  }
+
+  #mmap(message: Message): Answer {
+    const byteLength = integerField(message, 'byteLength', ADDRESS_MAX);
+    const offset = textField(message, 'offset', 20);
+    if (!/^\d+$/.test(offset)) throw new ProtocolError('field offset must be a number');
+    const { mapping, pages } = this.#file(message).share(byteLength, BigInt.asUintN(64, BigInt(offset)));
+    return { fields: { mapping, byteLength: pages.byteLength }, fd: pages.fd };
+  }
+
+  /** An ioctl with a descriptor: the number in its block becomes one of this process, which goes again when the driver has its own. */
+  #ioctl(message: Message, fd: number): Answer {
+    const file = this.#file(message);
+    const request = integerField(message, 'request', UINT32_MAX);
+    const address = integerField(message, 'address', ADDRESS_MAX);
+    const words = wordsField(message, 'words', 0, BLOCK_WORDS_MAX);
+    const kind = ioctlKind(request);
+    const use = descriptorUse(kind, words, words.length);
+    if (use === DescriptorUse.NONE) throw new ProtocolError('an ioctl without descriptor in a message');
+    if (use === DescriptorUse.TAKES && takenWord(kind) < words.length) words[takenWord(kind)] = fd;
+    if (use === DescriptorUse.GIVES) words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | O_CLOEXEC;
+    const result = file.run(request, address, words);
+    const fields = { result, words: [...words.subarray(0, argumentWords(request))] };
+    if (use !== DescriptorUse.GIVES || result !== 0) return { fields };
+    const given = words[GIVEN_WORD]!;
+    return { fields, fd: given, sent: () => closeFd(given) };
+  }
+
+  #file(message: Message): ServedFile {
+    const id = integerField(message, 'file', ID_MAX);
+    const file = this.files.get(id);
+    if (file === undefined) throw new ProtocolError(`no file ${id}`);
+    return file;
+  }
+
+  /** A queue that is full wakes the client as well: then it looks at its mailboxes all the same. */
+  #notice(): void {
+    if (!this.#gone) this.#socket.sendmsg(SETTLED);
+  }
+}
+
+/** A card by number; what cannot be one is a card that is not there. */
+function minorOf(message: Message): number {
+  return message['minor'] === -1 ? -1 : integerField(message, 'minor', UINT32_MAX);
+}
+
+function refused(message: string): UcxError {
+  return new UcxError({ code: 'ERR_NODE_REFUSED', status: Status.REJECTED, message });
+}

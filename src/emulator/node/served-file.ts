@@ -1,0 +1,256 @@
+/**
+ * An open file of a client, at the server: takes ioctls out of its mailbox and puts the answers in. The client may write anything into the
+ * mailbox at any time: every word is read once, into memory of the server, and checked there.
+ */
+
+import type { ArgumentBlock } from '../../driver/port.ts';
+import {
+  addSeals,
+  close as closeFd,
+  Errno,
+  ftruncate,
+  futexWake,
+  type MappedMemory,
+  mapFile,
+  memfdCreate,
+  SealFlag,
+} from '../../sys/index.ts';
+import type { SharedPages } from '../driver/buffer-table.ts';
+import type { EmulatedFile } from '../driver/file.ts';
+import { argumentWords, DescriptorUse, descriptorUse, ioctlKind, mayBlock } from './ioctl-request.ts';
+import {
+  ANSWER_BLOCK,
+  ANSWER_RESULT,
+  ANSWER_SEQUENCE,
+  ANSWER_WORDS,
+  ASYNC_BELL,
+  ASYNC_SLOTS,
+  BLOCK_WORDS_MAX,
+  CLIENT_SLEEPING,
+  MAILBOX_BYTES,
+  REQUEST_ADDRESS_HIGH,
+  REQUEST_ADDRESS_LOW,
+  REQUEST_BLOCK,
+  REQUEST_NUMBER,
+  REQUEST_PINNED,
+  REQUEST_SEQUENCE,
+  REQUEST_WORDS,
+  SERVER_SLEEPING,
+  slotWord,
+} from './mailbox.ts';
+import { ProtocolError } from './message.ts';
+
+const HIGH = 0x1_0000_0000;
+/** Mappings that one file may have at a time. */
+export const MAPPINGS_MAX = 4096;
+
+/** An argument block of the server with the address that it has in the client. */
+interface ServedBlock extends ArgumentBlock {
+  address: number;
+}
+
+/** Who hears what a file cannot do itself. */
+export interface ServedFileEvents {
+  /** A call that does not block the client has settled. */
+  readonly onSettled: () => void;
+  /** An ioctl that waits began: its promise may need the event loop. */
+  readonly onWaiting: () => void;
+  /** The driver failed with an exception: a defect. */
+  readonly onDefect: (error: unknown) => void;
+}
+
+/** One open file. */
+export class ServedFile {
+  readonly id: number;
+  readonly minor: number;
+  readonly file: EmulatedFile;
+  /** Ioctls that were answered. */
+  ioctls = 0;
+  readonly #events: ServedFileEvents;
+  readonly #mailbox: MappedMemory;
+  readonly #words: Int32Array;
+  readonly #clientFlagAddress: number;
+  /** Sequence numbers of the last request of each slot, and whether it waits for its answer. */
+  readonly #seen: Int32Array = new Int32Array(1 + ASYNC_SLOTS);
+  readonly #busy: Uint8Array = new Uint8Array(1 + ASYNC_SLOTS);
+  #bell = 0;
+  /** Where the words of the ioctl at hand are copied to, and views of its first words, by their number. */
+  readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
+  readonly #blocks: (ServedBlock | undefined)[] = [];
+  readonly #shares: Map<number, SharedPages> = new Map();
+  #nextShare = 1;
+  #closed = false;
+
+  /** @throws SyscallError EMFILE, ENOMEM */
+  constructor(id: number, minor: number, file: EmulatedFile, events: ServedFileEvents) {
+    this.id = id;
+    this.minor = minor;
+    this.file = file;
+    this.#events = events;
+    this.mailboxFd = memfdCreate('gaudi-mailbox', { sealing: true });
+    try {
+      ftruncate(this.mailboxFd, MAILBOX_BYTES);
+      // A client that shrinks the file would end the server at its next look.
+      addSeals(this.mailboxFd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
+      this.#mailbox = mapFile(this.mailboxFd, MAILBOX_BYTES, 0);
+    } catch (error) {
+      closeFd(this.mailboxFd);
+      throw error;
+    }
+    this.#words = new Int32Array(this.#mailbox.buffer);
+    this.#clientFlagAddress = this.#mailbox.address + (slotWord(0) + ANSWER_SEQUENCE) * 4;
+  }
+
+  /** The mailbox as a file, until {@link forgetMailboxFd}. */
+  mailboxFd: number;
+
+  /** Closes the descriptor of the mailbox: the client has one of its own. */
+  forgetMailboxFd(): void {
+    if (this.mailboxFd >= 0) closeFd(this.mailboxFd);
+    this.mailboxFd = -1;
+  }
+
+  /** Tells the client whether it has to ring. */
+  setSleeping(sleeping: boolean): void {
+    Atomics.store(this.#words, SERVER_SLEEPING, sleeping ? 1 : 0);
+  }
+
+  /**
+   * Runs the ioctls that wait in the mailbox.
+   * @returns whether there were any
+   * @throws ProtocolError for what no client of this version posts
+   */
+  poll(): boolean {
+    if (this.#closed) return false;
+    const words = this.#words;
+    let served = false;
+    const sequence = Atomics.load(words, slotWord(0) + REQUEST_SEQUENCE);
+    if (sequence !== this.#seen[0]) {
+      this.#serve(0, sequence);
+      served = true;
+    }
+    const bell = Atomics.load(words, ASYNC_BELL);
+    if (bell === this.#bell) return served;
+    this.#bell = bell;
+    for (let slot = 1; slot <= ASYNC_SLOTS; slot++) {
+      const posted = Atomics.load(words, slotWord(slot) + REQUEST_SEQUENCE);
+      if (posted !== this.#seen[slot]) this.#serve(slot, posted);
+    }
+    return true;
+  }
+
+  /** Runs an ioctl that came as a message, maybe with a descriptor; its block is `words`. */
+  run(request: number, address: number, words: Uint32Array): number {
+    this.ioctls += 1;
+    return this.file.ioctl(request | 0, { address, words });
+  }
+
+  /**
+   * Shares pages for a mapping of the client.
+   * @returns their id and descriptor
+   * @throws SyscallError as mmap refuses, EMFILE
+   */
+  share(byteLength: number, offset: bigint): { readonly mapping: number; readonly pages: SharedPages } {
+    if (this.#shares.size >= MAPPINGS_MAX) throw new ProtocolError(`more than ${MAPPINGS_MAX} mappings`);
+    const pages = this.file.share(byteLength, offset);
+    const mapping = this.#nextShare++;
+    this.#shares.set(mapping, pages);
+    return { mapping, pages };
+  }
+
+  /** The client has unmapped what it mapped. */
+  unshare(mapping: number): void {
+    this.#shares.get(mapping)?.release();
+    this.#shares.delete(mapping);
+  }
+
+  /** Releases what the file holds. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.file.close();
+    this.#shares.clear();
+    this.forgetMailboxFd();
+    this.#mailbox.close();
+  }
+
+  /** The process is gone, and its mappings with it. */
+  unshareAll(): void {
+    for (const pages of this.#shares.values()) pages.release();
+    this.#shares.clear();
+  }
+
+  #serve(slot: number, sequence: number): void {
+    if (this.#busy[slot] !== 0) throw new ProtocolError(`a second call in slot ${slot} before the answer to the first`);
+    this.#seen[slot] = sequence;
+    const at = slotWord(slot);
+    const mailbox = this.#words;
+    const request = mailbox[at + REQUEST_NUMBER]!;
+    const count = mailbox[at + REQUEST_WORDS]!;
+    if (count < 0 || count > BLOCK_WORDS_MAX) throw new ProtocolError(`a block of ${count} words`);
+    const block = this.#blocks[count] ?? this.#blockOf(count);
+    const high = mailbox[at + REQUEST_ADDRESS_HIGH]! >>> 0;
+    block.address = high * HIGH + (mailbox[at + REQUEST_ADDRESS_LOW]! >>> 0);
+    const { words } = block;
+    const from = at + REQUEST_BLOCK;
+    for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;
+    const kind = ioctlKind(request);
+    // A number of a descriptor would be one of the server's.
+    if (descriptorUse(kind, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
+    const { userMemory } = this.file;
+    userMemory.callerPinned = mailbox[at + REQUEST_PINNED] === 1;
+    userMemory.answeredWords = 0;
+    this.ioctls += 1;
+    if (mayBlock(kind, words)) this.#serveWait(slot, sequence, request, block);
+    else {
+      const result = this.#run(request, block);
+      this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.answeredWords), block);
+    }
+  }
+
+  #run(request: number, block: ArgumentBlock): number {
+    try {
+      return this.file.ioctl(request, block);
+    } catch (error) {
+      this.#events.onDefect(error);
+      return -Errno.EIO;
+    }
+  }
+
+  /** A wait with a time-out: other clients go on meanwhile. */
+  #serveWait(slot: number, sequence: number, request: number, block: ArgumentBlock): void {
+    const own = { address: block.address, words: block.words.slice() };
+    this.#busy[slot] = 1;
+    this.#events.onWaiting();
+    this.file.ioctlAsync(request, own).then(
+      (result) => this.#answer(slot, sequence, result, argumentWords(request), own),
+      (error: unknown) => {
+        this.#events.onDefect(error);
+        this.#answer(slot, sequence, -Errno.EIO, argumentWords(request), own);
+      },
+    );
+  }
+
+  /** @param changed words that the ioctl may have changed */
+  #answer(slot: number, sequence: number, result: number, changed: number, block: ArgumentBlock): void {
+    if (this.#closed) return;
+    this.#busy[slot] = 0;
+    const mailbox = this.#words;
+    const { words } = block;
+    const at = slotWord(slot);
+    const count = Math.min(changed, words.length);
+    const to = at + ANSWER_BLOCK;
+    for (let i = 0; i < count; i++) mailbox[to + i] = words[i]! | 0;
+    mailbox[at + ANSWER_WORDS] = count;
+    mailbox[at + ANSWER_RESULT] = result;
+    Atomics.store(mailbox, at + ANSWER_SEQUENCE, sequence);
+    if (slot !== 0) this.#events.onSettled();
+    else if (Atomics.load(mailbox, CLIENT_SLEEPING) !== 0) futexWake(this.#clientFlagAddress, 1);
+  }
+
+  #blockOf(count: number): ServedBlock {
+    const block = { address: 0, words: this.#block.subarray(0, count) };
+    this.#blocks[count] = block;
+    return block;
+  }
+}

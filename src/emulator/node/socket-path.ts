@@ -1,0 +1,49 @@
+/**
+ * Where node servers listen: the default path and the folder behind it, which nobody else may enter. It opens no socket.
+ */
+
+import { lstatSync, mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { Errno, SyscallError } from '../../sys/index.ts';
+
+const FOLDER = 'gaudi-ucx';
+const SOCKET = 'node.sock';
+const OTHERS = 0o077;
+
+/**
+ * The path at which `node up` listens and clients look by themselves: in XDG_RUNTIME_DIR, else in a folder of the user below /tmp.
+ * @param runtimeDirectory value of XDG_RUNTIME_DIR
+ */
+export function defaultSocketPath(runtimeDirectory: string | undefined): string {
+  const isSet = runtimeDirectory !== undefined && runtimeDirectory !== '';
+  return isSet ? join(runtimeDirectory, FOLDER, SOCKET) : join('/tmp', `${FOLDER}-${process.getuid!()}`, SOCKET);
+}
+
+/**
+ * Makes the folder of a socket, for its owner only, unless it is there.
+ * @throws SyscallError EACCES, ENOTDIR; EPERM for a folder of the default path that others may enter or that somebody else owns
+ */
+export function prepareFolder(socketPath: string): void {
+  const folder = dirname(socketPath);
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    const errno = error instanceof Error && 'errno' in error ? Math.abs(Number(error.errno)) : Errno.EIO;
+    throw new SyscallError('mkdir', errno, folder, error);
+  }
+  checkFolder(socketPath);
+}
+
+/**
+ * Checks that a folder of ours is what we made it: a socket in it is to be trusted. A folder that the user chose is the user's.
+ * @throws SyscallError EPERM
+ */
+export function checkFolder(socketPath: string): void {
+  const folder = dirname(socketPath);
+  if (!folder.endsWith(`/${FOLDER}`) && folder !== dirname(defaultSocketPath(undefined))) return;
+  const status = lstatSync(folder, { throwIfNoEntry: false });
+  if (status === undefined) return;
+  if (!status.isDirectory() || status.uid !== process.getuid!() || (status.mode & OTHERS) !== 0) {
+    throw new SyscallError('open', Errno.EPERM, `${folder} must be a folder of this user with mode 0700`);
+  }
+}
