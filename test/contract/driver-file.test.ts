@@ -1,8 +1,10 @@
-/** Runs the contract of driver files on the emulated node, and on the cards of this machine where it has any. */
+/** Runs the contract of driver files on the emulated node, in process and served by another one, and on the cards of this machine where it has any. */
 
+import { afterAll } from 'vitest';
 import { KernelNode } from '../../src/driver/kernel/kernel-node.ts';
-import { createEmulatedNode } from '../../src/emulator/index.ts';
+import { connectEmulatedNode, createEmulatedNode } from '../../src/emulator/index.ts';
 import { getDeviceName, openControl } from '../../src/hlthunk/index.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
 import { driverFileContract } from './driver-file.ts';
 
 for (const asic of ['gaudi', 'gaudi2'] as const) {
@@ -11,6 +13,14 @@ for (const asic of ['gaudi', 'gaudi2'] as const) {
       return createEmulatedNode({ asic, cards: 1, dmaThreads });
     });
   }
+}
+
+for (const asic of ['gaudi', 'gaudi2'] as const) {
+  const server = await TestNodeServer.start({ asic, cards: 1 });
+  afterAll(() => server.stop());
+  // What a process makes once for all sockets is no leak.
+  connectEmulatedNode(server.socketPath).close();
+  driverFileContract(`${asic} of a node server`, asic, () => connectEmulatedNode(server.socketPath));
 }
 
 const node = new KernelNode();

@@ -49,6 +49,8 @@ export class Connection {
   readonly #socket: UnixSocket;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
   readonly #fds: number[] = [];
+  /** What the node is known by, once the server has greeted. */
+  identity = '';
   #onSettled: () => void = () => {};
   #nextId = 1;
   #alive = true;
@@ -222,12 +224,13 @@ function greet(socket: UnixSocket, path: string): Connection {
   randomFillSync(proof.u8);
   const hello = { op: 'hello', version: NODE_PROTOCOL_VERSION, address: proof.address, value: proof.words[0] };
   try {
-    const first = connection.request(hello, -1, GREETING_NS);
-    if (first.message['access'] !== true) {
+    let { message } = connection.request(hello, -1, GREETING_NS);
+    if (message['access'] !== true) {
       allowMemoryAccess(connection.serverPid);
-      const second = connection.request(hello, -1, GREETING_NS);
-      if (second.message['access'] !== true) throw refused(path, String(second.message['reason']));
+      message = connection.request(hello, -1, GREETING_NS).message;
+      if (message['access'] !== true) throw refused(path, String(message['reason']));
     }
+    connection.identity = String(message['identity']);
     return connection;
   } catch (error) {
     connection.close();

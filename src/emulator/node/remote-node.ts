@@ -25,6 +25,11 @@ export class RemoteNode implements DriverNode {
     });
   }
 
+  /** That of the node in the server: the same for all its clients. */
+  get identity(): string {
+    return this.#connection.identity;
+  }
+
   /** The process of the server. */
   get serverPid(): number {
     return this.#connection.serverPid;

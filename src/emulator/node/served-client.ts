@@ -239,7 +239,7 @@ export class ServedClient {
       throw new ProtocolError(`the peer is not process ${this.pid}`);
     }
     this.#greeted = true;
-    return { fields: { access: true } };
+    return { fields: { access: true, identity: this.#host.node.identity } };
   }
 
   #open(message: Message): Answer {
