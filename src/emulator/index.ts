@@ -17,6 +17,6 @@ export { type CardPair, parseLinks } from './links.ts';
 export { NodeServer, type NodeServerOptions } from './node/node-server.ts';
 export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts';
 export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';
-export { defaultSocketPath } from './node/socket-path.ts';
+export { defaultSocketPath, prepareFolder } from './node/socket-path.ts';
 export { createEmulatedNode, EmulatedNode } from './node.ts';
 export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './node-config.ts';

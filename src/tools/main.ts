@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { isUcxError } from '../ucs/error.ts';
 import { runDemo } from './demo.ts';
 import { describeInfo, type InfoOptions } from './info.ts';
+import { nodeCommand } from './node.ts';
 import { packageVersion } from './package-version.ts';
 
 const program = new Command('gaudi-ucx')
@@ -34,6 +35,8 @@ program
     const same = await runDemo({ file, output: process.stdout });
     if (!same) process.exitCode = 1;
   });
+
+program.addCommand(nodeCommand());
 
 /** The line for an error that a user can do something about; undefined for one that is a defect of this program. */
 function explanationOf(error: unknown): string | undefined {

@@ -30,6 +30,8 @@ import { checkFolder } from './socket-path.ts';
 
 /** A server that has accepted and does not greet in this time is none. */
 const GREETING_NS = 10e9;
+/** A server that was told to end lets transfers come to their end first. */
+const END_NS = 30e9;
 /** One slice of a wait for a reply: the server is looked at between them. */
 const SLICE_MS = 100;
 const HANG_UP: number = PollEvent.HUP | PollEvent.ERR | PollEvent.RDHUP;
@@ -80,6 +82,18 @@ export class Connection {
   check(): boolean {
     if (this.#alive && (pollNow(this.#socket.fd, HANG_UP) & HANG_UP) !== 0) this.#fail();
     return this.#alive;
+  }
+
+  /**
+   * Waits until the server hangs up.
+   * @throws UcxError ERR_NODE_REFUSED when it takes too long
+   */
+  awaitEnd(): void {
+    const deadlineNs = systemClock.nowNs() + END_NS;
+    while (this.check()) {
+      if (systemClock.nowNs() >= deadlineNs) throw this.#broken('the server does not end');
+      pollFor(this.#socket.fd, PollEvent.IN, SLICE_MS);
+    }
   }
 
   /** Wakes the server. */

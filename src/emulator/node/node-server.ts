@@ -112,11 +112,12 @@ export class NodeServer {
     this.#closed = true;
     this.#accepting.close();
     this.#listener.close();
-    for (const client of [...this.#clients]) client.drop();
     this.#loop.close();
     this.node.close();
     this.#scratch.free();
+    // Whoever sees the connection end may start another server.
     closeSync(this.#lockFd);
+    for (const client of [...this.#clients]) client.drop();
     this.#onClosed();
   }
 

@@ -65,9 +65,13 @@ export class RemoteNode implements DriverNode {
     return this.#connection.request({ op: 'status' }).message['status'] as NodeStatus;
   }
 
-  /** Ends the server: all its clients lose their cards. Throws SyscallError ENODEV when it is gone already. */
+  /**
+   * Ends the server and waits until it has ended: all its clients lose their cards.
+   * @throws SyscallError ENODEV when it is gone already; UcxError ERR_NODE_REFUSED when it does not end in time
+   */
   shutdown(): void {
     this.#connection.request({ op: 'shutdown' });
+    this.#connection.awaitEnd();
   }
 
   close(): void {

@@ -1,0 +1,101 @@
+/**
+ * The node server of a program: where it is, what it is made of by configuration and options, and a connection to it for control.
+ */
+
+import { readFileSync } from 'node:fs';
+import {
+  connectEmulatedNode,
+  defaultSocketPath,
+  type EmulatedNodeOptions,
+  NodeServer,
+  parseLinks,
+  prepareFolder,
+  type RemoteNode,
+} from '../emulator/index.ts';
+import type { AsicName } from '../uapi/index.ts';
+import { memorySizeType } from '../ucs/config-value.ts';
+import { invalidParam } from '../ucs/error.ts';
+import { GAUDI_CONFIG_TABLE } from './config.ts';
+import { nodeOptions } from './open-node.ts';
+import type { Program } from './program.ts';
+
+export type { CardStatus, ClientStatus, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
+
+/** What a node may be given as texts, on the command line or in a file. */
+export interface NodeDescription {
+  readonly asic?: string;
+  readonly cards?: string;
+  /** Size of the HBM of a card, such as `96GiB`. */
+  readonly hbm?: string;
+  /** `full`, or `^` and the pairs of cards without a link: `^0-1,2-5`. */
+  readonly links?: string;
+  readonly dmaThreads?: string;
+}
+
+const FIELDS: readonly (keyof NodeDescription)[] = ['asic', 'cards', 'hbm', 'links', 'dmaThreads'];
+
+/** Where the node server of a program listens: what UCX_GAUDI_DRIVER names, else the default. */
+export function nodeSocketPath(program: Program): string {
+  const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
+  return typeof DRIVER === 'object' ? DRIVER.socket : defaultSocketPath(program.env['XDG_RUNTIME_DIR']);
+}
+
+/**
+ * Reads a description out of a file: a JSON object with the fields of {@link NodeDescription}, numbers also as such.
+ * @throws UcxError ERR_INVALID_PARAM for what is no description; the error of node:fs when there is no such file
+ */
+export function readNodeDescription(file: string): NodeDescription {
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  if (typeof value !== 'object' || value === null)
+    throw invalidParam('config', 'must be a file with a JSON object', file);
+  const texts: Partial<Record<keyof NodeDescription, string>> = {};
+  for (const [name, field] of Object.entries(value)) {
+    const known = FIELDS.find((candidate) => candidate === name);
+    const isScalar = typeof field === 'string' || typeof field === 'number';
+    if (known === undefined || !isScalar) throw invalidParam('config', `must have fields ${FIELDS.join(', ')}`, name);
+    texts[known] = String(field);
+  }
+  return texts;
+}
+
+/**
+ * Starts a node server in this process. What the description leaves out is as UCX_GAUDI_EMULATOR_* say.
+ * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_RUNNING; SyscallError
+ */
+export function startNodeServer(program: Program, socketPath: string, description: NodeDescription): NodeServer {
+  const { asic, cards, hbm, links, dmaThreads } = description;
+  const node: EmulatedNodeOptions = {
+    ...nodeOptions(program),
+    ...(asic === undefined ? {} : { asic: asic as AsicName }),
+    ...(cards === undefined ? {} : { cards: Number(cards) }),
+    ...(hbm === undefined ? {} : { hbmBytes: sizeOf(hbm) }),
+    ...(links === undefined ? {} : { absentLinks: parseLinks(links) }),
+    ...(dmaThreads === undefined ? {} : { dmaThreads: Number(dmaThreads) }),
+  };
+  return new NodeServer({ node, socketPath });
+}
+
+/** Makes the folder of the socket of a node server, for this user only. Throws SyscallError. */
+export function prepareNodeFolder(socketPath: string): void {
+  prepareFolder(socketPath);
+}
+
+/**
+ * Connects to a node server, for control.
+ * @throws UcxError ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED
+ */
+export function connectNodeServer(socketPath: string): RemoteNode {
+  return connectEmulatedNode(socketPath);
+}
+
+/** Bytes; units are binary, with or without the i: 96G, 96GB and 96GiB are the same. */
+function sizeOf(text: string): number {
+  const bytes = memorySizeType.parse(text.replace(/iB$/i, 'B'));
+  if (bytes === undefined) throw invalidParam('hbm', 'must be a size such as 96GiB', text);
+  return bytes;
+}

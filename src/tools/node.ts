@@ -1,0 +1,253 @@
+/** `gaudi-ucx node`: starts, shows, breaks and ends the node server. */
+
+import { spawn } from 'node:child_process';
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { Command } from 'commander';
+import {
+  connectNodeServer,
+  type NodeDescription,
+  type NodeServer,
+  type NodeStatus,
+  nodeSocketPath,
+  prepareNodeFolder,
+  type RemoteNode,
+  readNodeDescription,
+  startNodeServer,
+} from '../assembly/node-server.ts';
+import { startProgram } from '../assembly/program.ts';
+import { Errno } from '../sys/index.ts';
+import { HL_DEVICE_STATUS } from '../uapi/index.ts';
+import { timeType } from '../ucs/config-value.ts';
+import { invalidParam, UcxError } from '../ucs/error.ts';
+import { Status } from '../ucs/status.ts';
+import { formatBytes, formatTable } from './text-table.ts';
+
+interface SocketOption {
+  readonly socket?: string;
+}
+
+interface UpOptions extends SocketOption, NodeDescription {
+  readonly config?: string;
+  readonly foreground?: boolean;
+}
+
+interface FaultOptions extends SocketOption {
+  readonly nth?: string;
+  readonly errno?: string;
+  readonly ioctl?: string;
+  readonly resource?: string;
+  readonly delay?: string;
+  readonly status?: string;
+}
+
+type Fault = Parameters<RemoteNode['inject']>[1];
+
+const SOCKET = '--socket <path>';
+const SOCKET_HELP = 'socket of the server (default: what UCX_GAUDI_DRIVER names, else one in XDG_RUNTIME_DIR)';
+
+/** The command with its subcommands. */
+export function nodeCommand(): Command {
+  const node = new Command('node').description('an emulated node for several processes');
+  node
+    .command('up')
+    .description('start the node server')
+    .option('--cards <number>', 'cards, 1 to 8')
+    .option('--asic <name>', 'gaudi, gaudi2 or gaudi3')
+    .option('--hbm <size>', 'HBM of a card, such as 96GiB')
+    .option('--links <links>', 'scale-up links: full, or ^ and the pairs of cards without one, such as ^0-1,2-5')
+    .option('--dma-threads <number>', 'threads that run the DMA engines')
+    .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
+    .option(SOCKET, SOCKET_HELP)
+    .option('--foreground', 'serve in this process until it is told to end')
+    .action(up);
+  node
+    .command('status')
+    .description('show the node server, its cards and its clients')
+    .option('--json', 'as JSON')
+    .option(SOCKET, SOCKET_HELP)
+    .action((options: SocketOption & { readonly json?: boolean }) => {
+      const status = withServer(options, (server) => server.status());
+      process.stdout.write(`${options.json === true ? JSON.stringify(status, undefined, 2) : describe(status)}\n`);
+    });
+  node
+    .command('down')
+    .description('end the node server; its clients lose their cards')
+    .option(SOCKET, SOCKET_HELP)
+    .action((options: SocketOption) => {
+      const pid = withServer(options, (server) => {
+        server.shutdown();
+        return server.serverPid;
+      });
+      process.stdout.write(`node server ${pid} has ended\n`);
+    });
+  node
+    .command('fault')
+    .description('let something go wrong on a card')
+    .argument('<card>', 'card by minor')
+    .argument(
+      '<kind>',
+      'ioctl, open, completion, hang, exhausted, status, hard-reset, unplug, malfunction, recover, engine-failure',
+    )
+    .option('--nth <number>', 'the nth call from now on')
+    .option('--errno <errno>', 'ioctl, open: error by name or number')
+    .option('--ioctl <name>', 'ioctl: INFO, CB, CS, WAIT_CS, MEMORY or DEBUG')
+    .option('--resource <name>', 'exhausted: hbm, va or fd')
+    .option('--delay <time>', 'completion, hang: such as 10ms; for ever without it')
+    .option('--status <name>', 'status: by name, such as NEEDS_RESET')
+    .option(SOCKET, SOCKET_HELP)
+    .action((card: string, kind: string, options: FaultOptions) => {
+      const fault = faultOf(kind, options);
+      withServer(options, (server) => server.inject(integerOf('card', card), fault));
+      process.stdout.write(`card ${card}: ${JSON.stringify(fault)}\n`);
+    });
+  return node;
+}
+
+function socketOf({ socket }: SocketOption): string {
+  return socket === undefined ? nodeSocketPath(startProgram()) : resolve(socket);
+}
+
+function withServer<T>(options: SocketOption, use: (server: RemoteNode) => T): T {
+  const server = connectNodeServer(socketOf(options));
+  try {
+    return use(server);
+  } finally {
+    server.close();
+  }
+}
+
+async function up(options: UpOptions): Promise<void> {
+  if (options.foreground === true) await serve(options);
+  else await startDetached(options);
+}
+
+/** Serves in this process, until a signal or a client ends it. */
+async function serve(options: UpOptions): Promise<void> {
+  const socket = socketOf(options);
+  const { asic, cards, hbm, links, dmaThreads, config } = options;
+  const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
+  const description = { ...(config === undefined ? {} : readNodeDescription(config)), ...Object.fromEntries(given) };
+  const server = startNodeServer(startProgram(), socket, description);
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => server.close());
+  announce(server);
+  await server.closed;
+  // Handlers of signals keep nothing alive, but a parent's channel would.
+  if (process.connected) process.disconnect();
+}
+
+function announce(server: NodeServer): void {
+  const line = upLine(server.status());
+  if (process.send === undefined) process.stdout.write(`${line}\n`);
+  else {
+    process.send(line);
+    process.disconnect();
+  }
+}
+
+function upLine({ pid, socket, asic, cards, links }: NodeStatus): string {
+  return `node server up: ${cards.length} x ${asic}, links ${links}, socket ${socket}, pid ${pid}`;
+}
+
+/** Starts a server that outlives this process, and waits until it serves. Its log is beside the socket. */
+async function startDetached(options: UpOptions): Promise<void> {
+  const socket = socketOf(options);
+  const args = ['node', 'up', '--foreground', '--socket', socket];
+  if (options.config !== undefined) args.push('--config', resolve(options.config));
+  for (const name of ['cards', 'asic', 'hbm', 'links'] as const) {
+    const value = options[name];
+    if (value !== undefined) args.push(`--${name}`, value);
+  }
+  if (options.dmaThreads !== undefined) args.push('--dma-threads', options.dmaThreads);
+  prepareNodeFolder(socket);
+  const logPath = `${socket}.log`;
+  const log = openSync(logPath, 'a', 0o600);
+  const written = fstatSync(log).size;
+  const child = spawn(process.execPath, [...process.execArgv, process.argv[1]!, ...args], {
+    detached: true,
+    stdio: ['ignore', log, log, 'ipc'],
+  });
+  closeSync(log);
+  const line = await new Promise<string | undefined>((settle, fail) => {
+    child.once('message', (message) => settle(String(message)));
+    child.once('exit', () => settle(undefined));
+    child.once('error', fail);
+  });
+  if (line === undefined) {
+    const reason = readFileSync(logPath)
+      .subarray(written)
+      .toString()
+      .trim()
+      .replace(/^gaudi-ucx: /, '');
+    throw new UcxError({
+      code: 'ERR_NODE_START',
+      status: Status.IO_ERROR,
+      message: `the server has not started: ${reason}`,
+    });
+  }
+  child.unref();
+  if (child.connected) child.disconnect();
+  process.stdout.write(`${line}\n`);
+}
+
+function faultOf(kind: string, options: FaultOptions): Fault {
+  const { nth, errno, ioctl, resource, delay, status } = options;
+  const fields: Record<string, unknown> = { kind };
+  if (nth !== undefined) fields['nth'] = integerOf('nth', nth);
+  if (errno !== undefined) fields['errno'] = errnoOf(errno);
+  if (ioctl !== undefined) fields['ioctl'] = ioctl.toUpperCase();
+  if (resource !== undefined) fields['resource'] = resource;
+  if (delay !== undefined) fields['delayNs'] = delayOf(delay);
+  if (status !== undefined) fields['status'] = (HL_DEVICE_STATUS as Record<string, number>)[status.toUpperCase()];
+  // The server checks it field by field.
+  return fields as unknown as Fault;
+}
+
+function integerOf(name: string, text: string): number {
+  if (!/^\d+$/.test(text)) throw invalidParam(name, 'must be a number', text);
+  return Number(text);
+}
+
+function errnoOf(text: string): number {
+  const named = (Errno as Record<string, number>)[text.toUpperCase()];
+  return named ?? integerOf('errno', text);
+}
+
+function delayOf(text: string): number {
+  const ns = timeType.parse(text);
+  if (ns === undefined || !Number.isFinite(ns)) throw invalidParam('delay', 'must be a time such as 10ms', text);
+  return Math.round(ns);
+}
+
+function describe(status: NodeStatus): string {
+  const { pid, socket, asic, links, upSeconds, cards, clients } = status;
+  const rows = cards.map((card) => [
+    String(card.minor),
+    card.busId,
+    String(card.moduleId),
+    card.status,
+    card.owner === undefined ? '-' : String(card.owner),
+    `${formatBytes(card.dramUsedBytes)} of ${formatBytes(card.dramBytes)}`,
+    `${card.hardResets}/${card.computeResets}`,
+    `${card.faultsWaiting}/${card.faultsFired}`,
+  ]);
+  const header = [
+    'card',
+    'bus id',
+    'module',
+    'status',
+    'pid',
+    'HBM in use',
+    'hard/compute resets',
+    'faults waiting/fired',
+  ];
+  const parts = [
+    `node server ${pid} at ${socket}, up ${upSeconds.toFixed(0)} s: ${cards.length} x ${asic}, links ${links}`,
+    formatTable([header, ...rows]),
+  ];
+  if (clients.length > 0) {
+    const lines = clients.map((client) => [client.pid, client.files, client.ioctls].map(String));
+    parts.push(formatTable([['client', 'files', 'ioctls'], ...lines]));
+  }
+  return parts.join('\n');
+}
