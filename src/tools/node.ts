@@ -226,7 +226,7 @@ function describe(status: NodeStatus): string {
     card.busId,
     String(card.moduleId),
     card.status,
-    card.owner === undefined ? '-' : String(card.owner),
+    card.owner === null ? '-' : String(card.owner),
     `${formatBytes(card.dramUsedBytes)} of ${formatBytes(card.dramBytes)}`,
     `${card.hardResets}/${card.computeResets}`,
     `${card.faultsWaiting}/${card.faultsFired}`,

@@ -213,14 +213,7 @@ export function connectToServer(path: string): Connection {
     checkFolder(path);
     socket = connectUnix(path, SocketType.SEQPACKET);
   } catch (error) {
-    if (!isSyscallError(error)) throw error;
-    throw new UcxError({
-      code: 'ERR_NODE_UNREACHABLE',
-      status: Status.UNREACHABLE,
-      message: `no node server at ${path}: ${error.message}`,
-      details: { path, errno: error.errno },
-      cause: error,
-    });
+    throw isSyscallError(error) ? unreachable(path, error) : error;
   }
   return greet(socket, path);
 }
@@ -248,10 +241,22 @@ function greet(socket: UnixSocket, path: string): Connection {
     return connection;
   } catch (error) {
     connection.close();
-    throw error instanceof ProtocolError ? refused(path, error.message) : error;
+    if (error instanceof ProtocolError) throw refused(path, error.message);
+    // A server that ends closes its listener last.
+    throw isSyscallError(error, Errno.ENODEV) ? unreachable(path, error) : error;
   } finally {
     proof.free();
   }
+}
+
+function unreachable(path: string, cause: SyscallError): UcxError {
+  return new UcxError({
+    code: 'ERR_NODE_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: `no node server at ${path}: ${cause.message}`,
+    details: { path, errno: cause.errno },
+    cause,
+  });
 }
 
 function refused(path: string, why: string): UcxError {

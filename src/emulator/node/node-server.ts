@@ -201,7 +201,7 @@ export class NodeServer {
     return {
       ...place,
       status: this.node.attribute(minor, 'status') ?? 'removed',
-      owner: context?.userMemory.owner,
+      owner: context?.userMemory.owner ?? null,
       dramUsedBytes: card.dramUsedBytes,
       dramBytes: device.hbm.byteLength,
       hardResets: card.hardResets,

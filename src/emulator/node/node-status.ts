@@ -10,8 +10,8 @@ export interface CardStatus {
   readonly numaNode: number;
   /** Value of the sysfs attribute `status`; `removed` for a card that was unplugged. */
   readonly status: string;
-  /** The process that has the compute context, if one has. */
-  readonly owner: number | undefined;
+  /** The process that has the compute context; null for none. */
+  readonly owner: number | null;
   readonly dramUsedBytes: number;
   readonly dramBytes: number;
   readonly hardResets: number;

@@ -1,0 +1,205 @@
+/** A node server and its clients as real processes: killed clients, a killed server, memory that is shared, time that is not used. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src/emulator/index.ts';
+import { close, Errno, mapAnonymous, openFileDescriptors } from '../../src/sys/index.ts';
+import { HL_INFO_HW_IP_INFO, HL_INFO_OP, linDmaCtl, writeLinDma } from '../../src/uapi/index.ts';
+import { createRandom } from '../../src/ucs/random.ts';
+import { DriverClient } from '../contract/driver-client.ts';
+import { halves } from '../contract/driver-fixture.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+
+const PROGRAM = join(import.meta.dirname, '../fixtures/node-client-program.ts');
+const KILLS = 12;
+const LIFE_MS_MAX = 120;
+const RELEASE_MS = 1000;
+const CLIENTS = 8;
+const ROUNDS = 100;
+const BYTES = 65536;
+
+let server: TestNodeServer;
+let node: RemoteNode;
+beforeAll(async () => {
+  server = await TestNodeServer.start({ cards: CLIENTS });
+  node = connectEmulatedNode(server.socketPath);
+});
+afterAll(async () => {
+  node.close();
+  await server.stop();
+});
+
+/** A client in a process of its own. */
+function startClient(...args: readonly (string | number)[]): ChildProcess {
+  const [mode, ...rest] = args.map(String);
+  return spawn(process.execPath, ['--import', 'tsx', PROGRAM, mode!, server.socketPath, ...rest], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+}
+
+async function ready(child: ChildProcess): Promise<void> {
+  await once(child.stdout!, 'data');
+}
+
+/** What the server holds for clients other than this process. */
+function heldByOthers({ cards, clients, dmabufs }: NodeStatus): object {
+  return {
+    clients: clients.filter(({ pid }) => pid !== process.pid).length,
+    cards: cards.filter(({ owner, dramUsedBytes }) => owner !== null || dramUsedBytes > 0).length,
+    dmabufs,
+  };
+}
+
+const NOTHING = { clients: 0, cards: 0, dmabufs: 0 };
+
+describe('a client that is killed', { timeout: 60_000 }, () => {
+  it('loses everything within a second, and nobody else notices', async () => {
+    const random = createRandom(7);
+    const bystander = startClient('work', 1);
+    await ready(bystander);
+    const onlyBystander = { clients: 1, cards: 1 };
+    for (let round = 0; round < KILLS; round++) {
+      const victim = startClient('work', 0);
+      await ready(victim);
+      await new Promise((resolve) => setTimeout(resolve, random.below(LIFE_MS_MAX)));
+      const exit = once(victim, 'exit');
+      victim.kill('SIGKILL');
+      await exit;
+      await vi.waitFor(
+        () => {
+          const { clients, cards } = node.status();
+          expect(clients.filter(({ pid }) => pid === victim.pid)).toEqual([]);
+          expect(cards[0]).toMatchObject({ owner: null, dramUsedBytes: 0, status: 'operational' });
+        },
+        { timeout: RELEASE_MS, interval: 5 },
+      );
+      node.open(0).close();
+      expect(heldByOthers(node.status())).toMatchObject({ clients: onlyBystander.clients });
+    }
+    expect(bystander.exitCode).toBeNull();
+    const exit = once(bystander, 'exit');
+    bystander.kill('SIGKILL');
+    await exit;
+    await vi.waitFor(() => expect(heldByOthers(node.status())).toEqual(NOTHING), { timeout: RELEASE_MS });
+    expect(server.errors).toBe('');
+  });
+});
+
+describe('eight clients', { timeout: 60_000 }, () => {
+  it('allocate, map and free at the same time', async () => {
+    const children = Array.from({ length: CLIENTS }, (_, minor) => startClient('churn', minor, ROUNDS));
+    const ends = await Promise.all(
+      children.map(async (child) => {
+        let errors = '';
+        child.stderr!.on('data', (data: Buffer) => {
+          errors += data.toString();
+        });
+        const [code] = (await once(child, 'close')) as [number | null];
+        return { code, errors };
+      }),
+    );
+    expect(ends).toEqual(children.map(() => ({ code: 0, errors: '' })));
+    await vi.waitFor(() => expect(heldByOthers(node.status())).toEqual(NOTHING));
+  });
+});
+
+describe('a server without work', () => {
+  it('uses no processor time', async () => {
+    const client = new DriverClient(node.open(0));
+    expect(client.allocate(1).result).toBe(0);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const before = server.cpuTicks;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    expect(server.cpuTicks - before).toBeLessThanOrEqual(1);
+    client.close();
+  });
+
+  it('wakes up for every ioctl, whenever it comes', async () => {
+    const random = createRandom(3);
+    const client = new DriverClient(node.open(0));
+    for (let round = 0; round < 300; round++) {
+      expect(client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).result).toBe(0);
+      // Around the time after which the server goes to sleep.
+      const untilNs = process.hrtime.bigint() + BigInt(random.below(400_000));
+      while (process.hrtime.bigint() < untilNs) {}
+      if (round % 50 === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    client.close();
+  });
+});
+
+describe('two connections', () => {
+  expectNoLeaks();
+
+  it('share device memory through a descriptor', () => {
+    const other = connectEmulatedNode(server.socketPath);
+    expect(other.identity).toBe(node.identity);
+    const exporter = new DriverClient(node.open(0));
+    const importer = new DriverClient(other.open(1));
+    const host = mapAnonymous(4 * BYTES);
+    const hostVas = [exporter, importer].map((client) => client.mapHost(host.address, host.byteLength).out);
+    const copy = (index: 0 | 1, source: bigint, destination: bigint): void => {
+      const words = new Uint32Array(host.buffer, 3 * BYTES);
+      writeLinDma(words, 0, linDmaCtl('gaudi2'), BYTES, ...halves(source), ...halves(destination));
+      const client = index === 0 ? exporter : importer;
+      const { out } = client.submit([{ queue: 8, cb: hostVas[index]! + BigInt(3 * BYTES), byteLength: 24 }]);
+      expect(client.wait(out.seq, 10e6)).toMatchObject({ result: 0, out: { status: 0 } });
+    };
+    for (let i = 0; i < BYTES; i++) host.u8[i] = i * 13;
+    const memory = exporter.mapDevice(exporter.allocate(1).out).out;
+    copy(0, hostVas[0]!, memory);
+    const fds = openFileDescriptors();
+    const { result, out: fd } = exporter.exportDmabuf(memory, BYTES);
+    expect(result).toBe(0);
+    const peer = importer.importDmabuf(fd, BYTES);
+    expect(peer.result).toBe(0);
+    close(fd);
+    expect(openFileDescriptors()).toBe(fds);
+    expect(node.status().dmabufs).toBe(1);
+    copy(1, peer.out, hostVas[1]! + BigInt(BYTES));
+    expect(Buffer.compare(host.u8.subarray(0, BYTES), host.u8.subarray(BYTES, 2 * BYTES))).toBe(0);
+    // The importer holds the memory of the exporter until it unmaps.
+    expect(exporter.unmap(memory)).toBe(-Errno.EINVAL);
+    expect(importer.unmap(peer.out)).toBe(0);
+    expect(exporter.unmap(memory)).toBe(0);
+    expect(importer.importDmabuf(12345, BYTES).result).toBe(-Errno.EBADF);
+    exporter.close();
+    importer.close();
+    host.close();
+    other.close();
+    expect(node.status().dmabufs).toBe(0);
+  });
+});
+
+describe('a server that is killed', () => {
+  it('leaves its clients with ENODEV, whatever they wait for', async () => {
+    const short = await TestNodeServer.start({ cards: 2 });
+    const lost = connectEmulatedNode(short.socketPath);
+    lost.inject(0, { kind: 'completion' });
+    const client = new DriverClient(lost.open(0));
+    const host = mapAnonymous(BYTES);
+    const va = client.mapHost(host.address, BYTES).out;
+    const { out } = client.submit([{ queue: 0, cb: va, byteLength: 8 }]);
+    client.block.view.setBigUint64(0, out.seq, true);
+    client.block.view.setBigUint64(8, 1_000_000_000n, true);
+    client.block.view.setUint32(16, 0, true);
+    const waiting = client.file.ioctlAsync(client.file.numbers.WAIT_CS, client.block);
+    setTimeout(() => void short.kill(), 50);
+    expect(await waiting).toBe(-Errno.ENODEV);
+    expect(client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).result).toBe(-Errno.ENODEV);
+    expect(lost.cards()).toEqual([]);
+    expect(lost.attribute(0, 'status')).toBeUndefined();
+    expect(() => lost.open(1)).toThrow(/ENODEV/);
+    expect(() => client.file.mmap(4096, 1n << 62n)).toThrow(/ENODEV/);
+    client.close();
+    lost.close();
+    host.close();
+    expect(() => connectEmulatedNode(short.socketPath)).toThrow(
+      expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE' }),
+    );
+    await short.stop();
+  });
+});
