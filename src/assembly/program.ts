@@ -9,6 +9,7 @@ import { configDirectories, readConfigFiles } from '../ucs/config-file.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import { createLog, type Log, type LogSink, standardErrorSink } from '../ucs/log.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 
 /** Every table of this library, in the order in which `info -c` prints them. */
@@ -17,6 +18,7 @@ export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   UCP_CONFIG_TABLE,
   GAUDI_CONFIG_TABLE,
   GAUDI_COPY_CONFIG_TABLE,
+  GAUDI_IPC_CONFIG_TABLE,
 ];
 
 /** Environment variables as process.env has them. */

@@ -6,4 +6,5 @@ export * from './api/memory-domain.ts';
 export { completeOne } from './base/completion.ts';
 export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/gaudi-resources.ts';
 export { gaudiCopyComponent } from './gaudi/copy/component.ts';
+export { gaudiIpcComponent } from './gaudi/ipc/component.ts';
 export { selfComponent } from './self/component.ts';

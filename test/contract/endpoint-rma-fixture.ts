@@ -56,16 +56,22 @@ export class RmaFixture extends UctFixture {
     return reached && required;
   }
 
-  /** Registered host memory, or device memory; undefined where the memory domain has no such memory. */
+  /** Registered host memory, or memory of the interface's device; undefined where the memory domain has no such memory. */
   memory(type: MemoryType, byteLength: number): MdMemory | undefined {
-    if (type === MemoryType.HOST) return this.md.memReg(ownBytes(byteLength));
-    if (!hasMemoryType(this.md.attributes.allocateMemoryTypes, type)) return undefined;
-    return this.md.memAlloc(byteLength, { memoryType: type });
+    return this.#memoryOf(type, byteLength, this.iface.attributes.resource.sysDevice);
+  }
+
+  /** Like {@link memory}, for the remote side: of another device where the interface reaches one, undefined where there are no keys of it. */
+  remoteMemory(type: MemoryType, byteLength: number): MdMemory | undefined {
+    const { resource, reachesOtherDevices } = this.iface.attributes;
+    const other = this.md.resources.find(({ sysDevice }) => sysDevice !== resource.sysDevice) ?? resource;
+    const memory = this.#memoryOf(type, byteLength, (reachesOtherDevices ? other : resource).sysDevice);
+    return memory?.packable === false ? undefined : memory;
   }
 
   /** Memory for the remote side: of a device where there is one. */
   remote(byteLength: number): MdMemory {
-    return this.memory(MemoryType.GAUDI, byteLength) ?? this.memory(MemoryType.HOST, byteLength)!;
+    return this.remoteMemory(MemoryType.GAUDI, byteLength) ?? this.memory(MemoryType.HOST, byteLength)!;
   }
 
   /** Bytes that differ from call to call. */
@@ -82,6 +88,12 @@ export class RmaFixture extends UctFixture {
 
   drive(isDone: () => boolean): Promise<void> {
     return driveUntil(this.iface, isDone);
+  }
+
+  #memoryOf(type: MemoryType, byteLength: number, sysDevice: number | undefined): MdMemory | undefined {
+    if (type === MemoryType.HOST) return this.md.memReg(ownBytes(byteLength));
+    if (!hasMemoryType(this.md.attributes.allocateMemoryTypes, type)) return undefined;
+    return this.md.memAlloc(byteLength, { memoryType: type, ...(sysDevice === undefined ? {} : { sysDevice }) });
   }
 
   /** Makes memory hold `bytes`. */

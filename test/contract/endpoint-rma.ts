@@ -36,7 +36,7 @@ function zcopyCases(fixture: RmaFixture): void {
     for (const remote of KINDS) {
       it.each(SIZES)(`put and get between local ${local} and remote ${remote}: %s bytes`, async (byteLength) => {
         const { md, iface, endpoint } = fixture;
-        const there = fixture.memory(TYPE_OF[remote], byteLength + 40);
+        const there = fixture.remoteMemory(TYPE_OF[remote], byteLength + 40);
         const here = fixture.memory(TYPE_OF[local], byteLength + 40);
         if (there === undefined || here === undefined) return;
         const [localBytes, remoteBytes] = [fixture.pattern(here.byteLength), fixture.pattern(there.byteLength)];

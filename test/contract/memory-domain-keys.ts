@@ -16,7 +16,7 @@ const KEY_CODES = ['ERR_RKEY_MALFORMED', 'ERR_RKEY_STALE', 'ERR_RKEY_FORGED'];
 export function memoryDomainKeyCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
 
-  /** One memory of every kind, with the call that gives it back. */
+  /** One memory of every kind that has keys, with the call that gives it back. */
   const everyKind = (): { memory: MdMemory; end: () => void }[] => {
     const { md } = fixture;
     const kinds = memoryTypesOfMask(md.attributes.allocateMemoryTypes).map((memoryType) => {
@@ -25,6 +25,10 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
     });
     if (!fixture.has(MdFlag.REG)) return kinds;
     const registered = md.memReg(ownBytes(BYTES));
+    if (registered.packable === false) {
+      expect(errorOf(() => packedKey(md, registered)).status).toBe(Status.INVALID_PARAM);
+      return kinds;
+    }
     return [...kinds, { memory: registered, end: () => md.memDereg(registered) }];
   };
 
@@ -57,13 +61,16 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
   it('differ for different memory, also at one address', () => {
     const { md } = fixture;
     const seen = new Set<string>();
+    let packed = 0;
     for (let i = 0; i < 3; i++) {
       for (const { memory, end } of everyKind()) {
         seen.add(Buffer.from(packedKey(md, memory)).toString('hex'));
+        packed += 1;
         end();
       }
     }
-    expect(seen.size).toBe(3 * (memoryTypesOfMask(md.attributes.allocateMemoryTypes).length + 1));
+    expect(packed).toBeGreaterThan(0);
+    expect(seen.size).toBe(packed);
   });
 
   it('do not carry an address or a descriptor', () => {

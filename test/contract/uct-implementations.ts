@@ -6,8 +6,11 @@ import { loadConfig } from '../../src/ucs/config.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/base/config.ts';
 import { GaudiResources } from '../../src/uct/gaudi/base/gaudi-resources.ts';
 import { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from '../../src/uct/gaudi/ipc/config.ts';
+import { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
 import type { TestLog } from '../fixtures/test-log.ts';
+import { AllocatingIpcMd } from './allocating-ipc-md.ts';
 import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
 
 /** Opens the loopback memory domain. */
@@ -36,6 +39,22 @@ export function openGaudiCopy(
   };
 }
 
+/** Opens gaudi_ipc beside gaudi_copy, which allocates for it, on an emulated node of its own. */
+export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUnderTest {
+  const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
+  const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
+  const config = loadConfig([GAUDI_COPY_CONFIG_TABLE, GAUDI_IPC_CONFIG_TABLE]);
+  const services = { log: log.log, clock: systemClock, config };
+  const md = new AllocatingIpcMd(new CopyMd(shared, services), new IpcMd(shared, services));
+  const { cards } = shared;
+  return {
+    md,
+    pinnedBytes: () => cards.reduce((sum, { device }) => sum + device.pinnedBytes, 0),
+    deviceBytes: () => cards.reduce((sum, { device }) => sum + device.memory.statistics.usedBytes, 0),
+    close: () => emulated.close(),
+  };
+}
+
 /** Every implementation with its name. */
 export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
   ['self', openSelf],
@@ -45,4 +64,8 @@ export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
       (log) => openGaudiCopy(log, { asic, dmaThreads }),
     ]),
   ),
+  ...(['gaudi2', 'gaudi'] as const).map((asic): readonly [string, MdSetup] => [
+    `gaudi_ipc on emulated ${asic}`,
+    (log) => openGaudiIpc(log, { asic, dmaThreads: asic === 'gaudi2' ? 1 : 0 }),
+  ]),
 ];

@@ -27,12 +27,11 @@ import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
 import type { GaudiResources } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
+import { REGISTER_NS_PER_BYTE } from '../base/register-cost.ts';
 import { CopyIface } from './copy-iface.ts';
 import { CopyKey, GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 
 const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
-/** Growth of the estimated registration cost: the driver pins page by page. */
-const PER_BYTE_REGISTER_NS = 0.03;
 
 /** The memory domain. */
 export class CopyMd implements MemoryDomain {
@@ -211,7 +210,7 @@ export class CopyMd implements MemoryDomain {
       detectMemoryTypes: gaudi,
       dmabufMemoryTypes: exports ? gaudi : 0,
       cacheMemoryTypes: this.#config.RCACHE === 'no' ? 0 : memoryTypeBit(MemoryType.HOST),
-      registerCost: { overheadNs: this.#config.REG_COST, perByteNs: PER_BYTE_REGISTER_NS },
+      registerCost: { overheadNs: this.#config.REG_COST, perByteNs: REGISTER_NS_PER_BYTE },
       rkeyPackedBytes: KEY_BYTES,
       allocateBytesMax: Math.max(...this.#cards.map(({ device }) => Number(device.info.dramSize))),
       registerBytesMax: Number.MAX_SAFE_INTEGER,

@@ -1,0 +1,22 @@
+/**
+ * The component gaudi_ipc: makes the memory domain of the cards.
+ */
+
+import type { Component } from '../../api/memory-domain.ts';
+import type { GaudiResources } from '../base/gaudi-resources.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from './config.ts';
+import { IpcMd } from './ipc-md.ts';
+import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './ipc-names.ts';
+
+/**
+ * The component `gaudi_ipc`, with the transport of the same name.
+ * @param shared the cards; the same object for every Gaudi component of a context
+ */
+export function gaudiIpcComponent(shared: GaudiResources): Component {
+  return {
+    name: GAUDI_IPC_NAME,
+    transports: [{ name: GAUDI_IPC_NAME, aliases: GAUDI_IPC_ALIASES }],
+    configTable: GAUDI_IPC_CONFIG_TABLE,
+    openMd: (services) => new IpcMd(shared, services),
+  };
+}

@@ -1,0 +1,59 @@
+/**
+ * The configuration of gaudi_ipc: `UCX_GAUDI_IPC_*`.
+ */
+
+import type { ConfigTable } from '../../../ucs/config.ts';
+import { bandwidthType, memorySizeType, timeType, uintInfType } from '../../../ucs/config-value.ts';
+
+/** The values of the table. */
+export interface GaudiIpcConfig {
+  readonly CACHE_MAX_REGIONS: number;
+  readonly CACHE_MAX_SIZE: number;
+  readonly TIMEOUT: number;
+  readonly BW: number;
+  readonly LATENCY: number;
+  readonly OVERHEAD: number;
+}
+
+/** `UCX_GAUDI_IPC_*`. */
+export const GAUDI_IPC_CONFIG_TABLE: ConfigTable<GaudiIpcConfig> = {
+  prefix: 'GAUDI_IPC_',
+  fields: [
+    {
+      name: 'CACHE_MAX_REGIONS',
+      type: uintInfType,
+      default: '1024',
+      doc: 'Imported pieces of remote device memory that are kept mapped at most. Those that transfers use are never given up.',
+    },
+    {
+      name: 'CACHE_MAX_SIZE',
+      type: memorySizeType,
+      default: '4t',
+      doc: 'Bytes of imported device memory that are kept mapped at most: addresses, no memory.',
+    },
+    {
+      name: 'TIMEOUT',
+      type: timeType,
+      default: '10s',
+      doc: 'Time that the owner of remote memory has to answer the first use of it by a process. A stopped process does not answer.',
+    },
+    {
+      name: 'BW',
+      type: bandwidthType,
+      default: '25000MBs',
+      doc: 'Estimated bandwidth to the memory of another card, for the choice of protocols. An estimate, not a measurement.',
+    },
+    {
+      name: 'LATENCY',
+      type: timeType,
+      default: '2.5us',
+      doc: 'Estimated latency of a transfer.',
+    },
+    {
+      name: 'OVERHEAD',
+      type: timeType,
+      default: '0.6us',
+      doc: 'Estimated time of starting a transfer.',
+    },
+  ],
+};

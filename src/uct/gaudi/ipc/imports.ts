@@ -1,0 +1,275 @@
+/**
+ * How a memory domain comes to remote memory: looks in the cache, asks the owner at the first use, maps what it answers. Asking does not wait: who
+ * wants the memory tries again after progress.
+ */
+
+import { close as closeFd } from '../../../sys/index.ts';
+import type { Clock } from '../../../ucs/clock.ts';
+import { isUcxError, type UcxError } from '../../../ucs/error.ts';
+import type { Log } from '../../../ucs/log.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { GaudiCard } from '../base/gaudi-cards.ts';
+import type { SharedArena } from './channel-service.ts';
+import type { GaudiIpcConfig } from './config.ts';
+import { ImportCache, type ImportPlace } from './import-cache.ts';
+import { ImportEntry } from './import-entry.ts';
+import { channelFailed, ownerSilent } from './ipc-errors.ts';
+import type { IpcKey } from './ipc-key.ts';
+import { LOCAL_OWNERS, type LocalImporter, type LocalOwner } from './local-owners.ts';
+import { type LinkListener, OwnerLink } from './owner-link.ts';
+
+/** Turns of progress between two looks at connections from which nothing is expected. */
+const TURNS_PER_LOOK = 256;
+/** Requests to owners that may be under way; beyond it NO_RESOURCE without asking. */
+const REQUESTS_MAX = 1024;
+
+/** A request that its owner has not answered. */
+interface Request {
+  readonly id: number;
+  /** Who asked; a refusal is its. */
+  readonly asker: IpcKey;
+  readonly position: number;
+  readonly place: ImportPlace;
+  readonly link: OwnerLink;
+  readonly deadlineNs: number;
+  sent: boolean;
+}
+
+/** What imports are made of. */
+export interface ImportsOptions {
+  readonly cards: readonly GaudiCard[];
+  readonly config: GaudiIpcConfig;
+  readonly log: Log;
+  readonly clock: Clock;
+}
+
+/** The remote memory of one memory domain. */
+export class Imports implements LinkListener, LocalImporter {
+  readonly cache: ImportCache;
+  readonly #options: ImportsOptions;
+  readonly #links: Map<string, OwnerLink> = new Map();
+  readonly #requests: Map<number, Request> = new Map();
+  /** The same by the name of the import. */
+  readonly #asked: Map<string, Request> = new Map();
+  readonly #localOwners: Set<LocalOwner> = new Set();
+  readonly #sleepers: Set<() => void> = new Set();
+  #nextId = 1;
+  #turns = 0;
+
+  constructor(options: ImportsOptions) {
+    const { CACHE_MAX_REGIONS, CACHE_MAX_SIZE } = options.config;
+    this.#options = options;
+    this.cache = new ImportCache({ maxRegions: CACHE_MAX_REGIONS, maxSize: CACHE_MAX_SIZE, log: options.log });
+  }
+
+  /** Owners that have not answered yet. */
+  get pending(): number {
+    return this.#requests.size;
+  }
+
+  /** Owners of other processes that memory came from. */
+  get links(): number {
+    return this.#links.size;
+  }
+
+  /**
+   * Makes the memory of a key reachable for the card at `position`.
+   * @returns OK with `key.entries[position]` set; NO_RESOURCE while the owner has not answered
+   * @throws UcxError that names why the memory is not to be had
+   */
+  resolve(key: IpcKey, position: number): Status {
+    const { card, ownerKey, arenaGeneration } = { card: this.#options.cards[position]!, ...key.place };
+    const local = LOCAL_OWNERS.get(ownerKey);
+    if (local !== undefined && this.#isOwnCard(key, position, local)) return Status.OK;
+    const name = `${ownerKey}:${arenaGeneration}:${position}`;
+    const found = this.cache.find(name);
+    if (found !== undefined) {
+      key.use(position, found, key.place.arenaOffset);
+      return Status.OK;
+    }
+    const place = { card, key: name, ownerKey, arenaGeneration };
+    if (local !== undefined) return this.#importLocal(key, position, place, local);
+    if (!this.#asked.has(name) && this.#requests.size < REQUESTS_MAX) this.#ask(key, position, place);
+    return Status.NO_RESOURCE;
+  }
+
+  /**
+   * Takes the answers that are there; without anything pending it looks now and then whether owners still live.
+   * @returns requests that have ended
+   */
+  progress(): number {
+    this.#turns = (this.#turns + 1) | 0;
+    const isIdle = this.#requests.size === 0;
+    if (isIdle && this.#turns % TURNS_PER_LOOK !== 0) return 0;
+    const before = this.#requests.size;
+    for (const link of this.#links.values()) link.progress();
+    if (!isIdle) this.#drive();
+    this.cache.sweep();
+    return Math.max(0, before - this.#requests.size);
+  }
+
+  /** Resolves when something may have arrived, at the latest after `timeoutNs`. */
+  wait(timeoutNs: number): Promise<void> {
+    const { clock } = this.#options;
+    let sleepNs = timeoutNs;
+    const now = clock.nowNs();
+    for (const { deadlineNs } of this.#requests.values()) sleepNs = Math.min(sleepNs, Math.max(0, deadlineNs - now));
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        timer.cancel();
+        this.#sleepers.delete(wake);
+        resolve();
+      };
+      const timer = clock.setTimer(sleepNs, wake);
+      timer.ref();
+      this.#sleepers.add(wake);
+    });
+  }
+
+  /** Lets all remote memory go that no transfer uses. */
+  close(): void {
+    for (const request of [...this.#requests.values()]) this.#end(request);
+    for (const owner of this.#localOwners) owner.importers.delete(this);
+    this.#localOwners.clear();
+    this.cache.close();
+    for (const link of this.#links.values()) link.close();
+    this.#links.clear();
+    this.onEvent();
+  }
+
+  onHandle(id: number, fd: number, handle: Uint8Array): void {
+    const request = this.#requests.get(id);
+    try {
+      if (request === undefined) return;
+      this.#end(request);
+      this.#add(request.asker, request.position, request.place, { fd, handle });
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      request?.asker.fail(error);
+    } finally {
+      closeFd(fd);
+    }
+  }
+
+  onRefusal(id: number, error: UcxError): void {
+    const request = this.#requests.get(id);
+    if (request !== undefined) this.#fail(request, error);
+  }
+
+  onRetired(owner: OwnerLink | string, arenaGeneration: number): void {
+    const ownerKey = typeof owner === 'string' ? owner : owner.key;
+    this.cache.invalidate((entry) => entry.ownerKey === ownerKey && entry.arenaGeneration === arenaGeneration);
+  }
+
+  onGone(link: OwnerLink, error: UcxError | undefined): void {
+    this.onClosed(link.key);
+    for (const request of [...this.#requests.values()]) {
+      if (request.link !== link) continue;
+      if (error === undefined) request.sent = false;
+      else this.#fail(request, error);
+    }
+    link.close();
+    this.#forgetUnused(link);
+  }
+
+  onClosed(ownerKey: string): void {
+    this.cache.invalidate((entry) => entry.ownerKey === ownerKey);
+  }
+
+  onEvent(): void {
+    for (const wake of [...this.#sleepers]) wake();
+  }
+
+  /** Memory of the very card: nothing is imported. */
+  #isOwnCard(key: IpcKey, position: number, owner: LocalOwner): boolean {
+    const memory = owner.find(key.packed);
+    if (memory.card.device !== this.#options.cards[position]!.device) return false;
+    const { ownerKey, arenaGeneration } = key.place;
+    key.use(position, new ImportEntry(memory.block, undefined, '', ownerKey, arenaGeneration), 0);
+    return true;
+  }
+
+  #importLocal(key: IpcKey, position: number, place: ImportPlace, owner: LocalOwner): Status {
+    const shared = owner.share(key.packed);
+    try {
+      this.#add(key, position, place, shared);
+    } finally {
+      closeFd(shared.fd);
+    }
+    owner.importers.add(this);
+    this.#localOwners.add(owner);
+    return Status.OK;
+  }
+
+  #add(key: IpcKey, position: number, place: ImportPlace, shared: SharedArena): void {
+    const entry = this.cache.add(place, shared);
+    if (entry.target.byteLength === key.place.arenaBytes) {
+      key.use(position, entry, key.place.arenaOffset);
+      return;
+    }
+    this.cache.invalidate((other) => other === entry);
+    throw channelFailed(key.owner, `${entry.target.byteLength} bytes were shared, not ${key.place.arenaBytes}`);
+  }
+
+  #ask(key: IpcKey, position: number, place: ImportPlace): void {
+    const { clock, config } = this.#options;
+    const id = this.#nextId;
+    this.#nextId = (id % 0xffff_fffe) + 1;
+    const link = this.#linkTo(key, place.ownerKey);
+    const deadlineNs = clock.nowNs() + config.TIMEOUT;
+    const request: Request = { id, asker: key, position, place, link, deadlineNs, sent: false };
+    this.#requests.set(id, request);
+    this.#asked.set(place.key, request);
+    try {
+      request.sent = link.request(id, key.packed);
+    } catch (error) {
+      this.#end(request);
+      throw error;
+    }
+  }
+
+  #linkTo(key: IpcKey, ownerKey: string): OwnerLink {
+    let link = this.#links.get(ownerKey);
+    if (link === undefined) {
+      link = new OwnerLink(key.owner, key.place.serviceTag, ownerKey, this);
+      this.#links.set(ownerKey, link);
+    }
+    return link;
+  }
+
+  /** Sends what could not be sent, and ends what took too long. */
+  #drive(): void {
+    const { clock, config } = this.#options;
+    const now = clock.nowNs();
+    for (const request of [...this.#requests.values()]) {
+      if (now > request.deadlineNs) this.#fail(request, ownerSilent(request.asker.owner, config.TIMEOUT));
+      else if (!request.sent) this.#sendAgain(request);
+    }
+  }
+
+  #sendAgain(request: Request): void {
+    try {
+      request.sent = request.link.request(request.id, request.asker.packed);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#fail(request, error);
+    }
+  }
+
+  #fail(request: Request, error: UcxError): void {
+    this.#end(request);
+    request.asker.fail(error);
+  }
+
+  #end(request: Request): void {
+    this.#requests.delete(request.id);
+    this.#asked.delete(request.place.key);
+    this.#forgetUnused(request.link);
+  }
+
+  /** A link without connection is kept for the requests that wait for it. */
+  #forgetUnused(link: OwnerLink): void {
+    const isWanted = [...this.#requests.values()].some((request) => request.link === link);
+    if (!link.connected && !isWanted) this.#links.delete(link.key);
+  }
+}

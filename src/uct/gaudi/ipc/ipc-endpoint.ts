@@ -1,0 +1,179 @@
+/**
+ * The endpoint of gaudi_ipc: turns put and get into DMA transfers of the local card from and to memory that it has imported. The memory of a key
+ * is asked for at its first use: NO_RESOURCE until it is there.
+ */
+
+import { invalidParam, isUcxError, type UcxError } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
+import type { RemoteKey } from '../../api/memory.ts';
+import { hasEnded, type ProcessIdentity } from '../../base/process-identity.ts';
+import { isInside } from '../../base/range.ts';
+import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
+import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
+import type { Channel } from './channels.ts';
+import type { Imports } from './imports.ts';
+import { ownerGone, staleKey } from './ipc-errors.ts';
+import type { IpcKey } from './ipc-key.ts';
+
+/** What an endpoint needs of its interface. */
+export interface IpcEndpointHost {
+  readonly transfers: DmaTransfers;
+  readonly imports: Imports;
+  /** The channel to the card of a key. */
+  channelOf(key: IpcKey): Channel;
+  /** Notes what the next question about a failed status is to be answered with; undefined for nothing in particular. */
+  explain(error: UcxError | undefined): void;
+}
+
+/** The endpoint. */
+export class IpcEndpoint implements UctEndpoint {
+  readonly #peer: ProcessIdentity;
+  readonly #host: IpcEndpointHost;
+  readonly #transfers: DmaTransfers;
+  readonly #position: number;
+  readonly #shortPuts: ShortPuts = new ShortPuts();
+
+  constructor(peer: ProcessIdentity, host: IpcEndpointHost) {
+    this.#peer = peer;
+    this.#host = host;
+    this.#transfers = host.transfers;
+    this.#position = host.transfers.position;
+  }
+
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion?: Completion,
+  ): Status {
+    const key = rkey as IpcKey;
+    const refused = this.#checkShort(key, remoteOffset, source, sourceOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const position = this.#position;
+    const { target } = this.#used(key);
+    const at = key.offsets[position]! + remoteOffset;
+    const transfers = this.#transfers;
+    const status = transfers.putShort(source, sourceOffset, target, at, byteLength, completion, this.#shortPuts);
+    if (status >= 0) key.channels[position]!.count(byteLength, true);
+    return status;
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion: Completion,
+  ): Status {
+    const key = rkey as IpcKey;
+    const refused = this.#checkShort(key, remoteOffset, target, targetOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const position = this.#position;
+    const source = this.#used(key).target;
+    const at = key.offsets[position]! + remoteOffset;
+    const status = this.#transfers.getShort(target, targetOffset, source, at, byteLength, completion);
+    if (status >= 0) key.channels[position]!.count(byteLength, false);
+    return status;
+  }
+
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    return this.#zcopy(iov, remoteOffset, rkey as IpcKey, completion, true);
+  }
+
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    return this.#zcopy(iov, remoteOffset, rkey as IpcKey, completion, false);
+  }
+
+  flush(completion: Completion | undefined): Status {
+    return this.#transfers.flush(completion, this.#shortPuts);
+  }
+
+  /** Transfers of one direction keep their order, those of different directions do not: the fence waits for what is started. */
+  fence(): Status {
+    return this.#transfers.flush(undefined, this.#shortPuts);
+  }
+
+  amShort(): Status {
+    return Status.UNSUPPORTED;
+  }
+
+  amBcopy(): Status {
+    return Status.UNSUPPORTED;
+  }
+
+  atomic(): Status {
+    return Status.UNSUPPORTED;
+  }
+
+  check(): Status {
+    if (!hasEnded(this.#peer)) return Status.OK;
+    this.#host.explain(ownerGone(this.#peer));
+    return Status.ENDPOINT_TIMEOUT;
+  }
+
+  close(): void {}
+
+  #zcopy(iov: readonly IovEntry[], remoteOffset: number, key: IpcKey, completion: Completion, isPut: boolean): Status {
+    if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
+    let total = 0;
+    for (let i = 0; i < iov.length; i++) {
+      const entry = iov[i]!;
+      const refused = this.#transfers.checkSide(entry.memory, entry.offset, entry.byteLength);
+      if (refused !== Status.OK) return this.#refuse(refused);
+      total += entry.byteLength;
+    }
+    if (!isInside(remoteOffset, total, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);
+    if (!key.isReady(this.#position)) {
+      const status = this.#prepare(key);
+      if (status !== Status.OK) return status;
+    }
+    const position = this.#position;
+    const { target } = this.#used(key);
+    const at = key.offsets[position]! + remoteOffset;
+    const status = this.#transfers.list(iov, target, true, at, completion, isPut);
+    if (status >= 0) key.channels[position]!.count(total, isPut);
+    return status;
+  }
+
+  /** Checks a short operation and that its memory can be reached; OK or the refusal. */
+  #checkShort(key: IpcKey, remoteOffset: number, local: Uint8Array, localOffset: number, byteLength: number): Status {
+    if (!(byteLength > 0 && byteLength <= SHORT_BYTES_MAX) || !isInside(localOffset, byteLength, local.byteLength)) {
+      return this.#refuse(Status.INVALID_PARAM);
+    }
+    if (!isInside(remoteOffset, byteLength, key.byteLength)) return this.#refuse(Status.INVALID_ADDR);
+    return key.isReady(this.#position) ? Status.OK : this.#prepare(key);
+  }
+
+  /** What transfers name for a key that is ready. */
+  #used(key: IpcKey): NonNullable<IpcKey['entries'][number]> {
+    const entry = key.entries[this.#position]!;
+    this.#host.imports.cache.touch(entry);
+    return entry;
+  }
+
+  /** Makes the memory of a key reachable: OK, NO_RESOURCE, or the failure. Cold. */
+  #prepare(key: IpcKey): Status {
+    try {
+      if (!key.live) throw staleKey('belongs to memory that is not registered any more');
+      const failure = key.takeFailure();
+      if (failure !== undefined) throw failure;
+      const status = this.#host.imports.resolve(key, this.#position);
+      if (status === Status.OK) key.channels[this.#position] ??= this.#host.channelOf(key);
+      return status;
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#host.explain(error);
+      return error.status;
+    }
+  }
+
+  /** A refusal that its status explains. */
+  #refuse(status: Status): Status {
+    this.#host.explain(undefined);
+    return status;
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * The transport gaudi_ipc on one card: what it can do with memory of other processes and cards, and whom it reaches.
+ */
+
+import type { Device, DriverNode } from '../../../hlthunk/index.ts';
+import type { UcxError } from '../../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import type { Status } from '../../../ucs/status.ts';
+import {
+  type Iface,
+  type IfaceAttributes,
+  IfaceFlag,
+  type IfaceResource,
+  NO_ACTIVE_MESSAGES,
+  type RmaLimits,
+  type UctEndpoint,
+} from '../../api/iface.ts';
+import { unreachable } from '../../base/iface-address.ts';
+import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
+import { DmaTransfers } from '../base/dma-transfers.ts';
+import type { GaudiCard } from '../base/gaudi-cards.ts';
+import { Channel } from './channels.ts';
+import type { GaudiIpcConfig } from './config.ts';
+import type { Imports } from './imports.ts';
+import { IPC_ADDRESS_BYTES, ipcAddress, processOf, unreachableReasonOf } from './ipc-address.ts';
+import { IpcEndpoint, type IpcEndpointHost } from './ipc-endpoint.ts';
+import type { IpcKey } from './ipc-key.ts';
+import { GAUDI_IPC_NAME } from './ipc-names.ts';
+import { busIdOf } from './key-payload.ts';
+
+const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
+const LIMITS: RmaLimits = {
+  shortBytesMax: SHORT_BYTES_MAX,
+  zcopyBytesMin: 1,
+  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
+  iovMax: IOV_MAX,
+};
+const NO_LIMITS: RmaLimits = { shortBytesMax: 0, zcopyBytesMin: 0, zcopyBytesMax: 0, iovMax: 0 };
+
+/** What an interface is made of. */
+export interface IpcIfaceOptions {
+  readonly node: DriverNode;
+  readonly card: GaudiCard;
+  /** Position of the card among the open ones. */
+  readonly position: number;
+  readonly resource: IfaceResource;
+  readonly config: GaudiIpcConfig;
+  readonly imports: Imports;
+  /** Serves those who want memory of this process. */
+  readonly serve: () => void;
+}
+
+/** The interface. */
+export class IpcIface implements Iface, IpcEndpointHost {
+  readonly attributes: IfaceAttributes;
+  readonly address: Uint8Array;
+  readonly transfers: DmaTransfers;
+  readonly imports: Imports;
+  readonly #serve: () => void;
+  readonly #channels: Map<number, Channel> = new Map();
+  #error: UcxError | undefined = undefined;
+  #closed = false;
+
+  constructor(options: IpcIfaceOptions) {
+    this.address = ipcAddress(options.node);
+    this.attributes = attributesOf(options);
+    this.transfers = new DmaTransfers(options.card, options.position);
+    this.imports = options.imports;
+    this.#serve = options.serve;
+  }
+
+  /** Includes the questions to owners that the memory domain waits for. */
+  get outstanding(): number {
+    return this.transfers.outstanding + this.imports.pending;
+  }
+
+  /** What has been moved between this card and others. */
+  get channels(): readonly Channel[] {
+    return [...this.#channels.values()];
+  }
+
+  unreachableReason(address: Uint8Array): string | undefined {
+    return unreachableReasonOf(this.address, address);
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    const reason = this.unreachableReason(address);
+    if (reason !== undefined) throw unreachable(GAUDI_IPC_NAME, `the peer ${reason}`);
+    return new IpcEndpoint(processOf(address), this);
+  }
+
+  /** No messages come from a card. */
+  setAmHandler(): void {}
+
+  progress(): number {
+    const ended = this.transfers.progress();
+    if (ended > 0 && this.imports.cache.leaving > 0) this.imports.cache.sweep();
+    this.#serve();
+    return ended + this.imports.progress();
+  }
+
+  errorOf(status: Status): UcxError | undefined {
+    return this.#error?.status === status ? this.#error : this.transfers.errorOf(status);
+  }
+
+  async wait(timeoutNs: number): Promise<void> {
+    const { dma } = this.transfers;
+    const waits: Promise<void>[] = [];
+    if (dma.outstanding > 0) waits.push(dma.wait(timeoutNs));
+    if (this.imports.pending > 0) waits.push(this.imports.wait(timeoutNs));
+    await Promise.race(waits.length > 0 ? waits : [dma.wait(timeoutNs)]);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    // The queues belong to the card, which other interfaces use too: transfers on their way end by themselves.
+    this.transfers.progress();
+  }
+
+  channelOf(key: IpcKey): Channel {
+    const { busNumber } = key.place;
+    let channel = this.#channels.get(busNumber);
+    if (channel === undefined) {
+      channel = new Channel(this.attributes.resource.device, busIdOf(busNumber));
+      this.#channels.set(busNumber, channel);
+    }
+    return channel;
+  }
+
+  explain(error: UcxError | undefined): void {
+    this.#error = error;
+  }
+}
+
+/** Why the card cannot reach memory of others; undefined when it can. Asks the driver. */
+function limitationOf({ info, canImportDmabuf }: Device): string | undefined {
+  if (!info.profile.capabilities.submits) return `the driver of ${info.profile.name} takes no transfers`;
+  if (canImportDmabuf) return undefined;
+  return 'the driver cannot import dma-bufs: MEMORY REG_DMABUF_FD is in the vendor’s driver only';
+}
+
+function attributesOf({ resource, config, card }: IpcIfaceOptions): IfaceAttributes {
+  const limitation = limitationOf(card.device);
+  const operations = IfaceFlag.PUT_SHORT | IfaceFlag.PUT_ZCOPY | IfaceFlag.GET_SHORT | IfaceFlag.GET_ZCOPY;
+  const always = IfaceFlag.CONNECT_TO_IFACE | IfaceFlag.ERRHANDLE_REMOTE_MEM | IfaceFlag.EVENT | IfaceFlag.EP_CHECK;
+  const limits = limitation === undefined ? LIMITS : NO_LIMITS;
+  return {
+    resource,
+    flags: limitation === undefined ? operations | always : always,
+    put: limits,
+    get: limits,
+    am: NO_ACTIVE_MESSAGES,
+    localMemoryTypes: GAUDI | memoryTypeBit(MemoryType.HOST),
+    remoteMemoryTypes: GAUDI,
+    requiredMemoryTypes: GAUDI,
+    reachesOtherDevices: true,
+    performance: {
+      latencyNs: config.LATENCY,
+      overheadNs: config.OVERHEAD,
+      hostToDevice: config.BW,
+      deviceToHost: config.BW,
+      deviceToDevice: config.BW,
+      hostToHost: 0,
+    },
+    priority: 0,
+    deviceAddressBytes: 0,
+    ifaceAddressBytes: IPC_ADDRESS_BYTES,
+    endpointAddressBytes: 0,
+    errorHandling: ['remote access', 'peer failure', 'ep_check'],
+    limitation,
+  };
+}

@@ -1,0 +1,88 @@
+/**
+ * A remote key of gaudi_ipc: the published key, and for each local card what transfers name to reach its memory.
+ */
+
+import type { UcxError } from '../../../ucs/error.ts';
+import { MemoryType } from '../../../ucs/memory-type.ts';
+import type { RemoteKey } from '../../api/memory.ts';
+import type { PublishedKey } from '../../base/key-board-reader.ts';
+import type { ProcessIdentity } from '../../base/process-identity.ts';
+import type { Channel } from './channels.ts';
+import type { ImportEntry } from './import-entry.ts';
+import { GAUDI_IPC_NAME } from './ipc-names.ts';
+import type { KeyPayload } from './key-payload.ts';
+
+/** Where the memory of a key lies. */
+export interface KeyPlace extends KeyPayload {
+  /** The owner's channel service, as a name in maps. */
+  readonly ownerKey: string;
+}
+
+/** An unpacked key. */
+export class IpcKey implements RemoteKey {
+  readonly mdName: string = GAUDI_IPC_NAME;
+  readonly memoryType: MemoryType = MemoryType.GAUDI;
+  /** The number that the owner has for the card. */
+  readonly sysDevice: number | undefined;
+  readonly byteLength: number;
+  /** The process that has the memory. */
+  readonly owner: ProcessIdentity;
+  readonly place: KeyPlace;
+  /** The bytes of the key. */
+  readonly packed: Uint8Array;
+  /** By the position of the local card: what transfers name, and the byte of it at which the memory begins. */
+  readonly entries: (ImportEntry | undefined)[];
+  readonly offsets: number[];
+  readonly channels: (Channel | undefined)[];
+  readonly #published: PublishedKey;
+  #failure: UcxError | undefined = undefined;
+  #released = false;
+
+  /** @param cards number of local cards */
+  constructor(published: PublishedKey, place: KeyPlace, packed: Uint8Array, cards: number) {
+    this.sysDevice = published.device;
+    this.byteLength = published.byteLength;
+    this.owner = published.owner;
+    this.place = place;
+    this.packed = packed;
+    this.entries = new Array<ImportEntry | undefined>(cards).fill(undefined);
+    this.offsets = new Array<number>(cards).fill(0);
+    this.channels = new Array<Channel | undefined>(cards).fill(undefined);
+    this.#published = published;
+  }
+
+  /** False once the owner has revoked the key, or it was released. */
+  get live(): boolean {
+    return !this.#released && this.#published.live;
+  }
+
+  /** Whether transfers of the card at `position` can name the memory now. */
+  isReady(position: number): boolean {
+    const entry = this.entries[position];
+    return entry?.valid === true && this.live;
+  }
+
+  /** Sets what transfers name. */
+  use(position: number, entry: ImportEntry, offset: number): void {
+    this.entries[position] = entry;
+    this.offsets[position] = offset;
+  }
+
+  /** Has the next operation fail: its memory was asked for in vain. */
+  fail(error: UcxError): void {
+    this.#failure = error;
+  }
+
+  /** The failure of {@link fail}, once. */
+  takeFailure(): UcxError | undefined {
+    const failure = this.#failure;
+    this.#failure = undefined;
+    return failure;
+  }
+
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#published.release();
+  }
+}

@@ -1,0 +1,272 @@
+/**
+ * The gaudi_ipc memory domain: device memory that other processes of this node may reach, and the keys by which this one reaches theirs. It
+ * allocates nothing: it registers what gaudi_copy of the same context has allocated, and host memory as the local side of transfers.
+ */
+
+import { type Arena, ipcWrapArena } from '../../../hlthunk/index.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { Status } from '../../../ucs/status.ts';
+import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
+import type { MdMemory } from '../../api/memory.ts';
+import {
+  type ComponentServices,
+  type DmabufExport,
+  type HostBuffer,
+  type MdAttributes,
+  MdFlag,
+  type MemoryAttributes,
+  type MemoryDomain,
+} from '../../api/memory-domain.ts';
+import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
+import { KeyBoardReader } from '../../base/key-board-reader.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
+import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
+import { HostRegistry } from '../base/host-registry.ts';
+import { REGISTER_NS_PER_BYTE } from '../base/register-cost.ts';
+import { ChannelService, type SharedArena } from './channel-service.ts';
+import { GAUDI_IPC_CONFIG_TABLE, type GaudiIpcConfig } from './config.ts';
+import { Imports } from './imports.ts';
+import { forgedKey } from './ipc-errors.ts';
+import { IpcIface } from './ipc-iface.ts';
+import { IpcKey } from './ipc-key.ts';
+import { IpcMemory } from './ipc-memory.ts';
+import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './ipc-names.ts';
+import { unpackPayload } from './key-payload.ts';
+import { LOCAL_OWNERS, type LocalImporter, type LocalOwner, ownerKeyOf } from './local-owners.ts';
+import { OwnedKeys } from './owned-keys.ts';
+
+/** Turns of progress between two looks at the requests of peers. */
+const TURNS_PER_SERVICE = 64;
+
+/** The memory domain. */
+export class IpcMd implements MemoryDomain, LocalOwner {
+  readonly attributes: MdAttributes;
+  readonly resources: readonly IfaceResource[];
+  /** Contexts of this process that have imported memory of this one. */
+  readonly importers: Set<LocalImporter> = new Set();
+  /** Remote memory that this domain has imported. */
+  readonly imports: Imports;
+  readonly #shared: GaudiResources;
+  readonly #gaudi: OpenGaudi;
+  readonly #config: GaudiIpcConfig;
+  readonly #services: ComponentServices;
+  readonly #host: HostRegistry;
+  readonly #registered: Set<IpcMemory> = new Set();
+  /** How many of them lie in each arena. */
+  readonly #inArena: Map<Arena, number> = new Map();
+  readonly #keys: OwnedKeys = new OwnedKeys();
+  readonly #reader: KeyBoardReader = new KeyBoardReader(GAUDI_IPC_NAME);
+  readonly #ifaces: IpcIface[] = [];
+  readonly #serve: () => void;
+  #service: ChannelService | undefined = undefined;
+  #turns = 0;
+  #closed = false;
+
+  /**
+   * Opens the cards, unless another memory domain of the context has done so.
+   * @throws UcxError as openGaudiCards
+   */
+  constructor(shared: GaudiResources, services: ComponentServices) {
+    const { log, clock } = services;
+    this.#config = services.config.get(GAUDI_IPC_CONFIG_TABLE);
+    this.#shared = shared;
+    this.#services = services;
+    this.#gaudi = shared.acquire(services);
+    const { cards } = this.#gaudi;
+    this.#host = new HostRegistry(GAUDI_IPC_NAME, false, this.#gaudi);
+    this.imports = new Imports({ cards, config: this.#config, log, clock });
+    this.resources = cards.map(({ index }) => resourceOf(index));
+    this.attributes = this.#attributesOf();
+    this.#serve = () => this.#serveNowAndThen();
+  }
+
+  memAlloc(): MdMemory {
+    throw statusError(Status.UNSUPPORTED, `allocate memory in ${GAUDI_IPC_NAME}`);
+  }
+
+  memFree(memory: MdMemory): void {
+    throw invalidParam('memory', 'must come from memAlloc', memory?.address);
+  }
+
+  memReg(source: HostBuffer | MdMemory): MdMemory {
+    this.#checkOpen();
+    if (!(source instanceof GaudiMemory)) return this.#host.register(source);
+    if (source instanceof IpcMemory) throw invalidParam('memory', 'must be as it was allocated', source.mdName);
+    if (!source.live) throw invalidParam('memory', 'must be live', source.address);
+    if (!this.#gaudi.cards.includes(source.card)) {
+      throw invalidParam('memory', 'must be of this context', source.address);
+    }
+    const memory = new IpcMemory(source, (freed) => this.#end(freed));
+    this.#registered.add(memory);
+    const { arena } = memory.block;
+    this.#inArena.set(arena, (this.#inArena.get(arena) ?? 0) + 1);
+    return memory;
+  }
+
+  memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
+    if (this.#host.has(memory)) this.#host.deregister(memory, options);
+    else this.#end(this.#own(memory));
+  }
+
+  memQuery(address: bigint): MemoryAttributes {
+    throw unknownAddress(address);
+  }
+
+  memExportDmabuf(): DmabufExport {
+    throw statusError(Status.UNSUPPORTED, `export a dma-buf in ${GAUDI_IPC_NAME}`);
+  }
+
+  detectMemoryType(): undefined {
+    return undefined;
+  }
+
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
+    this.#checkOpen();
+    if (this.#host.has(memory)) {
+      throw invalidParam('memory', `must be device memory: others reach no host memory by ${GAUDI_IPC_NAME}`, 'host');
+    }
+    const own = this.#own(memory);
+    this.#keys.pack(own, this.#openService().tag, target, offset);
+  }
+
+  rkeyUnpack(packed: Uint8Array): IpcKey {
+    this.#checkOpen();
+    const published = this.#reader.open(packed);
+    const payload = unpackPayload(published.payload, published.byteLength);
+    if (payload === undefined) {
+      published.release();
+      throw forgedKey('says nothing about its place');
+    }
+    const place = { ...payload, ownerKey: ownerKeyOf(payload.serviceTag) };
+    return new IpcKey(published, place, packed.slice(), this.#gaudi.cards.length);
+  }
+
+  openIface(resource: IfaceResource): Iface {
+    this.#checkOpen();
+    const position = this.resources.indexOf(resource);
+    const card = this.#gaudi.cards[position];
+    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource.device);
+    const [config, imports, serve] = [this.#config, this.imports, this.#serve];
+    const iface = new IpcIface({ node: this.#shared.node, card, position, resource, config, imports, serve });
+    this.#ifaces.push(iface);
+    return iface;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const iface of this.#ifaces) iface.close();
+    for (const memory of this.#registered) this.#end(memory);
+    this.#keys.close();
+    this.#closeService();
+    this.imports.close();
+    this.#reader.close();
+    this.#host.close();
+    this.#shared.release();
+  }
+
+  find(key: Uint8Array): IpcMemory {
+    return this.#keys.find(key);
+  }
+
+  share(key: Uint8Array): SharedArena {
+    const { card, block } = this.find(key);
+    return ipcWrapArena(card.device, block);
+  }
+
+  /** Revokes the keys of device memory, and has it let go when it was the last one in its arena. */
+  #end(memory: IpcMemory): void {
+    this.#keys.revoke(memory);
+    this.#registered.delete(memory);
+    memory.end();
+    const { arena } = memory.block;
+    const left = (this.#inArena.get(arena) ?? 1) - 1;
+    if (left > 0) this.#inArena.set(arena, left);
+    else this.#retire(arena);
+  }
+
+  /** Nothing in an arena is registered any more: its importers would keep it from being given back. */
+  #retire(arena: Arena): void {
+    this.#inArena.delete(arena);
+    if (this.#service === undefined) return;
+    const ownerKey = ownerKeyOf(this.#service.tag);
+    for (const importer of this.importers) importer.onRetired(ownerKey, arena.generation);
+    this.#service.retire(arena.generation);
+  }
+
+  #openService(): ChannelService {
+    if (this.#service === undefined) {
+      const { log, clock } = this.#services;
+      this.#service = new ChannelService({ share: (key) => this.share(key), log, clock });
+      LOCAL_OWNERS.set(ownerKeyOf(this.#service.tag), this);
+    }
+    return this.#service;
+  }
+
+  #closeService(): void {
+    if (this.#service === undefined) return;
+    const ownerKey = ownerKeyOf(this.#service.tag);
+    LOCAL_OWNERS.delete(ownerKey);
+    for (const importer of this.importers) importer.onClosed(ownerKey);
+    this.importers.clear();
+    this.#service.close();
+    this.#service = undefined;
+  }
+
+  /** For programs that spin in progress and never get to the event loop. */
+  #serveNowAndThen(): void {
+    this.#turns = (this.#turns + 1) | 0;
+    if (this.#turns % TURNS_PER_SERVICE === 0) this.#service?.progress();
+  }
+
+  #own(memory: MdMemory): IpcMemory {
+    if (!(memory instanceof IpcMemory)) {
+      if (memory instanceof HostMemory) throw invalidParam('memory', 'must be live', memory.address);
+      throw invalidParam('memory', `must be of memory domain ${GAUDI_IPC_NAME}`, memory);
+    }
+    if (this.#registered.has(memory)) return memory;
+    throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError(`memory domain ${GAUDI_IPC_NAME}`);
+  }
+
+  #attributesOf(): MdAttributes {
+    const host = memoryTypeBit(MemoryType.HOST);
+    const gaudi = memoryTypeBit(MemoryType.GAUDI);
+    const { REG_COST } = this.#services.config.get(GAUDI_COPY_CONFIG_TABLE);
+    return {
+      name: GAUDI_IPC_NAME,
+      component: GAUDI_IPC_NAME,
+      flags: MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
+      registerMemoryTypes: host | gaudi,
+      allocateMemoryTypes: 0,
+      accessMemoryTypes: host | gaudi,
+      detectMemoryTypes: 0,
+      dmabufMemoryTypes: 0,
+      cacheMemoryTypes: this.#gaudi.caching ? host : 0,
+      registerCost: { overheadNs: REG_COST, perByteNs: REGISTER_NS_PER_BYTE },
+      rkeyPackedBytes: KEY_BOARD_KEY_BYTES,
+      allocateBytesMax: 0,
+      registerBytesMax: Number.MAX_SAFE_INTEGER,
+    };
+  }
+}
+
+function resourceOf(index: number): IfaceResource {
+  return {
+    transport: GAUDI_IPC_NAME,
+    aliases: GAUDI_IPC_ALIASES,
+    device: `gaudi${index}`,
+    deviceType: DeviceType.ACC,
+    sysDevice: index,
+  };
+}
+
+function unknownAddress(address: bigint): UcxError {
+  const message = `0x${address.toString(16)} is no memory of ${GAUDI_IPC_NAME}: ask the one that allocated it`;
+  return new UcxError({ code: 'ERR_INVALID_ADDR', status: Status.INVALID_ADDR, message });
+}

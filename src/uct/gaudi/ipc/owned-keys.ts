@@ -1,0 +1,84 @@
+/**
+ * The keys that a memory domain has published, by their bytes: finds the memory when a peer shows one.
+ */
+
+import { KeyBoard } from '../../base/key-board.ts';
+import { KEY_BOARD_KEY_BYTES, unpackBoardKey } from '../../base/key-board-layout.ts';
+import { sameSecret } from '../../base/key-bytes.ts';
+import { forgedKey, staleKey } from './ipc-errors.ts';
+import type { IpcMemory } from './ipc-memory.ts';
+import { GAUDI_IPC_NAME } from './ipc-names.ts';
+import { busNumberOf, packPayload } from './key-payload.ts';
+
+interface Published {
+  readonly memory: IpcMemory;
+  readonly packed: Uint8Array;
+}
+
+/** The published keys. */
+export class OwnedKeys {
+  readonly #board: KeyBoard<IpcMemory> = new KeyBoard(GAUDI_IPC_NAME);
+  readonly #byPlace: Map<string, Published> = new Map();
+  readonly #places: Map<IpcMemory, string> = new Map();
+
+  /**
+   * Writes the key of memory, which is published at the first time.
+   * @param serviceTag of the channel service that answers for it
+   */
+  pack(memory: IpcMemory, serviceTag: Uint8Array, target: Uint8Array, offset: number): void {
+    if (!this.#board.has(memory)) this.#publish(memory, serviceTag);
+    this.#board.pack(memory, target, offset);
+  }
+
+  /**
+   * The memory of a key.
+   * @throws UcxError ERR_RKEY_STALE, ERR_RKEY_FORGED
+   */
+  find(packed: Uint8Array): IpcMemory {
+    const place = placeOf(packed);
+    const published = place === undefined ? undefined : this.#byPlace.get(place);
+    if (published === undefined) throw staleKey('belongs to memory that is not registered any more');
+    if (!sameSecret(published.packed, packed)) throw forgedKey('does not match the key that was handed out');
+    return published.memory;
+  }
+
+  /** Makes the keys of memory useless. */
+  revoke(memory: IpcMemory): void {
+    this.#board.revoke(memory);
+    const place = this.#places.get(memory);
+    if (place === undefined) return;
+    this.#places.delete(memory);
+    this.#byPlace.delete(place);
+  }
+
+  /** Revokes all keys. */
+  close(): void {
+    this.#board.close();
+    this.#places.clear();
+    this.#byPlace.clear();
+  }
+
+  #publish(memory: IpcMemory, serviceTag: Uint8Array): void {
+    const { arena, offset } = memory.block;
+    const payload = packPayload({
+      arenaGeneration: arena.generation,
+      arenaOffset: offset,
+      arenaBytes: arena.byteLength,
+      busNumber: busNumberOf(memory.card.device.busId),
+      serviceTag,
+    });
+    this.#board.publish(memory, payload);
+    const packed = new Uint8Array(KEY_BOARD_KEY_BYTES);
+    this.#board.pack(memory, packed, 0);
+    const place = placeOf(packed)!;
+    this.#places.set(memory, place);
+    this.#byPlace.set(place, { memory, packed });
+  }
+}
+
+/** Board, row and generation: never twice. */
+function placeOf(packed: Uint8Array): string | undefined {
+  const key = unpackBoardKey(packed);
+  if (key === undefined) return undefined;
+  return `${Buffer.from(key.board).toString('hex')}:${key.row}:${key.generation}`;
+}

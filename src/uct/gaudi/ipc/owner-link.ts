@@ -1,0 +1,153 @@
+/**
+ * The importer's side of the channel service of one owner: asks for arenas, takes the answers, and learns when the owner goes. Connected at the
+ * first request; what is done with an arena is the import cache's business.
+ */
+
+import {
+  close as closeFd,
+  connectUnix,
+  Errno,
+  errnoName,
+  isSyscallError,
+  type PollSubscription,
+  pollReadable,
+  SocketType,
+  type UnixSocket,
+} from '../../../sys/index.ts';
+import type { UcxError } from '../../../ucs/error.ts';
+import { hasEnded, type ProcessIdentity } from '../../base/process-identity.ts';
+import {
+  CHANNEL_MESSAGE_BYTES_MAX,
+  ChannelMessage,
+  type ReceivedMessage,
+  readMessage,
+  requestMessage,
+} from './channel-message.ts';
+import { servicePath } from './channel-service.ts';
+import { channelFailed, ownerGone, staleKey } from './ipc-errors.ts';
+
+/** What came of a request. */
+export interface LinkListener {
+  /** The descriptor belongs to the listener. */
+  onHandle(id: number, fd: number, handle: Uint8Array): void;
+  onRefusal(id: number, error: UcxError): void;
+  /** Nothing in an arena is in use any more. */
+  onRetired(link: OwnerLink, arenaGeneration: number): void;
+  /**
+   * The connection has ended: the owner's memory is to be let go, and the link to be closed then.
+   * @param error the owner has closed, and requests to it have failed; undefined when it was killed or hung up: asking again will tell
+   */
+  onGone(link: OwnerLink, error: UcxError | undefined): void;
+  /** Something has arrived. */
+  onEvent(): void;
+}
+
+/** The connection to one owner. */
+export class OwnerLink {
+  readonly owner: ProcessIdentity;
+  /** Name of the service in maps. */
+  readonly key: string;
+  readonly #tag: Uint8Array;
+  readonly #listener: LinkListener;
+  readonly #buffer: Uint8Array = new Uint8Array(CHANNEL_MESSAGE_BYTES_MAX);
+  #socket: UnixSocket | undefined = undefined;
+  #subscription: PollSubscription | undefined = undefined;
+
+  constructor(owner: ProcessIdentity, tag: Uint8Array, key: string, listener: LinkListener) {
+    this.owner = owner;
+    this.key = key;
+    this.#tag = tag;
+    this.#listener = listener;
+  }
+
+  /** True while there is a connection. */
+  get connected(): boolean {
+    return this.#socket !== undefined;
+  }
+
+  /**
+   * Asks for the arena of a key.
+   * @returns false when the owner cannot take the request now
+   * @throws UcxError ERR_GAUDI_IPC_OWNER_GONE, ERR_RKEY_STALE where the owner has closed, ERR_GAUDI_CHANNEL_FAILED
+   */
+  request(id: number, packedKey: Uint8Array): boolean {
+    this.#socket ??= this.#connect();
+    if (this.#socket === undefined) return false;
+    const sent = this.#socket.sendmsg(requestMessage(id, packedKey));
+    if (sent <= 0 && sent !== -Errno.EAGAIN) this.#listener.onGone(this, undefined);
+    return sent > 0;
+  }
+
+  /** Takes what has arrived. A system call: not for every turn of a loop without anything to wait for. */
+  progress(): void {
+    while (this.#socket !== undefined) {
+      const fds: number[] = [];
+      const received = this.#socket.recvmsg(this.#buffer, fds);
+      if (received === -Errno.EAGAIN) return;
+      const message = received > 0 ? readMessage(this.#buffer.subarray(0, received)) : undefined;
+      if (message === undefined || !this.#take(message, fds)) {
+        for (const fd of fds) closeFd(fd);
+        this.#listener.onGone(this, message?.kind === ChannelMessage.CLOSING ? closed() : undefined);
+      }
+    }
+  }
+
+  /** Hangs up. Idempotent. */
+  close(): void {
+    this.#subscription?.close();
+    this.#subscription = undefined;
+    this.#socket?.close();
+    this.#socket = undefined;
+  }
+
+  /** False for what an owner does not say. */
+  #take(message: ReceivedMessage, fds: readonly number[]): boolean {
+    const [fd] = fds;
+    if (message.kind === ChannelMessage.HANDLE) {
+      if (fd === undefined || fds.length !== 1) return false;
+      this.#listener.onHandle(message.id, fd, message.handle);
+      return true;
+    }
+    if (fd !== undefined) return false;
+    if (message.kind === ChannelMessage.REFUSAL) this.#listener.onRefusal(message.id, message.error);
+    else if (message.kind === ChannelMessage.RETIRED) this.#listener.onRetired(this, message.arenaGeneration);
+    else return false;
+    return true;
+  }
+
+  #connect(): UnixSocket | undefined {
+    const socket = this.#open();
+    if (socket === undefined) return undefined;
+    try {
+      const { uid } = socket.peerCredentials();
+      if (uid !== process.geteuid?.()) throw channelFailed(this.owner, `belongs to user ${uid}`);
+      this.#subscription = pollReadable(socket.fd, () => {
+        this.progress();
+        this.#listener.onEvent();
+      });
+      this.#subscription.unref();
+      return socket;
+    } catch (error) {
+      socket.close();
+      throw error;
+    }
+  }
+
+  /** Undefined when the owner has as many connections waiting as it can. */
+  #open(): UnixSocket | undefined {
+    try {
+      return connectUnix(servicePath(this.owner, this.#tag), SocketType.SEQPACKET);
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+      if (error.errno === Errno.EAGAIN) return undefined;
+      // Who closes removes the socket; a socket without a listener was left by one who was killed.
+      if (error.errno === Errno.ECONNREFUSED || hasEnded(this.owner)) throw ownerGone(this.owner);
+      if (error.errno === Errno.ENOENT) throw closed();
+      throw channelFailed(this.owner, errnoName(error.errno), error);
+    }
+  }
+}
+
+function closed(): UcxError {
+  return staleKey('belongs to a context that was closed');
+}
