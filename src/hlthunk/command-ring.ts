@@ -3,10 +3,10 @@
  *
  * Gaudi2 executes command buffers in user memory: the slots lie in host memory that is mapped into the card once, and a slot is
  * free again when its batch is done. Gaudi copies a kernel command buffer at submission: there one buffer serves all slots. Data
- * area and completion word are mapped host memory in both cases.
+ * area and completion word are mapped host memory in both cases: shareable, so that a driver in another process reaches it directly.
  */
 
-import { type MappedMemory, mapAnonymous } from '../sys/index.ts';
+import { mapShareable, type ShareableMemory } from '../sys/index.ts';
 import { HL_CS_CHUNK_FLAGS } from '../uapi/index.ts';
 import { highAt, lowAt } from './device-address.ts';
 
@@ -54,17 +54,18 @@ export class CommandRing {
   readonly completionLow: number;
   readonly completionHigh: number;
   readonly #completion: Int32Array;
-  readonly #memory: MappedMemory;
+  readonly #memory: ShareableMemory;
   readonly #mapping: RingMapping;
   readonly #kernelBuffer: RingKernelBuffer | undefined;
 
   /** @param slots batches that may be in flight, a power of two */
   constructor(device: RingDevice, slots: number) {
     this.slots = slots;
-    this.#memory = mapAnonymous(HEADER_BYTES + slots * SLOT_BYTES, { populate: true });
+    this.#memory = mapShareable(HEADER_BYTES + slots * SLOT_BYTES);
     let mapping: RingMapping | undefined;
     try {
       mapping = device.mapHost(this.#memory.address, this.#memory.byteLength);
+      this.#memory.closeFile();
       this.#kernelBuffer = device.createKernelBuffer?.(SLOT_PACKET_BYTES);
     } catch (error) {
       mapping?.unmap();

@@ -72,6 +72,7 @@ export {
   setParentDeathSignal,
 } from './process.ts';
 export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistics } from './scratch.ts';
+export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './shareable-memory.ts';
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './shared-window.ts';
 export { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
 export {

@@ -175,7 +175,7 @@ export function viewAt(address: number, byteLength: number): ArrayBuffer {
 }
 
 /** Checks a length that a view will have. Throws ERR_INVALID_PARAM. */
-function checkViewLength(byteLength: number): void {
+export function checkViewLength(byteLength: number): void {
   if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
     throw invalidParam('byteLength', 'must be a positive integer', byteLength);
   }
@@ -192,7 +192,8 @@ export function signedOffset(offset: number | bigint, argument = 'offset'): numb
   return BigInt.asIntN(64, offset);
 }
 
-function mapOrThrow(byteLength: number, flags: number, fd: number, offset: number | bigint): number {
+/** Maps, or throws SyscallError. */
+export function mapOrThrow(byteLength: number, flags: number, fd: number, offset: number | bigint): number {
   const address = mmap(0, byteLength, PROT_READ_WRITE, flags, fd, offset);
   if (address === -1) {
     const what = fd === -1 ? `${byteLength} anonymous bytes` : `${byteLength} bytes of fd ${fd} at ${offset}`;

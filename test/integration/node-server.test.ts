@@ -187,7 +187,10 @@ describe('a server that is killed', () => {
     client.block.view.setBigUint64(8, 1_000_000_000n, true);
     client.block.view.setUint32(16, 0, true);
     const waiting = client.file.ioctlAsync(client.file.numbers.WAIT_CS, client.block);
-    setTimeout(() => void short.kill(), 50);
+    let killed: Promise<void> = Promise.resolve();
+    setTimeout(() => {
+      killed = short.kill();
+    }, 50);
     expect(await waiting).toBe(-Errno.ENODEV);
     expect(client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).result).toBe(-Errno.ENODEV);
     expect(lost.cards()).toEqual([]);
@@ -200,6 +203,7 @@ describe('a server that is killed', () => {
     expect(() => connectEmulatedNode(short.socketPath)).toThrow(
       expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE' }),
     );
+    await killed;
     await short.stop();
   });
 });

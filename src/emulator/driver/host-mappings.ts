@@ -2,12 +2,12 @@
  * Host memory that a context has pinned and mapped for the card (MEMORY MAP with USERPTR). It does not choose addresses (va-space.ts).
  */
 
-import { Errno, viewAt } from '../../sys/index.ts';
+import { Errno } from '../../sys/index.ts';
 import { HL_MEM } from '../../uapi/index.ts';
-import { HOST_MEMORY, HOST_WINDOW_BYTES_MAX, PhysicalMemory } from '../device/physical-memory.ts';
 import type { CardPort } from './card-port.ts';
+import type { PinnedPages } from './pinned-memory.ts';
 import type { UserMapping } from './user-mapping.ts';
-import { isUserRange, OWN_PROCESS, type UserMemory } from './user-memory.ts';
+import { isUserRange, type UserMemory } from './user-memory.ts';
 import { HOST_PAGE_BYTES, HUGE_PAGE_BYTES, type VaRange, type VaSpace } from './va-space.ts';
 
 interface HostMapping {
@@ -16,7 +16,7 @@ interface HostMapping {
   readonly offset: number;
   /** Bytes of its pages. */
   readonly byteLength: number;
-  readonly memory: PhysicalMemory;
+  readonly pages: PinnedPages;
 }
 
 /** The host mappings of one context. */
@@ -58,17 +58,20 @@ export class HostMappings {
     const inPage = address % HOST_PAGE_BYTES;
     const page = address - inPage;
     const pageBytes = Math.ceil((inPage + byteLength) / HOST_PAGE_BYTES) * HOST_PAGE_BYTES;
-    if (!this.#userMemory.pin(page, pageBytes)) return Errno.EFAULT;
+    const pages = this.#userMemory.pin(page, pageBytes);
+    if (pages === undefined) return Errno.EFAULT;
     const isAligned = address % HUGE_PAGE_BYTES === 0;
     const range = isAligned && byteLength % HUGE_PAGE_BYTES === 0 ? this.#va.hostHuge : this.#va.host;
     const alignment = isAligned ? HUGE_PAGE_BYTES : HOST_PAGE_BYTES;
     const force = (flags & HL_MEM.FORCE_HINT) !== 0;
     const offset = range.allocate({ byteLength: pageBytes, alignment, hint, force });
-    if (offset < 0) return Errno.ENOMEM;
-    const memory = hostMemory(page, pageBytes, this.#userMemory.owner);
-    range.table.map(offset, pageBytes, memory, 0);
+    if (offset < 0) {
+      pages.unpin();
+      return Errno.ENOMEM;
+    }
+    range.table.map(offset, pageBytes, pages.memory, 0);
     const mapped = range.addressOf(offset + inPage);
-    this.#mappings.set(mapped, { range, offset, byteLength: pageBytes, memory });
+    this.#mappings.set(mapped, { range, offset, byteLength: pageBytes, pages });
     this.#pinnedBytes += pageBytes;
     return mapped;
   }
@@ -93,16 +96,10 @@ export class HostMappings {
     this.#mappings.clear();
   }
 
-  #drop({ range, offset, byteLength, memory }: HostMapping): void {
+  #drop({ range, offset, byteLength, pages }: HostMapping): void {
     range.table.unmap(offset, byteLength);
     range.free(offset);
-    memory.forget();
+    pages.unpin();
     this.#pinnedBytes -= byteLength;
   }
-}
-
-function hostMemory(address: number, byteLength: number, owner: number): PhysicalMemory {
-  const makeWindow = (offset: number, length: number): ArrayBuffer => viewAt(address + offset, length);
-  const hasWindows = owner === OWN_PROCESS && byteLength <= HOST_WINDOW_BYTES_MAX;
-  return new PhysicalMemory(HOST_MEMORY, address, byteLength, hasWindows ? makeWindow : undefined, owner);
 }

@@ -6,17 +6,8 @@
  */
 
 import type { ArgumentBlock } from '../../driver/port.ts';
-import {
-  allocateScratch,
-  copyFromProcess,
-  copyToProcess,
-  Errno,
-  isProcessMemoryReadable,
-  isReadable,
-  MadviseAdvice,
-  madvise,
-  type ScratchBlock,
-} from '../../sys/index.ts';
+import { allocateScratch, copyFromProcess, copyToProcess, type ScratchBlock } from '../../sys/index.ts';
+import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } from './pinned-memory.ts';
 
 const HIGH = 0x1_0000_0000;
 /** User addresses end here on x86-64. */
@@ -24,6 +15,11 @@ const USER_ADDRESS_END = 2 ** 47;
 
 /** Largest structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
 const SCRATCH_BYTES = 32768;
+
+/** Nothing is pinned unless the caller says otherwise. */
+export const NO_PAGES: ForeignPages = { populated: false };
+/** Pages that the caller has backed, wherever they come from. */
+export const POPULATED_PAGES: ForeignPages = { populated: true };
 
 /** The process id that means this process. */
 export const OWN_PROCESS = 0;
@@ -35,8 +31,8 @@ export class UserMemory {
   index = 0;
   /** Words of the argument block, from its start, that hold an answer written by {@link writeAnswer} since it was set to 0. */
   answeredWords = 0;
-  /** Whether the caller, where it is another process, has backed the memory that it wants pinned by the ioctl at hand. */
-  callerPinned = false;
+  /** Where the caller is another process: what it says of the pages to pin. */
+  foreignPages: ForeignPages = NO_PAGES;
   /** The process whose memory it is; {@link OWN_PROCESS} for this one. */
   readonly owner: number;
   #scratch: ScratchBlock | undefined;
@@ -100,17 +96,10 @@ export class UserMemory {
     return true;
   }
 
-  /**
-   * What pinning finds: whether every page is there, backed and writable. Engines may touch the memory safely from now on. Only a
-   * process itself can back its pages: of another one this checks what it says, page by page up to a number, and then samples.
-   */
-  pin(address: number, byteLength: number): boolean {
-    if (this.owner !== OWN_PROCESS) {
-      return this.callerPinned && isProcessMemoryReadable(this.owner, address, byteLength);
-    }
-    const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
-    // Kernels before 5.14 do not know the advice.
-    return result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
+  /** Pins whole pages for the engines; undefined when one of them is not there: EFAULT. Throws SyscallError ENOMEM. */
+  pin(address: number, byteLength: number): PinnedPages | undefined {
+    if (this.owner === OWN_PROCESS) return pinOwnPages(address, byteLength);
+    return pinForeignPages(this.owner, address, byteLength, this.foreignPages);
   }
 
   /** Releases the scratch memory. */

@@ -3,6 +3,7 @@
  * gives a file descriptor, or pins memory. What it means is the driver's.
  */
 
+import { PAGE_SIZE } from '../../sys/index.ts';
 import {
   DRM_COMMAND_BASE,
   DRM_IOCTL_TYPE,
@@ -76,12 +77,12 @@ export function pinsMemory(kind: number, words: Uint32Array): boolean {
   );
 }
 
-/** Address and bytes of the memory to pin. */
-export function pinnedRange(words: Uint32Array): { readonly address: number; readonly byteLength: number } {
-  return {
-    address: wide(words, MEMORY_IN.map_host_host_virt_addr),
-    byteLength: wide(words, MEMORY_IN.map_host_mem_size),
-  };
+/** The pages of the memory to pin, as the driver rounds them. */
+export function pinnedPages(words: Uint32Array): { readonly address: number; readonly byteLength: number } {
+  const first = wide(words, MEMORY_IN.map_host_host_virt_addr);
+  const address = first - (first % PAGE_SIZE);
+  const end = Math.ceil((first + wide(words, MEMORY_IN.map_host_mem_size)) / PAGE_SIZE) * PAGE_SIZE;
+  return { address, byteLength: end - address };
 }
 
 /** Whether the ioctl may block: a wait with a time-out. */

@@ -14,15 +14,15 @@ import {
   type MappedMemory,
   madvise,
   mapFile,
-  PAGE_SIZE,
   SyscallError,
   schedYield,
   setCloexec,
+  shareableRange,
 } from '../../sys/index.ts';
 import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/clock.ts';
 import { abortedWait } from '../driver/wait.ts';
-import type { Connection } from './connection.ts';
+import type { Connection, Reply } from './connection.ts';
 import {
   DescriptorUse,
   descriptorUse,
@@ -30,7 +30,7 @@ import {
   GIVEN_WORD,
   IoctlKind,
   ioctlKind,
-  pinnedRange,
+  pinnedPages,
   pinsMemory,
   takenWord,
   travellingWords,
@@ -55,6 +55,7 @@ import {
   SERVER_SLEEPING,
   slotWord,
 } from './mailbox.ts';
+import type { Message } from './message.ts';
 
 const HIGH = 0x1_0000_0000;
 /** Looks at the answer word between two yields of the processor, which the server may need, and between two looks at the clock. */
@@ -63,6 +64,8 @@ const LOOKS_PER_ROUND = 100;
 const SPIN_NS = 50_000;
 const SLEEP_NS = 100_000_000;
 const O_CLOEXEC = 0o2000000;
+/** User addresses end here on x86-64. */
+const USER_ADDRESS_END = 2 ** 47;
 
 /** A call that does not block, until it settles. */
 interface PendingCall {
@@ -121,7 +124,12 @@ export class RemoteFile implements DriverFile {
     if (kind === IoctlKind.MEMORY || kind === IoctlKind.INFO) {
       if (descriptorUse(kind, words, words.length) !== DescriptorUse.NONE) return this.#ioctlByMessage(request, block);
     }
-    const sequence = this.#post(0, request, block, kind === IoctlKind.MEMORY && isPinned(words));
+    if (kind === IoctlKind.MEMORY && pinsMemory(kind, words)) return this.#pin(request, block);
+    return this.#call(request, block, false);
+  }
+
+  #call(request: number, block: ArgumentBlock, pinned: boolean): number {
+    const sequence = this.#post(0, request, block, pinned);
     return this.#await(sequence) ? this.#takeAnswer(0, block) : -Errno.ENODEV;
   }
 
@@ -271,35 +279,50 @@ export class RemoteFile implements DriverFile {
     const { words } = block;
     const taken = descriptorUse(kind, words, words.length) === DescriptorUse.TAKES;
     const isCloexec = taken || (words[EXPORT_FLAGS_WORD]! & O_CLOEXEC) !== 0;
-    const count = Math.min(BLOCK_WORDS_MAX, travellingWords(request, words.length));
-    const message = {
-      op: 'ioctl',
-      file: this.#id,
-      request: request >>> 0,
-      address: block.address,
-      words: [...words.subarray(0, count)],
-    };
+    const { result, fd } = this.#exchange(
+      this.#message(request, block),
+      block,
+      taken ? words[takenWord(kind)]! | 0 : -1,
+    );
+    if (taken || result !== 0) return result;
+    if (!isCloexec) setCloexec(fd, false);
+    words[GIVEN_WORD] = fd;
+    return result;
+  }
+
+  /** Runs an ioctl as a message; -ENODEV when the server is gone. Its answer goes to the block. */
+  #exchange(message: Message, block: ArgumentBlock, fd: number): { readonly result: number; readonly fd: number } {
     try {
-      const { message: reply, fd } = this.#sendWithDescriptor(message, taken ? words[takenWord(kind)]! | 0 : -1);
-      words.set((reply['words'] as number[]).slice(0, words.length));
-      const result = Number(reply['result']);
-      if (taken || result !== 0) return result;
-      if (!isCloexec) setCloexec(fd, false);
-      words[GIVEN_WORD] = fd;
-      return result;
+      const reply = this.#sendWithDescriptor(message, fd);
+      block.words.set((reply.message['words'] as number[]).slice(0, block.words.length));
+      return { result: Number(reply.message['result']), fd: reply.fd };
     } catch (error) {
-      if (!this.#connection.alive) return -Errno.ENODEV;
+      if (!this.#connection.alive) return { result: -Errno.ENODEV, fd: -1 };
       throw error;
     }
   }
 
+  /** MAP of host memory. A file behind it goes along: then the server reaches the memory without system calls. */
+  #pin(request: number, block: ArgumentBlock): number {
+    const { words } = block;
+    const pages = pinnedPages(words);
+    const file = shareableRange(pages.address, pages.byteLength);
+    if (file === undefined) return this.#call(request, block, populate(pages));
+    return this.#exchange({ ...this.#message(request, block), offset: file.offset }, block, file.fd).result;
+  }
+
+  #message(request: number, { address, words }: ArgumentBlock): Message {
+    const count = Math.min(BLOCK_WORDS_MAX, travellingWords(request, words.length));
+    return { op: 'ioctl', file: this.#id, request: request >>> 0, address, words: [...words.subarray(0, count)] };
+  }
+
   /** What is no descriptor of this process is none at the server either, which then says at which point that matters. */
-  #sendWithDescriptor(message: object, fd: number): ReturnType<Connection['request']> {
+  #sendWithDescriptor(message: Message, fd: number): Reply {
     try {
-      return this.#connection.request({ ...message }, fd);
+      return this.#connection.request(message, fd);
     } catch (error) {
       if (!isSyscallError(error, Errno.EBADF)) throw error;
-      return this.#connection.request({ ...message });
+      return this.#connection.request(message);
     }
   }
 
@@ -336,13 +359,9 @@ class RemoteMapping implements DriverMapping {
   }
 }
 
-/** Backs the memory that an ioctl wants pinned, if it does: only the process itself can. Returns whether it is there. */
-function isPinned(words: Uint32Array): boolean {
-  if (!pinsMemory(IoctlKind.MEMORY, words)) return false;
-  const { address, byteLength } = pinnedRange(words);
-  const page = address - (address % PAGE_SIZE);
-  const bytes = Math.ceil((address + byteLength - page) / PAGE_SIZE) * PAGE_SIZE;
-  if (address === 0 || byteLength === 0 || page + bytes > 2 ** 47) return false;
-  const result = madvise(page, bytes, MadviseAdvice.POPULATE_WRITE);
-  return result === 0 || (result === -Errno.EINVAL && isReadable(page, bytes));
+/** Backs pages that are to be pinned: only the process itself can. Returns whether they are there. */
+function populate({ address, byteLength }: { readonly address: number; readonly byteLength: number }): boolean {
+  if (address === 0 || byteLength === 0 || address + byteLength > USER_ADDRESS_END) return false;
+  const result = madvise(address, byteLength, MadviseAdvice.POPULATE_WRITE);
+  return result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
 }

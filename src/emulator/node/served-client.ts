@@ -3,14 +3,19 @@
  * keep to the protocol loses its connection, and with it everything that it has.
  */
 
+import { fstatSync } from 'node:fs';
 import {
   close as closeFd,
   copyFromProcess,
   Errno,
+  getSeals,
+  isSyscallError,
   MESSAGE_BYTES_MAX,
+  PAGE_SIZE,
   type PollSubscription,
   pollReadable,
   type ScratchBlock,
+  SealFlag,
   SyscallError,
   type UnixSocket,
 } from '../../sys/index.ts';
@@ -27,6 +32,8 @@ import {
   EXPORT_FLAGS_WORD,
   GIVEN_WORD,
   ioctlKind,
+  pinnedPages,
+  pinsMemory,
   takenWord,
 } from './ioctl-request.ts';
 import { BLOCK_WORDS_MAX, NODE_PROTOCOL_VERSION } from './mailbox.ts';
@@ -78,6 +85,15 @@ interface Answer {
   readonly fd?: number;
   /** Called when the answer is on its way. */
   readonly sent?: () => void;
+}
+
+/** An ioctl that pins, with the file behind the memory. */
+interface PinningCall {
+  readonly file: ServedFile;
+  readonly request: number;
+  readonly address: number;
+  readonly words: Uint32Array;
+  readonly fd: number;
 }
 
 /** One client. */
@@ -293,7 +309,7 @@ export class ServedClient {
     const words = wordsField(message, 'words', 0, BLOCK_WORDS_MAX);
     const kind = ioctlKind(request);
     const use = descriptorUse(kind, words, words.length);
-    if (use === DescriptorUse.NONE) throw new ProtocolError('an ioctl without descriptor in a message');
+    if (use === DescriptorUse.NONE) return this.#pin(message, { file, request, address, words, fd });
     if (use === DescriptorUse.TAKES && takenWord(kind) < words.length) words[takenWord(kind)] = fd;
     if (use === DescriptorUse.GIVES) words[EXPORT_FLAGS_WORD] = words[EXPORT_FLAGS_WORD]! | O_CLOEXEC;
     const result = file.run(request, address, words);
@@ -301,6 +317,21 @@ export class ServedClient {
     if (use !== DescriptorUse.GIVES || result !== 0) return { fields };
     const given = words[GIVEN_WORD]!;
     return { fields, fd: given, sent: () => closeFd(given) };
+  }
+
+  /** An ioctl that pins memory behind which is a file: the server maps the file, and reaches the memory as its own. */
+  #pin(message: Message, call: PinningCall): Answer {
+    const { file, request, address, words, fd } = call;
+    const kind = ioctlKind(request);
+    if (fd < 0 || !pinsMemory(kind, words)) throw new ProtocolError('an ioctl without descriptor in a message');
+    const offset = integerField(message, 'offset', ADDRESS_MAX);
+    const range = pinnedPages(words);
+    // A file that shrinks under a mapping would end the server, at its next access.
+    if (!isSealed(fd) || offset % PAGE_SIZE !== 0 || offset + range.byteLength > fstatSync(fd).size) {
+      throw new ProtocolError('a file to pin that is not sealed or too short');
+    }
+    const result = file.run(request, address, words, { populated: true, file: { fd, offset } });
+    return { fields: { result, words: [...words.subarray(0, argumentWords(request))] } };
   }
 
   #file(message: Message): ServedFile {
@@ -313,6 +344,15 @@ export class ServedClient {
   /** A queue that is full wakes the client as well: then it looks at its mailboxes all the same. */
   #notice(): void {
     if (!this.#gone) this.#socket.sendmsg(SETTLED);
+  }
+}
+
+function isSealed(fd: number): boolean {
+  try {
+    return (getSeals(fd) & SealFlag.SHRINK) !== 0;
+  } catch (error) {
+    if (isSyscallError(error)) return false;
+    throw error;
   }
 }
 

@@ -17,6 +17,8 @@ import {
 } from '../../sys/index.ts';
 import type { SharedPages } from '../driver/buffer-table.ts';
 import type { EmulatedFile } from '../driver/file.ts';
+import type { ForeignPages } from '../driver/pinned-memory.ts';
+import { NO_PAGES, POPULATED_PAGES } from '../driver/user-memory.ts';
 import { argumentWords, DescriptorUse, descriptorUse, ioctlKind, mayBlock } from './ioctl-request.ts';
 import {
   ANSWER_BLOCK,
@@ -140,8 +142,9 @@ export class ServedFile {
   }
 
   /** Runs an ioctl that came as a message, maybe with a descriptor; its block is `words`. */
-  run(request: number, address: number, words: Uint32Array): number {
+  run(request: number, address: number, words: Uint32Array, pages: ForeignPages = NO_PAGES): number {
     this.ioctls += 1;
+    this.file.userMemory.foreignPages = pages;
     return this.file.ioctl(request | 0, { address, words });
   }
 
@@ -198,7 +201,7 @@ export class ServedFile {
     // A number of a descriptor would be one of the server's.
     if (descriptorUse(kind, words, count) !== DescriptorUse.NONE) throw new ProtocolError('a descriptor in a mailbox');
     const { userMemory } = this.file;
-    userMemory.callerPinned = mailbox[at + REQUEST_PINNED] === 1;
+    userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
     if (mayBlock(kind, words)) this.#serveWait(slot, sequence, request, block);
