@@ -13,8 +13,9 @@ import { ImportEntry } from './import-entry.ts';
 
 /** What the cache has done. */
 export interface ImportCounters {
-  /** Look-ups of keys that had no import at hand, found and not found. */
+  /** Keys that had no import at hand and found one. */
   hits: number;
+  /** Keys for which the owner had to be asked. */
   misses: number;
   /** Arenas mapped. */
   imports: number;
@@ -71,10 +72,7 @@ export class ImportCache {
 
   /** The import of this name, if there is one. */
   find(key: string): ImportEntry | undefined {
-    const entry = this.#entries.get(key);
-    if (entry === undefined) this.counters.misses += 1;
-    else this.counters.hits += 1;
-    return entry;
+    return this.#entries.get(key);
   }
 
   /** Notes a use. */

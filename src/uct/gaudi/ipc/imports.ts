@@ -28,7 +28,6 @@ interface Request {
   readonly id: number;
   /** Who asked; a refusal is its. */
   readonly asker: IpcKey;
-  readonly position: number;
   readonly place: ImportPlace;
   readonly link: OwnerLink;
   readonly deadlineNs: number;
@@ -84,12 +83,17 @@ export class Imports implements LinkListener, LocalImporter {
     const name = `${ownerKey}:${arenaGeneration}:${position}`;
     const found = this.cache.find(name);
     if (found !== undefined) {
+      this.cache.counters.hits += 1;
       key.use(position, found, key.place.arenaOffset);
       return Status.OK;
     }
     const place = { card, key: name, ownerKey, arenaGeneration };
-    if (local !== undefined) return this.#importLocal(key, position, place, local);
-    if (!this.#asked.has(name) && this.#requests.size < REQUESTS_MAX) this.#ask(key, position, place);
+    if (local !== undefined) {
+      const entry = this.#importLocal(key, place, local);
+      key.use(position, entry, key.place.arenaOffset);
+      return Status.OK;
+    }
+    if (!this.#asked.has(name) && this.#requests.size < REQUESTS_MAX) this.#ask(key, place);
     return Status.NO_RESOURCE;
   }
 
@@ -142,7 +146,7 @@ export class Imports implements LinkListener, LocalImporter {
     try {
       if (request === undefined) return;
       this.#end(request);
-      this.#add(request.asker, request.position, request.place, { fd, handle });
+      this.#add(request.asker, request.place, { fd, handle });
     } catch (error) {
       if (!isUcxError(error)) throw error;
       request?.asker.fail(error);
@@ -189,35 +193,41 @@ export class Imports implements LinkListener, LocalImporter {
     return true;
   }
 
-  #importLocal(key: IpcKey, position: number, place: ImportPlace, owner: LocalOwner): Status {
+  #importLocal(key: IpcKey, place: ImportPlace, owner: LocalOwner): ImportEntry {
+    this.cache.counters.misses += 1;
     const shared = owner.share(key.packed);
     try {
-      this.#add(key, position, place, shared);
+      const entry = this.#add(key, place, shared);
+      owner.importers.add(this);
+      this.#localOwners.add(owner);
+      return entry;
     } finally {
       closeFd(shared.fd);
     }
-    owner.importers.add(this);
-    this.#localOwners.add(owner);
-    return Status.OK;
   }
 
-  #add(key: IpcKey, position: number, place: ImportPlace, shared: SharedArena): void {
+  /** Maps what an owner has shared for a key. */
+  #add(key: IpcKey, place: ImportPlace, shared: SharedArena): ImportEntry {
     const entry = this.cache.add(place, shared);
-    if (entry.target.byteLength === key.place.arenaBytes) {
-      key.use(position, entry, key.place.arenaOffset);
-      return;
-    }
+    if (entry.target.byteLength === key.place.arenaBytes) return entry;
     this.cache.invalidate((other) => other === entry);
     throw channelFailed(key.owner, `${entry.target.byteLength} bytes were shared, not ${key.place.arenaBytes}`);
   }
 
-  #ask(key: IpcKey, position: number, place: ImportPlace): void {
+  #ask(key: IpcKey, place: ImportPlace): void {
     const { clock, config } = this.#options;
+    this.cache.counters.misses += 1;
     const id = this.#nextId;
     this.#nextId = (id % 0xffff_fffe) + 1;
     const link = this.#linkTo(key, place.ownerKey);
-    const deadlineNs = clock.nowNs() + config.TIMEOUT;
-    const request: Request = { id, asker: key, position, place, link, deadlineNs, sent: false };
+    const request: Request = {
+      id,
+      asker: key,
+      place,
+      link,
+      deadlineNs: clock.nowNs() + config.TIMEOUT,
+      sent: false,
+    };
     this.#requests.set(id, request);
     this.#asked.set(place.key, request);
     try {

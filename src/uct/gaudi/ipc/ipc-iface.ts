@@ -94,7 +94,7 @@ export class IpcIface implements Iface, IpcEndpointHost {
 
   progress(): number {
     const ended = this.transfers.progress();
-    if (ended > 0 && this.imports.cache.leaving > 0) this.imports.cache.sweep();
+    if (this.imports.cache.leaving > 0) this.imports.cache.sweep();
     this.#serve();
     return ended + this.imports.progress();
   }

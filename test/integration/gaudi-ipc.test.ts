@@ -1,0 +1,196 @@
+/** gaudi_ipc between real processes with one card each, on a node server: transfers, owners and importers that close or are killed. */
+
+import { type ChildProcess, fork } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
+import { Status } from '../../src/ucs/status.ts';
+import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
+import { fillPattern } from '../fixtures/emulated-device.ts';
+import type { PeerAnswer, PeerRequest } from '../fixtures/ipc-peer-program.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+
+const PROGRAM = join(import.meta.dirname, '../fixtures/ipc-peer-program.ts');
+const BYTES = 3 * 2 ** 20 + 5;
+const RELEASE_MS = 2000;
+
+let server: TestNodeServer;
+let node: RemoteNode;
+beforeAll(async () => {
+  server = await TestNodeServer.start({ cards: 2 });
+  node = connectEmulatedNode(server.socketPath);
+});
+afterAll(async () => {
+  node.close();
+  await server.stop();
+});
+
+/** A process with a card. */
+class Peer {
+  readonly #child: ChildProcess;
+  readonly #waiting: ((message: unknown) => void)[] = [];
+
+  private constructor(child: ChildProcess) {
+    this.#child = child;
+    const settle = (message: unknown): void => this.#waiting.shift()?.(message);
+    child.on('message', settle);
+    child.once('exit', (code, signal) => {
+      while (this.#waiting.length > 0) settle(`it ended: ${code ?? signal}`);
+    });
+  }
+
+  static async start(card: number): Promise<Peer> {
+    const child = fork(PROGRAM, [server.socketPath, String(card)], { execArgv: ['--import', 'tsx'] });
+    const peer = new Peer(child);
+    peers.push(peer);
+    expect(await peer.#next()).toBe('ready');
+    return peer;
+  }
+
+  get pid(): number {
+    return this.#child.pid!;
+  }
+
+  async ask(request: PeerRequest): Promise<PeerAnswer> {
+    this.#child.send(request);
+    const answer = await this.#next();
+    expect(answer).toBeTypeOf('object');
+    return answer as PeerAnswer;
+  }
+
+  #next(): Promise<unknown> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  async kill(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const exit = once(this.#child, 'exit');
+    this.#child.kill('SIGKILL');
+    await exit;
+  }
+
+  async close(): Promise<void> {
+    const exit = once(this.#child, 'exit');
+    await this.ask({ do: 'close' });
+    expect(await exit).toEqual([0, null]);
+  }
+}
+
+const peers: Peer[] = [];
+afterEach(async () => {
+  for (const peer of peers.splice(0)) await peer.kill();
+  scavenge();
+  await vi.waitFor(
+    () => {
+      const { cards, dmabufs } = node.status();
+      expect(cards.map(({ owner, dramUsedBytes }) => [owner, dramUsedBytes])).toEqual([
+        [null, 0],
+        [null, 0],
+      ]);
+      expect(dmabufs).toBe(0);
+    },
+    { timeout: RELEASE_MS, interval: 5 },
+  );
+});
+
+async function owner(seed: number): Promise<{ there: Peer; key: readonly number[]; address: readonly number[] }> {
+  const there = await Peer.start(1);
+  const { key, address } = await there.ask({ do: 'allocate', byteLength: BYTES, seed });
+  return { there, key: key!, address: address! };
+}
+
+function digestOf(seed: number): string {
+  const bytes = new Uint8Array(BYTES);
+  fillPattern(bytes, seed);
+  return createHash('sha256').update(bytes).digest('hex');
+}
+
+describe('processes with a card each', { timeout: 60_000 }, () => {
+  it('read and write each other’s memory from device and host memory', async () => {
+    const [here, { there, key, address }] = await Promise.all([Peer.start(0), owner(1)]);
+    expect(await here.ask({ do: 'check', address })).toEqual({ status: Status.OK });
+    expect(await here.ask({ do: 'unpack', key })).toEqual({ status: Status.OK });
+    let seed = 1;
+    for (const from of ['host', 'device'] as const) {
+      const got = await here.ask({ do: 'get', from, byteLength: BYTES, seed: 99 });
+      expect(got).toEqual({ status: Status.OK, digest: digestOf(seed), imports: 1 });
+      seed += 1;
+      expect(await here.ask({ do: 'put', from, byteLength: BYTES, seed })).toMatchObject({ status: Status.OK });
+      expect(await there.ask({ do: 'digest' })).toEqual({ digest: digestOf(seed) });
+    }
+    await there.ask({ do: 'free' });
+    const refused = await here.ask({ do: 'put', from: 'host', byteLength: 8, seed: 1 });
+    expect(refused).toMatchObject({ status: Status.INVALID_ADDR, code: 'ERR_RKEY_STALE' });
+    expect(await here.ask({ do: 'unpack', key })).toEqual({ code: 'ERR_RKEY_STALE' });
+    await Promise.all([here.close(), there.close()]);
+    expect(node.status().cards.map(({ hardResets }) => hardResets)).toEqual([0, 0]);
+  });
+
+  it('share with an owner that spins in progress', async () => {
+    const [here, { there, key }] = await Promise.all([Peer.start(0), owner(4)]);
+    await there.ask({ do: 'spin' });
+    await here.ask({ do: 'unpack', key });
+    const got = await here.ask({ do: 'get', from: 'host', byteLength: BYTES, seed: 99 });
+    expect(got).toMatchObject({ status: Status.OK, digest: digestOf(4) });
+    // The card of one that is killed with memory in the hands of others is reset.
+    await here.close();
+    await there.kill();
+  });
+
+  it('leave no reset behind when the owner closes first', async () => {
+    const [here, { there, key }] = await Promise.all([Peer.start(0), owner(5)]);
+    const before = node.status().cards.map(({ hardResets }) => hardResets);
+    await here.ask({ do: 'unpack', key });
+    expect(await here.ask({ do: 'get', from: 'host', byteLength: BYTES, seed: 9 })).toMatchObject({ imports: 1 });
+    await there.close();
+    expect(node.status().cards.map(({ hardResets }) => hardResets)).toEqual(before);
+    const refused = await here.ask({ do: 'get', from: 'host', byteLength: 8, seed: 1 });
+    expect(refused).toMatchObject({ status: Status.INVALID_ADDR, code: 'ERR_RKEY_STALE', imports: 0 });
+    await here.close();
+  });
+
+  it('are told by name when the owner was killed, before and after the first use', async () => {
+    for (const used of [true, false]) {
+      const [here, { there, key, address }] = await Promise.all([Peer.start(0), owner(6)]);
+      await here.ask({ do: 'unpack', key });
+      if (used)
+        expect(await here.ask({ do: 'get', from: 'host', byteLength: BYTES, seed: 9 })).toMatchObject({ status: 0 });
+      await there.kill();
+      expect(await here.ask({ do: 'put', from: 'host', byteLength: 8, seed: 1 })).toMatchObject({
+        status: Status.ENDPOINT_TIMEOUT,
+        code: 'ERR_GAUDI_IPC_OWNER_GONE',
+        imports: 0,
+      });
+      expect((await here.ask({ do: 'check', address })).code).toMatch(/has ended/);
+      await here.close();
+      await vi.waitFor(() => expect(node.status().cards[1]).toMatchObject({ owner: null, status: 'operational' }), {
+        timeout: RELEASE_MS,
+      });
+    }
+  });
+
+  it('do not notice importers that are killed', async () => {
+    const { there, key } = await owner(7);
+    for (let round = 0; round < 2; round++) {
+      const here = await Peer.start(0);
+      await here.ask({ do: 'unpack', key });
+      expect(await here.ask({ do: 'get', from: 'device', byteLength: BYTES, seed: 9 })).toMatchObject({ imports: 1 });
+      await here.kill();
+      expect(await there.ask({ do: 'digest' })).toEqual({ digest: digestOf(7) });
+    }
+    await there.close();
+  });
+
+  it('leave no files behind', async () => {
+    const { there } = await owner(8);
+    const filesOf = (): string[] => readdirSync(SEGMENT_FOLDER).filter((name) => name.split('.')[2] === `${there.pid}`);
+    expect(filesOf()).toHaveLength(2);
+    expect(filesOf().filter((name) => name.endsWith('.ipc'))).toHaveLength(1);
+    await there.kill();
+    scavenge();
+    expect(filesOf()).toEqual([]);
+  });
+});
