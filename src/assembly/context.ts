@@ -3,11 +3,15 @@
  */
 
 import type { DriverNode } from '../driver/port.ts';
+import { EventFd } from '../sys/index.ts';
 import { Context as UcpContext } from '../ucp/core/context.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
+import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
+import { cmaComponent } from '../uct/shm/cma/component.ts';
+import { posixComponent } from '../uct/shm/posix/component.ts';
 import { openNode } from './open-node.ts';
 import { type ProgramOptions, startProgram } from './program.ts';
 
@@ -20,7 +24,7 @@ export interface ContextOptions extends ProgramOptions {
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
   const gaudi = new GaudiResources({ node, mappingTable });
-  return [selfComponent(), gaudiCopyComponent(gaudi)];
+  return [selfComponent(), posixComponent(), cmaComponent(), gaudiCopyComponent(gaudi), gaudiIpcComponent(gaudi)];
 }
 
 /**
@@ -36,6 +40,7 @@ async function create(options: ContextOptions = {}): Promise<UcpContext> {
       ...program,
       components: components(node, program.env['GAUDI_MAPPING_TABLE']),
       emulated: node.kind === 'emulator',
+      newSignal: () => new EventFd(),
       onClose: release,
     });
   } catch (error) {

@@ -218,7 +218,7 @@ describe('memory in use', () => {
       const request = stack.endpoint.getNbx(new Uint8Array(8), 0, 8, rkey, 0);
       if (typeof request !== 'number') pending.push(request);
     }
-    expect(stack.worker.hasQueued).toBe(true);
+    expect(stack.worker.hasPending).toBe(true);
     const local = stack.context.memMap({ buffer: new Uint8Array(65536).fill(4) });
     const queued = stack.endpoint.putNbx(local, 0, 65536, rkey, 0) as Request;
     let refused: unknown;

@@ -2,12 +2,16 @@
 
 import type { ConfigTable } from '../../ucs/config.ts';
 import { type AllowList, allowListType } from '../../ucs/config-list.ts';
-import { timeType } from '../../ucs/config-value.ts';
+import { memorySizeType, memoryUnitsType, timeType, uintType } from '../../ucs/config-value.ts';
 
 /** The values of the table. */
 export interface UcpConfig {
   readonly TLS: AllowList;
   readonly PROGRESS_SPIN: number;
+  readonly RNDV_THRESH: number | 'auto';
+  readonly RNDV_FRAG_SIZE: number;
+  readonly RNDV_FRAG_ALLOC_COUNT: number;
+  readonly KEEPALIVE_INTERVAL: number;
 }
 
 /** `UCX_TLS` and its like. */
@@ -25,6 +29,30 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: timeType,
       default: '20us',
       doc: 'Time that an awaited operation polls before it sleeps on the event of its transport.',
+    },
+    {
+      name: 'RNDV_THRESH',
+      type: memoryUnitsType,
+      default: 'auto',
+      doc: 'Bytes from which messages of host memory go by rendezvous; auto, and messages longer than a frame: what fits no frame.',
+    },
+    {
+      name: 'RNDV_FRAG_SIZE',
+      type: memorySizeType,
+      default: '512k',
+      doc: 'Bytes of the host fragments through which device memory meets messages, 64k to 16m.',
+    },
+    {
+      name: 'RNDV_FRAG_ALLOC_COUNT',
+      type: uintType,
+      default: '16',
+      doc: 'Host fragments of one worker at most; operations that find none wait.',
+    },
+    {
+      name: 'KEEPALIVE_INTERVAL',
+      type: timeType,
+      default: '1s',
+      doc: 'Time between two looks whether the peers of endpoints with error handling live; inf for none.',
     },
   ],
 };

@@ -4,17 +4,26 @@
 
 import type { Clock } from '../../ucs/clock.ts';
 import type { Config } from '../../ucs/config.ts';
-import { closedError, invalidParam } from '../../ucs/error.ts';
+import { closedError, invalidParam, isUcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
-import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
-import type { MdMemory } from '../../uct/api/memory.ts';
-import { type Component, MdFlag } from '../../uct/api/memory-domain.ts';
+import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import { type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts';
 import { type MemMapParams, MemoryHandle } from '../mem/memory-handle.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
-import { packRkey, unpackRkey } from '../mem/rkey-bytes.ts';
+import { packRkey, type RkeyPart, unpackRkey } from '../mem/rkey-bytes.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
+import type { UnpackOptions } from './protocol-host.ts';
+import type { Connection } from './request.ts';
 import { type OpenMd, Resources } from './resources.ts';
 import { Worker, type WorkerContext } from './worker.ts';
+import type { SignalFd } from './worker-event.ts';
+
+/** Bounds of UCX_RNDV_FRAG_SIZE. */
+const FRAGMENT_BYTES_MIN = 65_536;
+const FRAGMENT_BYTES_MAX = 16 * 2 ** 20;
 
 /** What a context is made of. */
 export interface ContextParams {
@@ -24,6 +33,8 @@ export interface ContextParams {
   readonly clock: Clock;
   /** True when the Gaudi cards are emulated: every figure obtained with them must say so. */
   readonly emulated: boolean;
+  /** Makes an eventfd, for workers. */
+  readonly newSignal: () => SignalFd;
   /** Runs when the context is closed, after everything else: releases what the composition root opened for it. */
   readonly onClose: () => void;
 }
@@ -36,6 +47,12 @@ export class Context implements WorkerContext {
   readonly emulated: boolean;
   readonly resources: Resources;
   readonly progressSpinNs: number;
+  readonly keepaliveNs: number;
+  readonly rendezvousThreshold: number;
+  readonly fragmentBytes: number;
+  readonly fragmentCount: number;
+  readonly exported: ExportedMemory = new ExportedMemory();
+  readonly #newSignal: () => SignalFd;
   readonly #handles: Set<MemoryHandle> = new Set();
   /** The memory domain that allocated the memory of a handle. */
   readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
@@ -53,13 +70,23 @@ export class Context implements WorkerContext {
     this.log = params.log;
     this.clock = params.clock;
     this.emulated = params.emulated;
-    this.progressSpinNs = params.config.get(UCP_CONFIG_TABLE).PROGRESS_SPIN;
+    const config = params.config.get(UCP_CONFIG_TABLE);
+    this.progressSpinNs = config.PROGRESS_SPIN;
+    this.keepaliveNs = config.KEEPALIVE_INTERVAL;
+    this.rendezvousThreshold = config.RNDV_THRESH === 'auto' ? Number.POSITIVE_INFINITY : config.RNDV_THRESH;
+    this.fragmentBytes = checkFragmentBytes(config.RNDV_FRAG_SIZE);
+    this.fragmentCount = Math.max(1, config.RNDV_FRAG_ALLOC_COUNT);
+    this.#newSignal = params.newSignal;
     this.resources = new Resources(params);
     this.#onClose = params.onClose;
   }
 
   get closed(): boolean {
     return this.#closed;
+  }
+
+  get mds(): readonly OpenMd[] {
+    return this.resources.mds;
   }
 
   /** Makes a worker. */
@@ -97,32 +124,44 @@ export class Context implements WorkerContext {
     if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
     this.#allocators.delete(handle);
     this.#handles.delete(handle);
+    this.exported.revoke(handle);
     handle.retire();
   }
 
   /** The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). */
   packRkey(handle: MemoryHandle): Uint8Array {
     if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
-    const parts = handle.mdMemory.flatMap((memory, index) => {
-      if (memory === undefined) return [];
-      const { md } = this.resources.mds[index]!;
-      const key = new Uint8Array(md.attributes.rkeyPackedBytes);
-      md.mkeyPack(memory, key, 0);
-      return [{ name: md.attributes.name, key }];
-    });
-    const { memoryType, sysDevice, address, byteLength } = handle;
-    return packRkey({ memoryType, sysDevice, address, byteLength, parts });
+    handle.packed ??= this.#pack(handle);
+    return handle.packed.slice();
   }
 
-  /** Unpacks a remote key; for endpoints. */
-  unpackRkey(packed: Uint8Array): RemoteKey {
+  /** Unpacks a remote key for the lanes of a connection; for endpoints. */
+  unpackRkey(packed: Uint8Array, connection: Connection, options: UnpackOptions = {}): RemoteKey {
     this.#checkOpen();
     const fields = unpackRkey(packed);
-    const parts = this.resources.mds.map(({ md }) => {
-      const part = fields.parts.find(({ name }) => name === md.attributes.name);
-      return part === undefined ? undefined : md.rkeyUnpack(part.key);
-    });
-    return new RemoteKey(this, fields, parts);
+    const used = new Set(connection.lanes.map(({ md }) => md.index));
+    const parts: (UctRemoteKey | undefined)[] = [];
+    try {
+      for (const { md, index } of this.resources.mds) {
+        const part = used.has(index) ? fields.parts.find(({ name }) => name === md.attributes.name) : undefined;
+        parts.push(part === undefined ? undefined : unpackPart(md, part.key));
+      }
+    } catch (error) {
+      for (const part of parts) part?.release();
+      throw error;
+    }
+    const memoryKey =
+      options.messages === false ? undefined : fields.parts.find(({ name }) => name === MEMORY_KEY_NAME)?.key;
+    return new RemoteKey(connection, fields, parts, memoryKey);
+  }
+
+  /** Allocates host memory that every transport reaches; for staging. */
+  allocateHost(byteLength: number): MemoryHandle {
+    return this.memMap({ allocate: byteLength });
+  }
+
+  newSignal(): SignalFd {
+    return this.#newSignal();
   }
 
   /** Closes workers, memory and memory domains. Idempotent, never fails. */
@@ -153,7 +192,7 @@ export class Context implements WorkerContext {
 
   #register(buffer: Uint8Array): MemoryHandle {
     if (!(buffer instanceof Uint8Array)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
-    const memory = this.#registerWithAll(buffer, undefined);
+    const memory = this.#registerWithAll(buffer, MemoryType.HOST, undefined);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined)
       throw invalidParam('buffer', 'must be memory that an open memory domain registers', buffer);
@@ -175,22 +214,29 @@ export class Context implements WorkerContext {
       ...(shared === undefined ? {} : { shared }),
     };
     const memory = allocator.md.memAlloc(allocate, options);
-    const { bytes } = memory;
-    const parts =
-      bytes === undefined ? this.#onlyPart(allocator, memory) : this.#registerAllocated(allocator, memory, bytes);
-    const handle = new MemoryHandle(this, memory, bytes, parts);
+    const parts = this.#registerAllocated(allocator, memory);
+    const handle = new MemoryHandle(this, memory, memory.bytes, parts);
     this.#allocators.set(handle, allocator);
     return handle;
   }
 
-  #onlyPart(owner: OpenMd, memory: MdMemory): (MdMemory | undefined)[] {
-    return this.resources.mds.map(({ index }) => (index === owner.index ? memory : undefined));
+  #pack(handle: MemoryHandle): Uint8Array {
+    const parts: RkeyPart[] = handle.mdMemory.flatMap((memory, index) => {
+      if (memory === undefined || memory.packable === false) return [];
+      const { md } = this.resources.mds[index]!;
+      const key = new Uint8Array(md.attributes.rkeyPackedBytes);
+      md.mkeyPack(memory, key, 0);
+      return [{ name: md.attributes.name, key }];
+    });
+    parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
+    const { memoryType, sysDevice, address, byteLength } = handle;
+    return packRkey({ memoryType, sysDevice, address, byteLength, parts });
   }
 
-  /** Registers allocated host memory with the other memory domains; a failure frees it again. */
-  #registerAllocated(owner: OpenMd, memory: MdMemory, bytes: Uint8Array): (MdMemory | undefined)[] {
+  /** Registers allocated memory with the other memory domains; a failure frees it again. */
+  #registerAllocated(owner: OpenMd, memory: MdMemory): (MdMemory | undefined)[] {
     try {
-      const parts = this.#registerWithAll(bytes, owner);
+      const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, owner);
       parts[owner.index] = memory;
       return parts;
     } catch (error) {
@@ -199,13 +245,18 @@ export class Context implements WorkerContext {
     }
   }
 
-  /** Registers a buffer with every memory domain that can, but `except`; all or nothing. */
-  #registerWithAll(buffer: Uint8Array, except: OpenMd | undefined): (MdMemory | undefined)[] {
+  /** Registers memory with every memory domain that can, but `except`; all or nothing. */
+  #registerWithAll(
+    source: Uint8Array | MdMemory,
+    memoryType: MemoryType,
+    except: OpenMd | undefined,
+  ): (MdMemory | undefined)[] {
     const parts: (MdMemory | undefined)[] = [];
     try {
       for (const open of this.resources.mds) {
-        const registers = (open.md.attributes.flags & MdFlag.REG) !== 0 && open !== except;
-        parts.push(registers ? open.md.memReg(buffer) : undefined);
+        const { flags, registerMemoryTypes } = open.md.attributes;
+        const takesType = (flags & MdFlag.REG) !== 0 && hasMemoryType(registerMemoryTypes, memoryType);
+        parts.push(takesType && open !== except ? open.md.memReg(source) : undefined);
       }
       return parts;
     } catch (error) {
@@ -228,4 +279,19 @@ export class Context implements WorkerContext {
   #checkOpen(): void {
     if (this.#closed) throw closedError('context');
   }
+}
+
+/** One part of a remote key; undefined for memory that its memory domain cannot reach from here. */
+function unpackPart(md: MemoryDomain, key: Uint8Array): UctRemoteKey | undefined {
+  try {
+    return md.rkeyUnpack(key);
+  } catch (error) {
+    if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
+    throw error;
+  }
+}
+
+function checkFragmentBytes(value: number): number {
+  if (value >= FRAGMENT_BYTES_MIN && value <= FRAGMENT_BYTES_MAX) return value;
+  throw invalidParam('UCX_RNDV_FRAG_SIZE', `must be from ${FRAGMENT_BYTES_MIN} to ${FRAGMENT_BYTES_MAX}`, value);
 }

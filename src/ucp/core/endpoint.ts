@@ -1,22 +1,43 @@
 /**
- * An endpoint: a connection to a worker, and the operations over it in both tiers. Which protocol runs is chosen in proto/, how
- * put and get run is in rma/.
+ * An endpoint: a connection to a worker as the API shows it, and the operations over it in both tiers. How they run is decided in the
+ * folders of the protocols.
  */
 
 import { closedError, invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
-import type { LocalMemory } from '../mem/memory-handle.ts';
-import { MemoryHandle } from '../mem/memory-handle.ts';
+import type { AmSendParams } from '../am/active-message.ts';
+import type { AtomicName, AtomicParams } from '../amo/atomics.ts';
+import { checkLocal, type LocalBuffer } from '../mem/local-bytes.ts';
+import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Explanation, explainPlan } from '../proto/explain.ts';
 import { Operation, Protocol } from '../proto/selection.ts';
-import { checkLocal, checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from '../rma/put-get.ts';
+import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from '../rma/put-get.ts';
+import type { StreamRecvParams } from '../stream/stream.ts';
+import type { Tag } from '../tag/tag-value.ts';
+import type { Connections } from '../wireup/connections.ts';
+import { nameOf } from '../wireup/lanes.ts';
+import type { Protocols } from './dispatch.ts';
+import { describeFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
-import type { PromiseTier } from './promise-tier.ts';
+import type { PeerConnection } from './peer-connection.ts';
+import type { Outcome, PromiseTier } from './promise-tier.ts';
+import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
 import type { Request, RequestParams } from './request.ts';
 import type { Rejection } from './resources.ts';
 
-/** Options of an awaited operation. */
+/** How an endpoint behaves. */
+export interface EndpointOptions {
+  /**
+   * What happens when the peer is gone: `peer` (the default) ends every operation with its status within UCX_KEEPALIVE_INTERVAL and calls
+   * `onError`; with `none` nobody is told.
+   */
+  readonly errorHandling?: 'peer' | 'none';
+  /** Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. */
+  readonly onError?: (endpoint: Endpoint, status: Status) => void;
+}
+
+/** Options of an awaited put or get. */
 export interface TransferOptions {
   /** Byte of the local memory to start at. Default 0. */
   readonly localOffset?: number;
@@ -29,60 +50,112 @@ export interface TransferOptions {
   readonly signal?: AbortSignal;
 }
 
+/** Options of an awaited message. */
+export interface SendOptions {
+  readonly signal?: AbortSignal;
+}
+
+/** Options of an awaited tagged message. */
+export interface TagSendOptions extends SendOptions {
+  /** Tag, 0 to 2^64 - 1. Default 0. */
+  readonly tag?: Tag;
+}
+
+/** Options of an awaited active message. */
+export interface AmSendOptions extends SendOptions {
+  /** At most 4096 bytes. */
+  readonly header?: Uint8Array;
+  /** See AmSendParams. */
+  readonly protocol?: 'eager' | 'rendezvous';
+}
+
+/** Options of an awaited atomic operation. */
+export interface AtomicOptions {
+  /** Byte of the remote memory, a multiple of the word. Default 0. */
+  readonly remoteOffset?: number;
+  readonly bits?: 32 | 64;
+  readonly compare?: number | bigint;
+  readonly signal?: AbortSignal;
+}
+
 /** What an awaited operation tells about itself. */
 export interface TransferResult {
   readonly byteLength: number;
-  /** Transport, device and protocol that moved the bytes; undefined where there was nothing to move. */
+  /** Transport, device and protocol that moved the bytes; undefined where there was nothing to move, or messages carried them. */
   readonly transport: string | undefined;
   readonly device: string | undefined;
   readonly protocol: string | undefined;
 }
 
-/** The worker behind an endpoint. */
-export interface EndpointWorker {
-  readonly context: {
-    unpackRkey(packed: Uint8Array): RemoteKey;
-    readonly resources: { readonly rejections: readonly Rejection[] };
-  };
-  readonly promises: PromiseTier;
-  /** True while some request waits for resources; later ones queue up behind it. */
-  readonly hasQueued: boolean;
-  newRequest(): Request | undefined;
-  /** Gives back a request that was never started. */
-  discard(request: Request): void;
-  start(request: Request, params: RequestParams | undefined): Status | Request;
-  flushLanes(lanes: readonly Lane[], params: RequestParams | undefined): Status | Request;
-  forget(endpoint: Endpoint): void;
+/** How an endpoint is closed. */
+export interface CloseOptions {
+  /** Ends what waits for the peer with CANCELED instead of waiting for it. */
+  readonly force?: boolean;
 }
 
-/** A connection. */
+/** The worker behind an endpoint. */
+export interface EndpointWorker extends ProtocolHost {
+  readonly context: ProtocolContext & { readonly resources: { readonly rejections: readonly Rejection[] } };
+  readonly promises: PromiseTier;
+  readonly protocols: Protocols<Endpoint>;
+  readonly connections: Connections;
+  forgetEndpoint(connection: PeerConnection): void;
+}
+
+/** An endpoint. */
 export class Endpoint {
   readonly #worker: EndpointWorker;
-  readonly #lanes: readonly Lane[];
+  readonly #connection: PeerConnection;
+  #options: EndpointOptions = {};
   #closed = false;
   #closing: Promise<void> | undefined;
+  #hasFailed = false;
+  /** Awaited operations under way: closing waits for them. */
+  #awaited = 0;
 
   /** Made by Worker.endpoint. */
-  constructor(worker: EndpointWorker, lanes: readonly Lane[]) {
+  constructor(worker: EndpointWorker, connection: PeerConnection) {
     this.#worker = worker;
-    this.#lanes = lanes;
+    this.#connection = connection;
   }
 
   get closed(): boolean {
     return this.#closed;
   }
 
-  /** For the worker, which flushes them all. */
-  get lanes(): readonly Lane[] {
-    return this.#lanes;
+  /** OK, or why the connection has ended without being closed here. */
+  get status(): Status {
+    return this.#connection.failure;
   }
 
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   get transports(): readonly string[] {
-    return this.#lanes.map(({ iface }) => {
-      const { transport, device } = iface.attributes.resource;
-      return `${transport}/${device}`;
-    });
+    return this.#connection.lanes.map(({ iface }) => nameOf(iface.attributes));
+  }
+
+  /** The lane that carries messages, such as `posix/memory`; undefined where none does. */
+  get messageTransport(): string | undefined {
+    const lane = this.#connection.amLane;
+    return lane === undefined ? undefined : nameOf(lane.iface.attributes);
+  }
+
+  /** Sets what happens when the peer is gone; for the worker. */
+  setOptions(options: EndpointOptions): void {
+    const { errorHandling = 'peer', onError } = options;
+    if (errorHandling !== 'peer' && errorHandling !== 'none') {
+      throw invalidParam('errorHandling', 'must be peer or none', errorHandling);
+    }
+    if (onError !== undefined && typeof onError !== 'function') {
+      throw invalidParam('onError', 'must be a function', onError);
+    }
+    this.#options = { errorHandling, ...(onError === undefined ? {} : { onError }) };
+  }
+
+  /** The connection has ended; for the worker. */
+  onFailed(): void {
+    if (this.#hasFailed || this.#closed) return;
+    this.#hasFailed = true;
+    if (this.#options.errorHandling !== 'none') this.#options.onError?.(this, this.#connection.failure);
   }
 
   /**
@@ -91,7 +164,8 @@ export class Endpoint {
    * @param local host bytes or mapped memory; must not change, nor be detached or transferred, until the request has ended
    * @param byteLength bytes; 0 moves nothing
    * @param remoteOffset byte of the memory behind `rkey`
-   * @returns OK, a request in progress, or NO_RESOURCE when as many requests as the worker has are in use
+   * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE when as many requests as the worker has
+   *   are in use
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; nothing has moved then
    */
   putNbx(
@@ -118,12 +192,104 @@ export class Endpoint {
   }
 
   /**
+   * Changes a word of remote memory atomically (ucp_atomic_op_nbx). The request's `atomicResult` is the word before.
+   * @param operation add, and, or, xor, swap, or cswap with `params.compare`
+   * @param value integer of the word's bits
+   * @param remoteOffset byte of the remote memory, a multiple of the word
+   * @returns see {@link putNbx}
+   */
+  atomicNbx(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: AtomicParams,
+  ): Status | Request {
+    this.#checkOpen();
+    return this.#worker.protocols.atomics.start(this.#connection, operation, value, rkey, remoteOffset, params);
+  }
+
+  /**
+   * Sends a tagged message (ucp_tag_send_nbx). Its end means that the local memory can be used again.
+   * @param local bytes, mapped memory of any type, or a list of pieces; `localOffset` and `byteLength` are 0 with a list
+   * @param tag 0 to 2^64 - 1
+   */
+  tagSendNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    if (this.#closed) throw closedError('endpoint');
+    return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, false, params);
+  }
+
+  /** Like {@link tagSendNbx}, but ends only when a receive has taken the message (ucp_tag_send_sync_nbx). */
+  tagSendSyncNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#checkOpen();
+    return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, true, params);
+  }
+
+  /**
+   * Sends an active message (ucp_am_send_nbx).
+   * @param id of the handler at the peer, 0 to 65535
+   * @param header at most 4096 bytes; copied
+   */
+  amSendNbx(
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: AmSendParams,
+  ): Status | Request {
+    if (this.#closed) throw closedError('endpoint');
+    return this.#worker.protocols.am.send(this.#connection, id, header, local, localOffset, byteLength, params);
+  }
+
+  /** Sends bytes of the stream (ucp_stream_send_nbx). */
+  streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
+    this.#checkOpen();
+    return this.#worker.protocols.streams.send(this.#connection, local, localOffset, byteLength, params);
+  }
+
+  /** Receives bytes of the stream (ucp_stream_recv_nbx): what is there, at least one byte, or all of the memory with `waitAll`. */
+  streamRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: StreamRecvParams,
+  ): Status | Request {
+    this.#checkOpen();
+    return this.#worker.protocols.streams.receive(this.#connection, local, localOffset, byteLength, params);
+  }
+
+  /** Takes bytes of the stream that have arrived, without a copy (ucp_stream_recv_data_nb); undefined for none. */
+  streamRecvData(): Uint8Array | undefined {
+    this.#checkOpen();
+    return this.#worker.protocols.streams.takeData(this.#connection);
+  }
+
+  /**
    * Waits until everything started before has reached remote memory (ucp_ep_flush_nbx).
    * @returns OK when that is so, a request in progress, the failure of an earlier put, or NO_RESOURCE
    */
   flushNbx(params?: RequestParams): Status | Request {
     this.#checkOpen();
-    return this.#worker.flushLanes(this.#lanes, params);
+    return this.#flush(this.#connection.lanes, params);
+  }
+
+  /** Orders the puts, gets and atomic operations started before against those started after (ucp_worker_fence, for one endpoint). */
+  fence(): void {
+    this.#checkOpen();
+    fenceConnection(this.#connection, this.#worker);
   }
 
   /**
@@ -132,23 +298,24 @@ export class Endpoint {
    */
   unpackRkey(packed: Uint8Array): RemoteKey {
     this.#checkOpen();
-    return this.#worker.context.unpackRkey(packed);
+    return this.#worker.context.unpackRkey(packed, this.#connection);
   }
 
   /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
   explain(operation: 'put' | 'get', local: LocalMemory, rkey: RemoteKey): Explanation {
     this.#checkOpen();
     checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this.#worker.context, rkey, 0, 0);
+    checkRemote(this.#connection, rkey, 0, 0);
     const index = operation === 'put' ? Operation.PUT : Operation.GET;
-    const resources = this.#lanes.map(({ iface }) => iface.attributes.resource);
+    const resources = this.#connection.lanes.map(({ iface }) => iface.attributes.resource);
+    const { rejections } = this.#worker.context.resources;
     return explainPlan({
       operation: index,
       localType: local instanceof MemoryHandle ? local.memoryType : 0,
       remoteType: rkey.memoryType,
-      plan: planFor(index, local, rkey, this.#lanes),
+      plan: planFor(index, local, rkey, this.#connection),
       resources,
-      unavailable: this.#worker.context.resources.rejections,
+      unavailable: [...rejections, ...this.#connection.unreachable],
     });
   }
 
@@ -158,22 +325,109 @@ export class Endpoint {
    *   recalled, the promise settles when it no longer touches the local memory
    */
   put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.#worker.promises.whole(() => this.#awaitRma(Operation.PUT, local, rkey, options));
+    return this.#whole(() => this.#awaitRma(Operation.PUT, local, rkey, options));
   }
 
   /** Reads remote memory into local memory. See {@link put}. */
   get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.#worker.promises.whole(() => this.#awaitRma(Operation.GET, local, rkey, options));
+    return this.#whole(() => this.#awaitRma(Operation.GET, local, rkey, options));
+  }
+
+  /** Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}. */
+  async atomic(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    options: AtomicOptions = {},
+  ): Promise<bigint> {
+    const { remoteOffset = 0, signal, ...word } = options;
+    const { atomicResult } = await this.#await(`atomic ${operation}`, signal, (params) =>
+      this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, ...word }),
+    );
+    return atomicResult;
+  }
+
+  /** Sends a tagged message; resolves when the local memory can be used again. */
+  async tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    const length = lengthOf(local);
+    return resultOf(
+      await this.#await('tag send', options.signal, (params) =>
+        this.tagSendNbx(local, 0, length, options.tag ?? 0, params),
+      ),
+      length,
+    );
+  }
+
+  /** Sends a tagged message; resolves when a receive has taken it. */
+  async tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    const length = lengthOf(local);
+    return resultOf(
+      await this.#await('synchronous tag send', options.signal, (params) =>
+        this.tagSendSyncNbx(local, 0, length, options.tag ?? 0, params),
+      ),
+      length,
+    );
+  }
+
+  /** Sends an active message; resolves when the local memory can be used again. */
+  async amSend(id: number, local: LocalBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
+    const length = lengthOf(local);
+    const { header, signal, ...how } = options;
+    return resultOf(
+      await this.#await('active message', signal, (params) =>
+        this.amSendNbx(id, header, local, 0, length, { ...params, ...how }),
+      ),
+      length,
+    );
+  }
+
+  /** Sends bytes of the stream; resolves when the local memory can be used again. */
+  async streamSend(local: LocalBuffer, options: SendOptions = {}): Promise<TransferResult> {
+    const length = lengthOf(local);
+    return resultOf(
+      await this.#await('stream send', options.signal, (params) => this.streamSendNbx(local, 0, length, params)),
+      length,
+    );
+  }
+
+  /** Receives bytes of the stream; resolves with how many. */
+  async streamRecv(local: LocalBuffer, options: SendOptions & { readonly waitAll?: boolean } = {}): Promise<number> {
+    const { waitAll = false } = options;
+    const { receivedBytes } = await this.#await('stream receive', options.signal, (params) =>
+      this.streamRecvNbx(local, 0, lengthOf(local), { ...params, waitAll }),
+    );
+    return receivedBytes;
+  }
+
+  /** The bytes of the stream as they arrive, until the peer closes or the loop is left. */
+  async *stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
+    const room = new Uint8Array(65_536);
+    for (;;) {
+      let bytes: number;
+      try {
+        bytes = await this.streamRecv(room, options);
+      } catch (error) {
+        if (this.status === Status.CONNECTION_RESET && options.signal?.aborted !== true) return;
+        throw error;
+      }
+      yield room.slice(0, bytes);
+    }
   }
 
   /** Waits until everything started before has reached remote memory. */
-  async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  async flush(options: SendOptions = {}): Promise<void> {
     this.#checkOpen();
     await this.#worker.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 
-  /** Flushes and closes. Idempotent; a failure of earlier operations is not reported here. */
-  close(): Promise<void> {
+  /**
+   * Closes the endpoint: waits until what was started before has ended, or ends it with CANCELED where `force` is set and only the peer
+   * could end it. Idempotent; a failure of earlier operations is not reported here.
+   */
+  close(options: CloseOptions = {}): Promise<void> {
+    // Who is in a hurry does not wait for one who is not.
+    if (options.force === true && !this.#closed) this.#closed = true;
+    if (options.force === true) this.#connection.cancelWaiting(Status.CANCELED);
     this.#closing ??= this.#close();
     return this.#closing;
   }
@@ -184,9 +438,24 @@ export class Endpoint {
 
   async #close(): Promise<void> {
     this.#closed = true;
-    await this.#worker.promises.settle((params) => this.#worker.flushLanes(this.#lanes, params));
-    this.#worker.forget(this);
-    for (const { endpoint } of this.#lanes) endpoint.close();
+    const connection = this.#connection;
+    const { promises, connections } = this.#worker;
+    this.#worker.forgetEndpoint(connection);
+    await promises.settle((params) => this.#flush(connection.lanes, params));
+    await promises.until(() => this.#awaited === 0 && connection.waiting.size === 0);
+    connections.close(connection);
+  }
+
+  #flush(lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
+    const connection = this.#connection;
+    if (connection.failure !== Status.OK) return connection.failure;
+    const tried = tryFlush(lanes);
+    const isIdle = tried !== Status.INPROGRESS && !connection.hasPending && connection.remoteOperations === 0;
+    if (isIdle && params?.noImmediateCompletion !== true) return tried;
+    const request = this.#worker.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    describeFlush(request, connection, lanes, tried === Status.INPROGRESS ? Status.OK : tried);
+    return this.#worker.start(request, params);
   }
 
   #rma(
@@ -199,14 +468,16 @@ export class Endpoint {
     params: RequestParams | undefined,
   ): Status | Request {
     if (this.#closed) throw closedError('endpoint');
+    const connection = this.#connection;
     checkLocal(this.#worker.context, local, localOffset, byteLength);
-    checkRemote(this.#worker.context, rkey, remoteOffset, byteLength);
+    checkRemote(connection, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
-    const plan = planFor(operation, local, rkey, this.#lanes);
+    if (connection.failure !== Status.OK) return connection.failure;
+    const plan = planFor(operation, local, rkey, connection);
     const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
-    const lane = this.#lanes[candidate.lane]!;
     const immediate = params === undefined || params.noImmediateCompletion !== true;
-    if (operation === Operation.PUT && candidate.protocol === Protocol.SHORT && immediate && !this.#worker.hasQueued) {
+    if (operation === Operation.PUT && candidate.protocol === Protocol.SHORT && immediate && !connection.hasPending) {
+      const lane = connection.lanes[candidate.lane]!;
       const bytes = local instanceof MemoryHandle ? local.bytes! : local;
       const part = rkey.parts[lane.md.index]!;
       const status = lane.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, part);
@@ -214,9 +485,10 @@ export class Endpoint {
     }
     const request = this.#worker.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
-    describeRma(request, operation, lane, candidate.protocol, rkey, remoteOffset);
+    describeRma(request, operation, connection, candidate, rkey, remoteOffset);
     try {
-      describeLocal(request, local, localOffset, byteLength);
+      if (candidate.protocol !== Protocol.MESSAGE) describeLocal(request, local, localOffset, byteLength);
+      else this.#worker.protocols.emulated.describe(request, local, localOffset, byteLength, rkey.memoryKey!);
     } catch (error) {
       this.#worker.discard(request);
       throw error;
@@ -234,7 +506,7 @@ export class Endpoint {
     const localOffset = options.localOffset ?? 0;
     checkLocal(this.#worker.context, local, 0, 0);
     const byteLength = options.byteLength ?? Math.max(0, local.byteLength - localOffset);
-    checkRemote(this.#worker.context, rkey, 0, 0);
+    checkRemote(this.#connection, rkey, 0, 0);
     const { remoteAddress } = options;
     if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
       throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);
@@ -242,18 +514,46 @@ export class Endpoint {
     const remoteOffset =
       remoteAddress === undefined ? (options.remoteOffset ?? 0) : Number(remoteAddress - rkey.address);
     const name = operation === Operation.PUT ? 'put' : 'get';
-    const { lane, protocol } = await this.#worker.promises.run(name, options.signal, (params) =>
+    const outcome = await this.#worker.promises.run(name, options.signal, (params) =>
       this.#rma(operation, local, localOffset, byteLength, rkey, remoteOffset, params),
     );
     // Only the lane that carried it, and also on an endpoint that is being closed: it finishes what was started on it.
+    const { lane } = outcome;
     if (operation === Operation.PUT && lane !== undefined) {
-      await this.#worker.promises.run(name, undefined, (params) => this.#worker.flushLanes([lane], params));
+      await this.#worker.promises.run(name, undefined, (params) => this.#flush([lane], params));
     }
-    const resource = lane?.iface.attributes.resource;
-    return { byteLength, transport: resource?.transport, device: resource?.device, protocol };
+    return resultOf(outcome, byteLength);
+  }
+
+  #await(
+    what: string,
+    signal: AbortSignal | undefined,
+    startOperation: (params: RequestParams) => Status | Request,
+  ): Promise<Outcome> {
+    return this.#whole(() => this.#worker.promises.run(what, signal, startOperation));
+  }
+
+  /** Runs an awaited operation so that closing sees it until its very end. */
+  async #whole<T>(run: () => Promise<T>): Promise<T> {
+    this.#awaited += 1;
+    try {
+      return await this.#worker.promises.whole(run);
+    } finally {
+      this.#awaited -= 1;
+    }
   }
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('endpoint');
   }
+}
+
+/** Bytes of one piece of local memory; a list has the length of its pieces. */
+function lengthOf(local: LocalBuffer): number {
+  return Array.isArray(local) ? 0 : (local as LocalMemory).byteLength;
+}
+
+function resultOf({ lane, protocol }: Outcome, byteLength: number): TransferResult {
+  const resource = lane?.iface.attributes.resource;
+  return { byteLength, transport: resource?.transport, device: resource?.device, protocol };
 }

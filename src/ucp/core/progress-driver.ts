@@ -5,21 +5,16 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../../ucs/clock.ts';
-import type { Iface } from '../../uct/api/iface.ts';
+import { type Sleeper, sleepOn } from './sleep.ts';
 
-/** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
-const SLEEP_NS_MAX = 1e9;
 /** Polls of one turn at most, whatever the clock says. */
 const POLLS_MAX = 10_000;
-/** Pause where there is nothing to wait for: the application must free requests first. */
-const PAUSE_NS = 1e6;
 /** Time after which the event loop gets its turn, so that timers and signals are not starved. */
 const TURN_NS = 1e6;
 
 /** What is driven. */
-export interface Progressable {
+export interface Progressable extends Sleeper {
   progress(): number;
-  readonly ifaces: readonly Iface[];
 }
 
 /** The driver of one worker. */
@@ -51,18 +46,25 @@ export class ProgressDriver {
   begin(): void {
     this.#awaited += 1;
     // A sleep that began before does not watch the transport of this operation.
-    for (const wake of [...this.#wakers]) wake();
+    this.wake();
     if (!this.#driving) void this.#drive();
   }
 
   end(): void {
     this.#awaited -= 1;
+    // Nobody may be left to wait for: the sleep must not hold the process until its end.
+    if (this.#awaited === 0) this.wake();
+  }
+
+  /** Ends the sleeps at hand: there is something to do that no transport tells of. */
+  wake(): void {
+    for (const wake of [...this.#wakers]) wake();
   }
 
   /** One turn: polls for the spin time, then sleeps until a transport has something new. */
   async step(): Promise<void> {
     if (this.#poll()) await this.breathe();
-    else await this.#sleep();
+    else await this.sleep();
   }
 
   /** Lets other promises run, and from time to time the whole event loop. */
@@ -70,6 +72,18 @@ export class ProgressDriver {
     if (this.#clock.nowNs() - this.#lastTurnNs < TURN_NS) return;
     await nextTurn();
     this.#lastTurnNs = this.#clock.nowNs();
+  }
+
+  /** Sleeps until a transport may have something new, or somebody calls {@link wake}. */
+  sleep(): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        this.#wakers.delete(wake);
+        resolve();
+      };
+      this.#wakers.add(wake);
+      sleepOn(this.#worker, this.#clock, wake);
+    });
   }
 
   async #drive(): Promise<void> {
@@ -95,18 +109,5 @@ export class ProgressDriver {
       if (this.#clock.nowNs() >= deadline) return false;
     }
     return false;
-  }
-
-  #sleep(): Promise<void> {
-    return new Promise((resolve) => {
-      const wake = (): void => {
-        this.#wakers.delete(wake);
-        resolve();
-      };
-      this.#wakers.add(wake);
-      const sleeping = this.#worker.ifaces.filter((iface) => iface.outstanding > 0);
-      for (const iface of sleeping) iface.wait(SLEEP_NS_MAX).then(wake, wake);
-      if (sleeping.length === 0) this.#clock.setTimer(PAUSE_NS, wake).ref();
-    });
   }
 }

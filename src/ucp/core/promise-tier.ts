@@ -10,13 +10,28 @@ import type { Lane } from './lane.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 import type { Request, RequestParams } from './request.ts';
 
-/** What carried an operation: the lane and the protocol; undefined where there was nothing to carry, and the lane of a flush. */
-export interface Carrier {
+/**
+ * What an operation tells when it has ended: the lane and the protocol that carried it (undefined where there was nothing to carry, and the
+ * lane of a flush), and what was received.
+ */
+export interface Outcome {
   readonly lane: Lane | undefined;
   readonly protocol: string | undefined;
+  /** Bytes of the message that a receive has got. */
+  readonly receivedBytes: number;
+  /** Its tag. */
+  readonly senderTag: bigint;
+  /** Word before an atomic operation. */
+  readonly atomicResult: bigint;
 }
 
-const NO_CARRIER: Carrier = { lane: undefined, protocol: undefined };
+const NO_OUTCOME: Outcome = {
+  lane: undefined,
+  protocol: undefined,
+  receivedBytes: 0,
+  senderTag: 0n,
+  atomicResult: 0n,
+};
 
 /** Starts an operation of the nbx tier. */
 export type StartOperation = (params: RequestParams) => Status | Request;
@@ -24,7 +39,7 @@ export type StartOperation = (params: RequestParams) => Status | Request;
 /** How a request ended; taken before it is given back. */
 interface Ending {
   readonly status: Status;
-  readonly carrier: Carrier;
+  readonly outcome: Outcome;
   readonly error: unknown;
 }
 
@@ -53,7 +68,7 @@ export class PromiseTier {
    * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) when `signal` fired, as soon as no transport touches
    *   the caller's memory any more
    */
-  async run(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Carrier> {
+  async run(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
     for (;;) {
       throwIfAborted(signal);
       const ending = await this.#runOnce(start, signal);
@@ -64,7 +79,7 @@ export class PromiseTier {
       await this.#driver.breathe();
       throwIfAborted(signal);
       if (ending.status < 0) throw this.#failure(ending, what);
-      return ending.carrier;
+      return ending.outcome;
     }
   }
 
@@ -94,11 +109,16 @@ export class PromiseTier {
     while (this.#driver.busy) await this.#driver.step();
   }
 
+  /** Drives progress until `isDone`, for closing. */
+  async until(isDone: () => boolean): Promise<void> {
+    while (!isDone()) await this.#driver.step();
+  }
+
   async #runOnce(start: StartOperation, signal: AbortSignal | undefined): Promise<Ending> {
     const slot: EndingSlot = { ending: undefined, notify: () => {} };
     const callback = (request: Request, status: Status): void => {
-      const { lane, protocol, error } = request;
-      slot.ending = { status, carrier: { lane, protocol }, error };
+      const { lane, protocol, error, receivedBytes, senderTag, atomicResult } = request;
+      slot.ending = { status, outcome: { lane, protocol, receivedBytes, senderTag, atomicResult }, error };
       request.free();
       slot.notify();
     };
@@ -127,18 +147,18 @@ export class PromiseTier {
   }
 
   /** The error for a failed operation, with what was thrown or what its transport knows as the cause. */
-  #failure({ status, carrier, error }: Ending, what: string): UcxError {
+  #failure({ status, outcome, error }: Ending, what: string): UcxError {
     if (error !== undefined) return statusError(status, what, error);
     if (status === Status.INVALID_ADDR) return statusError(status, what, staleKey());
     // A flush covers all transports: it may have failed on any of them.
-    const asked = carrier.lane === undefined ? this.#ifaces() : [carrier.lane.iface];
+    const asked = outcome.lane === undefined ? this.#ifaces() : [outcome.lane.iface];
     const cause = asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
     return statusError(status, what, cause);
   }
 }
 
 function endingOf(status: Status): Ending {
-  return { status, carrier: NO_CARRIER, error: undefined };
+  return { status, outcome: NO_OUTCOME, error: undefined };
 }
 
 /** Ranges were checked before: what a transport still refuses as an address is memory that its owner has given up. */

@@ -5,11 +5,15 @@
 
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
-import type { Completion, IovEntry } from '../../uct/api/iface.ts';
+import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
+import type { Piece } from '../mem/local-bytes.ts';
+import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
+import { HEADER_WORDS_MAX } from './message.ts';
 
 /** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
 export type RequestCallback = (request: Request, status: Status) => void;
@@ -52,13 +56,52 @@ export interface RequestParams {
 /** The worker behind a request. */
 export interface RequestOwner {
   freeRequest(request: Request): void;
-  /** Ends a request that is still queued with CANCELED; false for one that a transport already works on. */
+  /** Ends a request that no transport or peer works on yet with CANCELED; false for others. */
   cancelRequest(request: Request): boolean;
 }
 
 /** What a request does. */
-export const RequestKind = { NONE: 0, RMA: 1, FLUSH: 2 } as const;
+export const RequestKind = { NONE: 0, RMA: 1, FLUSH: 2, MESSAGE: 3, RECEIVE: 4 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
+
+/**
+ * Starts a request, or starts it again after NO_RESOURCE.
+ * @returns OK or a failure when it has ended, INPROGRESS when it will end by itself, NO_RESOURCE to be called again after progress
+ */
+export type Starter = (request: Request) => Status;
+
+/** Takes the answer of the peer to a request. */
+export type ReplyHandler = (request: Request, status: Status, low: number, high: number) => void;
+
+/** What a request needs to know of the connection it runs on. */
+export interface Connection {
+  /** Names the connection towards the peer. */
+  readonly id: number;
+  /** What the peer calls it; NO_ENDPOINT until the connection stands. */
+  readonly remoteId: number;
+  readonly lanes: readonly Lane[];
+  /** What active messages go over; undefined where no lane has any. */
+  readonly am: UctEndpoint | undefined;
+  /** Longest messages of that lane. */
+  readonly amShortMax: number;
+  readonly amBcopyMax: number;
+  /** Requests that wait for the peer, by the number that the peer knows. */
+  readonly waiting: ReadonlyMap<number, Request>;
+  /** True while requests wait for resources; later ones queue up behind them. */
+  readonly hasPending: boolean;
+  /** Why the connection has ended: OK while it has not. */
+  readonly failure: Status;
+  /** Sends a message of the protocol itself, now or when there is room; dropped on a connection that has ended. */
+  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): void;
+  /** Starts a request of the protocol itself, behind no request of the application. */
+  run(request: Request): void;
+  /** Gives a request a number by which the peer can answer it. */
+  expect(request: Request): void;
+  /** The peer has nothing more to say to a request. */
+  forget(request: Request): void;
+  /** Ends `flush` one count later if operations are on their way that only the peer can end; false when there are none. */
+  awaitRemote(flush: Request): boolean;
+}
 
 /** A request. */
 export class Request implements Completion {
@@ -76,6 +119,19 @@ export class Request implements Completion {
   /** What was thrown when the operation was started out of the queue; its status is then that of this error. */
   error: unknown = undefined;
 
+  /** How it is started; set when it is described. */
+  starter: Starter = notDescribed;
+  replyHandler: ReplyHandler | undefined = undefined;
+  connection: Connection | undefined = undefined;
+  /** The request behind this one in a queue. */
+  next: Request | undefined = undefined;
+  /** Ends a request whose peer is gone; without it the request simply ends. */
+  abandon: ((request: Request, status: Status) => void) | undefined = undefined;
+  /** Number by which the peer answers it: see Connection.expect. 0 for none. */
+  wireId = 0;
+  /** Only the peer can end it, and a flush waits for it. */
+  isRemote = false;
+
   operation: Operation = Operation.PUT;
   lane: Lane | undefined = undefined;
   protocolIndex: Protocol = Protocol.SHORT;
@@ -83,6 +139,8 @@ export class Request implements Completion {
   remoteOffset = 0;
   /** Local bytes of a short operation. */
   bytes: Uint8Array | undefined = undefined;
+  /** The mapped memory that `bytes` are of, where they are. */
+  handle: MemoryHandle | undefined = undefined;
   localOffset = 0;
   byteLength = 0;
   /** Local memory of a zero-copy operation, as the list that transports take; made at the first such use. */
@@ -90,12 +148,41 @@ export class Request implements Completion {
   /** Memory that was registered for this operation only. */
   registered: MdMemory | undefined = undefined;
   registrar: MemoryDomain | undefined = undefined;
+  /** Remote key that was unpacked for this operation only. */
+  ownKey: RemoteKey | undefined = undefined;
   /** Lanes that a flush covers. */
   lanes: readonly Lane[] = [];
+
+  /** A message: its id, its header, and the local memory where it is not `bytes`. */
+  messageId = 0;
+  readonly header: Int32Array = new Int32Array(HEADER_WORDS_MAX);
+  headerWords = 0;
+  pieces: readonly Piece[] | undefined = undefined;
+  /** Bytes that have been sent or received. */
+  done = 0;
+  protocolName = '';
+  /** Tag and mask, as signed words. */
+  tagLow = 0;
+  tagHigh = 0;
+  maskLow = 0;
+  maskHigh = 0;
+  /** Order in which receives were posted. */
+  order = 0;
+  /** Bytes of the message that was received. */
+  receivedBytes = 0;
+  /** Word before an atomic operation that has ended. */
+  atomicResult = 0n;
+  /** What a rendezvous or an atomic operation keeps for itself. */
+  transfer: unknown = undefined;
   readonly #owner: RequestOwner;
 
   constructor(owner: RequestOwner) {
     this.#owner = owner;
+  }
+
+  /** Tag of the message that a receive has got. */
+  get senderTag(): bigint {
+    return BigInt.asUintN(32, BigInt(this.tagLow)) | (BigInt.asUintN(32, BigInt(this.tagHigh)) << 32n);
   }
 
   get isCompleted(): boolean {
@@ -115,6 +202,7 @@ export class Request implements Completion {
   /** Name of the protocol, such as `put/zcopy`. */
   get protocol(): string {
     if (this.kind === RequestKind.FLUSH) return 'flush';
+    if (this.protocolName !== '') return this.protocolName;
     return `${OPERATION_NAMES[this.operation]}/${PROTOCOL_NAMES[this.protocolIndex]}`;
   }
 
@@ -144,6 +232,13 @@ export class Request implements Completion {
     this.error = undefined;
     this.userData = undefined;
     this.callback = undefined;
+    this.replyHandler = undefined;
+    this.abandon = undefined;
+    this.protocolName = '';
+    this.done = 0;
+    this.receivedBytes = 0;
+    this.wireId = 0;
+    this.isRemote = false;
   }
 
   /** Points the zero-copy list at one piece of memory. */
@@ -158,6 +253,12 @@ export class Request implements Completion {
     entry.byteLength = byteLength;
   }
 
+  /** The peer will not answer any more. */
+  onAbandoned(status: Status): void {
+    if (this.abandon === undefined) this.end(status);
+    else this.abandon(this, status);
+  }
+
   /** Called by transports when the count has reached 0. */
   onComplete(): void {
     this.end(this.failure);
@@ -167,14 +268,27 @@ export class Request implements Completion {
   end(status: Status): void {
     this.status = status;
     this.queued = false;
+    if (this.wireId !== 0) this.connection!.forget(this);
     if (this.registered !== undefined) {
       this.registrar!.memDereg(this.registered, FORCE);
       this.registered = undefined;
       this.registrar = undefined;
     }
     this.bytes = undefined;
+    this.handle = undefined;
+    this.pieces = undefined;
+    this.transfer = undefined;
+    if (this.ownKey !== undefined) {
+      this.ownKey.release();
+      this.ownKey = undefined;
+    }
     const entry = this.iov[0];
     if (entry !== undefined) entry.memory = NO_MEMORY;
     if (this.callback !== undefined) this.callback(this, status);
   }
+}
+
+/** A request that nobody has described cannot be started. */
+function notDescribed(): Status {
+  return Status.INVALID_PARAM;
 }

@@ -11,7 +11,7 @@ import type { Log } from '../../ucs/log.ts';
 import { type MemoryType, memoryTypeBit, memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import type { Component, MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
 
 /** An open memory domain with its position, which is its index in handles and keys. */
@@ -61,9 +61,13 @@ export class Resources {
     this.rejections = rejections;
   }
 
-  /** The first memory domain that allocates a type; throws with the reasons when none does. */
+  /**
+   * The first memory domain that allocates a type, one whose memory peers can map before the others; throws with the reasons when none
+   * does.
+   */
   allocatorOf(type: MemoryType): OpenMd {
-    const found = this.mds.find(({ md }) => (md.attributes.allocateMemoryTypes & memoryTypeBit(type)) !== 0);
+    const able = this.mds.filter(({ md }) => (md.attributes.allocateMemoryTypes & memoryTypeBit(type)) !== 0);
+    const found = able.find(({ md }) => (md.attributes.flags & MdFlag.RKEY_PTR) !== 0) ?? able[0];
     if (found !== undefined) return found;
     const reasons =
       this.rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport was left out';

@@ -1,79 +1,120 @@
 /**
- * A worker: the interfaces of one context, their progress, and the requests over them. It moves no bytes and chooses no protocols.
+ * A worker: the interfaces of one context, their progress, and the requests over them. It moves no bytes and chooses no protocols: those are in the
+ * folders beside this one.
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { closedError, invalidParam, isUcxError, statusError, UcxError } from '../../ucs/error.ts';
+import { closedError, invalidParam, statusError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
 import { ObjectPool } from '../../ucs/object-pool.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
-import { Ring } from '../../ucs/ring.ts';
 import { Status } from '../../ucs/status.ts';
-import type { Iface } from '../../uct/api/iface.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
-import { startRma } from '../rma/put-get.ts';
-import { Endpoint, type EndpointWorker } from './endpoint.ts';
-import type { Lane } from './lane.ts';
+import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
+import type { AmCallback, AmMessage, MessageOwner } from '../am/message-view.ts';
+import type { LocalBuffer } from '../mem/local-bytes.ts';
+import type { TagMessage } from '../tag/tag.ts';
+import { TAG_MASK_FULL, type Tag } from '../tag/tag-value.ts';
+import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
+import type { OpenIface } from '../wireup/lanes.ts';
+import { packWorkerAddress, WORKER_ID_BYTES } from '../wireup/worker-address.ts';
+import { Protocols } from './dispatch.ts';
+import { Endpoint, type EndpointOptions, type EndpointWorker } from './endpoint.ts';
+import { describeFlushOf, fenceConnection } from './flush.ts';
+import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
+import { messagesOf } from './message-queue.ts';
+import { type PeerConnection, start } from './peer-connection.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { PromiseTier } from './promise-tier.ts';
-import { Request, RequestKind, type RequestOwner, type RequestParams } from './request.ts';
-import type { OpenMd, Resources } from './resources.ts';
+import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
+import { type Connection, Request, RequestKind, type RequestParams } from './request.ts';
+import type { Resources } from './resources.ts';
+import { type SignalFd, WorkerEvent } from './worker-event.ts';
 
 /** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
 export const REQUESTS_MAX = 4096;
-/** Bytes of a worker address. */
-const ADDRESS_BYTES = 16;
-
-/** An interface with the memory domain it belongs to. */
-interface OpenIface {
-  readonly iface: Iface;
-  readonly md: OpenMd;
-}
 
 /** The context behind a worker. */
-export interface WorkerContext {
+export interface WorkerContext extends ProtocolContext {
   readonly resources: Resources;
   readonly clock: Clock;
-  /** See UCX_PROGRESS_SPIN. */
+  readonly log: Log;
+  /** See UCX_PROGRESS_SPIN and UCX_KEEPALIVE_INTERVAL. */
   readonly progressSpinNs: number;
-  unpackRkey(packed: Uint8Array): RemoteKey;
+  readonly keepaliveNs: number;
+  newSignal(): SignalFd;
   forget(worker: Worker): void;
 }
 
+/** Options of an awaited receive. */
+export interface TagRecvOptions {
+  /** Tag to receive. Default 0. */
+  readonly tag?: Tag;
+  /** Bits of the tag that count. Default all. */
+  readonly mask?: Tag;
+  readonly signal?: AbortSignal;
+}
+
+/** What an awaited receive has got. */
+export interface TagRecvResult {
+  readonly senderTag: bigint;
+  readonly byteLength: number;
+}
+
 /** A worker. */
-export class Worker implements RequestOwner, EndpointWorker {
+export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, KeepaliveOwner, MessageOwner<Endpoint> {
   readonly context: WorkerContext;
+  readonly log: Log;
   /** Awaited operations of this worker. */
   readonly promises: PromiseTier;
-  readonly #address: Uint8Array = systemRandomBytes(ADDRESS_BYTES);
-  readonly #ifaces: readonly OpenIface[];
+  readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
+  readonly packedAddress: Uint8Array;
+  readonly openIfaces: readonly OpenIface[];
+  /** The interfaces, for tools and for sleeping. */
+  readonly ifaces: readonly Iface[];
+  readonly protocols: Protocols<Endpoint>;
+  readonly connections: Connections;
   readonly #pool: ObjectPool<Request> = new ObjectPool(REQUESTS_MAX, () => new Request(this));
-  /** Requests that found no resources, in order: they are started again by progress. */
-  readonly #queued: Ring<Request> = new Ring(REQUESTS_MAX);
-  readonly #endpoints: Set<Endpoint> = new Set();
+  /** Connections with requests that found no resources: they are started again by progress. */
+  readonly #pending: Set<PeerConnection> = new Set();
+  readonly #endpoints: Map<Connection, Endpoint> = new Map();
+  readonly #driver: ProgressDriver;
+  readonly #keepalive: Keepalive;
+  readonly #event: WorkerEvent;
+  /** Interfaces that messages come from: progress always looks at them. */
+  readonly #listening: boolean[];
+  #loopback: PeerConnection | undefined;
   #closed = false;
   #closing: Promise<void> | undefined;
 
   /** Made by Context.worker. */
   constructor(context: WorkerContext) {
     this.context = context;
-    this.#ifaces = context.resources.mds.flatMap((md) =>
+    this.log = context.log;
+    this.openIfaces = context.resources.mds.flatMap((md) =>
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
     );
-    const driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
-    this.promises = new PromiseTier(driver, () => this.ifaces);
+    this.ifaces = this.openIfaces.map(({ iface }) => iface);
+    this.#listening = this.ifaces.map(({ attributes }) => (attributes.flags & IfaceFlag.AM_SHORT) !== 0);
+    this.packedAddress = packWorkerAddress({
+      id: this.workerId,
+      entries: this.ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address })),
+    });
+    this.connections = new Connections(this);
+    this.protocols = new Protocols<Endpoint>(this, this.connections, this);
+    for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
+    this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
+    this.promises = new PromiseTier(this.#driver, () => this.ifaces);
+    this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
+    this.#event = new WorkerEvent(this, context.clock, () => context.newSignal());
   }
 
   get closed(): boolean {
     return this.#closed;
   }
 
-  /** The interfaces, for tools and for sleeping. */
-  get ifaces(): readonly Iface[] {
-    return this.#ifaces.map(({ iface }) => iface);
-  }
-
-  get hasQueued(): boolean {
-    return this.#queued.length > 0;
+  /** True while some request waits for resources. */
+  get hasPending(): boolean {
+    return this.#pending.size > 0 || this.connections.isLeaving;
   }
 
   /** Requests in use. */
@@ -81,59 +122,184 @@ export class Worker implements RequestOwner, EndpointWorker {
     return this.#pool.inUse;
   }
 
-  /** The address by which endpoints are made: opaque bytes. */
+  get loopback(): PeerConnection {
+    this.#loopback ??= this.connections.connect(this.packedAddress);
+    return this.#loopback;
+  }
+
+  /** The address by which endpoints are made, in this process or another: opaque bytes. */
   address(): Uint8Array {
-    return this.#address.slice();
+    this.#checkOpen();
+    return this.packedAddress.slice();
   }
 
   /**
-   * Connects to a worker.
-   * @param address of this worker itself
-   * @throws UcxError ERR_UNREACHABLE for an address of another worker: no transport here leaves the process; ERR_CLOSED
+   * Connects to a worker, the own one included. The call does not wait for the peer: operations that need it wait by themselves.
+   * @param address from Worker.address of the peer
+   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED
    */
-  endpoint(address: Uint8Array): Endpoint {
+  endpoint(address: Uint8Array, options: EndpointOptions = {}): Endpoint {
     this.#checkOpen();
-    if (!(address instanceof Uint8Array))
-      throw invalidParam('address', 'must be a Uint8Array from Worker.address', address);
-    if (address.byteLength !== ADDRESS_BYTES || !address.every((byte, i) => byte === this.#address[i])) {
-      throw new UcxError({
-        code: 'ERR_UNREACHABLE',
-        status: Status.UNREACHABLE,
-        message: 'the address is not that of this worker, and the transports of this release do not leave the process',
-      });
-    }
-    const lanes: Lane[] = this.#ifaces.map(({ iface, md }) => ({ iface, md, endpoint: iface.connect(iface.address) }));
-    const endpoint = new Endpoint(this, lanes);
-    this.#endpoints.add(endpoint);
+    const connection = this.connections.connect(address);
+    const known = this.#endpoints.get(connection);
+    const endpoint = known ?? new Endpoint(this, connection);
+    endpoint.setOptions(options);
+    this.#endpoints.set(connection, endpoint);
+    this.#keepalive.start();
     return endpoint;
   }
 
   /**
    * Drives everything outstanding (ucp_worker_progress). Callbacks run inside; it must not be called from them.
-   * @returns number of operations that ended or started
+   * @returns number of operations that ended or started, and messages that arrived
    */
   progress(): number {
     let count = 0;
-    for (let i = 0; i < this.#ifaces.length; i++) {
-      const { iface } = this.#ifaces[i]!;
-      if (iface.outstanding > 0) count += iface.progress();
+    for (let i = 0; i < this.ifaces.length; i++) {
+      const iface = this.ifaces[i]!;
+      if (this.#listening[i] === true || iface.outstanding > 0) count += iface.progress();
     }
-    if (this.#queued.length > 0) count += this.#restartQueued();
+    if (this.#pending.size > 0) count += this.#restart();
+    if (this.connections.isLeaving) this.connections.finishLeaving();
     return count;
+  }
+
+  /**
+   * Resolves when progress may have something to do: an operation has ended, a message has arrived (ucp_worker_wait).
+   * @throws AbortError when `signal` fires
+   */
+  wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.#checkOpen();
+    return this.#event.wait(options.signal);
+  }
+
+  /**
+   * Makes {@link eventFd} readable at the next event (ucp_worker_arm). An event that is there already counts; there may be one too many.
+   * Call progress until it returns 0 before.
+   */
+  arm(): Status {
+    this.#checkOpen();
+    return this.#event.arm();
+  }
+
+  /** A descriptor that {@link arm} makes readable, for event loops (ucp_worker_get_efd). It belongs to the worker. */
+  get eventFd(): number {
+    this.#checkOpen();
+    return this.#event.fd;
+  }
+
+  /** Makes the event happen, and ends {@link wait} (ucp_worker_signal). */
+  signal(): void {
+    this.#event.signal();
+    this.#driver.wake();
+  }
+
+  /** Drives progress until the signal fires: for a process whose peers do all the work. */
+  async serve(signal: AbortSignal): Promise<void> {
+    this.#checkOpen();
+    this.#driver.begin();
+    try {
+      await new Promise<void>((resolve) => {
+        if (signal.aborted) resolve();
+        else signal.addEventListener('abort', () => resolve(), { once: true });
+      });
+    } finally {
+      this.#driver.end();
+    }
+  }
+
+  /**
+   * Receives a tagged message (ucp_tag_recv_nbx).
+   * @param local where to: bytes, mapped memory of any type, or a list of pieces
+   * @param localOffset byte to start at; with a list 0
+   * @param byteLength room; a longer message ends the request with MESSAGE_TRUNCATED
+   * @param mask bits of the tag that count
+   * @returns OK, a request in progress whose senderTag and receivedBytes tell what came, or NO_RESOURCE
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
+   */
+  tagRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    mask: Tag = TAG_MASK_FULL,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#checkOpen();
+    return this.protocols.tag.receive(local, localOffset, byteLength, tag, mask, params);
+  }
+
+  /**
+   * Looks for a message that no receive has taken (ucp_tag_probe_nb).
+   * @param remove take it out of the matching: {@link tagMessageRecvNbx} must receive it then
+   */
+  tagProbe(tag: Tag, mask: Tag = TAG_MASK_FULL, remove = false): TagMessage | undefined {
+    this.#checkOpen();
+    return this.protocols.tag.probe(tag, mask, remove);
+  }
+
+  /** Receives a message that a probe took out (ucp_tag_msg_recv_nbx). See {@link tagRecvNbx}. */
+  tagMessageRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    message: TagMessage,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#checkOpen();
+    return this.protocols.tag.receiveMessage(local, localOffset, byteLength, message, params);
+  }
+
+  /**
+   * Receives a tagged message and waits for it.
+   * @throws UcxError ERR_MESSAGE_TRUNCATED for a message longer than the memory; AbortError when `signal` fires before it has come
+   */
+  async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
+    const byteLength = Array.isArray(local) ? 0 : (local as Uint8Array).byteLength;
+    const { receivedBytes, senderTag } = await this.promises.whole(() =>
+      this.promises.run('tag receive', options.signal, (params) =>
+        this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
+      ),
+    );
+    return { senderTag, byteLength: receivedBytes };
+  }
+
+  /** Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it. */
+  setAmHandler(id: number, handler: AmCallback<Endpoint> | undefined): void {
+    this.#checkOpen();
+    this.protocols.am.setHandler(id, handler);
+  }
+
+  /**
+   * The active messages with an id as they arrive, until the loop is left or `signal` fires (AbortError). Progress is driven meanwhile. Messages that
+   * come while the loop is busy are kept.
+   */
+  messages(
+    id: number,
+    options: { readonly signal?: AbortSignal } = {},
+  ): AsyncGenerator<AmMessage<Endpoint>, void, void> {
+    this.#checkOpen();
+    return messagesOf(this.protocols.am, this.#driver, id, options.signal);
   }
 
   /** Waits until everything started before on any endpoint has reached remote memory (ucp_worker_flush_nbx). */
   flushNbx(params?: RequestParams): Status | Request {
     this.#checkOpen();
-    return this.flushLanes(
-      [...this.#endpoints].flatMap((endpoint) => endpoint.lanes),
-      params,
-    );
+    const request = this.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    describeFlushOf(request, this.connections.all, this);
+    return this.start(request, params);
   }
 
   /** The awaited form of {@link flushNbx}. */
   async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
+  }
+
+  /** Orders the puts, gets and atomic operations started before on every endpoint against those started after (ucp_worker_fence). */
+  fence(): void {
+    this.#checkOpen();
+    for (const connection of this.connections.all) fenceConnection(connection, this);
   }
 
   /** Closes endpoints and interfaces; what has not ended by then is cancelled. Idempotent, never fails. */
@@ -146,9 +312,73 @@ export class Worker implements RequestOwner, EndpointWorker {
     await this.close();
   }
 
-  /** Forgets a closed endpoint. */
-  forget(endpoint: Endpoint): void {
-    this.#endpoints.delete(endpoint);
+  // What protocols, endpoints and connections need of the worker.
+
+  get owner(): WorkerContext {
+    return this.context;
+  }
+
+  connectionById(id: number): PeerConnection | undefined {
+    return this.connections.byId(id);
+  }
+
+  endpointOf(connection: Connection): Endpoint {
+    let endpoint = this.#endpoints.get(connection);
+    if (endpoint === undefined) {
+      endpoint = new Endpoint(this, connection as PeerConnection);
+      this.#endpoints.set(connection, endpoint);
+    }
+    return endpoint;
+  }
+
+  receiveData(
+    message: AmMessage<Endpoint>,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    this.#checkOpen();
+    return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
+  }
+
+  async awaitData(message: AmMessage<Endpoint>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+    const byteLength = Array.isArray(local) ? 0 : (local as Uint8Array).byteLength;
+    const { receivedBytes } = await this.promises.whole(() =>
+      this.promises.run('receive of an active message', signal, (params) =>
+        this.receiveData(message, local, 0, byteLength, params),
+      ),
+    );
+    return receivedBytes;
+  }
+
+  watched(): readonly PeerConnection[] {
+    return this.connections.all.filter(({ id, remoteId, failure }) => id !== remoteId && failure === Status.OK);
+  }
+
+  onPeerGone(connection: PeerConnection, status: Status): void {
+    connection.fail(status);
+    this.onConnectionFailed(connection);
+  }
+
+  onConnectionFailed(connection: PeerConnection): void {
+    this.protocols.streams.connectionEnded(connection);
+    const endpoint = this.#endpoints.get(connection);
+    // Nobody here has asked for the connection: nobody will close it.
+    if (endpoint === undefined) this.connections.drop(connection);
+    else endpoint.onFailed();
+    this.#driver.wake();
+  }
+
+  /** A connection has requests that wait for resources. */
+  connectionPending(connection: PeerConnection): void {
+    this.#pending.add(connection);
+  }
+
+  /** An endpoint has been closed. */
+  forgetEndpoint(connection: PeerConnection): void {
+    this.#endpoints.delete(connection);
+    this.protocols.streams.forget(connection);
   }
 
   /** A request, or undefined at the bound. */
@@ -164,11 +394,13 @@ export class Worker implements RequestOwner, EndpointWorker {
   }
 
   cancelRequest(request: Request): boolean {
-    // A flush that one lane has already taken ends by itself.
-    if (!request.queued || request.count > 1) return false;
-    for (let i = this.#queued.length; i > 0; i--) {
-      const head = this.#queued.shift()!;
-      if (head !== request) this.#queued.push(head);
+    if (request.isCompleted) return false;
+    if (request.kind === RequestKind.RECEIVE) {
+      if (!this.protocols.tag.cancel(request) && !this.protocols.streams.cancel(request)) return false;
+    } else {
+      // A flush that one lane has already taken ends by itself, and a message that has been sent in part goes on.
+      if (!request.queued || request.count > 1 || request.done > 0) return false;
+      if ((request.connection as PeerConnection | undefined)?.unqueue(request) !== true) return false;
     }
     request.end(Status.CANCELED);
     return true;
@@ -176,64 +408,52 @@ export class Worker implements RequestOwner, EndpointWorker {
 
   /** Starts a described request; see Endpoint.putNbx for what is returned. */
   start(request: Request, params: RequestParams | undefined): Status | Request {
-    const status = this.hasQueued ? Status.NO_RESOURCE : tryStart(request);
-    if (request.error !== undefined) {
+    const connection = request.connection as PeerConnection | undefined;
+    const waits = connection?.hasPending === true && request.kind !== RequestKind.RECEIVE;
+    const status = waits ? Status.NO_RESOURCE : start(request);
+    if (request.error !== undefined && status < 0) {
       const { error } = request;
       this.discard(request);
       throw error;
     }
     const wantsRequest = params?.noImmediateCompletion === true;
-    if (status === Status.INPROGRESS || status === Status.NO_RESOURCE || wantsRequest) {
+    const hasEnded = request.isCompleted;
+    if (status === Status.NO_RESOURCE) connection!.queue(request);
+    if ((status === Status.INPROGRESS && !hasEnded) || status === Status.NO_RESOURCE || wantsRequest) {
       request.callback = params?.callback;
       request.userData = params?.userData;
     }
-    if (status === Status.INPROGRESS) return request;
-    if (status === Status.NO_RESOURCE) {
-      request.queued = true;
-      this.#queued.push(request);
-      return request;
-    }
-    request.end(status);
+    if (status === Status.NO_RESOURCE || (status === Status.INPROGRESS && !hasEnded)) return request;
+    if (!hasEnded) request.end(status);
+    else request.callback?.(request, request.status);
     // The callback may have freed it.
-    if (request.kind === RequestKind.NONE) return status;
+    if (request.kind === RequestKind.NONE) return hasEnded ? Status.OK : status;
     if (wantsRequest) return request;
+    const ended = request.status;
     this.#recycle(request);
-    return status;
+    return ended;
   }
 
   /** Gives back a request that was never started. */
   discard(request: Request): void {
     request.callback = undefined;
-    request.end(Status.CANCELED);
+    if (!request.isCompleted) request.end(Status.CANCELED);
     this.#recycle(request);
   }
 
-  /** Flushes lanes: OK at once when nothing is on its way. */
-  flushLanes(lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
-    let failure: Status = Status.OK;
-    let isPending = this.hasQueued;
-    for (let i = 0; i < lanes.length; i++) {
-      const status = lanes[i]!.endpoint.flush(undefined);
-      if (status === Status.INPROGRESS) isPending = true;
-      else if (failure === Status.OK) failure = status;
-    }
-    if (!isPending && params?.noImmediateCompletion !== true) return failure;
-    const request = this.newRequest();
-    if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.FLUSH);
-    request.lane = undefined;
-    request.lanes = lanes;
-    // A lane reports its failure once: what the look at it took belongs to this flush.
-    request.failure = failure;
-    return this.start(request, params);
-  }
-
   async #close(): Promise<void> {
-    for (const endpoint of this.#endpoints) await endpoint.close();
+    for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
+    this.protocols.tag.close();
     await this.promises.idle();
     this.#closed = true;
-    for (const { iface } of this.#ifaces) iface.close();
-    for (let head = this.#queued.shift(); head !== undefined; head = this.#queued.shift()) head.end(Status.CANCELED);
+    this.#keepalive.close();
+    this.#event.close();
+    for (const connection of this.connections.all) {
+      this.protocols.streams.forget(connection);
+      this.connections.drop(connection);
+    }
+    for (const iface of this.ifaces) iface.close();
+    this.protocols.rendezvous.staging.close();
     this.context.forget(this);
   }
 
@@ -245,15 +465,11 @@ export class Worker implements RequestOwner, EndpointWorker {
     this.#pool.put(request);
   }
 
-  #restartQueued(): number {
+  #restart(): number {
     let started = 0;
-    for (let head = this.#queued.peek(); head !== undefined; head = this.#queued.peek()) {
-      const status = tryStart(head);
-      if (status === Status.NO_RESOURCE) break;
-      this.#queued.shift();
-      head.queued = false;
-      started += 1;
-      if (status !== Status.INPROGRESS) head.end(status);
+    for (const connection of this.#pending) {
+      started += connection.restart();
+      if (connection.isDrained) this.#pending.delete(connection);
     }
     return started;
   }
@@ -261,31 +477,4 @@ export class Worker implements RequestOwner, EndpointWorker {
   #checkOpen(): void {
     if (this.#closed) throw closedError('worker');
   }
-}
-
-/** Starts a request; what a transport throws becomes its status, with the error kept in the request. */
-function tryStart(request: Request): Status {
-  try {
-    return request.kind === RequestKind.FLUSH ? startFlush(request) : startRma(request);
-  } catch (error) {
-    request.error = error;
-    return isUcxError(error) ? error.status : Status.IO_ERROR;
-  }
-}
-
-/** Starts the flush of the lanes that are left; those without resources stay for the next time. */
-function startFlush(request: Request): Status {
-  const left: Lane[] = [];
-  for (const lane of request.lanes) {
-    request.count += 1;
-    const status = lane.endpoint.flush(request);
-    if (status === Status.INPROGRESS) continue;
-    request.count -= 1;
-    if (status === Status.NO_RESOURCE) left.push(lane);
-    else if (status < 0) request.failure = status;
-  }
-  request.lanes = left;
-  if (left.length > 0) return Status.NO_RESOURCE;
-  request.count -= 1;
-  return request.count > 0 ? Status.INPROGRESS : request.failure;
 }

@@ -39,6 +39,8 @@ export class MemoryHandle implements MemoryPlace {
   readonly mdMemory: readonly (MdMemory | undefined)[];
   /** Row of a plan table: 1 for host memory, 2 + system device for device memory. Row 0 is host memory that is not mapped. */
   readonly placeIndex: number;
+  /** The packed remote key, made at its first use. */
+  packed: Uint8Array | undefined = undefined;
   #mapped = true;
 
   constructor(

@@ -11,7 +11,7 @@ const OPERATIONS = 2;
 
 /** An unpacked remote key. */
 export class RemoteKey implements MemoryPlace {
-  /** The context that unpacked it. */
+  /** The connection it was unpacked for. */
   readonly owner: object;
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
@@ -20,17 +20,25 @@ export class RemoteKey implements MemoryPlace {
   readonly byteLength: number;
   /** The part of each memory domain, by its index; undefined where the key has none for it. */
   readonly parts: readonly (UctRemoteKey | undefined)[];
+  /** By which the worker of the peer finds the memory; undefined where it cannot be asked. */
+  readonly memoryKey: Uint8Array | undefined;
   /** Plans by operation and place of the local memory (MemoryHandle.placeIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
   #released = false;
 
-  constructor(owner: object, fields: RkeyFields, parts: readonly (UctRemoteKey | undefined)[]) {
+  constructor(
+    owner: object,
+    fields: RkeyFields,
+    parts: readonly (UctRemoteKey | undefined)[],
+    memoryKey: Uint8Array | undefined,
+  ) {
     this.owner = owner;
     this.memoryType = fields.memoryType;
     this.sysDevice = fields.sysDevice;
     this.address = fields.address;
     this.byteLength = fields.byteLength;
     this.parts = parts;
+    this.memoryKey = memoryKey;
   }
 
   get released(): boolean {
@@ -44,6 +52,11 @@ export class RemoteKey implements MemoryPlace {
 
   keepPlan(operation: Operation, placeIndex: number, plan: Plan): void {
     this.#plans[operation]![placeIndex] = plan;
+  }
+
+  /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr); undefined elsewhere. */
+  get bytes(): Uint8Array | undefined {
+    return this.parts.find((part) => part?.bytes !== undefined)?.bytes;
   }
 
   /** Gives the parts back. The key cannot be used any more. Idempotent. */

@@ -13,12 +13,17 @@ import type { LinearCost } from '../../uct/api/memory-domain.ts';
 export const Operation = { PUT: 0, GET: 1 } as const;
 export type Operation = (typeof Operation)[keyof typeof Operation];
 
-export const Protocol = { SHORT: 0, ZCOPY: 1 } as const;
+export const Protocol = {
+  SHORT: 0,
+  ZCOPY: 1,
+  /** The peer moves the bytes itself, out of and into messages: for memory that no transport reaches. */
+  MESSAGE: 2,
+} as const;
 export type Protocol = (typeof Protocol)[keyof typeof Protocol];
 
 /** Names as users see them: `put/short`. */
 export const OPERATION_NAMES = ['put', 'get'] as const;
-export const PROTOCOL_NAMES = ['short', 'zcopy'] as const;
+export const PROTOCOL_NAMES = ['short', 'zcopy', 'am'] as const;
 
 /** Where memory is, as far as selection cares. */
 export interface MemoryPlace {
@@ -79,12 +84,31 @@ const SINGLE_OVERHEAD_NS = 5;
 const ZCOPY_OVERHEAD_NS = 40;
 const NS_PER_S = 1e9;
 
-/** Chooses. Pure. */
+/** The lane whose messages can carry what no lane reaches: the workers of both ends move the bytes. */
+export interface MessageLane {
+  /** Index of the lane. */
+  readonly lane: number;
+  /** Time of one message. */
+  readonly latencyNs: number;
+  /** Bytes per second through messages. */
+  readonly bandwidth: number;
+}
+
+/** Messages before the first bytes move: the question, the answer, the data. */
+const MESSAGE_TURNS = 3;
+/** What a worker takes for one message: it answers when it makes progress, which may be when its event wakes it. */
+const MESSAGE_OVERHEAD_NS = 20_000;
+
+/**
+ * Chooses. Pure.
+ * @param messages undefined where the peer takes no messages, or cannot find the memory behind the key
+ */
 export function selectProtocols(
   operation: Operation,
   local: MemoryPlace,
   remote: MemoryPlace,
   lanes: readonly LaneCapabilities[],
+  messages?: MessageLane,
 ): Plan {
   const candidates: Candidate[] = [];
   const rejected: RejectedCandidate[] = [];
@@ -93,7 +117,20 @@ export function selectProtocols(
     if (reason === undefined) addCandidates(operation, local, remote, lane, index, candidates, rejected);
     else rejected.push({ lane: index, protocol: undefined, reason });
   }
+  if (messages !== undefined) candidates.push(messageCandidate(messages));
   return { steps: lowerEnvelope(candidates), candidates, rejected };
+}
+
+function messageCandidate({ lane, latencyNs, bandwidth }: MessageLane): Candidate {
+  return {
+    lane,
+    protocol: Protocol.MESSAGE,
+    bytesMin: 1,
+    bytesMax: Number.MAX_SAFE_INTEGER,
+    fixedNs: MESSAGE_TURNS * (latencyNs + MESSAGE_OVERHEAD_NS),
+    // Into fragments, into messages, out of them, and out of fragments.
+    perByteNs: (4 * NS_PER_S) / bandwidth,
+  };
 }
 
 /** Why a lane cannot move between these places at all; undefined when it can. */
@@ -115,6 +152,7 @@ function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPla
     ['local', local],
     ['remote', remote],
   ] as const) {
+    if (side === 'remote' && attributes.reachesOtherDevices) continue;
     if (place.sysDevice !== undefined && place.sysDevice !== own) {
       return `reaches memory of device ${own ?? 'none'} only, and the ${side} memory is on device ${place.sysDevice}`;
     }

@@ -1,18 +1,19 @@
 /**
- * Put and get: checks the arguments, takes the plan, and starts the protocol. Requests that find no resources are started again by
- * the worker through {@link startRma}.
+ * Put and get: checks the arguments, takes the plan, and starts the protocol. What moves through messages is in emulated.ts.
  */
 
 import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
 import { memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
+import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { Lane } from '../core/lane.ts';
-import { type Request, RequestKind } from '../core/request.ts';
+import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
 import {
   type Candidate,
   candidateFor,
+  type MessageLane,
   OPERATION_NAMES,
   Operation,
   type Plan,
@@ -20,36 +21,10 @@ import {
   selectProtocols,
 } from '../proto/selection.ts';
 
-/** Checks the local side: the type of the memory, whose it is, and the range. */
-export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
-  const isHandle = local instanceof MemoryHandle;
-  if (!isHandle && !(local instanceof Uint8Array))
-    throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
-  if (isHandle && !local.mapped) throw closedError('memory handle of the local side');
-  if (isHandle && local.owner !== owner)
-    throw invalidParam('local', 'must be mapped by the context of the endpoint', local.address);
-  const end = local.byteLength;
-  if (!Number.isSafeInteger(offset) || offset < 0)
-    throw invalidParam('localOffset', 'must be an integer of 0 or more', offset);
-  if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
-    throw invalidParam('byteLength', 'must be an integer of 0 or more', byteLength);
-  }
-  if (offset + byteLength > end) {
-    throw invalidParam('byteLength', `must not reach beyond the local memory of ${end} bytes`, offset + byteLength);
-  }
-  if (isHandle && local.bytes !== undefined && local.bytes.byteLength !== end) {
-    throw invalidParam(
-      'local',
-      'must keep the length it was mapped with: its ArrayBuffer was detached',
-      local.bytes.byteLength,
-    );
-  }
-}
-
-/** Checks the remote side in the same way. */
+/** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
 export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {
   if (!(rkey instanceof RemoteKey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
-  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked in the context of the endpoint', rkey.address);
+  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
   if (rkey.released) throw closedError('remote key');
   if (!Number.isSafeInteger(offset) || offset < 0)
     throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
@@ -63,9 +38,9 @@ export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byte
 }
 
 /** The plan for an operation between these memories, from the key or made now. */
-export function planFor(operation: Operation, local: LocalMemory, rkey: RemoteKey, lanes: readonly Lane[]): Plan {
+export function planFor(operation: Operation, local: LocalMemory, rkey: RemoteKey, connection: Connection): Plan {
   const placeIndex = local instanceof MemoryHandle ? local.placeIndex : 0;
-  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, lanes);
+  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection);
 }
 
 function makePlan(
@@ -73,7 +48,7 @@ function makePlan(
   local: LocalMemory,
   placeIndex: number,
   rkey: RemoteKey,
-  lanes: readonly Lane[],
+  { lanes, am }: Connection,
 ): Plan {
   const place = local instanceof MemoryHandle ? local : HOST_PLACE;
   const capabilities = lanes.map(({ iface, md }) => ({
@@ -82,9 +57,18 @@ function makePlan(
     hasLocalMemory: !(local instanceof MemoryHandle) || local.mdMemory[md.index] !== undefined,
     registerCost: local instanceof MemoryHandle ? undefined : md.md.attributes.registerCost,
   }));
-  const plan = selectProtocols(operation, place, rkey, capabilities);
+  const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am);
+  const plan = selectProtocols(operation, place, rkey, capabilities, messages);
   rkey.keepPlan(operation, placeIndex, plan);
   return plan;
+}
+
+/** The lane of the messages as selection sees it. */
+function messageLane(lanes: readonly Lane[], am: UctEndpoint | undefined): MessageLane | undefined {
+  const lane = lanes.findIndex(({ endpoint }) => endpoint === am);
+  if (am === undefined || lane < 0) return undefined;
+  const { latencyNs, hostToHost } = lanes[lane]!.iface.attributes.performance;
+  return { lane, latencyNs, bandwidth: hostToHost };
 }
 
 /** The candidate for a size. */
@@ -111,16 +95,18 @@ export function chooseCandidate(
 export function describeRma(
   request: Request,
   operation: Operation,
-  lane: Lane,
-  protocol: Protocol,
+  connection: Connection,
+  { lane, protocol }: Candidate,
   rkey: RemoteKey,
   remoteOffset: number,
 ): void {
   request.begin(RequestKind.RMA);
+  request.starter = startRma;
+  request.connection = connection;
   request.operation = operation;
-  request.lane = lane;
+  request.lane = connection.lanes[lane];
   request.protocolIndex = protocol;
-  request.rkey = rkey.parts[lane.md.index];
+  request.rkey = rkey.parts[request.lane!.md.index];
   request.remoteOffset = remoteOffset;
 }
 
@@ -144,7 +130,7 @@ export function describeLocal(request: Request, local: LocalMemory, offset: numb
 }
 
 /** Starts, or starts again, a described request: the status of the transport. */
-export function startRma(request: Request): Status {
+function startRma(request: Request): Status {
   const { endpoint } = request.lane!;
   const rkey = request.rkey!;
   if (request.protocolIndex === Protocol.ZCOPY) {

@@ -29,6 +29,8 @@ export class LoopbackQueue {
   readonly #ids: Uint8Array = new Uint8Array(MESSAGES_MAX);
   #head = 0;
   #tail = 0;
+  #wake: (() => void) | undefined;
+  #arrival: Promise<void> | undefined;
 
   /** @param frameBytes longest message, a multiple of 8 */
   constructor(frameBytes: number) {
@@ -83,6 +85,15 @@ export class LoopbackQueue {
     return count;
   }
 
+  /** Resolves when a message waits. */
+  arrival(): Promise<void> {
+    if (this.length > 0) return Promise.resolve();
+    this.#arrival ??= new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+    return this.#arrival;
+  }
+
   #next(): LoopbackFrame | undefined {
     if (this.#tail - this.#head >= MESSAGES_MAX) return undefined;
     const slot = this.#tail % MESSAGES_MAX;
@@ -93,5 +104,9 @@ export class LoopbackQueue {
   #publish(id: number): void {
     this.#ids[this.#tail % MESSAGES_MAX] = id;
     this.#tail += 1;
+    if (this.#wake === undefined) return;
+    this.#wake();
+    this.#wake = undefined;
+    this.#arrival = undefined;
   }
 }

@@ -1,0 +1,311 @@
+/**
+ * Active messages: sends with a header, and the handlers that take them. Long data waits at the sender until the handler asks for it.
+ */
+
+import { invalidParam } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { sendPieces } from '../core/message-packer.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import {
+  areHost,
+  bytesOf,
+  checkLocal,
+  checkPieces,
+  cut,
+  hostBytes,
+  type IovPiece,
+  type LocalBuffer,
+  type Piece,
+  scatter,
+} from '../mem/local-bytes.ts';
+import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { type AmCallback, AmMessage, type MessageOwner } from './message-view.ts';
+
+/** Handler ids are below this. */
+export const AM_IDS = 65_536;
+/** Longest header, so that header and key fit into one message. */
+export const AM_HEADER_BYTES_MAX = 4096;
+
+/** How an active message is sent. */
+export interface AmSendParams extends RequestParams {
+  /** Sends it at once, or with a rendezvous; by default its length decides. */
+  readonly protocol?: 'eager' | 'rendezvous';
+}
+
+const AM_WORDS = 4;
+const RTS_WORDS = 10;
+const HEADER = new Int32Array(RTS_WORDS);
+const NO_BYTES = new Uint8Array(0);
+
+/** Active messages of one worker. */
+export class ActiveMessages<E> {
+  readonly #host: ProtocolHost;
+  readonly #rendezvous: Rendezvous;
+  readonly #handlers: (AmCallback<E> | undefined)[] = [];
+  /** The message that handlers see: one, since they run one after the other. */
+  readonly #view: AmMessage<E>;
+
+  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<E>) {
+    this.#host = host;
+    this.#rendezvous = rendezvous;
+    this.#view = new AmMessage(owner);
+  }
+
+  /** See Worker.setAmHandler. */
+  setHandler(id: number, handler: AmCallback<E> | undefined): void {
+    checkId(id);
+    if (handler !== undefined && typeof handler !== 'function') {
+      throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
+    }
+    this.#handlers[id] = handler;
+  }
+
+  handlerOf(id: number): AmCallback<E> | undefined {
+    return this.#handlers[id];
+  }
+
+  /** See Endpoint.amSendNbx. */
+  send(
+    connection: Connection,
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: AmSendParams | undefined,
+  ): Status | Request {
+    checkId(id);
+    const isList = Array.isArray(local);
+    if (!isList) checkLocal(this.#host.context, local as Uint8Array, localOffset, byteLength);
+    if (connection.failure !== Status.OK) return connection.failure;
+    const isPlain = params === undefined && header === undefined && !isList;
+    const bytes = isPlain ? hostBytes(local as Uint8Array) : undefined;
+    if (bytes !== undefined && AM_WORDS * 4 + byteLength <= connection.amShortMax && !connection.hasPending) {
+      if (connection.remoteId !== NO_ENDPOINT) {
+        HEADER[0] = connection.remoteId;
+        HEADER[1] = id;
+        HEADER[2] = 0;
+        HEADER[3] = 0;
+        const status = connection.am!.amShort(MessageId.AM, HEADER, AM_WORDS, bytes, localOffset, byteLength);
+        if (status !== Status.NO_RESOURCE) return status;
+      }
+    }
+    const pieces = isList
+      ? checkPieces(this.#host.context, local as readonly IovPiece[])
+      : [{ memory: local as Uint8Array, offset: localOffset, byteLength, start: 0 }];
+    return this.#start(connection, id, header ?? NO_BYTES, pieces, params);
+  }
+
+  onEager(frame: AmFrame): void {
+    const { words, offset, byteLength, bytes } = frame;
+    const at = offset >> 2;
+    const headerLength = words[at + 2]!;
+    const padded = paddedTo8(headerLength);
+    const room = byteLength - AM_WORDS * 4;
+    if (headerLength < 0 || padded > room) return;
+    const view = this.#take(words[at]!, words[at + 1]!);
+    if (view === undefined) return;
+    view.source = bytes;
+    view.headerOffset = offset + AM_WORDS * 4;
+    view.headerLength = headerLength;
+    view.dataOffset = view.headerOffset + padded;
+    view.byteLength = room - padded;
+    view.waiting = undefined;
+    this.#call(view);
+  }
+
+  onRts(frame: AmFrame): void {
+    const { words, offset, byteLength, bytes } = frame;
+    const at = offset >> 2;
+    const headerLength = words[at + 2]!;
+    const keyLength = words[at + 3]!;
+    const padded = paddedTo8(headerLength);
+    const start = offset + RTS_WORDS * 4;
+    if (headerLength < 0 || keyLength < 0 || padded + keyLength > byteLength - RTS_WORDS * 4) return;
+    const connection = this.#host.connectionById(words[at]!);
+    const peerRequest = words[at + 6]!;
+    const view = this.#take(words[at]!, words[at + 1]!);
+    if (view === undefined) {
+      if (connection !== undefined) this.#rendezvous.reply(connection, peerRequest, Status.OK);
+      return;
+    }
+    view.source = bytes;
+    view.headerOffset = start;
+    view.headerLength = headerLength;
+    view.dataOffset = start + padded;
+    view.byteLength = joinWords(words[at + 4]!, words[at + 5]!);
+    const keyAt = start + padded;
+    view.waiting = {
+      peerRequest,
+      packedKey: keyLength > 0 ? bytes.slice(keyAt, keyAt + keyLength) : undefined,
+      keyOffset: joinWords(words[at + 8]!, words[at + 9]!),
+    };
+    this.#call(view);
+    // A handler that does not want the data releases the sender.
+    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(view.connection!, peerRequest, Status.OK);
+  }
+
+  /** Puts the data of a message into local memory: see AmMessage.receiveNbx. */
+  receiveData(
+    message: AmMessage<E>,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const pieces = this.#pieces(local, localOffset, byteLength);
+    if (bytesOf(pieces) < message.byteLength) {
+      throw invalidParam('local', `must have room for the ${message.byteLength} bytes of the message`, bytesOf(pieces));
+    }
+    const request = this.#host.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    message.isReceived = true;
+    request.begin(RequestKind.RECEIVE);
+    request.connection = undefined;
+    request.lane = undefined;
+    request.protocolName = 'am/recv';
+    request.byteLength = message.byteLength;
+    request.receivedBytes = message.byteLength;
+    request.pieces = cut(pieces, message.byteLength);
+    const { waiting, connection } = message;
+    request.starter = () => {
+      if (waiting !== undefined) {
+        this.#rendezvous.receive(request, connection!, waiting.peerRequest, request.pieces!, waiting);
+      } else this.#copyOut(message, request);
+      return Status.INPROGRESS;
+    };
+    return this.#host.start(request, params);
+  }
+
+  #copyOut({ source, dataOffset, byteLength }: AmMessage<E>, request: Request): void {
+    const pieces = request.pieces!;
+    if (areHost(pieces)) {
+      scatter(pieces, 0, byteLength, source, dataOffset);
+      request.end(Status.OK);
+      return;
+    }
+    const copy = source.slice(dataOffset, dataOffset + byteLength);
+    const { staging } = this.#rendezvous;
+    staging.acquire((fragment) => {
+      fragment.bytes!.set(copy);
+      staging.write(pieces, 0, fragment, byteLength, (status) => {
+        staging.release(fragment);
+        request.end(status);
+      });
+    });
+  }
+
+  #pieces(local: LocalBuffer, offset: number, byteLength: number): Piece[] {
+    if (Array.isArray(local)) return checkPieces(this.#host.context, local as readonly IovPiece[]);
+    const memory = local as Uint8Array;
+    checkLocal(this.#host.context, memory, offset, byteLength);
+    return [{ memory, offset, byteLength, start: 0 }];
+  }
+
+  #start(
+    connection: Connection,
+    id: number,
+    header: Uint8Array,
+    pieces: readonly Piece[],
+    params: AmSendParams | undefined,
+  ): Status | Request {
+    if (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX) {
+      throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
+    }
+    const total = bytesOf(pieces);
+    const padded = paddedTo8(header.byteLength);
+    const fits = AM_WORDS * 4 + padded + total <= connection.amBcopyMax;
+    if (params?.protocol === 'eager' && (!fits || !areHost(pieces))) {
+      throw invalidParam('protocol', `must be rendezvous for ${total} bytes or device memory`, params.protocol);
+    }
+    const byThreshold = total < this.#host.context.rendezvousThreshold || params?.protocol === 'eager';
+    const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && params?.protocol !== 'rendezvous');
+    const request = this.#host.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.begin(RequestKind.MESSAGE);
+    request.connection = connection;
+    request.lane = undefined;
+    request.byteLength = total;
+    request.tagLow = id;
+    // The header is the caller's again when the call returns; the data only when the request has ended.
+    const head: Piece = { memory: header.slice(), offset: 0, byteLength: padded, start: 0 };
+    request.pieces = pieces;
+    request.protocolName = isEager ? 'am/eager' : 'am/rndv';
+    request.starter = isEager ? () => sendEager(request, head, header.byteLength) : () => this.#sendRts(request, head);
+    return this.#host.start(request, params);
+  }
+
+  #sendRts(request: Request, head: Piece): Status {
+    const connection = request.connection!;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    if (request.wireId === 0) {
+      const room = connection.amBcopyMax - RTS_WORDS * 4 - head.byteLength;
+      const made = this.#rendezvous.keyOf(connection, request.pieces!, room);
+      this.#rendezvous.offer(request, request.pieces!, made);
+      connection.expect(request);
+    }
+    const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
+    const packed = key?.packed ?? NO_BYTES;
+    const keyOffset = key?.offset ?? 0;
+    HEADER[0] = connection.remoteId;
+    HEADER[1] = request.tagLow;
+    HEADER[2] = head.memory.byteLength;
+    HEADER[3] = packed.byteLength;
+    HEADER[4] = request.byteLength | 0;
+    HEADER[5] = highOf(request.byteLength);
+    HEADER[6] = request.wireId;
+    HEADER[7] = 0;
+    HEADER[8] = keyOffset | 0;
+    HEADER[9] = highOf(keyOffset);
+    const tail: Piece = { memory: packed, offset: 0, byteLength: packed.byteLength, start: head.byteLength };
+    const length = head.byteLength + packed.byteLength;
+    const status = sendPieces(connection, MessageId.AM_RTS, HEADER, RTS_WORDS, [unpadded(head), tail], 0, length);
+    return status === Status.OK ? Status.INPROGRESS : status;
+  }
+
+  /** The view for a message; undefined where nobody handles it. */
+  #take(endpointId: number, id: number): AmMessage<E> | undefined {
+    const connection = this.#host.connectionById(endpointId);
+    if (connection === undefined || this.#handlers[id] === undefined) return undefined;
+    const view = this.#view;
+    view.id = id;
+    view.connection = connection;
+    view.isTaken = false;
+    view.isReceived = false;
+    return view;
+  }
+
+  #call(view: AmMessage<E>): void {
+    this.#handlers[view.id]!(view);
+  }
+}
+
+function sendEager(request: Request, head: Piece, headerLength: number): Status {
+  const connection = request.connection!;
+  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+  HEADER[0] = connection.remoteId;
+  HEADER[1] = request.tagLow;
+  HEADER[2] = headerLength;
+  HEADER[3] = 0;
+  const shifted = request.pieces!.map((piece) => ({ ...piece, start: piece.start + head.byteLength }));
+  const length = head.byteLength + request.byteLength;
+  return sendPieces(connection, MessageId.AM, HEADER, AM_WORDS, [unpadded(head), ...shifted], 0, length);
+}
+
+/** The bytes of a header without its padding, whose contents nobody reads. */
+function unpadded(head: Piece): Piece {
+  return { ...head, byteLength: head.memory.byteLength };
+}
+
+function paddedTo8(byteLength: number): number {
+  return (byteLength + 7) & ~7;
+}
+
+function checkId(id: number): void {
+  if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
+    throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}`, id);
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * A received active message as its handler sees it: header and data where they lie, valid during the call unless the handler takes them. How the
+ * data of a long message is fetched is decided in rndv/.
+ */
+
+import { invalidParam } from '../../ucs/error.ts';
+import type { Status } from '../../ucs/status.ts';
+import type { Connection, Request, RequestParams } from '../core/request.ts';
+import type { LocalBuffer } from '../mem/local-bytes.ts';
+
+/** Where the data of a long message waits. */
+export interface WaitingData {
+  readonly peerRequest: number;
+  readonly packedKey: Uint8Array | undefined;
+  readonly keyOffset: number;
+}
+
+/** What a message needs of the protocol that received it. */
+export interface MessageOwner<E> {
+  endpointOf(connection: Connection): E;
+  receiveData(
+    message: AmMessage<E>,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  awaitData(message: AmMessage<E>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
+}
+
+/** An active message. The object is used again for the next message: after the handler only what {@link retain} returned is left. */
+export class AmMessage<E> {
+  /** Handler id. */
+  id = 0;
+  connection: Connection | undefined = undefined;
+  /** Memory that holds header and data. */
+  source: Uint8Array = new Uint8Array(0);
+  headerOffset = 0;
+  headerLength = 0;
+  dataOffset = 0;
+  /** Bytes of the data, whether they are here or must be received. */
+  byteLength = 0;
+  /** Set while the data is still with the sender. */
+  waiting: WaitingData | undefined = undefined;
+  /** True when the handler has taken over the fetching of the data. */
+  isTaken = false;
+  readonly #owner: MessageOwner<E>;
+
+  constructor(owner: MessageOwner<E>) {
+    this.#owner = owner;
+  }
+
+  /** True for a message whose data must be fetched with {@link receive}. */
+  get isRendezvous(): boolean {
+    return this.waiting !== undefined;
+  }
+
+  /** The header: a view that is valid during the call. */
+  get header(): Uint8Array {
+    return this.source.subarray(this.headerOffset, this.headerOffset + this.headerLength);
+  }
+
+  /** The data: a view that is valid during the call; undefined for a rendezvous. */
+  get data(): Uint8Array | undefined {
+    if (this.waiting !== undefined) return undefined;
+    return this.source.subarray(this.dataOffset, this.dataOffset + this.byteLength);
+  }
+
+  /** The endpoint to the sender. */
+  get replyEndpoint(): E {
+    return this.#owner.endpointOf(this.connection!);
+  }
+
+  /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
+  retain(): AmMessage<E> {
+    const copy = new AmMessage<E>(this.#owner);
+    copy.id = this.id;
+    copy.connection = this.connection;
+    copy.headerLength = this.headerLength;
+    copy.dataOffset = this.headerLength;
+    copy.byteLength = this.byteLength;
+    copy.waiting = this.waiting;
+    const dataLength = this.waiting === undefined ? this.byteLength : 0;
+    copy.source = new Uint8Array(this.headerLength + dataLength);
+    copy.source.set(this.header);
+    copy.source.set(this.source.subarray(this.dataOffset, this.dataOffset + dataLength), this.headerLength);
+    this.isTaken = true;
+    return copy;
+  }
+
+  /**
+   * Puts the data into local memory (ucp_am_recv_data_nbx), once.
+   * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
+   */
+  receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
+    this.#checkFirst();
+    return this.#owner.receiveData(this, local, localOffset, byteLength, params);
+  }
+
+  /** The awaited form of {@link receiveNbx}; resolves with the bytes received. */
+  receive(local: LocalBuffer, options: { readonly signal?: AbortSignal } = {}): Promise<number> {
+    this.#checkFirst();
+    return this.#owner.awaitData(this, local, options.signal);
+  }
+
+  #checkFirst(): void {
+    if (this.isReceived) throw invalidParam('message', 'must be received once', this.id);
+  }
+
+  /** True after the data was received. */
+  isReceived = false;
+}
+
+/** Takes active messages, inside `progress()`. It must not throw; it may send. */
+export type AmCallback<E> = (message: AmMessage<E>) => void;

@@ -1,0 +1,293 @@
+/**
+ * Atomic operations on words of remote memory: by a transport where one has them, else by the worker of the peer, which runs them one after
+ * the other. Both are atomic among themselves; a program uses one word in one way.
+ */
+
+import { invalidParam } from '../../ucs/error.ts';
+import { MemoryType } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import { type AmFrame, type AtomicCall, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
+import type { Lane } from '../core/lane.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { sendMessage } from '../core/message-packer.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
+import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { checkRemote } from '../rma/put-get.ts';
+import type { Rendezvous } from '../rndv/rendezvous.ts';
+
+/** Names of the operations in the API. */
+export type AtomicName = 'add' | 'and' | 'or' | 'xor' | 'swap' | 'cswap';
+
+const ATOMIC_OPERATIONS: Readonly<Record<AtomicName, AtomicOperation>> = {
+  add: AtomicOperation.ADD,
+  and: AtomicOperation.AND,
+  or: AtomicOperation.OR,
+  xor: AtomicOperation.XOR,
+  swap: AtomicOperation.SWAP,
+  cswap: AtomicOperation.CSWAP,
+};
+
+/** An atomic operation on a word of remote memory. */
+export interface AtomicParams extends RequestParams {
+  /** Bits of the word. Default 64. */
+  readonly bits?: 32 | 64;
+  /** For cswap: the value that the word must have. */
+  readonly compare?: number | bigint;
+}
+
+const ASK_WORDS = 10;
+const HEADER = new Int32Array(ASK_WORDS);
+const WORD64_END = 1n << 64n;
+
+/** The operands and the result of one operation. */
+class Call implements AtomicCall {
+  readonly operation: AtomicOperation;
+  readonly wordBytes: 4 | 8;
+  readonly value: bigint;
+  readonly compare: bigint;
+  result = 0n;
+
+  constructor(operation: AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint) {
+    this.operation = operation;
+    this.wordBytes = wordBytes;
+    this.value = value;
+    this.compare = compare;
+  }
+}
+
+/** The atomic operations of one worker, of both ends. */
+export class AtomicProtocol {
+  readonly #host: ProtocolHost;
+  readonly #rendezvous: Rendezvous;
+  /** Operations on device memory: one after the other. */
+  readonly #queue: (() => void)[] = [];
+  #busy = false;
+
+  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+    this.#host = host;
+    this.#rendezvous = rendezvous;
+  }
+
+  /** See Endpoint.atomicNbx. */
+  start(
+    connection: Connection,
+    name: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params: AtomicParams | undefined,
+  ): Status | Request {
+    const call = checkCall(name, value, params);
+    checkRemote(connection, rkey, remoteOffset, call.wordBytes);
+    if (remoteOffset % call.wordBytes !== 0) {
+      throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
+    }
+    if (connection.failure !== Status.OK) return connection.failure;
+    const request = this.#host.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.begin(RequestKind.RMA);
+    request.connection = connection;
+    request.byteLength = call.wordBytes;
+    request.remoteOffset = remoteOffset;
+    const lane = laneFor(connection, rkey, call.wordBytes);
+    request.lane = lane ?? connection.lanes.find(({ endpoint }) => endpoint === connection.am);
+    request.protocolName = lane === undefined ? 'amo/am' : 'amo/offload';
+    request.transfer = call;
+    request.isRemote = lane === undefined;
+    request.starter =
+      lane === undefined
+        ? () => this.#ask(request, call, rkey)
+        : () => startOffload(request, call, lane, rkey, remoteOffset);
+    return this.#host.start(request, params);
+  }
+
+  /** The peer asks for an operation on memory of this worker. */
+  onAtomic(frame: AmFrame): void {
+    const { words, bytes, offset, byteLength } = frame;
+    const at = offset >> 2;
+    const connection = this.#host.connectionById(words[at]!);
+    if (connection === undefined) return;
+    const peerRequest = words[at + 1]!;
+    const from = joinWords(words[at + 2]!, words[at + 3]!);
+    const operation = words[at + 4]! as AtomicOperation;
+    const wordBytes = words[at + 5]! === 8 ? 8 : 4;
+    const hasKey = byteLength >= ASK_WORDS * 4 + MEMORY_KEY_BYTES;
+    const memory = hasKey ? this.#host.context.exported.find(bytes, offset + ASK_WORDS * 4) : undefined;
+    const isWord = operation >= AtomicOperation.ADD && operation <= AtomicOperation.CSWAP && from % wordBytes === 0;
+    if (memory === undefined || !isWord || from + wordBytes > memory.byteLength) {
+      this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
+      return;
+    }
+    const value = joinBig(words[at + 6]!, words[at + 7]!);
+    const call = new Call(operation, wordBytes, value, joinBig(words[at + 8]!, words[at + 9]!));
+    this.#run(() => this.#serve(connection, peerRequest, memory, from, call));
+  }
+
+  /** Runs operations one after the other: each calls {@link #next} when it has ended. */
+  #run(operation: () => void): void {
+    this.#queue.push(operation);
+    if (!this.#busy) this.#next();
+  }
+
+  #next(): void {
+    const operation = this.#queue.shift();
+    this.#busy = operation !== undefined;
+    operation?.();
+  }
+
+  #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: Call): void {
+    const end = (status: Status): void => {
+      const low = Number(BigInt.asIntN(32, call.result));
+      const high = Number(BigInt.asIntN(32, call.result >> 32n));
+      this.#rendezvous.reply(connection, peerRequest, status, low, high);
+      this.#next();
+    };
+    const lane = memory.mapped ? this.#localLane(memory, call.wordBytes) : undefined;
+    if (!memory.mapped) end(Status.INVALID_ADDR);
+    else if (lane !== undefined) end(lane(call, offset));
+    else if (memory.bytes !== undefined) end(modify(memory.bytes, offset, call));
+    else this.#serveDevice(memory, offset, call, end);
+  }
+
+  /** Reads the word out of device memory, and writes the new one back. */
+  #serveDevice(memory: MemoryHandle, offset: number, call: Call, end: (status: Status) => void): void {
+    const { staging } = this.#rendezvous;
+    const pieces = [{ memory, offset, byteLength: call.wordBytes, start: 0 }];
+    staging.acquire((fragment) => {
+      const finish = (status: Status): void => {
+        staging.release(fragment);
+        end(status);
+      };
+      staging.read(pieces, 0, fragment, call.wordBytes, (status) => {
+        if (status < 0) {
+          finish(status);
+          return;
+        }
+        modify(fragment.bytes!, 0, call);
+        staging.write(pieces, 0, fragment, call.wordBytes, finish);
+      });
+    });
+  }
+
+  /** The operation of a transport on own memory, so that it is atomic with peers that use the transport too. */
+  #localLane(memory: MemoryHandle, wordBytes: number): ((call: Call, offset: number) => Status) | undefined {
+    if (memory.memoryType !== MemoryType.HOST) return undefined;
+    const { context, loopback } = this.#host;
+    const rkey = context.unpackRkey(context.packRkey(memory), loopback, { messages: false });
+    const lane = laneFor(loopback, rkey, wordBytes);
+    if (lane === undefined) {
+      rkey.release();
+      return undefined;
+    }
+    return (call, offset) => {
+      const status = lane.endpoint.atomic(call, offset, rkey.parts[lane.md.index]!, NOBODY);
+      rkey.release();
+      return status;
+    };
+  }
+
+  #ask(request: Request, call: Call, rkey: RemoteKey): Status {
+    const connection = request.connection!;
+    const { memoryKey } = rkey;
+    if (memoryKey === undefined || connection.am === undefined) return Status.UNREACHABLE;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    if (request.wireId === 0) {
+      request.replyHandler = (asked, status, low, high) => {
+        call.result = joinBig(low, high);
+        asked.atomicResult = call.result;
+        asked.end(status);
+      };
+      connection.expect(request);
+    }
+    HEADER[0] = connection.remoteId;
+    HEADER[1] = request.wireId;
+    HEADER[2] = request.remoteOffset | 0;
+    HEADER[3] = highOf(request.remoteOffset);
+    HEADER[4] = call.operation;
+    HEADER[5] = call.wordBytes;
+    HEADER[6] = Number(BigInt.asIntN(32, call.value));
+    HEADER[7] = Number(BigInt.asIntN(32, call.value >> 32n));
+    HEADER[8] = Number(BigInt.asIntN(32, call.compare));
+    HEADER[9] = Number(BigInt.asIntN(32, call.compare >> 32n));
+    const status = sendMessage(connection, MessageId.ATOMIC, HEADER, ASK_WORDS, memoryKey, 0, memoryKey.byteLength);
+    return status === Status.OK ? Status.INPROGRESS : status;
+  }
+}
+
+/** Takes the end of an operation that has ended when its call returns. */
+const NOBODY = { count: 1, failure: Status.OK as Status, onComplete: (): void => {} };
+
+function startOffload(request: Request, call: Call, lane: Lane, rkey: RemoteKey, remoteOffset: number): Status {
+  const status = lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, request);
+  if (status === Status.OK) request.atomicResult = call.result;
+  return status;
+}
+
+/** The lane with atomic operations on words of this memory that has the lowest latency. */
+function laneFor({ lanes }: Connection, rkey: RemoteKey, wordBytes: number): Lane | undefined {
+  const flag = wordBytes === 4 ? IfaceFlag.ATOMIC32 : IfaceFlag.ATOMIC64;
+  const able = lanes.filter(
+    ({ iface, md }) => (iface.attributes.flags & flag) !== 0 && rkey.parts[md.index] !== undefined,
+  );
+  const latency = ({ iface }: Lane): number => iface.attributes.performance.latencyNs;
+  return able.sort((left, right) => latency(left) - latency(right))[0];
+}
+
+function checkCall(name: AtomicName, value: number | bigint, params: AtomicParams | undefined): Call {
+  const operation = ATOMIC_OPERATIONS[name];
+  if (operation === undefined) {
+    throw invalidParam('operation', `must be one of ${Object.keys(ATOMIC_OPERATIONS).join(', ')}`, name);
+  }
+  const bits = params?.bits ?? 64;
+  if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
+  if (operation === AtomicOperation.CSWAP && params?.compare === undefined) {
+    throw invalidParam('compare', 'must be given for cswap', params?.compare);
+  }
+  const wordBytes = bits === 32 ? 4 : 8;
+  return new Call(operation, wordBytes, wordOf('value', value, bits), wordOf('compare', params?.compare ?? 0, bits));
+}
+
+/** A value as an unsigned word; negative ones as two's complement. */
+function wordOf(argument: string, value: number | bigint, bits: 32 | 64): bigint {
+  const isInteger = typeof value === 'bigint' || Number.isSafeInteger(value);
+  const word = isInteger ? BigInt(value) : WORD64_END;
+  const end = 1n << BigInt(bits);
+  if (word >= end || word < -end / 2n) throw invalidParam(argument, `must be an integer of ${bits} bits`, value);
+  return BigInt.asUintN(bits, word);
+}
+
+/** Changes a word that only this worker changes. */
+function modify(bytes: Uint8Array, offset: number, call: Call): Status {
+  const view = new DataView(bytes.buffer, bytes.byteOffset + offset, call.wordBytes);
+  const bits = call.wordBytes * 8;
+  const before = call.wordBytes === 4 ? BigInt(view.getUint32(0, true)) : view.getBigUint64(0, true);
+  const after = BigInt.asUintN(bits, afterOf(call, before));
+  if (call.wordBytes === 4) view.setUint32(0, Number(after), true);
+  else view.setBigUint64(0, after, true);
+  call.result = before;
+  return Status.OK;
+}
+
+function afterOf({ operation, value, compare }: Call, before: bigint): bigint {
+  switch (operation) {
+    case AtomicOperation.ADD:
+      return before + value;
+    case AtomicOperation.AND:
+      return before & value;
+    case AtomicOperation.OR:
+      return before | value;
+    case AtomicOperation.XOR:
+      return before ^ value;
+    case AtomicOperation.SWAP:
+      return value;
+    case AtomicOperation.CSWAP:
+      return before === compare ? value : before;
+  }
+}
+
+function joinBig(low: number, high: number): bigint {
+  return BigInt.asUintN(32, BigInt(low)) | (BigInt.asUintN(32, BigInt(high)) << 32n);
+}

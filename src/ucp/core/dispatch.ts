@@ -1,0 +1,91 @@
+/**
+ * The protocols of one worker, and which of them takes which message.
+ */
+
+import { Status } from '../../ucs/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { ActiveMessages } from '../am/active-message.ts';
+import type { MessageOwner } from '../am/message-view.ts';
+import { AtomicProtocol } from '../amo/atomics.ts';
+import { EmulatedRma } from '../rma/emulated.ts';
+import { Rendezvous } from '../rndv/rendezvous.ts';
+import { Streams } from '../stream/stream.ts';
+import { TagProtocol } from '../tag/tag.ts';
+import type { Connections } from '../wireup/connections.ts';
+import { MESSAGE_BYTES_MIN, MessageId } from './message.ts';
+import type { ProtocolHost } from './protocol-host.ts';
+
+/** The protocols. `E` is the endpoint of the API. */
+export class Protocols<E> {
+  readonly rendezvous: Rendezvous;
+  readonly tag: TagProtocol;
+  readonly am: ActiveMessages<E>;
+  readonly streams: Streams;
+  readonly emulated: EmulatedRma;
+  readonly atomics: AtomicProtocol;
+  readonly #host: ProtocolHost;
+  readonly #connections: Connections;
+  /** What takes the messages of each id, but the hottest. */
+  readonly #takers: (((frame: AmFrame) => void) | undefined)[] = [];
+
+  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<E>) {
+    this.#host = host;
+    this.#connections = connections;
+    this.rendezvous = new Rendezvous(host);
+    this.tag = new TagProtocol(host, this.rendezvous);
+    this.am = new ActiveMessages(host, this.rendezvous, owner);
+    this.streams = new Streams(host, this.rendezvous);
+    this.emulated = new EmulatedRma(host, this.rendezvous);
+    this.atomics = new AtomicProtocol(host, this.rendezvous);
+    this.#takers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
+    this.#takers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);
+    this.#takers[MessageId.RTR] = (frame) => this.rendezvous.onRtr(frame);
+    this.#takers[MessageId.REPLY] = (frame) => this.#onReply(frame);
+    this.#takers[MessageId.AM_RTS] = (frame) => this.am.onRts(frame);
+    this.#takers[MessageId.STREAM] = (frame) => this.streams.onData(frame);
+    this.#takers[MessageId.PUT] = (frame) => this.emulated.onPut(frame);
+    this.#takers[MessageId.GET] = (frame) => this.emulated.onGet(frame);
+    this.#takers[MessageId.GET_READY] = (frame) => this.emulated.onGetReady(frame);
+    this.#takers[MessageId.ATOMIC] = (frame) => this.atomics.onAtomic(frame);
+    this.#takers[MessageId.WIREUP] = (frame) => this.#connections.onMessage(frame);
+    this.#takers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
+  }
+
+  /** Takes a message of any transport: the hottest first. Unknown ones, and those that are too short, are ignored. */
+  onMessage(id: number, frame: AmFrame): void {
+    if (frame.byteLength < (MESSAGE_BYTES_MIN[id] ?? Number.POSITIVE_INFINITY)) return;
+    switch (id) {
+      case MessageId.TAG:
+        this.tag.onEager(frame, false);
+        break;
+      case MessageId.AM:
+        this.am.onEager(frame);
+        break;
+      case MessageId.DATA:
+        this.rendezvous.onData(frame);
+        break;
+      default:
+        this.#control(id, frame);
+    }
+  }
+
+  #control(id: number, frame: AmFrame): void {
+    const take = this.#takers[id];
+    if (take !== undefined) take(frame);
+  }
+
+  #onReply({ words, offset }: AmFrame): void {
+    const at = offset >> 2;
+    const connection = this.#host.connectionById(words[at]!);
+    const request = connection?.waiting.get(words[at + 1]!);
+    if (connection === undefined || request?.replyHandler === undefined) return;
+    const status = words[at + 2]!;
+    connection.forget(request);
+    request.replyHandler(request, isEnding(status) ? status : Status.IO_ERROR, words[at + 4]!, words[at + 5]!);
+  }
+}
+
+/** True for a status that an operation may end with, whoever says so. */
+function isEnding(status: number): status is Status {
+  return status <= Status.OK && status >= Status.ENDPOINT_TIMEOUT;
+}

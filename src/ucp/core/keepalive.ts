@@ -1,0 +1,53 @@
+/**
+ * Keepalive: looks at regular times whether the peers of connections live. What happens to those that do not is the worker's business.
+ */
+
+import type { Clock, Timer } from '../../ucs/clock.ts';
+import { Status } from '../../ucs/status.ts';
+import type { PeerConnection } from './peer-connection.ts';
+
+/** What is looked at. */
+export interface KeepaliveOwner {
+  /** The connections that are to be watched. */
+  watched(): readonly PeerConnection[];
+  onPeerGone(connection: PeerConnection, status: Status): void;
+}
+
+/** The keepalive of one worker. */
+export class Keepalive {
+  readonly #owner: KeepaliveOwner;
+  readonly #clock: Clock;
+  readonly #intervalNs: number;
+  #timer: Timer | undefined;
+  #closed = false;
+
+  /** @param intervalNs time between two looks; Infinity for never */
+  constructor(owner: KeepaliveOwner, clock: Clock, intervalNs: number) {
+    this.#owner = owner;
+    this.#clock = clock;
+    this.#intervalNs = intervalNs;
+  }
+
+  /** There is something to watch. */
+  start(): void {
+    if (this.#timer !== undefined || this.#closed || this.#intervalNs === Number.POSITIVE_INFINITY) return;
+    this.#timer = this.#clock.setTimer(this.#intervalNs, () => {
+      this.#timer = undefined;
+      this.#look();
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+  }
+
+  #look(): void {
+    const watched = this.#owner.watched();
+    for (const connection of watched) {
+      const failed = connection.lanes.map(({ endpoint }) => endpoint.check()).find((status) => status !== Status.OK);
+      if (failed !== undefined) this.#owner.onPeerGone(connection, failed);
+    }
+    if (watched.length > 0) this.start();
+  }
+}

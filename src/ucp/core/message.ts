@@ -1,0 +1,63 @@
+/**
+ * The active messages of ucp: ids, and what the words of their headers mean. The first word of every header names the endpoint of the
+ * receiver; 64-bit values are two words, low first. No behaviour.
+ */
+
+/** Ids of active messages. A change in their meaning is a new version of the worker address. */
+export const MessageId = {
+  /** endpoint 0, {@link WireupCode}, endpoint of the sender, endpoint of the receiver or number of the connection; request: worker address. */
+  WIREUP: 0,
+  /** endpoint, 0, tag; payload: the message. */
+  TAG: 1,
+  /** endpoint, request to reply to, tag; payload: the message. */
+  TAG_SYNC: 2,
+  /** endpoint, request of the sender, tag, length; payload: remote key of the data, or nothing. See {@link RTS_OFFSET}. */
+  TAG_RTS: 3,
+  /** endpoint, request of the sender, request of the receiver, 0, offset and length of the window; payload: key of the target, or nothing. */
+  RTR: 4,
+  /** endpoint, request of the receiver, offset; payload: bytes of the data. */
+  DATA: 5,
+  /** endpoint, request, status, 0, result. */
+  REPLY: 6,
+  /** endpoint, handler | flags, header bytes, 0; payload: header, padded to 8 bytes, and the message. */
+  AM: 7,
+  /** endpoint, handler | flags, header bytes, key bytes, length, request of the sender, 0, offset behind the key; payload: header, padded, key. */
+  AM_RTS: 8,
+  /** endpoint, 0; payload: bytes of the stream. */
+  STREAM: 9,
+  /** endpoint, request, offset, length; payload: key of the memory. */
+  PUT: 10,
+  GET: 11,
+  /** endpoint, request of the getter, request of the server, status. */
+  GET_READY: 12,
+  /** endpoint, request, offset, operation, word bytes, value, compare; payload: key of the memory. */
+  ATOMIC: 13,
+  /** endpoint, 0: the sender has closed. */
+  CLOSE: 14,
+} as const;
+
+/** Bytes of the shortest message of each id: its header. */
+export const MESSAGE_BYTES_MIN: readonly number[] = [16, 16, 16, 32, 40, 16, 24, 16, 40, 8, 24, 24, 16, 40, 8];
+
+/** What a WIREUP message says. */
+export const WireupCode = { REQUEST: 0, REPLY: 1 } as const;
+
+/** Endpoint id of nobody: endpoints count from 1. */
+export const NO_ENDPOINT = 0;
+
+/** Words of the longest header. */
+export const HEADER_WORDS_MAX = 12;
+/** Bytes of the longest header. */
+export const HEADER_BYTES_MAX: number = HEADER_WORDS_MAX * 4;
+
+const HIGH = 0x1_0000_0000;
+
+/** The upper 32 bits of a safe integer, as a signed word. */
+export function highOf(value: number): number {
+  return (value / HIGH) | 0;
+}
+
+/** A non-negative integer out of two words. */
+export function joinWords(low: number, high: number): number {
+  return (high >>> 0) * HIGH + (low >>> 0);
+}

@@ -1,0 +1,213 @@
+/**
+ * A connection to a worker: its lanes, the requests that wait on it for resources or for the peer, and how all of them end when it does. The
+ * endpoint of the API stands on it; who connects and when is decided in wireup/.
+ */
+
+import { isUcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import type { UctEndpoint } from '../../uct/api/iface.ts';
+import type { ConnectedLanes, UnreachableIface } from '../wireup/lanes.ts';
+import type { Lane } from './lane.ts';
+import { NO_ENDPOINT } from './message.ts';
+import { sendMessage } from './message-packer.ts';
+import { PendingQueue } from './pending-queue.ts';
+import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
+
+/** Messages of the protocol that may wait for room; a peer that makes us owe it more is broken or hostile. */
+const POSTED_MAX = 65_536;
+
+/** The worker behind a connection. */
+export interface ConnectionOwner extends RequestOwner {
+  /** The connection has requests that wait for resources: progress starts them again. */
+  connectionPending(connection: PeerConnection): void;
+}
+
+/** A connection. */
+export class PeerConnection implements Connection {
+  readonly id: number;
+  readonly lanes: readonly Lane[];
+  readonly unreachable: readonly UnreachableIface[];
+  readonly am: UctEndpoint | undefined;
+  readonly amLane: Lane | undefined;
+  readonly amShortMax: number;
+  readonly amBcopyMax: number;
+  readonly waiting: Map<number, Request> = new Map();
+  remoteId: number = NO_ENDPOINT;
+  failure: Status = Status.OK;
+  readonly #owner: ConnectionOwner;
+  readonly #pending: PendingQueue = new PendingQueue();
+  /** Messages of the protocol itself: they must not wait behind a fence of the application. */
+  readonly #posted: PendingQueue = new PendingQueue();
+  #postedCount = 0;
+  #nextWireId = 1;
+  #remoteOperations = 0;
+  readonly #flushes: Request[] = [];
+
+  constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable }: ConnectedLanes) {
+    this.#owner = owner;
+    this.id = id;
+    this.lanes = lanes;
+    this.unreachable = unreachable;
+    this.amLane = am;
+    this.am = am?.endpoint;
+    this.amShortMax = am?.iface.attributes.am.shortBytesMax ?? 0;
+    this.amBcopyMax = am?.iface.attributes.am.bcopyBytesMax ?? 0;
+  }
+
+  get hasPending(): boolean {
+    return !this.#pending.isEmpty;
+  }
+
+  /** True when nothing is left that this end could send. */
+  get isDrained(): boolean {
+    return this.#pending.isEmpty && this.#posted.isEmpty;
+  }
+
+  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): void {
+    if (this.failure !== Status.OK) return;
+    const bytes = payload?.byteLength ?? 0;
+    if (this.#posted.isEmpty) {
+      const status = sendMessage(this, messageId, header, headerWords, payload, 0, bytes);
+      if (status !== Status.NO_RESOURCE) return;
+    }
+    const message = new Request(this.#owner);
+    message.begin(RequestKind.MESSAGE);
+    message.connection = this;
+    message.messageId = messageId;
+    message.header.set(header.subarray(0, headerWords));
+    message.headerWords = headerWords;
+    message.bytes = payload?.slice();
+    message.byteLength = bytes;
+    message.starter = sendPosted;
+    this.#post(message);
+  }
+
+  run(request: Request): void {
+    const status = this.#posted.isEmpty ? start(request) : Status.NO_RESOURCE;
+    if (status === Status.NO_RESOURCE) this.#post(request);
+    else if (status !== Status.INPROGRESS) request.end(status);
+  }
+
+  /** Operations on their way that only the peer can end, and that a flush waits for. */
+  get remoteOperations(): number {
+    return this.#remoteOperations;
+  }
+
+  /** Queues a request of the application behind the others. */
+  queue(request: Request): void {
+    this.#pending.push(request);
+    this.#owner.connectionPending(this);
+  }
+
+  /** Starts a request of the protocol itself that must not overtake those of the application. */
+  enqueue(request: Request): void {
+    const status = this.#pending.isEmpty ? start(request) : Status.NO_RESOURCE;
+    if (status === Status.NO_RESOURCE) this.queue(request);
+    else if (status !== Status.INPROGRESS) request.end(status);
+  }
+
+  /** Takes a queued request back; false when it is not queued any more. */
+  unqueue(request: Request): boolean {
+    return this.#pending.remove(request);
+  }
+
+  /** Starts what waits, as far as there are resources; returns how many requests were started or ended. */
+  restart(): number {
+    return this.#restart(this.#posted) + this.#restart(this.#pending);
+  }
+
+  expect(request: Request): void {
+    request.wireId = this.#nextWireId;
+    this.#nextWireId = this.#nextWireId === 0x7fff_ffff ? 1 : this.#nextWireId + 1;
+    this.waiting.set(request.wireId, request);
+    if (request.isRemote) this.#remoteOperations += 1;
+  }
+
+  forget(request: Request): void {
+    this.waiting.delete(request.wireId);
+    request.wireId = 0;
+    if (!request.isRemote) return;
+    this.#remoteOperations -= 1;
+    if (this.#remoteOperations > 0) return;
+    for (const flush of this.#flushes.splice(0)) countDown(flush);
+  }
+
+  awaitRemote(flush: Request): boolean {
+    if (this.#remoteOperations === 0) return false;
+    flush.count += 1;
+    this.#flushes.push(flush);
+    return true;
+  }
+
+  /** Ends everything that waits here, once; later operations fail with the same status. */
+  fail(status: Status): void {
+    if (this.failure !== Status.OK) return;
+    this.failure = status;
+    this.cancelWaiting(status);
+    for (const queue of [this.#posted, this.#pending]) {
+      for (let head = queue.shift(); head !== undefined; head = queue.shift()) head.end(status);
+    }
+  }
+
+  /** Ends the requests that wait for the peer, and messages that have not been sent. */
+  cancelWaiting(status: Status): void {
+    const kept: Request[] = [];
+    for (let head = this.#pending.shift(); head !== undefined; head = this.#pending.shift()) {
+      if (head.kind === RequestKind.MESSAGE || head.isRemote) head.end(status);
+      else kept.push(head);
+    }
+    for (const request of kept) this.#pending.push(request);
+    for (const request of [...this.waiting.values()]) {
+      this.forget(request);
+      request.onAbandoned(status);
+    }
+  }
+
+  /** Closes the lanes. */
+  close(): void {
+    this.fail(Status.CANCELED);
+    for (const { endpoint } of this.lanes) endpoint.close();
+  }
+
+  #restart(queue: PendingQueue): number {
+    let started = 0;
+    for (let head = queue.head; head !== undefined; head = queue.head) {
+      const status = start(head);
+      if (status === Status.NO_RESOURCE) break;
+      // A start may end the connection, and with it everything that is queued.
+      if (queue.head !== head) continue;
+      queue.shift();
+      if (queue === this.#posted) this.#postedCount -= 1;
+      started += 1;
+      if (status !== Status.INPROGRESS) head.end(status);
+    }
+    return started;
+  }
+
+  #post(request: Request): void {
+    this.#posted.push(request);
+    this.#postedCount += 1;
+    if (this.#postedCount > POSTED_MAX) this.fail(Status.EXCEEDS_LIMIT);
+    else this.#owner.connectionPending(this);
+  }
+}
+
+/** Starts a request; what a transport throws becomes its status, with the error kept in the request. */
+export function start(request: Request): Status {
+  try {
+    return request.starter(request);
+  } catch (error) {
+    request.error = error;
+    return isUcxError(error) ? error.status : Status.IO_ERROR;
+  }
+}
+
+function sendPosted(message: Request): Status {
+  const { connection, messageId, header, headerWords, bytes, byteLength } = message;
+  return sendMessage(connection!, messageId, header, headerWords, bytes, 0, byteLength);
+}
+
+function countDown(flush: Request): void {
+  flush.count -= 1;
+  if (flush.count === 0) flush.onComplete();
+}

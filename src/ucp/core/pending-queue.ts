@@ -1,0 +1,50 @@
+/** Requests in order that wait for resources: a list through the requests themselves, so that it has no bound of its own. */
+
+import type { Request } from './request.ts';
+
+/** A queue of requests. */
+export class PendingQueue {
+  #head: Request | undefined = undefined;
+  #tail: Request | undefined = undefined;
+
+  get isEmpty(): boolean {
+    return this.#head === undefined;
+  }
+
+  get head(): Request | undefined {
+    return this.#head;
+  }
+
+  push(request: Request): void {
+    request.queued = true;
+    request.next = undefined;
+    if (this.#tail === undefined) this.#head = request;
+    else this.#tail.next = request;
+    this.#tail = request;
+  }
+
+  shift(): Request | undefined {
+    const request = this.#head;
+    if (request === undefined) return undefined;
+    this.#head = request.next;
+    if (this.#head === undefined) this.#tail = undefined;
+    request.next = undefined;
+    request.queued = false;
+    return request;
+  }
+
+  /** Takes a request out of the middle; false when it is not here. */
+  remove(request: Request): boolean {
+    let before: Request | undefined;
+    for (let at = this.#head; at !== undefined; before = at, at = at.next) {
+      if (at !== request) continue;
+      if (before === undefined) this.#head = at.next;
+      else before.next = at.next;
+      if (this.#tail === at) this.#tail = before;
+      at.next = undefined;
+      at.queued = false;
+      return true;
+    }
+    return false;
+  }
+}

@@ -1,0 +1,48 @@
+/**
+ * What protocols need of the worker they run in. Types only: the worker implements it and hands itself in.
+ */
+
+import type { Status } from '../../ucs/status.ts';
+import type { ExportedMemory } from '../mem/exported-memory.ts';
+import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import type { Connection, Request, RequestOwner, RequestParams } from './request.ts';
+import type { OpenMd } from './resources.ts';
+
+/** How a key is unpacked. */
+export interface UnpackOptions {
+  /** False for a key that is used by transports only: nobody is asked to move the bytes. */
+  readonly messages?: boolean;
+}
+
+/** The context behind a worker, as protocols see it. */
+export interface ProtocolContext {
+  readonly mds: readonly OpenMd[];
+  readonly exported: ExportedMemory;
+  /** See UCX_RNDV_THRESH; Infinity where only the length of a frame decides. */
+  readonly rendezvousThreshold: number;
+  /** See UCX_RNDV_FRAG_SIZE and UCX_RNDV_FRAG_ALLOC_COUNT. */
+  readonly fragmentBytes: number;
+  readonly fragmentCount: number;
+  /** Allocates host memory that every transport reaches. */
+  allocateHost(byteLength: number): MemoryHandle;
+  memUnmap(handle: MemoryHandle): void;
+  packRkey(handle: MemoryHandle): Uint8Array;
+  /** Unpacks a key for the lanes of a connection. */
+  unpackRkey(packed: Uint8Array, connection: Connection, options?: UnpackOptions): RemoteKey;
+}
+
+/** A worker, as protocols see it. */
+export interface ProtocolHost extends RequestOwner {
+  readonly context: ProtocolContext;
+  /** The connection of this worker to itself: it reaches all local memory. */
+  readonly loopback: Connection;
+  /** A request, or undefined when as many as the worker has are in use. */
+  newRequest(): Request | undefined;
+  /** Starts a described request: OK or a failure where it has ended, else the request. */
+  start(request: Request, params: RequestParams | undefined): Status | Request;
+  /** Gives back a request that was never started. */
+  discard(request: Request): void;
+  /** The connection that a peer names. */
+  connectionById(id: number): Connection | undefined;
+}

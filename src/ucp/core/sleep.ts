@@ -1,0 +1,32 @@
+/**
+ * Sleeping on the events of transports, without blocking the event loop. It drives nothing.
+ */
+
+import type { Clock } from '../../ucs/clock.ts';
+import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
+
+/** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
+export const SLEEP_NS_MAX = 1e9;
+/** Pause where no event tells when to go on: a peer must make room, or the application must free requests. */
+const PAUSE_NS = 1e6;
+
+const LISTENING: number = IfaceFlag.AM_SHORT | IfaceFlag.EVENT;
+
+/** What is slept on. */
+export interface Sleeper {
+  readonly ifaces: readonly Iface[];
+  /** Requests wait for resources. */
+  readonly hasPending: boolean;
+}
+
+/** Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived. */
+export function sleepOn({ ifaces, hasPending }: Sleeper, clock: Clock, wake: () => void): void {
+  let isSleeping = false;
+  for (const iface of ifaces) {
+    const hears = (iface.attributes.flags & LISTENING) === LISTENING;
+    if (iface.outstanding === 0 && !hears) continue;
+    isSleeping = true;
+    iface.wait(SLEEP_NS_MAX).then(wake, wake);
+  }
+  if (!isSleeping || hasPending) clock.setTimer(PAUSE_NS, wake).ref();
+}

@@ -1,0 +1,82 @@
+/**
+ * The event of a worker: what wait() resolves with and what the event descriptor becomes readable by. It drives no progress.
+ */
+
+import { addAbortListener } from 'node:events';
+import type { Clock } from '../../ucs/clock.ts';
+import { AbortError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import { type Sleeper, sleepOn } from './sleep.ts';
+
+/** A counter of the kernel with a descriptor: an eventfd. Handed in, since protocols make no system calls. */
+export interface SignalFd {
+  readonly fd: number;
+  signal(): void;
+  close(): void;
+}
+
+/** The event of one worker. */
+export class WorkerEvent {
+  readonly #worker: Sleeper;
+  readonly #clock: Clock;
+  readonly #newSignal: () => SignalFd;
+  readonly #waiters: Set<() => void> = new Set();
+  #signal: SignalFd | undefined;
+  #armed = false;
+
+  /** @param newSignal makes the descriptor, when somebody first wants it */
+  constructor(worker: Sleeper, clock: Clock, newSignal: () => SignalFd) {
+    this.#worker = worker;
+    this.#clock = clock;
+    this.#newSignal = newSignal;
+  }
+
+  get fd(): number {
+    this.#signal ??= this.#newSignal();
+    return this.#signal.fd;
+  }
+
+  /** See Worker.wait. */
+  async wait(signal: AbortSignal | undefined): Promise<void> {
+    throwIfAborted(signal);
+    let listener: Disposable | undefined;
+    await new Promise<void>((resolve) => {
+      const wake = (): void => {
+        this.#waiters.delete(wake);
+        resolve();
+      };
+      this.#waiters.add(wake);
+      if (signal !== undefined) listener = addAbortListener(signal, wake);
+      sleepOn(this.#worker, this.#clock, wake);
+    });
+    listener?.[Symbol.dispose]();
+    throwIfAborted(signal);
+  }
+
+  /** See Worker.arm. */
+  arm(): Status {
+    this.#signal ??= this.#newSignal();
+    if (this.#armed) return Status.OK;
+    this.#armed = true;
+    sleepOn(this.#worker, this.#clock, () => this.signal());
+    return Status.OK;
+  }
+
+  signal(): void {
+    if (this.#armed) {
+      this.#armed = false;
+      this.#signal?.signal();
+    }
+    for (const wake of [...this.#waiters]) wake();
+  }
+
+  close(): void {
+    this.#armed = false;
+    this.#signal?.close();
+    this.#signal = undefined;
+  }
+}
+
+function throwIfAborted(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true) throw new AbortError(signal);
+}

@@ -1,0 +1,62 @@
+/**
+ * The memory of a context for which remote keys were packed, as workers find it when a peer asks them to move bytes. The keys of
+ * transports are the memory domains' own.
+ *
+ * A memory key is 24 bytes: u64 id, 16 bytes secret.
+ */
+
+import { systemRandomBytes } from '../../ucs/random.ts';
+import type { MemoryHandle } from './memory-handle.ts';
+
+/** Name of the part of a remote key that holds the memory key. */
+export const MEMORY_KEY_NAME = 'ucp';
+/** Bytes of a memory key. */
+export const MEMORY_KEY_BYTES = 24;
+const SECRET_BYTES = 16;
+
+interface Entry {
+  readonly id: number;
+  readonly handle: MemoryHandle;
+  readonly key: Uint8Array;
+}
+
+/** The exported memory of one context. */
+export class ExportedMemory {
+  readonly #byId: Map<number, Entry> = new Map();
+  readonly #byHandle: Map<MemoryHandle, Entry> = new Map();
+  #nextId = 1;
+
+  /** The key of memory: the same bytes until it is revoked. */
+  keyOf(handle: MemoryHandle): Uint8Array {
+    const known = this.#byHandle.get(handle);
+    if (known !== undefined) return known.key;
+    const id = this.#nextId++;
+    const key = new Uint8Array(MEMORY_KEY_BYTES);
+    new DataView(key.buffer).setBigUint64(0, BigInt(id), true);
+    key.set(systemRandomBytes(SECRET_BYTES), MEMORY_KEY_BYTES - SECRET_BYTES);
+    const entry = { id, handle, key };
+    this.#byId.set(id, entry);
+    this.#byHandle.set(handle, entry);
+    return key;
+  }
+
+  /** The memory behind a key that a peer sent; undefined for one that is malformed, stale or forged. */
+  find(bytes: Uint8Array, offset: number): MemoryHandle | undefined {
+    if (offset + MEMORY_KEY_BYTES > bytes.byteLength) return undefined;
+    const view = new DataView(bytes.buffer, bytes.byteOffset + offset, MEMORY_KEY_BYTES);
+    const entry = this.#byId.get(Number(view.getBigUint64(0, true)));
+    if (entry === undefined) return undefined;
+    // In constant time: the secret is what a forger would guess.
+    let difference = 0;
+    for (let i = 0; i < MEMORY_KEY_BYTES; i++) difference |= entry.key[i]! ^ view.getUint8(i);
+    return difference === 0 && entry.handle.mapped ? entry.handle : undefined;
+  }
+
+  /** Makes the key of memory useless. */
+  revoke(handle: MemoryHandle): void {
+    const entry = this.#byHandle.get(handle);
+    if (entry === undefined) return;
+    this.#byId.delete(entry.id);
+    this.#byHandle.delete(handle);
+  }
+}

@@ -1,0 +1,144 @@
+/**
+ * Local memory of a message: one piece or a list of pieces, and copies between it and host bytes. Device memory is only described here;
+ * staging.ts moves it.
+ */
+
+import { closedError, invalidParam } from '../../ucs/error.ts';
+import { type LocalMemory, MemoryHandle } from './memory-handle.ts';
+
+/** Pieces of a list at most. */
+export const IOV_MAX = 1024;
+
+/** One piece of local memory. */
+export interface IovPiece {
+  readonly memory: LocalMemory;
+  /** Default 0. */
+  readonly offset?: number;
+  /** Default: what the memory has from `offset` on. */
+  readonly byteLength?: number;
+}
+
+/** Local memory of a message: one piece, or pieces that are one message in order. */
+export type LocalBuffer = LocalMemory | readonly IovPiece[];
+
+/** A checked piece. */
+export interface Piece {
+  readonly memory: LocalMemory;
+  readonly offset: number;
+  readonly byteLength: number;
+  /** Byte of the message at which it begins. */
+  readonly start: number;
+}
+
+/** Checks one piece of local memory: its type, whose it is, and the range. */
+export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
+  const isHandle = local instanceof MemoryHandle;
+  if (!isHandle && !(local instanceof Uint8Array))
+    throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
+  if (isHandle && !local.mapped) throw closedError('memory handle of the local side');
+  if (isHandle && local.owner !== owner)
+    throw invalidParam('local', 'must be mapped by the context of the endpoint', local.address);
+  const end = local.byteLength;
+  if (!Number.isSafeInteger(offset) || offset < 0)
+    throw invalidParam('localOffset', 'must be an integer of 0 or more', offset);
+  if (!Number.isSafeInteger(byteLength) || byteLength < 0) {
+    throw invalidParam('byteLength', 'must be an integer of 0 or more', byteLength);
+  }
+  if (offset + byteLength > end) {
+    throw invalidParam('byteLength', `must not reach beyond the local memory of ${end} bytes`, offset + byteLength);
+  }
+  if (isHandle && local.bytes !== undefined && local.bytes.byteLength !== end) {
+    throw invalidParam(
+      'local',
+      'must keep the length it was mapped with: its ArrayBuffer was detached',
+      local.bytes.byteLength,
+    );
+  }
+}
+
+/**
+ * Checks a list and gives every piece its place.
+ * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or a piece that is wrong
+ */
+export function checkPieces(owner: object, iov: readonly IovPiece[]): Piece[] {
+  if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
+  let start = 0;
+  return iov.map(({ memory, offset = 0, byteLength = (memory?.byteLength ?? 0) - offset }) => {
+    checkLocal(owner, memory, offset, byteLength);
+    const piece = { memory, offset, byteLength, start };
+    start += byteLength;
+    return piece;
+  });
+}
+
+/** Bytes of a list of pieces. */
+export function bytesOf(pieces: readonly Piece[]): number {
+  const last = pieces.at(-1);
+  return last === undefined ? 0 : last.start + last.byteLength;
+}
+
+/** The host bytes of local memory; undefined for device memory. */
+export function hostBytes(local: LocalMemory): Uint8Array | undefined {
+  return local instanceof MemoryHandle ? local.bytes : local;
+}
+
+/** The first `byteLength` bytes of a list of pieces. */
+export function cut(pieces: readonly Piece[], byteLength: number): Piece[] {
+  return pieces
+    .filter(({ start }) => start < byteLength)
+    .map((piece) => ({ ...piece, byteLength: Math.min(piece.byteLength, byteLength - piece.start) }));
+}
+
+/** True when a CPU reaches all pieces. */
+export function areHost(pieces: readonly Piece[]): boolean {
+  return pieces.every(({ memory }) => hostBytes(memory) !== undefined);
+}
+
+/** Copies bytes of host memory; a loop where it is faster than a view. */
+export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
+  if (byteLength <= 32) {
+    for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
+  } else {
+    target.set(source.subarray(from, from + byteLength), to);
+  }
+}
+
+/** Calls `run` for the part of every piece that lies in `[from, from + byteLength)` of the message. */
+export function eachPart(
+  pieces: readonly Piece[],
+  from: number,
+  byteLength: number,
+  run: (memory: LocalMemory, offset: number, byteLength: number, at: number) => void,
+): void {
+  for (const { memory, offset, byteLength: bytes, start } of pieces) {
+    const begin = Math.max(from, start);
+    const end = Math.min(from + byteLength, start + bytes);
+    if (begin < end) run(memory, offset + begin - start, end - begin, begin - from);
+  }
+}
+
+/** Copies `[from, from + byteLength)` of a message of host pieces to `target`. */
+export function gather(
+  pieces: readonly Piece[],
+  from: number,
+  byteLength: number,
+  target: Uint8Array,
+  to: number,
+): void {
+  eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
+    copyBytes(target, to + at, hostBytes(memory)!, offset, bytes);
+  });
+}
+
+/** Copies bytes into `[to, to + byteLength)` of a message of host pieces. */
+export function scatter(
+  pieces: readonly Piece[],
+  to: number,
+  byteLength: number,
+  source: Uint8Array,
+  from: number,
+): void {
+  eachPart(pieces, to, byteLength, (memory, offset, bytes, at) => {
+    copyBytes(hostBytes(memory)!, offset, source, from + at, bytes);
+  });
+}

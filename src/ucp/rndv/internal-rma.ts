@@ -1,0 +1,54 @@
+/**
+ * Puts and gets of the protocol itself: a rendezvous that reads or writes the memory of the peer, or staging that reaches device memory. They
+ * need no request of the application's pool.
+ */
+
+import type { Status } from '../../ucs/status.ts';
+import { type Connection, Request, type RequestOwner } from '../core/request.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { candidateFor, type Operation, Protocol } from '../proto/selection.ts';
+import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from '../rma/put-get.ts';
+
+/** Told how a copy has ended. */
+export type CopyDone = (status: Status) => void;
+
+/** Both sides of a transfer. */
+export interface RmaPlace {
+  readonly local: LocalMemory;
+  readonly localOffset: number;
+  readonly byteLength: number;
+  readonly rkey: RemoteKey;
+  readonly remoteOffset: number;
+}
+
+/** True when a lane moves the bytes between these places by itself. */
+export function canMove(connection: Connection, operation: Operation, place: RmaPlace): boolean {
+  const plan = planFor(operation, place.local, place.rkey, connection);
+  const candidate = candidateFor(plan, place.byteLength);
+  return candidate !== undefined && candidate.protocol !== Protocol.MESSAGE;
+}
+
+/**
+ * Starts a transfer; `done` is called with its end, at once if it has ended.
+ * @returns the name of the protocol and the lane that carry it
+ * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
+ */
+export function runRma(
+  owner: RequestOwner,
+  connection: Connection,
+  operation: Operation,
+  place: RmaPlace,
+  done: CopyDone,
+): Request {
+  const { local, localOffset, byteLength, rkey, remoteOffset } = place;
+  checkRemote(connection, rkey, remoteOffset, byteLength);
+  const plan = planFor(operation, local, rkey, connection);
+  const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
+  const request = new Request(owner);
+  describeRma(request, operation, connection, candidate, rkey, remoteOffset);
+  describeLocal(request, local, localOffset, byteLength);
+  request.callback = (_request, status) => done(status);
+  connection.run(request);
+  return request;
+}

@@ -1,0 +1,73 @@
+/**
+ * The remote key of memory that is sent or received: of mapped memory its own key, of any other host bytes a registration for the time of
+ * one message, with those memory domains whose keys the peer can use.
+ */
+
+import { memoryTypeBit } from '../../ucs/memory-type.ts';
+import type { MdMemory } from '../../uct/api/memory.ts';
+import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import type { ProtocolContext } from '../core/protocol-host.ts';
+import type { Connection } from '../core/request.ts';
+import type { Piece } from '../mem/local-bytes.ts';
+import { HOST_PLACE, MemoryHandle } from '../mem/memory-handle.ts';
+import { packRkey } from '../mem/rkey-bytes.ts';
+
+/** The key of one piece of memory. */
+export interface OwnKey {
+  readonly packed: Uint8Array;
+  /** Byte of the memory behind the key at which the piece begins. */
+  readonly offset: number;
+  /** Undoes the registration. */
+  release(): void;
+}
+
+/** Memory domains that register host memory but give no keys for it, found out at the first try. */
+const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
+
+/** The key of a piece; undefined where no lane of the connection could use one. */
+export function ownKey(context: ProtocolContext, connection: Connection, piece: Piece): OwnKey | undefined {
+  const { memory, offset } = piece;
+  if (memory instanceof MemoryHandle) {
+    return { packed: context.packRkey(memory), offset, release: () => {} };
+  }
+  return transientKey(connection, memory, offset);
+}
+
+function transientKey(connection: Connection, bytes: Uint8Array, offset: number): OwnKey | undefined {
+  const registered: { readonly md: MemoryDomain; readonly memory: MdMemory }[] = [];
+  const release = (): void => {
+    for (const { md, memory } of registered.splice(0)) md.memDereg(memory, { force: true });
+  };
+  // The whole ArrayBuffer is what registration caches know, and what a small Buffer shares with others.
+  const whole = new Uint8Array(bytes.buffer);
+  try {
+    for (const md of new Set(connection.lanes.map(({ md: open }) => open.md))) {
+      const memory = registerFor(md, whole);
+      if (memory !== undefined) registered.push({ md, memory });
+    }
+  } catch (error) {
+    release();
+    throw error;
+  }
+  if (registered.length === 0) return undefined;
+  const parts = registered.map(({ md, memory }) => {
+    const key = new Uint8Array(md.attributes.rkeyPackedBytes);
+    md.mkeyPack(memory, key, 0);
+    return { name: md.attributes.name, key };
+  });
+  const { address } = registered[0]!.memory;
+  const packed = packRkey({ ...HOST_PLACE, address, byteLength: whole.byteLength, parts });
+  return { packed, offset: bytes.byteOffset + offset, release };
+}
+
+function registerFor(md: MemoryDomain, whole: Uint8Array): MdMemory | undefined {
+  const { flags, registerMemoryTypes } = md.attributes;
+  const registersHost =
+    (flags & MdFlag.REG) !== 0 && (registerMemoryTypes & memoryTypeBit(HOST_PLACE.memoryType)) !== 0;
+  if (!registersHost || KEYLESS.has(md)) return undefined;
+  const memory = md.memReg(whole);
+  if (memory.packable !== false) return memory;
+  md.memDereg(memory, { force: true });
+  KEYLESS.add(md);
+  return undefined;
+}

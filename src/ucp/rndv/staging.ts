@@ -1,0 +1,129 @@
+/**
+ * Staging: host fragments through which device memory meets messages. A bounded pool; who finds it empty waits in order. Device memory is moved by
+ * the worker's connection to itself, with whatever lane selection finds for it.
+ */
+
+import { Status } from '../../ucs/status.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { eachPart, hostBytes, type Piece } from '../mem/local-bytes.ts';
+import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { Operation } from '../proto/selection.ts';
+import { type CopyDone, runRma } from './internal-rma.ts';
+
+/** The fragments of one worker. */
+export class Staging {
+  readonly #host: ProtocolHost;
+  readonly #free: MemoryHandle[] = [];
+  readonly #all: MemoryHandle[] = [];
+  readonly #waiters: ((fragment: MemoryHandle) => void)[] = [];
+  /** Keys of local device memory, for the connection to itself. */
+  readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
+
+  constructor(host: ProtocolHost) {
+    this.#host = host;
+  }
+
+  /** Bytes of a fragment. */
+  get fragmentBytes(): number {
+    return this.#host.context.fragmentBytes;
+  }
+
+  /** Fragments in use. */
+  get inUse(): number {
+    return this.#all.length - this.#free.length;
+  }
+
+  /** Calls `run` with a fragment, now or when one is given back. */
+  acquire(run: (fragment: MemoryHandle) => void): void {
+    const fragment = this.#free.pop() ?? this.#grow();
+    if (fragment === undefined) this.#waiters.push(run);
+    else run(fragment);
+  }
+
+  release(fragment: MemoryHandle): void {
+    const waiter = this.#waiters.shift();
+    if (waiter === undefined) this.#free.push(fragment);
+    else waiter(fragment);
+  }
+
+  /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */
+  write(pieces: readonly Piece[], to: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
+    this.#copy(Operation.PUT, pieces, to, fragment, byteLength, done);
+  }
+
+  /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment. */
+  read(pieces: readonly Piece[], from: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
+    this.#copy(Operation.GET, pieces, from, fragment, byteLength, done);
+  }
+
+  /** Gives the memory of all fragments back; none is in use any more. */
+  close(): void {
+    for (const fragment of this.#all) if (fragment.mapped) this.#host.context.memUnmap(fragment);
+    this.#all.length = 0;
+    this.#free.length = 0;
+  }
+
+  #grow(): MemoryHandle | undefined {
+    if (this.#all.length >= this.#host.context.fragmentCount) return undefined;
+    const fragment = this.#host.context.allocateHost(this.fragmentBytes);
+    this.#all.push(fragment);
+    return fragment;
+  }
+
+  #copy(
+    operation: Operation,
+    pieces: readonly Piece[],
+    from: number,
+    fragment: MemoryHandle,
+    byteLength: number,
+    done: CopyDone,
+  ): void {
+    // One for the loop itself, so that copies that end at once do not end the whole early.
+    let left = 1;
+    let failure: Status = Status.OK;
+    const ended = (status: Status): void => {
+      if (status < 0 && failure === Status.OK) failure = status;
+      left -= 1;
+      if (left === 0) done(failure);
+    };
+    eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
+      left += 1;
+      const host = hostBytes(memory);
+      if (host === undefined) this.#move(operation, memory as MemoryHandle, offset, fragment, at, bytes, ended);
+      else {
+        if (operation === Operation.PUT) host.set(fragment.bytes!.subarray(at, at + bytes), offset);
+        else fragment.bytes!.set(host.subarray(offset, offset + bytes), at);
+        ended(Status.OK);
+      }
+    });
+    ended(Status.OK);
+  }
+
+  #move(
+    operation: Operation,
+    device: MemoryHandle,
+    offset: number,
+    fragment: MemoryHandle,
+    at: number,
+    byteLength: number,
+    done: CopyDone,
+  ): void {
+    if (!device.mapped) {
+      done(Status.INVALID_ADDR);
+      return;
+    }
+    const { loopback } = this.#host;
+    const place = { local: fragment, localOffset: at, byteLength, rkey: this.#keyOf(device), remoteOffset: offset };
+    runRma(this.#host, loopback, operation, place, done);
+  }
+
+  #keyOf(device: MemoryHandle): RemoteKey {
+    const known = this.#keys.get(device);
+    if (known !== undefined) return known;
+    const { context, loopback } = this.#host;
+    const key = context.unpackRkey(context.packRkey(device), loopback, { messages: false });
+    this.#keys.set(device, key);
+    return key;
+  }
+}

@@ -1,0 +1,316 @@
+/**
+ * Streams: bytes in order from one endpoint to its peer, without boundaries. A send of any length goes in as many messages as it takes; a
+ * receive takes what is there, or waits until it is full.
+ */
+
+import { Status } from '../../ucs/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { sendMessage, sendPieces } from '../core/message-packer.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { type Connection, Request, RequestKind, type RequestParams } from '../core/request.ts';
+import {
+  areHost,
+  bytesOf,
+  checkLocal,
+  checkPieces,
+  hostBytes,
+  type IovPiece,
+  type LocalBuffer,
+  type Piece,
+  scatter,
+} from '../mem/local-bytes.ts';
+import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { Rendezvous } from '../rndv/rendezvous.ts';
+
+const STREAM_WORDS = 2;
+const HEADER = new Int32Array(STREAM_WORDS);
+
+/** How a stream is received. */
+export interface StreamRecvParams extends RequestParams {
+  /** Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). */
+  readonly waitAll?: boolean;
+}
+
+/** A message of the stream, or what is left of it. */
+interface Chunk {
+  readonly bytes: Uint8Array;
+  offset: number;
+}
+
+/** One direction of a connection: what arrived, and who waits for it. */
+interface StreamState {
+  readonly chunks: Chunk[];
+  readonly receives: StreamReceive[];
+  /** A receive is being written into device memory: those behind it wait. */
+  busy: boolean;
+  byteLength: number;
+}
+
+interface StreamReceive {
+  readonly request: Request;
+  readonly waitAll: boolean;
+}
+
+/** The streams of one worker. */
+export class Streams {
+  readonly #host: ProtocolHost;
+  readonly #rendezvous: Rendezvous;
+  readonly #states: Map<number, StreamState> = new Map();
+
+  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+    this.#host = host;
+    this.#rendezvous = rendezvous;
+  }
+
+  /** Bytes that have arrived on a connection and were not received. */
+  available(connection: Connection): number {
+    return this.#states.get(connection.id)?.byteLength ?? 0;
+  }
+
+  /** See Endpoint.streamSendNbx. */
+  send(
+    connection: Connection,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const pieces = this.#pieces(local, localOffset, byteLength);
+    const total = bytesOf(pieces);
+    if (connection.failure !== Status.OK) return connection.failure;
+    if (total === 0) return Status.OK;
+    const isImmediate = params === undefined || params.noImmediateCompletion !== true;
+    const [first] = pieces;
+    const bytes = pieces.length === 1 ? hostBytes(first!.memory) : undefined;
+    if (isImmediate && bytes !== undefined && !connection.hasPending && connection.remoteId !== NO_ENDPOINT) {
+      if (STREAM_WORDS * 4 + total <= connection.amBcopyMax) {
+        setHeader(connection);
+        const offset = first!.offset;
+        const status = sendMessage(connection, MessageId.STREAM, HEADER, STREAM_WORDS, bytes, offset, total);
+        if (status !== Status.NO_RESOURCE) return status;
+      }
+    }
+    const request = this.#host.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.begin(RequestKind.MESSAGE);
+    request.connection = connection;
+    request.lane = undefined;
+    request.pieces = pieces;
+    request.byteLength = total;
+    request.protocolName = 'stream/eager';
+    request.starter = areHost(pieces) ? sendRest : () => this.#sendStaged(request);
+    return this.#host.start(request, params);
+  }
+
+  /** See Endpoint.streamRecvNbx. */
+  receive(
+    connection: Connection,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: StreamRecvParams | undefined,
+  ): Status | Request {
+    const pieces = this.#pieces(local, localOffset, byteLength);
+    const state = this.#stateOf(connection);
+    if (connection.failure !== Status.OK && state.byteLength === 0) return connection.failure;
+    const request = this.#host.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.begin(RequestKind.RECEIVE);
+    request.connection = connection;
+    request.lane = undefined;
+    request.pieces = pieces;
+    request.byteLength = bytesOf(pieces);
+    request.protocolName = 'stream/recv';
+    request.starter = () => {
+      state.receives.push({ request, waitAll: params?.waitAll === true });
+      this.#serve(state, connection);
+      return Status.INPROGRESS;
+    };
+    return this.#host.start(request, params);
+  }
+
+  /** Takes what has arrived, without a copy (ucp_stream_recv_data_nb); undefined when nothing has. */
+  takeData(connection: Connection): Uint8Array | undefined {
+    const state = this.#states.get(connection.id);
+    if (state === undefined || state.busy || state.receives.length > 0) return undefined;
+    const chunk = state.chunks.shift();
+    if (chunk === undefined) return undefined;
+    const bytes = chunk.bytes.subarray(chunk.offset);
+    state.byteLength -= bytes.byteLength;
+    return bytes;
+  }
+
+  onData(frame: AmFrame): void {
+    const { words, offset, byteLength, bytes } = frame;
+    const connection = this.#host.connectionById(words[offset >> 2]!);
+    if (connection === undefined) return;
+    const state = this.#stateOf(connection);
+    const start = offset + STREAM_WORDS * 4;
+    const length = byteLength - STREAM_WORDS * 4;
+    if (length <= 0) return;
+    state.chunks.push({ bytes: bytes.slice(start, start + length), offset: 0 });
+    state.byteLength += length;
+    this.#serve(state, connection);
+  }
+
+  /** Takes a receive back that has got nothing yet; false for others. */
+  cancel(request: Request): boolean {
+    const state = request.connection === undefined ? undefined : this.#states.get(request.connection.id);
+    const index = state?.receives.findIndex((receive) => receive.request === request) ?? -1;
+    if (state === undefined || index < 0 || request.done > 0 || (index === 0 && state.busy)) return false;
+    state.receives.splice(index, 1);
+    return true;
+  }
+
+  /** The connection has ended: receives that what has arrived does not end, end with its status. */
+  connectionEnded(connection: Connection): void {
+    const state = this.#states.get(connection.id);
+    if (state === undefined || state.busy) return;
+    for (const { request } of state.receives.splice(0)) request.end(connection.failure);
+  }
+
+  /** Forgets a connection that is closed: its receives are cancelled. */
+  forget(connection: Connection): void {
+    const state = this.#states.get(connection.id);
+    this.#states.delete(connection.id);
+    for (const { request } of state?.receives.splice(state.busy ? 1 : 0) ?? []) request.end(Status.CANCELED);
+  }
+
+  #stateOf(connection: Connection): StreamState {
+    const known = this.#states.get(connection.id);
+    if (known !== undefined) return known;
+    const state: StreamState = { chunks: [], receives: [], busy: false, byteLength: 0 };
+    this.#states.set(connection.id, state);
+    return state;
+  }
+
+  /** Gives what has arrived to the receives, in order. */
+  #serve(state: StreamState, connection: Connection): void {
+    while (!state.busy && state.chunks.length > 0 && state.receives.length > 0) {
+      const { request, waitAll } = state.receives[0]!;
+      if (areHost(request.pieces!)) this.#fill(state, request);
+      else if (!this.#stage(state, request, connection)) return;
+      this.#endFirst(state, request, waitAll);
+    }
+    if (connection.failure !== Status.OK) this.connectionEnded(connection);
+  }
+
+  #endFirst(state: StreamState, request: Request, waitAll: boolean): void {
+    if (waitAll && request.done < request.byteLength) return;
+    state.receives.shift();
+    request.receivedBytes = request.done;
+    request.end(Status.OK);
+  }
+
+  /** Copies chunks into host memory until one of both is used up. */
+  #fill(state: StreamState, request: Request): void {
+    while (state.chunks.length > 0 && request.done < request.byteLength) {
+      const chunk = state.chunks[0]!;
+      const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
+      scatter(request.pieces!, request.done, bytes, chunk.bytes, chunk.offset);
+      this.#consume(state, chunk, bytes);
+      request.done += bytes;
+    }
+  }
+
+  /** Copies one chunk into device memory; false, since it goes on when that has ended. */
+  #stage(state: StreamState, request: Request, connection: Connection): boolean {
+    const chunk = state.chunks[0]!;
+    const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
+    if (bytes === 0) return true;
+    state.busy = true;
+    const { staging } = this.#rendezvous;
+    staging.acquire((fragment) => {
+      fragment.bytes!.set(chunk.bytes.subarray(chunk.offset, chunk.offset + bytes));
+      staging.write(request.pieces!, request.done, fragment, bytes, (status) => {
+        staging.release(fragment);
+        state.busy = false;
+        this.#consume(state, chunk, bytes);
+        request.done += bytes;
+        const waitAll = state.receives[0]!.waitAll;
+        if (status < 0) {
+          state.receives.shift();
+          request.end(status);
+        } else this.#endFirst(state, request, waitAll);
+        this.#serve(state, connection);
+      });
+    });
+    return false;
+  }
+
+  #consume(state: StreamState, chunk: Chunk, bytes: number): void {
+    chunk.offset += bytes;
+    state.byteLength -= bytes;
+    if (chunk.offset === chunk.bytes.byteLength) state.chunks.shift();
+  }
+
+  /** Sends device memory: fragment by fragment through host memory, in order. */
+  #sendStaged(request: Request): Status {
+    const connection = request.connection!;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    const { staging } = this.#rendezvous;
+    const pieces = request.pieces!;
+    const next = (): void => {
+      if (request.done === request.byteLength || connection.failure !== Status.OK) {
+        request.end(connection.failure);
+        return;
+      }
+      staging.acquire((fragment) => {
+        const bytes = Math.min(staging.fragmentBytes, request.byteLength - request.done);
+        staging.read(pieces, request.done, fragment, bytes, (status) => {
+          if (status < 0) {
+            staging.release(fragment);
+            request.end(status);
+            return;
+          }
+          this.#sendFragment(connection, fragment, bytes, () => {
+            staging.release(fragment);
+            request.done += bytes;
+            next();
+          });
+        });
+      });
+    };
+    next();
+    return Status.INPROGRESS;
+  }
+
+  #sendFragment(connection: Connection, fragment: MemoryHandle, byteLength: number, done: () => void): void {
+    const part = new Request(this.#host);
+    part.begin(RequestKind.MESSAGE);
+    part.connection = connection;
+    part.pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
+    part.byteLength = byteLength;
+    part.starter = sendRest;
+    part.callback = done;
+    connection.run(part);
+  }
+
+  #pieces(local: LocalBuffer, offset: number, byteLength: number): Piece[] {
+    if (Array.isArray(local)) return checkPieces(this.#host.context, local as readonly IovPiece[]);
+    const memory = local as Uint8Array;
+    checkLocal(this.#host.context, memory, offset, byteLength);
+    return [{ memory, offset, byteLength, start: 0 }];
+  }
+}
+
+function setHeader(connection: Connection): void {
+  HEADER[0] = connection.remoteId;
+  HEADER[1] = 0;
+}
+
+/** Sends what is left, message by message; goes on where it stopped. */
+function sendRest(request: Request): Status {
+  const connection = request.connection!;
+  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+  const frameBytes = connection.amBcopyMax - STREAM_WORDS * 4;
+  while (request.done < request.byteLength) {
+    const bytes = Math.min(frameBytes, request.byteLength - request.done);
+    setHeader(connection);
+    const status = sendPieces(connection, MessageId.STREAM, HEADER, STREAM_WORDS, request.pieces!, request.done, bytes);
+    if (status !== Status.OK) return status;
+    request.done += bytes;
+  }
+  return Status.OK;
+}

@@ -1,0 +1,413 @@
+/**
+ * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
+ */
+
+import { invalidParam } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { sendMessage, sendPieces } from '../core/message-packer.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import {
+  bytesOf,
+  checkLocal,
+  checkPieces,
+  copyBytes,
+  cut,
+  hostBytes,
+  type IovPiece,
+  type LocalBuffer,
+  type Piece,
+  scatter,
+} from '../mem/local-bytes.ts';
+import { MemoryHandle } from '../mem/memory-handle.ts';
+import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { TagMatcher, UnexpectedMessage } from './matching.ts';
+import { type Tag, tagHigh, tagLow } from './tag-value.ts';
+
+const TAG_WORDS = 4;
+const RTS_WORDS = 8;
+const HEADER = new Int32Array(RTS_WORDS);
+
+/** An eager message that came before its receive. */
+interface EagerContent {
+  readonly kind: 'eager';
+  readonly bytes: Uint8Array;
+  /** Who waits for the match of a synchronous send, and under which number. */
+  readonly connection: Connection | undefined;
+  readonly replyTo: number;
+}
+
+/** A rendezvous that came before its receive. */
+interface RendezvousContent {
+  readonly kind: 'rendezvous';
+  readonly connection: Connection;
+  readonly peerRequest: number;
+  readonly packedKey: Uint8Array | undefined;
+  readonly keyOffset: number;
+}
+
+type Content = EagerContent | RendezvousContent;
+
+/** A message that a probe has found. */
+export interface TagMessage {
+  readonly senderTag: bigint;
+  readonly byteLength: number;
+}
+
+/** A probed message that was taken out of the matching: only messageRecv gets it. */
+class TakenMessage implements TagMessage {
+  readonly senderTag: bigint;
+  readonly byteLength: number;
+  message: UnexpectedMessage | undefined;
+
+  constructor(message: UnexpectedMessage, isTaken: boolean) {
+    const { tagLow: low, tagHigh: high, byteLength } = message;
+    this.senderTag = (BigInt.asUintN(32, BigInt(high)) << 32n) | BigInt.asUintN(32, BigInt(low));
+    this.byteLength = byteLength;
+    this.message = isTaken ? message : undefined;
+  }
+}
+
+/** Tag matching of one worker. */
+export class TagProtocol {
+  readonly matcher: TagMatcher = new TagMatcher();
+  readonly #host: ProtocolHost;
+  readonly #rendezvous: Rendezvous;
+
+  constructor(host: ProtocolHost, rendezvous: Rendezvous) {
+    this.#host = host;
+    this.#rendezvous = rendezvous;
+  }
+
+  /** See Endpoint.tagSendNbx. */
+  send(
+    connection: Connection,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    sync: boolean,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const low = tagLow('tag', tag);
+    const high = tagHigh(tag);
+    if (isList(local)) return this.#sendList(connection, local, low, high, sync, params);
+    checkLocal(this.#host.context, local, localOffset, byteLength);
+    if (connection.failure !== Status.OK) return connection.failure;
+    const bytes = hostBytes(local);
+    const isShort =
+      TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < this.#host.context.rendezvousThreshold;
+    const isImmediate = params === undefined || params.noImmediateCompletion !== true;
+    if (isShort && isImmediate && !sync && bytes !== undefined && connection.remoteId !== NO_ENDPOINT) {
+      if (!connection.hasPending) {
+        HEADER[0] = connection.remoteId;
+        HEADER[1] = 0;
+        HEADER[2] = low;
+        HEADER[3] = high;
+        const status = connection.am!.amShort(MessageId.TAG, HEADER, TAG_WORDS, bytes, localOffset, byteLength);
+        if (status !== Status.NO_RESOURCE) return status;
+      }
+    }
+    const piece: Piece = { memory: local, offset: localOffset, byteLength, start: 0 };
+    return this.#start(connection, [piece], bytes !== undefined, low, high, sync, params);
+  }
+
+  /** See Worker.tagRecvNbx. */
+  receive(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    mask: Tag,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const low = tagLow('tag', tag);
+    const high = tagHigh(tag);
+    const maskLow = tagLow('mask', mask);
+    const maskHigh = tagHigh(mask);
+    const request = this.#describeReceive(local, localOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.tagLow = low;
+    request.tagHigh = high;
+    request.maskLow = maskLow;
+    request.maskHigh = maskHigh;
+    return this.#host.start(request, params);
+  }
+
+  /** See Worker.tagProbe. */
+  probe(tag: Tag, mask: Tag, remove: boolean): TagMessage | undefined {
+    const message = this.matcher.peek(tagLow('tag', tag), tagHigh(tag), tagLow('mask', mask), tagHigh(mask));
+    if (message === undefined) return undefined;
+    if (remove) this.matcher.remove(message);
+    return new TakenMessage(message, remove);
+  }
+
+  /** See Worker.tagMessageRecvNbx. */
+  receiveMessage(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    probed: TagMessage,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    if (!(probed instanceof TakenMessage) || probed.message === undefined) {
+      throw invalidParam('message', 'must come from tagProbe with remove, and be received once', probed);
+    }
+    const request = this.#describeReceive(local, localOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const { message } = probed;
+    probed.message = undefined;
+    request.starter = () => {
+      this.#deliver(request, message);
+      return Status.INPROGRESS;
+    };
+    return this.#host.start(request, params);
+  }
+
+  /** Takes a receive back; false when it has its message. */
+  cancel(request: Request): boolean {
+    return this.matcher.cancel(request);
+  }
+
+  onEager(frame: AmFrame, sync: boolean): void {
+    const { words, offset, byteLength, bytes } = frame;
+    const at = offset >> 2;
+    const low = words[at + 2]!;
+    const high = words[at + 3]!;
+    const length = byteLength - TAG_WORDS * 4;
+    const start = offset + TAG_WORDS * 4;
+    const request = this.matcher.expected(low, high);
+    const replyTo = sync ? words[at + 1]! : 0;
+    const connection = sync ? this.#host.connectionById(words[at]!) : undefined;
+    if (request === undefined) {
+      const content: EagerContent = { kind: 'eager', bytes: bytes.slice(start, start + length), connection, replyTo };
+      this.matcher.keep(new UnexpectedMessage(low, high, length, content));
+      return;
+    }
+    request.tagLow = low;
+    request.tagHigh = high;
+    if (connection !== undefined) this.#rendezvous.reply(connection, replyTo, Status.OK);
+    this.#deliverBytes(request, bytes, start, length);
+  }
+
+  onRts(frame: AmFrame): void {
+    const { words, offset, byteLength, bytes } = frame;
+    const at = offset >> 2;
+    const connection = this.#host.connectionById(words[at]!);
+    if (connection === undefined) return;
+    const low = words[at + 2]!;
+    const high = words[at + 3]!;
+    const start = offset + RTS_WORDS * 4;
+    const keyBytes = byteLength - RTS_WORDS * 4;
+    const content: RendezvousContent = {
+      kind: 'rendezvous',
+      connection,
+      peerRequest: words[at + 1]!,
+      packedKey: keyBytes > 0 ? bytes.slice(start, start + keyBytes) : undefined,
+      keyOffset: joinWords(words[at + 6]!, words[at + 7]!),
+    };
+    const message = new UnexpectedMessage(low, high, joinWords(words[at + 4]!, words[at + 5]!), content);
+    const request = this.matcher.expected(low, high);
+    if (request === undefined) this.matcher.keep(message);
+    else this.#deliver(request, message);
+  }
+
+  /** Ends what waits, for a worker that closes. */
+  close(): void {
+    for (const request of this.matcher.drain().receives) request.end(Status.CANCELED);
+  }
+
+  #sendList(
+    connection: Connection,
+    list: readonly IovPiece[],
+    low: number,
+    high: number,
+    sync: boolean,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const pieces = checkPieces(this.#host.context, list);
+    if (connection.failure !== Status.OK) return connection.failure;
+    const isHost = pieces.every(({ memory }) => hostBytes(memory) !== undefined);
+    return this.#start(connection, pieces, isHost, low, high, sync, params);
+  }
+
+  #start(
+    connection: Connection,
+    pieces: readonly Piece[],
+    isHost: boolean,
+    low: number,
+    high: number,
+    sync: boolean,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const request = this.#host.newRequest();
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.begin(RequestKind.MESSAGE);
+    request.connection = connection;
+    request.lane = undefined;
+    request.pieces = pieces;
+    request.byteLength = bytesOf(pieces);
+    request.tagLow = low;
+    request.tagHigh = high;
+    const total = request.byteLength;
+    const fits = TAG_WORDS * 4 + total <= connection.amBcopyMax && total < this.#host.context.rendezvousThreshold;
+    if (total === 0 || (isHost && fits)) {
+      request.starter = sync ? startSync : startEager;
+      request.protocolName = sync ? 'tag/eager_sync' : 'tag/eager';
+    } else {
+      request.starter = this.#startRts;
+      request.protocolName = 'tag/rndv';
+    }
+    return this.#host.start(request, params);
+  }
+
+  readonly #startRts = (request: Request): Status => {
+    const connection = request.connection!;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    const pieces = request.pieces!;
+    const isNew = request.wireId === 0;
+    if (isNew) {
+      const key = this.#rendezvous.keyOf(connection, pieces, connection.amBcopyMax - RTS_WORDS * 4);
+      this.#rendezvous.offer(request, pieces, key);
+      connection.expect(request);
+    }
+    const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
+    const keyOffset = key?.offset ?? 0;
+    HEADER[0] = connection.remoteId;
+    HEADER[1] = request.wireId;
+    HEADER[2] = request.tagLow;
+    HEADER[3] = request.tagHigh;
+    HEADER[4] = request.byteLength | 0;
+    HEADER[5] = highOf(request.byteLength);
+    HEADER[6] = keyOffset | 0;
+    HEADER[7] = highOf(keyOffset);
+    const keyBytes = key?.packed.byteLength ?? 0;
+    const status = sendMessage(connection, MessageId.TAG_RTS, HEADER, RTS_WORDS, key?.packed, 0, keyBytes);
+    return status === Status.OK ? Status.INPROGRESS : status;
+  };
+
+  #describeReceive(local: LocalBuffer, localOffset: number, byteLength: number): Request | undefined {
+    const pieces = isList(local) ? checkPieces(this.#host.context, local) : undefined;
+    if (pieces === undefined && !isList(local)) checkLocal(this.#host.context, local, localOffset, byteLength);
+    const request = this.#host.newRequest();
+    if (request === undefined) return undefined;
+    request.begin(RequestKind.RECEIVE);
+    request.connection = undefined;
+    request.lane = undefined;
+    request.starter = this.#startReceive;
+    request.protocolName = 'tag/recv';
+    if (pieces === undefined) {
+      const memory = local as MemoryHandle | Uint8Array;
+      request.bytes = hostBytes(memory);
+      request.localOffset = localOffset;
+      request.byteLength = byteLength;
+      if (request.bytes === undefined) request.pieces = [{ memory, offset: localOffset, byteLength, start: 0 }];
+      else if (memory instanceof MemoryHandle) request.handle = memory;
+    } else {
+      request.pieces = pieces;
+      request.byteLength = bytesOf(pieces);
+    }
+    return request;
+  }
+
+  readonly #startReceive = (request: Request): Status => {
+    const { tagLow: low, tagHigh: high, maskLow, maskHigh } = request;
+    const message = this.matcher.peek(low, high, maskLow, maskHigh);
+    if (message === undefined) this.matcher.post(request);
+    else {
+      this.matcher.remove(message);
+      this.#deliver(request, message);
+    }
+    return Status.INPROGRESS;
+  };
+
+  #deliver(request: Request, message: UnexpectedMessage): void {
+    const content = message.content as Content;
+    request.tagLow = message.tagLow;
+    request.tagHigh = message.tagHigh;
+    if (content.kind === 'eager') {
+      const { bytes, connection, replyTo } = content;
+      if (connection !== undefined) this.#rendezvous.reply(connection, replyTo, Status.OK);
+      this.#deliverBytes(request, bytes, 0, bytes.byteLength);
+      return;
+    }
+    request.receivedBytes = message.byteLength;
+    const { connection, peerRequest } = content;
+    if (message.byteLength > request.byteLength) {
+      this.#rendezvous.reply(connection, peerRequest, Status.OK);
+      request.end(Status.MESSAGE_TRUNCATED);
+      return;
+    }
+    const pieces = cut(request.pieces ?? [wholeOf(request)], message.byteLength);
+    this.#rendezvous.receive(request, connection, peerRequest, pieces, content);
+  }
+
+  #deliverBytes(request: Request, bytes: Uint8Array, start: number, length: number): void {
+    request.receivedBytes = length;
+    if (length > request.byteLength) {
+      request.end(Status.MESSAGE_TRUNCATED);
+      return;
+    }
+    if (request.bytes !== undefined) {
+      copyBytes(request.bytes, request.localOffset, bytes, start, length);
+      request.end(Status.OK);
+      return;
+    }
+    const pieces = request.pieces!;
+    if (pieces.every(({ memory }) => hostBytes(memory) !== undefined)) {
+      scatter(pieces, 0, length, bytes, start);
+      request.end(Status.OK);
+      return;
+    }
+    const { staging } = this.#rendezvous;
+    const copy = bytes.slice(start, start + length);
+    staging.acquire((fragment) => {
+      fragment.bytes!.set(copy);
+      staging.write(pieces, 0, fragment, length, (status) => {
+        staging.release(fragment);
+        request.end(status);
+      });
+    });
+  }
+}
+
+function isList(local: LocalBuffer): local is readonly IovPiece[] {
+  return Array.isArray(local);
+}
+
+/** The memory of a receive of one piece of host memory. */
+function wholeOf({ handle, bytes, localOffset, byteLength }: Request): Piece {
+  return { memory: handle ?? bytes!, offset: localOffset, byteLength, start: 0 };
+}
+
+function startEager(request: Request): Status {
+  return sendEager(request, MessageId.TAG);
+}
+
+/** A synchronous send ends with the answer that its message was matched. */
+function startSync(request: Request): Status {
+  const connection = request.connection!;
+  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+  if (request.wireId === 0) {
+    request.replyHandler = endWith;
+    connection.expect(request);
+  }
+  const status = sendEager(request, MessageId.TAG_SYNC);
+  return status === Status.OK ? Status.INPROGRESS : status;
+}
+
+function endWith(request: Request, status: Status): void {
+  request.end(status);
+}
+
+function sendEager(request: Request, messageId: number): Status {
+  const connection = request.connection!;
+  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+  HEADER[0] = connection.remoteId;
+  HEADER[1] = request.wireId;
+  HEADER[2] = request.tagLow;
+  HEADER[3] = request.tagHigh;
+  return sendPieces(connection, messageId, HEADER, TAG_WORDS, request.pieces!, 0, request.byteLength);
+}

@@ -1,0 +1,95 @@
+/**
+ * The choice of lanes of a connection: which of the own interfaces reach the worker behind an address, and which lane carries messages. Both ends
+ * choose by the same attributes, so they choose the same transports.
+ */
+
+import { UcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import { type Iface, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+import type { Lane } from '../core/lane.ts';
+import type { OpenMd } from '../core/resources.ts';
+import type { AddressEntry } from './worker-address.ts';
+
+/** An interface with the memory domain it belongs to. */
+export interface OpenIface {
+  readonly iface: Iface;
+  readonly md: OpenMd;
+}
+
+/** An interface that does not reach the peer, and why. */
+export interface UnreachableIface {
+  /** Such as `posix/memory`. */
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** The lanes of a connection. */
+export interface ConnectedLanes {
+  readonly lanes: readonly Lane[];
+  /** The lane that carries messages; undefined when none can. */
+  readonly am: Lane | undefined;
+  readonly unreachable: readonly UnreachableIface[];
+}
+
+/**
+ * Connects every interface that reaches the worker with these addresses.
+ * @throws UcxError ERR_UNREACHABLE with the reason of every interface when none does
+ */
+export function connectLanes(ifaces: readonly OpenIface[], entries: readonly AddressEntry[]): ConnectedLanes {
+  const lanes: Lane[] = [];
+  const unreachable: UnreachableIface[] = [];
+  try {
+    for (const { iface, md } of ifaces) {
+      const found = reachableEntry(iface, entries);
+      if (typeof found === 'string') unreachable.push({ name: nameOf(iface.attributes), reason: found });
+      else lanes.push({ iface, md, endpoint: iface.connect(found.address) });
+    }
+  } catch (error) {
+    for (const { endpoint } of lanes) endpoint.close();
+    throw error;
+  }
+  if (lanes.length === 0) throw noLane(unreachable);
+  return { lanes, am: messageLane(lanes), unreachable };
+}
+
+/** The interface of the peer that this one reaches, or why it reaches none. */
+function reachableEntry(iface: Iface, entries: readonly AddressEntry[]): AddressEntry | string {
+  const { transport, device } = iface.attributes.resource;
+  const peers = entries.filter((entry) => entry.transport === transport);
+  // The device of the same name first: it may be the very same.
+  peers.sort((left, right) => Number(right.device === device) - Number(left.device === device));
+  let reason = 'the peer does not have it';
+  for (const entry of peers) {
+    const refused = iface.unreachableReason(entry.address);
+    if (refused === undefined) return entry;
+    reason = refused;
+  }
+  return reason;
+}
+
+/** The lane with the lowest latency among those with messages; the name decides between equals. */
+function messageLane(lanes: readonly Lane[]): Lane | undefined {
+  const flags = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
+  const able = lanes.filter(({ iface }) => (iface.attributes.flags & flags) === flags);
+  return able.sort((left, right) => {
+    const [one, other] = [left.iface.attributes, right.iface.attributes];
+    const byPriority = other.priority - one.priority;
+    const byLatency = one.performance.latencyNs - other.performance.latencyNs;
+    return byPriority || byLatency || nameOf(one).localeCompare(nameOf(other));
+  })[0];
+}
+
+/** Name of an interface, such as `gaudi_cpy/gaudi0`. */
+export function nameOf({ resource }: IfaceAttributes): string {
+  return `${resource.transport}/${resource.device}`;
+}
+
+function noLane(unreachable: readonly UnreachableIface[]): UcxError {
+  const reasons = unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
+  return new UcxError({
+    code: 'ERR_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: `no transport reaches the worker of this address (${reasons})`,
+    details: { reasons },
+  });
+}
