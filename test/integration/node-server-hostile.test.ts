@@ -1,0 +1,444 @@
+/** Clients of a node server that do not keep to the protocol, or ask for more than it holds: the server says so, drops them and lives. */
+
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
+import {
+  ANSWER_RESULT,
+  ANSWER_SEQUENCE,
+  ASYNC_BELL,
+  ASYNC_SLOTS,
+  MAILBOX_BYTES,
+  NODE_PROTOCOL_VERSION,
+  REQUEST_ADDRESS_HIGH,
+  REQUEST_ADDRESS_LOW,
+  REQUEST_BLOCK,
+  REQUEST_NUMBER,
+  REQUEST_SEQUENCE,
+  REQUEST_WORDS,
+  SERVER_SLEEPING,
+  slotWord,
+} from '../../src/emulator/node/mailbox.ts';
+import { CLIENTS_MAX } from '../../src/emulator/node/node-server.ts';
+import { FILES_PER_CLIENT_MAX } from '../../src/emulator/node/served-client.ts';
+import {
+  addSeals,
+  allocateScratch,
+  close,
+  connectUnix,
+  Errno,
+  EventFd,
+  ftruncate,
+  type MappedMemory,
+  mapAnonymous,
+  mapFile,
+  memfdCreate,
+  PollEvent,
+  pipe2,
+  pollFor,
+  SealFlag,
+  SocketType,
+  type UnixSocket,
+} from '../../src/sys/index.ts';
+import {
+  DRM_IOCTLS,
+  HL_INFO_ARGS,
+  HL_INFO_OP,
+  HL_MEM,
+  HL_MEM_ARGS,
+  HL_MEM_OP,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  PacketOpcode,
+  packetCtl,
+  WAIT_CS_INTERRUPT_SHIFT,
+  writeNop,
+} from '../../src/uapi/index.ts';
+import { createRandom } from '../../src/ucs/random.ts';
+import { DriverClient } from '../contract/driver-client.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+
+const MESSAGES = 400;
+const MAILBOX_ROUNDS = 300;
+
+let server: TestNodeServer;
+let node: RemoteNode;
+beforeAll(async () => {
+  server = await TestNodeServer.start({ cards: 2 });
+  node = connectEmulatedNode(server.socketPath);
+});
+afterAll(async () => {
+  // Whatever happened: the server serves, holds nothing and has met no defect of its own.
+  expect(node.status().clients).toHaveLength(1);
+  expect(server.errors).not.toContain('defect');
+  node.close();
+  await server.stop();
+});
+
+/** A connection without manners. */
+class RawClient implements Disposable {
+  readonly socket: UnixSocket = connectUnix(server.socketPath, SocketType.SEQPACKET);
+  readonly #bytes: Uint8Array = new Uint8Array(65536);
+  #id = 0;
+
+  /** Sends a request; the reply, or undefined when the server hangs up. */
+  ask(message: object, fds: readonly number[] = []): { reply: Record<string, unknown>; fd: number } | undefined {
+    this.#id += 1;
+    return this.sendBytes(Buffer.from(JSON.stringify({ id: this.#id, ...message })), fds);
+  }
+
+  sendBytes(
+    bytes: Uint8Array,
+    fds: readonly number[] = [],
+  ): { reply: Record<string, unknown>; fd: number } | undefined {
+    if (this.socket.sendmsg(bytes, fds) < 0) return undefined;
+    const received: number[] = [];
+    for (;;) {
+      const count = this.socket.recvmsg(this.#bytes, received);
+      if (count === -Errno.EAGAIN) pollFor(this.socket.fd, PollEvent.IN, 100);
+      else if (count <= 0) return undefined;
+      else if (count > 1) {
+        return { reply: JSON.parse(Buffer.from(this.#bytes.subarray(0, count)).toString()), fd: received[0] ?? -1 };
+      }
+    }
+  }
+
+  greet(): this {
+    const proof = allocateScratch(4);
+    proof.words[0] = 4711;
+    const hello = { op: 'hello', version: NODE_PROTOCOL_VERSION, address: proof.address, value: 4711 };
+    expect(this.ask(hello)?.reply).toMatchObject({ access: true });
+    proof.free();
+    return this;
+  }
+
+  /** True when the server has hung up, after all that it had to say. */
+  async hungUp(): Promise<void> {
+    await vi.waitFor(() => expect(this.socket.recvmsg(this.#bytes, [])).toBeLessThanOrEqual(0));
+    await vi.waitFor(() => expect([0, -Errno.ECONNRESET]).toContain(this.socket.recvmsg(this.#bytes, [])));
+  }
+
+  [Symbol.dispose](): void {
+    this.socket.close();
+  }
+}
+
+/** An open card whose mailbox the test writes itself. */
+class RawFile extends RawClient {
+  readonly id: number;
+  readonly mailbox: MappedMemory;
+  readonly words: Int32Array;
+  readonly mailboxFd: number;
+
+  constructor(minor = 0) {
+    super();
+    this.greet();
+    const opened = this.ask({ op: 'open', minor, control: false })!;
+    this.id = Number(opened.reply['file']);
+    this.mailboxFd = opened.fd;
+    this.mailbox = mapFile(opened.fd, MAILBOX_BYTES, 0);
+    this.words = new Int32Array(this.mailbox.buffer);
+  }
+
+  post(slot: number, sequence: number, request: number, block: ArrayLike<number>, count = block.length): void {
+    const at = slotWord(slot);
+    this.words[at + REQUEST_NUMBER] = request;
+    this.words[at + REQUEST_WORDS] = count;
+    for (let i = 0; i < block.length; i++) this.words[at + REQUEST_BLOCK + i] = block[i]!;
+    Atomics.store(this.words, at + REQUEST_SEQUENCE, sequence);
+    if (slot !== 0) Atomics.add(this.words, ASYNC_BELL, 1);
+    this.socket.sendmsg(Uint8Array.of(0));
+  }
+
+  async answer(slot: number, sequence: number): Promise<number> {
+    const at = slotWord(slot);
+    await vi.waitFor(() => expect(Atomics.load(this.words, at + ANSWER_SEQUENCE)).toBe(sequence));
+    return this.words[at + ANSWER_RESULT]!;
+  }
+
+  override [Symbol.dispose](): void {
+    super[Symbol.dispose]();
+    this.mailbox.close();
+    close(this.mailboxFd);
+  }
+}
+
+function expectServes(): void {
+  const client = new DriverClient(node.open(1));
+  expect(client.allocate(1).result).toBe(0);
+  client.close();
+}
+
+describe('a client of a node server', () => {
+  expectNoLeaks();
+
+  it.each<readonly [string, Uint8Array]>([
+    ['no JSON', Buffer.from('hello')],
+    ['a list', Buffer.from('[]')],
+    ['no id', Buffer.from('{"op":"cards"}')],
+    ['a request before hello', Buffer.from('{"id":1,"op":"cards"}')],
+    ['bytes of nothing', new Uint8Array(65536)],
+    ['a wrong proof', Buffer.from(`{"id":1,"op":"hello","version":${NODE_PROTOCOL_VERSION},"address":0,"value":"x"}`)],
+  ])('that sends %s is disconnected', (_what, bytes) => {
+    using raw = new RawClient();
+    const answer = raw.sendBytes(bytes);
+    // A proof that cannot be read is not a lie: it is answered, and not more.
+    if (answer !== undefined) expect(answer.reply).toMatchObject({ access: false });
+    expectServes();
+  });
+
+  it('of another version is told so', () => {
+    using raw = new RawClient();
+    const { reply } = raw.ask({ op: 'hello', version: NODE_PROTOCOL_VERSION + 1, address: 4096, value: 0 })!;
+    expect(reply['error']).toMatchObject({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining('version') });
+  });
+
+  it('survives nothing but well-formed requests, and the server all others', () => {
+    const random = createRandom(11);
+    const ops = ['ioctl', 'open', 'close', 'mmap', 'munmap', 'cards', 'attribute', 'status', 'fault', 'nonsense'];
+    const values = [
+      0,
+      1,
+      -1,
+      99,
+      1.5,
+      2 ** 53,
+      2 ** 31,
+      '',
+      'x',
+      null,
+      [],
+      {},
+      [1, 2, 3],
+      true,
+      '18446744073709551616',
+    ];
+    const names = [
+      'minor',
+      'file',
+      'request',
+      'address',
+      'words',
+      'byteLength',
+      'offset',
+      'mapping',
+      'name',
+      'control',
+    ];
+    const pick = <T>(list: readonly T[]): T => list[random.below(list.length)]!;
+    let raw = new RawClient().greet();
+    for (let round = 0; round < MESSAGES; round++) {
+      const message: Record<string, unknown> = { op: pick(ops) };
+      for (const name of names) if (random.below(2) === 0) message[name] = pick(values);
+      if (message['op'] === 'fault')
+        message['fault'] = { kind: pick(['ioctl', 'status', 'x', 7]), errno: pick(values) };
+      const answer = raw.ask(message, random.below(4) === 0 ? [0] : []);
+      if (answer !== undefined) {
+        if (answer.fd >= 0) close(answer.fd);
+        continue;
+      }
+      raw.socket.close();
+      raw = new RawClient().greet();
+    }
+    raw.socket.close();
+    expectServes();
+  });
+
+  it('that sends too many descriptors is disconnected', () => {
+    using raw = new RawClient().greet();
+    expect(raw.ask({ op: 'cards' }, [0, 1, 2])).toBeUndefined();
+    expectServes();
+  });
+
+  it('cannot shrink its mailbox', () => {
+    using raw = new RawFile();
+    expect(() => ftruncate(raw.mailboxFd, 0)).toThrow(/EPERM/);
+  });
+
+  it('cannot name descriptors of the server', async () => {
+    const { MEMORY, INFO } = DRM_IOCTLS;
+    for (const fd of [3, 10, 20]) {
+      using raw = new RawFile();
+      const words = new Int32Array(10);
+      words[HL_MEM_ARGS.in.words.op] = HL_MEM_OP.REG_DMABUF_FD;
+      words[HL_MEM_ARGS.in.words.reg_dmabuf_fd_fd] = fd;
+      raw.post(0, 1, MEMORY, words);
+      await raw.hungUp();
+    }
+    using raw = new RawFile();
+    const words = new Int32Array(6);
+    words[HL_INFO_ARGS.words.op] = HL_INFO_OP.REGISTER_EVENTFD;
+    raw.post(0, 1, INFO, words);
+    await raw.hungUp();
+    expectServes();
+  });
+
+  it.each([
+    ['an empty block', 0, -Errno.EFAULT],
+    ['a block shorter than the arguments', 3, -Errno.EFAULT],
+  ])('gets an errno for %s', async (_what, count, errno) => {
+    using raw = new RawFile();
+    raw.post(0, 1, DRM_IOCTLS.MEMORY, new Int32Array(10), count);
+    expect(await raw.answer(0, 1)).toBe(errno);
+  });
+
+  it.each([-1, 4097, 2 ** 31 - 1])('that posts a block of %s words is disconnected', async (count) => {
+    using raw = new RawFile();
+    raw.post(0, 1, DRM_IOCTLS.INFO, new Int32Array(6), count);
+    await raw.hungUp();
+    expectServes();
+  });
+
+  it('that posts twice into a slot that waits is disconnected', async () => {
+    using raw = new RawFile();
+    // A wait for an interrupt that never comes, at a counter of its own.
+    const counter = allocateScratch(8);
+    const words = new Int32Array(14);
+    const at = HL_WAIT_CS_ARGS.in.words;
+    words[at.addr] = counter.address | 0;
+    words[at.addr + 1] = Math.floor(counter.address / 2 ** 32);
+    words[at.target] = 1;
+    words[at.flags] = HL_WAIT_CS_FLAGS.INTERRUPT | (0xfff << WAIT_CS_INTERRUPT_SHIFT);
+    words[at.interrupt_timeout_us] = 2 ** 30;
+    raw.post(1, 1, DRM_IOCTLS.WAIT_CS, words);
+    await vi.waitFor(() => expect(node.status().clients.map(({ ioctls }) => ioctls)).toEqual([0, 1]));
+    raw.post(1, 2, DRM_IOCTLS.WAIT_CS, words);
+    await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
+    counter.free();
+    expectServes();
+  });
+
+  it('that fills its mailbox with noise is answered or disconnected', async () => {
+    const random = createRandom(5);
+    let raw = new RawFile();
+    for (let round = 1; round <= MAILBOX_ROUNDS; round++) {
+      const request = [DRM_IOCTLS.INFO, DRM_IOCTLS.MEMORY, DRM_IOCTLS.CS, DRM_IOCTLS.CB, random.nextU32()][
+        random.below(5)
+      ]!;
+      const words = Int32Array.from({ length: 16 }, () =>
+        random.below(2) === 0 ? random.below(40) : random.nextU32() | 0,
+      );
+      const at = slotWord(0);
+      raw.words[at + REQUEST_ADDRESS_LOW] = random.nextU32() | 0;
+      raw.words[at + REQUEST_ADDRESS_HIGH] = random.below(2 ** 15);
+      raw.words[SERVER_SLEEPING] = random.below(3);
+      raw.post(0, round, request | 0, words, random.below(20) === 0 ? random.nextU32() | 0 : 16);
+      const answered = (): boolean => Atomics.load(raw.words, at + ANSWER_SEQUENCE) === round;
+      const gone = (): boolean => (pollFor(raw.socket.fd, PollEvent.IN, 0) & PollEvent.HUP) !== 0;
+      await vi.waitFor(() => expect(answered() || gone()).toBe(true), { interval: 1 });
+      if (!gone()) continue;
+      raw[Symbol.dispose]();
+      await vi.waitFor(() => expect(node.status().clients).toHaveLength(1), { interval: 1 });
+      raw = new RawFile();
+    }
+    raw[Symbol.dispose]();
+    await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
+    expectServes();
+  });
+
+  it('that hands over a file which can shrink is disconnected', () => {
+    for (const seals of [0, SealFlag.GROW]) {
+      using raw = new RawFile();
+      const fd = memfdCreate('hostile', { sealing: true });
+      ftruncate(fd, 65536);
+      if (seals !== 0) addSeals(fd, seals);
+      expect(raw.ask(pinMessage(raw.id, 65536), [fd])).toBeUndefined();
+      close(fd);
+    }
+    using raw = new RawFile();
+    const [reading, writing] = pipe2();
+    expect(raw.ask(pinMessage(raw.id, 65536), [reading])).toBeUndefined();
+    for (const fd of [reading, writing]) close(fd);
+    expectServes();
+  });
+
+  it('that hands over a file which is too short is disconnected', () => {
+    using raw = new RawFile();
+    const fd = memfdCreate('short', { sealing: true });
+    ftruncate(fd, 4096);
+    addSeals(fd, SealFlag.SHRINK);
+    expect(raw.ask(pinMessage(raw.id, 8192), [fd])).toBeUndefined();
+    close(fd);
+    expectServes();
+  });
+
+  it('that vanishes in the middle of everything leaves nothing', async () => {
+    for (const delay of [0, 1, 2, 5]) {
+      const raw = new RawFile();
+      raw.post(0, 1, DRM_IOCTLS.INFO, new Int32Array(6));
+      await new Promise((resolve) => setTimeout(resolve, delay));
+      raw[Symbol.dispose]();
+    }
+    await vi.waitFor(() => expect(node.status().cards.every(({ owner }) => owner === null)).toBe(true));
+    expectServes();
+  });
+});
+
+describe('the bounds of a node server', () => {
+  it('has so many clients, and refuses the next with the reason', async () => {
+    const clients: RemoteNode[] = [];
+    // The one of this file counts.
+    for (let i = 1; i < CLIENTS_MAX; i++) clients.push(connectEmulatedNode(server.socketPath));
+    expect(() => connectEmulatedNode(server.socketPath)).toThrow(
+      expect.objectContaining({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining(`${CLIENTS_MAX} clients`) }),
+    );
+    clients.pop()!.close();
+    await vi.waitFor(() => clients.push(connectEmulatedNode(server.socketPath)));
+    for (const client of clients) client.close();
+    await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
+  });
+
+  it('opens so many files for a client, then EMFILE', () => {
+    const files = Array.from({ length: FILES_PER_CLIENT_MAX }, () => node.openControl(0));
+    expect(() => node.openControl(0)).toThrow(/EMFILE.*64 open files/);
+    for (const file of files) file.close();
+    node.openControl(0).close();
+  });
+
+  it('takes so many calls that do not block, then EAGAIN', async () => {
+    node.inject(0, { kind: 'completion' });
+    const client = new DriverClient(node.open(0));
+    const host = mapAnonymous(4096);
+    const va = client.mapHost(host.address, 4096).out;
+    writeNop(new Uint32Array(host.buffer), 0, packetCtl(PacketOpcode.NOP));
+    const { out, result } = client.submit([{ queue: 0, cb: va, byteLength: 8 }]);
+    expect(result).toBe(0);
+    const waits = Array.from({ length: ASYNC_SLOTS + 1 }, () => new DriverClient(client.file));
+    const results = waits.map(({ block, file }) => {
+      block.view.setBigUint64(0, out.seq, true);
+      block.view.setBigUint64(8, 20_000n, true);
+      return file.ioctlAsync(file.numbers.WAIT_CS, block);
+    });
+    expect(await results.pop()).toBe(-Errno.EAGAIN);
+    expect(await Promise.all(results)).toEqual(results.map(() => 0));
+    for (const { block, answer } of waits) {
+      block.free();
+      answer.free();
+    }
+    client.close();
+    host.close();
+  });
+});
+
+describe('an event fd', () => {
+  it('of a client is signalled by the server, and leaves it with the file', async () => {
+    const client = new DriverClient(node.open(0));
+    const event = new EventFd();
+    expect(client.infoRaw({ op: HL_INFO_OP.REGISTER_EVENTFD, eventfd: event.fd })).toBe(0);
+    expect(client.infoRaw({ op: HL_INFO_OP.REGISTER_EVENTFD, eventfd: event.fd })).toBe(-Errno.EINVAL);
+    node.inject(0, { kind: 'hard-reset' });
+    await vi.waitFor(() => expect(event.tryRead()).toBeGreaterThan(0));
+    client.close();
+    event.close();
+  });
+});
+
+/** MAP of host memory with a file behind it. */
+function pinMessage(file: number, byteLength: number): object {
+  const words = new Uint32Array(10);
+  words[HL_MEM_ARGS.in.words.map_host_host_virt_addr] = 0x10000;
+  words[HL_MEM_ARGS.in.words.map_host_mem_size] = byteLength;
+  words[HL_MEM_ARGS.in.words.op] = HL_MEM_OP.MAP;
+  words[HL_MEM_ARGS.in.words.flags] = HL_MEM.USERPTR;
+  return { op: 'ioctl', file, request: DRM_IOCTLS.MEMORY, address: 4096, words: [...words], offset: 0 };
+}
