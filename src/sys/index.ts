@@ -64,6 +64,7 @@ export {
   getpid,
   gettid,
   isProcessAlive,
+  pidfdOpen,
   processExists,
   processStartTime,
   schedGetAffinity,

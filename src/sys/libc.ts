@@ -203,6 +203,12 @@ export const schedGetaffinityCall: (tid: number, byteLength: number, mask: numbe
   'int',
   ['int', SIZE, POINTER],
 );
+/** `syscall(SYS_pidfd_open, ...)`: in the C library since 2.36 only. */
+export const pidfdOpenCall: (number: number, pid: number, flags: number) => number = declare('syscall', 'int64_t', [
+  'int64_t',
+  'int',
+  'uint32_t',
+]);
 export const kill: (pid: number, signal: number) => number = declare('kill', 'int', ['int', 'int']);
 export const clockGettime: (clock: number, address: number) => number = declare('clock_gettime', 'int', [
   'int',

@@ -2,11 +2,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, it, vi } from 'vitest';
 import { Errno } from './errno.ts';
+import { close, PollEvent, pollNow } from './file.ts';
 import {
   clockMonotonicRawNs,
   getpid,
   gettid,
   isProcessAlive,
+  pidfdOpen,
   processExists,
   processStartTime,
   schedGetAffinity,
@@ -69,6 +71,20 @@ describe('identity', () => {
     expect(getpid()).toBe(process.pid);
     expect(gettid()).toBeGreaterThan(0);
     expect(isProcessAlive(gettid())).toBe(true);
+  });
+});
+
+describe('pidfdOpen', () => {
+  it('is readable once the process has ended', async () => {
+    const child = spawn(process.execPath, ['-e', 'process.stdin.resume()']);
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    const fd = pidfdOpen(child.pid!);
+    expect(pollNow(fd, PollEvent.IN)).toBe(0);
+    child.kill('SIGKILL');
+    await ended;
+    expect(pollNow(fd, PollEvent.IN)).toBe(PollEvent.IN);
+    close(fd);
+    expect(() => pidfdOpen(2 ** 30)).toThrow(expect.objectContaining({ errno: Errno.ESRCH }));
   });
 });
 

@@ -10,6 +10,7 @@ import {
   errno,
   gettidCall,
   kill,
+  pidfdOpenCall,
   prctl,
   schedGetaffinityCall,
   schedSetaffinityCall,
@@ -21,6 +22,7 @@ import { SyscallError } from './syscall-error.ts';
 const PR_SET_PDEATHSIG = 1;
 const PR_SET_PTRACER = 0x59616d61;
 const SIGKILL = 9;
+const SYS_PIDFD_OPEN = 434;
 const CLOCK_MONOTONIC_RAW = 4;
 const CPU_MASK_BYTES = 128;
 const CPU_COUNT_MAX = CPU_MASK_BYTES * 8;
@@ -126,6 +128,17 @@ export function isProcessAlive(pid: number, startTime?: number): boolean {
   const state = statField(pid, 3);
   if (state === undefined || state === 'Z' || state === 'X') return false;
   return startTime === undefined || processStartTime(pid) === startTime;
+}
+
+/**
+ * A descriptor of a process: readable once it has ended, whoever gets its pid afterwards. Close-on-exec.
+ * @returns the fd, which the caller owns
+ * @throws SyscallError ESRCH; ENOSYS before Linux 5.3; EMFILE
+ */
+export function pidfdOpen(pid: number): number {
+  const fd = pidfdOpenCall(SYS_PIDFD_OPEN, pid, 0);
+  if (fd < 0) throw new SyscallError('pidfd_open', errno(), `pid ${pid}`);
+  return fd;
 }
 
 let timespec: ScratchBlock | undefined;

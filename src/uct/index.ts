@@ -8,3 +8,5 @@ export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/gaudi-r
 export { gaudiCopyComponent } from './gaudi/copy/component.ts';
 export { gaudiIpcComponent } from './gaudi/ipc/component.ts';
 export { selfComponent } from './self/component.ts';
+export { cmaComponent } from './shm/cma/component.ts';
+export { posixComponent } from './shm/posix/component.ts';

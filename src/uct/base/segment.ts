@@ -5,7 +5,7 @@
  * The file belongs to the process that created it and goes with `close()`; what killed processes leave is removed by {@link scavenge}.
  */
 
-import { readdirSync, unlinkSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import {
   close as closeFd,
   FileKind,
@@ -20,6 +20,7 @@ import {
 import { invalidParam, UcxError } from '../../ucs/error.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Status } from '../../ucs/status.ts';
+import { disownFile, ownFile, unlinkIfThere } from './owned-files.ts';
 import {
   hasEnded,
   ownIdentity,
@@ -52,7 +53,7 @@ export class Segment {
   /** The whole words of it. */
   readonly words: Int32Array;
   readonly #memory: MappedMemory;
-  readonly #created: boolean;
+  #ownsFile: boolean;
 
   private constructor(packedName: Uint8Array, memory: MappedMemory, created: boolean) {
     this.packedName = packedName;
@@ -62,7 +63,7 @@ export class Segment {
     this.bytes = memory.u8;
     this.words = new Int32Array(memory.buffer, 0, Math.floor(memory.byteLength / 4));
     this.#memory = memory;
-    this.#created = created;
+    this.#ownsFile = created;
   }
 
   /**
@@ -79,6 +80,7 @@ export class Segment {
     packedName.set(systemRandomBytes(TAG_BYTES), PROCESS_IDENTITY_BYTES);
     const path = segmentPath(packedName);
     const fd = open(path, OpenFlag.RDWR | OpenFlag.CREAT | OpenFlag.EXCL | OpenFlag.NOFOLLOW, 0o600);
+    ownFile(path);
     try {
       reserveFile(fd, byteLength);
       return new Segment(packedName, mapFile(fd, byteLength, 0), true);
@@ -124,11 +126,17 @@ export class Segment {
     return segmentPath(this.packedName);
   }
 
+  /** Leaves the file to somebody else, who removes it. */
+  disown(): void {
+    this.#ownsFile = false;
+    disownFile(this.path);
+  }
+
   /** Unmaps it; views of it read zeros from now on. The creator removes the file; who has attached it keeps the memory. Idempotent. */
   close(): void {
     if (this.#memory.closed) return;
     this.#memory.close();
-    if (this.#created) unlinkIfThere(this.path);
+    if (this.#ownsFile) unlinkIfThere(this.path);
   }
 }
 
@@ -155,18 +163,6 @@ export function scavenge(): number {
   return removed;
 }
 
-/** Removes a file. False when it is not there any more or belongs to another user. */
-export function unlinkIfThere(path: string): boolean {
-  try {
-    unlinkSync(path);
-    return true;
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'EPERM' || code === 'EACCES') return false;
-    throw error;
-  }
-}
-
 function namesInFolder(): readonly string[] {
   try {
     return readdirSync(SEGMENT_FOLDER);
@@ -186,7 +182,8 @@ function checkedLength(fd: number, path: string, byteLengthMin: number): number 
   return byteLength;
 }
 
-function segmentError(reason: string, cause?: unknown): UcxError {
+/** The error for shared memory that is not there, or not what it should be. */
+export function segmentError(reason: string, cause?: unknown): UcxError {
   return new UcxError({
     code: 'ERR_SHM_SEGMENT',
     status: Status.SHMEM_SEGMENT,

@@ -1,0 +1,39 @@
+/** Copies between byte arrays, without a call into the engine for a few bytes. The ranges were checked before. */
+
+/** Up to here a loop over bytes is faster than `set`, which costs 35 ns. */
+const LOOP_BYTES_MAX = 32;
+/** Up to here a loop over words is. */
+export const WORD_LOOP_BYTES_MAX = 128;
+
+/** Copies `byteLength` bytes. Overlapping ranges of one ArrayBuffer come out right. As fast as memcpy from 1 KiB up. */
+export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
+  if (byteLength <= LOOP_BYTES_MAX && target.buffer !== source.buffer) {
+    for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
+  } else {
+    target.set(source.subarray(from, from + byteLength), to);
+  }
+}
+
+/**
+ * Copies bytes to memory that another processor may be reading: in whole words, as every store on its own would have to fetch the cache line
+ * back from the reader.
+ * @param words all of the memory
+ * @param word index of the first word to write
+ * @param tail the same memory as bytes
+ */
+export function storeWords(
+  words: Int32Array,
+  word: number,
+  tail: Uint8Array,
+  source: Uint8Array,
+  from: number,
+  byteLength: number,
+): void {
+  const whole = byteLength & ~3;
+  const end = from + whole;
+  let to = word;
+  for (let at = from; at < end; at += 4, to++) {
+    words[to] = source[at]! | (source[at + 1]! << 8) | (source[at + 2]! << 16) | (source[at + 3]! << 24);
+  }
+  for (let i = whole; i < byteLength; i++) tail[word * 4 + i] = source[from + i]!;
+}

@@ -1,0 +1,157 @@
+/**
+ * What the memory domains of shared memory have in common: they register host memory at no cost, and publish keys on boards. Which
+ * memory has keys, and what a key tells, is the transport's.
+ */
+
+import { closedError, invalidParam, UcxError } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { Iface, IfaceResource } from '../../api/iface.ts';
+import type { MdMemory, RemoteKey } from '../../api/memory.ts';
+import type {
+  AllocateOptions,
+  DmabufExport,
+  HostBuffer,
+  MdAttributes,
+  MemoryAttributes,
+  MemoryDomain,
+} from '../../api/memory-domain.ts';
+import { checkHostBuffer } from '../../base/host-buffer.ts';
+import { KeyBoard } from '../../base/key-board.ts';
+import { KeyBoardReader } from '../../base/key-board-reader.ts';
+import { HostMemory } from './host-memory.ts';
+
+/** An interface that can be asked whether it is closed. */
+export interface ClosableIface extends Iface {
+  readonly closed: boolean;
+}
+
+/** Base of such a memory domain. */
+export abstract class HostDomain implements MemoryDomain {
+  abstract readonly attributes: MdAttributes;
+  abstract readonly resources: readonly IfaceResource[];
+  protected readonly reader: KeyBoardReader;
+  readonly #name: string;
+  readonly #board: KeyBoard<HostMemory>;
+  readonly #live: Set<HostMemory> = new Set();
+  #ifaces: ClosableIface[] = [];
+  readonly #registersPackable: boolean;
+  #generation = 0;
+  #closed = false;
+
+  /** @param registersPackable whether registered memory can have keys */
+  constructor(name: string, registersPackable: boolean) {
+    this.#name = name;
+    this.#registersPackable = registersPackable;
+    this.#board = new KeyBoard(name);
+    this.reader = new KeyBoardReader(name);
+  }
+
+  abstract memAlloc(byteLength: number, options: AllocateOptions): HostMemory;
+  abstract rkeyUnpack(packed: Uint8Array): RemoteKey;
+  /** What the row of a key tells peers about `memory`. */
+  protected abstract payloadOf(memory: HostMemory): Int32Array;
+  protected abstract makeIface(): ClosableIface;
+
+  memFree(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (own.segment === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    this.#retire(own);
+    own.segment.close();
+  }
+
+  memReg(source: HostBuffer | MdMemory): HostMemory {
+    const buffer = source as HostBuffer;
+    this.checkOpen();
+    checkHostBuffer('buffer', buffer);
+    return this.own({ bytes: buffer, segment: undefined, packable: this.#registersPackable });
+  }
+
+  memDereg(memory: MdMemory): void {
+    const own = this.#own(memory);
+    if (own.segment !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    this.#retire(own);
+  }
+
+  memQuery(address: bigint): MemoryAttributes {
+    throw this.#notDetected('memQuery', address);
+  }
+
+  memExportDmabuf(address: bigint): DmabufExport {
+    throw this.#notDetected('memExportDmabuf', address);
+  }
+
+  detectMemoryType(): undefined {
+    return undefined;
+  }
+
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
+    const own = this.#own(memory);
+    if (!own.packable) {
+      throw unsupported(
+        `mkeyPack: memory domain ${this.#name} has keys of memory that it allocated, not of registered memory`,
+      );
+    }
+    if (!this.#board.has(own)) this.#board.publish(own, this.payloadOf(own));
+    this.#board.pack(own, target, offset);
+  }
+
+  openIface(resource: IfaceResource): Iface {
+    this.checkOpen();
+    if (!this.resources.includes(resource)) {
+      throw invalidParam('resource', 'must be one of this memory domain', resource?.device);
+    }
+    const iface = this.makeIface();
+    this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
+    return iface;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const iface of this.#ifaces) iface.close();
+    for (const memory of this.#live) {
+      this.#retire(memory);
+      memory.segment?.close();
+    }
+    this.#board.close();
+    this.reader.close();
+  }
+
+  protected checkOpen(): void {
+    if (this.#closed) throw closedError(`memory domain ${this.#name}`);
+  }
+
+  /** Takes memory into the books. */
+  protected own(params: Pick<HostMemory, 'bytes' | 'segment' | 'packable'>): HostMemory {
+    this.#generation += 1;
+    const memory = new HostMemory({ ...params, mdName: this.#name, generation: this.#generation });
+    this.#live.add(memory);
+    return memory;
+  }
+
+  #own(memory: MdMemory): HostMemory {
+    if (!(memory instanceof HostMemory) || memory.mdName !== this.#name) {
+      throw invalidParam('memory', `must be of memory domain ${this.#name}`, memory);
+    }
+    if (!this.#live.has(memory)) {
+      throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
+    }
+    return memory;
+  }
+
+  #retire(memory: HostMemory): void {
+    memory.live = false;
+    this.#board.revoke(memory);
+    this.#live.delete(memory);
+  }
+
+  #notDetected(call: string, address: bigint): UcxError {
+    const message = `${call}: memory domain ${this.#name} detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
+    return unsupported(message);
+  }
+}
+
+/** The refusal of what a memory domain does not do. */
+export function unsupported(message: string): UcxError {
+  return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
+}

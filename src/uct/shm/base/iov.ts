@@ -1,0 +1,30 @@
+/** The local side of zero copy: a list of pieces of host memory, checked as a whole before anything moves. */
+
+import { invalidParam } from '../../../ucs/error.ts';
+import type { IovEntry } from '../../api/iface.ts';
+import { isInside } from '../../base/range.ts';
+import { HostMemory } from './host-memory.ts';
+
+/** Entries of a list at most. */
+export const IOV_MAX = 16;
+
+/**
+ * Checks a list and returns its bytes together.
+ * @throws UcxError ERR_INVALID_PARAM for too many entries, memory of another domain, dead memory, and ranges outside
+ */
+export function checkIov(iov: readonly IovEntry[], mdName: string): number {
+  if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
+  let total = 0;
+  for (let i = 0; i < iov.length; i++) {
+    const { memory, offset, byteLength } = iov[i]!;
+    if (!(memory instanceof HostMemory) || memory.mdName !== mdName) {
+      throw invalidParam('iov', `must hold memory of memory domain ${mdName}`, memory?.mdName);
+    }
+    if (!memory.live || !isInside(offset, byteLength, memory.byteLength)) {
+      const place = `${byteLength} at ${offset}`;
+      throw invalidParam('iov', `must lie inside live memory of ${memory.byteLength} bytes`, place);
+    }
+    total += byteLength;
+  }
+  return total;
+}

@@ -1,0 +1,49 @@
+/**
+ * The part of an interface address that says on which machine, and behind which /dev/shm, an interface lives. Bytes of peers are judged
+ * here, never trusted.
+ */
+
+import { bootId, deviceOfPath } from '../../../sys/index.ts';
+import { SEGMENT_FOLDER } from '../../base/segment.ts';
+
+/** Bytes of the part: kind, boot id, device of /dev/shm. */
+export const NODE_ADDRESS_BYTES = 28;
+
+const AT_BOOT = 4;
+const BOOT_BYTES = 16;
+const AT_DEVICE = 20;
+
+/** Writes where this process lives to the start of `target`. */
+export function packNode(kind: number, target: Uint8Array): void {
+  const view = new DataView(target.buffer, target.byteOffset, NODE_ADDRESS_BYTES);
+  view.setUint32(0, kind, true);
+  target.set(bootId(), AT_BOOT);
+  view.setBigUint64(AT_DEVICE, shmDevice(), true);
+}
+
+/**
+ * Why an interface with this address is not on this machine; undefined when it is.
+ * @param kind and version of the address that is expected
+ * @param byteLength length of such an address
+ */
+export function otherNodeReason(kind: number, byteLength: number, address: Uint8Array): string | undefined {
+  if (!(address instanceof Uint8Array) || address.byteLength !== byteLength) {
+    return 'the address is none of this transport';
+  }
+  const view = new DataView(address.buffer, address.byteOffset, byteLength);
+  if (view.getUint32(0, true) !== kind) return 'the address is none of this transport and version';
+  const own = bootId();
+  for (let i = 0; i < BOOT_BYTES; i++) {
+    if (address[AT_BOOT + i] !== own[i]) return 'the peer is on another machine';
+  }
+  return undefined;
+}
+
+/** True when the peer has the /dev/shm that this process has; the address was checked by {@link otherNodeReason}. */
+export function hasSameShm(address: Uint8Array): boolean {
+  return new DataView(address.buffer, address.byteOffset).getBigUint64(AT_DEVICE, true) === shmDevice();
+}
+
+function shmDevice(): bigint {
+  return deviceOfPath(SEGMENT_FOLDER) ?? 0n;
+}

@@ -1,0 +1,108 @@
+/** An endpoint of cma: copies between this process and one other, each done when the call returns. */
+
+import { close as closeFd, copyFromProcess, copyToProcess, Errno, PollEvent, pollNow } from '../../../sys/index.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { IovEntry, UctEndpoint } from '../../api/iface.ts';
+import type { RemoteKey } from '../../api/memory.ts';
+import type { ProcessIdentity } from '../../base/process-identity.ts';
+import { isInside } from '../../base/range.ts';
+import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
+import type { HostMemory } from '../base/host-memory.ts';
+import { checkIov } from '../base/iov.ts';
+import { CMA_NAME, type CmaKey } from './cma-key.ts';
+
+type Copy = (pid: number, remote: number, local: number, byteLength: number) => number;
+
+/** An endpoint. */
+export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
+  readonly #peer: ProcessIdentity;
+  /** Told of failures, so that the interface can say what they mean. */
+  readonly #onFailure: (pid: number, errno: number) => void;
+  readonly #onClose: (endpoint: CmaEndpoint) => void;
+  /** Of the process itself: whoever gets its pid later is somebody else. */
+  #pidfd: number;
+
+  constructor(
+    peer: ProcessIdentity,
+    pidfd: number,
+    onFailure: (pid: number, errno: number) => void,
+    onClose: (endpoint: CmaEndpoint) => void,
+  ) {
+    super();
+    this.#peer = peer;
+    this.#pidfd = pidfd;
+    this.#onFailure = onFailure;
+    this.#onClose = onClose;
+  }
+
+  putShort(): Status {
+    return Status.UNSUPPORTED;
+  }
+
+  getShort(): Status {
+    return Status.UNSUPPORTED;
+  }
+
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+    return this.#copy(copyToProcess, iov, remoteOffset, rkey as CmaKey);
+  }
+
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+    return this.#copy(copyFromProcess, iov, remoteOffset, rkey as CmaKey);
+  }
+
+  flush(): Status {
+    return Status.OK;
+  }
+
+  fence(): Status {
+    return Status.OK;
+  }
+
+  override check(): Status {
+    if (this.#pidfd < 0) return Status.ENDPOINT_TIMEOUT;
+    return (pollNow(this.#pidfd, PollEvent.IN) & PollEvent.IN) === 0 ? Status.OK : Status.ENDPOINT_TIMEOUT;
+  }
+
+  close(): void {
+    if (this.#pidfd < 0) return;
+    closeFd(this.#pidfd);
+    this.#pidfd = -1;
+    this.#onClose(this);
+  }
+
+  #copy(copy: Copy, iov: readonly IovEntry[], remoteOffset: number, key: CmaKey): Status {
+    const total = checkIov(iov, CMA_NAME);
+    if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    const { pid, startTime } = this.#peer;
+    if (key.owner.pid !== pid || key.owner.startTime !== startTime) return Status.INVALID_PARAM;
+    if (this.check() !== Status.OK) return Status.ENDPOINT_TIMEOUT;
+    let remote = key.location + remoteOffset;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      if (byteLength === 0) continue;
+      const local = (memory as HostMemory).location + offset;
+      const moved = copy(pid, remote, local, byteLength);
+      if (moved !== byteLength) return this.#failureOf(copy, moved, remote, local, byteLength);
+      remote += byteLength;
+    }
+    return Status.OK;
+  }
+
+  /** A copy that stopped early met a bad page: the rest of it, tried alone, says so. */
+  #failureOf(copy: Copy, moved: number, remote: number, local: number, byteLength: number): Status {
+    const { pid } = this.#peer;
+    const result = moved < 0 ? moved : copy(pid, remote + moved, local + moved, byteLength - moved);
+    this.#onFailure(pid, -result);
+    switch (-result) {
+      case Errno.ESRCH:
+        return Status.ENDPOINT_TIMEOUT;
+      case Errno.EPERM:
+        return Status.UNREACHABLE;
+      case Errno.ENOMEM:
+        return Status.NO_MEMORY;
+      default:
+        return Status.INVALID_ADDR;
+    }
+  }
+}

@@ -1,0 +1,177 @@
+/** The interface of cma: connects to processes of this machine and pid namespace whose memory this process may reach. */
+
+import { close as closeFd, Errno, errnoName, errnoText, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
+import { closedError, UcxError } from '../../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { Status } from '../../../ucs/status.ts';
+import {
+  type AmHandler,
+  type IfaceAttributes,
+  IfaceFlag,
+  type IfaceResource,
+  NO_ACTIVE_MESSAGES,
+  type RmaLimits,
+  type UctEndpoint,
+} from '../../api/iface.ts';
+import type { ComponentServices } from '../../api/memory-domain.ts';
+import { unreachable } from '../../base/iface-address.ts';
+import {
+  hasEnded,
+  ownIdentity,
+  PROCESS_IDENTITY_BYTES,
+  type ProcessIdentity,
+  packIdentity,
+  unpackIdentity,
+} from '../../base/process-identity.ts';
+import type { ClosableIface } from '../base/host-domain.ts';
+import { IOV_MAX } from '../base/iov.ts';
+import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
+import { CmaEndpoint } from './cma-endpoint.ts';
+import { CMA_NAME } from './cma-key.ts';
+import { CMA_CONFIG_TABLE, type CmaConfig } from './config.ts';
+import { accessRefusal, missingPrivilege } from './process-access.ts';
+
+/** What the addresses of this version begin with. */
+const ADDRESS_KIND = 0x0161_6d63;
+const ADDRESS_BYTES = NODE_ADDRESS_BYTES + PROCESS_IDENTITY_BYTES;
+
+const LIMITS: RmaLimits = {
+  shortBytesMax: 0,
+  zcopyBytesMin: 0,
+  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
+  iovMax: IOV_MAX,
+};
+
+/** The interface. */
+export class CmaIface implements ClosableIface {
+  readonly attributes: IfaceAttributes;
+  readonly address: Uint8Array;
+  readonly outstanding = 0;
+  readonly #endpoints: Set<CmaEndpoint> = new Set();
+  /** The last refusal of the kernel, in words. */
+  #failure: { readonly status: Status; readonly message: string } | undefined = undefined;
+  #closed = false;
+
+  constructor(resource: IfaceResource, services: Pick<ComponentServices, 'config'>) {
+    this.attributes = attributesOf(resource, services.config.get(CMA_CONFIG_TABLE));
+    this.address = new Uint8Array(ADDRESS_BYTES);
+    packNode(ADDRESS_KIND, this.address);
+    packIdentity(ownIdentity(), this.address, NODE_ADDRESS_BYTES);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  unreachableReason(address: Uint8Array): string | undefined {
+    const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
+    if (elsewhere !== undefined) return elsewhere;
+    const peer = unpackIdentity(address, NODE_ADDRESS_BYTES);
+    if (peer.pidNamespace !== ownIdentity().pidNamespace) {
+      return 'the peer is in another pid namespace (a container): its process cannot be named from here';
+    }
+    return hasEnded(peer) ? 'its process has ended' : accessRefusal(peer.pid);
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    if (this.#closed) throw closedError('interface cma');
+    const reason = this.unreachableReason(address);
+    if (reason !== undefined) throw unreachable(CMA_NAME, reason);
+    const peer = unpackIdentity(address, NODE_ADDRESS_BYTES);
+    const endpoint = new CmaEndpoint(
+      peer,
+      openPidfd(peer),
+      (pid, errno) => this.#noteFailure(pid, errno),
+      (closed) => this.#endpoints.delete(closed),
+    );
+    this.#endpoints.add(endpoint);
+    return endpoint;
+  }
+
+  setAmHandler(_handler: AmHandler): void {}
+
+  progress(): number {
+    return 0;
+  }
+
+  errorOf(status: Status): UcxError | undefined {
+    const failure = this.#failure;
+    if (failure === undefined || failure.status !== status) return undefined;
+    return new UcxError({ code: 'ERR_CMA_COPY', status, message: failure.message });
+  }
+
+  wait(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const endpoint of this.#endpoints) endpoint.close();
+  }
+
+  #noteFailure(pid: number, errno: number): void {
+    const text = `${errnoName(errno)} (${errnoText(errno)})`;
+    switch (errno) {
+      case Errno.EPERM:
+        this.#failure = { status: Status.UNREACHABLE, message: missingPrivilege(pid) };
+        break;
+      case Errno.ESRCH:
+        this.#failure = { status: Status.ENDPOINT_TIMEOUT, message: `process ${pid} has ended` };
+        break;
+      default:
+        this.#failure = {
+          status: Status.INVALID_ADDR,
+          message: `the kernel does not copy for process ${pid}: ${text}`,
+        };
+    }
+  }
+}
+
+/** A descriptor of exactly this process. */
+function openPidfd(peer: ProcessIdentity): number {
+  let fd: number;
+  try {
+    fd = pidfdOpen(peer.pid);
+  } catch (error) {
+    if (isSyscallError(error, Errno.ESRCH)) throw unreachable(CMA_NAME, 'its process has ended');
+    throw error;
+  }
+  // Asked after the descriptor was there: the pid may have gone to another process before.
+  if (!hasEnded(peer)) return fd;
+  closeFd(fd);
+  throw unreachable(CMA_NAME, 'its process has ended');
+}
+
+function attributesOf(resource: IfaceResource, config: CmaConfig): IfaceAttributes {
+  const host = memoryTypeBit(MemoryType.HOST);
+  return {
+    resource,
+    flags:
+      IfaceFlag.PUT_ZCOPY |
+      IfaceFlag.GET_ZCOPY |
+      IfaceFlag.EP_CHECK |
+      IfaceFlag.CONNECT_TO_IFACE |
+      IfaceFlag.ERRHANDLE_REMOTE_MEM,
+    put: LIMITS,
+    get: LIMITS,
+    am: NO_ACTIVE_MESSAGES,
+    localMemoryTypes: host,
+    remoteMemoryTypes: host,
+    requiredMemoryTypes: 0,
+    reachesOtherDevices: false,
+    performance: {
+      latencyNs: config.LATENCY,
+      overheadNs: config.OVERHEAD,
+      hostToDevice: 0,
+      deviceToHost: 0,
+      deviceToDevice: 0,
+      hostToHost: config.BW,
+    },
+    priority: 0,
+    deviceAddressBytes: 0,
+    ifaceAddressBytes: ADDRESS_BYTES,
+    endpointAddressBytes: 0,
+    errorHandling: ['remote access', 'peer failure'],
+  };
+}

@@ -1,0 +1,104 @@
+/** The memory domain of cma: any host memory, which the kernel copies between processes. */
+
+import { close as closeFd, Errno, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
+import { UcxError } from '../../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { Status } from '../../../ucs/status.ts';
+import { DeviceType, type IfaceResource } from '../../api/iface.ts';
+import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
+import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
+import { ownIdentity } from '../../base/process-identity.ts';
+import { scavenge } from '../../base/segment.ts';
+import { HostDomain, unsupported } from '../base/host-domain.ts';
+import type { HostMemory } from '../base/host-memory.ts';
+import { CmaIface } from './cma-iface.ts';
+import { CMA_NAME, CmaKey } from './cma-key.ts';
+import { accessRefusal } from './process-access.ts';
+
+/** Other names of the transport. */
+export const CMA_ALIASES: readonly string[] = ['shm', 'sm'];
+
+/** User addresses end here. */
+const ADDRESS_MAX = 2 ** 47;
+const HOST: number = memoryTypeBit(MemoryType.HOST);
+
+const RESOURCE: IfaceResource = {
+  transport: CMA_NAME,
+  aliases: CMA_ALIASES,
+  device: 'memory',
+  deviceType: DeviceType.SHM,
+  sysDevice: undefined,
+};
+
+/** The memory domain. */
+export class CmaMd extends HostDomain {
+  readonly resources: readonly IfaceResource[] = [RESOURCE];
+  readonly attributes: MdAttributes = {
+    name: CMA_NAME,
+    component: CMA_NAME,
+    flags: MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
+    registerMemoryTypes: HOST,
+    allocateMemoryTypes: 0,
+    accessMemoryTypes: HOST,
+    detectMemoryTypes: 0,
+    dmabufMemoryTypes: 0,
+    cacheMemoryTypes: 0,
+    registerCost: { overheadNs: 9, perByteNs: 0 },
+    rkeyPackedBytes: KEY_BOARD_KEY_BYTES,
+    allocateBytesMax: 0,
+    registerBytesMax: Number.MAX_SAFE_INTEGER,
+  };
+  readonly #services: ComponentServices;
+
+  /** @throws UcxError NO_DEVICE with the reason where the kernel does not copy between processes */
+  constructor(services: ComponentServices) {
+    super(CMA_NAME, true);
+    this.#services = services;
+    const refusal = machineRefusal();
+    if (refusal !== undefined)
+      throw new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message: refusal });
+    scavenge();
+  }
+
+  memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
+    throw unsupported(
+      `memAlloc: memory domain cma allocates nothing (${byteLength} bytes of type ${options?.memoryType})`,
+    );
+  }
+
+  rkeyUnpack(packed: Uint8Array): CmaKey {
+    this.checkOpen();
+    const published = this.reader.open(packed);
+    const [low, high] = published.payload;
+    const location = (low! >>> 0) + (high! >>> 0) * 2 ** 32;
+    if (location + published.byteLength <= ADDRESS_MAX) return new CmaKey(published, location);
+    published.release();
+    throw new UcxError({
+      code: 'ERR_RKEY_FORGED',
+      status: Status.INVALID_ADDR,
+      message: `remote key of ${CMA_NAME} names memory that no process has`,
+      details: { md: CMA_NAME },
+    });
+  }
+
+  /** The address: it does not travel in the key, and goes when the key is revoked. */
+  protected payloadOf({ location }: HostMemory): Int32Array {
+    return Int32Array.of(location, location / 2 ** 32);
+  }
+
+  protected makeIface(): CmaIface {
+    return new CmaIface(RESOURCE, this.#services);
+  }
+}
+
+/** Why this machine cannot copy between processes at all; undefined when it can. */
+function machineRefusal(): string | undefined {
+  const { pid } = ownIdentity();
+  try {
+    closeFd(pidfdOpen(pid));
+  } catch (error) {
+    if (!isSyscallError(error, Errno.ENOSYS)) throw error;
+    return 'this kernel has no pidfd_open: cma needs Linux 5.3';
+  }
+  return accessRefusal(pid);
+}

@@ -1,0 +1,52 @@
+/**
+ * Whether this process may read and write the memory of another one, and if not, which privilege it lacks. Asks the kernel; copies nothing.
+ */
+
+import { readFileSync } from 'node:fs';
+import { allocateScratch, copyFromProcess, Errno, errnoName } from '../../../sys/index.ts';
+
+const YAMA_SCOPE = '/proc/sys/kernel/yama/ptrace_scope';
+/** Page 0 is never mapped: the kernel judges the permission, then finds nothing to copy. */
+const NOWHERE = 8;
+
+/** Why the memory of a process cannot be reached, in words for users; undefined when it can. */
+export function accessRefusal(pid: number): string | undefined {
+  const block = allocateScratch(8);
+  const result = copyFromProcess(pid, NOWHERE, block.address, 8);
+  block.free();
+  switch (-result) {
+    case 0:
+    case Errno.EFAULT:
+      return undefined;
+    case Errno.ESRCH:
+      return 'its process has ended';
+    case Errno.ENOSYS:
+      return 'this kernel has no process_vm_readv (CONFIG_CROSS_MEMORY_ATTACH)';
+    case Errno.EPERM:
+      return missingPrivilege(pid);
+    default:
+      return `process_vm_readv fails with ${errnoName(-result)}`;
+  }
+}
+
+/** What EPERM means here. */
+export function missingPrivilege(pid: number): string {
+  const scope = yamaScope();
+  const ofScope: Readonly<Record<string, string>> = {
+    '1': 'kernel.yama.ptrace_scope is 1, which allows it for child processes only: set it to 0, or grant CAP_SYS_PTRACE',
+    '2': 'kernel.yama.ptrace_scope is 2, which needs CAP_SYS_PTRACE',
+    '3': 'kernel.yama.ptrace_scope is 3, which forbids it to everybody until the next boot',
+  };
+  const reason =
+    ofScope[scope] ??
+    'it belongs to another user, is not dumpable, or a container forbids it: run both as one user, or grant CAP_SYS_PTRACE';
+  return `no permission for the memory of process ${pid}: ${reason}`;
+}
+
+function yamaScope(): string {
+  try {
+    return readFileSync(YAMA_SCOPE, 'latin1').trim();
+  } catch {
+    return ''; // A kernel without Yama.
+  }
+}

@@ -1,0 +1,189 @@
+/**
+ * The receiver's side of a directory: takes senders in as they announce themselves, delivers what they send, and lets go of those that have
+ * closed or died.
+ */
+
+import { isProcessAlive } from '../../../sys/index.ts';
+import type { Log } from '../../../ucs/log.ts';
+import type { AmHandler } from '../../api/iface.ts';
+import { unlinkIfThere } from '../../base/owned-files.ts';
+import { SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/segment.ts';
+import {
+  Attention,
+  DIRECTORY_BYTES,
+  DIRECTORY_VERSION,
+  DirectoryWord,
+  SLOTS,
+  SlotState,
+  SlotWord,
+  slotAt,
+} from './directory-layout.ts';
+import { Sender } from './sender.ts';
+
+/** Senders whose life is checked in one sleep. */
+const CHECKED_PER_SLEEP = 8;
+
+/** A directory. */
+export class Directory {
+  readonly segment: Segment;
+  readonly #words: Int32Array;
+  /** By position in the order of polling. */
+  readonly #senders: Sender[] = [];
+  readonly #bySlot: (Sender | undefined)[] = new Array<Sender | undefined>(SLOTS).fill(undefined);
+  #changesSeen = 0;
+  #nextChecked = 0;
+  #delivering = false;
+
+  readonly #log: Log;
+
+  /** Throws SyscallError ENOSPC where /dev/shm is full. */
+  constructor(log: Log) {
+    this.#log = log;
+    this.segment = Segment.create(DIRECTORY_BYTES);
+    this.#words = this.segment.words;
+    this.#words[DirectoryWord.VERSION] = DIRECTORY_VERSION;
+  }
+
+  /** Senders that are connected. */
+  get senders(): number {
+    return this.#senders.length;
+  }
+
+  /**
+   * Takes in who has come and hands out what has arrived. A call from inside a handler does nothing.
+   * @returns number of messages
+   */
+  deliver(handler: AmHandler | undefined): number {
+    if (this.#delivering) return 0;
+    if (this.#words[DirectoryWord.CHANGES] !== this.#changesSeen) this.#takeChanges();
+    if (handler === undefined) return 0;
+    this.#delivering = true;
+    try {
+      return this.#poll(handler);
+    } finally {
+      this.#delivering = false;
+    }
+  }
+
+  /** Whether {@link deliver} would do something. */
+  get hasNews(): boolean {
+    if (Atomics.load(this.#words, DirectoryWord.CHANGES) !== this.#changesSeen) return true;
+    return this.#senders.some(({ ring }) => ring.hasMessage);
+  }
+
+  /** Tells senders from now on to wake this end, or not to. */
+  setSleeping(sleeping: boolean): void {
+    Atomics.store(this.#words, DirectoryWord.ATTENTION, sleeping ? Attention.SLEEPING : Attention.AWAKE);
+  }
+
+  /** Looks whether some of the senders have died, others at every call. */
+  checkSome(): void {
+    for (let i = Math.min(CHECKED_PER_SLEEP, this.#senders.length); i > 0; i--) {
+      this.#nextChecked = (this.#nextChecked + 1) % this.#senders.length;
+      const sender = this.#senders[this.#nextChecked]!;
+      if (!sender.alive) sender.ring.closing = true;
+    }
+  }
+
+  /** Tells all senders that nobody reads any more, and removes what they have left. */
+  close(): void {
+    Atomics.store(this.#words, DirectoryWord.ATTENTION, Attention.CLOSED);
+    for (const sender of this.#senders) {
+      // One that sleeps until there is room shall learn that there will be none.
+      sender.wake();
+      sender.close();
+    }
+    for (let slot = 0; slot < SLOTS; slot++) {
+      const isNew = this.#bySlot[slot] === undefined && this.#stateOf(slot) !== SlotState.EMPTY;
+      if (isNew) unlinkIfThere(segmentPath(this.#nameIn(slot)));
+    }
+    this.#senders.length = 0;
+    this.segment.close();
+  }
+
+  #poll(handler: AmHandler): number {
+    const senders = this.#senders;
+    let total = 0;
+    for (let i = 0; i < senders.length; i++) {
+      const sender = senders[i]!;
+      let count = sender.ring.poll(handler);
+      if (count < 0) {
+        count = -1 - count;
+        sender.wake();
+      }
+      total += count;
+      if (count === 0 && sender.ring.closing) {
+        this.#release(sender);
+        i -= 1;
+      }
+    }
+    return total;
+  }
+
+  #takeChanges(): void {
+    this.#changesSeen = Atomics.load(this.#words, DirectoryWord.CHANGES);
+    const isScarce = Atomics.exchange(this.#words, DirectoryWord.SCARCE, 0) !== 0;
+    for (let slot = 0; slot < SLOTS; slot++) {
+      const state = this.#stateOf(slot);
+      const known = this.#bySlot[slot];
+      if (known !== undefined) {
+        if (state === SlotState.CLOSED || (isScarce && !known.alive)) known.ring.closing = true;
+      } else if (state === SlotState.READY || state === SlotState.CLOSED) this.#takeIn(slot, state);
+      else if (isScarce) this.#freeAbandoned(slot);
+    }
+  }
+
+  #takeIn(slot: number, state: number): void {
+    let sender: Sender | undefined;
+    try {
+      sender = Sender.attach(slot, this.#nameIn(slot));
+    } catch (error) {
+      this.#refuse(slot, error instanceof Error ? error.message : String(error));
+      return;
+    }
+    if (sender === undefined) {
+      this.#free(slot);
+      return;
+    }
+    sender.ring.closing = state === SlotState.CLOSED;
+    this.#senders.push(sender);
+    this.#bySlot[slot] = sender;
+  }
+
+  /** A process that died between claiming a slot and announcing its ring, or after its ring was refused. */
+  #freeAbandoned(slot: number): void {
+    const owner = this.#words[slotAt(slot) + SlotWord.OWNER]!;
+    if (owner !== 0 && !isProcessAlive(owner)) this.#free(slot);
+  }
+
+  #release(sender: Sender): void {
+    this.#senders.splice(this.#senders.indexOf(sender), 1);
+    this.#bySlot[sender.slot] = undefined;
+    sender.close();
+    if (sender.ring.corrupt) this.#refuse(sender.slot, 'it holds what is no message');
+    else this.#free(sender.slot);
+  }
+
+  /** Tells the sender that nobody reads its ring; the slot is free again when it has closed. */
+  #refuse(slot: number, reason: string): void {
+    const at = slotAt(slot) + SlotWord.STATE;
+    // A sender that has closed already waits for nothing.
+    const state = Atomics.compareExchange(this.#words, at, SlotState.READY, SlotState.REFUSED);
+    if (state !== SlotState.READY) this.#free(slot);
+    this.#log.warn(`the messages of a sender are not read: ${reason}`);
+  }
+
+  #free(slot: number): void {
+    Atomics.store(this.#words, slotAt(slot) + SlotWord.STATE, SlotState.EMPTY);
+    Atomics.store(this.#words, slotAt(slot) + SlotWord.OWNER, 0);
+  }
+
+  #stateOf(slot: number): number {
+    return Atomics.load(this.#words, slotAt(slot) + SlotWord.STATE);
+  }
+
+  #nameIn(slot: number): Uint8Array {
+    const at = (slotAt(slot) + SlotWord.NAME) * 4;
+    return this.segment.bytes.slice(at, at + SEGMENT_NAME_BYTES);
+  }
+}

@@ -1,0 +1,120 @@
+/** A sender's side of the directory of an interface: announces rings, wakes the receiver, and tells whether it is there. */
+
+import { getpid } from '../../../sys/index.ts';
+import { Status } from '../../../ucs/status.ts';
+import { Segment, segmentError, segmentPath } from '../../base/segment.ts';
+import {
+  Attention,
+  DIRECTORY_BYTES,
+  DIRECTORY_VERSION,
+  DirectoryWord,
+  SLOTS,
+  SlotState,
+  SlotWord,
+  slotAt,
+  wakePath,
+} from './directory-layout.ts';
+import { WakeLine } from './wake-pipe.ts';
+
+/** The interface at the other end. */
+export class Peer {
+  readonly #directory: Segment;
+  readonly #words: Int32Array;
+  readonly #line: WakeLine;
+  /** The slot of the announced ring; negative for none. */
+  #slot = -1;
+
+  private constructor(directory: Segment, line: WakeLine) {
+    this.#directory = directory;
+    this.#words = directory.words;
+    this.#line = line;
+  }
+
+  /**
+   * Attaches the directory of this name.
+   * @throws UcxError ERR_SHM_SEGMENT that says why not; SyscallError
+   */
+  static attach(packedName: Uint8Array): Peer {
+    const directory = Segment.attach(packedName, DIRECTORY_BYTES);
+    try {
+      if (directory.words[DirectoryWord.VERSION] !== DIRECTORY_VERSION)
+        throw segmentError('its directory has another version');
+      const line = WakeLine.open(wakePath(segmentPath(packedName)));
+      if (line === undefined) throw segmentError('its process has ended');
+      return new Peer(directory, line);
+    } catch (error) {
+      directory.close();
+      throw error;
+    }
+  }
+
+  /** OK; CONNECTION_RESET once the interface is closed or refused the ring, ENDPOINT_TIMEOUT once its process has ended. */
+  check(): Status {
+    const isRefused = this.#slot >= 0 && this.#words[slotAt(this.#slot) + SlotWord.STATE] === SlotState.REFUSED;
+    if (isRefused || this.#words[DirectoryWord.ATTENTION] === Attention.CLOSED) return Status.CONNECTION_RESET;
+    return this.#line.alive ? Status.OK : Status.ENDPOINT_TIMEOUT;
+  }
+
+  /**
+   * Announces a ring.
+   * @returns OK; NO_RESOURCE when the receiver has as many senders as it takes
+   */
+  announce(ringName: Uint8Array): Status {
+    const words = this.#words;
+    for (let slot = 0; slot < SLOTS; slot++) {
+      const at = slotAt(slot);
+      if (Atomics.compareExchange(words, at + SlotWord.OWNER, 0, getpid()) !== 0) continue;
+      this.#directory.bytes.set(ringName, (at + SlotWord.NAME) * 4);
+      Atomics.store(words, at + SlotWord.STATE, SlotState.READY);
+      this.#slot = slot;
+      this.#countChange();
+      return Status.OK;
+    }
+    Atomics.store(words, DirectoryWord.SCARCE, 1);
+    this.#countChange();
+    return Status.NO_RESOURCE;
+  }
+
+  /**
+   * Takes note of the receiver after a message was published.
+   * @returns OK, or CONNECTION_RESET when it has closed
+   */
+  attend(): Status {
+    const words = this.#words;
+    const attention = words[DirectoryWord.ATTENTION];
+    if (attention === Attention.AWAKE) return Status.OK;
+    if (attention === Attention.CLOSED) return Status.CONNECTION_RESET;
+    this.#wake();
+    return Status.OK;
+  }
+
+  /**
+   * Ends the announced ring, which the receiver goes on reading to its end.
+   * @returns whether the receiver is there to remove the file of the ring
+   */
+  retire(): boolean {
+    if (this.#slot < 0) return false;
+    // Stored before the look whether the receiver is there, as a receiver that closes says so before its last look at the slots.
+    Atomics.store(this.#words, slotAt(this.#slot) + SlotWord.STATE, SlotState.CLOSED);
+    this.#slot = -1;
+    this.#countChange();
+    return this.check() === Status.OK;
+  }
+
+  close(): void {
+    this.#line.close();
+    this.#directory.close();
+  }
+
+  #countChange(): void {
+    Atomics.add(this.#words, DirectoryWord.CHANGES, 1);
+    this.attend();
+  }
+
+  /** Only one of those who see the receiver asleep writes to its pipe. */
+  #wake(): void {
+    const { SLEEPING, AWAKE } = Attention;
+    if (Atomics.compareExchange(this.#words, DirectoryWord.ATTENTION, SLEEPING, AWAKE) === SLEEPING)
+      this.#line.signal();
+  }
+}

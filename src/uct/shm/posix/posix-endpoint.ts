@@ -1,0 +1,217 @@
+/**
+ * An endpoint of posix: loads and stores on memory of peers that is attached here, and messages through a ring that is made with the
+ * first of them.
+ */
+
+import { isUcxError } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/iface.ts';
+import type { RemoteKey } from '../../api/memory.ts';
+import { atomicOn } from '../../base/atomic-word.ts';
+import { copyBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../base/copy-bytes.ts';
+import { isInside } from '../../base/range.ts';
+import type { HostMemory } from '../base/host-memory.ts';
+import { checkIov } from '../base/iov.ts';
+import type { Peer } from './peer.ts';
+import { POSIX_NAME, type PosixKey } from './posix-key.ts';
+import type { RingGeometry } from './ring-layout.ts';
+import { RingWriter } from './ring-writer.ts';
+
+/** Largest short operation. */
+export const SHORT_BYTES_MAX = 8192;
+/** Offsets below it are small integers of V8. */
+const WORD_OFFSET_MAX = 2 ** 31;
+/** A sender that finds no room looks this often whether the receiver lives. */
+const REFUSALS_PER_CHECK = 256;
+
+/** What an endpoint needs of its interface. */
+export interface EndpointOwner {
+  readonly geometry: RingGeometry;
+  /** Packed name of the directory. */
+  readonly directoryName: Uint8Array;
+  /** The endpoint has found no room. */
+  starve(endpoint: PosixEndpoint): void;
+  forget(endpoint: PosixEndpoint): void;
+}
+
+/** An endpoint. */
+export class PosixEndpoint implements UctEndpoint {
+  /** Whether the interface knows that this endpoint found no room. */
+  starved = false;
+  readonly #owner: EndpointOwner;
+  readonly #peer: Peer;
+  readonly #messageBytesMax: number;
+  #ring: RingWriter | undefined = undefined;
+  /** Why the peer does not hear any more; OK while it does. */
+  #failure: Status = Status.OK;
+  #refusals = 0;
+  #closed = false;
+
+  constructor(owner: EndpointOwner, peer: Peer) {
+    this.#owner = owner;
+    this.#peer = peer;
+    this.#messageBytesMax = owner.geometry.segmentBytes;
+  }
+
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+  ): Status {
+    const key = rkey as PosixKey;
+    if (byteLength > SHORT_BYTES_MAX || !isInside(sourceOffset, byteLength, source.byteLength)) {
+      return Status.INVALID_PARAM;
+    }
+    if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    const at = key.base + remoteOffset;
+    if ((at & 3) === 0 && byteLength <= WORD_LOOP_BYTES_MAX && at < WORD_OFFSET_MAX) {
+      storeWords(key.words, at >> 2, key.all, source, sourceOffset, byteLength);
+    } else {
+      copyBytes(key.bytes, remoteOffset, source, sourceOffset, byteLength);
+    }
+    return Status.OK;
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+  ): Status {
+    const key = rkey as PosixKey;
+    if (byteLength > SHORT_BYTES_MAX || !isInside(targetOffset, byteLength, target.byteLength)) {
+      return Status.INVALID_PARAM;
+    }
+    if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    copyBytes(target, targetOffset, key.bytes, remoteOffset, byteLength);
+    return Status.OK;
+  }
+
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+    const key = rkey as PosixKey;
+    const total = checkIov(iov, POSIX_NAME);
+    if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    let at = remoteOffset;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      copyBytes(key.bytes, at, (memory as HostMemory).bytes, offset, byteLength);
+      at += byteLength;
+    }
+    return Status.OK;
+  }
+
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
+    const key = rkey as PosixKey;
+    const total = checkIov(iov, POSIX_NAME);
+    if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    let at = remoteOffset;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      copyBytes((memory as HostMemory).bytes, offset, key.bytes, at, byteLength);
+      at += byteLength;
+    }
+    return Status.OK;
+  }
+
+  /** Stores are done when the call returns, and every process sees them in their order: x86 keeps it. */
+  flush(): Status {
+    return Status.OK;
+  }
+
+  fence(): Status {
+    return Status.OK;
+  }
+
+  amShort(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    if (headerWords * 4 + payloadLength > this.#messageBytesMax) return Status.INVALID_PARAM;
+    const ring = this.#ring;
+    if (ring === undefined || this.#failure !== Status.OK) {
+      const status = this.#announce();
+      return status === Status.OK
+        ? this.amShort(id, header, headerWords, payload, payloadOffset, payloadLength)
+        : status;
+    }
+    const status = ring.push(id, header, headerWords, payload, payloadOffset, payloadLength);
+    return status === Status.OK ? this.#peer.attend() : this.#refused();
+  }
+
+  amBcopy(id: number, packer: AmPacker): Status {
+    const ring = this.#ring;
+    if (ring === undefined || this.#failure !== Status.OK) {
+      const status = this.#announce();
+      return status === Status.OK ? this.amBcopy(id, packer) : status;
+    }
+    return ring.pack(id, packer) === Status.OK ? this.#peer.attend() : this.#refused();
+  }
+
+  atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
+    const key = rkey as PosixKey;
+    if (!isInside(remoteOffset, call.wordBytes, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    return atomicOn(key.bytes, remoteOffset, call);
+  }
+
+  check(): Status {
+    return this.#isGone() ? Status.ENDPOINT_TIMEOUT : Status.OK;
+  }
+
+  /**
+   * Asks the receiver to wake this process when there is room.
+   * @returns `room` when the next message has a place or fails, `asked` when the receiver will tell, `unknown` when it will not
+   */
+  wantRoom(): 'room' | 'asked' | 'unknown' {
+    if (this.#isGone()) return 'room';
+    if (this.#ring === undefined) return 'unknown';
+    return this.#ring.wantRoom() ? 'asked' : 'room';
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    const ring = this.#ring?.segment;
+    if (this.#peer.retire()) ring?.disown();
+    ring?.close();
+    this.#peer.close();
+    this.#failure = Status.CANCELED;
+    this.#owner.forget(this);
+  }
+
+  /** Makes the ring and announces it to the receiver: before the first message. */
+  #announce(): Status {
+    if (this.#failure !== Status.OK) return this.#failure;
+    try {
+      const ring = new RingWriter(this.#owner.geometry, this.#owner.directoryName);
+      const status = this.#peer.announce(ring.segment.packedName);
+      if (status === Status.OK) {
+        this.#ring = ring;
+        return Status.OK;
+      }
+      ring.segment.close();
+      return this.#refused();
+    } catch (error) {
+      if (isUcxError(error)) return error.status;
+      throw error;
+    }
+  }
+
+  #isGone(): boolean {
+    if (this.#failure === Status.OK) this.#failure = this.#peer.check();
+    return this.#failure !== Status.OK;
+  }
+
+  #refused(): Status {
+    this.#refusals += 1;
+    if (this.#refusals % REFUSALS_PER_CHECK === 0 && this.#isGone()) return this.#failure;
+    if (!this.starved) this.#owner.starve(this);
+    return Status.NO_RESOURCE;
+  }
+}

@@ -1,0 +1,218 @@
+/** The interface of posix: receives through a directory of rings, and connects to the directories of peers. */
+
+import { closedError, isUcxError } from '../../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import {
+  type AmHandler,
+  type IfaceAttributes,
+  IfaceFlag,
+  type IfaceResource,
+  type RmaLimits,
+  type UctEndpoint,
+} from '../../api/iface.ts';
+import type { ComponentServices } from '../../api/memory-domain.ts';
+import { unreachable } from '../../base/iface-address.ts';
+import { SEGMENT_NAME_BYTES } from '../../base/segment.ts';
+import type { ClosableIface } from '../base/host-domain.ts';
+import { IOV_MAX } from '../base/iov.ts';
+import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
+import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry } from './config.ts';
+import { Directory } from './directory.ts';
+import { wakePath } from './directory-layout.ts';
+import { Peer } from './peer.ts';
+import { type EndpointOwner, PosixEndpoint, SHORT_BYTES_MAX } from './posix-endpoint.ts';
+import type { RingGeometry } from './ring-layout.ts';
+import { Sleeper } from './sleeper.ts';
+import { WakePipe } from './wake-pipe.ts';
+
+/** What the addresses of this version begin with. */
+const ADDRESS_KIND = 0x0178_6f70;
+const ADDRESS_BYTES = NODE_ADDRESS_BYTES + SEGMENT_NAME_BYTES;
+/** Sleep of a sender that waits for what nobody will tell it: a free slot of the receiver. */
+const RETRY_NS = 5e6;
+
+const LIMITS: RmaLimits = {
+  shortBytesMax: SHORT_BYTES_MAX,
+  zcopyBytesMin: 0,
+  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
+  iovMax: IOV_MAX,
+};
+
+/** The interface. */
+export class PosixIface implements ClosableIface, EndpointOwner {
+  readonly attributes: IfaceAttributes;
+  readonly address: Uint8Array;
+  readonly geometry: RingGeometry;
+  readonly directoryName: Uint8Array;
+  readonly outstanding = 0;
+  readonly #directory: Directory;
+  readonly #pipe: WakePipe;
+  readonly #sleeper: Sleeper;
+  readonly #endpoints: Set<PosixEndpoint> = new Set();
+  readonly #starved: PosixEndpoint[] = [];
+  #handler: AmHandler | undefined = undefined;
+  #closed = false;
+
+  /** Throws SyscallError where /dev/shm is full. */
+  constructor(resource: IfaceResource, services: Pick<ComponentServices, 'config' | 'clock' | 'log'>) {
+    const config = services.config.get(POSIX_CONFIG_TABLE);
+    this.geometry = ringGeometry(config);
+    this.attributes = attributesOf(resource, config);
+    const directory = new Directory(services.log);
+    this.#directory = directory;
+    this.#sleeper = new Sleeper(services.clock, () => directory.setSleeping(false));
+    this.#pipe = openPipe(directory, () => this.#sleeper.wake());
+    this.directoryName = directory.segment.packedName;
+    this.address = new Uint8Array(ADDRESS_BYTES);
+    packNode(ADDRESS_KIND, this.address);
+    this.address.set(this.directoryName, NODE_ADDRESS_BYTES);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  unreachableReason(address: Uint8Array): string | undefined {
+    const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
+    if (elsewhere !== undefined) return elsewhere;
+    const peer = peerAt(address);
+    if (typeof peer === 'string') return peer;
+    peer.close();
+    return undefined;
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    if (this.#closed) throw closedError('interface posix');
+    const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
+    if (elsewhere !== undefined) throw unreachable('posix', elsewhere);
+    const peer = peerAt(address);
+    if (typeof peer === 'string') throw unreachable('posix', peer);
+    const endpoint = new PosixEndpoint(this, peer);
+    this.#endpoints.add(endpoint);
+    return endpoint;
+  }
+
+  setAmHandler(handler: AmHandler): void {
+    this.#handler = handler;
+  }
+
+  progress(): number {
+    const messages = this.#directory.deliver(this.#handler);
+    if (messages > 0) this.#sleeper.wake();
+    return messages;
+  }
+
+  errorOf(): undefined {
+    return undefined;
+  }
+
+  wait(timeoutNs: number): Promise<void> {
+    if (this.#closed || this.#handler === undefined) return Promise.resolve();
+    // Announced before the last look: a sender publishes before it looks whether somebody sleeps.
+    this.#directory.setSleeping(true);
+    const limitNs = this.#roomWithin(timeoutNs);
+    if (limitNs === 0 || this.#directory.hasNews) {
+      this.#directory.setSleeping(false);
+      this.#sleeper.wake();
+      return Promise.resolve();
+    }
+    this.#directory.checkSome();
+    this.#pipe.listen();
+    return this.#sleeper.sleep(limitNs);
+  }
+
+  starve(endpoint: PosixEndpoint): void {
+    endpoint.starved = true;
+    this.#starved.push(endpoint);
+  }
+
+  forget(endpoint: PosixEndpoint): void {
+    this.#endpoints.delete(endpoint);
+    const at = this.#starved.indexOf(endpoint);
+    if (at >= 0) this.#starved.splice(at, 1);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const endpoint of this.#endpoints) endpoint.close();
+    this.#sleeper.wake();
+    this.#directory.close();
+    this.#pipe.close();
+  }
+
+  /** How long to sleep for the endpoints that found no room: 0 when one of them has some now. */
+  #roomWithin(timeoutNs: number): number {
+    let limitNs = timeoutNs;
+    for (const endpoint of this.#starved) {
+      const answer = endpoint.wantRoom();
+      if (answer === 'unknown') limitNs = Math.min(limitNs, RETRY_NS);
+      if (answer !== 'room') continue;
+      for (const each of this.#starved) each.starved = false;
+      this.#starved.length = 0;
+      return 0;
+    }
+    return limitNs;
+  }
+}
+
+/** The pipe beside a directory, which goes with it when there can be no pipe. */
+function openPipe(directory: Directory, onWake: () => void): WakePipe {
+  try {
+    return new WakePipe(wakePath(directory.segment.path), onWake);
+  } catch (error) {
+    directory.close();
+    throw error;
+  }
+}
+
+/** The interface with this address, which is on this machine; or why it cannot be reached. */
+function peerAt(address: Uint8Array): Peer | string {
+  try {
+    return Peer.attach(address.subarray(NODE_ADDRESS_BYTES));
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    if (hasSameShm(address)) return `the peer has ended, or is of another user (${error.message})`;
+    return `the peer has another /dev/shm: another mount namespace or container (${error.message})`;
+  }
+}
+
+function attributesOf(resource: IfaceResource, config: PosixConfig): IfaceAttributes {
+  const host = memoryTypeBit(MemoryType.HOST);
+  return {
+    resource,
+    flags:
+      IfaceFlag.PUT_SHORT |
+      IfaceFlag.PUT_ZCOPY |
+      IfaceFlag.GET_SHORT |
+      IfaceFlag.GET_ZCOPY |
+      IfaceFlag.AM_SHORT |
+      IfaceFlag.AM_BCOPY |
+      IfaceFlag.ATOMIC32 |
+      IfaceFlag.ATOMIC64 |
+      IfaceFlag.EP_CHECK |
+      IfaceFlag.EVENT |
+      IfaceFlag.CONNECT_TO_IFACE |
+      IfaceFlag.ERRHANDLE_REMOTE_MEM,
+    put: LIMITS,
+    get: LIMITS,
+    am: { shortBytesMax: config.SEG_SIZE, bcopyBytesMax: config.SEG_SIZE },
+    localMemoryTypes: host,
+    remoteMemoryTypes: host,
+    requiredMemoryTypes: 0,
+    reachesOtherDevices: false,
+    performance: {
+      latencyNs: config.LATENCY,
+      overheadNs: config.OVERHEAD,
+      hostToDevice: 0,
+      deviceToHost: 0,
+      deviceToDevice: 0,
+      hostToHost: config.BW,
+    },
+    priority: 0,
+    deviceAddressBytes: 0,
+    ifaceAddressBytes: ADDRESS_BYTES,
+    endpointAddressBytes: 0,
+    errorHandling: ['remote access', 'peer failure'],
+  };
+}

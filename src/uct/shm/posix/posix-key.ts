@@ -1,0 +1,52 @@
+/** A remote key of posix after unpacking: remote memory that is mapped here. */
+
+import { MemoryType } from '../../../ucs/memory-type.ts';
+import type { RemoteKey } from '../../api/memory.ts';
+import type { PublishedKey } from '../../base/key-board-reader.ts';
+import type { Segment } from '../../base/segment.ts';
+import type { SegmentCache } from '../../base/segment-cache.ts';
+
+/** Name of component, memory domain and transport. */
+export const POSIX_NAME = 'posix';
+
+/** A remote key. */
+export class PosixKey implements RemoteKey {
+  readonly mdName: string = POSIX_NAME;
+  readonly memoryType: MemoryType = MemoryType.HOST;
+  readonly sysDevice: undefined = undefined;
+  readonly byteLength: number;
+  /** The remote memory. Operations of the transport check that it is still there; whoever uses this itself does not. */
+  readonly bytes: Uint8Array;
+  /** All of the segment, and where in it the memory begins. */
+  readonly words: Int32Array;
+  readonly all: Uint8Array;
+  readonly base: number;
+  readonly #published: PublishedKey;
+  readonly #segment: Segment;
+  readonly #segments: SegmentCache;
+  #released = false;
+
+  /** @param offset of the memory in the segment, which holds all of it */
+  constructor(published: PublishedKey, segment: Segment, offset: number, segments: SegmentCache) {
+    this.byteLength = published.byteLength;
+    this.bytes = segment.bytes.subarray(offset, offset + published.byteLength);
+    this.words = segment.words;
+    this.all = segment.bytes;
+    this.base = offset;
+    this.#published = published;
+    this.#segment = segment;
+    this.#segments = segments;
+  }
+
+  /** False once the owner has freed the memory, or the key was released. */
+  get live(): boolean {
+    return !this.#released && this.#published.live;
+  }
+
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#published.release();
+    this.#segments.release(this.#segment);
+  }
+}

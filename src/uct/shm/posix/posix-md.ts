@@ -1,0 +1,139 @@
+/** The memory domain of posix: host memory in segments of its own, which peers on this node attach. */
+
+import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
+import { invalidParam, isUcxError, UcxError } from '../../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { Status } from '../../../ucs/status.ts';
+import { DeviceType, type IfaceResource } from '../../api/iface.ts';
+import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
+import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
+import type { PublishedKey } from '../../base/key-board-reader.ts';
+import { isInside } from '../../base/range.ts';
+import { SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
+import { SegmentCache } from '../../base/segment-cache.ts';
+import { HostDomain } from '../base/host-domain.ts';
+import type { HostMemory } from '../base/host-memory.ts';
+import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
+import { PosixIface } from './posix-iface.ts';
+import { POSIX_NAME, PosixKey } from './posix-key.ts';
+
+/** Other names of the transport. */
+export const POSIX_ALIASES: readonly string[] = ['shm', 'sm', 'mm'];
+
+/** Words of a payload: name of the segment, then where in it the memory lies. */
+const NAME_WORDS = SEGMENT_NAME_BYTES / 4;
+const PAYLOAD_WORDS = NAME_WORDS + 2;
+const HOST: number = memoryTypeBit(MemoryType.HOST);
+
+const RESOURCE: IfaceResource = {
+  transport: POSIX_NAME,
+  aliases: POSIX_ALIASES,
+  device: 'memory',
+  deviceType: DeviceType.SHM,
+  sysDevice: undefined,
+};
+
+/** The memory domain. */
+export class PosixMd extends HostDomain {
+  readonly resources: readonly IfaceResource[] = [RESOURCE];
+  readonly attributes: MdAttributes = {
+    name: POSIX_NAME,
+    component: POSIX_NAME,
+    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.RKEY_PTR,
+    registerMemoryTypes: HOST,
+    allocateMemoryTypes: HOST,
+    accessMemoryTypes: HOST,
+    detectMemoryTypes: 0,
+    dmabufMemoryTypes: 0,
+    cacheMemoryTypes: 0,
+    registerCost: { overheadNs: 0, perByteNs: 0 },
+    rkeyPackedBytes: KEY_BOARD_KEY_BYTES,
+    allocateBytesMax: VIEW_LENGTH_MAX,
+    registerBytesMax: Number.MAX_SAFE_INTEGER,
+  };
+  readonly #services: ComponentServices;
+  /** Memory that peers have freed goes when its last key is released. */
+  readonly #segments: SegmentCache = new SegmentCache(0);
+
+  /** @throws UcxError NO_DEVICE where /dev/shm cannot be used, ERR_CONFIG_VALUE */
+  constructor(services: ComponentServices) {
+    super(POSIX_NAME, false);
+    this.#services = services;
+    ringGeometry(services.config.get(POSIX_CONFIG_TABLE));
+    checkFolder();
+    const removed = scavenge();
+    if (removed > 0) services.log.debug(`removed ${removed} shared-memory files of processes that have ended`);
+  }
+
+  memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
+    this.checkOpen();
+    if (options.memoryType !== MemoryType.HOST) {
+      throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
+    }
+    const segment = Segment.create(byteLength);
+    return this.own({ bytes: segment.bytes, segment, packable: true });
+  }
+
+  rkeyUnpack(packed: Uint8Array): PosixKey {
+    this.checkOpen();
+    const published = this.reader.open(packed);
+    try {
+      return this.#attach(published);
+    } catch (error) {
+      published.release();
+      throw error;
+    }
+  }
+
+  override close(): void {
+    super.close();
+    this.#segments.close();
+  }
+
+  protected payloadOf({ segment }: HostMemory): Int32Array {
+    const payload = new Int32Array(PAYLOAD_WORDS);
+    new Uint8Array(payload.buffer).set(segment!.packedName);
+    return payload;
+  }
+
+  protected makeIface(): PosixIface {
+    return new PosixIface(RESOURCE, this.#services);
+  }
+
+  #attach(published: PublishedKey): PosixKey {
+    const { payload, byteLength } = published;
+    const name = new Uint8Array(payload.buffer, payload.byteOffset, SEGMENT_NAME_BYTES);
+    const offset = (payload[NAME_WORDS]! >>> 0) + (payload[NAME_WORDS + 1]! >>> 0) * 2 ** 32;
+    let segment: Segment;
+    try {
+      segment = this.#segments.acquire(name);
+    } catch (error) {
+      throw refusal('ERR_RKEY_STALE', 'belongs to memory that cannot be attached any more', error);
+    }
+    if (isInside(offset, byteLength, segment.byteLength)) {
+      return new PosixKey(published, segment, offset, this.#segments);
+    }
+    this.#segments.release(segment);
+    throw refusal('ERR_RKEY_FORGED', 'has more bytes than its memory');
+  }
+}
+
+function refusal(code: string, rule: string, cause?: unknown): UcxError {
+  const message = `remote key of ${POSIX_NAME} ${rule}`;
+  return new UcxError({ code, status: Status.INVALID_ADDR, message, details: { md: POSIX_NAME }, cause });
+}
+
+/** Makes a segment: a folder that is missing, full or not for this user shows now. */
+function checkFolder(): void {
+  try {
+    Segment.create(1).close();
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    throw new UcxError({
+      code: 'ERR_NO_DEVICE',
+      status: Status.NO_DEVICE,
+      message: `no shared memory: ${error.message}`,
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,16 @@
+/** The place of one message in a ring, as packers and handlers see it: one object for each ring, moved from message to message. */
+
+import type { AmFrame } from '../../api/iface.ts';
+
+/** A frame. */
+export class RingFrame implements AmFrame {
+  readonly bytes: Uint8Array;
+  readonly words: Int32Array;
+  offset = 0;
+  byteLength = 0;
+
+  constructor(bytes: Uint8Array, words: Int32Array) {
+    this.bytes = bytes;
+    this.words = words;
+  }
+}

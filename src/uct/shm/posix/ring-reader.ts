@@ -1,0 +1,116 @@
+/**
+ * The receiving end of a ring: hands the messages of one sender out, in their order. What the sender wrote is checked before it is
+ * believed.
+ */
+
+import type { AmHandler } from '../../api/iface.ts';
+import type { Segment } from '../../base/segment.ts';
+import { RingFrame } from './ring-frame.ts';
+import {
+  ELEMENT_HEADER_BYTES,
+  ElementWord,
+  ID_MASK,
+  IN_SEGMENT,
+  RING_HEADER_BYTES,
+  type RingGeometry,
+  RingWord,
+  segmentsAt,
+} from './ring-layout.ts';
+
+/** Messages of one ring in one call of progress at most, so that no sender keeps the others waiting. */
+const MESSAGES_PER_POLL = 32;
+
+/** The receiving end. */
+export class RingReader {
+  readonly segment: Segment;
+  /** Set when the sender has closed or died: what is left is delivered, then the ring goes. */
+  closing = false;
+  /** True when the sender wrote what makes no sense: nothing more is read. */
+  corrupt = false;
+  readonly #words: Int32Array;
+  readonly #frame: RingFrame;
+  readonly #mask: number;
+  readonly #elementWords: number;
+  readonly #inlineBytesMax: number;
+  readonly #segmentsAt: number;
+  readonly #segmentBytes: number;
+  readonly #segments: number;
+  /** The sender is told after so many messages, and when there are no more. */
+  readonly #releaseAfter: number;
+  #head = 0;
+  #told = 0;
+
+  constructor(segment: Segment, geometry: RingGeometry) {
+    this.segment = segment;
+    this.#words = segment.words;
+    this.#frame = new RingFrame(segment.bytes, segment.words);
+    this.#mask = geometry.elements - 1;
+    this.#elementWords = geometry.elementBytes / 4;
+    this.#inlineBytesMax = geometry.elementBytes - ELEMENT_HEADER_BYTES;
+    this.#segmentsAt = segmentsAt(geometry);
+    this.#segmentBytes = geometry.segmentBytes;
+    this.#segments = geometry.segments;
+    this.#releaseAfter = Math.max(1, Math.min(geometry.elements, geometry.segments) >> 2);
+  }
+
+  /** Whether a message waits. */
+  get hasMessage(): boolean {
+    const element = RING_HEADER_BYTES / 4 + (this.#head & this.#mask) * this.#elementWords;
+    return Atomics.load(this.#words, element) === ((this.#head + 1) | 0);
+  }
+
+  /**
+   * Hands out the messages that wait, up to a bound.
+   * @returns how many; negative, one less than the number, when the sender sleeps until there is room: wake it
+   */
+  poll(handler: AmHandler): number {
+    const words = this.#words;
+    const first = this.#head;
+    const last = (first + MESSAGES_PER_POLL) | 0;
+    let head = first;
+    while (head !== last) {
+      const element = RING_HEADER_BYTES / 4 + (head & this.#mask) * this.#elementWords;
+      const next = (head + 1) | 0;
+      if (words[element] !== next || !this.#open(element)) break;
+      // Before the handler: a message is never handed out twice.
+      this.#head = head = next;
+      handler(words[element + ElementWord.INFO]! & ID_MASK, this.#frame);
+    }
+    const count = (head - first) | 0;
+    const owed = (head - this.#told) | 0;
+    if (owed === 0 || (count > 0 && owed < this.#releaseAfter)) return count;
+    return this.#tell(head) ? -1 - count : count;
+  }
+
+  /** Moves the frame to a message; false when what the sender wrote makes no sense. */
+  #open(element: number): boolean {
+    const words = this.#words;
+    const frame = this.#frame;
+    const byteLength = words[element + ElementWord.LENGTH]!;
+    let offset = (element + ElementWord.DATA) * 4;
+    let room = this.#inlineBytesMax;
+    if ((words[element + ElementWord.INFO]! & IN_SEGMENT) !== 0) {
+      const index = words[element + ElementWord.SEGMENT]!;
+      if (index < 0 || index >= this.#segments) return this.#refuse();
+      offset = this.#segmentsAt + index * this.#segmentBytes;
+      room = this.#segmentBytes;
+    }
+    if (byteLength < 0 || byteLength > room) return this.#refuse();
+    frame.offset = offset;
+    frame.byteLength = byteLength;
+    return true;
+  }
+
+  #refuse(): false {
+    this.closing = true;
+    this.corrupt = true;
+    return false;
+  }
+
+  /** Tells the sender how far this end is; true when it sleeps until that. */
+  #tell(head: number): boolean {
+    this.#told = head;
+    Atomics.store(this.#words, RingWord.TAIL, head);
+    return Atomics.load(this.#words, RingWord.WANT) !== 0 && Atomics.exchange(this.#words, RingWord.WANT, 0) !== 0;
+  }
+}

@@ -1,0 +1,172 @@
+/**
+ * The sending end of a ring: copies messages in, as long as the receiver is not a whole ring behind. Waking the receiver is the
+ * endpoint's business.
+ */
+
+import { Status } from '../../../ucs/status.ts';
+import type { AmPacker } from '../../api/iface.ts';
+import { storeWords } from '../../base/copy-bytes.ts';
+import { Segment } from '../../base/segment.ts';
+import { RingFrame } from './ring-frame.ts';
+import {
+  ELEMENT_HEADER_BYTES,
+  ElementWord,
+  IN_SEGMENT,
+  RING_HEADER_BYTES,
+  type RingGeometry,
+  RingWord,
+  ringBytes,
+  segmentsAt,
+  writeRingHeader,
+} from './ring-layout.ts';
+
+/** The sending end. */
+export class RingWriter {
+  readonly segment: Segment;
+  readonly #words: Int32Array;
+  readonly #bytes: Uint8Array;
+  readonly #frame: RingFrame;
+  readonly #mask: number;
+  readonly #elementWords: number;
+  readonly #inlineBytesMax: number;
+  readonly #segmentsAt: number;
+  readonly #segmentBytes: number;
+  readonly #segmentMask: number;
+  /** For each element, how many segments were taken when it was written. */
+  readonly #segmentsAtElement: Int32Array;
+  /** Messages written, and how many of them the receiver is known to be done with. */
+  #head = 0;
+  #tail = 0;
+  #segmentHead = 0;
+  #segmentTail = 0;
+
+  /**
+   * Makes the ring.
+   * @param sender packed name of the directory of this end's interface
+   * @throws SyscallError ENOSPC where /dev/shm is full
+   */
+  constructor(geometry: RingGeometry, sender: Uint8Array) {
+    this.segment = Segment.create(ringBytes(geometry));
+    this.#words = this.segment.words;
+    this.#bytes = this.segment.bytes;
+    this.#frame = new RingFrame(this.#bytes, this.#words);
+    this.#mask = geometry.elements - 1;
+    this.#elementWords = geometry.elementBytes / 4;
+    this.#inlineBytesMax = geometry.elementBytes - ELEMENT_HEADER_BYTES;
+    this.#segmentsAt = segmentsAt(geometry);
+    this.#segmentBytes = geometry.segmentBytes;
+    this.#segmentMask = geometry.segments - 1;
+    this.#segmentsAtElement = new Int32Array(geometry.elements);
+    writeRingHeader(this.#words, this.#bytes, geometry, sender);
+  }
+
+  /** Adds a message of header and payload, together at most a segment. OK or NO_RESOURCE. */
+  push(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    const words = this.#words;
+    const headerBytes = headerWords * 4;
+    const byteLength = headerBytes + payloadLength;
+    if (byteLength > this.#inlineBytesMax) {
+      return this.#pushLong(id, header, headerWords, payload!, payloadOffset, payloadLength);
+    }
+    if (((this.#head - this.#tail) | 0) > this.#mask && !this.#hasRoom()) return Status.NO_RESOURCE;
+    const element = this.#elementNow();
+    words[element + ElementWord.INFO] = id;
+    words[element + ElementWord.LENGTH] = byteLength;
+    const data = element + ElementWord.DATA;
+    for (let i = 0; i < headerWords; i++) words[data + i] = header[i]!;
+    if (payloadLength > 0) storeWords(words, data + headerWords, this.#bytes, payload!, payloadOffset, payloadLength);
+    this.#publish(element);
+    return Status.OK;
+  }
+
+  /** Adds a message that the packer writes, at most a segment. OK or NO_RESOURCE; the packer runs only for OK. */
+  pack(id: number, packer: AmPacker): Status {
+    if (!this.#hasSegment()) return Status.NO_RESOURCE;
+    const words = this.#words;
+    const element = this.#elementNow();
+    const index = this.#segmentHead & this.#segmentMask;
+    const frame = this.#frame;
+    frame.offset = this.#segmentsAt + index * this.#segmentBytes;
+    frame.byteLength = this.#segmentBytes;
+    words[element + ElementWord.LENGTH] = packer.pack(frame);
+    words[element + ElementWord.INFO] = id | IN_SEGMENT;
+    words[element + ElementWord.SEGMENT] = index;
+    this.#segmentHead = (this.#segmentHead + 1) | 0;
+    this.#publish(element);
+    return Status.OK;
+  }
+
+  /**
+   * Asks to be woken when there is room again.
+   * @returns false when there is room already
+   */
+  wantRoom(): boolean {
+    // Stored before the look at the tail, as the receiver stores the tail before the look at this.
+    Atomics.store(this.#words, RingWord.WANT, 1);
+    return !(this.#hasRoom() && this.#hasSegment());
+  }
+
+  #pushLong(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    if (!this.#hasSegment()) return Status.NO_RESOURCE;
+    const words = this.#words;
+    const element = this.#elementNow();
+    const index = this.#segmentHead & this.#segmentMask;
+    const at = this.#segmentsAt + index * this.#segmentBytes;
+    for (let i = 0; i < headerWords; i++) words[(at >> 2) + i] = header[i]!;
+    if (payloadLength > 0) {
+      this.#bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), at + headerWords * 4);
+    }
+    words[element + ElementWord.LENGTH] = headerWords * 4 + payloadLength;
+    words[element + ElementWord.INFO] = id | IN_SEGMENT;
+    words[element + ElementWord.SEGMENT] = index;
+    this.#segmentHead = (this.#segmentHead + 1) | 0;
+    this.#publish(element);
+    return Status.OK;
+  }
+
+  #elementNow(): number {
+    return RING_HEADER_BYTES / 4 + (this.#head & this.#mask) * this.#elementWords;
+  }
+
+  #publish(element: number): void {
+    this.#segmentsAtElement[this.#head & this.#mask] = this.#segmentHead;
+    const head = (this.#head + 1) | 0;
+    this.#head = head;
+    // Last, and a full barrier: who sees the sequence sees the message, and whoever was asleep before is seen to be asleep after it.
+    Atomics.store(this.#words, element + ElementWord.SEQUENCE, head);
+  }
+
+  /** Whether another message has a place; learns how far the receiver is. */
+  #hasRoom(): boolean {
+    const tail = Atomics.load(this.#words, RingWord.TAIL);
+    // A receiver that claims more than was sent is not believed.
+    if (((this.#head - tail) | 0) < 0 || ((tail - this.#tail) | 0) < 0) return false;
+    if (tail !== this.#tail) {
+      this.#tail = tail;
+      this.#segmentTail = this.#segmentsAtElement[(tail - 1) & this.#mask]!;
+    }
+    return ((this.#head - tail) | 0) <= this.#mask;
+  }
+
+  #hasSegment(): boolean {
+    const isKnown =
+      ((this.#head - this.#tail) | 0) <= this.#mask &&
+      ((this.#segmentHead - this.#segmentTail) | 0) <= this.#segmentMask;
+    if (isKnown) return true;
+    return this.#hasRoom() && ((this.#segmentHead - this.#segmentTail) | 0) <= this.#segmentMask;
+  }
+}
