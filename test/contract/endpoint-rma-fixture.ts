@@ -66,12 +66,25 @@ export class RmaFixture extends UctFixture {
     const { resource, reachesOtherDevices } = this.iface.attributes;
     const other = this.md.resources.find(({ sysDevice }) => sysDevice !== resource.sysDevice) ?? resource;
     const memory = this.#memoryOf(type, byteLength, (reachesOtherDevices ? other : resource).sysDevice);
-    return memory?.packable === false ? undefined : memory;
+    if (memory?.packable !== false) return memory;
+    this.md.memDereg(memory);
+    // Registered memory has no keys everywhere; what the domain allocates has.
+    const allocates = hasMemoryType(this.md.attributes.allocateMemoryTypes, type);
+    return allocates ? this.md.memAlloc(byteLength, { memoryType: type }) : undefined;
+  }
+
+  /** Ends what {@link remoteMemory} returned. */
+  end(memory: MdMemory): void {
+    try {
+      this.md.memFree(memory);
+    } catch {
+      this.md.memDereg(memory); // Was registered.
+    }
   }
 
   /** Memory for the remote side: of a device where there is one. */
   remote(byteLength: number): MdMemory {
-    return this.remoteMemory(MemoryType.GAUDI, byteLength) ?? this.memory(MemoryType.HOST, byteLength)!;
+    return this.remoteMemory(MemoryType.GAUDI, byteLength) ?? this.remoteMemory(MemoryType.HOST, byteLength)!;
   }
 
   /** Bytes that differ from call to call. */

@@ -6,6 +6,7 @@ import type { Completion, Iface, UctEndpoint } from '../../src/uct/api/iface.ts'
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
 
 /** An open memory domain under test. */
@@ -28,7 +29,7 @@ export class UctFixture {
   log: TestLog = createTestLog();
 
   constructor(setup: MdSetup) {
-    expectNoLeaks();
+    expectNoLeaks(SEGMENT_PROBES);
     beforeEach(() => {
       this.log = createTestLog();
       this.#under = setup(this.log);

@@ -1,14 +1,17 @@
-/** The memory domains that the contract suites run on: self, and gaudi_copy on emulated nodes of every kind that can transfer. */
+/** The memory domains that the contract suites run on: self, posix, cma, and gaudi_copy on emulated nodes of every kind that can transfer. */
 
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
 import { systemClock } from '../../src/ucs/clock.ts';
 import { loadConfig } from '../../src/ucs/config.ts';
+import type { Component } from '../../src/uct/api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/base/config.ts';
 import { GaudiResources } from '../../src/uct/gaudi/base/gaudi-resources.ts';
 import { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../../src/uct/gaudi/ipc/config.ts';
 import { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
+import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
+import { posixComponent } from '../../src/uct/shm/posix/component.ts';
 import type { TestLog } from '../fixtures/test-log.ts';
 import { AllocatingIpcMd } from './allocating-ipc-md.ts';
 import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
@@ -17,6 +20,22 @@ import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
 export function openSelf(log: TestLog): MdUnderTest {
   const services = { log: log.log, clock: systemClock, config: loadConfig([]) };
   const md = selfComponent().openMd(services);
+  return { md, pinnedBytes: () => 0, deviceBytes: () => 0, close: () => {} };
+}
+
+/** Opens the memory domain of shared memory. */
+export function openPosix(log: TestLog, config: Readonly<Record<string, string>> = {}): MdUnderTest {
+  return openHost(posixComponent(), log, config);
+}
+
+/** Opens the memory domain of copies between processes. */
+export function openCma(log: TestLog): MdUnderTest {
+  return openHost(cmaComponent(), log, {});
+}
+
+function openHost(component: Component, log: TestLog, overrides: Readonly<Record<string, string>>): MdUnderTest {
+  const config = loadConfig([component.configTable!], { overrides });
+  const md = component.openMd({ log: log.log, clock: systemClock, config });
   return { md, pinnedBytes: () => 0, deviceBytes: () => 0, close: () => {} };
 }
 
@@ -58,6 +77,8 @@ export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUn
 /** Every implementation with its name. */
 export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
   ['self', openSelf],
+  ['posix', openPosix],
+  ['cma', openCma],
   ...(['gaudi2', 'gaudi'] as const).flatMap((asic) =>
     [0, 1].map((dmaThreads): readonly [string, MdSetup] => [
       `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,
