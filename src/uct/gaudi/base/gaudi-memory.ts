@@ -42,6 +42,10 @@ export class GaudiMemory implements MdMemory {
     return this.block.live;
   }
 
+  get inFlight(): number {
+    return this.block.inFlight;
+  }
+
   /** What transfers name. */
   dmaIn(): DmaMemory {
     return this.block;
@@ -134,6 +138,10 @@ export class HostMemory implements MdMemory {
 
   get address(): bigint {
     return BigInt(this.pages.address + this.dmaOffset);
+  }
+
+  get inFlight(): number {
+    return this.pages.inFlight;
   }
 
   /** False once the buffer was detached: its bytes belong to somebody else. */

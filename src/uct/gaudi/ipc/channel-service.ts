@@ -135,23 +135,28 @@ export class ChannelService {
   }
 
   #accept(): void {
-    for (let socket = this.#next(); socket !== undefined; socket = this.#next()) {
-      const { uid, pid } = socket.peerCredentials();
-      const isOwnUser = uid === process.geteuid?.();
-      if (!isOwnUser) this.#options.log.warn(`gaudi_ipc: process ${pid} of user ${uid} is turned away`);
-      if (!isOwnUser || this.#peers.size === CHANNEL_PEERS_MAX) socket.close();
-      else this.#add(socket);
+    try {
+      for (let socket = this.#listener.accept(); socket !== undefined; socket = this.#listener.accept()) {
+        this.#admit(socket);
+      }
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      // Out of descriptors: who has asked waits, and gives up in its own time.
+      this.#options.log.diag(`gaudi_ipc: a peer cannot be accepted: ${error.message}`);
     }
   }
 
-  #next(): UnixSocket | undefined {
+  #admit(socket: UnixSocket): void {
     try {
-      return this.#listener.accept();
+      const { uid, pid } = socket.peerCredentials();
+      if (uid !== process.geteuid?.()) {
+        this.#options.log.warn(`gaudi_ipc: process ${pid} of user ${uid} is turned away`);
+        socket.close();
+      } else if (this.#peers.size === CHANNEL_PEERS_MAX) socket.close();
+      else this.#add(socket);
     } catch (error) {
-      // Out of descriptors: who has asked waits, and gives up in its own time.
-      if (isUcxError(error)) this.#options.log.diag(`gaudi_ipc: a peer cannot be accepted: ${error.message}`);
-      else throw error;
-      return undefined;
+      socket.close();
+      throw error;
     }
   }
 

@@ -13,6 +13,7 @@ import type { SharedArena } from './channel-service.ts';
 import type { GaudiIpcConfig } from './config.ts';
 import { ImportCache, type ImportPlace } from './import-cache.ts';
 import { ImportEntry } from './import-entry.ts';
+import { ImportSleep } from './import-sleep.ts';
 import { channelFailed, ownerSilent } from './ipc-errors.ts';
 import type { IpcKey } from './ipc-key.ts';
 import { LOCAL_OWNERS, type LocalImporter, type LocalOwner } from './local-owners.ts';
@@ -51,7 +52,7 @@ export class Imports implements LinkListener, LocalImporter {
   /** The same by the name of the import. */
   readonly #asked: Map<string, Request> = new Map();
   readonly #localOwners: Set<LocalOwner> = new Set();
-  readonly #sleepers: Set<() => void> = new Set();
+  readonly #sleepers: Set<ImportSleep> = new Set();
   #nextId = 1;
   #turns = 0;
 
@@ -112,22 +113,16 @@ export class Imports implements LinkListener, LocalImporter {
     return Math.max(0, before - this.#requests.size);
   }
 
-  /** Resolves when something may have arrived, at the latest after `timeoutNs`. */
-  wait(timeoutNs: number): Promise<void> {
+  /** A sleep until something may have arrived, `timeoutNs` at most. End it when its end does not matter any more. */
+  sleep(timeoutNs: number): ImportSleep {
     const { clock } = this.#options;
     let sleepNs = timeoutNs;
     const now = clock.nowNs();
     for (const { deadlineNs } of this.#requests.values()) sleepNs = Math.min(sleepNs, Math.max(0, deadlineNs - now));
-    return new Promise((resolve) => {
-      const wake = (): void => {
-        timer.cancel();
-        this.#sleepers.delete(wake);
-        resolve();
-      };
-      const timer = clock.setTimer(sleepNs, wake);
-      timer.ref();
-      this.#sleepers.add(wake);
-    });
+    const sleep = new ImportSleep(() => this.#sleepers.delete(sleep));
+    this.#sleepers.add(sleep);
+    sleep.start(clock, sleepNs);
+    return sleep;
   }
 
   /** Lets all remote memory go that no transfer uses. */
@@ -181,7 +176,7 @@ export class Imports implements LinkListener, LocalImporter {
   }
 
   onEvent(): void {
-    for (const wake of [...this.#sleepers]) wake();
+    for (const sleep of [...this.#sleepers]) sleep.end();
   }
 
   /** Memory of the very card: nothing is imported. */

@@ -38,3 +38,8 @@ export function ownerSilent({ pid }: ProcessIdentity, timeoutNs: number): UcxErr
 export function channelFailed({ pid }: ProcessIdentity, reason: string, cause?: unknown): UcxError {
   return gaudiError(GaudiErrorCode.CHANNEL_FAILED, `channel service of process ${pid}: ${reason}`, { pid }, cause);
 }
+
+/** The owner has answered, and this process has no room for the descriptor. */
+export function descriptorLost({ pid }: ProcessIdentity): UcxError {
+  return gaudiError(GaudiErrorCode.OUT_OF_MEMORY, `no descriptor is left for the memory of process ${pid}`, { pid });
+}

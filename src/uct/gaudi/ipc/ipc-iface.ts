@@ -105,10 +105,16 @@ export class IpcIface implements Iface, IpcEndpointHost {
 
   async wait(timeoutNs: number): Promise<void> {
     const { dma } = this.transfers;
-    const waits: Promise<void>[] = [];
-    if (dma.outstanding > 0) waits.push(dma.wait(timeoutNs));
-    if (this.imports.pending > 0) waits.push(this.imports.wait(timeoutNs));
-    await Promise.race(waits.length > 0 ? waits : [dma.wait(timeoutNs)]);
+    if (this.imports.pending === 0) {
+      await dma.wait(timeoutNs);
+      return;
+    }
+    const sleep = this.imports.sleep(timeoutNs);
+    const transfersEnded = dma.outstanding > 0 ? dma.wait(timeoutNs) : sleep.ended;
+    await Promise.race([sleep.ended, transfersEnded]);
+    // Neither timer is to keep the process alive for the rest of its time.
+    sleep.end();
+    if (dma.outstanding > 0) dma.wake();
   }
 
   close(): void {

@@ -9,10 +9,16 @@ import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode, type EmulatedNode, type EmulatedNodeOptions } from '../../../emulator/index.ts';
 import { connectUnix, SocketType } from '../../../sys/index.ts';
+import { systemClock } from '../../../ucs/clock.ts';
+import { loadConfig } from '../../../ucs/config.ts';
 import { Status } from '../../../ucs/status.ts';
 import { ownIdentity } from '../../base/process-identity.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import { GaudiResources } from '../base/gaudi-resources.ts';
 import { servicePath } from './channel-service.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from './config.ts';
 import type { IpcKey } from './ipc-key.ts';
+import { IpcMd } from './ipc-md.ts';
 import { LOCAL_OWNERS } from './local-owners.ts';
 
 expectNoLeaks(SEGMENT_PROBES);
@@ -486,6 +492,24 @@ describe('addresses', () => {
 });
 
 describe('each Gaudi memory domain', () => {
+  it('opens the cards by itself', async () => {
+    node = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log });
+    const shared = new GaudiResources({ node, mappingTable: undefined });
+    const config = loadConfig([GAUDI_COPY_CONFIG_TABLE, GAUDI_IPC_CONFIG_TABLE]);
+    const alone = new IpcMd(shared, { log: log.log, clock: systemClock, config });
+    expect(shared.cards).toHaveLength(2);
+    const iface = alone.openIface(alone.resources[1]!);
+    expect(iface.unreachableReason(iface.address)).toBeUndefined();
+    alone.close();
+    expect(shared.cards).toEqual([]);
+  });
+
+  it('says where the driver takes no transfers', () => {
+    const [here] = pair({}, { asic: 'gaudi3' });
+    expect(here.iface.attributes.limitation).toMatch(/gaudi3 takes no transfers/);
+    expect(here.iface.attributes.flags & 0xf).toBe(0);
+  });
+
   it('works without the other, and with it in either order of closing', async () => {
     const [here, there] = pair();
     const far = there.allocate(64);

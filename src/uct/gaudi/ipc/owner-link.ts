@@ -24,7 +24,7 @@ import {
   requestMessage,
 } from './channel-message.ts';
 import { servicePath } from './channel-service.ts';
-import { channelFailed, ownerGone, staleKey } from './ipc-errors.ts';
+import { channelFailed, descriptorLost, ownerGone, staleKey } from './ipc-errors.ts';
 
 /** What came of a request. */
 export interface LinkListener {
@@ -84,6 +84,10 @@ export class OwnerLink {
       const fds: number[] = [];
       const received = this.#socket.recvmsg(this.#buffer, fds);
       if (received === -Errno.EAGAIN) return;
+      if (received === -Errno.EMSGSIZE) {
+        this.#listener.onGone(this, descriptorLost(this.owner));
+        return;
+      }
       const message = received > 0 ? readMessage(this.#buffer.subarray(0, received)) : undefined;
       if (message === undefined || !this.#take(message, fds)) {
         for (const fd of fds) closeFd(fd);
