@@ -21,6 +21,7 @@ import { BLOCK_WORDS_MIN } from './mailbox.ts';
 const MEMORY_IN = HL_MEM_ARGS.in.words;
 const INFO = HL_INFO_ARGS.words;
 const WAIT = HL_WAIT_CS_ARGS.in.words;
+const WAIT_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
 
 /** Ioctls that are treated in a way of their own, by their place in both families. */
 export const IoctlKind = { INFO: 0, WAIT_CS: 3, MEMORY: 4, OTHER: -1 } as const;
@@ -85,9 +86,14 @@ export function pinnedPages(words: Uint32Array): { readonly address: number; rea
   return { address, byteLength: end - address };
 }
 
+/** Whether a wait has fewer words than its arguments, whatever its request number says: nobody could tell how long it blocks. */
+export function isShortWait(kind: number, count: number): boolean {
+  return kind === IoctlKind.WAIT_CS && count < WAIT_WORDS;
+}
+
 /** Whether the ioctl may block: a wait with a time-out. */
 export function mayBlock(kind: number, words: Uint32Array): boolean {
-  if (kind !== IoctlKind.WAIT_CS || words.length <= WAIT.interrupt_timeout_us + 1) return false;
+  if (kind !== IoctlKind.WAIT_CS) return false;
   const isInterrupt = (words[WAIT.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
   const at = isInterrupt ? WAIT.interrupt_timeout_us : WAIT.timeout_us;
   return words[at] !== 0 || words[at + 1] !== 0;

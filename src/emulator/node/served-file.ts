@@ -19,7 +19,7 @@ import type { SharedPages } from '../driver/buffer-table.ts';
 import type { EmulatedFile } from '../driver/file.ts';
 import type { ForeignPages } from '../driver/pinned-memory.ts';
 import { NO_PAGES, POPULATED_PAGES } from '../driver/user-memory.ts';
-import { argumentWords, DescriptorUse, descriptorUse, ioctlKind, mayBlock } from './ioctl-request.ts';
+import { argumentWords, DescriptorUse, descriptorUse, ioctlKind, isShortWait, mayBlock } from './ioctl-request.ts';
 import {
   ANSWER_BLOCK,
   ANSWER_RESULT,
@@ -204,7 +204,8 @@ export class ServedFile {
     userMemory.foreignPages = mailbox[at + REQUEST_PINNED] === 1 ? POPULATED_PAGES : NO_PAGES;
     userMemory.answeredWords = 0;
     this.ioctls += 1;
-    if (mayBlock(kind, words)) this.#serveWait(slot, sequence, request, block);
+    if (isShortWait(kind, count)) this.#answer(slot, sequence, -Errno.EFAULT, 0, block);
+    else if (mayBlock(kind, words)) this.#serveWait(slot, sequence, request, block);
     else {
       const result = this.#run(request, block);
       this.#answer(slot, sequence, result, Math.max(argumentWords(request), userMemory.answeredWords), block);

@@ -1,0 +1,179 @@
+/** `gaudi-ucx node` as a user runs it, and programs that find the server by themselves. */
+
+import { spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { processExists } from '../../src/sys/index.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const BUILT = join(ROOT, 'dist/tools/main.js');
+/** The sources, where nothing is built or the build may be old. */
+const PROGRAM =
+  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
+    ? [BUILT]
+    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
+const MODE_BITS = 0o777;
+
+let folder = '';
+let socket = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-cli-'));
+  socket = join(folder, 'gaudi-ucx/node.sock');
+});
+afterEach(() => {
+  node('down');
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+interface Run {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): Run {
+  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, {
+    cwd: ROOT,
+    encoding: 'utf8',
+    env: { ...clean, HOME: folder, XDG_RUNTIME_DIR: folder, ...env },
+    timeout: 30_000,
+  });
+  return { code: status, out: stdout, err: stderr };
+}
+
+function node(...args: string[]): Run {
+  return run([...PROGRAM, 'node', ...args]);
+}
+
+function status(): {
+  pid: number;
+  cards: { status: string; dramBytes: number; faultsWaiting: number }[];
+  links: string;
+} {
+  return JSON.parse(node('status', '--json').out);
+}
+
+describe('gaudi-ucx node', { timeout: 120_000 }, () => {
+  it('starts a server for this user alone, shows it, and ends it', () => {
+    const started = node('up', '--cards', '3', '--asic', 'gaudi2', '--hbm', '8448MiB', '--links', '^0-1');
+    expect(started).toMatchObject({ code: 0, err: '' });
+    expect(started.out).toMatch(/^node server up: 3 x gaudi2, links \^0-1, socket \S+node\.sock, pid \d+\n$/);
+    expect(statSync(socket).mode & MODE_BITS).toBe(0o600);
+    expect(statSync(join(folder, 'gaudi-ucx')).mode & MODE_BITS).toBe(0o700);
+    const { pid, cards, links } = status();
+    expect(links).toBe('^0-1');
+    expect(cards.map(({ dramBytes }) => dramBytes)).toEqual([8448, 8448, 8448].map((mib) => mib * 2 ** 20));
+    expect(processExists(pid)).toBe(true);
+    expect(node('status').out).toMatch(/^node server \d+ at .*: 3 x gaudi2, links \^0-1\ncard /);
+    const second = node('up');
+    expect(second).toMatchObject({ code: 1, out: '' });
+    expect(second.err).toMatch(/a node server runs at .* already/);
+    // The one that runs has noticed nothing.
+    expect(status().pid).toBe(pid);
+    expect(node('down')).toEqual({ code: 0, out: `node server ${pid} has ended\n`, err: '' });
+    expect(existsSync(socket)).toBe(false);
+    const gone = node('status');
+    expect(gone.code).toBe(1);
+    expect(gone.err).toMatch(/no node server at .*ERR_NODE_UNREACHABLE/);
+  });
+
+  it('reads a file, which options beat', () => {
+    const file = join(folder, 'node.json');
+    writeFileSync(file, JSON.stringify({ cards: 2, asic: 'gaudi', links: 'full' }));
+    expect(node('up', '--config', file, '--cards', '1').out).toMatch(/1 x gaudi, links full/);
+  });
+
+  it.each([
+    [['--cards', '9'], /cards must be an integer from 1 to 8/],
+    [['--cards', 'many'], /cards must be an integer/],
+    [['--hbm', '5 apples'], /hbm must be a size/],
+    [['--links', '0-1'], /links must be full/],
+    [['--links', '^0-9'], /absentLinks must be pairs/],
+    [['--asic', 'gaudi9'], /asic must be/],
+    [['--config', '/nonexistent'], /ENOENT/],
+  ])('refuses up %o', (args, message) => {
+    const { code, err } = node('up', ...args);
+    expect(code).toBe(1);
+    expect(err).toMatch(message);
+    expect(node('status').code).toBe(1);
+  });
+
+  it('starts where a server has left its socket behind', () => {
+    expect(node('up', '--cards', '1').code).toBe(0);
+    process.kill(status().pid, 'SIGKILL');
+    expect(existsSync(socket)).toBe(true);
+    // Whoever looks for a server takes the one in process instead.
+    expect(run([...PROGRAM, 'info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' }).out).toMatch(/5 Gaudi cards/);
+    expect(node('up', '--cards', '2').out).toMatch(/2 x gaudi2/);
+  });
+
+  it('does not trust a folder that others may enter', () => {
+    expect(node('up', '--cards', '1').code).toBe(0);
+    chmodSync(join(folder, 'gaudi-ucx'), 0o777);
+    expect(node('status').err).toMatch(/must be a folder of this user with mode 0700/);
+    chmodSync(join(folder, 'gaudi-ucx'), 0o700);
+    expect(node('status').code).toBe(0);
+  });
+
+  it('lets things go wrong', () => {
+    expect(node('up', '--cards', '2').code).toBe(0);
+    expect(node('fault', '1', 'ioctl', '--ioctl', 'memory', '--errno', 'ENOMEM', '--nth', '2').code).toBe(0);
+    expect(node('fault', '0', 'status', '--status', 'needs_reset').code).toBe(0);
+    expect(status().cards.map((card) => [card.status, card.faultsWaiting])).toEqual([
+      ['needs reset', 0],
+      ['operational', 1],
+    ]);
+    expect(node('fault', '0', 'recover').code).toBe(0);
+    expect(status().cards[0]!.status).toBe('operational');
+    expect(node('fault', '0', 'nonsense').err).toMatch(/kind must be one of/);
+    expect(node('fault', '7', 'unplug').err).toMatch(/ENOENT/);
+    expect(node('fault', '0', 'hang', '--delay', 'soon').err).toMatch(/delay must be a time/);
+  });
+});
+
+describe('a program', { timeout: 60_000 }, () => {
+  const body = `
+    import { Context, MemoryType } from ${JSON.stringify(join(ROOT, 'src/index.ts'))};
+    const context = await Context.create({ config: { TLS: 'gaudi_cpy' } });
+    const worker = context.worker();
+    const endpoint = worker.endpoint(worker.address());
+    const cards = endpoint.transports.filter((name) => name.startsWith('gaudi_cpy/')).length;
+    const hbm = context.memMap({ allocate: 2 ** 24, memoryType: MemoryType.GAUDI });
+    const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+    for (const length of [1, 8, 4096, 4097, 2 ** 20 + 3, 2 ** 24]) {
+      const sent = Uint8Array.from({ length }, (_, i) => i * 7 + (i >> 8));
+      await endpoint.put(sent, rkey);
+      const received = new Uint8Array(length);
+      await endpoint.get(received, rkey);
+      if (Buffer.compare(sent, received) !== 0) throw new Error('wrong bytes of ' + length);
+    }
+    await context.close();
+    console.log(cards, context.emulated);
+  `;
+
+  it.each([
+    ['finds the server by itself', (): Record<string, string> => ({})],
+    ['is told where it is', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
+  ])('puts and gets on a server that it %s', (_how, env) => {
+    expect(node('up', '--cards', '3').code).toBe(0);
+    const file = join(folder, 'program.mts');
+    writeFileSync(file, body);
+    expect(run(['--import', 'tsx', file], env())).toEqual({ code: 0, out: '3 true\n', err: '' });
+    expect(status().cards).toHaveLength(3);
+  });
+
+  it('that names a server which is not there is told so', () => {
+    const { code, err } = run([...PROGRAM, 'info', '-s'], { UCX_GAUDI_DRIVER: `emulator:${folder}/none.sock` });
+    expect(code).toBe(1);
+    expect(err).toMatch(/no node server at .*none\.sock.*ERR_NODE_UNREACHABLE/);
+  });
+
+  it.each(['emulator:', 'emulator:relative/path'])('refuses UCX_GAUDI_DRIVER=%s', (value) => {
+    const { code, err } = run([...PROGRAM, 'info', '-s'], { UCX_GAUDI_DRIVER: value });
+    expect(code).toBe(1);
+    expect(err).toMatch(/UCX_GAUDI_DRIVER.*emulator:<absolute path/);
+  });
+});
