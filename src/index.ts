@@ -6,12 +6,29 @@
 
 export { Context, type ContextOptions } from './assembly/context.ts';
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
-export type { Endpoint, TransferOptions, TransferResult } from './ucp/core/endpoint.ts';
+export { AM_HEADER_BYTES_MAX, AM_IDS, type AmSendParams } from './ucp/am/active-message.ts';
+export type { AmCallback, AmMessage } from './ucp/am/message-view.ts';
+export type { AtomicName, AtomicParams } from './ucp/amo/atomics.ts';
+export type {
+  AmSendOptions,
+  AtomicOptions,
+  CloseOptions,
+  Endpoint,
+  EndpointOptions,
+  SendOptions,
+  TagSendOptions,
+  TransferOptions,
+  TransferResult,
+} from './ucp/core/endpoint.ts';
 export type { Request, RequestCallback, RequestParams } from './ucp/core/request.ts';
-export { REQUESTS_MAX, type Worker } from './ucp/core/worker.ts';
+export { REQUESTS_MAX, type TagRecvOptions, type TagRecvResult, type Worker } from './ucp/core/worker.ts';
+export { IOV_MAX, type IovPiece, type LocalBuffer } from './ucp/mem/local-bytes.ts';
 export type { LocalMemory, MemMapParams, MemoryHandle } from './ucp/mem/memory-handle.ts';
 export type { RemoteKey } from './ucp/mem/remote-key.ts';
 export type { ChosenProtocol, Explanation, RejectedProtocol } from './ucp/proto/explain.ts';
+export type { StreamRecvParams } from './ucp/stream/stream.ts';
+export type { TagMessage } from './ucp/tag/tag.ts';
+export { TAG_MASK_FULL, type Tag } from './ucp/tag/tag-value.ts';
 export { AbortError, isUcxError, UcxError } from './ucs/error.ts';
 export { MemoryType, memoryTypeName } from './ucs/memory-type.ts';
 export { Status, statusName, statusString } from './ucs/status.ts';

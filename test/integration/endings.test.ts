@@ -72,7 +72,7 @@ describe('memory of one buffer in two operations', () => {
     try {
       stack.context.memUnmap(handle);
     } catch (error) {
-      expect(error).toMatchObject({ code: 'ERR_GAUDI_DEVICE_BUSY' });
+      expect(error).toMatchObject({ status: Status.BUSY });
     }
     await Promise.all([get, ...puts]);
     expect(stack.worker.requestsInUse).toBe(0);

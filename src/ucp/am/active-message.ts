@@ -227,7 +227,7 @@ export class ActiveMessages<E> {
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.MESSAGE);
     request.connection = connection;
-    request.lane = undefined;
+    request.lane = connection.amLane;
     request.byteLength = total;
     request.tagLow = id;
     // The header is the caller's again when the call returns; the data only when the request has ended.

@@ -4,7 +4,7 @@
 
 import type { Clock } from '../../ucs/clock.ts';
 import type { Config } from '../../ucs/config.ts';
-import { closedError, invalidParam, isUcxError } from '../../ucs/error.ts';
+import { closedError, invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
@@ -119,7 +119,14 @@ export class Context implements WorkerContext {
   memUnmap(handle: MemoryHandle): void {
     if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
     const allocator = this.#allocators.get(handle);
-    // First what can refuse: memory in use stays mapped as a whole.
+    // Memory in use stays mapped as a whole.
+    const used = handle.mdMemory.find((part) => (part?.inFlight ?? 0) > 0);
+    if (used !== undefined) {
+      throw statusError(
+        Status.BUSY,
+        `unmap memory at 0x${handle.address.toString(16)} that ${used.inFlight} transfers use`,
+      );
+    }
     this.#deregister(handle, allocator);
     if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
     this.#allocators.delete(handle);

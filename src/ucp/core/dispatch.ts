@@ -14,6 +14,10 @@ import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
 import { MESSAGE_BYTES_MIN, MessageId } from './message.ts';
 import type { ProtocolHost } from './protocol-host.ts';
+import type { Request } from './request.ts';
+
+/** Bytes of the header of a REPLY; behind it may stand what carried the bytes. */
+const REPLY_BYTES = 24;
 
 /** The protocols. `E` is the endpoint of the API. */
 export class Protocols<E> {
@@ -74,15 +78,23 @@ export class Protocols<E> {
     if (take !== undefined) take(frame);
   }
 
-  #onReply({ words, offset }: AmFrame): void {
+  #onReply({ words, bytes, offset, byteLength }: AmFrame): void {
     const at = offset >> 2;
     const connection = this.#host.connectionById(words[at]!);
     const request = connection?.waiting.get(words[at + 1]!);
     if (connection === undefined || request?.replyHandler === undefined) return;
     const status = words[at + 2]!;
+    if (byteLength > REPLY_BYTES) readCarrier(request, bytes.subarray(offset + REPLY_BYTES, offset + byteLength));
     connection.forget(request);
     request.replyHandler(request, isEnding(status) ? status : Status.IO_ERROR, words[at + 4]!, words[at + 5]!);
   }
+}
+
+/** What moved the bytes of a request, as the peer tells: transport, device and protocol. */
+function readCarrier(request: Request, names: Uint8Array): void {
+  const [transport = '', device = '', ...protocol] = Buffer.from(names).toString('latin1').split('/');
+  request.carriedBy = [transport, device];
+  request.protocolName = protocol.join('/');
 }
 
 /** True for a status that an operation may end with, whoever says so. */

@@ -553,7 +553,6 @@ function lengthOf(local: LocalBuffer): number {
   return Array.isArray(local) ? 0 : (local as LocalMemory).byteLength;
 }
 
-function resultOf({ lane, protocol }: Outcome, byteLength: number): TransferResult {
-  const resource = lane?.iface.attributes.resource;
-  return { byteLength, transport: resource?.transport, device: resource?.device, protocol };
+function resultOf({ transport, device, protocol }: Outcome, byteLength: number): TransferResult {
+  return { byteLength, transport, device, protocol };
 }

@@ -17,6 +17,8 @@ import type { Request, RequestParams } from './request.ts';
 export interface Outcome {
   readonly lane: Lane | undefined;
   readonly protocol: string | undefined;
+  readonly transport: string | undefined;
+  readonly device: string | undefined;
   /** Bytes of the message that a receive has got. */
   readonly receivedBytes: number;
   /** Its tag. */
@@ -28,6 +30,8 @@ export interface Outcome {
 const NO_OUTCOME: Outcome = {
   lane: undefined,
   protocol: undefined,
+  transport: undefined,
+  device: undefined,
   receivedBytes: 0,
   senderTag: 0n,
   atomicResult: 0n,
@@ -117,8 +121,7 @@ export class PromiseTier {
   async #runOnce(start: StartOperation, signal: AbortSignal | undefined): Promise<Ending> {
     const slot: EndingSlot = { ending: undefined, notify: () => {} };
     const callback = (request: Request, status: Status): void => {
-      const { lane, protocol, error, receivedBytes, senderTag, atomicResult } = request;
-      slot.ending = { status, outcome: { lane, protocol, receivedBytes, senderTag, atomicResult }, error };
+      slot.ending = { status, outcome: outcomeOf(request), error: request.error };
       request.free();
       slot.notify();
     };
@@ -155,6 +158,11 @@ export class PromiseTier {
     const cause = asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
     return statusError(status, what, cause);
   }
+}
+
+function outcomeOf(request: Request): Outcome {
+  const { lane, protocol, transport, device, receivedBytes, senderTag, atomicResult } = request;
+  return { lane, protocol, transport, device, receivedBytes, senderTag, atomicResult };
 }
 
 function endingOf(status: Status): Ending {

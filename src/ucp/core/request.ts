@@ -82,6 +82,7 @@ export interface Connection {
   readonly lanes: readonly Lane[];
   /** What active messages go over; undefined where no lane has any. */
   readonly am: UctEndpoint | undefined;
+  readonly amLane: Lane | undefined;
   /** Longest messages of that lane. */
   readonly amShortMax: number;
   readonly amBcopyMax: number;
@@ -161,6 +162,8 @@ export class Request implements Completion {
   /** Bytes that have been sent or received. */
   done = 0;
   protocolName = '';
+  /** Transport and device that carried a message, where the peer says so: it was the peer that moved the bytes. */
+  carriedBy: readonly string[] | undefined = undefined;
   /** Tag and mask, as signed words. */
   tagLow = 0;
   tagHigh = 0;
@@ -191,12 +194,12 @@ export class Request implements Completion {
 
   /** Name of the transport that carries it, such as `gaudi_cpy`; undefined for a flush. */
   get transport(): string | undefined {
-    return this.lane?.iface.attributes.resource.transport;
+    return this.carriedBy?.[0] ?? this.lane?.iface.attributes.resource.transport;
   }
 
   /** Name of the device that carries it, such as `gaudi0`. */
   get device(): string | undefined {
-    return this.lane?.iface.attributes.resource.device;
+    return this.carriedBy?.[1] ?? this.lane?.iface.attributes.resource.device;
   }
 
   /** Name of the protocol, such as `put/zcopy`. */
@@ -234,6 +237,7 @@ export class Request implements Completion {
     this.callback = undefined;
     this.replyHandler = undefined;
     this.abandon = undefined;
+    this.carriedBy = undefined;
     this.protocolName = '';
     this.done = 0;
     this.receivedBytes = 0;

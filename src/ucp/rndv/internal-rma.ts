@@ -30,11 +30,10 @@ export function canMove(connection: Connection, operation: Operation, place: Rma
 }
 
 /**
- * Starts a transfer; `done` is called with its end, at once if it has ended.
- * @returns the name of the protocol and the lane that carry it
+ * Describes a transfer for Connection.run; `done` is called with its end.
  * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
  */
-export function runRma(
+export function describeTransfer(
   owner: RequestOwner,
   connection: Connection,
   operation: Operation,
@@ -49,6 +48,5 @@ export function runRma(
   describeRma(request, operation, connection, candidate, rkey, remoteOffset);
   describeLocal(request, local, localOffset, byteLength);
   request.callback = (_request, status) => done(status);
-  connection.run(request);
   return request;
 }

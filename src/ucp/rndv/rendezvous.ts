@@ -15,7 +15,7 @@ import { areHost, bytesOf, type Piece, scatter } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { canMove, type RmaPlace, runRma } from './internal-rma.ts';
+import { canMove, describeTransfer, type RmaPlace } from './internal-rma.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { Staging } from './staging.ts';
 
@@ -125,9 +125,8 @@ export class Rendezvous {
     };
     request.transfer = state;
     request.protocolName = 'rndv/am';
-    request.lane = undefined;
+    request.lane = connection.amLane;
     request.replyHandler = (receiver, status) => {
-      receiver.protocolName = 'rndv/put';
       this.#endReceive(receiver, state, status, false);
     };
     request.abandon = (receiver, status) => this.#endReceive(receiver, state, status, false);
@@ -177,15 +176,17 @@ export class Rendezvous {
     if (window.received === window.byteLength) this.#windowFull(request, state, window);
   }
 
-  /** Answers a request of the peer. */
-  reply(connection: Connection, peerRequest: number, status: Status, low = 0, high = 0): void {
+  /** Answers a request of the peer. @param by the request that moved the bytes of the peer's request: the peer is told what carried them */
+  reply(connection: Connection, peerRequest: number, status: Status, low = 0, high = 0, by?: Request): void {
     HEADER[0] = connection.remoteId;
     HEADER[1] = peerRequest;
     HEADER[2] = status;
     HEADER[3] = 0;
     HEADER[4] = low;
     HEADER[5] = high;
-    connection.post(MessageId.REPLY, HEADER, REPLY_WORDS);
+    const names =
+      by === undefined ? undefined : Buffer.from([by.transport, by.device, by.protocol].join('/'), 'latin1');
+    connection.post(MessageId.REPLY, HEADER, REPLY_WORDS, names);
   }
 
   /** Reads the sender's memory if a lane can: true when the receive is under way or over. */
@@ -214,7 +215,7 @@ export class Rendezvous {
       left -= 1;
       if (left > 0) return;
       rkey.release();
-      this.reply(connection, peerRequest, failure);
+      this.reply(connection, peerRequest, failure, 0, 0, request);
       request.end(failure);
     };
     request.protocolName = 'rndv/get';
@@ -249,7 +250,7 @@ export class Rendezvous {
     const end = (status: Status): void => {
       rkey.release();
       state.key?.release();
-      this.reply(connection, peerRequest, status);
+      this.reply(connection, peerRequest, status, 0, 0, request);
       request.end(status);
     };
     this.#move(request, connection, Operation.PUT, place, (status) => {
@@ -282,7 +283,9 @@ export class Rendezvous {
       return;
     }
     try {
-      request.lane = runRma(this.#host, connection, operation, place, done).lane ?? request.lane;
+      const transfer = describeTransfer(this.#host, connection, operation, place, done);
+      request.lane = transfer.lane;
+      connection.run(transfer);
     } catch (error) {
       request.error = error;
       done(Status.IO_ERROR);

@@ -9,7 +9,7 @@ import { eachPart, hostBytes, type Piece } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, runRma } from './internal-rma.ts';
+import { type CopyDone, describeTransfer } from './internal-rma.ts';
 
 /** The fragments of one worker. */
 export class Staging {
@@ -115,7 +115,7 @@ export class Staging {
     }
     const { loopback } = this.#host;
     const place = { local: fragment, localOffset: at, byteLength, rkey: this.#keyOf(device), remoteOffset: offset };
-    runRma(this.#host, loopback, operation, place, done);
+    loopback.run(describeTransfer(this.#host, loopback, operation, place, done));
   }
 
   #keyOf(device: MemoryHandle): RemoteKey {

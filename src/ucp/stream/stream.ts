@@ -95,7 +95,7 @@ export class Streams {
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.MESSAGE);
     request.connection = connection;
-    request.lane = undefined;
+    request.lane = connection.amLane;
     request.pieces = pieces;
     request.byteLength = total;
     request.protocolName = 'stream/eager';
@@ -118,7 +118,7 @@ export class Streams {
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.RECEIVE);
     request.connection = connection;
-    request.lane = undefined;
+    request.lane = connection.amLane;
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
     request.protocolName = 'stream/recv';

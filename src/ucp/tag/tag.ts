@@ -246,7 +246,7 @@ export class TagProtocol {
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.MESSAGE);
     request.connection = connection;
-    request.lane = undefined;
+    request.lane = connection.amLane;
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
     request.tagLow = low;

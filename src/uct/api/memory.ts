@@ -24,6 +24,8 @@ export interface MdMemory {
   readonly live: boolean;
   /** False for memory that serves as the local side of transfers only: `mkeyPack` refuses it. */
   readonly packable?: boolean;
+  /** Transfers of this process that use it right now, where the transport counts them: it cannot be given up until there are none. */
+  readonly inFlight?: number;
 }
 
 /** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
