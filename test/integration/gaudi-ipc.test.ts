@@ -46,7 +46,7 @@ class Peer {
     const child = fork(PROGRAM, [server.socketPath, String(card)], { execArgv: ['--import', 'tsx'] });
     const peer = new Peer(child);
     peers.push(peer);
-    expect(await peer.#next()).toBe('ready');
+    expect(await peer.next()).toBe('ready');
     return peer;
   }
 
@@ -56,12 +56,12 @@ class Peer {
 
   async ask(request: PeerRequest): Promise<PeerAnswer> {
     this.#child.send(request);
-    const answer = await this.#next();
+    const answer = await this.next();
     expect(answer).toBeTypeOf('object');
     return answer as PeerAnswer;
   }
 
-  #next(): Promise<unknown> {
+  next(): Promise<unknown> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
@@ -170,6 +170,41 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
         timeout: RELEASE_MS,
       });
     }
+  });
+
+  it('lose no operation and no card when the owner is killed under their transfers', async () => {
+    for (const delayMs of [3, 17]) {
+      const [here, { there, key }] = await Promise.all([Peer.start(0), owner(6)]);
+      await here.ask({ do: 'unpack', key });
+      await here.ask({ do: 'stream' });
+      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      const ended = here.next();
+      await there.kill();
+      const { status, next, reason, digest } = (await ended) as PeerAnswer;
+      expect([Status.ENDPOINT_TIMEOUT, Status.IO_ERROR]).toContain(status);
+      expect([next, reason]).toEqual([Status.ENDPOINT_TIMEOUT, 'ERR_GAUDI_IPC_OWNER_GONE']);
+      const bytes = new Uint8Array(65536);
+      fillPattern(bytes, 5);
+      expect(digest).toBe(createHash('sha256').update(bytes).digest('hex'));
+      await here.close();
+    }
+  });
+
+  it('lose nothing when an importer is killed under its transfers', async () => {
+    const { there, key } = await owner(7);
+    for (const delayMs of [3, 17]) {
+      const here = await Peer.start(0);
+      await here.ask({ do: 'unpack', key });
+      await here.ask({ do: 'stream' });
+      await new Promise((resolve) => setTimeout(resolve, delayMs));
+      await here.kill();
+      expect(await there.ask({ do: 'digest' })).toHaveProperty('digest');
+      await vi.waitFor(() => expect(node.status().cards[0]).toMatchObject({ owner: null, status: 'operational' }), {
+        timeout: RELEASE_MS,
+      });
+    }
+    await there.close();
+    expect(node.status().cards[1]).toMatchObject({ owner: null });
   });
 
   it('do not notice importers that are killed', async () => {
