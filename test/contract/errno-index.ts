@@ -43,6 +43,7 @@ const CB_DESTROY_TEST = 'destroys once';
 const MMAP_TEST = 'wants the whole buffer in pages, once at a time';
 const EXHAUSTED_TEST = 'run out of memory, addresses and descriptors';
 const DMABUF_TEST = 'checks alignment and bounds';
+const LINK_TEST = 'that are absent let no memory of the other card in: ENXIO';
 const STAGED_TEST = 'completes a staged submission with its last member';
 const BLOCK_TEST = 'maps whole blocks of registers where the ASIC has them';
 const PARSER_TEST = 'parses what goes to external queues';
@@ -115,6 +116,7 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('MEMORY MAP_BLOCK', 'not a block of the user', 'EINVAL', BLOCK_TEST),
   rule('MEMORY EXPORT_DMABUF_FD', 'not aligned, or outside', 'EINVAL', DMABUF_TEST),
   rule('MEMORY EXPORT_DMABUF_FD', 'no descriptors left', 'EMFILE', EXHAUSTED_TEST),
+  rule('MEMORY REG_DMABUF_FD', 'no link to the card that exported', 'ENXIO', LINK_TEST),
   rule('MEMORY TS_ALLOC', 'too many elements', 'EINVAL', 'maps buffers of timestamps'),
   rule('CS', 'padding, no chunks, too many, two types, bad queue', 'EINVAL', CS_TEST),
   rule('CS', 'bad chunk pointer', 'EFAULT', CS_TEST),

@@ -1,0 +1,329 @@
+/** The contract of active messages: order, sizes, back-pressure, handlers that send, sleeping receivers; every byte compared. */
+
+import * as fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Status } from '../../src/ucs/status.ts';
+import { type AmFrame, type AmPacker, type Iface, IfaceFlag, type UctEndpoint } from '../../src/uct/api/iface.ts';
+import { fillPattern } from '../fixtures/emulated-device.ts';
+import { type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
+
+/** A message as it arrived. */
+interface Arrived {
+  readonly id: number;
+  readonly bytes: Uint8Array;
+}
+
+/** Writes these bytes. */
+class BytesPacker implements AmPacker {
+  readonly bytes: Uint8Array;
+  runs = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.bytes = bytes;
+  }
+
+  pack(frame: AmFrame): number {
+    this.runs += 1;
+    expect(frame.offset % 8).toBe(0);
+    expect(frame.byteLength).toBeGreaterThanOrEqual(this.bytes.byteLength);
+    frame.bytes.set(this.bytes, frame.offset);
+    return this.bytes.byteLength;
+  }
+}
+
+function copyOf(frame: AmFrame): Uint8Array {
+  expect(frame.offset % 8).toBe(0);
+  expect(frame.words.buffer).toBe(frame.bytes.buffer);
+  return frame.bytes.slice(frame.offset, frame.offset + frame.byteLength);
+}
+
+function pattern(byteLength: number, seed: number): Uint8Array {
+  const bytes = ownBytes(byteLength);
+  fillPattern(bytes, seed);
+  return bytes;
+}
+
+/** A sender and a receiver in one process: two interfaces, or one where the transport reaches only itself. */
+class MessageFixture extends UctFixture {
+  receiver: Iface = undefined as never;
+  sender: Iface = undefined as never;
+  endpoint: UctEndpoint = undefined as never;
+  arrived: Arrived[] = [];
+
+  constructor(setup: MdSetup) {
+    super(setup);
+    beforeEach(() => {
+      const resource = this.md.resources[0]!;
+      this.receiver = this.md.openIface(resource);
+      this.sender = this.md.openIface(resource);
+      if (this.sender.unreachableReason(this.receiver.address) !== undefined) this.sender = this.receiver;
+      this.endpoint = this.sender.connect(this.receiver.address);
+      this.arrived = [];
+    });
+    afterEach(() => {
+      this.endpoint.close();
+      this.sender.close();
+      this.receiver.close();
+    });
+  }
+
+  listen(): void {
+    this.receiver.setAmHandler((id, frame) => this.arrived.push({ id, bytes: copyOf(frame) }));
+  }
+
+  short(id: number, bytes: Uint8Array, headerBytes = 0): Status {
+    const header = new Int32Array(bytes.slice(0, headerBytes).buffer);
+    return this.endpoint.amShort(id, header, header.length, bytes, headerBytes, bytes.byteLength - headerBytes);
+  }
+
+  /** Sends, again while there is no room. */
+  send(start: () => Status): void {
+    let status = start();
+    while (status === Status.NO_RESOURCE) {
+      this.receiver.progress();
+      status = start();
+    }
+    expect(status).toBe(Status.OK);
+  }
+
+  drain(): void {
+    while (this.receiver.progress() > 0);
+  }
+
+  expectArrived(expected: readonly Arrived[]): void {
+    expect(this.arrived.length).toBe(expected.length);
+    for (const [i, { id, bytes }] of expected.entries()) {
+      expect(this.arrived[i]!.id).toBe(id);
+      expect(Buffer.compare(this.arrived[i]!.bytes, bytes), `message ${i} of ${bytes.byteLength} bytes`).toBe(0);
+    }
+  }
+}
+
+/** Declares the suite, for transports with active messages. */
+export function endpointMessagesContract(name: string, setup: MdSetup): void {
+  describe(`messages: ${name}`, () => {
+    const fixture = new MessageFixture(setup);
+    describe('arrive', () => arrivalCases(fixture));
+    describe('back-pressure', () => pressureCases(fixture));
+    describe('ends', () => endCases(fixture));
+    describe('addresses', () => addressCases(fixture));
+  });
+}
+
+function arrivalCases(fixture: MessageFixture): void {
+  it('with header and payload of every size around the limits, in their order', () => {
+    fixture.listen();
+    const { shortBytesMax, bcopyBytesMax } = fixture.sender.attributes.am;
+    expect((fixture.sender.attributes.flags & IfaceFlag.AM_SHORT) !== 0).toBe(shortBytesMax > 0);
+    expect((fixture.sender.attributes.flags & IfaceFlag.AM_BCOPY) !== 0).toBe(bcopyBytesMax > 0);
+    const around = [0, 1, 7, 8, 9, 48, 103, 104, 105, 111, 112, 113, 128, 1000, 4096, shortBytesMax - 1, shortBytesMax];
+    const expected: Arrived[] = [];
+    let seed = 0;
+    for (const byteLength of around) {
+      for (const headerBytes of [0, 8, 24]) {
+        if (headerBytes > byteLength) continue;
+        seed += 1;
+        const bytes = pattern(byteLength, seed);
+        fixture.send(() => fixture.short(seed % 32, bytes, headerBytes));
+        expected.push({ id: seed % 32, bytes });
+        const packer = new BytesPacker(bytes);
+        fixture.send(() => fixture.endpoint.amBcopy(31, packer));
+        expect(packer.runs).toBe(1);
+        expected.push({ id: 31, bytes });
+        fixture.drain();
+      }
+    }
+    fixture.expectArrived(expected);
+  });
+
+  it('from anywhere in a buffer, which is free at once', () => {
+    fixture.listen();
+    const expected: Arrived[] = [];
+    for (let offset = 0; offset < 9; offset++) {
+      const source = pattern(200, offset + 1);
+      expected.push({ id: 3, bytes: source.slice(offset, offset + 77) });
+      fixture.send(() => fixture.endpoint.amShort(3, new Int32Array(0), 0, source, offset, 77));
+      source.fill(0);
+    }
+    const header = Int32Array.of(-1, 2 ** 31 - 1, 99, 99);
+    fixture.send(() => fixture.endpoint.amShort(4, header, 2, undefined, 0, 0));
+    expected.push({ id: 4, bytes: new Uint8Array(Int32Array.of(-1, 2 ** 31 - 1).buffer) });
+    fixture.drain();
+    fixture.expectArrived(expected);
+  });
+
+  it('not at all above the limit', () => {
+    fixture.listen();
+    const { shortBytesMax } = fixture.sender.attributes.am;
+    expect(fixture.short(1, pattern(shortBytesMax + 1, 1))).toBe(Status.INVALID_PARAM);
+    expect(fixture.short(1, pattern(shortBytesMax + 1, 1), 8)).toBe(Status.INVALID_PARAM);
+    fixture.drain();
+    fixture.expectArrived([]);
+  });
+
+  it('also when they came before there was a handler', () => {
+    const bytes = pattern(50, 5);
+    expect(fixture.short(9, bytes)).toBe(Status.OK);
+    expect(fixture.receiver.progress()).toBe(0);
+    fixture.listen();
+    fixture.drain();
+    fixture.expectArrived([{ id: 9, bytes }]);
+  });
+
+  it('once each, also when the handler sends', () => {
+    const back = fixture.receiver.connect(fixture.receiver.address);
+    const seen: number[] = [];
+    let next = 0;
+    const send = (): Status => back.amShort(1, Int32Array.of(next, 0), 2, undefined, 0, 0);
+    fixture.receiver.setAmHandler((_id, frame) => {
+      const round = frame.words[frame.offset >> 2]!;
+      seen.push(round);
+      // A full ring leaves the answer to the next turn.
+      next = round + 1;
+      if (send() === Status.OK) next = 0;
+    });
+    expect(back.amShort(1, Int32Array.of(1, 0), 2, undefined, 0, 0)).toBe(Status.OK);
+    while (seen.length < 1000) {
+      fixture.receiver.progress();
+      if (next !== 0 && send() === Status.OK) next = 0;
+    }
+    expect(seen.slice(0, 1000)).toEqual(Array.from({ length: 1000 }, (_, i) => i + 1));
+    back.close();
+  });
+}
+
+function pressureCases(fixture: MessageFixture): void {
+  it.each([8, 500])('is NO_RESOURCE and loses nothing, with messages of %s bytes', (byteLength) => {
+    fixture.listen();
+    const expected: Arrived[] = [];
+    const refused = new BytesPacker(pattern(byteLength, 77));
+    for (let round = 0; round < 5; round++) {
+      for (;;) {
+        const bytes = pattern(byteLength, expected.length);
+        if (fixture.short(expected.length % 32, bytes) !== Status.OK) break;
+        expected.push({ id: expected.length % 32, bytes });
+        expect(expected.length).toBeLessThan(100_000);
+      }
+      expect(fixture.short(1, pattern(byteLength, 1))).toBe(Status.NO_RESOURCE);
+      if (byteLength > 112) expect(fixture.endpoint.amBcopy(1, refused)).toBe(Status.NO_RESOURCE);
+      // Some rounds leave a rest.
+      if (round % 2 === 0) fixture.drain();
+      else fixture.receiver.progress();
+      fixture.receiver.progress();
+    }
+    fixture.drain();
+    expect(refused.runs).toBe(0);
+    expect(expected.length).toBeGreaterThanOrEqual(5);
+    fixture.expectArrived(expected);
+  });
+
+  it('keeps short and long messages in their order', async () => {
+    fixture.listen();
+    await fc.assert(
+      fc.property(fc.array(fc.oneof(fc.nat(120), fc.nat(8000)), { maxLength: 400 }), (sizes) => {
+        fixture.arrived = [];
+        const expected: Arrived[] = [];
+        for (const [i, byteLength] of sizes.entries()) {
+          const bytes = pattern(byteLength, i + 1);
+          while (fixture.short(i % 32, bytes) === Status.NO_RESOURCE) fixture.receiver.progress();
+          expected.push({ id: i % 32, bytes });
+        }
+        fixture.drain();
+        fixture.expectArrived(expected);
+      }),
+      { numRuns: 20 },
+    );
+  });
+}
+
+function endCases(fixture: MessageFixture): void {
+  it('of the sender lose nothing that was sent', () => {
+    if (fixture.sender === fixture.receiver) return;
+    fixture.listen();
+    const expected = Array.from({ length: 40 }, (_, i) => ({ id: i % 32, bytes: pattern(i * 20, i + 1) }));
+    for (const { id, bytes } of expected) fixture.send(() => fixture.short(id, bytes));
+    fixture.endpoint.close();
+    fixture.sender.close();
+    fixture.drain();
+    fixture.expectArrived(expected);
+  });
+
+  it('of the receiver are told to senders', () => {
+    if (fixture.sender === fixture.receiver) return;
+    expect(fixture.endpoint.check()).toBe(Status.OK);
+    expect(fixture.short(1, pattern(8, 1))).toBe(Status.OK);
+    fixture.receiver.close();
+    expect(fixture.endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
+    expect(fixture.short(1, pattern(8, 1))).toBe(Status.CONNECTION_RESET);
+    expect(fixture.sender.unreachableReason(fixture.receiver.address)).toBeTypeOf('string');
+  });
+
+  it('and beginnings can follow each other for ever', () => {
+    if (fixture.sender === fixture.receiver) return;
+    fixture.listen();
+    const expected: Arrived[] = [];
+    for (let i = 0; i < 1100; i++) {
+      const endpoint = fixture.sender.connect(fixture.receiver.address);
+      const bytes = pattern(8, i + 1);
+      expect(endpoint.amShort(2, new Int32Array(0), 0, bytes, 0, 8)).toBe(Status.OK);
+      expected.push({ id: 2, bytes });
+      endpoint.close();
+      fixture.drain();
+    }
+    fixture.expectArrived(expected);
+  });
+
+  it('of a sleep come in time, or with the end of the interface', async () => {
+    // Nobody but the program itself sends to a loopback interface.
+    if (fixture.sender === fixture.receiver) return;
+    fixture.listen();
+    await Promise.all([fixture.receiver.wait(1e12), fixture.receiver.wait(3e6)]);
+    const closed = fixture.receiver.wait(1e12);
+    fixture.receiver.close();
+    await closed;
+  });
+
+  it('of a sleep come with a message', async () => {
+    if ((fixture.receiver.attributes.flags & IfaceFlag.EVENT) === 0) return;
+    fixture.listen();
+    for (let i = 0; i < 20; i++) {
+      const slept = fixture.receiver.wait(1e12);
+      expect(fixture.short(1, pattern(8, i))).toBe(Status.OK);
+      await slept;
+      expect(fixture.receiver.progress()).toBe(1);
+    }
+    // What is there already is no reason to sleep.
+    expect(fixture.short(1, pattern(8, 1))).toBe(Status.OK);
+    await fixture.receiver.wait(1e12);
+    expect(fixture.receiver.progress()).toBe(1);
+  });
+
+  it('of a sleep without room come with room', async () => {
+    if ((fixture.sender.attributes.flags & IfaceFlag.EVENT) === 0) return;
+    fixture.listen();
+    fixture.sender.setAmHandler(() => undefined);
+    while (fixture.short(1, pattern(300, 1)) === Status.OK);
+    const slept = fixture.sender.wait(1e12);
+    fixture.drain();
+    await slept;
+    expect(fixture.short(1, pattern(300, 1))).toBe(Status.OK);
+    fixture.drain();
+  });
+}
+
+function addressCases(fixture: MessageFixture): void {
+  it('of any bytes are judged without an exception', async () => {
+    const { address } = fixture.receiver;
+    const judge = (bytes: Uint8Array): void => {
+      const reason = fixture.sender.unreachableReason(bytes);
+      expect(reason === undefined || reason.length > 5).toBe(true);
+      if (reason !== undefined) expect(() => fixture.sender.connect(bytes)).toThrow(reason);
+    };
+    await fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), judge));
+    for (let bit = 0; bit < address.byteLength * 8; bit++) {
+      const changed = address.slice();
+      changed[bit >> 3]! ^= 1 << (bit & 7);
+      judge(changed);
+    }
+  });
+}

@@ -1,0 +1,123 @@
+/** The other process of shm-processes.test.ts: opens posix and cma and does what it is told over its IPC channel. Not a test. */
+
+import { schedYield, setParentDeathSignal } from '../../src/sys/index.ts';
+import { systemClock } from '../../src/ucs/clock.ts';
+import { loadConfig } from '../../src/ucs/config.ts';
+import { createLog, LogLevel } from '../../src/ucs/log.ts';
+import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { Status } from '../../src/ucs/status.ts';
+import { AtomicOperation } from '../../src/uct/api/iface.ts';
+import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
+import { posixComponent } from '../../src/uct/shm/posix/component.ts';
+
+setParentDeathSignal();
+
+/** What the parent may ask for. */
+export type ChildCommand =
+  | { readonly do: 'hello' }
+  | { readonly do: 'echo'; readonly address: string }
+  | { readonly do: 'send'; readonly address: string; readonly count: number }
+  | { readonly do: 'add'; readonly key: string; readonly count: number }
+  | { readonly do: 'sleep' }
+  | { readonly do: 'free' };
+
+const BYTES = 65536;
+const log = createLog('child', LogLevel.WARN, (_level, _component, message) => console.error(message));
+const [posix, cma] = [posixComponent(), cmaComponent()].map((component) =>
+  component.openMd({ log, clock: systemClock, config: loadConfig([component.configTable!]) }),
+);
+const iface = posix!.openIface(posix!.resources[0]!);
+const cmaIface = cma!.openIface(cma!.resources[0]!);
+const memory = posix!.memAlloc(BYTES, { memoryType: MemoryType.HOST });
+const registered = cma!.memReg(new Uint8Array(BYTES).fill(0x5a));
+let received = 0;
+let stopped = false;
+
+function keyOf(md: typeof posix, of: typeof memory): string {
+  const packed = new Uint8Array(md!.attributes.rkeyPackedBytes);
+  md!.mkeyPack(of, packed, 0);
+  return Buffer.from(packed).toString('hex');
+}
+
+function reply(message: object): void {
+  process.send?.(message);
+}
+
+iface.setAmHandler(() => {
+  received += 1;
+});
+
+async function drive(): Promise<void> {
+  while (!stopped) if (iface.progress() === 0) await iface.wait(1e9);
+}
+
+function run(command: ChildCommand): void {
+  switch (command.do) {
+    case 'hello':
+      memory.bytes!.fill(0);
+      reply({
+        posix: Buffer.from(iface.address).toString('hex'),
+        cma: Buffer.from(cmaIface.address).toString('hex'),
+        key: keyOf(posix, memory),
+        cmaKey: keyOf(cma, registered),
+      });
+      break;
+    case 'echo': {
+      const endpoint = iface.connect(Buffer.from(command.address, 'hex'));
+      iface.setAmHandler((id, { bytes, offset, byteLength }) => {
+        const copy = bytes.slice(offset, offset + byteLength);
+        const send = (): void => {
+          if (endpoint.amShort(id, new Int32Array(0), 0, copy, 0, byteLength) === Status.NO_RESOURCE)
+            setImmediate(send);
+        };
+        send();
+      });
+      void drive();
+      reply({ ready: true });
+      break;
+    }
+    case 'send': {
+      const endpoint = iface.connect(Buffer.from(command.address, 'hex'));
+      for (let i = 0; i < command.count; i++) {
+        while (endpoint.amShort(1, Int32Array.of(i, ~i), 2, undefined, 0, 0) === Status.NO_RESOURCE) schedYield();
+      }
+      reply({ sent: command.count });
+      break;
+    }
+    case 'add': {
+      const rkey = posix!.rkeyUnpack(Buffer.from(command.key, 'hex'));
+      const endpoint = iface.connect(iface.address);
+      const completion = { count: 1, failure: Status.OK, onComplete: () => undefined };
+      for (let i = 0; i < command.count; i++) {
+        for (const [wordBytes, at] of [[4, 0] as const, [8, 8] as const]) {
+          const call = { operation: AtomicOperation.ADD, wordBytes, value: 1n, compare: 0n, result: 0n };
+          if (endpoint.atomic(call, at, rkey, completion) !== Status.OK) throw new Error('atomic');
+        }
+      }
+      reply({ added: command.count });
+      break;
+    }
+    case 'sleep': {
+      const before = received;
+      void (async () => {
+        while (received === before) if (iface.progress() === 0) await iface.wait(1e12);
+        reply({ woke: received });
+      })();
+      reply({ sleeping: true });
+      break;
+    }
+    case 'free':
+      stopped = true;
+      posix!.memFree(memory);
+      cma!.memDereg(registered);
+      reply({ freed: true, cma: registered.bytes!.every((byte) => byte === 0x5a) });
+      break;
+  }
+}
+
+process.on('message', run);
+process.on('disconnect', () => {
+  posix!.close();
+  cma!.close();
+});
+reply({ up: true });
