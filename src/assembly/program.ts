@@ -10,12 +10,16 @@ import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import { createLog, type Log, type LogSink, standardErrorSink } from '../ucs/log.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
+import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
+import { POSIX_CONFIG_TABLE } from '../uct/shm/posix/config.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 
 /** Every table of this library, in the order in which `info -c` prints them. */
 export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   GLOBAL_CONFIG_TABLE,
   UCP_CONFIG_TABLE,
+  POSIX_CONFIG_TABLE,
+  CMA_CONFIG_TABLE,
   GAUDI_CONFIG_TABLE,
   GAUDI_COPY_CONFIG_TABLE,
   GAUDI_IPC_CONFIG_TABLE,

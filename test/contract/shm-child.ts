@@ -117,6 +117,7 @@ function run(command: ChildCommand): void {
 
 process.on('message', run);
 process.on('disconnect', () => {
+  stopped = true;
   posix!.close();
   cma!.close();
 });
