@@ -41,6 +41,7 @@ import {
 } from '../../src/sys/index.ts';
 import {
   DRM_IOCTLS,
+  HL_CS_FLAGS,
   HL_INFO_ARGS,
   HL_INFO_OP,
   HL_MEM,
@@ -415,6 +416,23 @@ describe('the bounds of a node server', () => {
       block.free();
       answer.free();
     }
+    client.close();
+    host.close();
+  });
+});
+
+describe('a restore phase', () => {
+  it('that hangs holds up nobody: it is over soon, with ENOEXEC', () => {
+    node.inject(0, { kind: 'hang' });
+    const client = new DriverClient(node.open(0));
+    const host = mapAnonymous(4096);
+    const va = client.mapHost(host.address, 4096).out;
+    writeNop(new Uint32Array(host.buffer), 0, packetCtl(PacketOpcode.NOP));
+    client.writeChunks([{ queue: 0, cb: va, byteLength: 8 }]);
+    const chunks = BigInt(client.dataAddress);
+    const restore = { chunks_restore: chunks, num_chunks_restore: 1, cs_flags: HL_CS_FLAGS.FORCE_RESTORE };
+    expect(client.cs({ ...restore, chunks_execute: chunks, num_chunks_execute: 1 }).result).toBe(-Errno.ENOEXEC);
+    expectServes();
     client.close();
     host.close();
   });

@@ -20,9 +20,15 @@ import { accept, refuse } from './cs-answer.ts';
 import { timeoutSecondsOf } from './cs-timeout.ts';
 import { parseExternalBuffer } from './packet-parser.ts';
 import { type Submission, SubmissionState } from './submission.ts';
+import { OWN_PROCESS } from './user-memory.ts';
 
 const HIGH = 0x1_0000_0000;
 const NS_PER_S = 1e9;
+/**
+ * How long the restore phase of another process may take, as it holds up the driver and so everybody; then its submission ends with
+ * ENOEXEC, as after a time-out.
+ */
+const FOREIGN_RESTORE_NS_MAX = 20e6;
 const IN = HL_CS_ARGS.in.words;
 const CHUNK = HL_CS_CHUNK.words;
 const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
@@ -189,7 +195,9 @@ function restore(context: Context, block: ArgumentBlock): number {
   if (typeof submission === 'number') return submission;
   startJobs(context, submission, context.chunks);
   const { submissions } = context;
-  context.card.waiters.block(timeoutSeconds * NS_PER_S, () => submissions.poll(submission) !== SubmissionState.PENDING);
+  const isForeign = context.userMemory.owner !== OWN_PROCESS;
+  const waitNs = Math.min(timeoutSeconds * NS_PER_S, isForeign ? FOREIGN_RESTORE_NS_MAX : Number.POSITIVE_INFINITY);
+  context.card.waiters.block(waitNs, () => submissions.poll(submission) !== SubmissionState.PENDING);
   return submissions.poll(submission) === SubmissionState.COMPLETED ? 0 : Errno.ENOEXEC;
 }
 
