@@ -7,28 +7,37 @@ import { MemoryType } from '../ucs/memory-type.ts';
 import { Status } from '../ucs/status.ts';
 import { Context } from './context.ts';
 
+/** The transports of host memory between processes. */
+const SHM = ['posix/memory', 'cma/memory'];
 const fixture = useContexts();
 
 describe('UCX_TLS', () => {
   it.each([
-    ['all', ['self/memory', 'gaudi_cpy/gaudi0']],
+    ['all', ['self/memory', ...SHM, 'gaudi_cpy/gaudi0', 'gaudi_ipc/gaudi0']],
     ['gaudi_cpy', ['gaudi_cpy/gaudi0']],
     ['gaudi_copy', ['gaudi_cpy/gaudi0']],
-    ['gaudi', ['gaudi_cpy/gaudi0']],
+    ['gaudi', ['gaudi_cpy/gaudi0', 'gaudi_ipc/gaudi0']],
+    ['gaudi_ipc', ['gaudi_ipc/gaudi0']],
     ['self', ['self/memory']],
-    ['self,gaudi', ['self/memory', 'gaudi_cpy/gaudi0']],
-    ['^gaudi_cpy', ['self/memory']],
-    ['^gaudi', ['self/memory']],
-    ['^gaudi_copy', ['self/memory']],
-    ['^self', ['gaudi_cpy/gaudi0']],
-    ['gaudi*', ['gaudi_cpy/gaudi0']],
+    ['self,shm', ['self/memory', ...SHM]],
+    ['sm', SHM],
+    ['mm', ['posix/memory']],
+    ['posix', ['posix/memory']],
+    ['cma', ['cma/memory']],
+    ['^shm,gaudi', ['self/memory']],
+    ['self,gaudi', ['self/memory', 'gaudi_cpy/gaudi0', 'gaudi_ipc/gaudi0']],
+    ['^gaudi_cpy', ['self/memory', ...SHM, 'gaudi_ipc/gaudi0']],
+    ['^gaudi', ['self/memory', ...SHM]],
+    ['^gaudi_copy', ['self/memory', ...SHM, 'gaudi_ipc/gaudi0']],
+    ['^self', [...SHM, 'gaudi_cpy/gaudi0', 'gaudi_ipc/gaudi0']],
+    ['gaudi*', ['gaudi_cpy/gaudi0', 'gaudi_ipc/gaudi0']],
     ['self,nothing', ['self/memory']],
   ])('%s leaves %s', async (TLS, transports) => {
     const { endpoint } = await fixture.open({ node: { cards: 1 }, context: { config: { TLS } } });
     expect([...endpoint.transports].sort()).toEqual([...transports].sort());
   });
 
-  it.each(['tcp', '^self,gaudi', '^*'])('%s leaves nothing, and the error says why', async (TLS) => {
+  it.each(['tcp', '^self,shm,gaudi', '^*'])('%s leaves nothing, and the error says why', async (TLS) => {
     const node = fixture.node();
     const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));
     expect(error).toMatchObject({ code: 'ERR_NO_TRANSPORT', status: Status.NO_DEVICE });
@@ -57,7 +66,14 @@ describe('UCX_TLS', () => {
     }
     const { chosen, rejected } = stack.endpoint.explain('put', new Uint8Array(8), rkey);
     expect(chosen).toEqual([]);
-    expect(rejected.map(({ transport }) => transport)).toEqual(['gaudi_cpy/gaudi0', 'gaudi_cpy/gaudi1', 'self']);
+    expect(rejected.map(({ transport }) => transport)).toEqual([
+      'gaudi_cpy/gaudi0',
+      'gaudi_cpy/gaudi1',
+      'self',
+      'posix',
+      'cma',
+      'gaudi_ipc',
+    ]);
     expect(remote.bytes).toEqual(new Uint8Array(4096));
   });
 
@@ -141,9 +157,11 @@ describe('GAUDI_MAPPING_TABLE', () => {
       node,
       table({ index: 0, bus_id: fourth!.busId }, { index: 5, module_id: second!.moduleId, bus_id: second!.busId }),
     );
-    expect(stack.endpoint.transports.filter((name) => name !== 'self/memory')).toEqual([
+    expect(stack.endpoint.transports.filter((name) => name.startsWith('gaudi'))).toEqual([
       'gaudi_cpy/gaudi0',
       'gaudi_cpy/gaudi5',
+      'gaudi_ipc/gaudi0',
+      'gaudi_ipc/gaudi5',
     ]);
     // The other cards are free.
     node.open(0).close();
@@ -184,7 +202,7 @@ describe('GAUDI_MAPPING_TABLE', () => {
     const node = fixture.node({ cards: 3 });
     const busy = node.open(1);
     const { endpoint } = await fixture.openOn(node);
-    expect(endpoint.transports).toHaveLength(1 + 2);
+    expect(endpoint.transports).toHaveLength(3 + 2 * 2);
     busy.close();
   });
 
