@@ -41,6 +41,8 @@ export class DmaTransfers {
   /** Position of the card among the open ones: the slot of its mappings in host memory. */
   readonly position: number;
   readonly dma: DeviceDma;
+  /** Transfers that have ended with a failure. */
+  failures = 0;
   /** Transfers started and ended per direction, modulo 2^32. */
   readonly #started: Int32Array = new Int32Array(DIRECTIONS);
   readonly #ended: Int32Array = new Int32Array(DIRECTIONS);
@@ -229,6 +231,7 @@ export class DmaTransfers {
     const completion = request.context as Completion;
     this.#ended[direction] = this.#ended[direction]! + 1;
     this.dma.dmaRequestFree(request);
+    if (status !== Status.OK) this.failures += 1;
     completeOne(completion, status);
   }
 

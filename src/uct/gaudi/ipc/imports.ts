@@ -107,10 +107,15 @@ export class Imports implements LinkListener, LocalImporter {
     const isIdle = this.#requests.size === 0;
     if (isIdle && this.#turns % TURNS_PER_LOOK !== 0) return 0;
     const before = this.#requests.size;
-    for (const link of this.#links.values()) link.progress();
+    this.look();
     if (!isIdle) this.#drive();
     this.cache.sweep();
     return Math.max(0, before - this.#requests.size);
+  }
+
+  /** Learns at once what owners have said, and which of them are gone. */
+  look(): void {
+    for (const link of this.#links.values()) link.progress();
   }
 
   /** A sleep until something may have arrived, `timeoutNs` at most. End it when its end does not matter any more. */

@@ -59,6 +59,7 @@ export class IpcIface implements Iface, IpcEndpointHost {
   readonly #serve: () => void;
   readonly #channels: Map<number, Channel> = new Map();
   #error: UcxError | undefined = undefined;
+  #failuresSeen = 0;
   #closed = false;
 
   constructor(options: IpcIfaceOptions) {
@@ -94,6 +95,11 @@ export class IpcIface implements Iface, IpcEndpointHost {
 
   progress(): number {
     const ended = this.transfers.progress();
+    if (this.transfers.failures !== this.#failuresSeen) {
+      // An owner that is gone takes its memory away under transfers: the next operation is to say so.
+      this.#failuresSeen = this.transfers.failures;
+      this.imports.look();
+    }
     if (this.imports.cache.leaving > 0) this.imports.cache.sweep();
     this.#serve();
     return ended + this.imports.progress();
