@@ -134,8 +134,8 @@ class RawFile extends RawClient {
   constructor(minor = 0) {
     super();
     this.greet();
-    const opened = this.ask({ op: 'open', minor, control: false })!;
-    this.id = Number(opened.reply['file']);
+    this.id = 1;
+    const opened = this.ask({ op: 'open', minor, control: false, file: this.id })!;
     this.mailboxFd = opened.fd;
     this.mailbox = mapFile(opened.fd, MAILBOX_BYTES, 0);
     this.words = new Int32Array(this.mailbox.buffer);

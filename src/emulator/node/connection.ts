@@ -128,6 +128,20 @@ export class Connection {
     }
   }
 
+  /**
+   * A request whose reply brings a descriptor.
+   * @param undo called when this process has no room for it: the server has done what was asked
+   * @throws SyscallError EMFILE, and like {@link request}
+   */
+  requestDescriptor(message: Message, undo: () => void): Reply {
+    try {
+      return this.request(message);
+    } catch (error) {
+      if (isSyscallError(error, Errno.EMFILE) && error.syscall === 'recvmsg') undo();
+      throw error;
+    }
+  }
+
   /** A call that does not block begins: the event loop hears of its end, and the process stays alive until then. */
   beginWait(): void {
     this.#waits += 1;
@@ -169,7 +183,7 @@ export class Connection {
         return undefined;
       }
       // The kernel drops descriptors for which this process has no room.
-      if (received === -Errno.EMSGSIZE) throw this.#broken('a reply is truncated: too many open files');
+      if (received === -Errno.EMSGSIZE) throw new SyscallError('recvmsg', Errno.EMFILE, 'a descriptor of a reply');
       if (received < 0) throw this.#broken(`recvmsg ${received}`);
       if (received === 1) {
         this.#onSettled();

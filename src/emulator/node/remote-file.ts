@@ -97,6 +97,7 @@ export class RemoteFile implements DriverFile {
   /** By slot; undefined where one is free. Slot 0 is that of {@link ioctl}. */
   readonly #calls: (PendingCall | undefined)[] = new Array<PendingCall | undefined>(1 + ASYNC_SLOTS).fill(undefined);
   #pendingCalls = 0;
+  #nextMapping = 1;
   /** Mappings that end with the file. */
   readonly #blocks: Set<MappedMemory> = new Set();
   #closed = false;
@@ -151,22 +152,8 @@ export class RemoteFile implements DriverFile {
 
   mmap(byteLength: number, offset: bigint): DriverMapping {
     if (this.#closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
-    const { message, fd } = this.#connection.request({
-      op: 'mmap',
-      file: this.#id,
-      byteLength,
-      offset: offset.toString(),
-    });
-    const mapping = Number(message['mapping']);
-    let memory: MappedMemory;
-    try {
-      memory = mapFile(fd, Number(message['byteLength']), 0);
-    } catch (error) {
-      this.#release(mapping);
-      throw error;
-    } finally {
-      closeFd(fd);
-    }
+    const mapping = this.#nextMapping++;
+    const memory = this.#map(mapping, byteLength, offset);
     // A block of registers is taken away with the file; a buffer stays as long as it is mapped.
     if (unpackHandle(offset).type === HandleType.HW_BLOCK) this.#blocks.add(memory);
     return new RemoteMapping(memory, () => {
@@ -201,6 +188,19 @@ export class RemoteFile implements DriverFile {
         this.#end(slot, this.#takeAnswer(slot, call.block));
       } else if (this.#closed) this.#end(slot, abortedWait(call.block));
       else if (!this.#connection.alive) this.#end(slot, -Errno.ENODEV);
+    }
+  }
+
+  #map(mapping: number, byteLength: number, offset: bigint): MappedMemory {
+    const place = { file: this.#id, mapping, byteLength, offset: offset.toString() };
+    const { message, fd } = this.#connection.requestDescriptor({ op: 'mmap', ...place }, () => this.#release(mapping));
+    try {
+      return mapFile(fd, Number(message['byteLength']), 0);
+    } catch (error) {
+      this.#release(mapping);
+      throw error;
+    } finally {
+      closeFd(fd);
     }
   }
 
@@ -298,6 +298,8 @@ export class RemoteFile implements DriverFile {
       return { result: Number(reply.message['result']), fd: reply.fd };
     } catch (error) {
       if (!this.#connection.alive) return { result: -Errno.ENODEV, fd: -1 };
+      // A descriptor for which this process has no room is gone, and what it stood for with it.
+      if (isSyscallError(error, Errno.EMFILE)) return { result: -Errno.EMFILE, fd: -1 };
       throw error;
     }
   }

@@ -17,6 +17,7 @@ export class RemoteNode implements DriverNode {
   readonly kind = 'emulator';
   readonly #connection: Connection;
   readonly #files: Set<RemoteFile> = new Set();
+  #nextFile = 1;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -81,17 +82,26 @@ export class RemoteNode implements DriverNode {
 
   #open(minor: number, control: boolean): DriverFile {
     // What no server can have is no number for its messages either.
-    const request = { op: 'open', minor: Number.isInteger(minor) && minor >= 0 ? minor : -1, control };
-    const { message, fd } = this.#connection.request(request);
-    const file = new RemoteFile({
-      id: Number(message['file']),
-      numbers: message['family'] === 'drm' ? DRM_IOCTLS : HABANALABS_IOCTLS,
-      connection: this.#connection,
-      mailboxFd: fd,
-      onClose: (closed) => this.#files.delete(closed),
-    });
-    this.#files.add(file);
-    return file;
+    const id = this.#nextFile++;
+    const request = { op: 'open', minor: Number.isInteger(minor) && minor >= 0 ? minor : -1, control, file: id };
+    const forget = (): void => {
+      if (this.#connection.alive) this.#connection.request({ op: 'close', file: id });
+    };
+    const { message, fd } = this.#connection.requestDescriptor(request, forget);
+    try {
+      const file = new RemoteFile({
+        id,
+        numbers: message['family'] === 'drm' ? DRM_IOCTLS : HABANALABS_IOCTLS,
+        connection: this.#connection,
+        mailboxFd: fd,
+        onClose: (closed) => this.#files.delete(closed),
+      });
+      this.#files.add(file);
+      return file;
+    } catch (error) {
+      forget();
+      throw error;
+    }
   }
 
   /** A question without which one can live. */

@@ -104,7 +104,6 @@ export class ServedClient {
   readonly #socket: UnixSocket;
   readonly #subscription: PollSubscription;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
-  #nextFile = 1;
   #greeted = false;
   #gone = false;
 
@@ -260,6 +259,8 @@ export class ServedClient {
 
   #open(message: Message): Answer {
     const minor = minorOf(message);
+    const id = integerField(message, 'file', ID_MAX);
+    if (this.files.has(id)) throw new ProtocolError(`file ${id} twice`);
     if (this.files.size >= FILES_PER_CLIENT_MAX) {
       throw new SyscallError(
         'open',
@@ -270,7 +271,7 @@ export class ServedClient {
     const opened = this.#host.node.openFor(minor, this.pid, message['control'] === true);
     let file: ServedFile;
     try {
-      file = new ServedFile(this.#nextFile++, minor, opened, {
+      file = new ServedFile(id, minor, opened, {
         onSettled: () => this.#notice(),
         onWaiting: this.#host.endTurn,
         onDefect: (error) => this.#host.log.error(`ioctl of client ${this.pid}: ${String((error as Error).stack)}`),
@@ -282,7 +283,7 @@ export class ServedClient {
     this.files.set(file.id, file);
     this.#host.onFiles();
     const family = opened.numbers === DRM_IOCTLS ? 'drm' : 'habanalabs';
-    return { fields: { file: file.id, family }, fd: file.mailboxFd, sent: () => file.forgetMailboxFd() };
+    return { fields: { family }, fd: file.mailboxFd, sent: () => file.forgetMailboxFd() };
   }
 
   #close(message: Message): Answer {
@@ -297,8 +298,9 @@ export class ServedClient {
     const byteLength = integerField(message, 'byteLength', ADDRESS_MAX);
     const offset = textField(message, 'offset', 20);
     if (!/^\d+$/.test(offset)) throw new ProtocolError('field offset must be a number');
-    const { mapping, pages } = this.#file(message).share(byteLength, BigInt.asUintN(64, BigInt(offset)));
-    return { fields: { mapping, byteLength: pages.byteLength }, fd: pages.fd };
+    const mapping = integerField(message, 'mapping', ID_MAX);
+    const pages = this.#file(message).share(mapping, byteLength, BigInt.asUintN(64, BigInt(offset)));
+    return { fields: { byteLength: pages.byteLength }, fd: pages.fd };
   }
 
   /** An ioctl with a descriptor: the number in its block becomes one of this process, which goes again when the driver has its own. */

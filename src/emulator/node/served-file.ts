@@ -80,7 +80,6 @@ export class ServedFile {
   readonly #block: Uint32Array<ArrayBuffer> = new Uint32Array(BLOCK_WORDS_MAX);
   readonly #blocks: (ServedBlock | undefined)[] = [];
   readonly #shares: Map<number, SharedPages> = new Map();
-  #nextShare = 1;
   #closed = false;
 
   /** @throws SyscallError EMFILE, ENOMEM */
@@ -150,15 +149,15 @@ export class ServedFile {
 
   /**
    * Shares pages for a mapping of the client.
-   * @returns their id and descriptor
-   * @throws SyscallError as mmap refuses, EMFILE
+   * @param mapping the number by which the client knows it
+   * @throws SyscallError as mmap refuses
    */
-  share(byteLength: number, offset: bigint): { readonly mapping: number; readonly pages: SharedPages } {
+  share(mapping: number, byteLength: number, offset: bigint): SharedPages {
     if (this.#shares.size >= MAPPINGS_MAX) throw new ProtocolError(`more than ${MAPPINGS_MAX} mappings`);
+    if (this.#shares.has(mapping)) throw new ProtocolError(`mapping ${mapping} twice`);
     const pages = this.file.share(byteLength, offset);
-    const mapping = this.#nextShare++;
     this.#shares.set(mapping, pages);
-    return { mapping, pages };
+    return pages;
   }
 
   /** The client has unmapped what it mapped. */
