@@ -221,6 +221,7 @@ export class AtomicProtocol {
 const NOBODY = { count: 1, failure: Status.OK as Status, onComplete: (): void => {} };
 
 function startOffload(request: Request, call: Call, lane: Lane, rkey: RemoteKey, remoteOffset: number): Status {
+  lane.activity.busy = true;
   const status = lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, request);
   if (status === Status.OK) request.atomicResult = call.result;
   return status;

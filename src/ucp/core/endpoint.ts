@@ -480,6 +480,7 @@ export class Endpoint {
       const lane = connection.lanes[candidate.lane]!;
       const bytes = local instanceof MemoryHandle ? local.bytes! : local;
       const part = rkey.parts[lane.md.index]!;
+      lane.activity.busy = true;
       const status = lane.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, part);
       if (status !== Status.NO_RESOURCE) return status;
     }

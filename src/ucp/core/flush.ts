@@ -35,6 +35,7 @@ function startFlush(request: Request): Status {
   const left: Lane[] = [];
   for (const lane of request.lanes) {
     request.count += 1;
+    lane.activity.busy = true;
     const status = lane.endpoint.flush(request);
     if (status === Status.INPROGRESS) continue;
     request.count -= 1;

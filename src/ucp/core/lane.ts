@@ -3,8 +3,15 @@
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
 import type { OpenMd } from './resources.ts';
 
+/** Whether transports of a worker may have operations on their way: progress need not ask those that have nothing to do. */
+export interface Activity {
+  busy: boolean;
+}
+
 export interface Lane {
   readonly iface: Iface;
   readonly endpoint: UctEndpoint;
   readonly md: OpenMd;
+  /** Of the worker; whoever starts an operation sets it. */
+  readonly activity: Activity;
 }

@@ -21,6 +21,7 @@ import { Protocols } from './dispatch.ts';
 import { Endpoint, type EndpointOptions, type EndpointWorker } from './endpoint.ts';
 import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
+import type { Activity } from './lane.ts';
 import { messagesOf } from './message-queue.ts';
 import { type PeerConnection, start } from './peer-connection.ts';
 import { ProgressDriver } from './progress-driver.ts';
@@ -32,6 +33,9 @@ import { type SignalFd, WorkerEvent } from './worker-event.ts';
 
 /** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
 export const REQUESTS_MAX = 4096;
+
+/** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
+const QUIET_TURNS_MASK = 255;
 
 /** The context behind a worker. */
 export interface WorkerContext extends ProtocolContext {
@@ -80,8 +84,12 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
+  readonly activity: Activity = { busy: false };
   /** Interfaces that messages come from: progress always looks at them. */
-  readonly #listening: boolean[];
+  readonly #listening: readonly Iface[];
+  /** The others: progress looks at them while they may have operations on their way, and now and then. */
+  readonly #quiet: readonly Iface[];
+  #turns = 0;
   #loopback: PeerConnection | undefined;
   #closed = false;
   #closing: Promise<void> | undefined;
@@ -94,7 +102,9 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
     );
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
-    this.#listening = this.ifaces.map(({ attributes }) => (attributes.flags & IfaceFlag.AM_SHORT) !== 0);
+    const listens = ({ attributes }: Iface): boolean => (attributes.flags & IfaceFlag.AM_SHORT) !== 0;
+    this.#listening = this.ifaces.filter(listens);
+    this.#quiet = this.ifaces.filter((iface) => !listens(iface));
     this.packedAddress = packWorkerAddress({
       id: this.workerId,
       entries: this.ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address })),
@@ -155,10 +165,9 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
    */
   progress(): number {
     let count = 0;
-    for (let i = 0; i < this.ifaces.length; i++) {
-      const iface = this.ifaces[i]!;
-      if (this.#listening[i] === true || iface.outstanding > 0) count += iface.progress();
-    }
+    for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
+    this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
+    if (this.activity.busy || this.#turns === 0) count += this.#progressQuiet();
     if (this.#pending.size > 0) count += this.#restart();
     if (this.connections.isLeaving) this.connections.finishLeaving();
     return count;
@@ -463,6 +472,18 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     request.userData = undefined;
     request.error = undefined;
     this.#pool.put(request);
+  }
+
+  #progressQuiet(): number {
+    let count = 0;
+    let busy = false;
+    for (const iface of this.#quiet) {
+      if (iface.outstanding === 0 && this.#turns !== 0) continue;
+      count += iface.progress();
+      if (iface.outstanding > 0) busy = true;
+    }
+    this.activity.busy = busy;
+    return count;
   }
 
   #restart(): number {

@@ -131,7 +131,8 @@ export function describeLocal(request: Request, local: LocalMemory, offset: numb
 
 /** Starts, or starts again, a described request: the status of the transport. */
 function startRma(request: Request): Status {
-  const { endpoint } = request.lane!;
+  const { endpoint, activity } = request.lane!;
+  activity.busy = true;
   const rkey = request.rkey!;
   if (request.protocolIndex === Protocol.ZCOPY) {
     return request.operation === Operation.PUT

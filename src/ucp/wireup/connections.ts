@@ -11,6 +11,7 @@ import { isUcxError, statusError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import type { Activity } from '../core/lane.ts';
 import { MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
 import { type ConnectionOwner, PeerConnection } from '../core/peer-connection.ts';
 import { connectLanes, type OpenIface } from './lanes.ts';
@@ -37,6 +38,7 @@ interface Peer {
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
   readonly openIfaces: readonly OpenIface[];
+  readonly activity: Activity;
   readonly packedAddress: Uint8Array;
   readonly workerId: Uint8Array;
   readonly log: Log;
@@ -225,7 +227,7 @@ export class Connections {
     if (this.#freeSlots.length === 0 && this.#slots.length > SLOT_MASK) {
       throw statusError(Status.EXCEEDS_LIMIT, `connect: a worker has at most ${CONNECTIONS_MAX} connections`);
     }
-    const lanes = connectLanes(this.#owner.openIfaces, address.entries);
+    const lanes = connectLanes(this.#owner.openIfaces, address.entries, this.#owner.activity);
     const slot = this.#freeSlots.pop() ?? this.#slots.length;
     this.#generation = (this.#generation + 1) & GENERATION_MASK;
     const connection = new PeerConnection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);

@@ -6,7 +6,7 @@
 import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { type Iface, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
-import type { Lane } from '../core/lane.ts';
+import type { Activity, Lane } from '../core/lane.ts';
 import type { OpenMd } from '../core/resources.ts';
 import type { AddressEntry } from './worker-address.ts';
 
@@ -35,14 +35,18 @@ export interface ConnectedLanes {
  * Connects every interface that reaches the worker with these addresses.
  * @throws UcxError ERR_UNREACHABLE with the reason of every interface when none does
  */
-export function connectLanes(ifaces: readonly OpenIface[], entries: readonly AddressEntry[]): ConnectedLanes {
+export function connectLanes(
+  ifaces: readonly OpenIface[],
+  entries: readonly AddressEntry[],
+  activity: Activity,
+): ConnectedLanes {
   const lanes: Lane[] = [];
   const unreachable: UnreachableIface[] = [];
   try {
     for (const { iface, md } of ifaces) {
       const found = reachableEntry(iface, entries);
       if (typeof found === 'string') unreachable.push({ name: nameOf(iface.attributes), reason: found });
-      else lanes.push({ iface, md, endpoint: iface.connect(found.address) });
+      else lanes.push({ iface, md, endpoint: iface.connect(found.address), activity });
     }
   } catch (error) {
     for (const { endpoint } of lanes) endpoint.close();
