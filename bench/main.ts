@@ -4,13 +4,14 @@ import os from 'node:os';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
+import { benchSharedMemory } from './shared-memory.ts';
 import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
 import { formatResult, type Result } from './timing.ts';
 
 console.log(`node ${process.version}, ${os.cpus().length} x ${os.cpus()[0]?.model}, ${os.release()}; emulated cards`);
 const results: Result[] = [];
-for (const bench of [benchStartUp, benchIoctl, benchNodeServer, benchSmallPut, benchCopyBandwidth]) {
+for (const bench of [benchStartUp, benchIoctl, benchNodeServer, benchSharedMemory, benchSmallPut, benchCopyBandwidth]) {
   for (const result of await bench()) {
     results.push(result);
     console.log(formatResult(result));

@@ -82,18 +82,32 @@ describe('info', { timeout: 60_000 }, () => {
   it('-d prints memory domains, transports and devices as ucx_info does', () => {
     const text = output(['info', '-d']);
     for (const line of text.trimEnd().split('\n')) expect(line).toMatch(/^#/);
-    expect([...text.matchAll(/^# Memory domain: (\S+)$/gm)].map(([, name]) => name)).toEqual(['self', 'gaudi_copy']);
-    expect([...text.matchAll(/^#\s+Component: (\S+)$/gm)]).toHaveLength(2);
-    expect([...text.matchAll(/^#\s+Device: (\S+)$/gm)].map(([, name]) => name)).toEqual(['memory', 'gaudi0', 'gaudi1']);
-    expect([...text.matchAll(/^#\s+Transport: (\S+)$/gm)].map(([, name]) => name)).toEqual([
+    expect([...text.matchAll(/^# Memory domain: (\S+)$/gm)].map(([, name]) => name)).toEqual([
       'self',
-      'gaudi_cpy',
-      'gaudi_cpy',
+      'posix',
+      'cma',
+      'gaudi_copy',
+      'gaudi_ipc',
+    ]);
+    expect([...text.matchAll(/^#\s+Component: (\S+)$/gm)]).toHaveLength(5);
+    expect([...text.matchAll(/^#\s+Device: (\S+)$/gm)].map(([, name]) => name)).toEqual([
+      ...['memory', 'memory', 'memory'],
+      ...['gaudi0', 'gaudi1'],
+      ...['gaudi0', 'gaudi1'],
+    ]);
+    expect([...text.matchAll(/^#\s+Transport: (\S+)$/gm)].map(([, name]) => name)).toEqual([
+      ...['self', 'posix', 'cma'],
+      ...['gaudi_cpy', 'gaudi_cpy'],
+      ...['gaudi_ipc', 'gaudi_ipc'],
     ]);
     expect(text).toMatch(/register: .*cost: 7000 \+ [\d.]+ \* N nsec/);
     expect(text).toMatch(/memory types: .*host \(.*reg.*cache.*\).*gaudi \(.*alloc.*detect.*dmabuf.*\)/);
-    for (const name of ['bandwidth', 'latency', 'overhead', 'put_short', 'put_zcopy', 'get_short', 'get_zcopy']) {
-      expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(3);
+    for (const name of ['bandwidth', 'latency', 'overhead', 'put_zcopy', 'get_zcopy']) {
+      expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(7);
+    }
+    // The copies of the kernel have no short form.
+    for (const name of ['put_short', 'get_short']) {
+      expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(6);
     }
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });

@@ -1,0 +1,126 @@
+/** The two ends of the shared-memory benchmark: opens posix in this process, meets the other one over IPC, and runs the same steps as it. */
+
+import { schedGetAffinity, schedSetAffinity, setParentDeathSignal } from '../src/sys/index.ts';
+import { systemClock } from '../src/ucs/clock.ts';
+import { loadConfig } from '../src/ucs/config.ts';
+import { createLog, LogLevel } from '../src/ucs/log.ts';
+import { MemoryType } from '../src/ucs/memory-type.ts';
+import type { Completion, Iface, UctEndpoint } from '../src/uct/api/iface.ts';
+import type { MdMemory, RemoteKey } from '../src/uct/api/memory.ts';
+import type { MemoryDomain } from '../src/uct/api/memory-domain.ts';
+import { posixComponent } from '../src/uct/shm/posix/component.ts';
+
+const MEBIBYTE = 2 ** 20;
+const TURNS = 200_000;
+const ROUNDS = 5;
+
+/** Address and key of one end, as text. */
+export interface Introduction {
+  readonly address: string;
+  readonly key: string;
+}
+
+/** What the benchmark measures: nanoseconds one way, of every round. */
+export interface Latencies {
+  readonly message: readonly number[];
+  readonly put: readonly number[];
+}
+
+/** One end. */
+export class ShmEnd {
+  readonly introduction: Introduction;
+  readonly md: MemoryDomain;
+  readonly memory: MdMemory;
+  readonly #iface: Iface;
+  #received = 0;
+
+  constructor() {
+    const component = posixComponent();
+    const log = createLog('bench', LogLevel.WARN, (_level, _component, message) => console.error(message));
+    this.md = component.openMd({ log, clock: systemClock, config: loadConfig([component.configTable!]) });
+    this.#iface = this.md.openIface(this.md.resources[0]!);
+    this.#iface.setAmHandler(() => {
+      this.#received += 1;
+    });
+    this.memory = this.md.memAlloc(MEBIBYTE, { memoryType: MemoryType.HOST });
+    const key = new Uint8Array(this.md.attributes.rkeyPackedBytes);
+    this.md.mkeyPack(this.memory, key, 0);
+    this.introduction = { address: hexOf(this.#iface.address), key: hexOf(key) };
+  }
+
+  connect({ address, key }: Introduction): { readonly endpoint: UctEndpoint; readonly rkey: RemoteKey } {
+    return {
+      endpoint: this.#iface.connect(Buffer.from(address, 'hex')),
+      rkey: this.md.rkeyUnpack(Buffer.from(key, 'hex')),
+    };
+  }
+
+  /** Plays both games with the other end, which calls this at the same time. */
+  pingPong(peer: Introduction, isFirst: boolean): Latencies {
+    const { endpoint, rkey } = this.connect(peer);
+    const message = this.#rounds(() => this.#messages(endpoint, isFirst));
+    const put = this.#rounds(() => this.#puts(endpoint, rkey, isFirst));
+    endpoint.close();
+    return { message, put };
+  }
+
+  #rounds(run: () => void): number[] {
+    return Array.from({ length: ROUNDS }, () => {
+      const begin = process.hrtime.bigint();
+      run();
+      return Number(process.hrtime.bigint() - begin) / TURNS / 2;
+    });
+  }
+
+  #messages(endpoint: UctEndpoint, isFirst: boolean): void {
+    const header = Int32Array.of(1, 2);
+    for (let i = 0; i < TURNS; i++) {
+      if (isFirst) while (endpoint.amShort(1, header, 2, undefined, 0, 0) !== 0);
+      const before = this.#received;
+      while (this.#received === before) this.#iface.progress();
+      if (!isFirst) while (endpoint.amShort(1, header, 2, undefined, 0, 0) !== 0);
+    }
+  }
+
+  #puts(endpoint: UctEndpoint, rkey: RemoteKey, isFirst: boolean): void {
+    const bytes = this.memory.bytes!;
+    const source = new Uint8Array(8);
+    for (let i = 0; i < TURNS; i++) {
+      const mark = (i % 200) + 1;
+      source[7] = mark;
+      if (!isFirst) while (bytes[7] !== mark);
+      endpoint.putShort(source, 0, 8, 0, rkey);
+      if (isFirst) while (bytes[7] !== mark);
+    }
+  }
+
+  close(): void {
+    this.md.close();
+  }
+}
+
+/** Puts this process onto one CPU, where there are two. */
+export function pin(position: number): void {
+  const cpus = schedGetAffinity(0);
+  if (cpus.length > 1) schedSetAffinity(0, [cpus[position % cpus.length]!]);
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
+}
+
+/** A completion for operations that end at once. */
+export const NEVER: Completion = { count: 1, failure: 0, onComplete: () => undefined };
+
+/** As the other process. */
+if (process.argv[2] === 'shared-memory-peer') {
+  setParentDeathSignal();
+  pin(1);
+  const end = new ShmEnd();
+  process.on('message', (peer: Introduction) => {
+    end.pingPong(peer, false);
+    process.send?.('done');
+  });
+  process.on('disconnect', () => end.close());
+  process.send?.(end.introduction);
+}
