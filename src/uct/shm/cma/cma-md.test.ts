@@ -1,0 +1,53 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
+import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
+import { createTestLog } from '../../../../test/fixtures/test-log.ts';
+import { mapAnonymous } from '../../../sys/index.ts';
+import { systemClock } from '../../../ucs/clock.ts';
+import { loadConfig } from '../../../ucs/config.ts';
+import { Status } from '../../../ucs/status.ts';
+import { CmaMd } from './cma-md.ts';
+import { CMA_CONFIG_TABLE } from './config.ts';
+import { accessRefusal, missingPrivilege } from './process-access.ts';
+
+expectNoLeaks(SEGMENT_PROBES);
+let md: CmaMd;
+
+beforeEach(() => {
+  md = new CmaMd({ log: createTestLog().log, clock: systemClock, config: loadConfig([CMA_CONFIG_TABLE]) });
+});
+afterEach(() => md.close());
+
+describe('access to a process', () => {
+  it('is asked of the kernel, and a refusal is said in words', () => {
+    expect(accessRefusal(process.pid)).toBeUndefined();
+    expect(accessRefusal(2 ** 30)).toMatch(/has ended/);
+    expect(missingPrivilege(77)).toMatch(/process 77: .*(CAP_SYS_PTRACE|next boot)/);
+  });
+});
+
+describe('a copy', () => {
+  it('that meets memory which is gone fails, and the interface says why', () => {
+    const iface = md.openIface(md.resources[0]!);
+    const endpoint = iface.connect(iface.address);
+    const mapping = mapAnonymous(8192);
+    const there = md.memReg(mapping.u8);
+    const packed = new Uint8Array(md.attributes.rkeyPackedBytes);
+    md.mkeyPack(there, packed, 0);
+    const rkey = md.rkeyUnpack(packed);
+    // What the owner has registered is not mapped any more: here, at an address that nobody can have.
+    Object.defineProperty(rkey, 'location', { value: 8 });
+    const here = md.memReg(new Uint8Array(64));
+    const iov = [{ memory: here, offset: 0, byteLength: 64 }];
+    expect(iface.errorOf(Status.INVALID_ADDR)).toBeUndefined();
+    expect(endpoint.putZcopy(iov, 0, rkey, { count: 1, failure: 0, onComplete: () => undefined })).toBe(
+      Status.INVALID_ADDR,
+    );
+    expect(iface.errorOf(Status.INVALID_ADDR)).toMatchObject({
+      code: 'ERR_CMA_COPY',
+      message: expect.stringContaining('EFAULT'),
+    });
+    expect(iface.errorOf(Status.UNREACHABLE)).toBeUndefined();
+    mapping.close();
+  });
+});

@@ -1,0 +1,171 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
+import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
+import { createTestLog, type TestLog } from '../../../../test/fixtures/test-log.ts';
+import { systemClock } from '../../../ucs/clock.ts';
+import { loadConfig } from '../../../ucs/config.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { Iface, UctEndpoint } from '../../api/iface.ts';
+import { Segment } from '../../base/segment.ts';
+import { NODE_ADDRESS_BYTES } from '../base/node-address.ts';
+import { POSIX_CONFIG_TABLE } from './config.ts';
+import { DIRECTORY_BYTES, SLOTS, SlotState, SlotWord, slotAt } from './directory-layout.ts';
+import { PosixMd } from './posix-md.ts';
+import { ElementWord, RING_HEADER_BYTES, RingWord } from './ring-layout.ts';
+
+expectNoLeaks(SEGMENT_PROBES);
+const SMALL = { POSIX_FIFO_SIZE: '2', POSIX_SEG_COUNT: '1', POSIX_SEG_SIZE: '64' };
+let log: TestLog = createTestLog();
+let md: PosixMd;
+let receiver: Iface;
+let received = 0;
+
+function open(overrides: Readonly<Record<string, string>>): PosixMd {
+  return new PosixMd({ log: log.log, clock: systemClock, config: loadConfig([POSIX_CONFIG_TABLE], { overrides }) });
+}
+
+beforeEach(() => {
+  log = createTestLog();
+  md = open(SMALL);
+  receiver = md.openIface(md.resources[0]!);
+  received = 0;
+  receiver.setAmHandler(() => {
+    received += 1;
+  });
+});
+afterEach(() => {
+  md.close();
+  log.expectQuiet();
+});
+
+function send(endpoint: UctEndpoint): Status {
+  return endpoint.amShort(1, Int32Array.of(1, 2), 2, undefined, 0, 0);
+}
+
+/** The directory of the receiver, as a peer sees it. */
+function directory(): Segment {
+  return Segment.attach(receiver.address.subarray(NODE_ADDRESS_BYTES), DIRECTORY_BYTES);
+}
+
+/** The ring that the sender in slot 0 has announced and nobody has taken in. */
+function firstRing(): Segment {
+  const seen = directory();
+  const at = (slotAt(0) + SlotWord.NAME) * 4;
+  const ring = Segment.attach(seen.bytes.slice(at, at + 32));
+  seen.close();
+  return ring;
+}
+
+describe('an interface', () => {
+  it('takes so many senders, and others when one of them has closed', () => {
+    const endpoints = Array.from({ length: SLOTS }, () => receiver.connect(receiver.address));
+    for (const endpoint of endpoints) expect(send(endpoint)).toBe(Status.OK);
+    const late = receiver.connect(receiver.address);
+    expect(send(late)).toBe(Status.NO_RESOURCE);
+    while (receiver.progress() > 0);
+    expect(received).toBe(SLOTS);
+    expect(send(late)).toBe(Status.NO_RESOURCE);
+    endpoints[500]!.close();
+    receiver.progress();
+    expect(send(late)).toBe(Status.OK);
+    receiver.progress();
+    expect(received).toBe(SLOTS + 1);
+  });
+
+  it('frees a slot whose process died before it announced its ring, when slots are scarce', () => {
+    const seen = directory();
+    for (let slot = 0; slot < SLOTS; slot++) seen.words[slotAt(slot) + SlotWord.OWNER] = 2 ** 30;
+    const endpoint = receiver.connect(receiver.address);
+    expect(send(endpoint)).toBe(Status.NO_RESOURCE);
+    receiver.progress();
+    expect(send(endpoint)).toBe(Status.OK);
+    seen.close();
+  });
+
+  it.each([
+    ['a length beyond the element', (words: Int32Array, at: number) => (words[at + ElementWord.LENGTH] = 2 ** 20)],
+    ['a negative length', (words: Int32Array, at: number) => (words[at + ElementWord.LENGTH] = -1)],
+    [
+      'a segment that is not there',
+      (words: Int32Array, at: number) => {
+        words[at + ElementWord.INFO] = 0x100;
+        words[at + ElementWord.SEGMENT] = 77;
+      },
+    ],
+  ])('does not read a message with %s, and tells its sender', (_what, spoil) => {
+    log.allow(/not read/);
+    const endpoint = receiver.connect(receiver.address);
+    expect(send(endpoint)).toBe(Status.OK);
+    const ring = firstRing();
+    spoil(ring.words, RING_HEADER_BYTES / 4);
+    while (receiver.progress() > 0);
+    receiver.progress();
+    expect(received).toBe(0);
+    expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
+    expect(send(endpoint)).toBe(Status.CONNECTION_RESET);
+    endpoint.close();
+    receiver.progress();
+    const seen = directory();
+    expect(seen.words[slotAt(0) + SlotWord.STATE]).toBe(SlotState.EMPTY);
+    expect(seen.words[slotAt(0) + SlotWord.OWNER]).toBe(0);
+    seen.close();
+    ring.close();
+  });
+
+  it('does not read a ring of another version', () => {
+    log.allow(/no ring of this version/);
+    const endpoint = receiver.connect(receiver.address);
+    expect(send(endpoint)).toBe(Status.OK);
+    const ring = firstRing();
+    ring.words[RingWord.VERSION] = 9;
+    receiver.progress();
+    expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
+    ring.close();
+  });
+
+  it('does not believe a receiver that claims more than was sent', () => {
+    const endpoint = receiver.connect(receiver.address);
+    for (let i = 0; i < 2; i++) expect(send(endpoint)).toBe(Status.OK);
+    const ring = firstRing();
+    for (const tail of [3, -1, 2 ** 31 - 1]) {
+      ring.words[RingWord.TAIL] = tail;
+      expect(send(endpoint)).toBe(Status.NO_RESOURCE);
+    }
+    ring.close();
+  });
+
+  it('does nothing when a handler drives it', () => {
+    const inner: number[] = [];
+    receiver.setAmHandler(() => inner.push(receiver.progress()));
+    const endpoint = receiver.connect(receiver.address);
+    for (let i = 0; i < 2; i++) expect(send(endpoint)).toBe(Status.OK);
+    expect(receiver.progress()).toBe(2);
+    expect(inner).toEqual([0, 0]);
+  });
+
+  it('removes rings that it has not taken in when it closes', () => {
+    const other = md.openIface(md.resources[0]!);
+    const endpoint = other.connect(receiver.address);
+    expect(send(endpoint)).toBe(Status.OK);
+    endpoint.close();
+    receiver.close();
+    receiver.close();
+    expect(() => receiver.connect(other.address)).toThrow(expect.objectContaining({ code: 'ERR_CLOSED' }));
+  });
+});
+
+describe('the configuration', () => {
+  it.each([
+    ['FIFO_SIZE', '100'],
+    ['FIFO_SIZE', '1'],
+    ['FIFO_ELEM_SIZE', '100'],
+    ['SEG_SIZE', '0'],
+    ['SEG_SIZE', '2m'],
+    ['SEG_COUNT', '512'],
+    ['SEG_COUNT', '3'],
+  ])('refuses %s=%s by name', (field, value) => {
+    const call = (): PosixMd => open({ [`POSIX_${field}`]: value });
+    expect(call).toThrow(expect.objectContaining({ code: 'ERR_CONFIG_VALUE' }));
+    expect(call).toThrow(new RegExp(`UCX_POSIX_${field}`));
+  });
+});
