@@ -44,11 +44,6 @@ export class Directory {
     this.#words[DirectoryWord.VERSION] = DIRECTORY_VERSION;
   }
 
-  /** Senders that are connected. */
-  get senders(): number {
-    return this.#senders.length;
-  }
-
   /**
    * Takes in who has come and hands out what has arrived. A call from inside a handler does nothing.
    * @returns number of messages
