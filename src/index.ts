@@ -12,16 +12,15 @@ export type { AtomicName, AtomicParams } from './ucp/amo/atomics.ts';
 export type {
   AmSendOptions,
   AtomicOptions,
-  CloseOptions,
-  Endpoint,
-  EndpointOptions,
   SendOptions,
   TagSendOptions,
   TransferOptions,
   TransferResult,
-} from './ucp/core/endpoint.ts';
+} from './ucp/core/awaited-options.ts';
+export type { CloseOptions, Endpoint, EndpointOptions } from './ucp/core/endpoint.ts';
 export type { Request, RequestCallback, RequestParams } from './ucp/core/request.ts';
-export { REQUESTS_MAX, type TagRecvOptions, type TagRecvResult, type Worker } from './ucp/core/worker.ts';
+export { REQUESTS_MAX } from './ucp/core/request-pool.ts';
+export type { TagRecvOptions, TagRecvResult, Worker } from './ucp/core/worker.ts';
 export { IOV_MAX, type IovPiece, type LocalBuffer } from './ucp/mem/local-bytes.ts';
 export type { LocalMemory, MemMapParams, MemoryHandle } from './ucp/mem/memory-handle.ts';
 export type { RemoteKey } from './ucp/mem/remote-key.ts';

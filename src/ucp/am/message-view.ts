@@ -18,6 +18,8 @@ export interface WaitingData {
 /** What a message needs of the protocol that received it. */
 export interface MessageOwner<E> {
   endpointOf(connection: Connection): E;
+  /** Tells the sender of a rendezvous that nobody wants its data. */
+  releaseData(connection: Connection, peerRequest: number): void;
   receiveData(
     message: AmMessage<E>,
     local: LocalBuffer,
@@ -101,6 +103,13 @@ export class AmMessage<E> {
   receive(local: LocalBuffer, options: { readonly signal?: AbortSignal } = {}): Promise<number> {
     this.#checkFirst();
     return this.#owner.awaitData(this, local, options.signal);
+  }
+
+  /** Gives up a message that {@link retain} has kept: the sender of a rendezvous waits for that, or for its data to be received. */
+  release(): void {
+    if (this.isReceived) return;
+    this.isReceived = true;
+    if (this.waiting !== undefined) this.#owner.releaseData(this.connection!, this.waiting.peerRequest);
   }
 
   #checkFirst(): void {

@@ -46,7 +46,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'RNDV_FRAG_ALLOC_COUNT',
       type: uintType,
       default: '16',
-      doc: 'Host fragments of one worker at most; operations that find none wait.',
+      doc: 'Host fragments of one worker at most, 2 or more; operations that find none wait.',
     },
     {
       name: 'KEEPALIVE_INTERVAL',

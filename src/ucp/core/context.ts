@@ -24,6 +24,7 @@ import type { SignalFd } from './worker-event.ts';
 /** Bounds of UCX_RNDV_FRAG_SIZE. */
 const FRAGMENT_BYTES_MIN = 65_536;
 const FRAGMENT_BYTES_MAX = 16 * 2 ** 20;
+const FRAGMENTS_MIN = 2;
 
 /** What a context is made of. */
 export interface ContextParams {
@@ -75,7 +76,7 @@ export class Context implements WorkerContext {
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
     this.rendezvousThreshold = config.RNDV_THRESH === 'auto' ? Number.POSITIVE_INFINITY : config.RNDV_THRESH;
     this.fragmentBytes = checkFragmentBytes(config.RNDV_FRAG_SIZE);
-    this.fragmentCount = Math.max(1, config.RNDV_FRAG_ALLOC_COUNT);
+    this.fragmentCount = checkFragmentCount(config.RNDV_FRAG_ALLOC_COUNT);
     this.#newSignal = params.newSignal;
     this.resources = new Resources(params);
     this.#onClose = params.onClose;
@@ -301,4 +302,13 @@ function unpackPart(md: MemoryDomain, key: Uint8Array): UctRemoteKey | undefined
 function checkFragmentBytes(value: number): number {
   if (value >= FRAGMENT_BYTES_MIN && value <= FRAGMENT_BYTES_MAX) return value;
   throw invalidParam('UCX_RNDV_FRAG_SIZE', `must be from ${FRAGMENT_BYTES_MIN} to ${FRAGMENT_BYTES_MAX}`, value);
+}
+
+function checkFragmentCount(value: number): number {
+  if (value >= FRAGMENTS_MIN) return value;
+  throw invalidParam(
+    'UCX_RNDV_FRAG_ALLOC_COUNT',
+    `must be at least ${FRAGMENTS_MIN}: one to send, one to receive`,
+    value,
+  );
 }

@@ -17,7 +17,19 @@ import type { StreamRecvParams } from '../stream/stream.ts';
 import type { Tag } from '../tag/tag-value.ts';
 import type { Connections } from '../wireup/connections.ts';
 import { nameOf } from '../wireup/lanes.ts';
+import {
+  type AmSendOptions,
+  type AtomicOptions,
+  lengthOf,
+  resolveTransfer,
+  resultOf,
+  type SendOptions,
+  type TagSendOptions,
+  type TransferOptions,
+  type TransferResult,
+} from './awaited-options.ts';
 import type { Protocols } from './dispatch.ts';
+import { ErrorHandling, type ErrorHandlingOptions } from './error-handling.ts';
 import { describeFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
@@ -27,65 +39,7 @@ import type { Request, RequestParams } from './request.ts';
 import type { Rejection } from './resources.ts';
 
 /** How an endpoint behaves. */
-export interface EndpointOptions {
-  /**
-   * What happens when the peer is gone: `peer` (the default) ends every operation with its status within UCX_KEEPALIVE_INTERVAL and calls
-   * `onError`; with `none` nobody is told.
-   */
-  readonly errorHandling?: 'peer' | 'none';
-  /** Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. */
-  readonly onError?: (endpoint: Endpoint, status: Status) => void;
-}
-
-/** Options of an awaited put or get. */
-export interface TransferOptions {
-  /** Byte of the local memory to start at. Default 0. */
-  readonly localOffset?: number;
-  /** Bytes to move. Default: what the local memory has from `localOffset` on. */
-  readonly byteLength?: number;
-  /** Byte of the remote memory to start at. Default 0. */
-  readonly remoteOffset?: number;
-  /** Remote address instead of `remoteOffset`: an address inside the remote memory. */
-  readonly remoteAddress?: bigint;
-  readonly signal?: AbortSignal;
-}
-
-/** Options of an awaited message. */
-export interface SendOptions {
-  readonly signal?: AbortSignal;
-}
-
-/** Options of an awaited tagged message. */
-export interface TagSendOptions extends SendOptions {
-  /** Tag, 0 to 2^64 - 1. Default 0. */
-  readonly tag?: Tag;
-}
-
-/** Options of an awaited active message. */
-export interface AmSendOptions extends SendOptions {
-  /** At most 4096 bytes. */
-  readonly header?: Uint8Array;
-  /** See AmSendParams. */
-  readonly protocol?: 'eager' | 'rendezvous';
-}
-
-/** Options of an awaited atomic operation. */
-export interface AtomicOptions {
-  /** Byte of the remote memory, a multiple of the word. Default 0. */
-  readonly remoteOffset?: number;
-  readonly bits?: 32 | 64;
-  readonly compare?: number | bigint;
-  readonly signal?: AbortSignal;
-}
-
-/** What an awaited operation tells about itself. */
-export interface TransferResult {
-  readonly byteLength: number;
-  /** Transport, device and protocol that moved the bytes; undefined where there was nothing to move, or messages carried them. */
-  readonly transport: string | undefined;
-  readonly device: string | undefined;
-  readonly protocol: string | undefined;
-}
+export type EndpointOptions = ErrorHandlingOptions<Endpoint>;
 
 /** How an endpoint is closed. */
 export interface CloseOptions {
@@ -106,10 +60,9 @@ export interface EndpointWorker extends ProtocolHost {
 export class Endpoint {
   readonly #worker: EndpointWorker;
   readonly #connection: PeerConnection;
-  #options: EndpointOptions = {};
+  readonly #errorHandling: ErrorHandling<Endpoint> = new ErrorHandling();
   #closed = false;
   #closing: Promise<void> | undefined;
-  #hasFailed = false;
   /** Awaited operations under way: closing waits for them. */
   #awaited = 0;
 
@@ -141,21 +94,17 @@ export class Endpoint {
 
   /** Sets what happens when the peer is gone; for the worker. */
   setOptions(options: EndpointOptions): void {
-    const { errorHandling = 'peer', onError } = options;
-    if (errorHandling !== 'peer' && errorHandling !== 'none') {
-      throw invalidParam('errorHandling', 'must be peer or none', errorHandling);
-    }
-    if (onError !== undefined && typeof onError !== 'function') {
-      throw invalidParam('onError', 'must be a function', onError);
-    }
-    this.#options = { errorHandling, ...(onError === undefined ? {} : { onError }) };
+    this.#errorHandling.set(options);
+  }
+
+  /** Whether keepalive looks after the peer. */
+  get watchesPeer(): boolean {
+    return this.#errorHandling.watchesPeer;
   }
 
   /** The connection has ended; for the worker. */
   onFailed(): void {
-    if (this.#hasFailed || this.#closed) return;
-    this.#hasFailed = true;
-    if (this.#options.errorHandling !== 'none') this.#options.onError?.(this, this.#connection.failure);
+    if (!this.#closed) this.#errorHandling.report(this, this.#connection.failure);
   }
 
   /**
@@ -504,16 +453,14 @@ export class Endpoint {
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.#checkOpen();
-    const localOffset = options.localOffset ?? 0;
-    checkLocal(this.#worker.context, local, 0, 0);
-    const byteLength = options.byteLength ?? Math.max(0, local.byteLength - localOffset);
-    checkRemote(this.#connection, rkey, 0, 0);
-    const { remoteAddress } = options;
-    if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
-      throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);
-    }
-    const remoteOffset =
-      remoteAddress === undefined ? (options.remoteOffset ?? 0) : Number(remoteAddress - rkey.address);
+    const connection = this.#connection;
+    const { localOffset, byteLength, remoteOffset } = resolveTransfer(
+      this.#worker.context,
+      connection,
+      local,
+      rkey,
+      options,
+    );
     const name = operation === Operation.PUT ? 'put' : 'get';
     const outcome = await this.#worker.promises.run(name, options.signal, (params) =>
       this.#rma(operation, local, localOffset, byteLength, rkey, remoteOffset, params),
@@ -547,13 +494,4 @@ export class Endpoint {
   #checkOpen(): void {
     if (this.#closed) throw closedError('endpoint');
   }
-}
-
-/** Bytes of one piece of local memory; a list has the length of its pieces. */
-function lengthOf(local: LocalBuffer): number {
-  return Array.isArray(local) ? 0 : (local as LocalMemory).byteLength;
-}
-
-function resultOf({ transport, device, protocol }: Outcome, byteLength: number): TransferResult {
-  return { byteLength, transport, device, protocol };
 }

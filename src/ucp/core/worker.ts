@@ -4,9 +4,8 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { closedError, invalidParam, statusError } from '../../ucs/error.ts';
+import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
-import { ObjectPool } from '../../ucs/object-pool.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Status } from '../../ucs/status.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
@@ -23,16 +22,14 @@ import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
 import type { Activity } from './lane.ts';
 import { messagesOf } from './message-queue.ts';
-import { type PeerConnection, start } from './peer-connection.ts';
+import type { PeerConnection } from './peer-connection.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { PromiseTier } from './promise-tier.ts';
 import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
-import { type Connection, Request, RequestKind, type RequestParams } from './request.ts';
+import { type Connection, type Request, RequestKind, type RequestParams } from './request.ts';
+import { RequestPool } from './request-pool.ts';
 import type { Resources } from './resources.ts';
 import { type SignalFd, WorkerEvent } from './worker-event.ts';
-
-/** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
-export const REQUESTS_MAX = 4096;
 
 /** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
 const QUIET_TURNS_MASK = 255;
@@ -77,7 +74,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   readonly ifaces: readonly Iface[];
   readonly protocols: Protocols<Endpoint>;
   readonly connections: Connections;
-  readonly #pool: ObjectPool<Request> = new ObjectPool(REQUESTS_MAX, () => new Request(this));
+  readonly #requests: RequestPool = new RequestPool(this);
   /** Connections with requests that found no resources: they are started again by progress. */
   readonly #pending: Set<PeerConnection> = new Set();
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
@@ -129,7 +126,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
 
   /** Requests in use. */
   get requestsInUse(): number {
-    return this.#pool.inUse;
+    return this.#requests.inUse;
   }
 
   get loopback(): PeerConnection {
@@ -351,6 +348,10 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
+  releaseData(connection: Connection, peerRequest: number): void {
+    this.protocols.rendezvous.reply(connection, peerRequest, Status.OK);
+  }
+
   async awaitData(message: AmMessage<Endpoint>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = Array.isArray(local) ? 0 : (local as Uint8Array).byteLength;
     const { receivedBytes } = await this.promises.whole(() =>
@@ -362,7 +363,11 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   }
 
   watched(): readonly PeerConnection[] {
-    return this.connections.all.filter(({ id, remoteId, failure }) => id !== remoteId && failure === Status.OK);
+    return this.connections.all.filter((connection) => {
+      const { id, remoteId, failure } = connection;
+      const isWanted = this.#endpoints.get(connection)?.watchesPeer !== false;
+      return isWanted && id !== remoteId && failure === Status.OK;
+    });
   }
 
   onPeerGone(connection: PeerConnection, status: Status): void {
@@ -393,13 +398,11 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   /** A request, or undefined at the bound. */
   newRequest(): Request | undefined {
     this.#checkOpen();
-    return this.#pool.get();
+    return this.#requests.get();
   }
 
   freeRequest(request: Request): void {
-    if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);
-    if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
-    this.#recycle(request);
+    this.#requests.free(request);
   }
 
   cancelRequest(request: Request): boolean {
@@ -415,39 +418,12 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     return true;
   }
 
-  /** Starts a described request; see Endpoint.putNbx for what is returned. */
   start(request: Request, params: RequestParams | undefined): Status | Request {
-    const connection = request.connection as PeerConnection | undefined;
-    const waits = connection?.hasPending === true && request.kind !== RequestKind.RECEIVE;
-    const status = waits ? Status.NO_RESOURCE : start(request);
-    if (request.error !== undefined && status < 0) {
-      const { error } = request;
-      this.discard(request);
-      throw error;
-    }
-    const wantsRequest = params?.noImmediateCompletion === true;
-    const hasEnded = request.isCompleted;
-    if (status === Status.NO_RESOURCE) connection!.queue(request);
-    if ((status === Status.INPROGRESS && !hasEnded) || status === Status.NO_RESOURCE || wantsRequest) {
-      request.callback = params?.callback;
-      request.userData = params?.userData;
-    }
-    if (status === Status.NO_RESOURCE || (status === Status.INPROGRESS && !hasEnded)) return request;
-    if (!hasEnded) request.end(status);
-    else request.callback?.(request, request.status);
-    // The callback may have freed it.
-    if (request.kind === RequestKind.NONE) return hasEnded ? Status.OK : status;
-    if (wantsRequest) return request;
-    const ended = request.status;
-    this.#recycle(request);
-    return ended;
+    return this.#requests.start(request, params);
   }
 
-  /** Gives back a request that was never started. */
   discard(request: Request): void {
-    request.callback = undefined;
-    if (!request.isCompleted) request.end(Status.CANCELED);
-    this.#recycle(request);
+    this.#requests.discard(request);
   }
 
   async #close(): Promise<void> {
@@ -459,19 +435,13 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.#event.close();
     for (const connection of this.connections.all) {
       this.protocols.streams.forget(connection);
-      this.connections.drop(connection);
+      this.connections.close(connection);
     }
+    // Nobody is left to wait for who has not answered.
+    for (const connection of this.connections.all) this.connections.drop(connection);
     for (const iface of this.ifaces) iface.close();
     this.protocols.rendezvous.staging.close();
     this.context.forget(this);
-  }
-
-  #recycle(request: Request): void {
-    request.kind = RequestKind.NONE;
-    request.callback = undefined;
-    request.userData = undefined;
-    request.error = undefined;
-    this.#pool.put(request);
   }
 
   #progressQuiet(): number {

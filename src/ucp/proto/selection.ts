@@ -177,8 +177,9 @@ function addCandidates(
   const perByteNs = NS_PER_S / bandwidthOf(attributes, isPut ? local : remote, isPut ? remote : local);
   const fixedNs = performance.latencyNs + performance.overheadNs + SINGLE_OVERHEAD_NS;
   const hasShort = (flags & (isPut ? IfaceFlag.PUT_SHORT : IfaceFlag.GET_SHORT)) !== 0;
-  if (!hasShort) rejected.push({ lane, protocol: Protocol.SHORT, reason: 'has no short operation' });
-  else if (local.memoryType !== MemoryType.HOST) {
+  if (!hasShort) {
+    rejected.push({ lane, protocol: Protocol.SHORT, reason: attributes.limitation ?? 'has no short operation' });
+  } else if (local.memoryType !== MemoryType.HOST) {
     rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have local host memory' });
   } else if (remote.memoryType === MemoryType.HOST && performance.hostToHost === 0) {
     rejected.push({ lane, protocol: Protocol.SHORT, reason: 'short operations have remote device memory' });
@@ -189,7 +190,7 @@ function addCandidates(
   }
   const hasZcopy = (flags & (isPut ? IfaceFlag.PUT_ZCOPY : IfaceFlag.GET_ZCOPY)) !== 0;
   if (!hasZcopy) {
-    rejected.push({ lane, protocol: Protocol.ZCOPY, reason: 'has no zero-copy operation' });
+    rejected.push({ lane, protocol: Protocol.ZCOPY, reason: attributes.limitation ?? 'has no zero-copy operation' });
     return;
   }
   candidates.push({

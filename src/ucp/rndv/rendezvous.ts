@@ -313,10 +313,10 @@ export class Rendezvous {
         const { wireId } = request;
         const placeholder: Window = { offset, byteLength: 0, fragment: undefined, received: 0 };
         state.windows.push(placeholder);
-        this.staging.acquire((fragment) => {
+        this.staging.acquireToReceive((fragment) => {
           state.windows.splice(state.windows.indexOf(placeholder), 1);
           // The receive may have ended while it waited for the fragment.
-          if (request.wireId !== wireId || wireId === 0) this.staging.release(fragment);
+          if (request.wireId !== wireId || wireId === 0) this.staging.releaseReceived(fragment);
           else this.#ask(request, state, { offset, byteLength, fragment, received: 0 });
         });
       }
@@ -355,7 +355,7 @@ export class Rendezvous {
   #windowDone(request: Request, state: ReceiveState, window: Window, status: Status): void {
     const index = state.windows.indexOf(window);
     if (index >= 0) state.windows.splice(index, 1);
-    if (window.fragment !== undefined) this.staging.release(window.fragment);
+    if (window.fragment !== undefined) this.staging.releaseReceived(window.fragment);
     if (request.transfer !== state) return;
     state.finished += window.byteLength;
     if (status < 0 || state.finished === state.total) this.#endReceive(request, state, status, true);
@@ -367,7 +367,9 @@ export class Rendezvous {
     state.key?.release();
     // Fragments that are being written go back when that ends.
     for (const window of state.windows.splice(0)) {
-      if (window.fragment !== undefined && window.received < window.byteLength) this.staging.release(window.fragment);
+      if (window.fragment !== undefined && window.received < window.byteLength) {
+        this.staging.releaseReceived(window.fragment);
+      }
     }
     if (answer) this.reply(state.connection, state.peerRequest, status);
     request.end(status);

@@ -11,12 +11,19 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { type CopyDone, describeTransfer } from './internal-rma.ts';
 
+/** Takes a fragment. */
+export type FragmentUser = (fragment: MemoryHandle) => void;
+
 /** The fragments of one worker. */
 export class Staging {
   readonly #host: ProtocolHost;
   readonly #free: MemoryHandle[] = [];
   readonly #all: MemoryHandle[] = [];
-  readonly #waiters: ((fragment: MemoryHandle) => void)[] = [];
+  readonly #waiters: FragmentUser[] = [];
+  /** Waiters that will hold their fragment until the peer has filled it. */
+  readonly #receivers: FragmentUser[] = [];
+  /** Fragments that peers are to fill. */
+  #receiving = 0;
   /** Keys of local device memory, for the connection to itself. */
   readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
 
@@ -34,8 +41,8 @@ export class Staging {
     return this.#all.length - this.#free.length;
   }
 
-  /** Calls `run` with a fragment, now or when one is given back. */
-  acquire(run: (fragment: MemoryHandle) => void): void {
+  /** Calls `run` with a fragment, now or when one is given back. The fragment must be given back without help of a peer. */
+  acquire(run: FragmentUser): void {
     const fragment = this.#free.pop() ?? this.#grow();
     if (fragment === undefined) this.#waiters.push(run);
     else run(fragment);
@@ -43,8 +50,27 @@ export class Staging {
 
   release(fragment: MemoryHandle): void {
     const waiter = this.#waiters.shift();
-    if (waiter === undefined) this.#free.push(fragment);
-    else waiter(fragment);
+    if (waiter !== undefined) waiter(fragment);
+    else {
+      this.#free.push(fragment);
+      this.#serveReceivers();
+    }
+  }
+
+  /**
+   * Like {@link acquire}, for a fragment that a peer fills: at most half of them at a time, so that what this worker sends always finds one, and two
+   * workers that send to each other never wait for each other's fragments.
+   */
+  acquireToReceive(run: FragmentUser): void {
+    this.#receivers.push(run);
+    this.#serveReceivers();
+  }
+
+  /** Gives back what {@link acquireToReceive} gave. */
+  releaseReceived(fragment: MemoryHandle): void {
+    this.#receiving -= 1;
+    this.release(fragment);
+    this.#serveReceivers();
   }
 
   /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */
@@ -62,6 +88,16 @@ export class Staging {
     for (const fragment of this.#all) if (fragment.mapped) this.#host.context.memUnmap(fragment);
     this.#all.length = 0;
     this.#free.length = 0;
+  }
+
+  #serveReceivers(): void {
+    const limit = this.#host.context.fragmentCount >> 1;
+    while (this.#receivers.length > 0 && this.#receiving < limit) {
+      const fragment = this.#free.pop() ?? this.#grow();
+      if (fragment === undefined) return;
+      this.#receiving += 1;
+      this.#receivers.shift()!(fragment);
+    }
   }
 
   #grow(): MemoryHandle | undefined {

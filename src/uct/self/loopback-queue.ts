@@ -94,6 +94,14 @@ export class LoopbackQueue {
     return this.#arrival;
   }
 
+  /** Ends the wait for a message. */
+  wake(): void {
+    if (this.#wake === undefined) return;
+    this.#wake();
+    this.#wake = undefined;
+    this.#arrival = undefined;
+  }
+
   #next(): LoopbackFrame | undefined {
     if (this.#tail - this.#head >= MESSAGES_MAX) return undefined;
     const slot = this.#tail % MESSAGES_MAX;
@@ -104,9 +112,6 @@ export class LoopbackQueue {
   #publish(id: number): void {
     this.#ids[this.#tail % MESSAGES_MAX] = id;
     this.#tail += 1;
-    if (this.#wake === undefined) return;
-    this.#wake();
-    this.#wake = undefined;
-    this.#arrival = undefined;
+    this.wake();
   }
 }

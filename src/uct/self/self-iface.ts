@@ -199,7 +199,9 @@ export class SelfIface implements Iface {
     return this.#messages.arrival();
   }
 
-  close(): void {}
+  close(): void {
+    this.#messages.wake();
+  }
 }
 
 /** True for a local range that a short operation takes. */

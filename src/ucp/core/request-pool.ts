@@ -1,0 +1,86 @@
+/**
+ * The requests of one worker: hands them out, starts them, and takes them back. What they do is set by who describes them.
+ */
+
+import { invalidParam, statusError } from '../../ucs/error.ts';
+import { ObjectPool } from '../../ucs/object-pool.ts';
+import { Status } from '../../ucs/status.ts';
+import { type PeerConnection, start } from './peer-connection.ts';
+import { Request, RequestKind, type RequestOwner, type RequestParams } from './request.ts';
+
+/** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
+export const REQUESTS_MAX = 4096;
+
+/** The requests. */
+export class RequestPool {
+  readonly #pool: ObjectPool<Request>;
+
+  constructor(owner: RequestOwner) {
+    this.#pool = new ObjectPool(REQUESTS_MAX, () => new Request(owner));
+  }
+
+  /** Requests in use. */
+  get inUse(): number {
+    return this.#pool.inUse;
+  }
+
+  /** A request, or undefined at the bound. */
+  get(): Request | undefined {
+    return this.#pool.get();
+  }
+
+  /** Starts a described request; see Endpoint.putNbx for what is returned. */
+  start(request: Request, params: RequestParams | undefined): Status | Request {
+    const connection = request.connection as PeerConnection | undefined;
+    const waits = connection?.hasPending === true && request.kind !== RequestKind.RECEIVE;
+    const status = waits ? Status.NO_RESOURCE : start(request);
+    if (request.error !== undefined && status < 0) {
+      const { error } = request;
+      this.discard(request);
+      throw error;
+    }
+    if (status === Status.NO_RESOURCE) connection!.queue(request);
+    const goesOn = status === Status.NO_RESOURCE || (status === Status.INPROGRESS && !request.isCompleted);
+    const wantsRequest = params?.noImmediateCompletion === true;
+    if (goesOn || wantsRequest) {
+      request.callback = params?.callback;
+      request.userData = params?.userData;
+    }
+    return goesOn ? request : this.#ended(request, status, wantsRequest);
+  }
+
+  /** Gives back a request that has ended; see Request.free. */
+  free(request: Request): void {
+    if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);
+    if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    this.#recycle(request);
+  }
+
+  /** Gives back a request that was never started. */
+  discard(request: Request): void {
+    request.callback = undefined;
+    if (!request.isCompleted) request.end(Status.CANCELED);
+    this.#recycle(request);
+  }
+
+  /** A request that has ended while it was started. */
+  #ended(request: Request, status: Status, wantsRequest: boolean): Status | Request {
+    // Some end themselves inside their start, before anybody could listen.
+    if (request.isCompleted) request.callback?.(request, request.status);
+    else request.end(status);
+    // The callback may have freed it.
+    if (request.kind === RequestKind.NONE) return status === Status.INPROGRESS ? Status.OK : status;
+    if (wantsRequest) return request;
+    const final = request.status;
+    this.#recycle(request);
+    return final;
+  }
+
+  #recycle(request: Request): void {
+    request.kind = RequestKind.NONE;
+    request.callback = undefined;
+    request.userData = undefined;
+    request.error = undefined;
+    this.#pool.put(request);
+  }
+}
