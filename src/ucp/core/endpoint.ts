@@ -3,7 +3,7 @@
  * folders of the protocols.
  */
 
-import { closedError, invalidParam } from '../../ucs/error.ts';
+import { closedError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmSendParams } from '../am/active-message.ts';
 import type { AtomicName, AtomicParams } from '../amo/atomics.ts';
