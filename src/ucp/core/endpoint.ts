@@ -12,7 +12,15 @@ import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Explanation, explainPlan } from '../proto/explain.ts';
 import { Operation, Protocol } from '../proto/selection.ts';
-import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from '../rma/put-get.ts';
+import {
+  checkRemote,
+  chooseCandidate,
+  describeLocal,
+  describeRma,
+  planFor,
+  putAtOnce,
+  putKnown,
+} from '../rma/put-get.ts';
 import type { StreamRecvParams } from '../stream/stream.ts';
 import type { Tag } from '../tag/tag-value.ts';
 import type { Connections } from '../wireup/connections.ts';
@@ -125,6 +133,10 @@ export class Endpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
+    if (params === undefined && !this.#closed && local instanceof Uint8Array) {
+      const status = putKnown(this.#connection, local, localOffset, byteLength, rkey, remoteOffset);
+      if (status !== Status.NO_RESOURCE) return status;
+    }
     return this.#rma(Operation.PUT, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
 
@@ -297,45 +309,31 @@ export class Endpoint {
   }
 
   /** Sends a tagged message; resolves when the local memory can be used again. */
-  async tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    const length = lengthOf(local);
-    return resultOf(
-      await this.#await('tag send', options.signal, (params) =>
-        this.tagSendNbx(local, 0, length, options.tag ?? 0, params),
-      ),
-      length,
+  tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    return this.#send('tag send', local, options.signal, (length, params) =>
+      this.tagSendNbx(local, 0, length, options.tag ?? 0, params),
     );
   }
 
   /** Sends a tagged message; resolves when a receive has taken it. */
-  async tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    const length = lengthOf(local);
-    return resultOf(
-      await this.#await('synchronous tag send', options.signal, (params) =>
-        this.tagSendSyncNbx(local, 0, length, options.tag ?? 0, params),
-      ),
-      length,
+  tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    return this.#send('synchronous tag send', local, options.signal, (length, params) =>
+      this.tagSendSyncNbx(local, 0, length, options.tag ?? 0, params),
     );
   }
 
   /** Sends an active message; resolves when the local memory can be used again. */
-  async amSend(id: number, local: LocalBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
-    const length = lengthOf(local);
+  amSend(id: number, local: LocalBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
     const { header, signal, ...how } = options;
-    return resultOf(
-      await this.#await('active message', signal, (params) =>
-        this.amSendNbx(id, header, local, 0, length, { ...params, ...how }),
-      ),
-      length,
+    return this.#send('active message', local, signal, (length, params) =>
+      this.amSendNbx(id, header, local, 0, length, { ...params, ...how }),
     );
   }
 
   /** Sends bytes of the stream; resolves when the local memory can be used again. */
-  async streamSend(local: LocalBuffer, options: SendOptions = {}): Promise<TransferResult> {
-    const length = lengthOf(local);
-    return resultOf(
-      await this.#await('stream send', options.signal, (params) => this.streamSendNbx(local, 0, length, params)),
-      length,
+  streamSend(local: LocalBuffer, options: SendOptions = {}): Promise<TransferResult> {
+    return this.#send('stream send', local, options.signal, (length, params) =>
+      this.streamSendNbx(local, 0, length, params),
     );
   }
 
@@ -424,13 +422,8 @@ export class Endpoint {
     if (connection.failure !== Status.OK) return connection.failure;
     const plan = planFor(operation, local, rkey, connection);
     const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
-    const immediate = params === undefined || params.noImmediateCompletion !== true;
-    if (operation === Operation.PUT && candidate.protocol === Protocol.SHORT && immediate && !connection.hasPending) {
-      const lane = connection.lanes[candidate.lane]!;
-      const bytes = local instanceof MemoryHandle ? local.bytes! : local;
-      const part = rkey.parts[lane.md.index]!;
-      lane.activity.busy = true;
-      const status = lane.endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, part);
+    if (operation === Operation.PUT && params?.noImmediateCompletion !== true) {
+      const status = putAtOnce(connection, candidate, local, localOffset, byteLength, rkey, remoteOffset);
       if (status !== Status.NO_RESOURCE) return status;
     }
     const request = this.#worker.newRequest();
@@ -471,6 +464,16 @@ export class Endpoint {
       await this.#worker.promises.run(name, undefined, (params) => this.#flush([lane], params));
     }
     return resultOf(outcome, byteLength);
+  }
+
+  async #send(
+    what: string,
+    local: LocalBuffer,
+    signal: AbortSignal | undefined,
+    startSend: (byteLength: number, params: RequestParams) => Status | Request,
+  ): Promise<TransferResult> {
+    const length = lengthOf(local);
+    return resultOf(await this.#await(what, signal, (params) => startSend(length, params)), length);
   }
 
   #await(

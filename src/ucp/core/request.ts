@@ -169,8 +169,10 @@ export class Request implements Completion {
   tagHigh = 0;
   maskLow = 0;
   maskHigh = 0;
-  /** Order in which receives were posted. */
+  /** Order in which receives were posted; 0 for one that is not posted. Its neighbours in the matching. */
   order = 0;
+  matchPrevious: Request | undefined = undefined;
+  matchNext: Request | undefined = undefined;
   /** Bytes of the message that was received. */
   receivedBytes = 0;
   /** Word before an atomic operation that has ended. */

@@ -12,7 +12,7 @@ import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AmCallback, AmMessage, MessageOwner } from '../am/message-view.ts';
 import type { LocalBuffer } from '../mem/local-bytes.ts';
 import type { TagMessage } from '../tag/tag.ts';
-import { TAG_MASK_FULL, type Tag } from '../tag/tag-value.ts';
+import type { Tag } from '../tag/tag-value.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import type { OpenIface } from '../wireup/lanes.ts';
 import { packWorkerAddress, WORKER_ID_BYTES } from '../wireup/worker-address.ts';
@@ -219,7 +219,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
    * @param local where to: bytes, mapped memory of any type, or a list of pieces
    * @param localOffset byte to start at; with a list 0
    * @param byteLength room; a longer message ends the request with MESSAGE_TRUNCATED
-   * @param mask bits of the tag that count
+   * @param mask bits of the tag that count; undefined for all
    * @returns OK, a request in progress whose senderTag and receivedBytes tell what came, or NO_RESOURCE
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
    */
@@ -228,7 +228,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     localOffset: number,
     byteLength: number,
     tag: Tag,
-    mask: Tag = TAG_MASK_FULL,
+    mask?: Tag,
     params?: RequestParams,
   ): Status | Request {
     this.#checkOpen();
@@ -239,7 +239,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
    * Looks for a message that no receive has taken (ucp_tag_probe_nb).
    * @param remove take it out of the matching: {@link tagMessageRecvNbx} must receive it then
    */
-  tagProbe(tag: Tag, mask: Tag = TAG_MASK_FULL, remove = false): TagMessage | undefined {
+  tagProbe(tag: Tag, mask?: Tag, remove = false): TagMessage | undefined {
     this.#checkOpen();
     return this.protocols.tag.probe(tag, mask, remove);
   }

@@ -32,6 +32,13 @@ export interface Piece {
 
 /** Checks one piece of local memory: its type, whose it is, and the range. */
 export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
+  const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
+  if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.byteLength) return;
+  checkEach(owner, local, offset, byteLength);
+}
+
+/** Every rule by itself, for mapped memory and for the message of a refusal. */
+function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const isHandle = local instanceof MemoryHandle;
   if (!isHandle && !(local instanceof Uint8Array))
     throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
@@ -79,7 +86,7 @@ export function bytesOf(pieces: readonly Piece[]): number {
 
 /** The host bytes of local memory; undefined for device memory. */
 export function hostBytes(local: LocalMemory): Uint8Array | undefined {
-  return local instanceof MemoryHandle ? local.bytes : local;
+  return local instanceof Uint8Array ? local : local.bytes;
 }
 
 /** The first `byteLength` bytes of a list of pieces. */

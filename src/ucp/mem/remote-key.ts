@@ -3,11 +3,21 @@
  */
 
 import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 import type { RkeyFields } from './rkey-bytes.ts';
 
 const OPERATIONS = 2;
+
+/** The way of short puts from plain host bytes to the memory of a key. */
+export interface ShortPut {
+  /** Up to this many bytes. */
+  readonly bytesMax: number;
+  readonly endpoint: UctEndpoint;
+  readonly part: UctRemoteKey;
+  readonly activity: { busy: boolean };
+}
 
 /** An unpacked remote key. */
 export class RemoteKey implements MemoryPlace {
@@ -24,6 +34,8 @@ export class RemoteKey implements MemoryPlace {
   readonly memoryKey: Uint8Array | undefined;
   /** Plans by operation and place of the local memory (MemoryHandle.placeIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
+  /** How short puts of plain host bytes go, once a plan says so: looked at before anything else. */
+  shortPut: ShortPut | undefined = undefined;
   #released = false;
 
   constructor(
@@ -63,6 +75,7 @@ export class RemoteKey implements MemoryPlace {
   release(): void {
     if (this.#released) return;
     this.#released = true;
+    this.shortPut = undefined;
     for (const part of this.parts) part?.release();
   }
 }

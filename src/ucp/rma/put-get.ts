@@ -9,7 +9,7 @@ import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { Lane } from '../core/lane.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
-import { RemoteKey } from '../mem/remote-key.ts';
+import { RemoteKey, type ShortPut } from '../mem/remote-key.ts';
 import {
   type Candidate,
   candidateFor,
@@ -60,7 +60,16 @@ function makePlan(
   const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am);
   const plan = selectProtocols(operation, place, rkey, capabilities, messages);
   rkey.keepPlan(operation, placeIndex, plan);
+  if (operation === Operation.PUT && placeIndex === 0) rkey.shortPut = shortPutOf(plan, rkey, lanes);
   return plan;
+}
+
+/** The way of the smallest puts, where it is a short operation. */
+function shortPutOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPut | undefined {
+  const [step] = steps;
+  if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return undefined;
+  const { endpoint, md, activity } = lanes[step.candidate.lane]!;
+  return { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
 }
 
 /** The lane of the messages as selection sees it. */
@@ -89,6 +98,48 @@ export function chooseCandidate(
     message: `no transport can ${OPERATION_NAMES[operation]} ${bytes} bytes between local ${from} and remote ${memoryTypeName(rkey.memoryType)} memory (${reasons})`,
     details: { operation: OPERATION_NAMES[operation], bytes, reasons },
   });
+}
+
+/**
+ * Sends a put of plain host bytes whose plan was made before, without a request.
+ * @returns NO_RESOURCE for everything that is not so simple: nothing has happened then
+ */
+export function putKnown(
+  connection: Connection,
+  bytes: Uint8Array,
+  offset: number,
+  byteLength: number,
+  rkey: RemoteKey,
+  remoteOffset: number,
+): Status {
+  const short = rkey?.shortPut;
+  if (short === undefined || rkey.owner !== connection || !(byteLength > 0 && byteLength <= short.bytesMax)) {
+    return Status.NO_RESOURCE;
+  }
+  const areWhole =
+    Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && Number.isSafeInteger(remoteOffset);
+  if (!areWhole || offset < 0 || offset + byteLength > bytes.byteLength) return Status.NO_RESOURCE;
+  if (remoteOffset < 0 || remoteOffset + byteLength > rkey.byteLength) return Status.NO_RESOURCE;
+  if (connection.hasPending || connection.failure !== Status.OK) return Status.NO_RESOURCE;
+  short.activity.busy = true;
+  return short.endpoint.putShort(bytes, offset, byteLength, remoteOffset, short.part);
+}
+
+/** Sends a short put without a request. Both sides are checked. Returns like {@link putKnown}. */
+export function putAtOnce(
+  connection: Connection,
+  { protocol, lane: index }: Candidate,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  rkey: RemoteKey,
+  remoteOffset: number,
+): Status {
+  if (protocol !== Protocol.SHORT || connection.hasPending) return Status.NO_RESOURCE;
+  const { endpoint, md, activity } = connection.lanes[index]!;
+  const bytes = local instanceof MemoryHandle ? local.bytes! : local;
+  activity.busy = true;
+  return endpoint.putShort(bytes, offset, byteLength, remoteOffset, rkey.parts[md.index]!);
 }
 
 /** Fills a request with an operation whose lane and protocol are chosen. */

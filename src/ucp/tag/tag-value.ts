@@ -13,7 +13,7 @@ const HIGH = 0x1_0000_0000;
 
 /** The low 32 bits of a tag, as a signed word. @throws UcxError ERR_INVALID_PARAM for what is no tag */
 export function tagLow(argument: string, tag: Tag): number {
-  if (typeof tag === 'number' && tag >= 0 && tag <= Number.MAX_SAFE_INTEGER && Number.isInteger(tag)) return tag | 0;
+  if (typeof tag === 'number' && tag >= 0 && Number.isSafeInteger(tag)) return tag | 0;
   if (typeof tag === 'bigint' && tag >= 0n && tag < TAG_END) return Number(tag & 0xffff_ffffn) | 0;
   throw invalidParam(argument, 'must be an integer from 0 to 2^64 - 1, as a bigint from 2^53 on', tag);
 }

@@ -23,8 +23,9 @@ import {
 } from '../mem/local-bytes.ts';
 import { MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { TagMatcher, UnexpectedMessage } from './matching.ts';
+import { TagMatcher } from './matching.ts';
 import { type Tag, tagHigh, tagLow } from './tag-value.ts';
+import { UnexpectedMessage } from './unexpected.ts';
 
 const TAG_WORDS = 4;
 const RTS_WORDS = 8;
@@ -120,13 +121,13 @@ export class TagProtocol {
     localOffset: number,
     byteLength: number,
     tag: Tag,
-    mask: Tag,
+    mask: Tag | undefined,
     params: RequestParams | undefined,
   ): Status | Request {
     const low = tagLow('tag', tag);
     const high = tagHigh(tag);
-    const maskLow = tagLow('mask', mask);
-    const maskHigh = tagHigh(mask);
+    const maskLow = mask === undefined ? -1 : tagLow('mask', mask);
+    const maskHigh = mask === undefined ? -1 : tagHigh(mask);
     const request = this.#describeReceive(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     request.tagLow = low;
@@ -137,8 +138,10 @@ export class TagProtocol {
   }
 
   /** See Worker.tagProbe. */
-  probe(tag: Tag, mask: Tag, remove: boolean): TagMessage | undefined {
-    const message = this.matcher.peek(tagLow('tag', tag), tagHigh(tag), tagLow('mask', mask), tagHigh(mask));
+  probe(tag: Tag, mask: Tag | undefined, remove: boolean): TagMessage | undefined {
+    const maskLow = mask === undefined ? -1 : tagLow('mask', mask);
+    const maskHigh = mask === undefined ? -1 : tagHigh(mask);
+    const message = this.matcher.peek(tagLow('tag', tag), tagHigh(tag), maskLow, maskHigh);
     if (message === undefined) return undefined;
     if (remove) this.matcher.remove(message);
     return new TakenMessage(message, remove);
