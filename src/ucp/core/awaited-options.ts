@@ -1,7 +1,7 @@
 /** Options and results of the awaited operations of an endpoint: what is left out is filled in here, nothing is run. */
 
 import { invalidParam } from '../../ucs/error.ts';
-import { checkLocal, type LocalBuffer } from '../mem/local-bytes.ts';
+import { checkLocal, type IovPiece, type LocalBuffer } from '../mem/local-bytes.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { checkRemote } from '../rma/put-get.ts';
@@ -58,9 +58,14 @@ export interface TransferResult {
   readonly protocol: string | undefined;
 }
 
-/** Bytes of one piece of local memory; 0 for a list, whose pieces have lengths of their own. */
+/** Bytes of local memory that nobody has checked yet. */
 export function lengthOf(local: LocalBuffer): number {
-  return Array.isArray(local) ? 0 : (local as LocalMemory).byteLength;
+  if (!Array.isArray(local)) return (local as LocalMemory).byteLength;
+  const pieces: readonly IovPiece[] = local;
+  return pieces.reduce(
+    (sum, { memory, offset = 0, byteLength }) => sum + (byteLength ?? memory.byteLength - offset),
+    0,
+  );
 }
 
 /** What the caller of an awaited operation is told. */

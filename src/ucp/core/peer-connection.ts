@@ -33,6 +33,8 @@ export class PeerConnection implements Connection {
   readonly amBcopyMax: number;
   readonly waiting: Map<number, Request> = new Map();
   remoteId: number = NO_ENDPOINT;
+  /** True for a connection of a worker to itself: both its ends are this one. */
+  isLoopback = false;
   failure: Status = Status.OK;
   readonly #owner: ConnectionOwner;
   readonly #pending: PendingQueue = new PendingQueue();

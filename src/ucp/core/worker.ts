@@ -364,9 +364,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
 
   watched(): readonly PeerConnection[] {
     return this.connections.all.filter((connection) => {
-      const { id, remoteId, failure } = connection;
       const isWanted = this.#endpoints.get(connection)?.watchesPeer !== false;
-      return isWanted && id !== remoteId && failure === Status.OK;
+      return isWanted && !connection.isLoopback && connection.failure === Status.OK;
     });
   }
 

@@ -132,7 +132,7 @@ export class Connections {
       this.#leaving.add(connection);
       return;
     }
-    if (connection.am !== undefined && connection.remoteId !== connection.id && connection.failure === Status.OK) {
+    if (connection.am !== undefined && !connection.isLoopback && connection.failure === Status.OK) {
       HEADER[0] = connection.remoteId;
       HEADER[1] = 0;
       connection.post(MessageId.CLOSE, HEADER, 2);
@@ -173,6 +173,7 @@ export class Connections {
   #loopback(address: WorkerAddress): PeerConnection {
     const connection = this.#make(address);
     connection.remoteId = connection.id;
+    connection.isLoopback = true;
     return connection;
   }
 
