@@ -7,8 +7,10 @@ import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 
 /** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
 export const SLEEP_NS_MAX = 1e9;
-/** Pause where no event tells when to go on: a peer must make room, or the application must free requests. */
+/** Pause where no transport tells when to go on: the application must free requests. */
 const PAUSE_NS = 1e6;
+/** Look after requests that wait for resources, should the transport that is slept on not tell of them. */
+const PENDING_NS = 50e6;
 
 const LISTENING: number = IfaceFlag.AM_SHORT | IfaceFlag.EVENT;
 
@@ -28,5 +30,6 @@ export function sleepOn({ ifaces, hasPending }: Sleeper, clock: Clock, wake: () 
     isSleeping = true;
     iface.wait(SLEEP_NS_MAX).then(wake, wake);
   }
-  if (!isSleeping || hasPending) clock.setTimer(PAUSE_NS, wake).ref();
+  if (!isSleeping) clock.setTimer(PAUSE_NS, wake).ref();
+  else if (hasPending) clock.setTimer(PENDING_NS, wake).ref();
 }

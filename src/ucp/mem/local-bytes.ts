@@ -101,6 +101,11 @@ export function areHost(pieces: readonly Piece[]): boolean {
   return pieces.every(({ memory }) => hostBytes(memory) !== undefined);
 }
 
+/** False when some of the memory was unmapped meanwhile: there are other bytes at its place, or none. */
+export function areMapped(pieces: readonly Piece[]): boolean {
+  return pieces.every(({ memory }) => memory instanceof Uint8Array || memory.mapped);
+}
+
 /** Copies bytes of host memory; a loop where it is faster than a view. */
 export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
   if (byteLength <= 32) {

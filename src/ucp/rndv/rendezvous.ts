@@ -11,7 +11,7 @@ import { highOf, joinWords, MessageId } from '../core/message.ts';
 import { sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
-import { areHost, bytesOf, type Piece, scatter } from '../mem/local-bytes.ts';
+import { areHost, areMapped, bytesOf, type Piece, scatter } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
@@ -344,7 +344,7 @@ export class Rendezvous {
   #windowFull(request: Request, state: ReceiveState, window: Window): void {
     const { fragment } = window;
     if (fragment === undefined) {
-      this.#windowDone(request, state, window, Status.OK);
+      this.#windowDone(request, state, window, areMapped(state.pieces) ? Status.OK : Status.INVALID_ADDR);
       return;
     }
     this.staging.write(state.pieces, window.offset, fragment, window.byteLength, (status) => {
@@ -384,6 +384,10 @@ export class Rendezvous {
     byteLength: number,
   ): void {
     request.protocolName = 'rndv/am';
+    if (!areMapped(state.pieces)) {
+      this.#failSend(request, connection, peerRequest, Status.INVALID_ADDR);
+      return;
+    }
     if (areHost(state.pieces)) {
       this.#pump(request, connection, peerRequest, state.pieces, from, from, byteLength, () => {});
       return;
