@@ -7,12 +7,12 @@ import { readFileSync } from 'node:fs';
 
 const LAW = 'docs/ARCHITECTURE.md';
 const TEST_FILE = '[.]test[.]ts$';
-/** Modules that start something: the package entries, the command line and the programs of worker threads. */
+/** Modules that start something: the package entries, the command line and the programs of worker threads and processes. */
 const ENTRIES = [
   '^src/index[.]ts$',
   '^src/(uct|hlthunk|emulator)/index[.]ts$',
   '^src/tools/main[.]ts$',
-  '-thread[.]ts$',
+  '-(thread|program)[.]ts$',
 ];
 const PACKAGE_TYPES = [
   'npm',

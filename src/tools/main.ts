@@ -3,7 +3,7 @@
 
 import { Command } from 'commander';
 import { isUcxError } from '../ucs/error.ts';
-import { runDemo } from './demo.ts';
+import { demoCommand } from './demo/demo-command.ts';
 import { describeInfo, type InfoOptions } from './info.ts';
 import { nodeCommand } from './node.ts';
 import { packageVersion } from './package-version.ts';
@@ -27,15 +27,7 @@ program
     process.stdout.write(`${describeInfo(options)}\n`);
   });
 
-program
-  .command('demo')
-  .description('stream a file host -> HBM -> HBM -> host, check it and measure every hop against memcpy')
-  .argument('[file]', 'file to send', process.execPath)
-  .action(async (file: string) => {
-    const same = await runDemo({ file, output: process.stdout });
-    if (!same) process.exitCode = 1;
-  });
-
+program.addCommand(demoCommand());
 program.addCommand(nodeCommand());
 
 /** The line for an error that a user can do something about; undefined for one that is a defect of this program. */

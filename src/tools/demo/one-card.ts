@@ -1,23 +1,25 @@
 /**
- * The demonstration: a real file goes host -> HBM -> HBM -> host, is compared by SHA-256, and every hop is measured against a plain
+ * The first part of the demonstration: a real file goes host -> HBM -> HBM -> host, is compared by SHA-256, and every hop is measured against a plain
  * memcpy of the same bytes in the same run. It drives the library as a program would, and decides nothing.
  */
 
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
-import { Context } from '../assembly/context.ts';
-import { memcpy } from '../sys/index.ts';
-import type { Endpoint } from '../ucp/core/endpoint.ts';
-import type { Request } from '../ucp/core/request.ts';
-import type { Worker } from '../ucp/core/worker.ts';
-import type { MemoryHandle } from '../ucp/mem/memory-handle.ts';
-import type { RemoteKey } from '../ucp/mem/remote-key.ts';
-import type { Explanation } from '../ucp/proto/explain.ts';
-import { systemClock } from '../ucs/clock.ts';
-import { invalidParam, statusError } from '../ucs/error.ts';
-import { MemoryType } from '../ucs/memory-type.ts';
-import { ProgressBar } from './progress-bar.ts';
-import { formatBytes, formatRate, formatTable, formatTime } from './text-table.ts';
+import { Context } from '../../assembly/context.ts';
+import { memcpy } from '../../sys/index.ts';
+import type { Endpoint } from '../../ucp/core/endpoint.ts';
+import type { Request } from '../../ucp/core/request.ts';
+import type { Worker } from '../../ucp/core/worker.ts';
+import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
+import type { Explanation } from '../../ucp/proto/explain.ts';
+import { systemClock } from '../../ucs/clock.ts';
+import { invalidParam, statusError } from '../../ucs/error.ts';
+import { MemoryType } from '../../ucs/memory-type.ts';
+import { ProgressBar } from '../progress-bar.ts';
+import { formatBytes, formatRate, formatTable, formatTime } from '../text-table.ts';
+import { EMULATED_NOTE } from './emulated-note.ts';
+import { readFully } from './read-fully.ts';
 
 /** Bytes that are in memory at once: larger files go through in pieces. */
 const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
@@ -25,8 +27,8 @@ const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
 const CHUNK_BYTES = 4 * 2 ** 20;
 const WINDOW = 8;
 
-/** What the demonstration was asked for. */
-export interface DemoOptions {
+/** What it was asked for. */
+export interface OneCardOptions {
   readonly file: string;
   readonly output: NodeJS.WriteStream;
 }
@@ -52,7 +54,7 @@ interface Stage {
 }
 
 /** Runs it. @returns true when the file came back as it went */
-export async function runDemo(options: DemoOptions): Promise<boolean> {
+export async function runOneCard(options: OneCardOptions): Promise<boolean> {
   const file = await open(options.file, 'r');
   try {
     const { size } = await file.stat();
@@ -131,14 +133,6 @@ async function stream(file: FileHandle, size: number, run: Run): Promise<Digests
   return { before: before.digest('hex'), after: after.digest('hex') };
 }
 
-async function readFully(file: FileHandle, data: Uint8Array, position: number): Promise<void> {
-  for (let done = 0; done < data.byteLength; ) {
-    const { bytesRead } = await file.read(data, done, data.byteLength - done, position + done);
-    if (bytesRead === 0) throw invalidParam('file', 'must not shrink while it is read', position + done);
-    done += bytesRead;
-  }
-}
-
 /** Touches all memory once: the first access to a page is the operating system's time, not that of the copy. */
 function warmUp(run: Run, bytes: number): void {
   const quiet: Run = { ...run, hops: run.hops.map((hop) => ({ ...hop })), bar: SILENT };
@@ -203,8 +197,8 @@ function report(file: string, size: number, emulated: boolean, hops: readonly Ho
     hop.name,
     formatBytes(hop.bytes),
     formatTime(hop.ns),
-    `${formatRate(hop.bytes, hop.ns)} GB/s`,
-    hop === copy ? '1.00 (reference)' : (copy.ns / hop.ns).toFixed(2),
+    formatRate(hop.bytes, hop.ns),
+    hop === copy ? 'reference' : (copy.ns / hop.ns).toFixed(2),
     hop.transport,
     hop.protocol,
   ]);
@@ -212,14 +206,13 @@ function report(file: string, size: number, emulated: boolean, hops: readonly Ho
   return [
     `${file}: ${formatBytes(size)} through ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'}`,
     '',
-    formatTable([['hop', 'bytes', 'time', 'rate', 'of memcpy', 'transport', 'protocol'], ...rows]),
+    formatTable([['hop', 'bytes', 'time', 'GB/s', 'of memcpy', 'transport', 'protocol'], ...rows]),
     '',
     ...hops.flatMap((hop) => whyLines(hop)),
     `sha-256 before ${digests.before}`,
-    `sha-256 after  ${digests.after}  ${same ? 'the same' : 'DIFFERENT'}`,
-    ...(emulated
-      ? ['', 'emulated: these figures are those of memory copies on this machine, not of a Gaudi card.']
-      : []),
+    `sha-256 after  ${digests.after}`,
+    same ? 'the file came back as it went' : 'the file came back DIFFERENT',
+    ...(emulated ? ['', EMULATED_NOTE] : []),
   ].join('\n');
 }
 
@@ -232,6 +225,7 @@ function whyLines({ name, protocol, transport, explanation }: Hop): string[] {
   const others = explanation.rejected.find((entry) => entry.protocol === undefined);
   const because = others === undefined ? '' : `; ${others.transport} ${others.reason}`;
   return [
-    `why ${name}: ${protocol} on ${transport} is the cheapest estimate for ${row.bytesMin}..${to} bytes${because}`,
+    `why ${name}: ${protocol} on ${transport} is the cheapest estimate`,
+    `  for ${row.bytesMin}..${to} bytes${because}`,
   ];
 }

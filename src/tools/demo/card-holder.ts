@@ -1,0 +1,179 @@
+/**
+ * One process of the exchange as a program of the library: the HBM of its card, endpoints to the processes of the other cards, and the
+ * transfers. What happens when is decided by the process that started it.
+ */
+
+import { createHash } from 'node:crypto';
+import { open } from 'node:fs/promises';
+import { Context } from '../../assembly/context.ts';
+import type { TransferResult } from '../../ucp/core/awaited-options.ts';
+import type { Endpoint } from '../../ucp/core/endpoint.ts';
+import type { Request } from '../../ucp/core/request.ts';
+import type { Worker } from '../../ucp/core/worker.ts';
+import type { IovPiece } from '../../ucp/mem/local-bytes.ts';
+import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
+import { systemClock } from '../../ucs/clock.ts';
+import { statusError } from '../../ucs/error.ts';
+import { MemoryType } from '../../ucs/memory-type.ts';
+import type { Status } from '../../ucs/status.ts';
+import type { Assignment, Contact, Round, RoundAnswer } from './exchange-messages.ts';
+import { type FileSlice, sliceOf } from './file-slice.ts';
+import { readFully } from './read-fully.ts';
+
+/** A process of the exchange as this one sees it. */
+interface Neighbour {
+  readonly endpoint: Endpoint;
+  readonly key: RemoteKey;
+  readonly slice: FileSlice;
+}
+
+/** The card of this process. */
+export class CardHolder {
+  readonly contact: Contact;
+  readonly #assignment: Assignment;
+  readonly #context: Context;
+  readonly #worker: Worker;
+  readonly #hbm: MemoryHandle;
+  readonly #host: MemoryHandle;
+  readonly #slice: FileSlice;
+  /** By index, this process included. */
+  #cards: readonly Neighbour[] = [];
+  readonly #ending: AbortController = new AbortController();
+  readonly #served: Promise<void>;
+
+  private constructor(assignment: Assignment, context: Context) {
+    const { index, count, byteLength, spareBytes } = assignment;
+    this.#assignment = assignment;
+    this.#context = context;
+    this.#worker = context.worker();
+    const hbmBytes = byteLength + 2 * spareBytes;
+    this.#hbm = context.memMap({ allocate: hbmBytes, memoryType: MemoryType.GAUDI, sysDevice: index });
+    this.#host = context.memMap({ allocate: byteLength });
+    this.#slice = sliceOf(index, count, byteLength);
+    this.contact = { address: this.#worker.address(), key: context.packRkey(this.#hbm) };
+    // The others may need this process while it waits for its next command.
+    this.#served = this.#worker.serve(this.#ending.signal);
+  }
+
+  /** Opens the card of this process and takes its HBM. Throws as Context.create and memMap do. */
+  static async open(assignment: Assignment): Promise<CardHolder> {
+    const context = await Context.create();
+    try {
+      return new CardHolder(assignment, context);
+    } catch (error) {
+      await context.close();
+      throw error;
+    }
+  }
+
+  /** Connects to all cards, the own one included. */
+  connect(contacts: readonly Contact[]): void {
+    const { count, byteLength } = this.#assignment;
+    this.#cards = contacts.map(({ address, key }, index) => {
+      const endpoint = this.#worker.endpoint(address);
+      return { endpoint, key: endpoint.unpackRkey(key), slice: sliceOf(index, count, byteLength) };
+    });
+  }
+
+  /** Fills the HBM with the own slice of the file, and zeros for the slices of the others. */
+  async load(): Promise<void> {
+    const { offset, byteLength } = this.#slice;
+    const bytes = this.#host.view()!.fill(0);
+    const file = await open(this.#assignment.file, 'r');
+    try {
+      await readFully(file, bytes.subarray(offset, offset + byteLength), offset);
+    } finally {
+      await file.close();
+    }
+    const { endpoint, key } = this.#own;
+    await endpoint.put(this.#host, key);
+  }
+
+  /** Gives the own slice to all others, or takes theirs. */
+  async exchange(round: Round): Promise<RoundAnswer> {
+    const others = this.#cards.filter((card) => card !== this.#own);
+    const flying = others.flatMap((card) => {
+      const moved = round === 'get' ? card.slice : this.#slice;
+      return moved.byteLength === 0 ? [] : [this.#start(round, card)];
+    });
+    const receives = round === 'tag' ? this.#receiveSlices() : [];
+    const [results] = await Promise.all([Promise.all(flying), Promise.all(receives)]);
+    const bytes = results.reduce((sum, result) => sum + result.byteLength, 0);
+    const [first] = results;
+    const transport = first?.transport === undefined ? undefined : `${first.transport}/${first.device}`;
+    return { bytes, transport, protocol: first?.protocol };
+  }
+
+  /** SHA-256 of the file as the HBM has it. */
+  async digest(): Promise<string> {
+    const { endpoint, key } = this.#own;
+    const bytes = this.#host.view()!.fill(0);
+    await endpoint.get(this.#host, key);
+    return createHash('sha256').update(bytes).digest('hex');
+  }
+
+  /** Puts the spare bytes of the HBM into those of another card, over and over. @returns nanoseconds */
+  measure(to: number, repetitions: number): number {
+    const { endpoint, key } = this.#cards[to]!;
+    this.#putSpare(endpoint, key, 1);
+    const begin = systemClock.nowNs();
+    this.#putSpare(endpoint, key, repetitions);
+    return systemClock.nowNs() - begin;
+  }
+
+  /** Closes everything. */
+  async close(): Promise<void> {
+    this.#ending.abort();
+    await this.#served;
+    await this.#context.close();
+  }
+
+  get #own(): Neighbour {
+    return this.#cards[this.#assignment.index]!;
+  }
+
+  #start(round: Round, { endpoint, key, slice }: Neighbour): Promise<TransferResult> {
+    if (round === 'put') return endpoint.put(this.#hbm, key, rangeOf(this.#slice));
+    if (round === 'get') return endpoint.get(this.#hbm, key, rangeOf(slice));
+    return endpoint.tagSend(this.#piece(this.#slice), { tag: this.#assignment.index }).then((sent) => {
+      return { ...sent, byteLength: this.#slice.byteLength };
+    });
+  }
+
+  /** One receive per slice of another card: the tag is the index of the sender. */
+  #receiveSlices(): Promise<unknown>[] {
+    return this.#cards.flatMap((card, tag) => {
+      if (card === this.#own || card.slice.byteLength === 0) return [];
+      return [this.#worker.tagRecv(this.#piece(card.slice), { tag })];
+    });
+  }
+
+  #piece(slice: FileSlice): IovPiece[] {
+    return [{ memory: this.#hbm, ...slice }];
+  }
+
+  #putSpare(endpoint: Endpoint, key: RemoteKey, repetitions: number): void {
+    const { byteLength, spareBytes } = this.#assignment;
+    const flying: (Status | Request)[] = [];
+    const params = { noImmediateCompletion: true };
+    for (let i = 0; i < repetitions; i++) {
+      flying.push(endpoint.putNbx(this.#hbm, byteLength, spareBytes, key, byteLength + spareBytes, params));
+    }
+    for (const request of flying) this.#finish(request);
+    this.#finish(endpoint.flushNbx(params));
+  }
+
+  #finish(request: Status | Request): void {
+    if (typeof request === 'number') throw statusError(request, 'put to another card');
+    while (!request.isCompleted) this.#worker.progress();
+    const { status } = request;
+    request.free();
+    if (status < 0) throw statusError(status, 'put to another card');
+  }
+}
+
+/** A slice has the same place in the HBM of every card. */
+function rangeOf({ offset, byteLength }: FileSlice): { localOffset: number; remoteOffset: number; byteLength: number } {
+  return { localOffset: offset, remoteOffset: offset, byteLength };
+}

@@ -1,0 +1,63 @@
+/**
+ * The program of one process of the exchange: takes commands from the process that started it, lets its card holder do them, and answers. It ends
+ * when it is told to, or when nobody is left to tell it.
+ */
+
+import { isUcxError } from '../../ucs/error.ts';
+import { CardHolder } from './card-holder.ts';
+import { type Answers, type Command, END, type Reply } from './exchange-messages.ts';
+
+let holder: Promise<CardHolder> | undefined;
+let ending: Promise<void> | undefined;
+
+async function run(command: Command): Promise<Answers[keyof Answers]> {
+  if (command.kind === 'open') {
+    holder = CardHolder.open(command);
+    return (await holder).contact;
+  }
+  const card = await holder!;
+  switch (command.kind) {
+    case 'connect':
+      card.connect(command.cards);
+      return null;
+    case 'load':
+      await card.load();
+      return null;
+    case 'exchange':
+      return card.exchange(command.round);
+    case 'digest':
+      return card.digest();
+    case 'measure':
+      return card.measure(command.to, command.repetitions);
+  }
+}
+
+async function answer(command: Command): Promise<void> {
+  let reply: Reply;
+  try {
+    reply = { value: await run(command) };
+  } catch (error) {
+    // What ended because this process ends is nobody's failure; a defect shall end the process with its stack.
+    if (ending !== undefined) return;
+    if (!isUcxError(error) && !(error instanceof Error && 'syscall' in error)) throw error;
+    reply = { failure: isUcxError(error) ? `${error.message} (${error.code})` : error.message };
+  }
+  if (process.connected) process.send!(reply);
+}
+
+async function end(): Promise<void> {
+  // A card that could not be opened has been reported, and has nothing to close.
+  const card = await holder?.catch(() => undefined);
+  await card?.close();
+  if (process.connected) process.disconnect();
+}
+
+// A terminal sends its signals to all processes: the one that started this one decides.
+process.on('SIGINT', () => {});
+process.on('disconnect', () => {
+  ending ??= end();
+});
+process.on('message', (message: Command | typeof END) => {
+  if (message === END) ending ??= end();
+  else void answer(message);
+});

@@ -1,0 +1,160 @@
+/**
+ * The processes of the exchange, one per card: starts them, hands them commands, notices when one is gone, and ends them. What the commands do is
+ * the business of the processes.
+ */
+
+import { type ChildProcess, fork } from 'node:child_process';
+import { extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { CardEntry } from '../../driver/port.ts';
+import { systemClock } from '../../ucs/clock.ts';
+import { statusError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import { scavenge } from '../../uct/index.ts';
+import { type Answers, type Command, END, type Reply } from './exchange-messages.ts';
+
+/** Time for one command. A process that has not answered by then hangs. */
+const ANSWER_TIMEOUT_NS = 60e9;
+/** Time for ending by itself. A process that has not done so by then is killed. */
+const END_TIMEOUT_NS = 5e9;
+
+const PROGRAM = new URL(`./card-program${extname(import.meta.url)}`, import.meta.url);
+
+type Kind = keyof Answers;
+type CommandOf<K extends Kind> = Extract<Command, { readonly kind: K }>;
+
+/** One process. */
+class Member {
+  readonly index: number;
+  readonly ended: Promise<void>;
+  readonly #child: ChildProcess;
+  #onReply: ((reply: Reply) => void) | undefined = undefined;
+  #isEnding = false;
+  #isKilled = false;
+  /** How it ended, where it was not told to end like that. */
+  #death: string | undefined = undefined;
+
+  constructor(index: number, env: NodeJS.ProcessEnv, onDeath: (error: Error) => void) {
+    this.index = index;
+    const child = fork(fileURLToPath(PROGRAM), [], {
+      env,
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    this.#child = child;
+    child.on('message', (reply: Reply) => this.#onReply?.(reply));
+    this.ended = new Promise((resolve) => {
+      const onEnd = (death: string | undefined): void => {
+        this.#death ??= death;
+        if (this.deathError !== undefined) onDeath(this.deathError);
+        resolve();
+      };
+      child.once('exit', (code, signal) => onEnd(this.#deathOf(code, signal)));
+      child.once('error', (error) => onEnd(`could not be started: ${error.message}`));
+    });
+  }
+
+  get deathError(): Error | undefined {
+    if (this.#death === undefined) return undefined;
+    return statusError(Status.IO_ERROR, `the process of card ${this.index} (pid ${this.#child.pid}) ${this.#death}`);
+  }
+
+  /** Sends a command. Resolves with the reply; never when the process ends instead. */
+  command(command: Command): Promise<Reply> {
+    return new Promise((resolve) => {
+      this.#onReply = resolve;
+      this.#send(command);
+    });
+  }
+
+  /** Tells it to end, and makes it when it does not. */
+  async end(): Promise<void> {
+    this.#isEnding = true;
+    this.#send(END);
+    const timer = systemClock.setTimer(END_TIMEOUT_NS, () => {
+      this.#isKilled = true;
+      this.#child.kill('SIGKILL');
+    });
+    await this.ended;
+    timer.cancel();
+  }
+
+  #deathOf(code: number | null, signal: NodeJS.Signals | null): string | undefined {
+    if (this.#isKilled || (this.#isEnding && code === 0)) return undefined;
+    return signal === null ? `ended with code ${code}` : `was ended by ${signal}`;
+  }
+
+  #send(message: Command | typeof END): void {
+    // A process that does not get it has ended: its exit says why.
+    if (this.#child.connected) this.#child.send(message, () => {});
+  }
+}
+
+/** All processes. */
+export class Crew {
+  readonly #members: readonly Member[];
+  /** Rejects when a process is gone, or {@link stop} is called. */
+  readonly #failed: Promise<never>;
+  #fail: (error: Error) => void = () => {};
+
+  /**
+   * Starts a process per card, which sees that card alone.
+   * @param driver value of UCX_GAUDI_DRIVER for them
+   */
+  constructor(cards: readonly CardEntry[], driver: string) {
+    this.#failed = new Promise((_resolve, reject) => {
+      this.#fail = reject;
+    });
+    // Whoever waits for an answer gets it; between two commands nobody does.
+    this.#failed.catch(() => {});
+    this.#members = cards.map((card, index) => {
+      return new Member(index, environmentOf(card, index, driver), (error) => this.#fail(error));
+    });
+  }
+
+  /**
+   * Lets one process do something.
+   * @throws UcxError IO_ERROR with what the process says, or how it ended; TIMED_OUT; what {@link stop} was given
+   */
+  async ask<K extends Kind>(index: number, command: CommandOf<K>): Promise<Answers[K]> {
+    const timer = systemClock.setTimer(ANSWER_TIMEOUT_NS, () => {
+      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of card ${index}`));
+    });
+    try {
+      const reply = await Promise.race([this.#members[index]!.command(command), this.#failed]);
+      if ('value' in reply) return reply.value as Answers[K];
+      const error = statusError(Status.IO_ERROR, `card ${index}: ${reply.failure}`);
+      // Nobody shall wait for the others.
+      this.#fail(error);
+      throw error;
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  /** Lets all processes do something at the same time. @returns the answers by card */
+  askAll<K extends Kind>(commandOf: (index: number) => CommandOf<K>): Promise<Answers[K][]> {
+    return Promise.all(this.#members.map(({ index }) => this.ask<K>(index, commandOf(index))));
+  }
+
+  /** Makes everything that waits, or will, fail with an error. */
+  stop(error: Error): void {
+    this.#fail(error);
+  }
+
+  /**
+   * Ends all processes and waits until they have.
+   * @returns the error of one that had ended by itself: what others say after that is its consequence
+   */
+  async end(): Promise<Error | undefined> {
+    await Promise.all(this.#members.map((member) => member.end()));
+    // Files in shared memory of those that could not remove them.
+    scavenge();
+    return this.#members.find(({ deathError }) => deathError !== undefined)?.deathError;
+  }
+}
+
+function environmentOf({ busId, moduleId }: CardEntry, index: number, driver: string): NodeJS.ProcessEnv {
+  const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
+  return { ...process.env, UCX_GAUDI_DRIVER: driver, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
+}

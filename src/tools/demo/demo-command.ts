@@ -1,0 +1,49 @@
+/** `gaudi-ucx demo`: its arguments, and the order of its parts. What a part does is in its own file. */
+
+import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { Command } from 'commander';
+import { memorySizeType } from '../../ucs/config-value.ts';
+import { invalidParam } from '../../ucs/error.ts';
+import { runExchange } from './exchange.ts';
+import { runOneCard } from './one-card.ts';
+
+const CARDS_MIN = 2;
+const CARDS_MAX = 8;
+
+interface DemoOptions {
+  readonly cards?: string;
+  readonly bytes: string;
+}
+
+/** The command. It sets the exit code 1 when a file did not arrive as it was. */
+export function demoCommand(): Command {
+  return new Command('demo')
+    .description('send a file through one card, then between all cards with one process each; check and measure it')
+    .argument('[file]', 'file to send', process.execPath)
+    .option('--cards <number>', `cards of the exchange, ${CARDS_MIN} to ${CARDS_MAX} (default: all)`)
+    .option('--bytes <size>', 'bytes of the file that the cards exchange at most', '16M')
+    .showHelpAfterError()
+    .action(async (file: string, options: DemoOptions) => {
+      const output = process.stdout;
+      const cards = options.cards === undefined ? undefined : cardsOf(options.cards);
+      const bytesMax = bytesOf(options.bytes);
+      const isWhole = await runOneCard({ file, output });
+      const { size } = await stat(file);
+      output.write('\n');
+      const isShared = await runExchange({ file: resolve(file), byteLength: Math.min(size, bytesMax), cards, output });
+      if (!isWhole || !isShared) process.exitCode = 1;
+    });
+}
+
+function cardsOf(text: string): number {
+  const value = Number(text);
+  if (Number.isInteger(value) && value >= CARDS_MIN && value <= CARDS_MAX) return value;
+  throw invalidParam('cards', `must be an integer from ${CARDS_MIN} to ${CARDS_MAX}`, text);
+}
+
+function bytesOf(text: string): number {
+  const value = memorySizeType.parse(text.replace(/iB$/i, 'B'));
+  if (value !== undefined && value > 0) return value;
+  throw invalidParam('bytes', 'must be a size such as 16MiB, at least 1', text);
+}

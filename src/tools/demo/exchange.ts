@@ -1,0 +1,122 @@
+/**
+ * The second part of the demonstration: one process per card, each with its own slice of a file in the HBM of its card. All give their slices to all,
+ * once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair of cards is measured by itself.
+ */
+
+import { createHash } from 'node:crypto';
+import { open } from 'node:fs/promises';
+import { systemClock } from '../../ucs/clock.ts';
+import { invalidParam, statusError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import { Crew } from './crew.ts';
+import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
+import { type ExchangeNode, openExchangeNode } from './exchange-node.ts';
+import { describeExchange, type MatrixRow, type RoundResult } from './exchange-report.ts';
+import { readFully } from './read-fully.ts';
+
+const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
+/** Bytes of one measured put, and how many of them a measurement is. */
+const MEASURED_BYTES = 2 * 2 ** 20;
+const REPETITIONS = 8;
+
+/** What it was asked for. */
+export interface ExchangeOptions {
+  /** Absolute path. */
+  readonly file: string;
+  /** Bytes of the file that are exchanged, from its beginning. */
+  readonly byteLength: number;
+  /** Cards; all by default. */
+  readonly cards: number | undefined;
+  readonly output: NodeJS.WritableStream;
+}
+
+/**
+ * Runs it. Processes, sockets and files of it are gone when it has ended, however it ends.
+ * @returns true when every card had the whole file in every round
+ * @throws UcxError ERR_INVALID_PARAM for more cards than there are; IO_ERROR for a process that has ended or whose work failed; CANCELED after a signal
+ */
+export async function runExchange(options: ExchangeOptions): Promise<boolean> {
+  const node = openExchangeNode(options.cards);
+  try {
+    const count = options.cards ?? node.cards.length;
+    if (count > node.cards.length) throw invalidParam('cards', `must not exceed the ${node.cards.length} cards`, count);
+    if (count < 2) {
+      options.output.write('one card: nobody to exchange anything with\n');
+      return true;
+    }
+    return await runCrew(options, node, count);
+  } finally {
+    await node.close();
+  }
+}
+
+async function runCrew(options: ExchangeOptions, node: ExchangeNode, count: number): Promise<boolean> {
+  const crew = new Crew(node.cards.slice(0, count), node.driver);
+  const onSignal = (signal: NodeJS.Signals): void => crew.stop(statusError(Status.CANCELED, `demo ended by ${signal}`));
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  try {
+    return await exchange(options, crew, count, node.emulated);
+  } catch (error) {
+    throw (await crew.end()) ?? error;
+  } finally {
+    await crew.end();
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+  }
+}
+
+async function exchange(
+  { file, byteLength, output }: ExchangeOptions,
+  crew: Crew,
+  count: number,
+  emulated: boolean,
+): Promise<boolean> {
+  const expected = await digestOf(file, byteLength);
+  const assignment: Omit<Assignment, 'index'> = { count, file, byteLength, spareBytes: MEASURED_BYTES };
+  const cards = await crew.askAll<'open'>((index) => ({ kind: 'open', index, ...assignment }));
+  await crew.askAll<'connect'>(() => ({ kind: 'connect', cards }));
+  const rounds: RoundResult[] = [];
+  for (const round of ROUNDS) rounds.push(await runRound(crew, round, expected));
+  const matrix = await measure(crew, count);
+  output.write(`${describeExchange({ file, byteLength, count, emulated, expected, rounds, matrix })}\n`);
+  return rounds.every(({ different }) => different.length === 0);
+}
+
+async function runRound(crew: Crew, round: Round, expected: string): Promise<RoundResult> {
+  await crew.askAll<'load'>(() => ({ kind: 'load' }));
+  const begin = systemClock.nowNs();
+  const answers = await crew.askAll<'exchange'>(() => ({ kind: 'exchange', round }));
+  const ns = systemClock.nowNs() - begin;
+  const digests = await crew.askAll<'digest'>(() => ({ kind: 'digest' }));
+  const different = digests.flatMap((digest, index) => (digest === expected ? [] : [index]));
+  const moved = answers.find(({ bytes }) => bytes > 0);
+  return { round, bytes: sumOf(answers), ns, transport: moved?.transport, protocol: moved?.protocol, different };
+}
+
+function sumOf(answers: readonly RoundAnswer[]): number {
+  return answers.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** One pair at a time: a figure is about two cards and nothing else. */
+async function measure(crew: Crew, count: number): Promise<MatrixRow[]> {
+  const matrix: MatrixRow[] = [];
+  for (let from = 0; from < count; from++) {
+    const rates: number[] = [];
+    for (let to = 0; to < count; to++) {
+      const ns = await crew.ask<'measure'>(from, { kind: 'measure', to, repetitions: REPETITIONS });
+      rates.push((MEASURED_BYTES * REPETITIONS) / ns);
+    }
+    matrix.push(rates);
+  }
+  return matrix;
+}
+
+async function digestOf(path: string, byteLength: number): Promise<string> {
+  const data = new Uint8Array(byteLength);
+  const file = await open(path, 'r');
+  try {
+    await readFully(file, data, 0);
+  } finally {
+    await file.close();
+  }
+  return createHash('sha256').update(data).digest('hex');
+}

@@ -1,0 +1,205 @@
+/** `gaudi-ucx demo` between cards: what it prints, and what is left when its processes are ended. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { processExists } from '../../src/sys/index.ts';
+import { SEGMENT_FOLDER } from '../../src/uct/base/segment.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const BUILT = join(ROOT, 'dist/tools/main.js');
+/** The sources, where nothing is built or the build may be old. */
+const PROGRAM =
+  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
+    ? [BUILT]
+    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
+const COLUMNS = 80;
+const ROUNDS = ['put', 'get', 'tag'];
+
+let folder = '';
+let temporary = '';
+let file = '';
+const bytes = randomBytes(1_000_003);
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-demo-test-'));
+  temporary = join(folder, 'tmp');
+  mkdirSync(temporary);
+  file = join(folder, 'file');
+  writeFileSync(file, bytes);
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** A running demonstration. */
+class Demo {
+  readonly child: ChildProcess;
+  readonly ended: Promise<number | null>;
+  out = '';
+  err = '';
+
+  constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+    const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
+    this.child = spawn(process.execPath, [...PROGRAM, 'demo', ...args], {
+      cwd: ROOT,
+      env: { ...clean, HOME: folder, TMPDIR: temporary, UCX_GAUDI_DRIVER: 'emulator', ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.child.stdout!.on('data', (data: Buffer) => {
+      this.out += data.toString();
+    });
+    this.child.stderr!.on('data', (data: Buffer) => {
+      this.err += data.toString();
+    });
+    this.ended = once(this.child, 'close').then(([code]) => code as number | null);
+  }
+
+  /** Its processes with cards. */
+  workers(): number[] {
+    const { pid } = this.child;
+    if (!existsSync(`/proc/${pid}/task/${pid}/children`)) return [];
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
+    return children.filter((child) => commandOf(child).includes('card-program'));
+  }
+
+  /** Resolves with its processes when they are that many, and have opened their cards. */
+  async atWork(count: number): Promise<number[]> {
+    let workers: number[] = [];
+    await until(() => {
+      workers = this.workers();
+      return workers.length === count && workers.every((pid) => segmentsOf(pid).some((name) => name.endsWith('.ipc')));
+    });
+    return workers;
+  }
+}
+
+async function until(isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) await new Promise((resolve) => setTimeout(resolve, 2));
+}
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return ''; // It has ended.
+  }
+}
+
+function segmentsOf(pid: number): string[] {
+  return readdirSync(SEGMENT_FOLDER).filter((name) => name.startsWith('gaudi_ucx.') && name.split('.')[2] === `${pid}`);
+}
+
+function expectNothingLeft(pids: readonly number[]): void {
+  for (const pid of pids) expect([processExists(pid), segmentsOf(pid)]).toEqual([false, []]);
+  expect(readdirSync(temporary).filter((name) => name.startsWith('gaudi-ucx'))).toEqual([]);
+}
+
+/** The rows of the rounds: transport, protocol, cards with the file. */
+function roundsOf(text: string): string[][] {
+  const row = /^(put|get|tag) +[\d.]+ (?:B|KiB|MiB) +[\d.]+ (?:ns|us|ms|s) +[\d.]+ +(\S+) +(\S+) +(\d+ of \d+)$/gm;
+  return [...text.matchAll(row)].map((match) => match.slice(1));
+}
+
+describe('demo between cards', { timeout: 120_000 }, () => {
+  it('brings the file to every card and measures every pair', async () => {
+    const demo = new Demo([file, '--cards', '3']);
+    const workers = await demo.atWork(3);
+    expect(await demo.ended).toBe(0);
+    expect(demo.err).toBe('');
+    expect(demo.out).toContain(`sha-256 of it  ${createHash('sha256').update(bytes).digest('hex')}`);
+    const rounds = roundsOf(demo.out);
+    expect(rounds.map(([round]) => round)).toEqual(ROUNDS);
+    for (const [, transport, protocol, whole] of rounds) {
+      expect(transport).toMatch(/^gaudi_ipc\/gaudi\d$/);
+      expect(protocol).toMatch(/^(put|get)\/zcopy$|^rndv\//);
+      expect(whole).toBe('3 of 3');
+    }
+    const [, matrix] = demo.out.split(/^GB\/s \(emulated\).*:$/m);
+    const rows = matrix!.split('\n').slice(2, 5);
+    for (const [from, row] of rows.entries()) expect(row).toMatch(new RegExp(`^${from}( +\\d+\\.\\d\\d){3}$`));
+    expect(demo.out).toMatch(/^emulated: /m);
+    expect(demo.out).not.toMatch(/undefined|NaN|Infinity|\[object|DIFFERENT/);
+    for (const line of demo.out.replaceAll(file, 'file').split('\n')) expect(line.length).toBeLessThanOrEqual(COLUMNS);
+    expectNothingLeft([demo.child.pid!, ...workers]);
+  });
+
+  it('exchanges a part of the file, also one with fewer bytes than cards', async () => {
+    const demo = new Demo([file, '--cards', '3', '--bytes', '2']);
+    expect([await demo.ended, demo.err]).toEqual([0, '']);
+    expect(demo.out).toContain(`sha-256 of it  ${createHash('sha256').update(bytes.subarray(0, 2)).digest('hex')}`);
+    expect(roundsOf(demo.out).map(([, , , whole]) => whole)).toEqual(['3 of 3', '3 of 3', '3 of 3']);
+  });
+
+  it('goes another way where gaudi_ipc may not', async () => {
+    const demo = new Demo([file, '--cards', '2'], { UCX_TLS: '^gaudi_ipc' });
+    expect([await demo.ended, demo.err]).toEqual([0, '']);
+    const rounds = roundsOf(demo.out);
+    expect(rounds.map(([, , , whole]) => whole)).toEqual(['2 of 2', '2 of 2', '2 of 2']);
+    expect(rounds.flat().join(' ')).not.toMatch(/gaudi_ipc/);
+  });
+
+  it('takes the node server that it is told', async () => {
+    const server = await TestNodeServer.start({ cards: 2 });
+    try {
+      const env = { UCX_GAUDI_DRIVER: `emulator:${server.socketPath}` };
+      const many = new Demo([file, '--cards', '3'], env);
+      expect(await many.ended).toBe(1);
+      expect(many.err).toMatch(/^gaudi-ucx: .*cards must not exceed the 2 cards.*\n$/);
+      const demo = new Demo([file], env);
+      expect([await demo.ended, demo.err]).toEqual([0, '']);
+      expect(roundsOf(demo.out).map(([, , , whole]) => whole)).toEqual(['2 of 2', '2 of 2', '2 of 2']);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  it.each([
+    ['as soon as it is there', (demo: Demo) => until(() => demo.workers().length === 3)],
+    ['when it has its card', (demo: Demo) => demo.atWork(3)],
+  ])('ends with a message when a process is killed %s, and leaves nothing', async (_when, wait) => {
+    const demo = new Demo([file, '--cards', '3', '--bytes', '1M']);
+    await wait(demo);
+    const workers = demo.workers();
+    process.kill(workers[1]!, 'SIGKILL');
+    expect(await demo.ended).toBe(1);
+    expect(demo.err).toMatch(
+      new RegExp(`^gaudi-ucx: the process of card \\d \\(pid ${workers[1]}\\) was ended by SIGKILL.*\\n$`),
+    );
+    expectNothingLeft([demo.child.pid!, ...workers]);
+  });
+
+  it.each(['SIGINT', 'SIGTERM'] as const)('leaves nothing after %s', async (signal) => {
+    const demo = new Demo([file, '--cards', '3']);
+    const workers = await demo.atWork(3);
+    demo.child.kill(signal);
+    expect(await demo.ended).toBe(1);
+    expect(demo.err).toMatch(new RegExp(`^gaudi-ucx: demo ended by ${signal}.*\\n$`));
+    expectNothingLeft([demo.child.pid!, ...workers]);
+  });
+
+  it('leaves no process when it is killed itself', async () => {
+    const demo = new Demo([file, '--cards', '2']);
+    const workers = await demo.atWork(2);
+    demo.child.kill('SIGKILL');
+    await demo.ended;
+    await until(() => workers.every((pid) => !processExists(pid)));
+    expect(workers.flatMap(segmentsOf)).toEqual([]);
+    // Nobody is left who could remove the folder of the socket.
+    for (const name of readdirSync(temporary)) rmSync(join(temporary, name), { recursive: true });
+  });
+
+  it.each([
+    [['--cards', '1'], /cards must be an integer from 2 to 8/],
+    [['--cards', 'all'], /cards must be an integer from 2 to 8/],
+    [['--bytes', '0'], /bytes must be a size/],
+    [['--bytes', 'half'], /bytes must be a size/],
+  ])('refuses %j', async (args, message) => {
+    const demo = new Demo([file, ...args]);
+    expect([await demo.ended, demo.out]).toEqual([1, '']);
+    expect(demo.err).toMatch(message);
+    expect(demo.err.trimEnd().split('\n')).toHaveLength(1);
+  });
+});
