@@ -81,6 +81,7 @@ export class ActiveMessages<E> {
     const isList = Array.isArray(local);
     if (!isList) checkLocal(this.#host.context, local as Uint8Array, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
+    connection.checkMessages();
     const isPlain = params === undefined && header === undefined && !isList;
     const bytes = isPlain ? hostBytes(local as Uint8Array) : undefined;
     if (bytes !== undefined && AM_WORDS * 4 + byteLength <= connection.amShortMax && !connection.hasPending) {

@@ -3,7 +3,7 @@
  * endpoint of the API stands on it; who connects and when is decided in wireup/.
  */
 
-import { isUcxError } from '../../ucs/error.ts';
+import { isUcxError, UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { ConnectedLanes, UnreachableIface } from '../wireup/lanes.ts';
@@ -63,6 +63,22 @@ export class PeerConnection implements Connection {
   /** True when nothing is left that this end could send. */
   get isDrained(): boolean {
     return this.#pending.isEmpty && this.#posted.isEmpty;
+  }
+
+  /**
+   * Refuses messages where no lane carries any.
+   * @throws UcxError ERR_UNREACHABLE with the reason of every transport that could
+   */
+  checkMessages(): void {
+    if (this.am !== undefined) return;
+    const reasons =
+      this.unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport has messages';
+    throw new UcxError({
+      code: 'ERR_UNREACHABLE',
+      status: Status.UNREACHABLE,
+      message: `no transport carries messages to this peer (${reasons})`,
+      details: { reasons },
+    });
   }
 
   post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): void {

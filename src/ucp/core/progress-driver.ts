@@ -5,7 +5,7 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../../ucs/clock.ts';
-import { type Sleeper, sleepOn } from './sleep.ts';
+import { SLEEP_NS_MAX, type Sleeper, sleepOn } from './sleep.ts';
 
 /** Polls of one turn at most, whatever the clock says. */
 const POLLS_MAX = 10_000;
@@ -63,8 +63,8 @@ export class ProgressDriver {
 
   /** One turn: polls for the spin time, then sleeps until a transport has something new. */
   async step(): Promise<void> {
-    if (this.#poll()) await this.breathe();
-    else await this.sleep();
+    if (!this.#poll()) await this.sleep();
+    await this.breathe();
   }
 
   /** Lets other promises run, and from time to time the whole event loop. */
@@ -79,8 +79,12 @@ export class ProgressDriver {
     return new Promise((resolve) => {
       const wake = (): void => {
         this.#wakers.delete(wake);
+        alive.cancel();
         resolve();
       };
+      // Transports let the process end; whoever awaits an operation does not want it to.
+      const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
+      alive.ref();
       this.#wakers.add(wake);
       sleepOn(this.#worker, this.#clock, wake);
     });

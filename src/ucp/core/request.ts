@@ -92,6 +92,8 @@ export interface Connection {
   readonly hasPending: boolean;
   /** Why the connection has ended: OK while it has not. */
   readonly failure: Status;
+  /** @throws UcxError ERR_UNREACHABLE where no lane carries messages */
+  checkMessages(): void;
   /** Sends a message of the protocol itself, now or when there is room; dropped on a connection that has ended. */
   post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): void;
   /** Starts a request of the protocol itself, behind no request of the application. */

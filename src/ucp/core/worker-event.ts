@@ -6,7 +6,7 @@ import { addAbortListener } from 'node:events';
 import type { Clock } from '../../ucs/clock.ts';
 import { AbortError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
-import { type Sleeper, sleepOn } from './sleep.ts';
+import { SLEEP_NS_MAX, type Sleeper, sleepOn } from './sleep.ts';
 
 /** A counter of the kernel with a descriptor: an eventfd. Handed in, since protocols make no system calls. */
 export interface SignalFd {
@@ -43,8 +43,12 @@ export class WorkerEvent {
     await new Promise<void>((resolve) => {
       const wake = (): void => {
         this.#waiters.delete(wake);
+        alive.cancel();
         resolve();
       };
+      // Transports let the process end; whoever awaits an event does not want it to.
+      const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
+      alive.ref();
       this.#waiters.add(wake);
       if (signal !== undefined) listener = addAbortListener(signal, wake);
       sleepOn(this.#worker, this.#clock, wake);

@@ -79,6 +79,7 @@ export class Streams {
     const pieces = this.#pieces(local, localOffset, byteLength);
     const total = bytesOf(pieces);
     if (connection.failure !== Status.OK) return connection.failure;
+    connection.checkMessages();
     if (total === 0) return Status.OK;
     const isImmediate = params === undefined || params.noImmediateCompletion !== true;
     const [first] = pieces;

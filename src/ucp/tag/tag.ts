@@ -97,6 +97,7 @@ export class TagProtocol {
     if (isList(local)) return this.#sendList(connection, local, low, high, sync, params);
     checkLocal(this.#host.context, local, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
+    connection.checkMessages();
     const bytes = hostBytes(local);
     const isShort =
       TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < this.#host.context.rendezvousThreshold;
@@ -232,6 +233,7 @@ export class TagProtocol {
   ): Status | Request {
     const pieces = checkPieces(this.#host.context, list);
     if (connection.failure !== Status.OK) return connection.failure;
+    connection.checkMessages();
     const isHost = pieces.every(({ memory }) => hostBytes(memory) !== undefined);
     return this.#start(connection, pieces, isHost, low, high, sync, params);
   }
