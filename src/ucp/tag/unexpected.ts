@@ -1,0 +1,98 @@
+/**
+ * Messages that came before their receive: in the order of their arrival, and in buckets by tag. Which receive gets them is decided in
+ * matching.ts.
+ */
+
+/** A message that came before its receive. */
+export class UnexpectedMessage {
+  readonly tagLow: number;
+  readonly tagHigh: number;
+  /** Bytes of the whole message. */
+  readonly byteLength: number;
+  /** What arrived: the message itself, or what its protocol needs to fetch it. */
+  readonly content: unknown;
+  /** Neighbours among all messages, and among those of the bucket. */
+  previous: UnexpectedMessage | undefined = undefined;
+  next: UnexpectedMessage | undefined = undefined;
+  previousInBucket: UnexpectedMessage | undefined = undefined;
+  nextInBucket: UnexpectedMessage | undefined = undefined;
+
+  constructor(tagLow: number, tagHigh: number, byteLength: number, content: unknown) {
+    this.tagLow = tagLow;
+    this.tagHigh = tagHigh;
+    this.byteLength = byteLength;
+    this.content = content;
+  }
+}
+
+/** The messages of one worker. */
+export class UnexpectedList {
+  #first: UnexpectedMessage | undefined = undefined;
+  #last: UnexpectedMessage | undefined = undefined;
+  readonly #firstOf: (UnexpectedMessage | undefined)[];
+  readonly #lastOf: (UnexpectedMessage | undefined)[];
+  #length = 0;
+
+  constructor(buckets: number) {
+    this.#firstOf = new Array<UnexpectedMessage | undefined>(buckets).fill(undefined);
+    this.#lastOf = new Array<UnexpectedMessage | undefined>(buckets).fill(undefined);
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  push(message: UnexpectedMessage, bucket: number): void {
+    this.#length += 1;
+    message.previous = this.#last;
+    if (this.#last === undefined) this.#first = message;
+    else this.#last.next = message;
+    this.#last = message;
+    const last = this.#lastOf[bucket];
+    message.previousInBucket = last;
+    if (last === undefined) this.#firstOf[bucket] = message;
+    else last.nextInBucket = message;
+    this.#lastOf[bucket] = message;
+  }
+
+  remove(message: UnexpectedMessage, bucket: number): void {
+    this.#length -= 1;
+    const { previous, next, previousInBucket, nextInBucket } = message;
+    if (previous === undefined) this.#first = next;
+    else previous.next = next;
+    if (next === undefined) this.#last = previous;
+    else next.previous = previous;
+    if (previousInBucket === undefined) this.#firstOf[bucket] = nextInBucket;
+    else previousInBucket.nextInBucket = nextInBucket;
+    if (nextInBucket === undefined) this.#lastOf[bucket] = previousInBucket;
+    else nextInBucket.previousInBucket = previousInBucket;
+    message.previous = undefined;
+    message.next = undefined;
+    message.previousInBucket = undefined;
+    message.nextInBucket = undefined;
+  }
+
+  /** The first message with this very tag. */
+  findExact(low: number, high: number, bucket: number): UnexpectedMessage | undefined {
+    for (let message = this.#firstOf[bucket]; message !== undefined; message = message.nextInBucket) {
+      if (message.tagLow === low && message.tagHigh === high) return message;
+    }
+    return undefined;
+  }
+
+  /** The first message whose tag agrees in the bits of the mask. */
+  find(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage | undefined {
+    for (let message = this.#first; message !== undefined; message = message.next) {
+      const differs = ((message.tagLow ^ low) & maskLow) | ((message.tagHigh ^ high) & maskHigh);
+      if (differs === 0) return message;
+    }
+    return undefined;
+  }
+
+  /** All of them in order. */
+  all(): UnexpectedMessage[] {
+    const messages: UnexpectedMessage[] = [];
+    for (let message = this.#first; message !== undefined; message = message.next) messages.push(message);
+    return messages;
+  }
+}
