@@ -7,11 +7,14 @@ import { demoCommand } from './demo/demo-command.ts';
 import { describeInfo, type InfoOptions } from './info.ts';
 import { nodeCommand } from './node.ts';
 import { packageVersion } from './package-version.ts';
+import { perftestCommand } from './perftest/command.ts';
 
 const program = new Command('gaudi-ucx')
   .description('UCX communication for Intel Gaudi accelerators')
   .version(packageVersion())
-  .showHelpAfterError();
+  .showHelpAfterError()
+  // Options of a command are its own, also where the program has one of the same letter.
+  .enablePositionalOptions();
 
 program
   .command('info')
@@ -29,6 +32,7 @@ program
 
 program.addCommand(demoCommand());
 program.addCommand(nodeCommand());
+program.addCommand(perftestCommand());
 
 /** The line for an error that a user can do something about; undefined for one that is a defect of this program. */
 function explanationOf(error: unknown): string | undefined {

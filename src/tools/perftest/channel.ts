@@ -1,0 +1,179 @@
+/**
+ * The out-of-band channel of a test: lines of JSON over a socket, on which addresses, keys and parameters are exchanged and barriers are
+ * held. What the lines mean is in session.ts. The peer is not trusted: lines are bounded, and what they hold is checked by who takes it.
+ */
+
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { invalidParam, statusError, UcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+
+/** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
+const LINE_LENGTH_MAX = 2 ** 20;
+const PORT_MAX = 65_535;
+
+/** Where a server listens: a port of this machine, or the path of a socket. */
+export type Place = { readonly port: number; readonly host: string } | { readonly path: string };
+
+/** One message. */
+export interface ChannelMessage {
+  readonly type: string;
+  readonly [field: string]: unknown;
+}
+
+/** A connection to the other side. */
+export class Channel {
+  readonly #socket: Socket;
+  readonly #received: ChannelMessage[] = [];
+  #text = '';
+  #lost: UcxError | undefined;
+  #waiting: { readonly resolve: (message: ChannelMessage) => void; readonly reject: (error: UcxError) => void }[] = [];
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.setEncoding('utf8');
+    socket.setNoDelay(true);
+    socket.on('data', (text: string) => this.#onText(text));
+    socket.on('error', (error) => this.fail(lostPeer(error.message)));
+    socket.on('close', () => this.fail(lostPeer('it has closed the connection')));
+  }
+
+  /** What the other side is called in messages. */
+  get peerName(): string {
+    return this.#socket.remoteAddress ?? 'a socket';
+  }
+
+  /** @throws UcxError CONNECTION_RESET when the other side is gone, or what it failed with */
+  check(): void {
+    if (this.#lost !== undefined) throw this.#lost;
+  }
+
+  /** True when a message waits. */
+  get hasMessage(): boolean {
+    return this.#received.length > 0;
+  }
+
+  send(message: ChannelMessage): void {
+    if (!this.#socket.destroyed) this.#socket.write(`${JSON.stringify(message)}\n`);
+  }
+
+  /**
+   * The next message.
+   * @param types what it may be
+   * @throws UcxError: see {@link check}; ERR_INVALID_PARAM for another message
+   */
+  async receive(...types: string[]): Promise<ChannelMessage> {
+    const message = await this.#next();
+    if (types.includes(message.type)) return message;
+    throw invalidParam('message of the peer', `must be ${types.join(' or ')}`, message.type);
+  }
+
+  /** Returns when both sides have called it. @throws UcxError: see {@link receive} */
+  async barrier(): Promise<void> {
+    this.send({ type: 'barrier' });
+    await this.receive('barrier');
+  }
+
+  /** Tells the other side why this one ends. */
+  sendError(error: unknown): void {
+    const message = error instanceof Error ? error.message : String(error);
+    this.send({ type: 'error', message });
+  }
+
+  /** Sends what has been written, and closes. */
+  async close(): Promise<void> {
+    if (this.#socket.destroyed) return;
+    await new Promise<void>((resolve) => this.#socket.end(resolve));
+    this.#socket.destroy();
+  }
+
+  #next(): Promise<ChannelMessage> {
+    const message = this.#received.shift();
+    if (message !== undefined) return Promise.resolve(message);
+    if (this.#lost !== undefined) return Promise.reject(this.#lost);
+    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }));
+  }
+
+  #onText(text: string): void {
+    const lines = (this.#text + text).split('\n');
+    this.#text = lines.pop()!;
+    for (const line of lines) this.#onLine(line);
+    if (this.#text.length > LINE_LENGTH_MAX) this.fail(invalidParam('line of the peer', 'must not be so long', ''));
+  }
+
+  #onLine(line: string): void {
+    const message = parseMessage(line);
+    if (message === undefined) {
+      this.fail(invalidParam('line of the peer', 'must be a message of perftest', line.slice(0, 80)));
+    } else if (message.type === 'error') {
+      this.fail(
+        new UcxError({
+          code: 'ERR_PERFTEST_PEER',
+          status: Status.CONNECTION_RESET,
+          message: `the peer: ${message['message']}`,
+        }),
+      );
+    } else {
+      const waiting = this.#waiting.shift();
+      if (waiting === undefined) this.#received.push(message);
+      else waiting.resolve(message);
+    }
+  }
+
+  /** Ends the channel: everything that waits for it, and every later use, fails with this. */
+  fail(error: UcxError): void {
+    if (this.#lost !== undefined) return;
+    this.#lost = error;
+    for (const { reject } of this.#waiting.splice(0)) reject(error);
+  }
+}
+
+/** The place that options name. @throws UcxError ERR_INVALID_PARAM for a bad port */
+export function placeOf(host: string | undefined, port: string | undefined, isIpv6: boolean): Place {
+  if (host?.includes('/') === true) return { path: host };
+  if (port?.includes('/') === true) return { path: port };
+  const number = Number(port);
+  if (!Number.isInteger(number) || number < 1 || number > PORT_MAX) {
+    throw invalidParam('-p', `must be a port from 1 to ${PORT_MAX}, or the path of a socket`, port);
+  }
+  return { port: number, host: host ?? (isIpv6 ? '::1' : '127.0.0.1') };
+}
+
+/** Connects to a server. @throws Error of the system call */
+export async function connectChannel(place: Place): Promise<Channel> {
+  const socket = connect({ ...place, family: 'host' in place && place.host === 'localhost' ? 4 : 0 });
+  await once(socket, 'connect');
+  return new Channel(socket);
+}
+
+/**
+ * Waits for one client.
+ * @param onListening runs when clients can connect
+ * @throws Error of the system call
+ */
+export async function acceptChannel(place: Place, signal: AbortSignal, onListening: () => void): Promise<Channel> {
+  const server: Server = createServer();
+  try {
+    server.listen(place);
+    await once(server, 'listening', { signal });
+    onListening();
+    const [socket] = (await once(server, 'connection', { signal })) as [Socket];
+    return new Channel(socket);
+  } finally {
+    server.close();
+  }
+}
+
+function parseMessage(line: string): ChannelMessage | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    if (typeof value !== 'object' || value === null || !('type' in value)) return undefined;
+    return typeof value.type === 'string' ? (value as ChannelMessage) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function lostPeer(reason: string): UcxError {
+  return statusError(Status.CONNECTION_RESET, `the peer is gone: ${reason}`);
+}

@@ -1,0 +1,177 @@
+/** `gaudi-ucx perftest`: the command line of the test, in both its modes. It parses and prints; the test is in session.ts. */
+
+import { basename } from 'node:path';
+import { Command } from 'commander';
+import { schedSetAffinity } from '../../sys/index.ts';
+import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import { type BatchTest, batchTests } from './batch.ts';
+import { acceptChannel, type Channel, connectChannel, type Place, placeOf } from './channel.ts';
+import { declareTestOptions, type TestOptions } from './options.ts';
+import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine, TEST_END } from './report.ts';
+import { type Role, runTest } from './session.ts';
+import { packSpec, unpackSpec } from './spec.ts';
+
+const DEFAULT_PORT = '13337';
+/** Version of the conversation of two sides. */
+const PROTOCOL = 1;
+const EXIT_INTERRUPTED = 130;
+
+interface CommandOptions extends TestOptions {
+  readonly c?: string;
+  readonly l?: boolean;
+  readonly b?: readonly string[];
+  readonly p: string;
+  readonly 6?: boolean;
+  readonly N?: boolean;
+  readonly f?: boolean;
+  readonly v?: boolean;
+  readonly I?: boolean;
+}
+
+/** The command. */
+export function perftestCommand(): Command {
+  const command = new Command('perftest')
+    .description('measure latency and bandwidth between two processes, as ucx_perftest does')
+    .argument('[host]', 'where the server is: a host, or the path of its socket; without it this is the server');
+  declareTestOptions(command)
+    .option('-c <cpus>', 'run on these processors only, with commas between them')
+    .option('-l', 'loopback: this process is both sides')
+    .option('-b <file>', 'run the tests of a batch file; several files run every combination', collect)
+    .option('-p <port>', 'TCP port, or path of a socket, by which the sides meet', DEFAULT_PORT)
+    .option('-6', 'IPv6')
+    .option('-N', 'separate thousands')
+    .option('-f', 'print final results only')
+    .option('-v', 'print results as CSV')
+    .option('-I', 'print what carries the messages');
+  return command.action(run);
+}
+
+function collect(file: string, files: readonly string[] = []): string[] {
+  return [...files, file];
+}
+
+async function run(host: string | undefined, options: CommandOptions): Promise<void> {
+  if (options.l === true && host !== undefined) {
+    throw invalidParam('host', 'must not be given with loopback (-l)', host);
+  }
+  if (options.c !== undefined) schedSetAffinity(0, cpusOf(options.c));
+  const interruption = new AbortController();
+  const interrupt = (): void => interruption.abort();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, interrupt);
+  try {
+    if (options.l === true)
+      await runBatch({ options, role: 'loopback', channel: undefined, interrupt: interruption.signal });
+    else if (host !== undefined) await runClient(host, options, interruption.signal);
+    else await runServer(options, interruption.signal);
+  } catch (error) {
+    if (!interruption.signal.aborted || !isEnd(error)) throw error;
+    process.stderr.write('gaudi-ucx: interrupted\n');
+    process.exitCode = EXIT_INTERRUPTED;
+  } finally {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, interrupt);
+  }
+}
+
+/** True for an error by which an interruption ends what it meets. */
+function isEnd(error: unknown): boolean {
+  return (
+    (isUcxError(error) && error.status === Status.CANCELED) || (error instanceof Error && error.name === 'AbortError')
+  );
+}
+
+async function runClient(host: string, options: CommandOptions, interrupt: AbortSignal): Promise<void> {
+  // What is wrong is said before anybody is called.
+  batchTests(options, options.b ?? []);
+  const channel = await connectChannel(placeOf(host, options.p, options[6] === true));
+  await converse(channel, interrupt, async () => {
+    channel.send({ type: 'hello', protocol: PROTOCOL });
+    await channel.receive('hello');
+    await runBatch({ options, role: 'client', channel, interrupt });
+    channel.send({ type: 'end' });
+  });
+}
+
+async function runServer(options: CommandOptions, interrupt: AbortSignal): Promise<void> {
+  const place: Place = placeOf(undefined, options.p, options[6] === true);
+  const channel = await acceptChannel(place, interrupt, () => print('Waiting for connection...'));
+  print(`Accepted connection from ${channel.peerName}`);
+  await converse(channel, interrupt, async () => {
+    const { protocol } = await channel.receive('hello');
+    if (protocol !== PROTOCOL) throw invalidParam('protocol of the peer', `must be ${PROTOCOL}`, protocol);
+    channel.send({ type: 'hello', protocol: PROTOCOL });
+    for (let index = 0; ; index++) {
+      const message = await channel.receive('test', 'end');
+      if (message.type === 'end') return;
+      const spec = unpackSpec(message['spec']);
+      await runOne({ names: [], spec }, index, { options, role: 'server', channel, interrupt });
+    }
+  });
+}
+
+/** Talks with the other side, which is told of a failure. */
+async function converse(channel: Channel, interrupt: AbortSignal, talk: () => Promise<void>): Promise<void> {
+  const onInterrupt = (): void => channel.fail(statusError(Status.CANCELED, 'perftest'));
+  interrupt.addEventListener('abort', onInterrupt);
+  try {
+    await talk();
+  } catch (error) {
+    channel.sendError(error);
+    throw error;
+  } finally {
+    interrupt.removeEventListener('abort', onInterrupt);
+    await channel.close();
+  }
+}
+
+/** What the tests of one conversation run with. */
+interface Run {
+  readonly options: CommandOptions;
+  readonly role: Role;
+  readonly channel: Channel | undefined;
+  readonly interrupt: AbortSignal;
+}
+
+async function runBatch(run: Run): Promise<void> {
+  for (const [index, test] of batchTests(run.options, run.options.b ?? []).entries()) {
+    run.channel?.send({ type: 'test', spec: packSpec(test.spec) });
+    await runOne(test, index, run);
+  }
+}
+
+async function runOne(test: BatchTest, index: number, run: Run): Promise<void> {
+  const { names, spec } = test;
+  const format = formatOf(run.options);
+  await runTest({
+    ...run,
+    spec,
+    onStart: ({ emulated }) => {
+      if (run.role === 'server' || (run.role === 'loopback' && names.length === 0)) print(describeTest(spec, emulated));
+      if (run.role === 'server') print(TEST_END);
+      else if (index === 0) print(resultHeader(spec, format, emulated));
+      if (run.role !== 'server') print(batchLine(names, format));
+    },
+    onReport: (measurement, isFinal, carrier) => print(resultLine(measurement, isFinal, names, format, carrier)),
+  });
+}
+
+function formatOf({ v, f, N, I, b = [] }: CommandOptions): ReportOptions {
+  const [csv, finalOnly, numeric, extra] = [v, f, N, I].map((flag) => flag === true) as [
+    boolean,
+    boolean,
+    boolean,
+    boolean,
+  ];
+  return { csv, finalOnly, numeric, extra, batchFiles: b.map((file) => basename(file)) };
+}
+
+function cpusOf(text: string): number[] {
+  return text.split(',').map((word) => {
+    if (!/^\d+$/.test(word)) throw invalidParam('-c', 'must be numbers of processors with commas between them', text);
+    return Number(word);
+  });
+}
+
+function print(line: string | undefined): void {
+  if (line !== undefined) process.stdout.write(`${line}\n`);
+}

@@ -1,0 +1,261 @@
+/**
+ * The measuring loops: synchronous, in slices, so that the event loop gets a turn now and then. Each loop goes on where its slice ended. Without
+ * promises and without garbage of their own.
+ */
+
+import type { Clock } from '../../ucs/clock.ts';
+import { statusError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import type { Meter } from './meter.ts';
+import { SEQUENCE_MASK, type Traffic } from './traffic.ts';
+
+/** Turns between two looks at the clock. A power of two less one. */
+const TURNS_MASK = 1023;
+
+/** What a loop works with. */
+export interface LoopOptions {
+  readonly clock: Clock;
+  readonly traffic: Traffic;
+  readonly meter: Meter;
+  readonly iterations: number;
+  /** Messages outstanding at most. */
+  readonly window: number;
+  /** False for a side that makes no progress while it waits. */
+  readonly progresses: boolean;
+}
+
+/** A loop that can be left and entered again. */
+export abstract class Loop {
+  protected readonly traffic: Traffic;
+  protected readonly meter: Meter;
+  protected readonly iterations: number;
+  protected readonly window: number;
+  protected done = 0;
+  readonly #clock: Clock;
+  readonly #progresses: boolean;
+  #deadlineNs = 0;
+  #turns = 0;
+
+  constructor({ clock, traffic, meter, iterations, window, progresses }: LoopOptions) {
+    this.#clock = clock;
+    this.#progresses = progresses;
+    this.traffic = traffic;
+    this.meter = meter;
+    this.iterations = iterations;
+    this.window = window;
+  }
+
+  /**
+   * Runs until everything is done, or for `sliceNs`.
+   * @returns true when everything is done
+   * @throws UcxError for a message that failed
+   */
+  slice(sliceNs: number): boolean {
+    this.#deadlineNs = this.#clock.nowNs() + sliceNs;
+    const isDone = this.run();
+    if (this.traffic.error !== undefined) throw this.traffic.error;
+    return isDone;
+  }
+
+  /** Goes on until everything is done (true), or {@link isOver} says so (false). */
+  protected abstract run(): boolean;
+
+  /** One turn: true when the slice is over. */
+  protected isOver(): boolean {
+    this.#turns = (this.#turns + 1) & TURNS_MASK;
+    if (this.#turns !== 0) return false;
+    return this.traffic.error !== undefined || this.#clock.nowNs() >= this.#deadlineNs;
+  }
+
+  /** Sends a message as soon as the window has room; false when the slice is over. */
+  protected trySend(sequence: number): boolean {
+    const { traffic, window } = this;
+    while (traffic.outstanding >= window) {
+      traffic.progress();
+      if (this.isOver()) return false;
+    }
+    let status = traffic.send(sequence);
+    while (status === Status.NO_RESOURCE) {
+      traffic.progress();
+      if (this.isOver()) return false;
+      status = traffic.send(sequence);
+    }
+    if (status < 0) throw statusError(status, 'send a message of the test');
+    return true;
+  }
+
+  /** Asks for a message; false when the slice is over. */
+  protected tryExpect(): boolean {
+    let status = this.traffic.expect();
+    while (status === Status.NO_RESOURCE) {
+      this.traffic.progress();
+      if (this.isOver()) return false;
+      status = this.traffic.expect();
+    }
+    if (status < 0) throw statusError(status, 'receive a message of the test');
+    return true;
+  }
+
+  /** Waits for a message; false when the slice is over. */
+  protected tryReceive(sequence: number, index: number): boolean {
+    const { traffic } = this;
+    while (!traffic.hasArrived(sequence, index)) {
+      if (this.#progresses) traffic.progress();
+      if (this.isOver()) return false;
+    }
+    return true;
+  }
+
+  /** Waits until nothing is on its way and the other side has everything, then stops the clock; false when the slice is over. */
+  protected tryFinish(): boolean {
+    const { traffic } = this;
+    while (traffic.outstanding > 0 || !traffic.flush()) {
+      traffic.progress();
+      if (this.isOver()) return false;
+    }
+    this.meter.stop();
+    return true;
+  }
+}
+
+/** Each side answers the other; both count the same iterations. The clock starts after the warm-up, in the middle of the game. */
+export class PingPongLoop extends Loop {
+  readonly #isFirst: boolean;
+  readonly #warmUp: number;
+  /** 0 and 1 while the first and the second half of an iteration run. */
+  #half = 0;
+  #hasAsked = false;
+
+  constructor(options: LoopOptions, isFirst: boolean, warmUp: number) {
+    super(options);
+    this.#isFirst = isFirst;
+    this.#warmUp = warmUp;
+  }
+
+  protected override run(): boolean {
+    const total = this.#warmUp + this.iterations;
+    while (this.done < total) {
+      if (this.done === this.#warmUp && this.#half === 0) this.meter.start();
+      const sends = (this.#half === 0) === this.#isFirst;
+      if (!(sends ? this.trySend(this.done & SEQUENCE_MASK) : this.#tryAnswer())) return false;
+      this.#half ^= 1;
+      if (this.#half === 0) {
+        this.done += 1;
+        this.meter.count();
+        if (this.isOver()) return false;
+      }
+    }
+    return this.tryFinish();
+  }
+
+  #tryAnswer(): boolean {
+    if (!this.#hasAsked && !this.tryExpect()) return false;
+    this.#hasAsked = true;
+    if (!this.tryReceive(this.done & SEQUENCE_MASK, this.done)) return false;
+    this.#hasAsked = false;
+    return true;
+  }
+}
+
+/** Sends all the time; at the end waits until the other side has said, or memory shows, that everything is there. */
+export class SenderLoop extends Loop {
+  readonly #isLoopback: boolean;
+  #hasStarted = false;
+  #hasAsked = false;
+  #expected = 0;
+  #isAwaitingEnd = false;
+  #awaits = false;
+
+  /** @param isLoopback the messages come back to this very side, which takes them */
+  constructor(options: LoopOptions, isLoopback: boolean) {
+    super(options);
+    this.#isLoopback = isLoopback;
+  }
+
+  protected override run(): boolean {
+    if (!this.#hasStarted) this.meter.start();
+    this.#hasStarted = true;
+    while (this.done < this.iterations) {
+      if (this.#isLoopback && !this.#tryTake()) return false;
+      if (!this.trySend(this.done & SEQUENCE_MASK)) return false;
+      this.done += 1;
+      this.#hasAsked = false;
+      this.meter.count();
+      if (this.isOver()) return false;
+    }
+    return this.#tryEnd();
+  }
+
+  /** Asks for the message that is about to be sent, within the window. */
+  #tryTake(): boolean {
+    const { traffic, window } = this;
+    if (this.#hasAsked) return true;
+    while (!traffic.hasArrived(this.#expected & SEQUENCE_MASK, this.#expected - window)) {
+      traffic.progress();
+      if (this.isOver()) return false;
+    }
+    if (!this.tryExpect()) return false;
+    this.#expected += 1;
+    this.#hasAsked = true;
+    return true;
+  }
+
+  #tryEnd(): boolean {
+    if (!this.#isAwaitingEnd) {
+      this.#isAwaitingEnd = true;
+      this.#awaits = !this.#isLoopback && this.traffic.expectAcknowledgement();
+    }
+    const last = this.iterations - 1;
+    if (this.#isLoopback && !this.tryReceive(last & SEQUENCE_MASK, last)) return false;
+    if (this.#awaits && !this.tryReceive(0, 0)) return false;
+    return this.tryFinish();
+  }
+}
+
+/** Receives all the time, and acknowledges at the end. */
+export class ReceiverLoop extends Loop {
+  #asked = 0;
+  #hasAcknowledged = false;
+
+  protected override run(): boolean {
+    const { traffic, iterations, window } = this;
+    if (this.#asked === 0) this.meter.start();
+    while (this.#asked < iterations) {
+      const index = this.#asked - window;
+      if (index >= 0 && !this.tryReceive(index & SEQUENCE_MASK, index)) return false;
+      if (!this.tryExpect()) return false;
+      this.#asked += 1;
+      this.meter.count();
+      if (this.isOver()) return false;
+    }
+    if (!this.tryReceive((iterations - 1) & SEQUENCE_MASK, iterations - 1)) return false;
+    while (!this.#hasAcknowledged) {
+      const status = traffic.acknowledge();
+      if (status !== Status.OK && status !== Status.INPROGRESS && status !== Status.NO_RESOURCE) {
+        throw statusError(status, 'acknowledge the messages of the test');
+      }
+      this.#hasAcknowledged = status !== Status.NO_RESOURCE;
+      if (this.#hasAcknowledged) break;
+      traffic.progress();
+      if (this.isOver()) return false;
+    }
+    return this.tryFinish();
+  }
+}
+
+/** Makes progress for a peer that does everything by itself, until it says that it has finished. */
+export class ResponderLoop extends Loop {
+  readonly #hasFinished: () => boolean;
+
+  constructor(options: LoopOptions, hasFinished: () => boolean) {
+    super(options);
+    this.#hasFinished = hasFinished;
+  }
+
+  protected override run(): boolean {
+    if (this.#hasFinished()) return true;
+    do this.traffic.progress();
+    while (!this.isOver());
+    return false;
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * The bytes of mapped memory for a test, also where a CPU does not reach them: sequence numbers that are set and polled, and contents that are
+ * checked. Device memory is read and written by the worker's own endpoint; nothing here is a measurement.
+ */
+
+import type { Endpoint } from '../../ucp/core/endpoint.ts';
+import type { Request } from '../../ucp/core/request.ts';
+import type { Worker } from '../../ucp/core/worker.ts';
+import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
+import type { Clock } from '../../ucs/clock.ts';
+import { statusError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+
+/** Time in which a card must have copied a few bytes. */
+const ACCESS_NS_MAX = 10e9;
+const TURNS_MASK = 1023;
+
+/** Access to one piece of mapped memory. */
+export class MemoryProbe {
+  readonly memory: MemoryHandle;
+  readonly #clock: Clock;
+  readonly #worker: Worker;
+  readonly #endpoint: Endpoint;
+  readonly #rkey: RemoteKey;
+  readonly #byte: Uint8Array = new Uint8Array(1);
+  #reading: Request | undefined;
+
+  constructor(worker: Worker, memory: MemoryHandle) {
+    this.memory = memory;
+    this.#clock = worker.context.clock;
+    this.#worker = worker;
+    this.#endpoint = worker.endpoint(worker.address());
+    this.#rkey = this.#endpoint.unpackRkey(worker.context.packRkey(memory));
+  }
+
+  /** Writes bytes and waits until they are there. Not to be called in a callback. */
+  write(offset: number, bytes: Uint8Array): void {
+    const { bytes: host } = this.memory;
+    if (host !== undefined) {
+      host.set(bytes, offset);
+      return;
+    }
+    this.#finish(this.#endpoint.putNbx(bytes, 0, bytes.byteLength, this.#rkey, offset));
+    this.#finish(this.#endpoint.flushNbx());
+  }
+
+  /** Reads bytes. Not to be called in a callback. */
+  read(offset: number, target: Uint8Array): void {
+    const { bytes: host } = this.memory;
+    if (host !== undefined) target.set(host.subarray(offset, offset + target.byteLength));
+    else this.#finish(this.#endpoint.getNbx(target, 0, target.byteLength, this.#rkey, offset));
+  }
+
+  /** The byte at an offset of device memory, when a read that an earlier call has begun has ended; else undefined. */
+  pollByte(offset: number): number | undefined {
+    if (this.#reading === undefined) {
+      const started = this.#endpoint.getNbx(this.#byte, 0, 1, this.#rkey, offset);
+      if (started === Status.OK) return this.#byte[0];
+      if (started === Status.NO_RESOURCE) return undefined;
+      if (typeof started === 'number') throw statusError(started, 'read a sequence number');
+      this.#reading = started;
+    }
+    if (!this.#reading.isCompleted) return undefined;
+    const { status } = this.#reading;
+    this.#reading.free();
+    this.#reading = undefined;
+    if (status < 0) throw statusError(status, 'read a sequence number');
+    return this.#byte[0];
+  }
+
+  close(): void {
+    this.#rkey.release();
+  }
+
+  #finish(started: Status | Request): void {
+    if (typeof started === 'number') {
+      if (started < 0) throw statusError(started, 'access memory of the test');
+      return;
+    }
+    const deadline = this.#clock.nowNs() + ACCESS_NS_MAX;
+    for (let turn = 1; !started.isCompleted; turn++) {
+      this.#worker.progress();
+      if ((turn & TURNS_MASK) === 0 && this.#clock.nowNs() > deadline) {
+        throw statusError(Status.TIMED_OUT, 'access memory of the test');
+      }
+    }
+    const { status } = started;
+    started.free();
+    if (status < 0) throw statusError(status, 'access memory of the test');
+  }
+}

@@ -1,0 +1,155 @@
+/**
+ * Counts iterations and takes times: averages since the last report and over all, and a percentile of single iterations. It prints nothing and
+ * moves nothing.
+ */
+
+import type { Clock } from '../../ucs/clock.ts';
+
+/** Times of single iterations that a percentile is made of: the latest ones, as many as ucx_perftest keeps. */
+const SAMPLES_MAX = 2048;
+/** Runs up to this length time every iteration, longer ones every sixteenth: reading the clock costs as much as a put. */
+const DENSE_ITERATIONS_MAX = 10_000;
+const SPARSE_MASK = 15;
+const CLOCK_READINGS = 1001;
+const NS_PER_SECOND = 1e9;
+
+/** What a run has shown so far. Times in nanoseconds of one message, one way; rates per second. */
+export interface Measurement {
+  readonly iterations: number;
+  readonly percentileNs: number;
+  /** Since the last report. */
+  readonly averageNs: number;
+  readonly overallNs: number;
+  readonly averageBytes: number;
+  readonly overallBytes: number;
+  readonly averageMessages: number;
+  readonly overallMessages: number;
+}
+
+/** What is measured. */
+export interface MeterOptions {
+  readonly clock: Clock;
+  readonly iterations: number;
+  readonly bytesPerIteration: number;
+  /** 2 where an iteration is a message there and one back. */
+  readonly messagesPerIteration: number;
+  /** 0 to 100. */
+  readonly percentile: number;
+}
+
+/** The measurement of one run. */
+export class Meter {
+  iterations = 0;
+  readonly #clock: Clock;
+  readonly #options: MeterOptions;
+  readonly #mask: number;
+  readonly #clockCostNs: number;
+  readonly #samples: Float64Array = new Float64Array(SAMPLES_MAX);
+  #sampleCount = 0;
+  #sampleBeginNs = 0;
+  #beginNs = 0;
+  #lastNs = 0;
+  #lastIterations = 0;
+  #endNs = 0;
+
+  constructor(options: MeterOptions) {
+    this.#clock = options.clock;
+    this.#options = options;
+    this.#mask = options.iterations <= DENSE_ITERATIONS_MAX ? 0 : SPARSE_MASK;
+    this.#clockCostNs = clockCostNs(options.clock);
+  }
+
+  /** The clock starts now. */
+  start(): void {
+    this.iterations = 0;
+    this.#sampleCount = 0;
+    this.#lastIterations = 0;
+    this.#beginNs = this.#clock.nowNs();
+    this.#lastNs = this.#beginNs;
+    this.#sampleBeginNs = this.#mask === 0 ? this.#beginNs : 0;
+  }
+
+  /** One iteration has ended. */
+  count(): void {
+    const iterations = this.iterations + 1;
+    this.iterations = iterations;
+    const phase = iterations & this.#mask;
+    if (phase <= 1) this.#sample(phase);
+  }
+
+  /** The program did something else: the iteration at hand says nothing. */
+  interrupt(): void {
+    this.#sampleBeginNs = 0;
+  }
+
+  /** The clock stops: everything has reached the other side. */
+  stop(): void {
+    this.#endNs = this.#clock.nowNs();
+  }
+
+  /** Time since the last report. */
+  get sinceReportNs(): number {
+    return this.#clock.nowNs() - this.#lastNs;
+  }
+
+  /** A report in between; the next one begins its average here. */
+  report(): Measurement {
+    const now = this.#clock.nowNs();
+    const measurement = this.#measure(now);
+    this.#lastNs = now;
+    this.#lastIterations = this.iterations;
+    return measurement;
+  }
+
+  /** The report of the whole run, up to {@link stop}. */
+  result(): Measurement {
+    return this.#measure(this.#endNs);
+  }
+
+  #sample(phase: number): void {
+    const now = this.#clock.nowNs();
+    const isEnd = this.#mask === 0 || phase === 1;
+    if (isEnd && this.#sampleBeginNs > 0) {
+      this.#samples[this.#sampleCount % SAMPLES_MAX] = Math.max(0, now - this.#sampleBeginNs - this.#clockCostNs);
+      this.#sampleCount += 1;
+    }
+    this.#sampleBeginNs = this.#mask === 0 || phase === 0 ? now : 0;
+  }
+
+  #measure(now: number): Measurement {
+    const { bytesPerIteration, messagesPerIteration, percentile } = this.#options;
+    const [moment, total] = [now - this.#lastNs, now - this.#beginNs];
+    // Nothing since the last report: what there is is the whole.
+    const isEmpty = this.iterations === this.#lastIterations;
+    const [iterations, ns] = isEmpty ? [this.iterations, total] : [this.iterations - this.#lastIterations, moment];
+    const samples = this.#samples.subarray(0, Math.min(this.#sampleCount, SAMPLES_MAX));
+    const perSecond = (count: number, time: number): number => (count * messagesPerIteration * NS_PER_SECOND) / time;
+    return {
+      iterations: this.iterations,
+      percentileNs: percentileOf(samples, percentile) / messagesPerIteration,
+      averageNs: ns / iterations / messagesPerIteration,
+      overallNs: total / this.iterations / messagesPerIteration,
+      averageBytes: perSecond(iterations * bytesPerIteration, ns),
+      overallBytes: perSecond(this.iterations * bytesPerIteration, total),
+      averageMessages: perSecond(iterations, ns),
+      overallMessages: perSecond(this.iterations, total),
+    };
+  }
+}
+
+/** The sample below which `rank` percent of all lie; 0 for none. */
+export function percentileOf(samples: Float64Array, rank: number): number {
+  if (samples.length === 0) return 0;
+  const sorted = samples.slice().sort();
+  return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * rank) / 100))]!;
+}
+
+/** What one reading of the clock adds to a sample. */
+function clockCostNs(clock: Clock): number {
+  const costs = new Float64Array(CLOCK_READINGS);
+  for (let i = 0; i < CLOCK_READINGS; i++) {
+    const begin = clock.nowNs();
+    costs[i] = clock.nowNs() - begin;
+  }
+  return percentileOf(costs, 50);
+}

@@ -1,0 +1,125 @@
+/** The output of perftest: headers, rows and CSV with the columns of ucx_perftest. Text only; it measures nothing. */
+
+import type { Measurement } from './meter.ts';
+import { messageBytes, type TestSpec } from './spec.ts';
+
+const MEBIBYTE = 2 ** 20;
+const RULE =
+  '+--------------+--------------+------------------------------+---------------------+-----------------------+';
+const FINE_RULE =
+  '+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+';
+const TEST_RULE =
+  '+----------------------------------------------------------------------------------------------------------+';
+const TEST_WIDTH = 60;
+const ROOM_AFTER = 31;
+
+/** How the results are printed. */
+export interface ReportOptions {
+  /** -v */
+  readonly csv: boolean;
+  /** -f */
+  readonly finalOnly: boolean;
+  /** -N */
+  readonly numeric: boolean;
+  /** -I */
+  readonly extra: boolean;
+  /** Base names of the batch files: columns of the CSV. */
+  readonly batchFiles: readonly string[];
+}
+
+/** What a test is, for the side that shows it: a box without its lower edge. */
+export function describeTest(spec: TestSpec, emulated: boolean): string {
+  const { kind } = spec;
+  const memory = (type: string): string => (type === 'gaudi' && emulated ? 'gaudi (emulated)' : type);
+  const rows: [string, string][] = [
+    ['API:', kind.api === 'UCT' ? 'transport layer' : 'protocol layer'],
+    ['Test:', kind.description],
+    ['Data layout:', kind.api === 'UCT' ? spec.layout : '(automatic)'],
+    ['Send memory:', memory(spec.sendMemory)],
+    ['Recv memory:', memory(spec.recvMemory)],
+    ['Message size:', String(messageBytes(spec))],
+    ['Window size:', String(spec.window)],
+  ];
+  if (kind.operation === 'am') rows.push(['AM header size:', String(spec.headerBytes)]);
+  if (kind.api === 'UCT' && emulated) rows.push(['Cards:', 'emulated']);
+  const lines = rows.map(([name, value]) => {
+    const label = name.padEnd(Math.max(14, name.length + 1));
+    return `| ${label}${value.padEnd(TEST_WIDTH - Math.max(0, label.length - 14))}${' '.repeat(ROOM_AFTER)}|`;
+  });
+  return [TEST_RULE, ...lines].join('\n');
+}
+
+/** The lower edge of {@link describeTest} where no results follow. */
+export const TEST_END: string = TEST_RULE;
+
+/** What is above the results. */
+export function resultHeader(spec: TestSpec, options: ReportOptions, emulated: boolean): string {
+  const rank = spec.percentile.toFixed(1);
+  if (options.csv) {
+    const names = [
+      ...options.batchFiles,
+      'iterations',
+      `${rank}_percentile_lat`,
+      'avg_lat',
+      'overall_lat',
+      'avg_bw',
+      'overall_bw',
+      'avg_mr',
+      'overall_mr',
+    ];
+    return `${emulated ? '# emulated cards\n' : ''}${names.join(',')}`;
+  }
+  const column = options.batchFiles.length > 0 ? 'overhead' : spec.kind.column;
+  const stage = (options.finalOnly ? 'Test' : 'Stage').padStart(5);
+  const lines = [
+    RULE,
+    `|              |              |       ${column.padStart(8)} (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |`,
+    FINE_RULE,
+    `|    ${stage}     | # iterations | ${rank.padStart(4)}%ile | average | overall |  average |  overall |  average  |  overall  |`,
+    FINE_RULE,
+  ];
+  if (emulated) lines.splice(0, 0, TEST_RULE, `| ${'Cards: emulated'.padEnd(TEST_RULE.length - 4)} |`);
+  return lines.join('\n');
+}
+
+/** The line that begins a test of a batch file; undefined where there is none. */
+export function batchLine(names: readonly string[], options: ReportOptions): string | undefined {
+  if (names.length === 0 || options.csv || options.finalOnly) return undefined;
+  const name = names.join('/').slice(0, FINE_RULE.length - 2);
+  return `+${name}${FINE_RULE.slice(name.length + 1)}`;
+}
+
+/**
+ * One line of results; undefined for one in between where only the last one is asked for.
+ * @param names of the test in its batch files
+ */
+export function resultLine(
+  measurement: Measurement,
+  isFinal: boolean,
+  names: readonly string[],
+  options: ReportOptions,
+  extra: string,
+): string | undefined {
+  if (!isFinal && options.finalOnly) return undefined;
+  const { iterations, percentileNs, averageNs, overallNs, averageMessages, overallMessages } = measurement;
+  const us = [percentileNs, averageNs, overallNs].map((ns) => (ns / 1000).toFixed(3));
+  const rates = [measurement.averageBytes, measurement.overallBytes].map((bytes) => (bytes / MEBIBYTE).toFixed(2));
+  const messages = [averageMessages, overallMessages];
+  if (options.csv) {
+    const values = [iterations, ...us, ...rates, ...messages.map((rate) => rate.toFixed(0))];
+    return [...names, ...values].join(',');
+  }
+  let label = '[thread 0]';
+  if (isFinal) label = options.finalOnly ? names.join('/').padStart(10) : 'Final:    ';
+  const whole = (value: number, width: number): string => {
+    const rounded = Math.round(value);
+    return (options.numeric ? rounded.toLocaleString('en-US') : String(rounded)).padStart(width);
+  };
+  const cells = [
+    whole(iterations, 18),
+    ...us.map((text, column) => text.padStart(column === 0 ? 10 : 9)),
+    ...rates.map((text, column) => text.padStart(column === 0 ? 11 : 10)),
+    ...messages.map((rate) => whole(rate, 11)),
+  ];
+  return `${label}${cells.join(' ')}${options.extra ? `  ${extra}` : ''}`;
+}

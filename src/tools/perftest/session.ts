@@ -1,0 +1,172 @@
+/**
+ * One test from its opening to its result: opens a side, meets the other one over the channel, runs the loops in slices. What the loops do is
+ * in loops.ts, how results look in report.ts.
+ */
+
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { systemClock } from '../../ucs/clock.ts';
+import { statusError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import type { Channel } from './channel.ts';
+import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
+import { type Measurement, Meter } from './meter.ts';
+import { openSide, type Side } from './side.ts';
+import { messageBytes, type TestSpec, warmUpOf } from './spec.ts';
+import { isOneSided } from './tests.ts';
+import type { Traffic } from './traffic.ts';
+
+/** Time between two turns of the event loop: signals and the end of the peer are noticed then. */
+const SLICE_NS = 50e6;
+/** The same for a side that only makes progress. */
+const RESPONDER_SLICE_NS = 5e6;
+const REPORT_NS = 1e9;
+
+/** Which side this is. The server answers in streams and begins in ping-pongs, as in ucx_perftest. */
+export type Role = 'server' | 'client' | 'loopback';
+
+/** What a test runs with. */
+export interface SessionOptions {
+  readonly spec: TestSpec;
+  readonly role: Role;
+  /** To the other side; undefined for loopback. */
+  readonly channel: Channel | undefined;
+  /** Fires when the user wants the end. */
+  readonly interrupt: AbortSignal;
+  /** The sides have met: the test begins. */
+  readonly onStart: (side: Side) => void;
+  /** Results of the side that shows them. */
+  readonly onReport: (measurement: Measurement, isFinal: boolean, carrier: string) => void;
+}
+
+/**
+ * Runs a test.
+ * @throws UcxError of the side, of the peer, of a message that failed; CANCELED when `interrupt` fires
+ */
+export async function runTest(options: SessionOptions): Promise<void> {
+  const side = await openSide(options.spec);
+  try {
+    await meet(options, side);
+    options.onStart(side);
+    const traffic = side.traffic();
+    try {
+      await new Session(options, traffic).run();
+    } finally {
+      traffic.close();
+    }
+  } finally {
+    await side.close();
+  }
+}
+
+/** Tells the other side how to reach this one, and connects to it. */
+async function meet({ channel }: SessionOptions, side: Side): Promise<void> {
+  const own = side.introduce();
+  if (channel === undefined) {
+    side.connect({ ...own });
+    return;
+  }
+  channel.send({ type: 'side', ...own });
+  side.connect(await channel.receive('side'));
+}
+
+/** The runs of one test. */
+class Session {
+  readonly #options: SessionOptions;
+  readonly #traffic: Traffic;
+  readonly #isPingPong: boolean;
+
+  constructor(options: SessionOptions, traffic: Traffic) {
+    this.#options = options;
+    this.#traffic = traffic;
+    this.#isPingPong = options.spec.kind.pattern === 'ping-pong';
+  }
+
+  async run(): Promise<void> {
+    const { spec, role } = this.#options;
+    const warmUp = warmUpOf(spec);
+    // A ping-pong warms up in its own run.
+    if (!this.#isPingPong && warmUp > 0) await this.#runOnce(warmUp, 0);
+    const meter = await this.#runOnce(spec.iterations, this.#isPingPong ? warmUp : 0);
+    if (role !== 'server') this.#options.onReport(meter.result(), true, this.#traffic.carrier);
+  }
+
+  async #runOnce(iterations: number, warmUp: number): Promise<Meter> {
+    const { role, spec } = this.#options;
+    const traffic = this.#traffic;
+    const meter = this.#meter(iterations);
+    traffic.reset();
+    await this.#barrier();
+    const isMeasured = iterations === spec.iterations && role !== 'server';
+    await this.#drive(this.#loop(meter, iterations, warmUp), meter, isMeasured);
+    // A stream of one-sided operations ends with the message of the sender, which the responder has waited for.
+    await this.#barrier();
+    if (role !== 'server') traffic.checkSent();
+    if (role !== 'client') traffic.checkReceived(iterations);
+    await this.#barrier();
+    return meter;
+  }
+
+  #meter(iterations: number): Meter {
+    const { spec } = this.#options;
+    return new Meter({
+      clock: systemClock,
+      iterations,
+      bytesPerIteration: messageBytes(spec),
+      messagesPerIteration: this.#isPingPong ? 2 : 1,
+      percentile: spec.percentile,
+    });
+  }
+
+  #loop(meter: Meter, iterations: number, warmUp: number): Loop {
+    const { spec, role, channel } = this.#options;
+    const { window } = spec;
+    const options: LoopOptions = {
+      clock: systemClock,
+      traffic: this.#traffic,
+      meter,
+      iterations,
+      window,
+      progresses: !spec.passive,
+    };
+    const isAccess = isOneSided(spec.kind.operation);
+    if (this.#isPingPong) return new PingPongLoop(options, role !== 'client', warmUp);
+    if (role !== 'server') return new SenderLoop(options, role === 'loopback' && !isAccess);
+    return isAccess ? new ResponderLoop(options, () => channel!.hasMessage) : new ReceiverLoop(options);
+  }
+
+  async #drive(loop: Loop, meter: Meter, reports: boolean): Promise<void> {
+    const { onReport } = this.#options;
+    const sliceNs = loop instanceof ResponderLoop ? RESPONDER_SLICE_NS : SLICE_NS;
+    while (!loop.slice(sliceNs)) {
+      await this.#turn();
+      meter.interrupt();
+      if (reports && meter.iterations > 0 && meter.sinceReportNs >= REPORT_NS) {
+        onReport(meter.report(), false, this.#traffic.carrier);
+      }
+    }
+  }
+
+  /** Meets the other side, and makes progress meanwhile: it may need this one. */
+  async #barrier(): Promise<void> {
+    const { channel } = this.#options;
+    if (channel === undefined) return;
+    let hasMet = false;
+    const meeting = channel.barrier().finally(() => {
+      hasMet = true;
+    });
+    // Whoever fails first ends the wait; the other failure is then of no interest.
+    meeting.catch(() => undefined);
+    while (!hasMet) {
+      this.#traffic.progress();
+      await this.#turn();
+    }
+    await meeting;
+  }
+
+  async #turn(): Promise<void> {
+    await nextTurn();
+    const { interrupt, channel } = this.#options;
+    if (interrupt.aborted) throw statusError(Status.CANCELED, 'perftest');
+    channel?.check();
+  }
+}

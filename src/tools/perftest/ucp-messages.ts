@@ -1,0 +1,242 @@
+/** Tagged messages, active messages and streams as traffic of a test. */
+
+import type { AmSendParams } from '../../ucp/am/active-message.ts';
+import type { AmMessage } from '../../ucp/am/message-view.ts';
+import type { Endpoint } from '../../ucp/core/endpoint.ts';
+import type { Request, RequestParams } from '../../ucp/core/request.ts';
+import type { LocalBuffer } from '../../ucp/mem/local-bytes.ts';
+import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { StreamRecvParams } from '../../ucp/stream/stream.ts';
+import { TAG_MASK_FULL, type Tag } from '../../ucp/tag/tag-value.ts';
+import { Status } from '../../ucs/status.ts';
+import { SEQUENCE_MASK } from './traffic.ts';
+import type { UcpSide } from './ucp-side.ts';
+import { UcpTraffic } from './ucp-traffic.ts';
+
+/** The tag of ucx_perftest. */
+const TAG = 0x1337a880;
+const AM_ID = 1;
+const ACKNOWLEDGEMENT_BYTES = 1;
+
+/** Messages that a receive is posted for, or a handler takes. */
+abstract class MessageTraffic extends UcpTraffic {
+  protected readonly source: MemoryHandle;
+  protected readonly target: MemoryHandle;
+  /** What is sent and received: the memory, or a list of its parts with no length beside it. */
+  protected readonly outgoing: LocalBuffer;
+  protected readonly incoming: LocalBuffer;
+  protected readonly outgoingBytes: number;
+  protected readonly incomingBytes: number;
+  protected readonly taken: RequestParams;
+  #verified = 0;
+
+  constructor(side: UcpSide) {
+    super(side);
+    const { sendType, recvType } = side.spec;
+    this.source = side.source;
+    this.target = side.target;
+    this.outgoing = side.buffer(side.source, sendType);
+    this.incoming = side.buffer(side.target, recvType);
+    this.outgoingBytes = sendType === 'iov' ? 0 : this.byteLength;
+    this.incomingBytes = recvType === 'iov' ? 0 : this.byteLength;
+    this.taken = {
+      callback: (request, status) => {
+        this.received += 1;
+        this.checkStatus(status);
+        request.free();
+      },
+    };
+  }
+
+  override send(sequence: number): Status {
+    if (this.verifies) this.sourceContent.fill(sequence);
+    return this.settle(this.start(this.outgoing, this.outgoingBytes));
+  }
+
+  override hasArrived(_sequence: number, index: number): boolean {
+    if (this.verifies) this.verifyNew();
+    return this.received > index;
+  }
+
+  override reset(): void {
+    super.reset();
+    this.#verified = 0;
+  }
+
+  override acknowledge(): Status {
+    return this.settle(this.start(this.source, ACKNOWLEDGEMENT_BYTES));
+  }
+
+  override get carrier(): string {
+    return this.endpoint.messageTransport ?? 'none';
+  }
+
+  protected abstract start(local: LocalBuffer, byteLength: number): Status | Request;
+
+  /** Counts a receive that has ended at once. */
+  protected count(started: Status | Request): Status {
+    if (started === Status.OK) this.received += 1;
+    return typeof started === 'number' ? started : Status.INPROGRESS;
+  }
+
+  /** Checks what has been received since the last call. The sender of a stream of messages gets acknowledgements only. */
+  protected verifyNew(): void {
+    for (; this.#verified < this.received; this.#verified++) {
+      if (this.receivesData) this.targetContent.check(this.#verified & SEQUENCE_MASK);
+    }
+  }
+
+  /** False while this side waits for an acknowledgement. */
+  protected receivesData = true;
+
+  override expectAcknowledgement(): boolean {
+    this.receivesData = false;
+    return true;
+  }
+}
+
+/** Tagged messages, synchronous or not. */
+export class TagTraffic extends MessageTraffic {
+  readonly #isSync: boolean;
+  readonly #mask: Tag;
+  readonly #isProbed: boolean;
+
+  constructor(side: UcpSide) {
+    super(side);
+    this.#isSync = side.spec.kind.operation === 'tag_sync';
+    this.#mask = side.spec.wildcard ? 0 : TAG_MASK_FULL;
+    this.#isProbed = side.spec.unexpected;
+  }
+
+  override expect(): Status {
+    if (this.#isProbed && this.worker.tagProbe(TAG, this.#mask) === undefined) return Status.NO_RESOURCE;
+    return this.count(this.worker.tagRecvNbx(this.incoming, 0, this.incomingBytes, TAG, this.#mask, this.taken));
+  }
+
+  override expectAcknowledgement(): boolean {
+    super.expectAcknowledgement();
+    this.count(this.worker.tagRecvNbx(this.target, 0, ACKNOWLEDGEMENT_BYTES, TAG, this.#mask, this.taken));
+    return true;
+  }
+
+  protected override start(local: LocalBuffer, byteLength: number): Status | Request {
+    return this.#isSync
+      ? this.endpoint.tagSendSyncNbx(local, 0, byteLength, TAG)
+      : this.endpoint.tagSendNbx(local, 0, byteLength, TAG);
+  }
+}
+
+/** Active messages. Eager data in host memory is taken where it lies, as ucx_perftest does; device memory gets it by a receive. */
+export class AmTraffic extends MessageTraffic {
+  readonly #header: Uint8Array | undefined;
+  readonly #copies: boolean;
+  /** Messages of a verified test that wait until the one before them has been checked. */
+  readonly #kept: AmMessage<Endpoint>[] = [];
+  #isBusy = false;
+  readonly #params: AmSendParams | undefined = undefined;
+
+  constructor(side: UcpSide) {
+    super(side);
+    const { headerBytes, recvMemory, recvType } = side.spec;
+    this.#header = headerBytes === 0 ? undefined : new Uint8Array(headerBytes);
+    this.#copies = recvMemory !== 'host' || recvType === 'iov';
+    side.worker.setAmHandler(AM_ID, (message) => this.#onMessage(message));
+  }
+
+  override close(): void {
+    for (const message of this.#kept.splice(0)) message.release();
+    this.worker.setAmHandler(AM_ID, undefined);
+    super.close();
+  }
+
+  protected override start(local: LocalBuffer, byteLength: number): Status | Request {
+    return this.endpoint.amSendNbx(AM_ID, this.#header, local, 0, byteLength, this.#params);
+  }
+
+  protected override verifyNew(): void {
+    if (this.#isBusy && this.received > this.#taken) this.#isBusy = false;
+    super.verifyNew();
+    const message = this.#isBusy ? undefined : this.#kept.shift();
+    if (message === undefined) return;
+    this.#isBusy = true;
+    this.#taken = this.received;
+    this.#receive(message);
+    if (this.received > this.#taken) this.verifyNew();
+  }
+
+  #taken = 0;
+
+  #onMessage(message: AmMessage<Endpoint>): void {
+    if (this.verifies && this.receivesData) this.#kept.push(message.retain());
+    else if (message.isRendezvous || (this.#copies && this.receivesData)) this.#receive(message);
+    else this.received += 1;
+  }
+
+  #receive(message: AmMessage<Endpoint>): void {
+    const isData = message.byteLength === this.byteLength;
+    const [local, bytes] = isData ? [this.incoming, this.incomingBytes] : [this.target, message.byteLength];
+    this.checkStatus(this.count(message.receiveNbx(local, 0, bytes, this.taken)));
+  }
+}
+
+/** Bytes of a stream. */
+export class StreamTraffic extends MessageTraffic {
+  readonly #isData: boolean;
+  readonly #waitAll: StreamRecvParams;
+  #unit: number;
+  #bytes = 0;
+
+  constructor(side: UcpSide) {
+    super(side);
+    this.#isData = side.spec.streamData;
+    this.#waitAll = { ...this.taken, waitAll: true };
+    this.#unit = this.byteLength;
+  }
+
+  override expect(): Status {
+    if (this.#isData) return Status.OK;
+    return this.count(this.endpoint.streamRecvNbx(this.incoming, 0, this.incomingBytes, this.#waitAll));
+  }
+
+  override hasArrived(sequence: number, index: number): boolean {
+    if (this.#isData) this.#takeData();
+    return super.hasArrived(sequence, index);
+  }
+
+  override reset(): void {
+    super.reset();
+    this.#unit = this.byteLength;
+    this.receivesData = true;
+  }
+
+  override expectAcknowledgement(): boolean {
+    super.expectAcknowledgement();
+    this.#unit = ACKNOWLEDGEMENT_BYTES;
+    if (!this.#isData) {
+      this.count(this.endpoint.streamRecvNbx(this.target, 0, ACKNOWLEDGEMENT_BYTES, this.#waitAll));
+    }
+    return true;
+  }
+
+  protected override start(local: LocalBuffer, byteLength: number): Status | Request {
+    return this.endpoint.streamSendNbx(local, 0, byteLength);
+  }
+
+  /** Takes data where it lies; a verified test copies it, message by message. */
+  #takeData(): void {
+    for (let data = this.endpoint.streamRecvData(); data !== undefined; data = this.endpoint.streamRecvData()) {
+      for (let at = 0; at < data.byteLength; ) {
+        const bytes = Math.min(this.#unit - this.#bytes, data.byteLength - at);
+        if (this.verifies) {
+          this.targetProbe.write(this.#bytes, data.subarray(at, at + bytes));
+        }
+        at += bytes;
+        this.#bytes += bytes;
+        if (this.#bytes < this.#unit) continue;
+        this.#bytes = 0;
+        this.received += 1;
+        if (this.verifies) this.verifyNew();
+      }
+    }
+  }
+}
