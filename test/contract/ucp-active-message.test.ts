@@ -339,7 +339,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     const pair = await fixture.pair(kind);
     for (const header of ['header', 7, [1, 2], new Float64Array(1)]) {
       expect(
-        () => pair.ab.amSendNbx(1, header as Uint8Array, new Uint8Array(1), 0, 1),
+        () => pair.ab.amSendNbx(1, header as unknown as Uint8Array, new Uint8Array(1), 0, 1),
         `header ${String(header)}`,
       ).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
     }
@@ -349,7 +349,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
 describe('active messages', () => {
   const fixture = usePairs();
 
-  it.fails.each(['fast', 1, null])('are refused with the protocol %s', async (protocol) => {
+  it.each(['fast', 1, null])('are refused with the protocol %s', async (protocol) => {
     const { ab } = await fixture.pair(connectionKind('loopback over self alone'));
     const params = { protocol } as unknown as AmSendParams;
     expect(() => ab.amSendNbx(1, undefined, new Uint8Array(1), 0, 1, params)).toThrow(

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { type AtomicName, type RemoteKey, type Request, Status } from '../../src/index.ts';
 import {
   CONNECTION_KINDS,
+  connectionKind,
   contents,
   driveUntil,
   expectContents,
@@ -104,17 +105,16 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
       expect(post('add', 1n, remoteOffset), String(remoteOffset)).toThrow(invalid);
     }
     for (const remoteOffset of [-4, 2, 3, 28, 32]) expect(post('add', 1, remoteOffset, { bits: 32 })).toThrow(invalid);
-    for (const value of [-1n, -1, 2 ** 32, 1n << 32n, 1.5, '1', undefined]) {
+    for (const value of [-(2 ** 31) - 1, 2 ** 32, 1n << 32n, 1.5, '1', undefined]) {
       expect(post('add', value, 0, { bits: 32 }), String(value)).toThrow(invalid);
     }
-    for (const value of [-1n, 1n << 64n, 2 ** 53, Number.NaN, undefined]) {
+    for (const value of [-(1n << 63n) - 1n, 1n << 64n, 2 ** 53, Number.NaN, undefined]) {
       expect(post('xor', value, 0), String(value)).toThrow(invalid);
     }
     expect(post('cswap', 1n, 0)).toThrow(invalid);
     expect(post('cswap', 1, 0, { bits: 32, compare: 1n << 32n })).toThrow(invalid);
     expect(post('add', 1, 0, { bits: 16 })).toThrow(invalid);
-    for (const operation of ['nand', 'toString', '', undefined])
-      expect(post(operation as string, 1n, 0)).toThrow(invalid);
+    for (const operation of ['nand', '', undefined]) expect(post(operation as string, 1n, 0)).toThrow(invalid);
     await expectContents(two, remote, before);
     expect(pair.one.worker.requestsInUse).toBe(0);
     rkey.release();
@@ -142,7 +142,8 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
     const post = (index: number): void => {
       const [endpoint, rkey] = keys[index]!;
       const result = endpoint.atomicNbx('add', 3, rkey, 8, { callback, noImmediateCompletion: true });
-      if (typeof result === 'number') failures += 1;
+      // One that ended at once has been freed by its callback.
+      if (typeof result === 'number' && result !== Status.OK) failures += 1;
     };
     for (; started < COUNT; started++) {
       post(started % 2);
@@ -158,5 +159,33 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
     expect(view.getBigUint64(8, true)).toBe(BigInt(COUNT) * 3n);
     for (const [, rkey] of keys) rkey.release();
     unmap(two, remote);
+  });
+});
+
+describe('atomic operations', () => {
+  const fixture = usePairs();
+
+  it('are refused by the name of what every object has', async () => {
+    const { one, ab } = await fixture.pair(connectionKind('loopback over self alone'));
+    const rkey = keyFor(ab, one, mappedOf(one, 'allocated', 8));
+    try {
+      expect(() => ab.atomicNbx('toString' as AtomicName, 1, rkey, 0)).toThrow(
+        expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
+      );
+    } finally {
+      rkey.release();
+    }
+  });
+
+  it("take negative numbers as two's complement", async () => {
+    const { one, ab } = await fixture.pair(connectionKind('loopback over self alone'));
+    const memory = mappedOf(one, 'allocated', 16);
+    const rkey = keyFor(ab, one, memory);
+    await ab.atomic('swap', -1, rkey, { bits: 32 });
+    await ab.atomic('add', -2n, rkey, { remoteOffset: 8 });
+    expect(await ab.atomic('cswap', 5, rkey, { bits: 32, compare: -1 })).toBe(0xffff_ffffn);
+    expect(await ab.atomic('or', 0, rkey, { remoteOffset: 8 })).toBe(0xffff_ffff_ffff_fffen);
+    expect(memory.bytes!.subarray(0, 4)).toEqual(Uint8Array.of(5, 0, 0, 0));
+    rkey.release();
   });
 });
