@@ -230,7 +230,7 @@ describe('the way that bytes take', () => {
     rkey.release();
   });
 
-  it.fails.each([
+  it.each([
     ['posix', 'bytes', 'registered'],
     ['staging, posix', 'bytes', 'gaudi'],
     ['staging, cma and posix', 'gaudi', 'gaudi'],

@@ -216,14 +216,18 @@ export class ActiveMessages<E> {
     if (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX) {
       throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
     }
+    const wish = params?.protocol;
+    if (wish !== undefined && wish !== 'eager' && wish !== 'rendezvous') {
+      throw invalidParam('protocol', 'must be eager or rendezvous', wish);
+    }
     const total = bytesOf(pieces);
     const padded = paddedTo8(header.byteLength);
     const fits = AM_WORDS * 4 + padded + total <= connection.amBcopyMax;
-    if (params?.protocol === 'eager' && (!fits || !areHost(pieces))) {
-      throw invalidParam('protocol', `must be rendezvous for ${total} bytes or device memory`, params.protocol);
+    if (wish === 'eager' && (!fits || !areHost(pieces))) {
+      throw invalidParam('protocol', `must be rendezvous for ${total} bytes or device memory`, wish);
     }
-    const byThreshold = total < this.#host.context.rendezvousThreshold || params?.protocol === 'eager';
-    const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && params?.protocol !== 'rendezvous');
+    const byThreshold = total < this.#host.context.rendezvousThreshold || wish === 'eager';
+    const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');
     const request = this.#host.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.MESSAGE);

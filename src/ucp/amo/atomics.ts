@@ -21,14 +21,14 @@ import type { Rendezvous } from '../rndv/rendezvous.ts';
 /** Names of the operations in the API. */
 export type AtomicName = 'add' | 'and' | 'or' | 'xor' | 'swap' | 'cswap';
 
-const ATOMIC_OPERATIONS: Readonly<Record<AtomicName, AtomicOperation>> = {
-  add: AtomicOperation.ADD,
-  and: AtomicOperation.AND,
-  or: AtomicOperation.OR,
-  xor: AtomicOperation.XOR,
-  swap: AtomicOperation.SWAP,
-  cswap: AtomicOperation.CSWAP,
-};
+const ATOMIC_OPERATIONS: ReadonlyMap<AtomicName, AtomicOperation> = new Map([
+  ['add', AtomicOperation.ADD],
+  ['and', AtomicOperation.AND],
+  ['or', AtomicOperation.OR],
+  ['xor', AtomicOperation.XOR],
+  ['swap', AtomicOperation.SWAP],
+  ['cswap', AtomicOperation.CSWAP],
+]);
 
 /** An atomic operation on a word of remote memory. */
 export interface AtomicParams extends RequestParams {
@@ -238,9 +238,9 @@ function laneFor({ lanes }: Connection, rkey: RemoteKey, wordBytes: number): Lan
 }
 
 function checkCall(name: AtomicName, value: number | bigint, params: AtomicParams | undefined): Call {
-  const operation = ATOMIC_OPERATIONS[name];
+  const operation = ATOMIC_OPERATIONS.get(name);
   if (operation === undefined) {
-    throw invalidParam('operation', `must be one of ${Object.keys(ATOMIC_OPERATIONS).join(', ')}`, name);
+    throw invalidParam('operation', `must be one of ${[...ATOMIC_OPERATIONS.keys()].join(', ')}`, name);
   }
   const bits = params?.bits ?? 64;
   if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);

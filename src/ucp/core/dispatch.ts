@@ -14,7 +14,7 @@ import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
 import { MESSAGE_BYTES_MIN, MessageId } from './message.ts';
 import type { ProtocolHost } from './protocol-host.ts';
-import type { Request } from './request.ts';
+import { type Request, RequestKind } from './request.ts';
 
 /** Bytes of the header of a REPLY; behind it may stand what carried the bytes. */
 const REPLY_BYTES = 24;
@@ -94,7 +94,7 @@ export class Protocols<E> {
 function readCarrier(request: Request, names: Uint8Array): void {
   const [transport = '', device = '', ...protocol] = Buffer.from(names).toString('latin1').split('/');
   request.carriedBy = [transport, device];
-  request.protocolName = protocol.join('/');
+  if (request.kind !== RequestKind.RMA) request.protocolName = protocol.join('/');
 }
 
 /** True for a status that an operation may end with, whoever says so. */

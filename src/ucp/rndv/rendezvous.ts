@@ -124,7 +124,7 @@ export class Rendezvous {
       finished: 0,
     };
     request.transfer = state;
-    request.protocolName = 'rndv/am';
+    nameProtocol(request, 'rndv/am');
     request.lane = connection.amLane;
     request.replyHandler = (receiver, status) => {
       this.#endReceive(receiver, state, status, false);
@@ -218,7 +218,7 @@ export class Rendezvous {
       this.reply(connection, peerRequest, failure, 0, 0, request);
       request.end(failure);
     };
-    request.protocolName = 'rndv/get';
+    nameProtocol(request, 'rndv/get');
     for (const place of places) this.#move(request, connection, Operation.GET, place, done);
     return true;
   }
@@ -246,7 +246,7 @@ export class Rendezvous {
       return false;
     }
     connection.forget(request);
-    request.protocolName = 'rndv/put';
+    nameProtocol(request, 'rndv/put');
     const end = (status: Status): void => {
       rkey.release();
       state.key?.release();
@@ -383,7 +383,7 @@ export class Rendezvous {
     from: number,
     byteLength: number,
   ): void {
-    request.protocolName = 'rndv/am';
+    nameProtocol(request, 'rndv/am');
     if (!areMapped(state.pieces)) {
       this.#failSend(request, connection, peerRequest, Status.INVALID_ADDR);
       return;
@@ -451,6 +451,11 @@ export class Rendezvous {
     };
     connection.run(pump);
   }
+}
+
+/** A put or get through messages keeps its own name, whatever way its bytes take. */
+function nameProtocol(request: Request, name: string): void {
+  if (request.kind !== RequestKind.RMA) request.protocolName = name;
 }
 
 function placeOf(piece: Piece, rkey: RemoteKey, keyOffset: number): RmaPlace {
