@@ -65,7 +65,7 @@ export function declareTestOptions(command: Command): Command {
     .option('-U', 'UCP: receive only what a probe has found')
     .option('-r <mode>', 'UCP: how a stream is received: recv or recv_data (recv)')
     .option('-e', 'UCP: endpoints with error handling')
-    .option('-z', 'UCP: pass mapped memory (always so)')
+    .option('-z', 'UCP: pass memory handles; without it bytes, where a processor reaches them')
     .addOption(new Option('-E <mode>', 'UCP: poll').hideHelp())
     .addOption(new Option('-T <threads>', 'UCP: 1').hideHelp())
     .addOption(new Option('-M <mode>', 'UCP: single').hideHelp())
@@ -116,6 +116,7 @@ export function specOf(options: TestOptions): TestSpec {
     unexpected: options.U === true,
     streamData: mode === 'recv_data',
     errorHandling: options.e === true,
+    mapped: options.z === true,
   });
 }
 

@@ -22,6 +22,8 @@ export type Layout = (typeof LAYOUTS)[number];
 export const DATATYPES = ['contig', 'iov'] as const;
 export type Datatype = (typeof DATATYPES)[number];
 
+const FLAGS = ['passive', 'verify', 'wildcard', 'unexpected', 'streamData', 'errorHandling', 'mapped'] as const;
+
 /** A test and its parameters. */
 export interface TestSpec {
   readonly kind: TestKind;
@@ -54,6 +56,8 @@ export interface TestSpec {
   readonly unexpected: boolean;
   readonly streamData: boolean;
   readonly errorHandling: boolean;
+  /** Operations get memory handles, not bytes. */
+  readonly mapped: boolean;
 }
 
 /** Bytes of one message. */
@@ -90,7 +94,7 @@ export function unpackSpec(value: unknown): TestSpec {
   for (const name of ['transport', 'device'] as const) {
     if (typeof fields[name] !== 'string') throw invalidParam(name, 'must be text', fields[name]);
   }
-  for (const name of ['passive', 'verify', 'wildcard', 'unexpected', 'streamData', 'errorHandling'] as const) {
+  for (const name of FLAGS) {
     if (typeof fields[name] !== 'boolean') throw invalidParam(name, 'must be true or false', fields[name]);
   }
   return checkSpec({ ...(fields as unknown as TestSpec), kind });

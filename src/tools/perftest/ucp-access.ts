@@ -2,7 +2,7 @@
 
 import type { AtomicName, AtomicParams } from '../../ucp/amo/atomics.ts';
 import type { Request } from '../../ucp/core/request.ts';
-import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { LocalMemory } from '../../ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
 import { Status } from '../../ucs/status.ts';
 import { dataError } from './content.ts';
@@ -15,14 +15,12 @@ const REST_NS_MAX = 1e9;
 
 /** Operations on remote memory. */
 abstract class AccessTraffic extends UcpTraffic {
-  protected readonly source: MemoryHandle;
-  protected readonly target: MemoryHandle;
+  protected readonly source: LocalMemory;
   protected readonly rkey: RemoteKey;
 
   constructor(side: UcpSide) {
     super(side);
-    this.source = side.source;
-    this.target = side.target;
+    this.source = side.local(side.source);
     this.rkey = side.rkey;
   }
 

@@ -5,7 +5,7 @@ import type { AmMessage } from '../../ucp/am/message-view.ts';
 import type { Endpoint } from '../../ucp/core/endpoint.ts';
 import type { Request, RequestParams } from '../../ucp/core/request.ts';
 import type { LocalBuffer } from '../../ucp/mem/local-bytes.ts';
-import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { LocalMemory } from '../../ucp/mem/memory-handle.ts';
 import type { StreamRecvParams } from '../../ucp/stream/stream.ts';
 import { TAG_MASK_FULL, type Tag } from '../../ucp/tag/tag-value.ts';
 import { Status } from '../../ucs/status.ts';
@@ -20,8 +20,8 @@ const ACKNOWLEDGEMENT_BYTES = 1;
 
 /** Messages that a receive is posted for, or a handler takes. */
 abstract class MessageTraffic extends UcpTraffic {
-  protected readonly source: MemoryHandle;
-  protected readonly target: MemoryHandle;
+  protected readonly source: LocalMemory;
+  protected readonly target: LocalMemory;
   /** What is sent and received: the memory, or a list of its parts with no length beside it. */
   protected readonly outgoing: LocalBuffer;
   protected readonly incoming: LocalBuffer;
@@ -33,8 +33,8 @@ abstract class MessageTraffic extends UcpTraffic {
   constructor(side: UcpSide) {
     super(side);
     const { sendType, recvType } = side.spec;
-    this.source = side.source;
-    this.target = side.target;
+    this.source = side.local(side.source);
+    this.target = side.local(side.target);
     this.outgoing = side.buffer(side.source, sendType);
     this.incoming = side.buffer(side.target, recvType);
     this.outgoingBytes = sendType === 'iov' ? 0 : this.byteLength;

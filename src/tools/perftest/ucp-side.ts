@@ -10,7 +10,7 @@ import type { DriverNode } from '../../driver/port.ts';
 import type { Endpoint } from '../../ucp/core/endpoint.ts';
 import type { Worker } from '../../ucp/core/worker.ts';
 import type { IovPiece, LocalBuffer } from '../../ucp/mem/local-bytes.ts';
-import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { LocalMemory, MemoryHandle } from '../../ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
 import { invalidParam } from '../../ucs/error.ts';
 import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
@@ -107,8 +107,14 @@ export class UcpSide {
     });
   }
 
+  /** Memory as programs pass it: bytes, unless they are of a card or the test asks for mapped memory (-z). */
+  local(memory: MemoryHandle): LocalMemory {
+    return this.spec.mapped ? memory : (memory.bytes ?? memory);
+  }
+
   /** Memory as the operations of messages take it. */
-  buffer(memory: MemoryHandle, type: Datatype): LocalBuffer {
+  buffer(handle: MemoryHandle, type: Datatype): LocalBuffer {
+    const memory = this.local(handle);
     if (type === 'contig') return memory;
     return this.parts(type).map((part): IovPiece => ({ memory, ...part }));
   }
