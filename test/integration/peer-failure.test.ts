@@ -1,0 +1,299 @@
+/**
+ * Peers in processes of their own that are killed in the middle of everything: every request ends within the keepalive time, once, others go on,
+ * nothing leaks. And what two processes do together while they live: atomic counters, and sleeping.
+ */
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
+import {
+  Context,
+  type Endpoint,
+  type MemoryHandle,
+  MemoryType,
+  type Request,
+  Status,
+  type Worker,
+} from '../../src/index.ts';
+import { scavenge } from '../../src/uct/base/segment.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
+import { expectSame, pattern } from '../fixtures/pair.ts';
+import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
+import { UcpPeer } from '../fixtures/ucp-peer.ts';
+
+/** Much more than the keepalive time of 100 ms, on a machine that has more to do. */
+const SETTLE_MS = 5000;
+const GONE: readonly Status[] = [Status.ENDPOINT_TIMEOUT, Status.CONNECTION_RESET];
+
+let server: TestNodeServer;
+beforeAll(async () => {
+  server = await TestNodeServer.start({ cards: 3, dmaThreads: 0 });
+});
+afterAll(() => server.stop());
+
+/** This process, with the first card. */
+interface Own {
+  readonly context: Context;
+  readonly worker: Worker;
+  readonly log: TestLog;
+}
+
+describe('peers in other processes', { timeout: 60_000 }, () => {
+  expectNoLeaks(SEGMENT_PROBES);
+
+  /** Runs a test with an own context and peers, and closes all of them. */
+  async function withPeers(count: number, run: (own: Own, ...peers: UcpPeer[]) => Promise<void>): Promise<void> {
+    const node: RemoteNode = connectEmulatedNode(server.socketPath);
+    const log = createTestLog();
+    const peers: UcpPeer[] = [];
+    const context = await Context.create({
+      node,
+      env: {
+        GAUDI_MAPPING_TABLE: JSON.stringify([{ index: 0, bus_id: node.cards()[0]!.busId }]),
+        UCX_KEEPALIVE_INTERVAL: '100ms',
+      },
+      configDirectories: [],
+      logSink: (level, component, message) => log.log.child(component)[level <= 2 ? 'warn' : 'info'](message),
+    });
+    try {
+      for (let i = 0; i < count; i++) peers.push(await UcpPeer.start(server.socketPath, i + 1));
+      await run({ context, worker: context.worker(), log }, ...peers);
+      for (const peer of peers) await peer.close();
+    } finally {
+      for (const peer of peers) await peer.kill();
+      await context.close();
+      node.close();
+      scavenge();
+    }
+  }
+
+  async function connect({ worker }: Own, peer: UcpPeer, onError?: (status: Status) => void): Promise<Endpoint> {
+    const endpoint = worker.endpoint(
+      peer.address,
+      onError === undefined ? {} : { onError: (_endpoint, status) => onError(status) },
+    );
+    const connected = peer.ask({ do: 'connect', address: Buffer.from(worker.address()).toString('hex') });
+    await endpoint.tagSend(Uint8Array.of(1), { tag: 1 });
+    await worker.tagRecv(new Uint8Array(1), { tag: 1 });
+    await connected;
+    return endpoint;
+  }
+
+  /** Resolves with what all settled with; fails when they do not within the bound. */
+  async function settled(promises: readonly Promise<unknown>[]): Promise<PromiseSettledResult<unknown>[]> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_resolve, reject) => {
+      timer = setTimeout(() => reject(new Error('not all operations have ended')), SETTLE_MS);
+    });
+    try {
+      return await Promise.race([Promise.allSettled(promises), late]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  function expectGone(results: readonly PromiseSettledResult<unknown>[], names: readonly string[]): void {
+    for (const [i, result] of results.entries()) {
+      const status = result.status === 'rejected' ? (result.reason as { status: Status }).status : result.status;
+      expect(GONE, `${names[i]}: ${String(result.status === 'rejected' ? result.reason : 'fulfilled')}`).toContain(
+        status,
+      );
+    }
+  }
+
+  it('that are killed end everything that waits for them, and nothing else', async () => {
+    await withPeers(2, async (own, victim, other) => {
+      const { context, worker } = own;
+      const errors: Status[] = [];
+      const endpoint = await connect(own, victim, (status) => errors.push(status));
+      const otherEndpoint = await connect(own, other, () => expect.fail('the other peer lives'));
+      const gaudi = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI });
+      const host = context.memMap({ allocate: 2 ** 20 });
+      const bytes = pattern(2 ** 20, 1);
+      // Something of the victim has arrived, but not its data.
+      await victim.ask({ do: 'offer', memory: 'gaudi', tag: 50 });
+      await victim.ask({ do: 'offer', memory: 'registered', tag: 51 });
+      const arrived = Promise.all([50, 51].map((tag) => waitFor(worker, () => worker.tagProbe(tag) !== undefined)));
+      await arrived;
+      const endings: Status[] = [];
+      const callback = (request: Request, status: Status): void => {
+        endings.push(status);
+        request.free();
+      };
+      const names = [
+        'tag rndv bytes',
+        'tag rndv gaudi',
+        'tag rndv host',
+        'sync',
+        'sync list',
+        'am',
+        'am gaudi',
+        'stream',
+        'stream all',
+        'flush',
+      ];
+      const pending: Promise<unknown>[] = [
+        endpoint.tagSend(bytes, { tag: 9 }),
+        endpoint.tagSend(gaudi, { tag: 9 }),
+        endpoint.tagSend(host, { tag: 9 }),
+        endpoint.tagSendSync(bytes.subarray(0, 8), { tag: 9 }),
+        endpoint.tagSendSync([{ memory: bytes }, { memory: gaudi }], { tag: 9 }),
+        endpoint.amSend(5, bytes),
+        endpoint.amSend(5, gaudi),
+        endpoint.streamRecv(new Uint8Array(8)),
+        endpoint.streamRecv(gaudi, { waitAll: true }),
+        endpoint.flush(),
+      ];
+      endpoint.tagSendSyncNbx(bytes, 0, 8, 9, { callback });
+      endpoint.tagSendNbx(gaudi, 0, 2 ** 20, 9, { callback });
+      const all = settled(pending);
+      await victim.ask({ do: 'stall' });
+      await victim.kill();
+      expectGone(await all, names);
+      await waitFor(worker, () => endings.length === 2 && errors.length === 1);
+      for (const status of [...endings, ...errors]) expect(GONE).toContain(status);
+      expect(GONE).toContain(endpoint.status);
+      // Its data does not come any more.
+      const late = [50, 51].map((tag) => worker.tagRecv(new Uint8Array(2 ** 20), { tag }));
+      expectGone(await settled(late), ['gaudi that was offered', 'bytes that were offered']);
+      expectGone(await settled([endpoint.tagSend(bytes), endpoint.flush()]), ['send after', 'flush after']);
+      // The other peer has noticed nothing.
+      const target = new Uint8Array(2 ** 20);
+      const sent = other.ask({ do: 'send', memory: 'gaudi', tag: 7 });
+      await worker.tagRecv(target, { tag: 7 });
+      await sent;
+      await endpoint.close();
+      expect([errors.length, worker.requestsInUse]).toEqual([1, 0]);
+      const closing = otherEndpoint.close();
+      await other.ask({ do: 'serve' });
+      await closing;
+      own.log.expectQuiet();
+    });
+  });
+
+  it('that are killed under puts and gets end them, of every transport', async () => {
+    await withPeers(1, async (own, victim) => {
+      const { context, worker } = own;
+      const errors: Status[] = [];
+      const endpoint = await connect(own, victim, (status) => errors.push(status));
+      await victim.ask({ do: 'serve' });
+      own.log.allow(/page_fault|gone|ended/);
+      const gaudi = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI });
+      const host = context.memMap({ allocate: 2 ** 20 });
+      let rounds = 0;
+      /** Until it fails; memory of a dead process that this one has mapped may go on for a while. */
+      const stream = async (local: MemoryHandle | Uint8Array, name: string): Promise<void> => {
+        const rkey = endpoint.unpackRkey(victim.keys[name]!);
+        try {
+          for (;;) {
+            await endpoint.put(local, rkey);
+            await endpoint.get(local, rkey);
+            rounds += 1;
+          }
+        } finally {
+          rkey.release();
+        }
+      };
+      const names = ['registered', 'allocated', 'gaudi', 'gaudi from gaudi', 'registered from gaudi'];
+      const pending = [
+        stream(new Uint8Array(2 ** 20), 'registered'),
+        stream(host, 'allocated'),
+        stream(host, 'gaudi'),
+        stream(gaudi, 'gaudi'),
+        stream(gaudi, 'registered'),
+      ];
+      const all = settled([...pending.map((promise) => promise)]);
+      await waitFor(worker, () => rounds > 20);
+      await victim.kill();
+      const results = await all;
+      for (const [i, result] of results.entries()) {
+        expect(result.status, names[i]).toBe('rejected');
+        const { reason } = result as PromiseRejectedResult;
+        const known = [...GONE, Status.IO_ERROR, Status.UNREACHABLE, Status.INVALID_ADDR, Status.CANCELED];
+        expect(known, `${names[i]}: ${String(reason)}`).toContain((reason as { status: Status }).status);
+      }
+      await waitFor(worker, () => errors.length > 0);
+      expect(errors).toHaveLength(1);
+      expect(GONE).toContain(errors[0]);
+      // The own card works on.
+      const self = worker.endpoint(worker.address());
+      const rkey = self.unpackRkey(context.packRkey(gaudi));
+      await self.put(pattern(5000, 3), rkey);
+      const back = new Uint8Array(5000);
+      await self.get(back, rkey);
+      expectSame(back, pattern(5000, 3));
+      rkey.release();
+      await endpoint.close();
+      expect(worker.requestsInUse).toBe(0);
+    });
+  });
+
+  it('add to the same counters: in shared memory, in memory of their own, and on the card of the owner', async () => {
+    await withPeers(2, async (own, first, second) => {
+      const { context, worker } = own;
+      await connect(own, first);
+      await connect(own, second);
+      const stop = new AbortController();
+      const served = worker.serve(stop.signal);
+      const self = worker.endpoint(worker.address());
+      const memories: [MemoryHandle, number][] = [
+        [context.memMap({ allocate: 64 }), 3000],
+        [context.memMap({ buffer: new Uint8Array(64) }), 300],
+        [context.memMap({ allocate: 64, memoryType: MemoryType.GAUDI }), 60],
+      ];
+      for (const [memory, count] of memories) {
+        const packed = context.packRkey(memory);
+        const rkey = self.unpackRkey(packed);
+        await self.put(new Uint8Array(8), rkey);
+        const key = Buffer.from(packed).toString('hex');
+        const answers = [first, second].map((peer) => peer.ask({ do: 'add', key, count }));
+        for (let i = 0; i < count; i++) await self.atomic('add', 1, rkey);
+        for (const answer of answers) expect(await answer).toEqual({ count });
+        await self.flush();
+        expect(await self.atomic('add', 0, rkey)).toBe(3n * BigInt(count));
+        rkey.release();
+      }
+      stop.abort();
+      await served;
+    });
+  });
+
+  it('that are connected and idle use less than one percent of a processor', async () => {
+    await withPeers(1, async (own, peer) => {
+      const endpoint = await connect(own, peer);
+      await peer.ask({ do: 'serve' });
+      const stop = new AbortController();
+      const served = own.worker.serve(stop.signal);
+      const waiting = own.worker.tagRecv(new Uint8Array(8), { tag: 77 });
+      // What starting has left to do is over when a message has gone both ways.
+      await endpoint.tagSend(new Uint8Array(8), { tag: 5 });
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      const before = [process.cpuUsage(), await peer.ask({ do: 'cpu' })] as const;
+      const begin = performance.now();
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+      const { user, system } = process.cpuUsage(before[0]);
+      const other = (await peer.ask({ do: 'cpu' })).cpuUs! - before[1].cpuUs!;
+      const elapsedUs = (performance.now() - begin) * 1000;
+      expect(
+        [(user + system) / elapsedUs < 0.01, other / elapsedUs < 0.01],
+        `${user + system} us and ${other} us`,
+      ).toEqual([true, true]);
+      // Neither has fallen asleep for ever.
+      await own.worker.endpoint(own.worker.address()).tagSend(new Uint8Array(8), { tag: 77 });
+      expect(await waiting).toMatchObject({ senderTag: 77n });
+      stop.abort();
+      await served;
+    });
+  });
+});
+
+/** Drives a worker until `isDone`; fails when that takes too long. */
+async function waitFor(worker: Worker, isDone: () => boolean): Promise<void> {
+  const deadline = performance.now() + SETTLE_MS;
+  while (!isDone()) {
+    if (performance.now() > deadline) expect.fail('what was waited for has not happened');
+    worker.progress();
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
