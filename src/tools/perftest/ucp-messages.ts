@@ -61,6 +61,7 @@ abstract class MessageTraffic extends UcpTraffic {
   override reset(): void {
     super.reset();
     this.#verified = 0;
+    this.receivesData = true;
   }
 
   override acknowledge(): Status {
@@ -206,7 +207,6 @@ export class StreamTraffic extends MessageTraffic {
   override reset(): void {
     super.reset();
     this.#unit = this.byteLength;
-    this.receivesData = true;
   }
 
   override expectAcknowledgement(): boolean {

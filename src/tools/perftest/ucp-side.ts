@@ -5,15 +5,16 @@
 
 import { Context } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
-import { startProgram } from '../../assembly/program.ts';
+import { type Program, startProgram } from '../../assembly/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import type { Endpoint } from '../../ucp/core/endpoint.ts';
 import type { Worker } from '../../ucp/core/worker.ts';
 import type { IovPiece, LocalBuffer } from '../../ucp/mem/local-bytes.ts';
 import type { LocalMemory, MemoryHandle } from '../../ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam, isUcxError } from '../../ucs/error.ts';
 import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
 import type { Part } from './content.ts';
 import { type Datatype, type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
 
@@ -142,21 +143,38 @@ async function openWithCard(): Promise<{ readonly context: Context; readonly nod
   const reasons: string[] = [];
   try {
     for (const { busId } of node.cards()) {
-      const table = JSON.stringify([{ index: 0, bus_id: busId }]);
-      const context = await Context.create({ node, env: { ...program.env, GAUDI_MAPPING_TABLE: table } });
-      if (context.mds.some(({ md }) => hasMemoryType(md.attributes.allocateMemoryTypes, MemoryType.GAUDI))) {
-        return { context, node };
-      }
-      const refused = context.resources.rejections.filter(({ name }) => name.startsWith('gaudi'));
-      reasons.push(...refused.map(({ name, reason }) => `${busId}: ${name}: ${reason}`));
-      await context.close();
+      const context = await openCard(program, node, busId, reasons);
+      if (context !== undefined) return { context, node };
     }
   } catch (error) {
     node.close();
     throw error;
   }
   node.close();
-  throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card that nobody uses');
+  throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card');
+}
+
+/** A context with one card; undefined, and a reason more, where it cannot be had. */
+async function openCard(
+  program: Program,
+  node: DriverNode,
+  busId: string,
+  reasons: string[],
+): Promise<Context | undefined> {
+  const table = JSON.stringify([{ index: 0, bus_id: busId }]);
+  try {
+    const context = await Context.create({ node, env: { ...program.env, GAUDI_MAPPING_TABLE: table } });
+    if (context.mds.some(({ md }) => hasMemoryType(md.attributes.allocateMemoryTypes, MemoryType.GAUDI))) {
+      return context;
+    }
+    const refused = context.resources.rejections.filter(({ name }) => name.startsWith('gaudi'));
+    reasons.push(...refused.map(({ name, reason }) => `${busId}: ${name}: ${reason}`));
+    await context.close();
+  } catch (error) {
+    if (!isUcxError(error) || error.status !== Status.BUSY) throw error;
+    reasons.push(error.message);
+  }
+  return undefined;
 }
 
 function hexOf(bytes: Uint8Array): string {
