@@ -3,7 +3,7 @@
  */
 
 import { workerData } from 'node:worker_threads';
-import { addressOf, EventFd } from '../../sys/index.ts';
+import { addressOf, EventFd, schedYield } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/clock.ts';
 import {
   CHANNELS,
@@ -72,6 +72,8 @@ function run(data: EngineThreadData, words: Int32Array): void {
     }
     idleRounds += 1;
     if (idleRounds % ROUNDS_PER_CLOCK_READ !== 0) continue;
+    // Whoever brings the next work may need this processor to do so.
+    schedYield();
     const now = systemClock.nowNs();
     if (idleRounds === ROUNDS_PER_CLOCK_READ) idleSinceNs = now;
     else if (now - idleSinceNs > data.spinNs) {

@@ -33,6 +33,11 @@ import { prepareFolder } from './socket-path.ts';
 export const CLIENTS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
+/**
+ * Transfers up to this run in the thread that serves ioctls, when their stream is idle: it takes no longer than to wake an engine thread, and that
+ * thread would compete with this one and the client for the processors of a small machine.
+ */
+const INLINE_BYTES_MAX = 2 ** 20;
 
 /** What a server is made of. */
 export interface NodeServerOptions {
@@ -67,7 +72,7 @@ export class NodeServer {
    * @throws UcxError ERR_INVALID_PARAM for a node that cannot be, ERR_NODE_RUNNING when a server has the socket; SyscallError
    */
   constructor(options: NodeServerOptions) {
-    const config = resolveNodeOptions(options.node ?? {});
+    const config = resolveNodeOptions({ inlineBytesMax: INLINE_BYTES_MAX, ...options.node });
     this.socketPath = options.socketPath;
     this.#log = config.log.child('server');
     this.#clock = config.clock;
@@ -188,6 +193,7 @@ export class NodeServer {
       // A client that is dropped takes its files off the list: those of this round are closed and hold nothing.
       if (owners[i]!.poll(files[i]!)) served = true;
     }
+    if (!served) this.node.pump();
     return served;
   }
 
