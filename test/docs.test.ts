@@ -1,7 +1,10 @@
 /** Pages that show code or data of the repository show it as it is, and the examples run. */
 
-import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CONFIG_PAGE, configPage } from '../scripts/config-doc.ts';
@@ -27,10 +30,11 @@ function unpadded(page: string): string {
   return page.replace(/^\|.*$/gm, (row) => row.replace(/ +/g, ' ').replace(/\| ?-+(?= ?\|)/g, '| -'));
 }
 
+const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
+
 describe('README.md', () => {
-  const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
   const blocks = [
-    ...readme.matchAll(/<!-- example: examples\/(\S+) -->\n```ts\n([\s\S]*?)```\n<!-- example: end -->/g),
+    ...README.matchAll(/<!-- example: examples\/(\S+) -->\n```ts\n([\s\S]*?)```\n<!-- example: end -->/g),
   ];
 
   it('shows the examples as they are', () => {
@@ -58,5 +62,95 @@ describe('examples', () => {
       timeout: 15_000,
     });
     expect(output.trimEnd().split('\n').at(-1)).toMatch(LAST_LINES[file]!);
+  });
+});
+
+/** A port that nobody has. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** Commands of the README with the sources in place of the package, in a folder and on a port of their own. */
+class Shell {
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #socket: string;
+  readonly #port: number;
+  readonly #background: { readonly child: ChildProcess; readonly ended: Promise<unknown> }[] = [];
+
+  constructor(folder: string, port: number) {
+    this.#socket = join(folder, 'node.sock');
+    const clean = Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name));
+    this.#env = { ...Object.fromEntries(clean), UCX_GAUDI_DRIVER: `emulator:${this.#socket}` };
+    this.#port = port;
+  }
+
+  /** Runs a line. One that ends with & is a server: it is waited for until it says something. @returns what it printed */
+  async run(line: string): Promise<string> {
+    const program = `exec '${process.execPath}' --import tsx '${ROOT}/src/tools/main.ts'`;
+    const isServer = line.endsWith(' &');
+    const command = line
+      .replace(/ &$/, '')
+      .replace(/^((?:\w+='[^']*' )*)npx gaudi-ucx/, (_match, variables: string) => `export ${variables}; ${program}`)
+      .replace(/ perftest\b/, ` perftest -p ${this.#port}`);
+    expect(command).toContain(program);
+    const child = spawn('sh', ['-c', command.replace(/^export ; /, '')], { cwd: ROOT, env: this.#env, stdio: 'pipe' });
+    let out = '';
+    let err = '';
+    child.stdout.on('data', (data: Buffer) => {
+      out += data.toString();
+    });
+    child.stderr.on('data', (data: Buffer) => {
+      err += data.toString();
+    });
+    const ended = once(child, 'close').then(([code]) =>
+      expect({ line, code, err }).toEqual({ line, code: 0, err: '' }),
+    );
+    if (isServer) {
+      this.#background.push({ child, ended });
+      await Promise.race([once(child.stdout, 'data'), ended]);
+    } else await ended;
+    return out;
+  }
+
+  /** Waits for the servers, which end by themselves. */
+  async ended(): Promise<void> {
+    await Promise.all(this.#background.map(({ ended }) => ended));
+  }
+
+  /** Ends what a failure has left. */
+  async kill(): Promise<void> {
+    for (const { child } of this.#background) child.kill();
+    if (existsSync(this.#socket)) await this.run('npx gaudi-ucx node down');
+  }
+}
+
+describe('commands of README.md', { timeout: 60_000 }, () => {
+  const [, block] = README.match(/<!-- commands: .* -->\n```sh\n([\s\S]*?)```\n<!-- commands: end -->/)!;
+
+  it('run as they are', async () => {
+    const lines = block!.trimEnd().split('\n');
+    const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-readme-'));
+    const shell = new Shell(folder, await freePort());
+    const printed: string[] = [];
+    try {
+      for (const line of lines) printed.push(await shell.run(line));
+      await shell.ended();
+    } finally {
+      await shell.kill();
+      rmSync(folder, { recursive: true });
+    }
+    expect(printed.map((text) => /\S/.test(text))).toEqual(lines.map(() => true));
+    expect(printed.at(-1)).toMatch(/^node server \d+ has ended$/m);
+  });
+
+  it('are all of them', () => {
+    const others = README.replace(block!, '').match(/^(?:\w+='[^']*' )*np[mx] .*$/gm);
+    // The gate runs these two.
+    expect(others).toEqual(['npm install && npm run demo', 'npm install && npm test']);
   });
 });
