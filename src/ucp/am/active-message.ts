@@ -90,6 +90,7 @@ export class ActiveMessages<E> {
         HEADER[1] = id;
         HEADER[2] = 0;
         HEADER[3] = 0;
+        if (connection.isLoopback) connection.amLane!.activity.busy = true;
         const status = connection.am!.amShort(MessageId.AM, HEADER, AM_WORDS, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) return status;
       }

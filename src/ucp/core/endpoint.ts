@@ -135,7 +135,7 @@ export class Endpoint {
   ): Status | Request {
     if (params === undefined && !this.#closed && local instanceof Uint8Array) {
       const status = putKnown(this.#connection, local, localOffset, byteLength, rkey, remoteOffset);
-      if (status !== Status.NO_RESOURCE) return status;
+      if (status === Status.OK) return status; // A refusal is found again below, where it gets its reason.
     }
     return this.#rma(Operation.PUT, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
@@ -372,9 +372,10 @@ export class Endpoint {
    * could end it. Idempotent; a failure of earlier operations is not reported here.
    */
   close(options: CloseOptions = {}): Promise<void> {
-    // Who is in a hurry does not wait for one who is not.
-    if (options.force === true && !this.#closed) this.#closed = true;
-    if (options.force === true) this.#connection.cancelWaiting(Status.CANCELED);
+    if (options.force === true) {
+      this.#closed = true;
+      this.#connection.cancelWaiting(Status.CANCELED);
+    }
     this.#closing ??= this.#close();
     return this.#closing;
   }

@@ -46,6 +46,7 @@ export function sendMessage(
 ): Status {
   const { am } = connection;
   if (am === undefined) return Status.UNREACHABLE;
+  if (connection.isLoopback) connection.amLane!.activity.busy = true;
   const total = headerWords * 4 + payloadLength;
   if (total <= connection.amShortMax) {
     return am.amShort(messageId, header, headerWords, payload, payloadOffset, payloadLength);
@@ -72,6 +73,7 @@ export function sendPieces(
 ): Status {
   const { am } = connection;
   if (am === undefined) return Status.UNREACHABLE;
+  if (connection.isLoopback) connection.amLane!.activity.busy = true;
   if (headerWords * 4 + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
   PACKER.headerWords = headerWords;

@@ -80,6 +80,8 @@ export interface Connection {
   /** What the peer calls it; NO_ENDPOINT until the connection stands. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
+  /** True for a connection of a worker to itself. */
+  readonly isLoopback: boolean;
   /** What active messages go over; undefined where no lane has any. */
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;

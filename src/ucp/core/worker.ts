@@ -8,7 +8,7 @@ import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Status } from '../../ucs/status.ts';
-import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
+import { DeviceType, type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AmCallback, AmMessage, MessageOwner } from '../am/message-view.ts';
 import type { LocalBuffer } from '../mem/local-bytes.ts';
 import type { TagMessage } from '../tag/tag.ts';
@@ -82,7 +82,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
   readonly activity: Activity = { busy: false };
-  /** Interfaces that messages come from: progress always looks at them. */
+  /** Interfaces that messages of peers come from: progress always looks at them. */
   readonly #listening: readonly Iface[];
   /** The others: progress looks at them while they may have operations on their way, and now and then. */
   readonly #quiet: readonly Iface[];
@@ -99,7 +99,9 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
     );
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
-    const listens = ({ attributes }: Iface): boolean => (attributes.flags & IfaceFlag.AM_SHORT) !== 0;
+    // Loopback brings nothing that was not sent here.
+    const listens = ({ attributes: { flags, resource } }: Iface): boolean =>
+      (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;
     this.#listening = this.ifaces.filter(listens);
     this.#quiet = this.ifaces.filter((iface) => !listens(iface));
     this.packedAddress = packWorkerAddress({

@@ -101,8 +101,8 @@ export function chooseCandidate(
 }
 
 /**
- * Sends a put of plain host bytes whose plan was made before, without a request.
- * @returns NO_RESOURCE for everything that is not so simple: nothing has happened then
+ * Sends a put of plain host bytes whose plan was made before, without a request. The transport checks the ranges.
+ * @returns OK, or a negative status for everything that is not so simple, or that the transport refuses: nothing has happened then
  */
 export function putKnown(
   connection: Connection,
@@ -116,10 +116,6 @@ export function putKnown(
   if (short === undefined || rkey.owner !== connection || !(byteLength > 0 && byteLength <= short.bytesMax)) {
     return Status.NO_RESOURCE;
   }
-  const areWhole =
-    Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && Number.isSafeInteger(remoteOffset);
-  if (!areWhole || offset < 0 || offset + byteLength > bytes.byteLength) return Status.NO_RESOURCE;
-  if (remoteOffset < 0 || remoteOffset + byteLength > rkey.byteLength) return Status.NO_RESOURCE;
   if (connection.hasPending || connection.failure !== Status.OK) return Status.NO_RESOURCE;
   short.activity.busy = true;
   return short.endpoint.putShort(bytes, offset, byteLength, remoteOffset, short.part);

@@ -108,6 +108,7 @@ export class TagProtocol {
         HEADER[1] = 0;
         HEADER[2] = low;
         HEADER[3] = high;
+        if (connection.isLoopback) connection.amLane!.activity.busy = true;
         const status = connection.am!.amShort(MessageId.TAG, HEADER, TAG_WORDS, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) return status;
       }
