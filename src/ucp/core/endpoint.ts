@@ -269,14 +269,13 @@ export class Endpoint {
     checkRemote(this.#connection, rkey, 0, 0);
     const index = operation === 'put' ? Operation.PUT : Operation.GET;
     const resources = this.#connection.lanes.map(({ iface }) => iface.attributes.resource);
-    const { rejections } = this.#worker.context.resources;
     return explainPlan({
       operation: index,
       localType: local instanceof MemoryHandle ? local.memoryType : 0,
       remoteType: rkey.memoryType,
       plan: planFor(index, local, rkey, this.#connection),
       resources,
-      unavailable: [...rejections, ...this.#connection.unreachable],
+      unavailable: [...this.#worker.context.resources.rejections, ...this.#connection.unreachable],
     });
   }
 
