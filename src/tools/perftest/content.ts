@@ -1,5 +1,6 @@
 /** What the messages of a verified test hold: bytes that follow from the sequence number, in the parts of a message. It moves nothing itself. */
 
+import type { Clock } from '../../ucs/clock.ts';
 import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
@@ -16,6 +17,8 @@ export interface Part {
   readonly byteLength: number;
 }
 
+/** Time in which the rest of a put must be there after its last byte. */
+const REST_NS_MAX = 1e9;
 /** Bytes from sequence number to sequence number: every message begins elsewhere in the pattern. */
 const STEP = 1;
 
@@ -26,12 +29,13 @@ export class Content {
   /** Long enough for the message with the highest sequence number. */
   readonly #pattern: Uint8Array;
   readonly #found: Uint8Array;
+  readonly #length: number;
 
   constructor(memory: ContentMemory, parts: readonly Part[]) {
     this.#memory = memory;
     this.#parts = parts;
-    const length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0);
-    this.#pattern = new Uint8Array(length + SEQUENCE_MASK * STEP + 1);
+    this.#length = parts.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    this.#pattern = new Uint8Array(this.#length + SEQUENCE_MASK * STEP + 1);
     for (let i = 0; i < this.#pattern.length; i++) this.#pattern[i] = patternByte(i);
     this.#found = new Uint8Array(Math.max(0, ...parts.map(({ byteLength }) => byteLength)));
   }
@@ -45,17 +49,16 @@ export class Content {
     }
   }
 
-  /**
-   * The first byte of the message in memory that is not that of message `sequence`; -1 where all are.
-   * @param length bytes that count
-   */
-  firstDifference(sequence: number, length: number = Number.POSITIVE_INFINITY): number {
+  /** The first byte of the message in memory, of those in `range`, that is not that of message `sequence`; -1 where all are. */
+  firstDifference(sequence: number, range: { readonly from?: number; readonly to?: number } = {}): number {
+    const { from = 0, to = Number.POSITIVE_INFINITY } = range;
     let at = 0;
     for (const { offset, byteLength } of this.#parts) {
       const found = this.#found.subarray(0, byteLength);
       this.#memory.read(offset, found);
-      const expected = this.#pattern.subarray(sequence * STEP + at, sequence * STEP + at + byteLength);
-      for (let i = 0; i < byteLength && at + i < length; i++) if (found[i] !== expected[i]) return at + i;
+      for (let i = Math.max(0, from - at); i < byteLength && at + i < to; i++) {
+        if (found[i] !== this.#pattern[sequence * STEP + at + i]) return at + i;
+      }
       at += byteLength;
     }
     return -1;
@@ -65,6 +68,22 @@ export class Content {
   check(sequence: number): void {
     const difference = this.firstDifference(sequence);
     if (difference >= 0) throw dataError(`byte ${difference} of message ${sequence} is not the one that was sent`);
+  }
+
+  /**
+   * Checks a put of a ping-pong, whose last byte is the sequence number and may be there before the others.
+   * @throws UcxError ERR_PERFTEST_DATA when the others do not come
+   */
+  checkPut(sequence: number, clock: Clock, traffic: { progress(): number }): void {
+    const deadline = clock.nowNs() + REST_NS_MAX;
+    for (;;) {
+      const difference = this.firstDifference(sequence, { to: this.#length - 1 });
+      if (difference < 0) return;
+      traffic.progress();
+      if (clock.nowNs() > deadline) {
+        throw dataError(`byte ${difference} of put ${sequence} is not the one that was put`);
+      }
+    }
   }
 }
 

@@ -69,6 +69,11 @@ export class MemoryProbe {
     return this.#byte[0];
   }
 
+  /** Drives a read of {@link pollByte}, where nobody else drives the worker. */
+  progress(): number {
+    return this.#worker.progress();
+  }
+
   close(): void {
     this.#rkey.release();
   }

@@ -43,11 +43,11 @@ export interface SessionOptions {
  * @throws UcxError of the side, of the peer, of a message that failed; CANCELED when `interrupt` fires
  */
 export async function runTest(options: SessionOptions): Promise<void> {
-  const side = await openSide(options.spec);
+  const { side, traffic: openTraffic } = await openSide(options.spec);
   try {
     await meet(options, side);
     options.onStart(side);
-    const traffic = side.traffic();
+    const traffic = openTraffic();
     try {
       await new Session(options, traffic).run();
     } finally {

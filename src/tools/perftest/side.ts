@@ -1,10 +1,13 @@
 /** Chooses what a test runs over: an endpoint of UCP or an interface of UCT. The one place that knows all kinds of traffic. */
 
 import type { TestSpec } from './spec.ts';
+import type { Introduction } from './test-context.ts';
 import type { Traffic } from './traffic.ts';
 import { AtomicTraffic, GetTraffic, PutTraffic } from './ucp-access.ts';
 import { AmTraffic, StreamTraffic, TagTraffic } from './ucp-messages.ts';
-import { type Introduction, UcpSide } from './ucp-side.ts';
+import { UcpSide } from './ucp-side.ts';
+import { UctSide } from './uct-side.ts';
+import { UctAtomicTraffic, UctGetTraffic, UctMessageTraffic, UctPutTraffic } from './uct-traffic.ts';
 
 /** One side of a test. */
 export interface Side {
@@ -14,55 +17,52 @@ export interface Side {
   introduce(): Introduction;
   /** Connects to the other side, whose words are checked. */
   connect(peer: Readonly<Record<string, unknown>>): void;
-  /** The traffic of the test, after {@link connect}. */
-  traffic(): Traffic;
   close(): Promise<void>;
 }
 
-/** Opens a side. @throws UcxError: see UcpSide.open */
-export async function openSide(spec: TestSpec): Promise<Side> {
-  return new UcpTestSide(await UcpSide.open(spec));
+/** A side and the traffic of its test, which can be had once it is connected. */
+export interface OpenSide {
+  readonly side: Side;
+  traffic(): Traffic;
 }
 
-class UcpTestSide implements Side {
-  readonly #side: UcpSide;
-
-  constructor(side: UcpSide) {
-    this.#side = side;
+/** Opens a side. @throws UcxError: see UcpSide.open, UctSide.open */
+export async function openSide(spec: TestSpec): Promise<OpenSide> {
+  if (spec.kind.api === 'UCT') {
+    const side = await UctSide.open(spec);
+    return { side, traffic: () => uctTraffic(side) };
   }
+  const side = await UcpSide.open(spec);
+  return { side, traffic: () => ucpTraffic(side) };
+}
 
-  get emulated(): boolean {
-    return this.#side.emulated;
+function ucpTraffic(side: UcpSide): Traffic {
+  switch (side.spec.kind.operation) {
+    case 'put':
+      return new PutTraffic(side);
+    case 'get':
+      return new GetTraffic(side);
+    case 'am':
+      return new AmTraffic(side);
+    case 'stream':
+      return new StreamTraffic(side);
+    case 'tag':
+    case 'tag_sync':
+      return new TagTraffic(side);
+    default:
+      return new AtomicTraffic(side);
   }
+}
 
-  introduce(): Introduction {
-    return this.#side.introduce();
-  }
-
-  connect(peer: Readonly<Record<string, unknown>>): void {
-    this.#side.connect(peer);
-  }
-
-  traffic(): Traffic {
-    const side = this.#side;
-    switch (side.spec.kind.operation) {
-      case 'put':
-        return new PutTraffic(side);
-      case 'get':
-        return new GetTraffic(side);
-      case 'am':
-        return new AmTraffic(side);
-      case 'stream':
-        return new StreamTraffic(side);
-      case 'tag':
-      case 'tag_sync':
-        return new TagTraffic(side);
-      default:
-        return new AtomicTraffic(side);
-    }
-  }
-
-  close(): Promise<void> {
-    return this.#side.close();
+function uctTraffic(side: UctSide): Traffic {
+  switch (side.spec.kind.operation) {
+    case 'am':
+      return new UctMessageTraffic(side);
+    case 'put':
+      return new UctPutTraffic(side);
+    case 'get':
+      return new UctGetTraffic(side);
+    default:
+      return new UctAtomicTraffic(side);
   }
 }

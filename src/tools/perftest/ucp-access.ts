@@ -10,9 +10,6 @@ import { SEQUENCE_MASK, SEQUENCE_NONE } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';
 import { UcpTraffic } from './ucp-traffic.ts';
 
-/** Time in which the rest of a put must be there after its last byte. */
-const REST_NS_MAX = 1e9;
-
 /** Operations on remote memory. */
 abstract class AccessTraffic extends UcpTraffic {
   protected readonly source: LocalMemory;
@@ -68,7 +65,7 @@ export class PutTraffic extends AccessTraffic {
     const bytes = this.#targetBytes;
     const found = bytes === undefined ? this.targetProbe.pollByte(this.#last) : bytes[this.#last];
     if (found !== sequence) return false;
-    if (this.verifies) this.#checkRest(sequence);
+    if (this.verifies) this.targetContent.checkPut(sequence, this.worker.context.clock, this);
     return true;
   }
 
@@ -85,20 +82,6 @@ export class PutTraffic extends AccessTraffic {
     else {
       this.#mark[0] = sequence;
       this.sourceProbe.write(this.#last, this.#mark);
-    }
-  }
-
-  /** The last byte of a put may be there before the others. */
-  #checkRest(sequence: number): void {
-    const { clock } = this.worker.context;
-    const deadline = clock.nowNs() + REST_NS_MAX;
-    for (;;) {
-      const difference = this.targetContent.firstDifference(sequence, this.#last);
-      if (difference < 0) return;
-      this.progress();
-      if (clock.nowNs() > deadline) {
-        throw dataError(`byte ${difference} of put ${sequence} is not the one that was put`);
-      }
     }
   }
 }

@@ -1,77 +1,49 @@
 /**
- * One side of a UCP test: context, worker, memory to send from and to receive into, and the endpoint to the other side. What is done with them is
- * in the traffic classes.
+ * One side of a UCP test: context, worker, memory, and the endpoint to the other side. What is done with them is in the traffic classes.
  */
 
-import { Context } from '../../assembly/context.ts';
-import { openNode } from '../../assembly/open-node.ts';
-import { type Program, startProgram } from '../../assembly/program.ts';
-import type { DriverNode } from '../../driver/port.ts';
 import type { Endpoint } from '../../ucp/core/endpoint.ts';
 import type { Worker } from '../../ucp/core/worker.ts';
 import type { IovPiece, LocalBuffer } from '../../ucp/mem/local-bytes.ts';
 import type { LocalMemory, MemoryHandle } from '../../ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
-import { invalidParam, isUcxError } from '../../ucs/error.ts';
-import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam } from '../../ucs/error.ts';
 import type { Part } from './content.ts';
-import { type Datatype, type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
-
-/** Longest key or address in an introduction, in bytes. */
-const INTRODUCTION_BYTES_MAX = 65_536;
-
-/** What the other side must know of this one. */
-export interface Introduction {
-  readonly address: string;
-  readonly key: string;
-}
+import type { Datatype, TestSpec } from './spec.ts';
+import { bytesOf, hexOf, type Introduction, TestContext } from './test-context.ts';
 
 /** One side. */
 export class UcpSide {
   readonly spec: TestSpec;
-  readonly context: Context;
   readonly worker: Worker;
   readonly source: MemoryHandle;
   readonly target: MemoryHandle;
-  readonly #node: DriverNode | undefined;
+  readonly #opened: TestContext;
   #endpoint: Endpoint | undefined;
   #rkey: RemoteKey | undefined;
 
-  private constructor(spec: TestSpec, context: Context, node: DriverNode | undefined) {
+  private constructor(spec: TestSpec, opened: TestContext) {
     this.spec = spec;
-    this.context = context;
-    this.#node = node;
-    const bytes = messageExtent(spec);
-    this.source = mapMemory(context, spec.sendMemory, bytes);
-    this.target = mapMemory(context, spec.recvMemory, bytes);
-    this.worker = context.worker();
+    this.#opened = opened;
+    this.source = opened.source;
+    this.target = opened.target;
+    this.worker = opened.context.worker();
   }
 
-  /**
-   * Opens a side.
-   * @throws UcxError of the context; ERR_UNSUPPORTED where device memory is asked for and no card can be had
-   */
+  /** Opens a side. @throws UcxError: see TestContext.open */
   static async open(spec: TestSpec): Promise<UcpSide> {
     const needsCard = spec.sendMemory === 'gaudi' || spec.recvMemory === 'gaudi';
-    const { context, node } = needsCard ? await openWithCard() : { context: await Context.create(), node: undefined };
-    try {
-      return new UcpSide(spec, context, node);
-    } catch (error) {
-      await context.close();
-      node?.close();
-      throw error;
-    }
+    return new UcpSide(spec, await TestContext.open(spec, needsCard));
   }
 
   /** True when cards take part and are emulated. */
   get emulated(): boolean {
     const { sendMemory, recvMemory } = this.spec;
-    return this.context.emulated && (sendMemory === 'gaudi' || recvMemory === 'gaudi');
+    return this.#opened.context.emulated && (sendMemory === 'gaudi' || recvMemory === 'gaudi');
   }
 
   introduce(): Introduction {
-    return { address: hexOf(this.worker.address()), key: hexOf(this.context.packRkey(this.target)) };
+    return { address: hexOf(this.worker.address()), key: hexOf(this.#opened.context.packRkey(this.target)) };
   }
 
   /**
@@ -123,66 +95,6 @@ export class UcpSide {
   /** Ends everything at once: what is on its way is cancelled. */
   async close(): Promise<void> {
     this.#rkey?.release();
-    await this.context.close();
-    this.#node?.close();
+    await this.#opened.close();
   }
-}
-
-function mapMemory(context: Context, name: MemoryName, allocate: number): MemoryHandle {
-  return context.memMap({ allocate, memoryType: name === 'gaudi' ? MemoryType.GAUDI : MemoryType.HOST });
-}
-
-/**
- * A context with a card: with those of GAUDI_MAPPING_TABLE, or with the first card that nobody has, so that the two sides of a test can share a
- * node.
- */
-async function openWithCard(): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
-  const program = startProgram();
-  if (program.env['GAUDI_MAPPING_TABLE'] !== undefined) return { context: await Context.create(), node: undefined };
-  const node = openNode(program);
-  const reasons: string[] = [];
-  try {
-    for (const { busId } of node.cards()) {
-      const context = await openCard(program, node, busId, reasons);
-      if (context !== undefined) return { context, node };
-    }
-  } catch (error) {
-    node.close();
-    throw error;
-  }
-  node.close();
-  throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card');
-}
-
-/** A context with one card; undefined, and a reason more, where it cannot be had. */
-async function openCard(
-  program: Program,
-  node: DriverNode,
-  busId: string,
-  reasons: string[],
-): Promise<Context | undefined> {
-  const table = JSON.stringify([{ index: 0, bus_id: busId }]);
-  try {
-    const context = await Context.create({ node, env: { ...program.env, GAUDI_MAPPING_TABLE: table } });
-    if (context.mds.some(({ md }) => hasMemoryType(md.attributes.allocateMemoryTypes, MemoryType.GAUDI))) {
-      return context;
-    }
-    const refused = context.resources.rejections.filter(({ name }) => name.startsWith('gaudi'));
-    reasons.push(...refused.map(({ name, reason }) => `${busId}: ${name}: ${reason}`));
-    await context.close();
-  } catch (error) {
-    if (!isUcxError(error) || error.status !== Status.BUSY) throw error;
-    reasons.push(error.message);
-  }
-  return undefined;
-}
-
-function hexOf(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('hex');
-}
-
-function bytesOf(name: string, text: unknown): Uint8Array {
-  const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * INTRODUCTION_BYTES_MAX;
-  if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);
-  return new Uint8Array(Buffer.from(text, 'hex'));
 }

@@ -1,0 +1,123 @@
+/**
+ * The context of a test with its memory: cards where they are asked for, the first one that nobody has, so that the two sides of a test can share a
+ * node. Transports are chosen by UCX_TLS as everywhere.
+ */
+
+import { Context } from '../../assembly/context.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import { type Program, startProgram } from '../../assembly/program.ts';
+import type { DriverNode } from '../../driver/port.ts';
+import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import { invalidParam, isUcxError } from '../../ucs/error.ts';
+import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import { type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
+
+/** Longest key or address in an introduction, in bytes. */
+const INTRODUCTION_BYTES_MAX = 65_536;
+
+/** What the other side must know of this one, as text. */
+export interface Introduction {
+  readonly address: string;
+  readonly key: string;
+}
+
+/** A context, memory to send from and memory to receive into. */
+export class TestContext {
+  readonly context: Context;
+  readonly source: MemoryHandle;
+  readonly target: MemoryHandle;
+  readonly #node: DriverNode | undefined;
+
+  private constructor(spec: TestSpec, context: Context, node: DriverNode | undefined) {
+    this.context = context;
+    this.#node = node;
+    const bytes = messageExtent(spec);
+    this.source = mapMemory(context, spec.sendMemory, bytes);
+    this.target = mapMemory(context, spec.recvMemory, bytes);
+  }
+
+  /**
+   * Opens a context.
+   * @throws UcxError of the context; ERR_UNSUPPORTED where a card is needed and none can be had
+   */
+  static async open(spec: TestSpec, needsCard: boolean): Promise<TestContext> {
+    const { context, node } = needsCard ? await openWithCard() : { context: await Context.create(), node: undefined };
+    try {
+      return new TestContext(spec, context, node);
+    } catch (error) {
+      await context.close();
+      node?.close();
+      throw error;
+    }
+  }
+
+  /** Ends everything at once: what is on its way is cancelled. */
+  async close(): Promise<void> {
+    await this.context.close();
+    this.#node?.close();
+  }
+}
+
+/** The memory type with a name of the command line. */
+export function memoryTypeOf(name: MemoryName): MemoryType {
+  return name === 'gaudi' ? MemoryType.GAUDI : MemoryType.HOST;
+}
+
+/** Bytes for an introduction. */
+export function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex');
+}
+
+/** Bytes of an introduction. @throws UcxError ERR_INVALID_PARAM for what is none */
+export function bytesOf(name: string, text: unknown): Uint8Array {
+  const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * INTRODUCTION_BYTES_MAX;
+  if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);
+  return new Uint8Array(Buffer.from(text, 'hex'));
+}
+
+function mapMemory(context: Context, name: MemoryName, allocate: number): MemoryHandle {
+  return context.memMap({ allocate, memoryType: memoryTypeOf(name) });
+}
+
+/** A context with the cards of GAUDI_MAPPING_TABLE, or with the first card that nobody has. */
+async function openWithCard(): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
+  const program = startProgram();
+  if (program.env['GAUDI_MAPPING_TABLE'] !== undefined) return { context: await Context.create(), node: undefined };
+  const node = openNode(program);
+  const reasons: string[] = [];
+  try {
+    for (const { busId } of node.cards()) {
+      const context = await openCard(program, node, busId, reasons);
+      if (context !== undefined) return { context, node };
+    }
+  } catch (error) {
+    node.close();
+    throw error;
+  }
+  node.close();
+  throw unsupported('gaudi memory', reasons.length > 0 ? reasons.join('; ') : 'there is no card');
+}
+
+/** A context with one card; undefined, and a reason more, where it cannot be had. */
+async function openCard(
+  program: Program,
+  node: DriverNode,
+  busId: string,
+  reasons: string[],
+): Promise<Context | undefined> {
+  const table = JSON.stringify([{ index: 0, bus_id: busId }]);
+  try {
+    const context = await Context.create({ node, env: { ...program.env, GAUDI_MAPPING_TABLE: table } });
+    if (context.mds.some(({ md }) => hasMemoryType(md.attributes.allocateMemoryTypes, MemoryType.GAUDI))) {
+      return context;
+    }
+    const refused = context.resources.rejections.filter(({ name }) => name.startsWith('gaudi'));
+    reasons.push(...refused.map(({ name, reason }) => `${busId}: ${name}: ${reason}`));
+    await context.close();
+  } catch (error) {
+    if (!isUcxError(error) || error.status !== Status.BUSY) throw error;
+    reasons.push(error.message);
+  }
+  return undefined;
+}
