@@ -42,6 +42,11 @@ function explanationOf(error: unknown): string | undefined {
   return undefined;
 }
 
+// A reader that has seen enough, such as head, ends the output and not the program: it has things to put away.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+});
+
 try {
   await program.parseAsync();
 } catch (error) {

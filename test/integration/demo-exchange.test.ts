@@ -180,6 +180,14 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     expectNothingLeft([demo.child.pid!, ...workers]);
   });
 
+  it('puts everything away when nobody reads its output', async () => {
+    const demo = new Demo([file, '--cards', '2']);
+    demo.child.stdout!.destroy();
+    const workers = await demo.atWork(2);
+    expect([await demo.ended, demo.err]).toEqual([0, '']);
+    expectNothingLeft([demo.child.pid!, ...workers]);
+  });
+
   it('leaves no process when it is killed itself', async () => {
     const demo = new Demo([file, '--cards', '2']);
     const workers = await demo.atWork(2);

@@ -16,10 +16,13 @@ import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
 import { systemClock } from '../../ucs/clock.ts';
 import { statusError } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
-import type { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/status.ts';
 import type { Assignment, Contact, Round, RoundAnswer } from './exchange-messages.ts';
 import { type FileSlice, sliceOf } from './file-slice.ts';
 import { readFully } from './read-fully.ts';
+
+/** Time for one measurement, which lets nothing else run in its process: not the news of a peer that is gone either. */
+const MEASURE_TIMEOUT_NS = 10e9;
 
 /** A process of the exchange as this one sees it. */
 interface Neighbour {
@@ -35,7 +38,7 @@ export class CardHolder {
   readonly #context: Context;
   readonly #worker: Worker;
   readonly #hbm: MemoryHandle;
-  readonly #host: MemoryHandle;
+  readonly #host: Uint8Array;
   readonly #slice: FileSlice;
   /** By index, this process included. */
   #cards: readonly Neighbour[] = [];
@@ -49,7 +52,8 @@ export class CardHolder {
     this.#worker = context.worker();
     const hbmBytes = byteLength + 2 * spareBytes;
     this.#hbm = context.memMap({ allocate: hbmBytes, memoryType: MemoryType.GAUDI, sysDevice: index });
-    this.#host = context.memMap({ allocate: byteLength });
+    // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
+    this.#host = new Uint8Array(byteLength);
     this.#slice = sliceOf(index, count, byteLength);
     this.contact = { address: this.#worker.address(), key: context.packRkey(this.#hbm) };
     // The others may need this process while it waits for its next command.
@@ -67,19 +71,21 @@ export class CardHolder {
     }
   }
 
-  /** Connects to all cards, the own one included. */
-  connect(contacts: readonly Contact[]): void {
-    const { count, byteLength } = this.#assignment;
+  /** Connects to all cards, the own one included, and writes what {@link measure} will put. */
+  async connect(contacts: readonly Contact[]): Promise<void> {
+    const { index: own, count, byteLength, spareBytes } = this.#assignment;
     this.#cards = contacts.map(({ address, key }, index) => {
       const endpoint = this.#worker.endpoint(address);
       return { endpoint, key: endpoint.unpackRkey(key), slice: sliceOf(index, count, byteLength) };
     });
+    const { endpoint, key } = this.#own;
+    await endpoint.put(new Uint8Array(spareBytes).fill(own + 1), key, { remoteOffset: byteLength });
   }
 
   /** Fills the HBM with the own slice of the file, and zeros for the slices of the others. */
   async load(): Promise<void> {
     const { offset, byteLength } = this.#slice;
-    const bytes = this.#host.view()!.fill(0);
+    const bytes = this.#host.fill(0);
     const file = await open(this.#assignment.file, 'r');
     try {
       await readFully(file, bytes.subarray(offset, offset + byteLength), offset);
@@ -108,17 +114,22 @@ export class CardHolder {
   /** SHA-256 of the file as the HBM has it. */
   async digest(): Promise<string> {
     const { endpoint, key } = this.#own;
-    const bytes = this.#host.view()!.fill(0);
+    const bytes = this.#host.fill(0);
     await endpoint.get(this.#host, key);
     return createHash('sha256').update(bytes).digest('hex');
   }
 
-  /** Puts the spare bytes of the HBM into those of another card, over and over. @returns nanoseconds */
+  /**
+   * Puts the spare bytes of the HBM into those of another card, over and over.
+   * @returns nanoseconds
+   * @throws UcxError TIMED_OUT
+   */
   measure(to: number, repetitions: number): number {
     const { endpoint, key } = this.#cards[to]!;
-    this.#putSpare(endpoint, key, 1);
+    const deadlineNs = systemClock.nowNs() + MEASURE_TIMEOUT_NS;
+    this.#putSpare(endpoint, key, 1, deadlineNs);
     const begin = systemClock.nowNs();
-    this.#putSpare(endpoint, key, repetitions);
+    this.#putSpare(endpoint, key, repetitions, deadlineNs);
     return systemClock.nowNs() - begin;
   }
 
@@ -153,20 +164,23 @@ export class CardHolder {
     return [{ memory: this.#hbm, ...slice }];
   }
 
-  #putSpare(endpoint: Endpoint, key: RemoteKey, repetitions: number): void {
+  #putSpare(endpoint: Endpoint, key: RemoteKey, repetitions: number, deadlineNs: number): void {
     const { byteLength, spareBytes } = this.#assignment;
     const flying: (Status | Request)[] = [];
     const params = { noImmediateCompletion: true };
     for (let i = 0; i < repetitions; i++) {
       flying.push(endpoint.putNbx(this.#hbm, byteLength, spareBytes, key, byteLength + spareBytes, params));
     }
-    for (const request of flying) this.#finish(request);
-    this.#finish(endpoint.flushNbx(params));
+    for (const request of flying) this.#finish(request, deadlineNs);
+    this.#finish(endpoint.flushNbx(params), deadlineNs);
   }
 
-  #finish(request: Status | Request): void {
+  #finish(request: Status | Request, deadlineNs: number): void {
     if (typeof request === 'number') throw statusError(request, 'put to another card');
-    while (!request.isCompleted) this.#worker.progress();
+    while (!request.isCompleted) {
+      this.#worker.progress();
+      if (systemClock.nowNs() > deadlineNs) throw statusError(Status.TIMED_OUT, 'put to another card');
+    }
     const { status } = request;
     request.free();
     if (status < 0) throw statusError(status, 'put to another card');

@@ -18,7 +18,7 @@ async function run(command: Command): Promise<Answers[keyof Answers]> {
   const card = await holder!;
   switch (command.kind) {
     case 'connect':
-      card.connect(command.cards);
+      await card.connect(command.cards);
       return null;
     case 'load':
       await card.load();

@@ -29,11 +29,13 @@ export interface ExchangeResult {
   readonly expected: string;
   readonly rounds: readonly RoundResult[];
   readonly matrix: readonly MatrixRow[];
+  /** Bytes of one put of the matrix. */
+  readonly measuredBytes: number;
 }
 
 /** The text, without a newline at its end. */
 export function describeExchange(result: ExchangeResult): string {
-  const { file, byteLength, count, emulated, expected, rounds, matrix } = result;
+  const { file, byteLength, count, emulated, expected, rounds, matrix, measuredBytes } = result;
   const rows = rounds.map((round) => [
     round.round,
     formatBytes(round.bytes),
@@ -53,7 +55,7 @@ export function describeExchange(result: ExchangeResult): string {
     `sha-256 of it  ${expected}`,
     ...rounds.flatMap(differences),
     '',
-    `GB/s${emulated ? ' (emulated)' : ''} by put, from row to column, one pair at a time:`,
+    `GB/s${emulated ? ' (emulated)' : ''} by puts of ${formatBytes(measuredBytes)}, row to column, one pair at a time:`,
     formatMatrix(matrix),
     ...(emulated ? ['', EMULATED_NOTE] : []),
   ].join('\n');

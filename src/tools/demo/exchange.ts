@@ -16,8 +16,8 @@ import { readFully } from './read-fully.ts';
 
 const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
 /** Bytes of one measured put, and how many of them a measurement is. */
-const MEASURED_BYTES = 2 * 2 ** 20;
-const REPETITIONS = 8;
+const MEASURED_BYTES = 8 * 2 ** 20;
+const REPETITIONS = 4;
 
 /** What it was asked for. */
 export interface ExchangeOptions {
@@ -77,7 +77,9 @@ async function exchange(
   const rounds: RoundResult[] = [];
   for (const round of ROUNDS) rounds.push(await runRound(crew, round, expected));
   const matrix = await measure(crew, count);
-  output.write(`${describeExchange({ file, byteLength, count, emulated, expected, rounds, matrix })}\n`);
+  output.write(
+    `${describeExchange({ file, byteLength, count, emulated, expected, rounds, matrix, measuredBytes: MEASURED_BYTES })}\n`,
+  );
   return rounds.every(({ different }) => different.length === 0);
 }
 
