@@ -75,6 +75,9 @@ function describeInterface(attributes: IfaceAttributes): string[] {
     field(22, 'overhead', `${performance.overheadNs} nsec`),
     ...rmaLines('put', attributes.put, flags & IfaceFlag.PUT_SHORT, flags & IfaceFlag.PUT_ZCOPY),
     ...rmaLines('get', attributes.get, flags & IfaceFlag.GET_SHORT, flags & IfaceFlag.GET_ZCOPY),
+    ...messageLines(attributes),
+    ...atomicLines(flags),
+    ...(attributes.limitation === undefined ? [] : [field(22, 'limitation', attributes.limitation)]),
     field(22, 'connection', (flags & IfaceFlag.CONNECT_TO_IFACE) !== 0 ? 'to iface' : 'none'),
     field(22, 'device priority', `${attributes.priority}`),
     field(22, 'device num paths', '1'),
@@ -94,6 +97,24 @@ function rmaLines(operation: string, limits: RmaLimits, hasShort: number, hasZco
   const upper = limits.zcopyBytesMax === Number.MAX_SAFE_INTEGER ? 'unlimited' : `<= ${limits.zcopyBytesMax}`;
   const lower = limits.zcopyBytesMin > 0 ? `>= ${limits.zcopyBytesMin}, ` : '';
   return [...lines, field(22, `${operation}_zcopy`, `${lower}${upper}, up to ${limits.iovMax} iov`)];
+}
+
+function messageLines({ am, flags }: IfaceAttributes): string[] {
+  const lines: string[] = [];
+  if ((flags & IfaceFlag.AM_SHORT) !== 0) lines.push(field(22, 'am_short', `<= ${am.shortBytesMax}`));
+  if ((flags & IfaceFlag.AM_BCOPY) !== 0) lines.push(field(22, 'am_bcopy', `<= ${am.bcopyBytesMax}`));
+  return lines;
+}
+
+/** The atomic operations: a transport has all of them for a width, or none. */
+function atomicLines(flags: number): string[] {
+  const widths = [
+    ...((flags & IfaceFlag.ATOMIC32) !== 0 ? ['32'] : []),
+    ...((flags & IfaceFlag.ATOMIC64) !== 0 ? ['64'] : []),
+  ];
+  if (widths.length === 0) return [];
+  const names = ['add', 'and', 'or', 'xor', 'fadd', 'fand', 'for', 'fxor', 'swap', 'cswap'];
+  return [field(22, 'domain', 'cpu'), ...names.map((name) => field(22, `atomic_${name}`, `${widths.join(', ')} bit`))];
 }
 
 function field(width: number, name: string, value: string): string {
