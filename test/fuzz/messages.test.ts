@@ -1,0 +1,311 @@
+/**
+ * Messages that no ucp has written: frames of any id with random words and bytes, sent into a worker by another process of the same user (here: another
+ * interface of this one) while real traffic goes on. No crash, no byte written where nobody asked for it, and the worker works on.
+ */
+
+import { afterEach, describe, expect, it } from 'vitest';
+import { type Request, Status } from '../../src/index.ts';
+import { MessageId } from '../../src/ucp/core/message.ts';
+import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
+import { unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
+import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { openPosix } from '../contract/uct-implementations.ts';
+import {
+  connectionKind,
+  driveIdle,
+  driveUntil,
+  expectContents,
+  expectSame,
+  fill,
+  keyFor,
+  mappedOf,
+  type Pair,
+  pattern,
+  type Side,
+  usePairs,
+} from '../fixtures/pair.ts';
+import { createTestLog } from '../fixtures/test-log.ts';
+
+const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
+const FRAMES = Number(process.env['GAUDI_UCX_FUZZ_FRAMES'] ?? 8000);
+const IDS = 32;
+const WORDS_MAX = 14;
+const PAYLOAD_MAX = 600;
+/** Tag of the real traffic: no frame has it. */
+const TAG = 0x1357_9bdf_0246_8acen;
+const SLOT = 40_000;
+
+/** A frame, so that a failure can say what it was. */
+interface Frame {
+  readonly id: number;
+  readonly words: Int32Array;
+  readonly payload: Uint8Array;
+}
+
+/** Words that mean something somewhere: ids of connections and requests, lengths, flags. */
+const WORDS = [
+  0,
+  1,
+  2,
+  3,
+  4,
+  5,
+  8,
+  16,
+  24,
+  255,
+  4096,
+  65_535,
+  65_536,
+  65_537,
+  131_073,
+  -1,
+  -2,
+  2 ** 31 - 1,
+  -(2 ** 31),
+];
+
+/** A frame for a connection that does not exist, or for one of `connections` and the requests that wait on it. */
+function frameOf(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
+  const words = new Int32Array(random.below(WORDS_MAX + 1));
+  for (let i = 0; i < words.length; i++) {
+    words[i] = random.below(4) === 0 ? random.nextU32() | 0 : WORDS[random.below(WORDS.length)]!;
+  }
+  const connection = connections[random.below(connections.length + 1)];
+  // Real connections have small generations.
+  if (words.length > 0)
+    words[0] = connection?.id ?? (random.below(2) === 0 ? 0 : (0x4000_0000 + random.nextU32() / 8) | 0);
+  const waiting = [...(connection?.waiting.keys() ?? [])];
+  if (words.length > 1 && waiting.length > 0 && random.below(2) === 0)
+    words[1] = waiting[random.below(waiting.length)]!;
+  // The end of a connection ends the test of it: not often.
+  const any = random.below(IDS);
+  const id = any === MessageId.CLOSE && random.below(20) > 0 ? MessageId.REPLY : any;
+  const snippet = snippets[random.below(snippets.length)]!.slice();
+  const choice = random.below(4);
+  if (choice === 0) return { id, words, payload: new Uint8Array(0) };
+  if (choice === 1) return { id, words, payload: random.bytes(random.below(PAYLOAD_MAX)) };
+  if (choice === 2 && snippet.byteLength > 0) snippet[random.below(snippet.byteLength)]! ^= 1 << random.below(8);
+  return { id, words, payload: snippet };
+}
+
+/** Who sends frames into a worker, until the test has finished. */
+interface Attacker {
+  /** Sends a frame, and drives the victim when its ring is full. */
+  send(frame: Frame, drive: () => void): void;
+}
+
+function attackerOf(victim: Side): Attacker {
+  const log = createTestLog();
+  const { md } = openPosix(log);
+  const iface = md.openIface(md.resources[0]!);
+  const entry = unpackWorkerAddress(victim.worker.address()).entries.find(({ transport }) => transport === 'posix')!;
+  const endpoint = iface.connect(entry.address);
+  afterwards.push(() => {
+    endpoint.close();
+    md.close();
+    log.expectQuiet();
+  });
+  return {
+    send: ({ id, words, payload }, drive) => {
+      for (;;) {
+        const status = endpoint.amShort(id, words, words.length, payload, 0, payload.byteLength);
+        if (status !== Status.NO_RESOURCE) {
+          expect(status).toBe(Status.OK);
+          return;
+        }
+        drive();
+      }
+    },
+  };
+}
+
+/** Closes the attackers. */
+const afterwards: (() => void)[] = [];
+
+/** What frames may quote: addresses, keys, headers, nothing. */
+function snippetsOf({ one, two }: Pair): Uint8Array[] {
+  const foreign = mappedOf(one, 'allocated', 100);
+  return [
+    new Uint8Array(0),
+    one.worker.address(),
+    two.worker.address(),
+    one.context.packRkey(foreign),
+    one.context.packRkey(foreign).subarray(-60),
+    new Uint8Array(24),
+    new Uint8Array(40).fill(0xff),
+  ];
+}
+
+/** Memory of the victim, with what it must hold. */
+async function guarded(two: Side, kinds: readonly ('registered' | 'allocated' | 'gaudi')[]) {
+  return Promise.all(
+    kinds.map(async (kind, i) => {
+      const memory = mappedOf(two, kind, 3 * SLOT);
+      const bytes = pattern(3 * SLOT, i);
+      await fill(two, memory, bytes);
+      return { memory, bytes };
+    }),
+  );
+}
+
+describe.each(['posix', 'all transports'])('frames of no ucp, over %s', (name) => {
+  const fixture = usePairs();
+  // Before the hooks of the fixture.
+  afterEach(() => {
+    for (const close of afterwards.splice(0)) close();
+  });
+  const kinds =
+    name === 'posix' ? (['registered', 'allocated'] as const) : (['registered', 'allocated', 'gaudi'] as const);
+
+  it('for connections that do not exist change nothing for those that do', async () => {
+    const pair = await fixture.pair(connectionKind(name));
+    fixture.allow(/address|message|connect/i);
+    const { one, two, ab } = pair;
+    const random = createRandom(SEED);
+    const attacker = attackerOf(two);
+    const snippets = snippetsOf(pair);
+    const memories = await guarded(two, kinds);
+    const keys = memories.map(({ memory }) => keyFor(ab, two, memory));
+    two.worker.setAmHandler(1, (message) => {
+      if (message.isRendezvous) message.retain().release();
+    });
+    let received = 0;
+    let sent = 0;
+    const wrong: string[] = [];
+    const receive = (): void => {
+      const target = new Uint8Array(20_000).fill(0xcc);
+      const number = received++;
+      const byteLength = [10, 300, 9000, 19_000][number % 4]!;
+      const result = two.worker.tagRecvNbx(target, 8, 19_900, TAG, undefined, {
+        noImmediateCompletion: true,
+        callback: (request, status) => {
+          const expected = new Uint8Array(20_000).fill(0xcc);
+          expected.set(pattern(byteLength, number), 8);
+          if (status !== Status.OK || Buffer.compare(target, expected) !== 0)
+            wrong.push(`message ${number}: ${status}`);
+          request.free();
+        },
+      });
+      if (typeof result === 'number' && result !== Status.OK) wrong.push(`receive: ${result}`);
+    };
+    const free = { callback: (request: Request): void => request.free() };
+    let last: Frame | undefined;
+    const drive = (): void => {
+      try {
+        two.worker.progress();
+        one.worker.progress();
+      } catch (error) {
+        expect.fail(`${String(error)} at or before ${JSON.stringify(last)}`);
+      }
+    };
+    for (let i = 0; i < FRAMES; i++) {
+      last = frameOf(random, snippets, []);
+      attacker.send(last, drive);
+      if (i % 8 === 0) {
+        const byteLength = [10, 300, 9000, 19_000][sent % 4]!;
+        const bytes = pattern(byteLength, sent);
+        ab.tagSendNbx(bytes, 0, byteLength, TAG, free);
+        const at = sent % memories.length;
+        const put = pattern(1000, sent);
+        ab.putNbx(put, 0, 1000, keys[at]!, SLOT + (sent % 30) * 1000, free);
+        memories[at]!.bytes.set(put, SLOT + (sent % 30) * 1000);
+        sent += 1;
+        receive();
+      }
+      if (i % 4 === 0) drive();
+      if (i % 256 === 255) await new Promise(setImmediate);
+    }
+    await driveUntil(pair, () => one.worker.requestsInUse + two.worker.requestsInUse === 0);
+    const flush = ab.flushNbx({ noImmediateCompletion: true }) as Request;
+    await driveUntil(pair, () => flush.isCompleted);
+    expect(flush.status).toBe(Status.OK);
+    flush.free();
+    expect(wrong).toEqual([]);
+    for (const [i, { memory, bytes }] of memories.entries()) await expectContents(two, memory, bytes, kinds[i]);
+    for (const key of keys) key.release();
+  });
+
+  it('for any connection and request harm no memory, and leave a worker that works', async () => {
+    const pair = await fixture.pair(connectionKind(name));
+    fixture.allow(/address|message|connect|peer/i);
+    const { one, two } = pair;
+    let { ab, ba } = pair;
+    const random = createRandom(SEED + 1);
+    const attacker = attackerOf(two);
+    const snippets = snippetsOf(pair);
+    const memories = await guarded(two, kinds);
+    const target = new Uint8Array(3 * SLOT).fill(0xcc);
+    let settledTwice = 0;
+    const seen = new Set<unknown>();
+    const params = () => ({
+      noImmediateCompletion: true,
+      userData: {},
+      callback: (request: Request): void => {
+        if (seen.has(request.userData)) settledTwice += 1;
+        seen.add(request.userData);
+        request.free();
+      },
+    });
+    two.worker.setAmHandler(1, (message) => {
+      if (!message.isRendezvous) return;
+      const kept = message.retain();
+      if (kept.byteLength <= SLOT) kept.receiveNbx(target, SLOT, SLOT, params());
+      else kept.release();
+    });
+    let last: Frame | undefined;
+    const drive = (): void => {
+      try {
+        two.worker.progress();
+        one.worker.progress();
+      } catch (error) {
+        expect.fail(`${(error as Error).stack} at or before ${JSON.stringify(last)}`);
+      }
+    };
+    let started = 0;
+    for (let i = 0; i < FRAMES; i++) {
+      last = frameOf(random, snippets, two.worker.connections.all);
+      attacker.send(last, drive);
+      if (ba.status !== Status.OK || ab.status !== Status.OK) {
+        await Promise.all([ab.close({ force: true }), ba.close({ force: true })]);
+        ab = one.worker.endpoint(two.worker.address());
+        ba = two.worker.endpoint(one.worker.address());
+      }
+      if (i % 16 === 0 && two.worker.requestsInUse < 500) {
+        // Requests of every kind that frames may pretend to answer.
+        const { memory } = memories[started % memories.length]!;
+        two.worker.tagRecvNbx(target, SLOT, SLOT, BigInt(random.below(5)), BigInt(random.below(5)), params());
+        ab.tagSendNbx(memories[0]!.bytes, 0, 100, TAG + 7n, { callback: (request) => request.free() });
+        ba.tagSendNbx(memory, SLOT, SLOT, TAG, params());
+        ba.tagSendSyncNbx(memory, 0, 10, TAG, params());
+        ba.amSendNbx(3, undefined, memory, SLOT, SLOT, params());
+        ba.streamRecvNbx(target, SLOT, 100, params());
+        started += 1;
+      }
+      if (i % 4 === 0) drive();
+      if (i % 256 === 255) await new Promise(setImmediate);
+    }
+    expect([started > FRAMES / 32, seen.size > started]).toEqual([true, true]);
+    await driveIdle(pair, 100);
+    // Only the room of receives has been written to.
+    expectSame(target.subarray(0, SLOT), new Uint8Array(SLOT).fill(0xcc), 'before the room');
+    expectSame(target.subarray(2 * SLOT), new Uint8Array(SLOT).fill(0xcc), 'behind the room');
+    // Frames may have ended the connection of the worker to itself, too.
+    const own = { ...two, endpoint: two.worker.endpoint(two.worker.address()) };
+    for (const [i, { memory, bytes }] of memories.entries()) await expectContents(own, memory, bytes, kinds[i]);
+    // The old connection may have been ended by a frame; a new one works.
+    two.worker.setAmHandler(1, undefined);
+    await ba.close({ force: true });
+    await ab.close({ force: true });
+    const [forth, back] = [one.worker.endpoint(two.worker.address()), two.worker.endpoint(one.worker.address())];
+    const here = new Uint8Array(100_000);
+    await Promise.all([
+      forth.tagSend(pattern(100_000, 1), { tag: TAG + 1n }),
+      two.worker.tagRecv(here, { tag: TAG + 1n }),
+    ]);
+    expectSame(here, pattern(100_000, 1));
+    await Promise.all([back.tagSend(pattern(50, 1), { tag: TAG + 1n }), one.worker.tagRecv(here, { tag: TAG + 1n })]);
+    await two.worker.close();
+    expect([settledTwice, two.worker.requestsInUse]).toEqual([0, 0]);
+  });
+});
