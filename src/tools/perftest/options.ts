@@ -3,7 +3,15 @@
 import { type Command, Option } from 'commander';
 import { memorySizeType } from '../../ucs/config-value.ts';
 import { invalidParam } from '../../ucs/error.ts';
-import { checkSpec, type Datatype, type Layout, type MemoryName, type TestSpec, unsupported } from './spec.ts';
+import {
+  checkSpec,
+  type Datatype,
+  type Layout,
+  type MemoryName,
+  type TestSpec,
+  UCT_HEADER_BYTES,
+  unsupported,
+} from './spec.ts';
 import { isOneSided, TESTS, testNamed } from './tests.ts';
 
 const DEFAULT_BYTES = 8;
@@ -11,8 +19,6 @@ const DEFAULT_ITERATIONS = 1_000_000;
 const DEFAULT_WARM_UP = 10_000;
 const DEFAULT_PERCENTILE = 50;
 const DEFAULT_FLOW_WINDOW = 127;
-/** Header of an active message of a transport: the sequence number. */
-const UCT_HEADER_BYTES = 8;
 
 /** Options of a test as text: what was not given is undefined. */
 export interface TestOptions {

@@ -12,6 +12,8 @@ const SIZES_MAX = 1024;
 const ITERATIONS_MAX = 2 ** 40;
 const WINDOW_MAX = 4096;
 const HEADER_BYTES_MAX = 4096;
+/** Header of an active message of a transport: the sequence number. */
+export const UCT_HEADER_BYTES = 8;
 /** Sequence numbers have 8 bits: a flow control window is less than half of them. */
 const FLOW_WINDOW_MAX = 127;
 
@@ -161,7 +163,14 @@ function checkUct(spec: TestSpec, bytes: number): void {
   if (layout === 'zcopy' && operation === 'am') {
     throw unsupported(`-D zcopy for ${name}`, 'transports have no active messages by zero copy');
   }
-  if (operation === 'am' && bytes < 8) throw invalidParam('-s', `must be at least 8 for ${name}: its header`, bytes);
+  if (spec.headerBytes !== UCT_HEADER_BYTES) {
+    throw unsupported(
+      `-H ${spec.headerBytes} for ${name}`,
+      `the header is the sequence number, ${UCT_HEADER_BYTES} bytes`,
+    );
+  }
+  if (operation === 'am' && bytes < UCT_HEADER_BYTES)
+    throw invalidParam('-s', `must be at least ${UCT_HEADER_BYTES} for ${name}: its header`, bytes);
 }
 
 function checkUcp(spec: TestSpec): void {

@@ -13,7 +13,7 @@ import {
   type UctEndpoint,
 } from '../../uct/api/iface.ts';
 import { Content, dataError } from './content.ts';
-import { messageBytes, type TestSpec } from './spec.ts';
+import { messageBytes, type TestSpec, UCT_HEADER_BYTES } from './spec.ts';
 import { SEQUENCE_MASK, SEQUENCE_NONE, Traffic } from './traffic.ts';
 import type { UctSide } from './uct-side.ts';
 
@@ -23,7 +23,6 @@ const ROOM_ID = 2;
 const END_ID = 3;
 /** Words before the data of a message: the sequence number. */
 const HEADER_WORDS = 2;
-const HEADER_BYTES = 8;
 
 /** Counts what is outstanding: the transport takes one off for each, and so never ends it. */
 class Outstanding implements Completion {
@@ -127,8 +126,8 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
           this.#header,
           HEADER_WORDS,
           this.#source,
-          HEADER_BYTES,
-          this.byteLength - HEADER_BYTES,
+          UCT_HEADER_BYTES,
+          this.byteLength - UCT_HEADER_BYTES,
         )
       : this.endpoint.amBcopy(DATA_ID, this);
     if (status === Status.OK) this.#sent += 1;
@@ -138,7 +137,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
   pack({ bytes, words, offset }: AmFrame): number {
     words[offset >> 2] = this.#header[0]!;
     words[(offset >> 2) + 1] = 0;
-    bytes.set(this.#source.subarray(HEADER_BYTES, this.byteLength), offset + HEADER_BYTES);
+    bytes.set(this.#source.subarray(UCT_HEADER_BYTES, this.byteLength), offset + UCT_HEADER_BYTES);
     return this.byteLength;
   }
 
@@ -173,15 +172,15 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
       if (words[offset >> 2] !== sequence || byteLength !== this.byteLength) {
         this.error ??= dataError(`message ${this.received} came as ${words[offset >> 2]} with ${byteLength} bytes`);
       }
-      if (this.spec.verify) this.#check(sequence, bytes.subarray(offset + HEADER_BYTES, offset + byteLength));
+      if (this.spec.verify) this.#check(sequence, bytes.subarray(offset + UCT_HEADER_BYTES, offset + byteLength));
       this.received += 1;
     }
   }
 
   /** Checks the data behind the header where it lies. */
   #check(sequence: number, data: Uint8Array): void {
-    this.side.targetProbe.write(HEADER_BYTES, data);
-    const difference = this.targetContent.firstDifference(sequence, { from: HEADER_BYTES });
+    this.side.targetProbe.write(UCT_HEADER_BYTES, data);
+    const difference = this.targetContent.firstDifference(sequence, { from: UCT_HEADER_BYTES });
     if (difference >= 0)
       this.error ??= dataError(`byte ${difference} of message ${sequence} is not the one that was sent`);
   }

@@ -1,0 +1,102 @@
+/** The output of perftest, line by line, as ucx_perftest 1.13 prints the same values. */
+
+import { describe, expect, it } from 'vitest';
+import type { Measurement } from './meter.ts';
+import { specOf } from './options.ts';
+import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine } from './report.ts';
+
+const PLAIN: ReportOptions = { csv: false, finalOnly: false, numeric: false, extra: false, batchFiles: [] };
+const MEASUREMENT: Measurement = {
+  iterations: 10_000,
+  percentileNs: 110,
+  averageNs: 35_943,
+  overallNs: 85_717,
+  averageBytes: 0.21 * 2 ** 20,
+  overallBytes: 0.09 * 2 ** 20,
+  averageMessages: 27_822.4,
+  overallMessages: 11_666,
+};
+
+describe('resultLine', () => {
+  it('has the columns of ucx_perftest', () => {
+    expect(resultLine(MEASUREMENT, true, [], PLAIN, '')).toBe(
+      'Final:                 10000      0.110    35.943    85.717        0.21       0.09       27822       11666',
+    );
+    expect(resultLine({ ...MEASUREMENT, iterations: 119 }, false, [], PLAIN, '')).toBe(
+      '[thread 0]               119      0.110    35.943    85.717        0.21       0.09       27822       11666',
+    );
+  });
+
+  it('prints the final line alone', () => {
+    const options = { ...PLAIN, finalOnly: true };
+    expect(resultLine(MEASUREMENT, false, [], options, '')).toBeUndefined();
+    expect(resultLine(MEASUREMENT, true, ['a', 'b'], options, '')).toMatch(/^ {7}a\/b {13}10000 /);
+  });
+
+  it('separates thousands, and adds what carries the messages', () => {
+    expect(resultLine(MEASUREMENT, true, [], { ...PLAIN, numeric: true, extra: true }, 'posix/memory')).toBe(
+      'Final:                10,000      0.110    35.943    85.717        0.21       0.09      27,822      11,666  posix/memory',
+    );
+  });
+
+  it('prints CSV', () => {
+    const options = { ...PLAIN, csv: true, extra: true };
+    expect(resultLine(MEASUREMENT, true, ['small'], options, 'posix')).toBe(
+      'small,10000,0.110,35.943,85.717,0.21,0.09,27822,11666',
+    );
+  });
+});
+
+describe('resultHeader', () => {
+  it('is that of ucx_perftest', () => {
+    expect(resultHeader(specOf({ t: 'ucp_put_lat' }), PLAIN, false).split('\n')).toEqual([
+      '+--------------+--------------+------------------------------+---------------------+-----------------------+',
+      '|              |              |        latency (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |',
+      '+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+',
+      '|    Stage     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |',
+      '+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+',
+    ]);
+    const bandwidth = resultHeader(specOf({ t: 'tag_bw', R: '99.9' }), { ...PLAIN, finalOnly: true }, false).split(
+      '\n',
+    );
+    expect(bandwidth[1]).toContain('|       overhead (usec)        |');
+    expect(bandwidth[3]).toContain('|     Test     | # iterations | 99.9%ile |');
+  });
+
+  it('says that cards are emulated', () => {
+    const lines = resultHeader(specOf({ t: 'tag_bw' }), PLAIN, true).split('\n');
+    expect(lines[1]).toMatch(/^\| Cards: emulated +\|$/);
+    expect(new Set(lines.map(({ length }) => length)).size).toBe(1);
+    expect(resultHeader(specOf({ t: 'tag_bw' }), { ...PLAIN, csv: true }, true)).toMatch(/^# emulated cards\n/);
+  });
+
+  it('names the columns of CSV', () => {
+    const options = { ...PLAIN, csv: true, batchFiles: ['b.txt'] };
+    expect(resultHeader(specOf({ t: 'tag_bw' }), options, false)).toBe(
+      'b.txt,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr',
+    );
+  });
+});
+
+describe('describeTest', () => {
+  it('is a box with straight edges', () => {
+    const lines = describeTest(specOf({ t: 'ucp_am_bw', m: 'host,gaudi', H: '16', s: '8,8' }), true).split('\n');
+    expect(new Set(lines.map(({ length }) => length))).toEqual(new Set([lines[0]!.length]));
+    expect(lines.map((line) => line.slice(2).split(/ {2,}/)[0])).toEqual(expect.arrayContaining(['API:', 'Test:']));
+    const text = lines.join('\n');
+    for (const part of ['protocol layer', 'am bandwidth / message rate', 'gaudi (emulated)', 'Message size: 16']) {
+      expect(text).toContain(part);
+    }
+    expect(text).toMatch(/AM header size: 16 /);
+    expect(describeTest(specOf({ t: 'ucp_am_bw', m: 'gaudi' }), false)).not.toContain('emulated');
+    expect(describeTest(specOf({ t: 'put_lat', x: 'gaudi_ipc', d: 'gaudi0' }), true)).toMatch(/Cards: +emulated/);
+  });
+});
+
+describe('batchLine', () => {
+  it('shows the names in the rule', () => {
+    expect(batchLine(['small', 'tag'], PLAIN)).toMatch(/^\+small\/tag-+\+-{14}\+/);
+    expect(batchLine([], PLAIN)).toBeUndefined();
+    expect(batchLine(['a'], { ...PLAIN, csv: true })).toBeUndefined();
+  });
+});

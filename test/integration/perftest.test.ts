@@ -1,0 +1,280 @@
+/** `gaudi-ucx perftest` as a user runs it: every test between two processes, over shared memory and over emulated cards, with all data checked. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { TESTS } from '../../src/tools/perftest/tests.ts';
+import { TestNodeServer } from '../fixtures/node-server.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const BUILT = join(ROOT, 'dist/tools/main.js');
+/** The sources, where nothing is built or the build may be old. */
+const PROGRAM =
+  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
+    ? [BUILT]
+    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
+const HOST: Environment = { UCX_TLS: 'posix,cma,self', UCX_GAUDI_DRIVER: 'kernel' };
+const TIMEOUT = { timeout: 60_000 };
+const HEADER = 'b.txt,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr';
+
+type Environment = Readonly<Record<string, string>>;
+
+interface End {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** One process of the tool. */
+class Tool {
+  readonly child: ChildProcess;
+  readonly end: Promise<End>;
+  #out = '';
+  #err = '';
+
+  constructor(args: readonly string[], env: Environment) {
+    const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
+    this.child = spawn(process.execPath, [...PROGRAM, 'perftest', ...args], {
+      cwd: ROOT,
+      env: { ...clean, HOME: folder, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.child.stdout!.on('data', (data: Buffer) => {
+      this.#out += data.toString();
+    });
+    this.child.stderr!.on('data', (data: Buffer) => {
+      this.#err += data.toString();
+    });
+    this.end = once(this.child, 'close').then(([code]) => ({ code, out: this.#out, err: this.#err }));
+    running.push(this);
+  }
+
+  /** Returns when it has printed this. */
+  async prints(text: string): Promise<void> {
+    while (!this.#out.includes(text)) {
+      const isOver = await Promise.race([
+        once(this.child.stdout!, 'data').then(() => false),
+        this.end.then(() => true),
+      ]);
+      if (isOver && !this.#out.includes(text)) throw new Error(`ended without "${text}": ${this.#out}${this.#err}`);
+    }
+  }
+}
+
+const running: Tool[] = [];
+let folder = '';
+let sockets = 0;
+let node: TestNodeServer;
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-perftest-'));
+  node = await TestNodeServer.start({ cards: 2 });
+});
+afterEach(async () => {
+  for (const { child, end } of running.splice(0)) {
+    child.kill('SIGKILL');
+    await end;
+  }
+});
+afterAll(async () => {
+  await node.stop();
+  rmSync(folder, { recursive: true });
+});
+
+/** A server that waits for its client at a socket of its own. */
+async function serve(env: Environment): Promise<{ readonly server: Tool; readonly socket: string }> {
+  const socket = join(folder, `socket${sockets++}`);
+  const server = new Tool(['-p', socket], env);
+  await server.prints('Waiting for connection...');
+  return { server, socket };
+}
+
+/** Runs both sides to their good end, and returns what they print. */
+async function both(
+  args: readonly string[],
+  env: Environment,
+): Promise<{ readonly client: string; readonly server: string }> {
+  const { server, socket } = await serve(env);
+  const client = new Tool([socket, ...args], env);
+  const [clientEnd, serverEnd] = await Promise.all([client.end, server.end]);
+  expect([clientEnd, serverEnd].map(({ code, err }) => ({ code, err }))).toEqual([
+    { code: 0, err: '' },
+    { code: 0, err: '' },
+  ]);
+  return { client: clientEnd.out, server: serverEnd.out };
+}
+
+function batch(lines: readonly string[]): string {
+  const path = join(folder, 'b.txt');
+  writeFileSync(path, lines.join('\n'));
+  return path;
+}
+
+/** The rows of CSV behind their header; every number is one, and no rate is 0. */
+function rowsOf(out: string): Map<string, readonly number[]> {
+  const [header, ...lines] = out.trimEnd().split('\n');
+  expect(header).toBe(HEADER);
+  return new Map(
+    lines.map((line) => {
+      const [name, ...cells] = line.split(',');
+      const numbers = cells.map(Number);
+      expect(numbers).toHaveLength(8);
+      for (const number of numbers) expect(number).toBeGreaterThanOrEqual(0);
+      expect(numbers[3]).toBeGreaterThan(0);
+      expect(numbers[7]).toBeGreaterThan(0);
+      return [name!, numbers];
+    }),
+  );
+}
+
+const UCT_OPTIONS = (transport: string): string => `-x ${transport} -d memory`;
+const linesFor = (transport: string): string[] =>
+  TESTS.map(({ name }) => `${name} -t ${name} ${UCT_OPTIONS(transport)}`);
+
+describe('perftest between two processes', TIMEOUT, () => {
+  it('runs every test, with all data checked', async () => {
+    const lines = [
+      ...linesFor('posix'),
+      ...TESTS.filter(({ operation }) => !/am|put|get/.test(operation))
+        .map(({ name }) => `${name}_32 -t ${name} -s 4 ${UCT_OPTIONS('posix')}`)
+        .filter((line) => /add|swap/.test(line)),
+      'bcopy -t am_bw -x posix -d memory -D bcopy -s 1000 -W 4',
+      'zcopy -t put_lat -x cma -d memory -D zcopy -s 100000',
+      'short -t get -x posix -d memory -D short -s 100',
+      'iov -t tag_lat -s 16,1000,8 -i 2000 -D iov',
+      'gather -t ucp_am_bw -s 16,1000,8 -D contig,iov -H 24',
+      'scatter -t stream_lat -s 16,1000,8 -D iov,contig',
+      'wild -t tag_bw -C -U -e',
+      'data -t stream_bw -r recv_data -s 50000',
+      'long -t tag_lat -s 300000',
+      'mapped -t tag_bw -s 300000 -z',
+      'am -t ucp_am_lat -s 300000',
+      'put -t ucp_put_lat -s 300000',
+      'passive -t ucp_put_bw -o',
+    ];
+    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '50', '-w', '5'], HOST);
+    const rows = rowsOf(client);
+    expect([...rows.keys()]).toEqual(lines.map((line) => line.split(' ')[0]));
+    for (const [iterations] of rows.values()) expect(iterations).toBe(50);
+    expect(server.match(/^\| Test: /gm)).toHaveLength(lines.length);
+    expect(server).not.toContain('emulated');
+  });
+
+  it('runs windows of unchecked messages', async () => {
+    const names = TESTS.filter(({ api, pattern }) => api === 'UCP' && pattern === 'stream').map(({ name }) => name);
+    const lines = [...names.map((name) => `${name} -t ${name} -O 7`), 'am_bw -t am_bw -x posix -d memory'];
+    const { client } = await both(['-b', batch(lines), '-v', '-n', '1001'], HOST);
+    expect([...rowsOf(client).keys()]).toEqual([...names, 'am_bw']);
+  });
+
+  it('prints the table of ucx_perftest', async () => {
+    const { client, server } = await both(['-t', 'tag_lat', '-n', '12000', '-N', '-I', '-R', '99.9'], HOST);
+    const lines = client.trimEnd().split('\n');
+    expect(lines[1]).toBe(
+      '|              |              |        latency (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |',
+    );
+    expect(lines[3]).toContain('# iterations | 99.9%ile | average | overall |');
+    expect(lines.at(-1)).toMatch(
+      /^Final: +12,000 +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d,]+ +[\d,]+ {2}posix\/memory$/,
+    );
+    expect(server).toMatch(
+      /^Waiting for connection\.\.\.\nAccepted connection from .+\n\+-+\+\n\| API: +protocol layer/,
+    );
+  });
+
+  it('moves device memory of one card each, and says that it is emulated', async () => {
+    const names = TESTS.filter(({ api }) => api === 'UCP').map(({ name }) => name);
+    const lines = [
+      ...names.map((name) => `${name} -t ${name} -m gaudi`),
+      'to -t ucp_put_bw -m host,gaudi -s 100000',
+      'from -t ucp_get -m host,gaudi -s 100000',
+      'back -t ucp_put_lat -m gaudi,host -s 1000',
+      'tag -t tag_lat -m gaudi,host -s 100000',
+      'am -t ucp_am_bw -m host,gaudi -s 100000',
+      'uct -t put_bw -x gaudi_ipc -d gaudi0 -D zcopy -m gaudi -s 4096',
+      'read -t get -x gaudi_ipc -d gaudi0 -D zcopy -m gaudi -s 4096',
+      'mark -t put_lat -x gaudi_ipc -d gaudi0 -D zcopy -m gaudi -s 4096',
+    ];
+    const env = { UCX_GAUDI_DRIVER: `emulator:${node.socketPath}` };
+    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '8', '-w', '1'], env);
+    const [mark, ...rest] = client.split('\n');
+    expect(mark).toBe('# emulated cards');
+    expect([...rowsOf(rest.join('\n')).keys()]).toEqual(lines.map((line) => line.split(' ')[0]));
+    expect(server.match(/gaudi \(emulated\)/g)!.length).toBeGreaterThanOrEqual(lines.length);
+    expect(node.errors).toBe('');
+  });
+
+  it('ends on both sides with the reason of the one that fails', async () => {
+    const { server, socket } = await serve({ ...HOST, UCX_TLS: 'self' });
+    const client = new Tool([socket, '-t', 'tag_lat'], { ...HOST, UCX_TLS: 'posix,self' });
+    const [clientEnd, serverEnd] = await Promise.all([client.end, server.end]);
+    for (const { code, err } of [clientEnd, serverEnd]) {
+      expect(code).toBe(1);
+      expect(err).toMatch(/^gaudi-ucx: .*\(ERR_\w+\)\n$/);
+    }
+    expect(clientEnd.err + serverEnd.err).toMatch(/ERR_UNREACHABLE/);
+  });
+
+  it.each(['client', 'server'] as const)('notices that its peer was killed: the %s', async (killed) => {
+    const { server, socket } = await serve(HOST);
+    const client = new Tool([socket, '-t', 'ucp_put_lat', '-n', '1000000000'], HOST);
+    await client.prints('[thread 0]');
+    const [victim, other] = killed === 'client' ? [client, server] : [server, client];
+    victim.child.kill('SIGKILL');
+    const { code, err } = await other.end;
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/the peer is gone.*ERR_CONNECTION_RESET/) });
+  });
+
+  it('ends with a signal, and so does its peer', async () => {
+    const { server, socket } = await serve(HOST);
+    const client = new Tool([socket, '-t', 'tag_bw', '-n', '1000000000'], HOST);
+    await client.prints('[thread 0]');
+    client.child.kill('SIGINT');
+    const [clientEnd, serverEnd] = await Promise.all([client.end, server.end]);
+    expect(clientEnd).toMatchObject({ code: 130, err: 'gaudi-ucx: interrupted\n' });
+    expect(serverEnd).toMatchObject({ code: 1, err: expect.stringContaining('ERR_PERFTEST_PEER') });
+  });
+
+  it('refuses a client that speaks something else', async () => {
+    const { server, socket } = await serve(HOST);
+    const raw = connect(socket);
+    raw.on('error', () => undefined);
+    raw.write('{"type":"hello","protocol":1}\n{"type":"test","spec":{"kind":"tag_lat","sizes":[8]}}\n');
+    const { code, err } = await server.end;
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('ERR_INVALID_PARAM') });
+    raw.destroy();
+  });
+});
+
+describe('perftest in one process', TIMEOUT, () => {
+  it('runs every test with itself', async () => {
+    const tool = new Tool(['-l', '-b', batch(linesFor('self')), '-v', '-V', '-n', '50', '-w', '5'], HOST);
+    const { code, out, err } = await tool.end;
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect([...rowsOf(out).keys()]).toEqual(TESTS.map(({ name }) => name));
+  });
+
+  it('ends with a signal while it waits for a client', async () => {
+    const { server } = await serve(HOST);
+    server.child.kill('SIGINT');
+    expect(await server.end).toMatchObject({ code: 130, err: 'gaudi-ucx: interrupted\n' });
+  });
+
+  it('names what is wrong before it calls anybody', async () => {
+    const tools = [
+      new Tool(['localhost', '-t', 'tag_lat', '-T', '2'], HOST),
+      new Tool(['-l', '-t', 'put_lat', '-x', 'rc', '-d', 'mlx5_0'], HOST),
+    ];
+    const [threads, transport] = await Promise.all(tools.map(({ end }) => end));
+    expect(threads).toMatchObject({
+      code: 1,
+      out: '',
+      err: expect.stringMatching(/-T 2 .*one thread.*ERR_UNSUPPORTED/),
+    });
+    expect(transport).toMatchObject({ code: 1, err: expect.stringMatching(/-x must be one of .*posix\/memory.*"rc"/) });
+  });
+});
