@@ -1,0 +1,41 @@
+/** The queue of requests against an array. */
+
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { PendingQueue } from './pending-queue.ts';
+import { Request } from './request.ts';
+
+const OWNER = { freeRequest: () => undefined, cancelRequest: () => false };
+type Step = { readonly do: 'push' } | { readonly do: 'shift' } | { readonly do: 'remove'; readonly at: number };
+const step: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({ do: fc.constant('push' as const) }),
+  fc.record({ do: fc.constant('shift' as const) }),
+  fc.record({ do: fc.constant('remove' as const), at: fc.nat(20) }),
+);
+
+describe('PendingQueue', () => {
+  it('does what an array does', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        const queue = new PendingQueue();
+        const model: Request[] = [];
+        for (const action of steps) {
+          if (action.do === 'push') {
+            const request = new Request(OWNER);
+            queue.push(request);
+            model.push(request);
+            expect(request.queued).toBe(true);
+          } else if (action.do === 'shift') {
+            expect(queue.shift()).toBe(model.shift());
+          } else {
+            const request = model[action.at] ?? new Request(OWNER);
+            expect(queue.remove(request)).toBe(model.includes(request));
+            if (model.includes(request)) model.splice(action.at, 1);
+          }
+          expect([queue.head === model[0], queue.isEmpty]).toEqual([true, model.length === 0]);
+        }
+        await Promise.resolve();
+      }),
+    );
+  });
+});
