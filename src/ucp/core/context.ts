@@ -9,7 +9,7 @@ import type { Log } from '../../ucs/log.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import { type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { type AllocateOptions, type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts';
 import { type MemMapParams, MemoryHandle } from '../mem/memory-handle.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
@@ -215,13 +215,12 @@ export class Context implements WorkerContext {
     if (!Number.isInteger(memoryType) || memoryType < 0 || memoryType >= MEMORY_TYPE_COUNT) {
       throw invalidParam('memoryType', 'must be a memory type', memoryType);
     }
-    const allocator = this.resources.allocatorOf(memoryType);
     const options = {
       memoryType,
       ...(sysDevice === undefined ? {} : { sysDevice }),
       ...(shared === undefined ? {} : { shared }),
     };
-    const memory = allocator.md.memAlloc(allocate, options);
+    const { allocator, memory } = allocateWithAny(this.resources.allocatorsOf(memoryType), allocate, options);
     const parts = this.#registerAllocated(allocator, memory);
     const handle = new MemoryHandle(this, memory, memory.bytes, parts);
     this.#allocators.set(handle, allocator);
@@ -311,4 +310,22 @@ function checkFragmentCount(value: number): number {
     `must be at least ${FRAGMENTS_MIN}: one to send, one to receive`,
     value,
   );
+}
+
+/** Allocates with the first memory domain that has the memory; the last one's refusal is thrown. */
+function allocateWithAny(
+  allocators: readonly OpenMd[],
+  byteLength: number,
+  options: AllocateOptions,
+): { readonly allocator: OpenMd; readonly memory: MdMemory } {
+  for (const [index, allocator] of allocators.entries()) {
+    try {
+      return { allocator, memory: allocator.md.memAlloc(byteLength, options) };
+    } catch (error) {
+      // Shared memory may be small, in containers above all: memory that peers cannot map is better than none.
+      const isFull = isUcxError(error) && error.status === Status.NO_MEMORY;
+      if (!isFull || index === allocators.length - 1) throw error;
+    }
+  }
+  throw statusError(Status.UNSUPPORTED, 'allocate');
 }

@@ -8,36 +8,82 @@ import type { ActiveMessages } from '../am/active-message.ts';
 import type { AmMessage } from '../am/message-view.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
-/** Yields the messages of one id until the signal fires or the loop is left. Messages are copies that belong to the loop. */
-export async function* messagesOf<E>(
-  am: ActiveMessages<E>,
-  driver: ProgressDriver,
-  id: number,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<AmMessage<E>, void, void> {
-  if (am.handlerOf(id) !== undefined) throw invalidParam('id', 'must have no handler', id);
-  const queue: AmMessage<E>[] = [];
-  let wake: () => void = () => {};
-  am.setHandler(id, (message) => {
-    queue.push(message.retain());
-    wake();
-  });
-  const listener = signal === undefined ? undefined : addAbortListener(signal, () => wake());
-  driver.begin();
-  try {
-    for (;;) {
-      if (signal?.aborted === true) throw new AbortError(signal);
-      const message = queue.shift();
-      if (message !== undefined) yield message;
-      else {
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-        });
-      }
+/** The messages of one id, from the moment it is made until it is left or the signal fires. Messages are copies that belong to the loop. */
+export class MessageQueue<E> implements AsyncIterableIterator<AmMessage<E>, void, void>, AsyncDisposable {
+  readonly #am: ActiveMessages<E>;
+  readonly #driver: ProgressDriver;
+  readonly #id: number;
+  readonly #signal: AbortSignal | undefined;
+  readonly #listener: Disposable | undefined;
+  readonly #onClose: (queue: MessageQueue<E>) => void;
+  readonly #messages: AmMessage<E>[] = [];
+  /** Calls of next that wait for a message. */
+  readonly #waiting: (() => void)[] = [];
+  #closed = false;
+
+  /** @throws UcxError ERR_INVALID_PARAM when the id has a handler */
+  constructor(
+    am: ActiveMessages<E>,
+    driver: ProgressDriver,
+    id: number,
+    signal: AbortSignal | undefined,
+    onClose: (queue: MessageQueue<E>) => void,
+  ) {
+    if (am.handlerOf(id) !== undefined) throw invalidParam('id', 'must have no handler', id);
+    this.#am = am;
+    this.#driver = driver;
+    this.#id = id;
+    this.#signal = signal;
+    this.#onClose = onClose;
+    am.setHandler(id, (message) => {
+      this.#messages.push(message.retain());
+      this.#waiting.shift()?.();
+    });
+    if (signal !== undefined) this.#listener = addAbortListener(signal, () => this.close());
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /**
+   * The next message; progress is driven while it is awaited.
+   * @throws AbortError when the signal has fired
+   */
+  async next(): Promise<IteratorResult<AmMessage<E>, void>> {
+    while (this.#messages.length === 0 && !this.#closed) await this.#arrival();
+    if (this.#signal?.aborted === true) throw new AbortError(this.#signal);
+    const value = this.#closed ? undefined : this.#messages.shift();
+    return value === undefined ? { done: true, value: undefined } : { done: false, value };
+  }
+
+  /** Leaves the loop: later messages find no handler, and what nobody has taken is given up. */
+  return(): Promise<IteratorResult<AmMessage<E>, void>> {
+    this.close();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.return();
+  }
+
+  async #arrival(): Promise<void> {
+    this.#driver.begin();
+    try {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    } finally {
+      this.#driver.end();
     }
-  } finally {
-    driver.end();
-    listener?.[Symbol.dispose]();
-    am.setHandler(id, undefined);
+  }
+
+  /** Ends the loop. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#listener?.[Symbol.dispose]();
+    this.#am.setHandler(this.#id, undefined);
+    for (const message of this.#messages.splice(0)) message.release();
+    for (const wake of this.#waiting.splice(0)) wake();
+    this.#onClose(this);
   }
 }

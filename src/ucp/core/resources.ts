@@ -62,13 +62,13 @@ export class Resources {
   }
 
   /**
-   * The first memory domain that allocates a type, one whose memory peers can map before the others; throws with the reasons when none
-   * does.
+   * The memory domains that allocate a type, those whose memory peers can map before the others; throws with the reasons when there are
+   * none.
    */
-  allocatorOf(type: MemoryType): OpenMd {
+  allocatorsOf(type: MemoryType): readonly OpenMd[] {
     const able = this.mds.filter(({ md }) => (md.attributes.allocateMemoryTypes & memoryTypeBit(type)) !== 0);
-    const found = able.find(({ md }) => (md.attributes.flags & MdFlag.RKEY_PTR) !== 0) ?? able[0];
-    if (found !== undefined) return found;
+    const isMapped = ({ md }: OpenMd): boolean => (md.attributes.flags & MdFlag.RKEY_PTR) !== 0;
+    if (able.length > 0) return [...able.filter(isMapped), ...able.filter((open) => !isMapped(open))];
     const reasons =
       this.rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport was left out';
     throw new UcxError({

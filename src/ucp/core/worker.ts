@@ -3,6 +3,7 @@
  * folders beside this one.
  */
 
+import { addAbortListener } from 'node:events';
 import type { Clock } from '../../ucs/clock.ts';
 import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
@@ -21,7 +22,7 @@ import { Endpoint, type EndpointOptions, type EndpointWorker } from './endpoint.
 import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
 import type { Activity } from './lane.ts';
-import { messagesOf } from './message-queue.ts';
+import { MessageQueue } from './message-queue.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { PromiseTier } from './promise-tier.ts';
@@ -78,6 +79,9 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   /** Connections with requests that found no resources: they are started again by progress. */
   readonly #pending: Set<PeerConnection> = new Set();
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
+  readonly #queues: Set<MessageQueue<Endpoint>> = new Set();
+  /** Ends of {@link serve} that nobody has asked for yet. */
+  readonly #serving: Set<() => void> = new Set();
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
@@ -202,18 +206,21 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.#driver.wake();
   }
 
-  /** Drives progress until the signal fires: for a process whose peers do all the work. */
+  /** Drives progress until the signal fires or the worker closes: for a process whose peers do all the work. */
   async serve(signal: AbortSignal): Promise<void> {
     this.#checkOpen();
+    if (signal.aborted) return;
     this.#driver.begin();
-    try {
-      await new Promise<void>((resolve) => {
-        if (signal.aborted) resolve();
-        else signal.addEventListener('abort', () => resolve(), { once: true });
-      });
-    } finally {
-      this.#driver.end();
-    }
+    await new Promise<void>((resolve) => {
+      const end = (): void => {
+        this.#serving.delete(end);
+        listener[Symbol.dispose]();
+        resolve();
+      };
+      const listener = addAbortListener(signal, end);
+      this.#serving.add(end);
+    });
+    this.#driver.end();
   }
 
   /**
@@ -279,15 +286,17 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   }
 
   /**
-   * The active messages with an id as they arrive, until the loop is left or `signal` fires (AbortError). Progress is driven meanwhile. Messages that
-   * come while the loop is busy are kept.
+   * The active messages with an id that arrive from now on, for `for await`: until the loop is left, the worker closes, or `signal` fires
+   * (AbortError). Progress is driven while the loop waits; messages that come while it is busy are kept.
+   * @throws UcxError ERR_INVALID_PARAM when the id has a handler
    */
-  messages(
-    id: number,
-    options: { readonly signal?: AbortSignal } = {},
-  ): AsyncGenerator<AmMessage<Endpoint>, void, void> {
+  messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue<Endpoint> {
     this.#checkOpen();
-    return messagesOf(this.protocols.am, this.#driver, id, options.signal);
+    const queue = new MessageQueue<Endpoint>(this.protocols.am, this.#driver, id, options.signal, (closed) => {
+      this.#queues.delete(closed);
+    });
+    this.#queues.add(queue);
+    return queue;
   }
 
   /** Waits until everything started before on any endpoint has reached remote memory (ucp_worker_flush_nbx). */
@@ -430,6 +439,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   async #close(): Promise<void> {
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.protocols.tag.close();
+    for (const queue of this.#queues) queue.close();
+    for (const end of this.#serving) end();
     await this.promises.idle();
     this.#closed = true;
     this.#keepalive.close();
