@@ -4,6 +4,7 @@ import os from 'node:os';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
+import { benchPerftestRatios } from './perftest-ratios.ts';
 import { benchSharedMemory } from './shared-memory.ts';
 import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
@@ -11,7 +12,16 @@ import { formatResult, type Result } from './timing.ts';
 
 console.log(`node ${process.version}, ${os.cpus().length} x ${os.cpus()[0]?.model}, ${os.release()}; emulated cards`);
 const results: Result[] = [];
-for (const bench of [benchStartUp, benchIoctl, benchNodeServer, benchSharedMemory, benchSmallPut, benchCopyBandwidth]) {
+const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
+  benchStartUp,
+  benchIoctl,
+  benchNodeServer,
+  benchSharedMemory,
+  benchPerftestRatios,
+  benchSmallPut,
+  benchCopyBandwidth,
+];
+for (const bench of benches) {
   for (const result of await bench()) {
     results.push(result);
     console.log(formatResult(result));

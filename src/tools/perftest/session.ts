@@ -97,7 +97,8 @@ class Session {
     traffic.reset();
     await this.#barrier();
     const isMeasured = iterations === spec.iterations && role !== 'server';
-    await this.#drive(this.#loop(meter, iterations, warmUp), meter, isMeasured);
+    const isIdle = spec.passive && !this.#isPingPong && role === 'server';
+    if (!isIdle) await this.#drive(this.#loop(meter, iterations, warmUp), meter, isMeasured);
     // A stream of one-sided operations ends with the message of the sender, which the responder has waited for.
     await this.#barrier();
     if (role !== 'server') traffic.checkSent();
@@ -148,8 +149,12 @@ class Session {
 
   /** Meets the other side, and makes progress meanwhile: it may need this one. */
   async #barrier(): Promise<void> {
-    const { channel } = this.#options;
+    const { channel, spec, role } = this.#options;
     if (channel === undefined) return;
+    if (spec.passive && role === 'server') {
+      await channel.barrier();
+      return;
+    }
     let hasMet = false;
     const meeting = channel.barrier().finally(() => {
       hasMet = true;

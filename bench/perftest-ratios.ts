@@ -1,0 +1,209 @@
+/**
+ * `gaudi-ucx perftest` beside `ucx_perftest` of C UCX over shared memory, in turns on the same processors; and device memory of another process
+ * of a node server beside memcpy.
+ */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { mapAnonymous, memcpy, schedGetAffinity } from '../dist/sys/index.js';
+import { median, medianPerCallNs, type Result } from './timing.ts';
+
+const ROUNDS = 3;
+const KIB = 2 ** 10;
+const MIB = 2 ** 20;
+/** Columns of the CSV of both tools. */
+const OVERALL_LATENCY = 3;
+const OVERALL_BANDWIDTH = 5;
+const PUT_US_MAX = 5;
+const SHARE_MIN = 0.8;
+const POLL_MS = 20;
+const MAIN = fileURLToPath(new URL('../dist/tools/main.js', import.meta.url));
+const OURS: readonly string[] = [process.execPath, MAIN, 'perftest'];
+const THEIRS: readonly string[] = ['ucx_perftest'];
+
+/** The receiver has nothing to do: the emulated card needs the processor that its polling would take. */
+const GAUDI_PUT: readonly string[] = ['-t', 'ucp_put_bw', '-m', 'gaudi,gaudi', '-o'];
+
+/** A test of shared memory and its target. */
+interface ShmCase {
+  readonly test: string;
+  readonly bytes: number;
+  readonly iterations: number;
+  /** Latency: at most so many times that of C UCX. Bandwidth: at least so many times. */
+  readonly target: number;
+}
+
+const SHM_CASES: readonly ShmCase[] = [
+  { test: 'ucp_put_lat', bytes: 8, iterations: 3_000_000, target: 1.5 },
+  { test: 'ucp_am_lat', bytes: 8, iterations: 3_000_000, target: 2 },
+  { test: 'tag_lat', bytes: 8, iterations: 3_000_000, target: 2 },
+  { test: 'tag_bw', bytes: MIB, iterations: 10_000, target: 1 },
+  { test: 'ucp_put_bw', bytes: MIB, iterations: 30_000, target: 0.8 },
+];
+
+const IPC_CASES: readonly (readonly [bytes: number, iterations: number])[] = [
+  [MIB, 20_000],
+  [16 * MIB, 1000],
+  [64 * MIB, 300],
+];
+
+/** Runs all comparisons. @param scale of the iterations; below 1 only to see that everything runs */
+export async function benchPerftestRatios(scale = 1): Promise<Result[]> {
+  const results: Result[] = [];
+  if (spawnSync('ucx_perftest', ['-h']).error === undefined) {
+    for (const shmCase of SHM_CASES) results.push(await compare(shmCase, scale));
+  } else console.log('perftest ratios to C UCX: left out, ucx_perftest (Debian package ucx-utils) is not installed');
+  return [...results, ...(await deviceMemory(scale))];
+}
+
+async function compare({ test, bytes, iterations, target }: ShmCase, scale: number): Promise<Result> {
+  const isLatency = test.endsWith('_lat');
+  const column = isLatency ? OVERALL_LATENCY : OVERALL_BANDWIDTH;
+  const args = ['-t', test, '-s', String(bytes), '-n', String(Math.ceil(iterations * scale))];
+  const env = { UCX_TLS: 'posix,cma,self' };
+  const [ours, theirs]: [number[], number[]] = [[], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    theirs.push((await runPair(THEIRS, args, env))[column]!);
+    ours.push((await runPair(OURS, args, env))[column]!);
+  }
+  const [own, other] = [median(ours), median(theirs)];
+  const ratio = own / other;
+  const unit = isLatency ? 'us' : 'MB/s';
+  return {
+    name: `${test} ${sizeOf(bytes)} to C UCX`,
+    value: `${own} to ${other} ${unit}`,
+    ratio,
+    target: `${isLatency ? '<=' : '>='} ${target}`,
+    met: isLatency ? ratio <= target : ratio >= target,
+  };
+}
+
+async function deviceMemory(scale: number): Promise<Result[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-bench-'));
+  const socket = join(folder, 'node.sock');
+  const args = ['node', 'up', '--foreground', '--cards', '2', '--socket', socket];
+  const node = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    await once(node.stdout, 'data');
+    const env = { UCX_GAUDI_DRIVER: `emulator:${socket}` };
+    const results: Result[] = [];
+    for (const [bytes, iterations] of IPC_CASES) {
+      results.push(await againstMemcpy(bytes, Math.ceil(iterations * scale), env));
+    }
+    results.push(await smallPut(Math.ceil(200_000 * scale), env));
+    return results;
+  } finally {
+    const end = once(node, 'exit');
+    node.kill();
+    await end;
+    rmSync(folder, { recursive: true });
+  }
+}
+
+async function againstMemcpy(bytes: number, iterations: number, env: Environment): Promise<Result> {
+  const args = [...GAUDI_PUT, '-s', String(bytes), '-n', String(iterations)];
+  const [from, to] = [0, 1].map(() => mapAnonymous(bytes, { populate: true }));
+  const copies = Math.max(1, Math.ceil(iterations / ROUNDS));
+  const [puts, memcpys]: [number[], number[]] = [[], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    memcpys.push(bytes / medianPerCallNs(1, copies, () => memcpy(to!.address, from!.address, bytes)));
+    puts.push(((await runPair(OURS, args, env))[OVERALL_BANDWIDTH]! * MIB) / 1e9);
+  }
+  for (const each of [from, to]) each!.close();
+  const [put, copy] = [median(puts), median(memcpys)];
+  const share = put / copy;
+  return {
+    name: `gaudi_ipc HBM->HBM ${sizeOf(bytes)}`,
+    value: `${put.toFixed(1)} of ${copy.toFixed(1)} GB/s (emulated)`,
+    ratio: share,
+    target: `>= ${SHARE_MIN}`,
+    met: share >= SHARE_MIN,
+  };
+}
+
+/** One put after the other, each with its completion; the key is unpacked and its memory imported before. */
+async function smallPut(iterations: number, env: Environment): Promise<Result> {
+  const args = [...GAUDI_PUT, '-s', '8', '-O', '1', '-n', String(iterations)];
+  const times: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) times.push((await runPair(OURS, args, env))[OVERALL_LATENCY]!);
+  const us = median(times);
+  return {
+    name: 'gaudi_ipc put 8 B + completion',
+    value: `${us.toFixed(2)} us (emulated)`,
+    ratio: us / PUT_US_MAX,
+    target: `<= ${PUT_US_MAX} us`,
+    met: us <= PUT_US_MAX,
+  };
+}
+
+type Environment = Readonly<Record<string, string>>;
+
+/** Runs server and client of a tool on two processors; returns the row of the client's CSV. */
+async function runPair(tool: readonly string[], args: readonly string[], env: Environment): Promise<number[]> {
+  const [program, ...before] = tool as [string, ...string[]];
+  const port = await freePort();
+  const start = (position: number, more: readonly string[]): ChildProcess => {
+    const all = [...before, '-p', String(port), ...pinned(position), ...more];
+    return spawn(program, all, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
+  };
+  const server = start(0, []);
+  const serverEnd = once(server, 'exit');
+  server.stdout!.resume();
+  try {
+    while (!isListening(port)) {
+      if (server.exitCode !== null) throw new Error(`${program}: the server has ended with ${server.exitCode}`);
+      await sleep(POLL_MS);
+    }
+    const client = start(1, ['127.0.0.1', ...args, '-f', '-v']);
+    let out = '';
+    client.stdout!.on('data', (data: Buffer) => {
+      out += data.toString();
+    });
+    const [code] = (await once(client, 'close')) as [number | null];
+    const row = out.trimEnd().split('\n').at(-1)!.split(',').map(Number);
+    if (code !== 0 || row.some(Number.isNaN)) throw new Error(`${[program, ...args].join(' ')}: ${code}: ${out}`);
+    await serverEnd;
+    return row;
+  } finally {
+    server.kill();
+  }
+}
+
+/** Both sides on processors of their own, where there are two. */
+function pinned(position: number): string[] {
+  const cpus = schedGetAffinity(0);
+  return cpus.length > 1 ? ['-c', String(cpus[position % cpus.length])] : [];
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { readonly port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** Whether somebody listens: a server serves one client, so connecting would be no way to ask. */
+function isListening(port: number): boolean {
+  const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  return ['/proc/net/tcp', '/proc/net/tcp6'].some((path) =>
+    readFileSync(path, 'latin1')
+      .split('\n')
+      .some((line) => {
+        const [, address, , state] = line.trim().split(/\s+/);
+        return address?.endsWith(local) === true && state === '0A';
+      }),
+  );
+}
+
+function sizeOf(bytes: number): string {
+  if (bytes < KIB) return `${bytes} B`;
+  return bytes < MIB ? `${bytes / KIB} KiB` : `${bytes / MIB} MiB`;
+}
