@@ -68,12 +68,13 @@ export class MessageQueue<E> implements AsyncIterableIterator<AmMessage<E>, void
   }
 
   async #arrival(): Promise<void> {
+    // Listening comes first: driving may bring a message at once.
+    const arrival = new Promise<void>((resolve) => {
+      this.#waiting.push(resolve);
+    });
     this.#driver.begin();
-    try {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    } finally {
-      this.#driver.end();
-    }
+    await arrival;
+    this.#driver.end();
   }
 
   /** Ends the loop. Idempotent. */
