@@ -466,3 +466,32 @@ describe('the way that messages take', () => {
     unmap(two, ...targets);
   });
 });
+
+describe.each(CONNECTION_KINDS.filter(({ hasGaudi }) => hasGaudi))('two fragments over $name', (kind) => {
+  const fixture = usePairs();
+
+  it('serve messages that go both ways at the same time', async () => {
+    const BYTES = 400_000;
+    const pair = await fixture.pair(kind, { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '2' });
+    const { one, two, ab, ba } = pair;
+    const numbers = [0, 1, 2, 3, 4, 5];
+    const memoriesOf = (side: typeof one, host: number) =>
+      numbers.map((number) => memoryOf(side, number % 3 === host ? 'bytes' : 'gaudi', BYTES));
+    const sources = [memoriesOf(one, 0), memoriesOf(two, 1)] as const;
+    const targets = [memoriesOf(two, 2), memoriesOf(one, 3)] as const;
+    for (const number of numbers) {
+      await fill(one, sources[0][number]!, pattern(BYTES, number));
+      await fill(two, sources[1][number]!, pattern(BYTES, 50 + number));
+    }
+    await Promise.all([
+      ...sources[0].map((memory, i) => ab.tagSend(i % 2 === 0 ? memory : [{ memory }], { tag: i })),
+      ...sources[1].map((memory, i) => ba.tagSend(memory, { tag: 100 + i })),
+      ...targets[0].map((memory, i) => two.worker.tagRecv(memory, { tag: i })),
+      ...targets[1].map((memory, i) => one.worker.tagRecv(i % 2 === 0 ? memory : [{ memory }], { tag: 100 + i })),
+    ]);
+    for (const number of numbers) {
+      await expectContents(two, targets[0][number]!, pattern(BYTES, number));
+      await expectContents(one, targets[1][number]!, pattern(BYTES, 50 + number));
+    }
+  });
+});
