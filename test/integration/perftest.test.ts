@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -114,7 +114,7 @@ function batch(lines: readonly string[]): string {
   return path;
 }
 
-/** The rows of CSV behind their header; every number is one, and no rate is 0. */
+/** The last row of each test, behind the header of the CSV; every number is one, and no rate is 0. A slow machine has rows in between. */
 function rowsOf(out: string): Map<string, readonly number[]> {
   const [header, ...lines] = out.trimEnd().split('\n');
   expect(header).toBe(HEADER);
@@ -256,6 +256,17 @@ describe('perftest in one process', TIMEOUT, () => {
     const { code, out, err } = await tool.end;
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect([...rowsOf(out).keys()]).toEqual(TESTS.map(({ name }) => name));
+  });
+
+  it('runs as README.md says', async () => {
+    const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
+    const [, alone] = /^npx gaudi-ucx perftest (-l .+)$/m.exec(readme)!;
+    const { code, out, err } = await new Tool(alone!.split(' '), HOST).end;
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(out).toMatch(/^Final: +10000 /m);
+    const [, client] = /npx gaudi-ucx perftest localhost (-t .+)$/m.exec(readme)!;
+    const env = { UCX_GAUDI_DRIVER: `emulator:${node.socketPath}` };
+    expect((await both(client!.split(' '), env)).client).toMatch(/^Final: +1000 /m);
   });
 
   it('ends with a signal while it waits for a client', async () => {

@@ -72,6 +72,18 @@ describe('Meter', () => {
     expect(meter.result()).toMatchObject({ iterations: 64, percentileNs: 7 });
   });
 
+  it('has nothing to report before it starts', () => {
+    const clock = new ManualClock(5e9);
+    const meter = new Meter({ ...OPTIONS, clock });
+    run(meter, clock, [1e9]);
+    expect(meter.sinceReportNs).toBe(0);
+    meter.start();
+    run(meter, clock, [100]);
+    expect(meter.sinceReportNs).toBe(100);
+    meter.report();
+    expect(meter.sinceReportNs).toBe(0);
+  });
+
   it('starts again', () => {
     const clock = new ManualClock(1000);
     const meter = new Meter({ ...OPTIONS, clock });

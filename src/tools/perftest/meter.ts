@@ -87,9 +87,9 @@ export class Meter {
     this.#endNs = this.#clock.nowNs();
   }
 
-  /** Time since the last report. */
+  /** Time since the last report; 0 before the clock has started. */
   get sinceReportNs(): number {
-    return this.#clock.nowNs() - this.#lastNs;
+    return this.#beginNs === 0 ? 0 : this.#clock.nowNs() - this.#lastNs;
   }
 
   /** A report in between; the next one begins its average here. */

@@ -138,12 +138,22 @@ class Session {
   async #drive(loop: Loop, meter: Meter, reports: boolean): Promise<void> {
     const { onReport } = this.#options;
     const sliceNs = loop instanceof ResponderLoop ? RESPONDER_SLICE_NS : SLICE_NS;
-    while (!loop.slice(sliceNs)) {
+    while (!(await this.#slice(loop, sliceNs))) {
       await this.#turn();
       meter.interrupt();
       if (reports && meter.iterations > 0 && meter.sinceReportNs >= REPORT_NS) {
         onReport(meter.report(), false, this.#traffic.carrier);
       }
+    }
+  }
+
+  /** A message may fail because the peer has ended, which the channel knows better. */
+  async #slice(loop: Loop, sliceNs: number): Promise<boolean> {
+    try {
+      return loop.slice(sliceNs);
+    } catch (error) {
+      await this.#turn();
+      throw error;
     }
   }
 
