@@ -280,7 +280,7 @@ describe('a flush', () => {
     await expectFlushedGet(name, remoteKind);
   });
 
-  it.fails.each([
+  it.each([
     ['posix', 'registered'],
     ['staging, cma and posix', 'gaudi'],
   ] as const)('waits for gets by messages, over %s from %s memory', async (name, remoteKind) => {

@@ -105,7 +105,6 @@ export class Endpoint {
     this.#errorHandling.set(options);
   }
 
-  /** Whether keepalive looks after the peer. */
   get watchesPeer(): boolean {
     return this.#errorHandling.watchesPeer;
   }
@@ -135,7 +134,8 @@ export class Endpoint {
   ): Status | Request {
     if (params === undefined && !this.#closed && local instanceof Uint8Array) {
       const status = putKnown(this.#connection, local, localOffset, byteLength, rkey, remoteOffset);
-      if (status === Status.OK) return status; // A refusal is found again below, where it gets its reason.
+      // A refusal is found again below, where it gets its reason.
+      if (status === Status.OK) return status;
     }
     return this.#rma(Operation.PUT, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
@@ -491,6 +491,7 @@ export class Endpoint {
       return await this.#worker.promises.whole(run);
     } finally {
       this.#awaited -= 1;
+      if (this.#closed) this.#worker.promises.wake();
     }
   }
 

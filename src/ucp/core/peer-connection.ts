@@ -135,10 +135,13 @@ export class PeerConnection implements Connection {
   }
 
   expect(request: Request): void {
-    request.wireId = this.#nextWireId;
-    this.#nextWireId = this.#nextWireId === 0x7fff_ffff ? 1 : this.#nextWireId + 1;
-    this.waiting.set(request.wireId, request);
+    this.#name(request);
     if (request.isRemote) this.#remoteOperations += 1;
+  }
+
+  renew(request: Request): void {
+    this.waiting.delete(request.wireId);
+    this.#name(request);
   }
 
   forget(request: Request): void {
@@ -200,6 +203,12 @@ export class PeerConnection implements Connection {
       if (status !== Status.INPROGRESS) head.end(status);
     }
     return started;
+  }
+
+  #name(request: Request): void {
+    request.wireId = this.#nextWireId;
+    this.#nextWireId = this.#nextWireId === 0x7fff_ffff ? 1 : this.#nextWireId + 1;
+    this.waiting.set(request.wireId, request);
   }
 
   #post(request: Request): void {

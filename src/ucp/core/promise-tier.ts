@@ -59,6 +59,8 @@ export class PromiseTier {
   readonly #ifaces: () => readonly Iface[];
   readonly #listeners: AbortListeners = new AbortListeners();
   #running = 0;
+  /** Operations that wait for a free request. */
+  #starved = 0;
   readonly #idle: (() => void)[] = [];
 
   /** @param ifaces the transports of the worker, asked for the cause of a failure */
@@ -77,7 +79,9 @@ export class PromiseTier {
       throwIfAborted(signal);
       const ending = await this.#runOnce(start, signal);
       if (ending.status === Status.NO_RESOURCE) {
+        this.#starved += 1;
         await this.#driver.step();
+        this.#starved -= 1;
         continue;
       }
       await this.#driver.breathe();
@@ -85,6 +89,16 @@ export class PromiseTier {
       if (ending.status < 0) throw this.#failure(ending, what);
       return ending.outcome;
     }
+  }
+
+  /** A request was given back: an operation that found none goes on. */
+  requestFreed(): void {
+    if (this.#starved > 0) this.#driver.wake();
+  }
+
+  /** Ends the sleep of whoever waits with {@link until}: what it waits for may have come. */
+  wake(): void {
+    this.#driver.wake();
   }
 
   /** Runs something that awaits several operations as one, so that {@link idle} sees no gap between them. */

@@ -102,6 +102,8 @@ export interface Connection {
   run(request: Request): void;
   /** Gives a request a number by which the peer can answer it. */
   expect(request: Request): void;
+  /** Gives a request that has a number another one: what the peer says to the old one is ignored. */
+  renew(request: Request): void;
   /** The peer has nothing more to say to a request. */
   forget(request: Request): void;
   /** Ends `flush` one count later if operations are on their way that only the peer can end; false when there are none. */

@@ -413,6 +413,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
 
   freeRequest(request: Request): void {
     this.#requests.free(request);
+    this.promises.requestFreed();
   }
 
   cancelRequest(request: Request): boolean {

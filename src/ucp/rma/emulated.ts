@@ -78,7 +78,6 @@ export class EmulatedRma {
     const request = connection?.waiting.get(frame.words[at + 1]!);
     if (connection === undefined || request === undefined || request.transfer !== this) return;
     const status = frame.words[at + 3]! as Status;
-    connection.forget(request);
     request.transfer = undefined;
     if (status !== Status.OK) request.end(status);
     else {

@@ -130,7 +130,9 @@ export class Rendezvous {
       this.#endReceive(receiver, state, status, false);
     };
     request.abandon = (receiver, status) => this.#endReceive(receiver, state, status, false);
-    connection.expect(request);
+    // A get through messages has asked already.
+    if (request.wireId === 0) connection.expect(request);
+    else connection.renew(request);
     state.key = this.keyOf(connection, pieces, connection.amBcopyMax - RTR_WORDS * 4);
     this.#askMore(request, state);
   }

@@ -44,6 +44,8 @@ interface StreamState {
   readonly receives: StreamReceive[];
   /** A receive is being written into device memory: those behind it wait. */
   busy: boolean;
+  /** Device memory is being sent, fragment by fragment: what is sent after it waits. */
+  sending: boolean;
   byteLength: number;
 }
 
@@ -84,7 +86,9 @@ export class Streams {
     const isImmediate = params === undefined || params.noImmediateCompletion !== true;
     const [first] = pieces;
     const bytes = pieces.length === 1 ? hostBytes(first!.memory) : undefined;
-    if (isImmediate && bytes !== undefined && !connection.hasPending && connection.remoteId !== NO_ENDPOINT) {
+    const state = this.#stateOf(connection);
+    const isFree = !connection.hasPending && !state.sending && connection.remoteId !== NO_ENDPOINT;
+    if (isImmediate && bytes !== undefined && isFree) {
       if (STREAM_WORDS * 4 + total <= connection.amBcopyMax) {
         setHeader(connection);
         const offset = first!.offset;
@@ -100,7 +104,11 @@ export class Streams {
     request.pieces = pieces;
     request.byteLength = total;
     request.protocolName = 'stream/eager';
-    request.starter = areHost(pieces) ? sendRest : () => this.#sendStaged(request);
+    const isHost = areHost(pieces);
+    request.starter = () => {
+      if (state.sending) return Status.NO_RESOURCE;
+      return isHost ? sendRest(request) : this.#sendStaged(request, state);
+    };
     return this.#host.start(request, params);
   }
 
@@ -181,7 +189,7 @@ export class Streams {
   #stateOf(connection: Connection): StreamState {
     const known = this.#states.get(connection.id);
     if (known !== undefined) return known;
-    const state: StreamState = { chunks: [], receives: [], busy: false, byteLength: 0 };
+    const state: StreamState = { chunks: [], receives: [], busy: false, sending: false, byteLength: 0 };
     this.#states.set(connection.id, state);
     return state;
   }
@@ -247,14 +255,19 @@ export class Streams {
   }
 
   /** Sends device memory: fragment by fragment through host memory, in order. */
-  #sendStaged(request: Request): Status {
+  #sendStaged(request: Request, state: StreamState): Status {
     const connection = request.connection!;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    state.sending = true;
+    const end = (status: Status): void => {
+      state.sending = false;
+      request.end(status);
+    };
     const { staging } = this.#rendezvous;
     const pieces = request.pieces!;
     const next = (): void => {
       if (request.done === request.byteLength || connection.failure !== Status.OK) {
-        request.end(connection.failure);
+        end(connection.failure);
         return;
       }
       staging.acquire((fragment) => {
@@ -262,7 +275,7 @@ export class Streams {
         staging.read(pieces, request.done, fragment, bytes, (status) => {
           if (status < 0) {
             staging.release(fragment);
-            request.end(status);
+            end(status);
             return;
           }
           this.#sendFragment(connection, fragment, bytes, () => {
