@@ -446,14 +446,9 @@ export class Endpoint {
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.#checkOpen();
-    const connection = this.#connection;
-    const { localOffset, byteLength, remoteOffset } = resolveTransfer(
-      this.#worker.context,
-      connection,
-      local,
-      rkey,
-      options,
-    );
+    const { context } = this.#worker;
+    const transfer = resolveTransfer(context, this.#connection, local, rkey, options);
+    const { localOffset, byteLength, remoteOffset } = transfer;
     const name = operation === Operation.PUT ? 'put' : 'get';
     const outcome = await this.#worker.promises.run(name, options.signal, (params) =>
       this.#rma(operation, local, localOffset, byteLength, rkey, remoteOffset, params),
