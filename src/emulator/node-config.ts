@@ -27,7 +27,7 @@ export interface EmulatedNodeOptions {
   readonly dmaThreads?: number;
   /** Idle time in nanoseconds before a DMA thread sleeps. Default 100 us. */
   readonly dmaSpinNs?: number;
-  /** Transfers up to this many bytes run at submission when their queue is idle, 0 to 1 MiB. Default 4096. */
+  /** Transfers up to this many bytes run at submission when their queue is idle, 0 to 1 GiB. Default 4096. */
   readonly inlineBytesMax?: number;
   /** Whether MEMORY REG_DMABUF_FD exists, as in the vendor's driver; it does not upstream. Default true. */
   readonly importDmabuf?: boolean;
@@ -101,7 +101,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
   checkInteger('cards', config.cards, 1, CARDS_MAX);
   checkInteger('dmaThreads', config.dmaThreads, 0, 8);
   checkInteger('dmaSpinNs', config.dmaSpinNs, 0, 1e9);
-  checkInteger('inlineBytesMax', config.inlineBytesMax, 0, 2 ** 20);
+  checkInteger('inlineBytesMax', config.inlineBytesMax, 0, 2 ** 30);
   checkInteger('csTimeoutSeconds', config.csTimeoutSeconds, 1, 86_400);
   checkHbm(config);
   checkLinks(config.absentLinks, config.cards);

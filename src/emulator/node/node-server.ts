@@ -4,6 +4,7 @@
  */
 
 import { closeSync, openSync, rmSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import {
   allocateScratch,
   isSyscallError,
@@ -34,10 +35,11 @@ export const CLIENTS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
- * Transfers up to this run in the thread that serves ioctls, when their stream is idle: it takes no longer than to wake an engine thread, and that
- * thread would compete with this one and the client for the processors of a small machine.
+ * Transfers up to this run in the thread that serves ioctls, when their stream is idle: shorter ones take no longer than to wake an engine thread. On
+ * a machine with fewer processors than client, server and engine keep busy, an engine thread only takes turns with the others: there all
+ * but the longest run so, while other clients wait.
  */
-const INLINE_BYTES_MAX = 2 ** 20;
+const INLINE_BYTES_MAX: number = availableParallelism() < 3 ? 64 * 2 ** 20 : 2 ** 20;
 
 /** What a server is made of. */
 export interface NodeServerOptions {

@@ -57,6 +57,8 @@ export class Context implements WorkerContext {
   readonly #handles: Set<MemoryHandle> = new Set();
   /** The memory domain that allocated the memory of a handle. */
   readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
+  /** Mapped host memory by the identity of its ArrayBuffer; of several mappings of one the last. */
+  readonly #byBuffer: WeakMap<ArrayBufferLike, MemoryHandle> = new WeakMap();
   readonly #workers: Set<Worker> = new Set();
   readonly #onClose: () => void;
   #closed = false;
@@ -110,7 +112,16 @@ export class Context implements WorkerContext {
     }
     const handle = 'buffer' in params ? this.#register(params.buffer) : this.#allocate(params);
     this.#handles.add(handle);
+    if (handle.bytes !== undefined) this.#byBuffer.set(handle.bytes.buffer, handle);
     return handle;
+  }
+
+  /** The mapped memory that host bytes are of; for protocols. */
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined {
+    const handle = this.#byBuffer.get(bytes.buffer);
+    if (handle?.bytes === undefined || !handle.mapped) return undefined;
+    const from = bytes.byteOffset - handle.bytes.byteOffset;
+    return from >= 0 && from + bytes.byteLength <= handle.byteLength ? handle : undefined;
   }
 
   /**

@@ -430,7 +430,8 @@ export class Endpoint {
     if (request === undefined) return Status.NO_RESOURCE;
     describeRma(request, operation, connection, candidate, rkey, remoteOffset);
     try {
-      if (candidate.protocol !== Protocol.MESSAGE) describeLocal(request, local, localOffset, byteLength);
+      if (candidate.protocol !== Protocol.MESSAGE)
+        describeLocal(request, local, localOffset, byteLength, this.#worker.context);
       else this.#worker.protocols.emulated.describe(request, local, localOffset, byteLength, rkey.memoryKey!);
     } catch (error) {
       this.#worker.discard(request);

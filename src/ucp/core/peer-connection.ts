@@ -6,6 +6,7 @@
 import { isUcxError, UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
+import { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ConnectedLanes, UnreachableIface } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
 import { NO_ENDPOINT } from './message.ts';
@@ -32,6 +33,7 @@ export class PeerConnection implements Connection {
   readonly amShortMax: number;
   readonly amBcopyMax: number;
   readonly waiting: Map<number, Request> = new Map();
+  readonly rkeys: RkeyCache = new RkeyCache();
   remoteId: number = NO_ENDPOINT;
   /** True for a connection of a worker to itself: both its ends are this one. */
   isLoopback = false;
@@ -187,6 +189,7 @@ export class PeerConnection implements Connection {
   /** Closes the lanes. */
   close(): void {
     this.fail(Status.CANCELED);
+    this.rkeys.close();
     for (const { endpoint } of this.lanes) endpoint.close();
   }
 

@@ -27,6 +27,8 @@ export interface ProtocolContext {
   /** Allocates host memory that every transport reaches. */
   allocateHost(byteLength: number): MemoryHandle;
   memUnmap(handle: MemoryHandle): void;
+  /** The mapped memory that host bytes are of; undefined for bytes that are not mapped. */
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
   packRkey(handle: MemoryHandle): Uint8Array;
   /** Unpacks a key for the lanes of a connection. */
   unpackRkey(packed: Uint8Array, connection: Connection, options?: UnpackOptions): RemoteKey;

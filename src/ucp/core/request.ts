@@ -11,6 +11,7 @@ import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { Piece } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
+import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
 import { HEADER_WORDS_MAX } from './message.ts';
@@ -90,6 +91,8 @@ export interface Connection {
   readonly amBcopyMax: number;
   /** Requests that wait for the peer, by the number that the peer knows. */
   readonly waiting: ReadonlyMap<number, Request>;
+  /** Keys that messages of the peer have brought. */
+  readonly rkeys: RkeyCache;
   /** True while requests wait for resources; later ones queue up behind them. */
   readonly hasPending: boolean;
   /** Why the connection has ended: OK while it has not. */

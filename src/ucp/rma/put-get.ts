@@ -157,8 +157,19 @@ export function describeRma(
   request.remoteOffset = remoteOffset;
 }
 
+/** Finds the mapped memory that host bytes are of. */
+export interface MappedMemoryIndex {
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+}
+
 /** Sets the local side of a described request: bytes for short, registered memory for zero copy. */
-export function describeLocal(request: Request, local: LocalMemory, offset: number, byteLength: number): void {
+export function describeLocal(
+  request: Request,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  context: MappedMemoryIndex,
+): void {
   request.byteLength = byteLength;
   request.localOffset = offset;
   if (request.protocolIndex === Protocol.SHORT) {
@@ -168,6 +179,12 @@ export function describeLocal(request: Request, local: LocalMemory, offset: numb
   const { md, index } = request.lane!.md;
   if (local instanceof MemoryHandle) {
     request.setEntry(local.mdMemory[index]!, offset, byteLength);
+    return;
+  }
+  const handle = context.handleOf(local);
+  const part = handle?.mdMemory[index];
+  if (handle !== undefined && part !== undefined) {
+    request.setEntry(part, local.byteOffset - handle.bytes!.byteOffset + offset, byteLength);
     return;
   }
   // The whole ArrayBuffer is what registration caches know, and what a small Buffer shares with others.

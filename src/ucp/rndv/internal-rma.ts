@@ -4,7 +4,8 @@
  */
 
 import type { Status } from '../../ucs/status.ts';
-import { type Connection, Request, type RequestOwner } from '../core/request.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { type Connection, Request } from '../core/request.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { candidateFor, type Operation, Protocol } from '../proto/selection.ts';
@@ -34,7 +35,7 @@ export function canMove(connection: Connection, operation: Operation, place: Rma
  * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
  */
 export function describeTransfer(
-  owner: RequestOwner,
+  host: ProtocolHost,
   connection: Connection,
   operation: Operation,
   place: RmaPlace,
@@ -44,9 +45,9 @@ export function describeTransfer(
   checkRemote(connection, rkey, remoteOffset, byteLength);
   const plan = planFor(operation, local, rkey, connection);
   const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
-  const request = new Request(owner);
+  const request = new Request(host);
   describeRma(request, operation, connection, candidate, rkey, remoteOffset);
-  describeLocal(request, local, localOffset, byteLength);
+  describeLocal(request, local, localOffset, byteLength, host.context);
   request.callback = (_request, status) => done(status);
   return request;
 }

@@ -30,6 +30,11 @@ export function ownKey(context: ProtocolContext, connection: Connection, piece: 
   if (memory instanceof MemoryHandle) {
     return { packed: context.packRkey(memory), offset, release: () => {} };
   }
+  const handle = context.handleOf(memory);
+  if (handle !== undefined) {
+    const start = memory.byteOffset - handle.bytes!.byteOffset;
+    return { packed: context.packRkey(handle), offset: start + offset, release: () => {} };
+  }
   return transientKey(connection, memory, offset);
 }
 

@@ -207,7 +207,7 @@ export class Rendezvous {
       (place) => place.remoteOffset + place.byteLength <= rkey.byteLength && canMove(connection, Operation.GET, place),
     );
     if (!reaches) {
-      rkey.release();
+      connection.rkeys.release(rkey);
       return false;
     }
     let left = places.length;
@@ -216,7 +216,7 @@ export class Rendezvous {
       if (status < 0 && failure === Status.OK) failure = status;
       left -= 1;
       if (left > 0) return;
-      rkey.release();
+      connection.rkeys.release(rkey, failure < 0);
       this.reply(connection, peerRequest, failure, 0, 0, request);
       request.end(failure);
     };
@@ -244,13 +244,13 @@ export class Rendezvous {
       place.remoteOffset + place.byteLength <= rkey.byteLength &&
       canMove(connection, Operation.PUT, place);
     if (!reaches) {
-      rkey.release();
+      connection.rkeys.release(rkey);
       return false;
     }
     connection.forget(request);
     nameProtocol(request, 'rndv/put');
     const end = (status: Status): void => {
-      rkey.release();
+      connection.rkeys.release(rkey, status < 0);
       state.key?.release();
       this.reply(connection, peerRequest, status, 0, 0, request);
       request.end(status);
@@ -297,7 +297,8 @@ export class Rendezvous {
   /** A key of the peer for the lanes alone; undefined for one that no lane can use. */
   #unpack(packed: Uint8Array, connection: Connection): RemoteKey | undefined {
     try {
-      return this.#host.context.unpackRkey(packed, connection, { messages: false });
+      const unpack = (): RemoteKey => this.#host.context.unpackRkey(packed, connection, { messages: false });
+      return connection.rkeys.acquire(packed, unpack);
     } catch {
       // Whatever is wrong with the key of the peer: the bytes can still come in messages.
       return undefined;

@@ -1,0 +1,72 @@
+/**
+ * Remote keys that messages of one peer have brought, unpacked: a peer sends out of the same memory again and again, and unpacking attaches
+ * memory. Bounded by count; what is in use is never dropped.
+ */
+
+import type { RemoteKey } from './remote-key.ts';
+
+/** Unused keys that are kept at most. */
+const KEYS_MAX = 64;
+
+interface Entry {
+  readonly id: string;
+  readonly rkey: RemoteKey;
+  uses: number;
+}
+
+/** The keys of one connection. */
+export class RkeyCache {
+  /** In the order of their last use. */
+  readonly #byId: Map<string, Entry> = new Map();
+  readonly #byKey: Map<RemoteKey, Entry> = new Map();
+
+  /** Keys that are kept. */
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  /** The key for these bytes, from before or unpacked now; {@link release} gives it back. Throws what `unpack` throws. */
+  acquire(packed: Uint8Array, unpack: () => RemoteKey): RemoteKey {
+    const id = Buffer.from(packed.buffer, packed.byteOffset, packed.byteLength).toString('latin1');
+    let entry = this.#byId.get(id);
+    if (entry === undefined) {
+      entry = { id, rkey: unpack(), uses: 0 };
+      this.#byKey.set(entry.rkey, entry);
+      this.#evict();
+    } else this.#byId.delete(id);
+    this.#byId.set(id, entry);
+    entry.uses += 1;
+    return entry.rkey;
+  }
+
+  /** Gives a key back. @param isStale the memory behind it is gone: the key is not kept */
+  release(rkey: RemoteKey, isStale = false): void {
+    const entry = this.#byKey.get(rkey);
+    if (entry === undefined) {
+      rkey.release();
+      return;
+    }
+    entry.uses -= 1;
+    if (isStale) this.#drop(entry);
+  }
+
+  /** Drops all keys; those in use go when they are given back. */
+  close(): void {
+    for (const entry of [...this.#byId.values()]) this.#drop(entry);
+  }
+
+  #evict(): void {
+    if (this.#byId.size < KEYS_MAX) return;
+    for (const entry of this.#byId.values()) {
+      if (entry.uses > 0) continue;
+      this.#drop(entry);
+      return;
+    }
+  }
+
+  #drop(entry: Entry): void {
+    if (this.#byId.get(entry.id) === entry) this.#byId.delete(entry.id);
+    this.#byKey.delete(entry.rkey);
+    if (entry.uses === 0) entry.rkey.release();
+  }
+}
