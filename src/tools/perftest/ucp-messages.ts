@@ -7,7 +7,7 @@ import type { Request, RequestParams } from '../../ucp/core/request.ts';
 import type { LocalBuffer } from '../../ucp/mem/local-bytes.ts';
 import type { LocalMemory } from '../../ucp/mem/memory-handle.ts';
 import type { StreamRecvParams } from '../../ucp/stream/stream.ts';
-import { TAG_MASK_FULL, type Tag } from '../../ucp/tag/tag-value.ts';
+import type { Tag } from '../../ucp/tag/tag-value.ts';
 import { Status } from '../../ucs/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';
@@ -99,13 +99,14 @@ abstract class MessageTraffic extends UcpTraffic {
 /** Tagged messages, synchronous or not. */
 export class TagTraffic extends MessageTraffic {
   readonly #isSync: boolean;
-  readonly #mask: Tag;
+  /** Undefined for all bits. */
+  readonly #mask: Tag | undefined;
   readonly #isProbed: boolean;
 
   constructor(side: UcpSide) {
     super(side);
     this.#isSync = side.spec.kind.operation === 'tag_sync';
-    this.#mask = side.spec.wildcard ? 0 : TAG_MASK_FULL;
+    this.#mask = side.spec.wildcard ? 0 : undefined;
     this.#isProbed = side.spec.unexpected;
   }
 

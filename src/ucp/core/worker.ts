@@ -9,13 +9,13 @@ import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Status } from '../../ucs/status.ts';
-import { DeviceType, type Iface, IfaceFlag } from '../../uct/api/iface.ts';
+import type { Iface } from '../../uct/api/iface.ts';
 import type { AmCallback, AmMessage, MessageOwner } from '../am/message-view.ts';
 import type { LocalBuffer } from '../mem/local-bytes.ts';
 import type { TagMessage } from '../tag/tag.ts';
 import type { Tag } from '../tag/tag-value.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
-import type { OpenIface } from '../wireup/lanes.ts';
+import { isListening, type OpenIface } from '../wireup/lanes.ts';
 import { packWorkerAddress, WORKER_ID_BYTES } from '../wireup/worker-address.ts';
 import { Protocols } from './dispatch.ts';
 import { Endpoint, type EndpointOptions, type EndpointWorker } from './endpoint.ts';
@@ -103,11 +103,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
     );
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
-    // Loopback brings nothing that was not sent here.
-    const listens = ({ attributes: { flags, resource } }: Iface): boolean =>
-      (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;
-    this.#listening = this.ifaces.filter(listens);
-    this.#quiet = this.ifaces.filter((iface) => !listens(iface));
+    this.#listening = this.ifaces.filter(isListening);
+    this.#quiet = this.ifaces.filter((iface) => !isListening(iface));
     this.packedAddress = packWorkerAddress({
       id: this.workerId,
       entries: this.ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address })),

@@ -24,7 +24,7 @@ import {
 import { MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { TagMatcher } from './matching.ts';
-import { type Tag, tagHigh, tagLow } from './tag-value.ts';
+import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from './tag-value.ts';
 import { UnexpectedMessage } from './unexpected.ts';
 
 const TAG_WORDS = 4;
@@ -128,8 +128,9 @@ export class TagProtocol {
   ): Status | Request {
     const low = tagLow('tag', tag);
     const high = tagHigh(tag);
-    const maskLow = mask === undefined ? -1 : tagLow('mask', mask);
-    const maskHigh = mask === undefined ? -1 : tagHigh(mask);
+    const isExact = mask === undefined || mask === TAG_MASK_FULL;
+    const maskLow = isExact ? -1 : tagLow('mask', mask);
+    const maskHigh = isExact ? -1 : tagHigh(mask);
     const request = this.#describeReceive(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     request.tagLow = low;

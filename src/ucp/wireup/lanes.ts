@@ -5,10 +5,13 @@
 
 import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
-import { type Iface, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+import { DeviceType, type Iface, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
 import type { Activity, Lane } from '../core/lane.ts';
 import type { OpenMd } from '../core/resources.ts';
 import type { AddressEntry } from './worker-address.ts';
+
+/** Activity of lanes that progress looks at anyway. */
+const UNSEEN: Activity = { busy: false };
 
 /** An interface with the memory domain it belongs to. */
 export interface OpenIface {
@@ -46,7 +49,13 @@ export function connectLanes(
     for (const { iface, md } of ifaces) {
       const found = reachableEntry(iface, entries);
       if (typeof found === 'string') unreachable.push({ name: nameOf(iface.attributes), reason: found });
-      else lanes.push({ iface, md, endpoint: iface.connect(found.address), activity });
+      else
+        lanes.push({
+          iface,
+          md,
+          endpoint: iface.connect(found.address),
+          activity: isListening(iface) ? UNSEEN : activity,
+        });
     }
   } catch (error) {
     for (const { endpoint } of lanes) endpoint.close();
@@ -54,6 +63,11 @@ export function connectLanes(
   }
   if (lanes.length === 0) throw noLane(unreachable);
   return { lanes, am: messageLane(lanes), unreachable };
+}
+
+/** Whether messages of peers come from an interface: progress looks at it whatever is on its way. Loopback brings only what was sent here. */
+export function isListening({ attributes: { flags, resource } }: Iface): boolean {
+  return (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;
 }
 
 /** The interface of the peer that this one reaches, or why it reaches none. */
