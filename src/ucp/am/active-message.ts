@@ -11,6 +11,7 @@ import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
 import {
   areHost,
+  areMapped,
   bytesOf,
   checkLocal,
   checkPieces,
@@ -107,7 +108,7 @@ export class ActiveMessages<E> {
     const headerLength = words[at + 2]!;
     const padded = paddedTo8(headerLength);
     const room = byteLength - AM_WORDS * 4;
-    if (headerLength < 0 || padded > room) return;
+    if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || padded > room) return;
     const view = this.#take(words[at]!, words[at + 1]!);
     if (view === undefined) return;
     view.source = bytes;
@@ -126,7 +127,8 @@ export class ActiveMessages<E> {
     const keyLength = words[at + 3]!;
     const padded = paddedTo8(headerLength);
     const start = offset + RTS_WORDS * 4;
-    if (headerLength < 0 || keyLength < 0 || padded + keyLength > byteLength - RTS_WORDS * 4) return;
+    if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || keyLength < 0) return;
+    if (padded + keyLength > byteLength - RTS_WORDS * 4) return;
     const connection = this.#host.connectionById(words[at]!);
     const peerRequest = words[at + 6]!;
     const view = this.#take(words[at]!, words[at + 1]!);
@@ -296,6 +298,7 @@ function sendEager(request: Request, head: Piece, headerLength: number): Status 
   HEADER[1] = request.tagLow;
   HEADER[2] = headerLength;
   HEADER[3] = 0;
+  if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
   const shifted = request.pieces!.map((piece) => ({ ...piece, start: piece.start + head.byteLength }));
   const length = head.byteLength + request.byteLength;
   return sendPieces(connection, MessageId.AM, HEADER, AM_WORDS, [unpadded(head), ...shifted], 0, length);

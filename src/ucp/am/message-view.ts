@@ -46,6 +46,8 @@ export class AmMessage<E> {
   waiting: WaitingData | undefined = undefined;
   /** True when the handler has taken over the fetching of the data. */
   isTaken = false;
+  /** True for the object that handlers see; false for one that was retained. */
+  isView = true;
   readonly #owner: MessageOwner<E>;
 
   constructor(owner: MessageOwner<E>) {
@@ -76,6 +78,7 @@ export class AmMessage<E> {
   /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
   retain(): AmMessage<E> {
     const copy = new AmMessage<E>(this.#owner);
+    copy.isView = false;
     copy.id = this.id;
     copy.connection = this.connection;
     copy.headerLength = this.headerLength;
@@ -102,7 +105,10 @@ export class AmMessage<E> {
   /** The awaited form of {@link receiveNbx}; resolves with the bytes received. */
   receive(local: LocalBuffer, options: { readonly signal?: AbortSignal } = {}): Promise<number> {
     this.#checkFirst();
-    return this.#owner.awaitData(this, local, options.signal);
+    // The operation may have to wait, and this object is somebody else's by then.
+    const kept = this.isView ? this.retain() : this;
+    this.isReceived = true;
+    return this.#owner.awaitData(kept, local, options.signal);
   }
 
   /** Gives up a message that {@link retain} has kept: the sender of a rendezvous waits for that, or for its data to be received. */

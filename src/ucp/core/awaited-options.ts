@@ -60,12 +60,15 @@ export interface TransferResult {
 
 /** Bytes of local memory that nobody has checked yet. */
 export function lengthOf(local: LocalBuffer): number {
+  if (typeof local !== 'object' || local === null) {
+    throw invalidParam('local', 'must be a Uint8Array, a memory handle or a list of pieces', local);
+  }
   if (!Array.isArray(local)) return (local as LocalMemory).byteLength;
   const pieces: readonly IovPiece[] = local;
-  return pieces.reduce(
-    (sum, { memory, offset = 0, byteLength }) => sum + (byteLength ?? memory.byteLength - offset),
-    0,
-  );
+  return pieces.reduce((sum, piece) => {
+    const { memory, offset = 0, byteLength } = piece ?? {};
+    return sum + (byteLength ?? (memory?.byteLength ?? 0) - offset);
+  }, 0);
 }
 
 /** What the caller of an awaited operation is told. */

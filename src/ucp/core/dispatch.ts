@@ -12,7 +12,7 @@ import { Rendezvous } from '../rndv/rendezvous.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
-import { MESSAGE_BYTES_MIN, MessageId } from './message.ts';
+import { isEnding, MESSAGE_BYTES_MIN, MessageId } from './message.ts';
 import type { ProtocolHost } from './protocol-host.ts';
 import { type Request, RequestKind } from './request.ts';
 
@@ -82,7 +82,7 @@ export class Protocols<E> {
     const at = offset >> 2;
     const connection = this.#host.connectionById(words[at]!);
     const request = connection?.waiting.get(words[at + 1]!);
-    if (connection === undefined || request?.replyHandler === undefined) return;
+    if (connection === undefined || request?.replyHandler === undefined || request.queued) return;
     const status = words[at + 2]!;
     if (byteLength > REPLY_BYTES) readCarrier(request, bytes.subarray(offset + REPLY_BYTES, offset + byteLength));
     connection.forget(request);
@@ -95,9 +95,4 @@ function readCarrier(request: Request, names: Uint8Array): void {
   const [transport = '', device = '', ...protocol] = Buffer.from(names).toString('latin1').split('/');
   request.carriedBy = [transport, device];
   if (request.kind !== RequestKind.RMA) request.protocolName = protocol.join('/');
-}
-
-/** True for a status that an operation may end with, whoever says so. */
-function isEnding(status: number): status is Status {
-  return status <= Status.OK && status >= Status.ENDPOINT_TIMEOUT;
 }

@@ -3,7 +3,7 @@
  * folders of the protocols.
  */
 
-import { closedError } from '../../ucs/error.ts';
+import { closedError, invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmSendParams } from '../am/active-message.ts';
 import type { AtomicName, AtomicParams } from '../amo/atomics.ts';
@@ -38,7 +38,7 @@ import {
 } from './awaited-options.ts';
 import type { Protocols } from './dispatch.ts';
 import { ErrorHandling, type ErrorHandlingOptions } from './error-handling.ts';
-import { describeFlush, fenceConnection, tryFlush } from './flush.ts';
+import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { Outcome, PromiseTier } from './promise-tier.ts';
@@ -70,6 +70,7 @@ export class Endpoint {
   readonly #connection: PeerConnection;
   readonly #errorHandling: ErrorHandling<Endpoint> = new ErrorHandling();
   #closed = false;
+  #isForced = false;
   #closing: Promise<void> | undefined;
   /** Awaited operations under way: closing waits for them. */
   #awaited = 0;
@@ -267,6 +268,7 @@ export class Endpoint {
     this.#checkOpen();
     checkLocal(this.#worker.context, local, 0, 0);
     checkRemote(this.#connection, rkey, 0, 0);
+    if (operation !== 'put' && operation !== 'get') throw invalidParam('operation', 'must be put or get', operation);
     const index = operation === 'put' ? Operation.PUT : Operation.GET;
     const resources = this.#connection.lanes.map(({ iface }) => iface.attributes.resource);
     return explainPlan({
@@ -339,8 +341,11 @@ export class Endpoint {
   /** Receives bytes of the stream; resolves with how many. */
   async streamRecv(local: LocalBuffer, options: SendOptions & { readonly waitAll?: boolean } = {}): Promise<number> {
     const { waitAll = false } = options;
-    const { receivedBytes } = await this.#await('stream receive', options.signal, (params) =>
-      this.streamRecvNbx(local, 0, lengthOf(local), { ...params, waitAll }),
+    const { receivedBytes } = await this.#await(
+      'stream receive',
+      options.signal,
+      (params) => this.streamRecvNbx(local, 0, lengthOf(local), { ...params, waitAll }),
+      true,
     );
     return receivedBytes;
   }
@@ -372,6 +377,7 @@ export class Endpoint {
    */
   close(options: CloseOptions = {}): Promise<void> {
     if (options.force === true) {
+      this.#isForced = true;
       this.#closed = true;
       this.#connection.cancelWaiting(Status.CANCELED);
     }
@@ -387,9 +393,21 @@ export class Endpoint {
     this.#closed = true;
     const connection = this.#connection;
     const { promises, connections } = this.#worker;
+    const { streams } = this.#worker.protocols;
+    streams.cancelReceives(connection);
+    let isFlushed = false;
+    enqueueFlush(connection, this.#worker, () => {
+      isFlushed = true;
+      promises.wake();
+    });
+    await promises.until(
+      () =>
+        isFlushed &&
+        this.#awaited === 0 &&
+        connection.waiting.size === 0 &&
+        (this.#isForced || !streams.isSending(connection)),
+    );
     this.#worker.forgetEndpoint(connection);
-    await promises.settle((params) => this.#flush(connection.lanes, params));
-    await promises.until(() => this.#awaited === 0 && connection.waiting.size === 0);
     connections.close(connection);
   }
 
@@ -476,8 +494,9 @@ export class Endpoint {
     what: string,
     signal: AbortSignal | undefined,
     startOperation: (params: RequestParams) => Status | Request,
+    keepsResult = false,
   ): Promise<Outcome> {
-    return this.#whole(() => this.#worker.promises.run(what, signal, startOperation));
+    return this.#whole(() => this.#worker.promises.run(what, signal, startOperation, keepsResult));
   }
 
   /** Runs an awaited operation so that closing sees it until its very end. */

@@ -14,6 +14,21 @@ export interface ErrorHandlingOptions<E> {
   readonly onError?: (endpoint: E, status: Status) => void;
 }
 
+/**
+ * Checks options before anything is done with them.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkErrorHandling<E>(options: ErrorHandlingOptions<E>): void {
+  if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
+  const { errorHandling = 'peer', onError } = options;
+  if (errorHandling !== 'peer' && errorHandling !== 'none') {
+    throw invalidParam('errorHandling', 'must be peer or none', errorHandling);
+  }
+  if (onError !== undefined && typeof onError !== 'function') {
+    throw invalidParam('onError', 'must be a function', onError);
+  }
+}
+
 /** The error handling of one endpoint. */
 export class ErrorHandling<E> {
   #options: ErrorHandlingOptions<E> = {};
@@ -24,16 +39,9 @@ export class ErrorHandling<E> {
     return this.#options.errorHandling !== 'none';
   }
 
-  /** @throws UcxError ERR_INVALID_PARAM */
+  /** Takes options that {@link checkErrorHandling} has accepted. */
   set(options: ErrorHandlingOptions<E>): void {
-    const { errorHandling = 'peer', onError } = options;
-    if (errorHandling !== 'peer' && errorHandling !== 'none') {
-      throw invalidParam('errorHandling', 'must be peer or none', errorHandling);
-    }
-    if (onError !== undefined && typeof onError !== 'function') {
-      throw invalidParam('onError', 'must be a function', onError);
-    }
-    this.#options = { errorHandling, ...(onError === undefined ? {} : { onError }) };
+    this.#options = { ...options };
   }
 
   /** Tells the application, once. */

@@ -49,6 +49,14 @@ function startFlush(request: Request): Status {
   return request.count > 0 ? Status.INPROGRESS : request.failure;
 }
 
+/** Flushes a connection for whoever closes it, behind everything that is queued and without a request of the pool. */
+export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, done: () => void): void {
+  const flush = new Request(owner);
+  describeFlush(flush, connection, connection.lanes, Status.OK);
+  flush.callback = done;
+  connection.enqueue(flush);
+}
+
 /** Makes a request one flush of several connections: it ends with the last of them. */
 export function describeFlushOf(request: Request, connections: readonly PeerConnection[], owner: RequestOwner): void {
   request.begin(RequestKind.FLUSH);

@@ -44,10 +44,11 @@ export class Keepalive {
 
   #look(): void {
     const watched = this.#owner.watched();
+    // First: what is called below is the application's, and may throw.
+    if (watched.length > 0) this.start();
     for (const connection of watched) {
       const failed = connection.lanes.map(({ endpoint }) => endpoint.check()).find((status) => status !== Status.OK);
       if (failed !== undefined) this.#owner.onPeerGone(connection, failed);
     }
-    if (watched.length > 0) this.start();
   }
 }

@@ -3,6 +3,8 @@
  * receiver; 64-bit values are two words, low first. No behaviour.
  */
 
+import { Status } from '../../ucs/status.ts';
+
 /** Ids of active messages. A change in their meaning is a new version of the worker address. */
 export const MessageId = {
   /** endpoint 0, {@link WireupCode}, endpoint of the sender, endpoint of the receiver or number of the connection; request: worker address. */
@@ -44,6 +46,11 @@ export const WireupCode = { REQUEST: 0, REPLY: 1 } as const;
 
 /** Endpoint id of nobody: endpoints count from 1. */
 export const NO_ENDPOINT = 0;
+
+/** True for a status that an operation may end with, whoever says so. */
+export function isEnding(status: number): status is Status {
+  return status <= Status.OK && status >= Status.ENDPOINT_TIMEOUT;
+}
 
 /** Words of the longest header. */
 export const HEADER_WORDS_MAX = 12;

@@ -166,24 +166,36 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
-    this.cancelWaiting(status);
+    const ended = [...this.waiting.values()];
     for (const queue of [this.#posted, this.#pending]) {
-      for (let head = queue.shift(); head !== undefined; head = queue.shift()) head.end(status);
+      for (let head = queue.shift(); head !== undefined; head = queue.shift()) if (head.wireId === 0) ended.push(head);
+    }
+    for (const request of ended) this.#abandon(request, status);
+  }
+
+  /** Ends one of several requests: what its callback throws is an uncaught exception, and the others end all the same. */
+  #abandon(request: Request, status: Status): void {
+    if (request.wireId !== 0) this.forget(request);
+    try {
+      request.onAbandoned(status);
+    } catch (error) {
+      queueMicrotask(() => {
+        throw error;
+      });
     }
   }
 
   /** Ends the requests that wait for the peer, and messages that have not been sent. */
   cancelWaiting(status: Status): void {
+    const ended = [...this.waiting.values()];
     const kept: Request[] = [];
     for (let head = this.#pending.shift(); head !== undefined; head = this.#pending.shift()) {
-      if (head.kind === RequestKind.MESSAGE || head.isRemote) head.end(status);
-      else kept.push(head);
+      const isMessage = head.kind === RequestKind.MESSAGE || head.isRemote;
+      if (!isMessage) kept.push(head);
+      else if (head.wireId === 0) ended.push(head);
     }
     for (const request of kept) this.#pending.push(request);
-    for (const request of [...this.waiting.values()]) {
-      this.forget(request);
-      request.onAbandoned(status);
-    }
+    for (const request of ended) this.#abandon(request, status);
   }
 
   /** Closes the lanes. */

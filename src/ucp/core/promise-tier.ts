@@ -2,7 +2,7 @@
  * The awaited tier on top of the nbx tier: turns requests into promises. Who drives the progress meanwhile is progress-driver.ts.
  */
 
-import { AbortError, statusError, UcxError } from '../../ucs/error.ts';
+import { AbortError, invalidParam, statusError, UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import { AbortListeners } from './abort-listeners.ts';
@@ -71,10 +71,17 @@ export class PromiseTier {
 
   /**
    * Runs an operation to its end.
+   * @param keepsResult what has come in spite of an abort is not thrown away: for receives
    * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) when `signal` fired, as soon as no transport touches
    *   the caller's memory any more
    */
-  async run(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
+  async run(
+    what: string,
+    signal: AbortSignal | undefined,
+    start: StartOperation,
+    keepsResult = false,
+  ): Promise<Outcome> {
+    if (signal !== undefined) checkSignal(signal);
     for (;;) {
       throwIfAborted(signal);
       const ending = await this.#runOnce(start, signal);
@@ -85,7 +92,7 @@ export class PromiseTier {
         continue;
       }
       await this.#driver.breathe();
-      throwIfAborted(signal);
+      if (ending.status < 0 || !keepsResult) throwIfAborted(signal);
       if (ending.status < 0) throw this.#failure(ending, what);
       return ending.outcome;
     }
@@ -118,13 +125,6 @@ export class PromiseTier {
     return new Promise((resolve) => {
       this.#idle.push(resolve);
     });
-  }
-
-  /** Runs an operation to its end whatever becomes of it, for closing. Without a free request it waits for all transports. */
-  async settle(start: StartOperation): Promise<void> {
-    const { status } = await this.#runOnce(start, undefined);
-    if (status !== Status.NO_RESOURCE) return;
-    while (this.#driver.busy) await this.#driver.step();
   }
 
   /** Drives progress until `isDone`, for closing. */
@@ -190,6 +190,11 @@ function staleKey(): UcxError {
     status: Status.INVALID_ADDR,
     message: 'argument rkey must stand for memory that is still mapped, and whose buffer was not detached',
   });
+}
+
+/** @throws UcxError ERR_INVALID_PARAM for what is no AbortSignal */
+export function checkSignal(signal: AbortSignal): void {
+  if (!(signal instanceof AbortSignal)) throw invalidParam('signal', 'must be an AbortSignal', signal);
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {

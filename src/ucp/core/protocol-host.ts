@@ -37,6 +37,10 @@ export interface ProtocolContext {
 /** A worker, as protocols see it. */
 export interface ProtocolHost extends RequestOwner {
   readonly context: ProtocolContext;
+  /** Puts and gets of the protocol itself that have not ended: closing waits for them. */
+  internalTransfers: number;
+  /** Bytes of the longest message that any transport hands out. */
+  readonly frameBytesMax: number;
   /** The connection of this worker to itself: it reaches all local memory. */
   readonly loopback: Connection;
   /** A request, or undefined when as many as the worker has are in use. */

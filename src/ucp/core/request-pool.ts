@@ -31,6 +31,10 @@ export class RequestPool {
 
   /** Starts a described request; see Endpoint.putNbx for what is returned. */
   start(request: Request, params: RequestParams | undefined): Status | Request {
+    if (params?.callback !== undefined && typeof params.callback !== 'function') {
+      this.discard(request);
+      throw invalidParam('callback', 'must be a function', params.callback);
+    }
     const connection = request.connection as PeerConnection | undefined;
     const waits = connection?.hasPending === true && request.kind !== RequestKind.RECEIVE;
     const status = waits ? Status.NO_RESOURCE : start(request);

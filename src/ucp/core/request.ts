@@ -10,7 +10,6 @@ import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.t
 import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { Piece } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
@@ -137,6 +136,8 @@ export class Request implements Completion {
   next: Request | undefined = undefined;
   /** Ends a request whose peer is gone; without it the request simply ends. */
   abandon: ((request: Request, status: Status) => void) | undefined = undefined;
+  /** Gives back what the request holds beside its memory; runs when it ends, once. */
+  release: (() => void) | undefined = undefined;
   /** Number by which the peer answers it: see Connection.expect. 0 for none. */
   wireId = 0;
   /** Only the peer can end it, and a flush waits for it. */
@@ -158,8 +159,6 @@ export class Request implements Completion {
   /** Memory that was registered for this operation only. */
   registered: MdMemory | undefined = undefined;
   registrar: MemoryDomain | undefined = undefined;
-  /** Remote key that was unpacked for this operation only. */
-  ownKey: RemoteKey | undefined = undefined;
   /** Lanes that a flush covers. */
   lanes: readonly Lane[] = [];
 
@@ -289,14 +288,14 @@ export class Request implements Completion {
       this.registered = undefined;
       this.registrar = undefined;
     }
+    if (this.release !== undefined) {
+      this.release();
+      this.release = undefined;
+    }
     this.bytes = undefined;
     this.handle = undefined;
     this.pieces = undefined;
     this.transfer = undefined;
-    if (this.ownKey !== undefined) {
-      this.ownKey.release();
-      this.ownKey = undefined;
-    }
     const entry = this.iov[0];
     if (entry !== undefined) entry.memory = NO_MEMORY;
     if (this.callback !== undefined) this.callback(this, status);

@@ -60,10 +60,15 @@ export class WorkerEvent {
   /** See Worker.arm. */
   arm(): Status {
     this.#signal ??= this.#newSignal();
-    if (this.#armed) return Status.OK;
+    // Again where it is armed: operations may have been started since.
     this.#armed = true;
     sleepOn(this.#worker, this.#clock, () => this.signal());
     return Status.OK;
+  }
+
+  /** An operation was started: who waits has to hear of its end too. */
+  started(): void {
+    if (this.#waiters.size > 0) sleepOn(this.#worker, this.#clock, () => this.signal());
   }
 
   signal(): void {

@@ -17,15 +17,17 @@ import type { Tag } from '../tag/tag-value.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { isListening, type OpenIface } from '../wireup/lanes.ts';
 import { packWorkerAddress, WORKER_ID_BYTES } from '../wireup/worker-address.ts';
+import { lengthOf } from './awaited-options.ts';
 import { Protocols } from './dispatch.ts';
 import { Endpoint, type EndpointOptions, type EndpointWorker } from './endpoint.ts';
+import { checkErrorHandling } from './error-handling.ts';
 import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
 import type { Activity } from './lane.ts';
 import { MessageQueue } from './message-queue.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import { ProgressDriver } from './progress-driver.ts';
-import { PromiseTier } from './promise-tier.ts';
+import { checkSignal, PromiseTier } from './promise-tier.ts';
 import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from './request.ts';
 import { RequestPool } from './request-pool.ts';
@@ -85,6 +87,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
+  internalTransfers = 0;
+  readonly frameBytesMax: number;
   readonly activity: Activity = { busy: false };
   /** Interfaces that messages of peers come from: progress always looks at them. */
   readonly #listening: readonly Iface[];
@@ -103,6 +107,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
     );
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
+    this.frameBytesMax = Math.max(0, ...this.ifaces.map(({ attributes }) => attributes.am.bcopyBytesMax));
     this.#listening = this.ifaces.filter(isListening);
     this.#quiet = this.ifaces.filter((iface) => !isListening(iface));
     this.packedAddress = packWorkerAddress({
@@ -150,6 +155,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
    */
   endpoint(address: Uint8Array, options: EndpointOptions = {}): Endpoint {
     this.#checkOpen();
+    checkErrorHandling(options);
     const connection = this.connections.connect(address);
     const known = this.#endpoints.get(connection);
     const endpoint = known ?? new Endpoint(this, connection);
@@ -206,6 +212,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   /** Drives progress until the signal fires or the worker closes: for a process whose peers do all the work. */
   async serve(signal: AbortSignal): Promise<void> {
     this.#checkOpen();
+    checkSignal(signal);
     if (signal.aborted) return;
     this.#driver.begin();
     await new Promise<void>((resolve) => {
@@ -267,10 +274,13 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
    * @throws UcxError ERR_MESSAGE_TRUNCATED for a message longer than the memory; AbortError when `signal` fires before it has come
    */
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
-    const byteLength = Array.isArray(local) ? 0 : (local as Uint8Array).byteLength;
+    const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.whole(() =>
-      this.promises.run('tag receive', options.signal, (params) =>
-        this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
+      this.promises.run(
+        'tag receive',
+        options.signal,
+        (params) => this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
+        true,
       ),
     );
     return { senderTag, byteLength: receivedBytes };
@@ -363,8 +373,11 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   async awaitData(message: AmMessage<Endpoint>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = Array.isArray(local) ? 0 : (local as Uint8Array).byteLength;
     const { receivedBytes } = await this.promises.whole(() =>
-      this.promises.run('receive of an active message', signal, (params) =>
-        this.receiveData(message, local, 0, byteLength, params),
+      this.promises.run(
+        'receive of an active message',
+        signal,
+        (params) => this.receiveData(message, local, 0, byteLength, params),
+        true,
       ),
     );
     return receivedBytes;
@@ -375,6 +388,16 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
       const isWanted = this.#endpoints.get(connection)?.watchesPeer !== false;
       return isWanted && !connection.isLoopback && connection.failure === Status.OK;
     });
+  }
+
+  onAccepted(): void {
+    this.#keepalive.start();
+  }
+
+  onDropped(connection: PeerConnection): void {
+    this.#endpoints.delete(connection);
+    this.#pending.delete(connection);
+    this.protocols.streams.forget(connection);
   }
 
   onPeerGone(connection: PeerConnection, status: Status): void {
@@ -427,7 +450,9 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   }
 
   start(request: Request, params: RequestParams | undefined): Status | Request {
-    return this.#requests.start(request, params);
+    const started = this.#requests.start(request, params);
+    if (typeof started !== 'number') this.#event.started();
+    return started;
   }
 
   discard(request: Request): void {
@@ -439,12 +464,18 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.protocols.tag.close();
     for (const queue of this.#queues) queue.close();
     for (const end of this.#serving) end();
+    // Also what runs on connections that only peers have asked for.
+    for (const connection of this.connections.all) {
+      connection.cancelWaiting(Status.CANCELED);
+      this.protocols.streams.forget(connection);
+    }
     await this.promises.idle();
+    // Transports end what they have begun, as long as somebody drives them.
+    await this.promises.until(() => this.internalTransfers === 0);
     this.#closed = true;
     this.#keepalive.close();
     this.#event.close();
     for (const connection of this.connections.all) {
-      this.protocols.streams.forget(connection);
       this.connections.close(connection);
     }
     // Nobody is left to wait for who has not answered.

@@ -70,7 +70,11 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
 export function checkPieces(owner: object, iov: readonly IovPiece[]): Piece[] {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
   let start = 0;
-  return iov.map(({ memory, offset = 0, byteLength = (memory?.byteLength ?? 0) - offset }) => {
+  return iov.map((given) => {
+    if (typeof given !== 'object' || given === null) throw invalidParam('iov', 'must hold pieces', given);
+    const { memory, offset = 0 } = given;
+    if (typeof offset !== 'number') throw invalidParam('iov', 'must have offsets that are numbers', offset);
+    const byteLength = given.byteLength ?? (memory?.byteLength ?? 0) - offset;
     checkLocal(owner, memory, offset, byteLength);
     const piece = { memory, offset, byteLength, start };
     start += byteLength;

@@ -66,6 +66,11 @@ export class RemoteKey implements MemoryPlace {
     this.#plans[operation]![placeIndex] = plan;
   }
 
+  /** False when a transport knows that the memory is gone. */
+  get live(): boolean {
+    return this.parts.every((part) => part?.live !== false);
+  }
+
   /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr); undefined elsewhere. */
   get bytes(): Uint8Array | undefined {
     return this.parts.find((part) => part?.bytes !== undefined)?.bytes;

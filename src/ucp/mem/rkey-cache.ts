@@ -5,8 +5,9 @@
 
 import type { RemoteKey } from './remote-key.ts';
 
-/** Unused keys that are kept at most. */
+/** Keys that are kept at most, and the bytes behind those: attached memory stays allocated while a key of it is kept. */
 const KEYS_MAX = 64;
+const BYTES_MAX = 256 * 2 ** 20;
 
 interface Entry {
   readonly id: string;
@@ -20,6 +21,8 @@ export class RkeyCache {
   readonly #byId: Map<string, Entry> = new Map();
   readonly #byKey: Map<RemoteKey, Entry> = new Map();
 
+  #bytes = 0;
+
   /** Keys that are kept. */
   get size(): number {
     return this.#byId.size;
@@ -32,6 +35,7 @@ export class RkeyCache {
     if (entry === undefined) {
       entry = { id, rkey: unpack(), uses: 0 };
       this.#byKey.set(entry.rkey, entry);
+      this.#bytes += entry.rkey.byteLength;
       this.#evict();
     } else this.#byId.delete(id);
     this.#byId.set(id, entry);
@@ -47,7 +51,7 @@ export class RkeyCache {
       return;
     }
     entry.uses -= 1;
-    if (isStale) this.#drop(entry);
+    if (isStale || this.#byId.get(entry.id) !== entry) this.#drop(entry);
   }
 
   /** Drops all keys; those in use go when they are given back. */
@@ -56,17 +60,19 @@ export class RkeyCache {
   }
 
   #evict(): void {
-    if (this.#byId.size < KEYS_MAX) return;
     for (const entry of this.#byId.values()) {
-      if (entry.uses > 0) continue;
-      this.#drop(entry);
-      return;
+      const isFull = this.#byId.size >= KEYS_MAX || this.#bytes > BYTES_MAX;
+      if (entry.uses === 0 && (isFull || !entry.rkey.live)) this.#drop(entry);
     }
   }
 
   #drop(entry: Entry): void {
-    if (this.#byId.get(entry.id) === entry) this.#byId.delete(entry.id);
+    if (this.#byId.get(entry.id) === entry) {
+      this.#byId.delete(entry.id);
+      this.#bytes -= entry.rkey.byteLength;
+    }
+    if (entry.uses > 0) return;
     this.#byKey.delete(entry.rkey);
-    if (entry.uses === 0) entry.rkey.release();
+    entry.rkey.release();
   }
 }

@@ -5,7 +5,7 @@
 
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { highOf, isEnding, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
@@ -76,10 +76,10 @@ export class EmulatedRma {
     const at = frame.offset >> 2;
     const connection = this.#host.connectionById(frame.words[at]!);
     const request = connection?.waiting.get(frame.words[at + 1]!);
-    if (connection === undefined || request === undefined || request.transfer !== this) return;
-    const status = frame.words[at + 3]! as Status;
+    if (connection === undefined || request === undefined || request.queued || request.transfer !== this) return;
+    const status = frame.words[at + 3]!;
     request.transfer = undefined;
-    if (status !== Status.OK) request.end(status);
+    if (status !== Status.OK) request.end(isEnding(status) ? status : Status.IO_ERROR);
     else {
       const peerRequest = frame.words[at + 2]!;
       this.#rendezvous.receive(request, connection, peerRequest, request.pieces!, NO_DATA);

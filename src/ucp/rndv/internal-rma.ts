@@ -48,6 +48,10 @@ export function describeTransfer(
   const request = new Request(host);
   describeRma(request, operation, connection, candidate, rkey, remoteOffset);
   describeLocal(request, local, localOffset, byteLength, host.context);
-  request.callback = (_request, status) => done(status);
+  host.internalTransfers += 1;
+  request.callback = (_request, status) => {
+    host.internalTransfers -= 1;
+    done(status);
+  };
   return request;
 }

@@ -5,6 +5,7 @@
  * Requests name each other by Connection.expect; whatever a peer says about a request that it has no business with is ignored.
  */
 
+import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { highOf, joinWords, MessageId } from '../core/message.ts';
@@ -87,14 +88,8 @@ export class Rendezvous {
   /** Makes a request the sender of a rendezvous: it ends with the answer of the peer. */
   offer(request: Request, pieces: readonly Piece[], key: OwnKey | undefined): void {
     request.transfer = { pieces, key } satisfies SendState;
-    request.replyHandler = (sender, status) => {
-      key?.release();
-      sender.end(status);
-    };
-    request.abandon = (sender, status) => {
-      key?.release();
-      sender.end(status);
-    };
+    if (key !== undefined) request.release = () => key.release();
+    request.replyHandler = endWith;
   }
 
   /** Receives `pieces` from the peer's request, then answers it and ends `request`. */
@@ -109,6 +104,11 @@ export class Rendezvous {
     const total = bytesOf(pieces);
     if (connection.failure !== Status.OK) {
       request.end(connection.failure);
+      return;
+    }
+    if (total === 0) {
+      this.reply(connection, peerRequest, Status.OK);
+      request.end(Status.OK);
       return;
     }
     if (this.#readRemote(request, connection, peerRequest, pieces, data)) return;
@@ -133,7 +133,7 @@ export class Rendezvous {
     // A get through messages has asked already.
     if (request.wireId === 0) connection.expect(request);
     else connection.renew(request);
-    state.key = this.keyOf(connection, pieces, connection.amBcopyMax - RTR_WORDS * 4);
+    state.key = this.#keyToWrite(connection, pieces);
     this.#askMore(request, state);
   }
 
@@ -144,7 +144,8 @@ export class Rendezvous {
     const connection = this.#host.connectionById(words[at]!);
     const request = connection?.waiting.get(words[at + 1]!);
     const state = request?.transfer as SendState | undefined;
-    if (connection === undefined || request === undefined || state?.pieces === undefined || 'windows' in state) return;
+    if (connection === undefined || request === undefined || request.queued) return;
+    if (state?.pieces === undefined || 'windows' in state) return;
     const peerRequest = words[at + 2]!;
     const from = joinWords(words[at + 4]!, words[at + 5]!);
     const length = joinWords(words[at + 6]!, words[at + 7]!);
@@ -251,7 +252,6 @@ export class Rendezvous {
     nameProtocol(request, 'rndv/put');
     const end = (status: Status): void => {
       connection.rkeys.release(rkey, status < 0);
-      state.key?.release();
       this.reply(connection, peerRequest, status, 0, 0, request);
       request.end(status);
     };
@@ -305,6 +305,16 @@ export class Rendezvous {
     }
   }
 
+  /** The key of memory that a sender may write; undefined where it cannot have one: then the bytes come in messages. */
+  #keyToWrite(connection: Connection, pieces: readonly Piece[]): OwnKey | undefined {
+    try {
+      return this.keyOf(connection, pieces, connection.amBcopyMax - RTR_WORDS * 4);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      return undefined;
+    }
+  }
+
   /** Asks for windows as long as there are bytes and room. */
   #askMore(request: Request, state: ReceiveState): void {
     while (state.asked < state.total && state.windows.length < WINDOWS_MAX) {
@@ -313,13 +323,12 @@ export class Rendezvous {
       state.asked += byteLength;
       if (state.isHost) this.#ask(request, state, { offset, byteLength, fragment: undefined, received: 0 });
       else {
-        const { wireId } = request;
         const placeholder: Window = { offset, byteLength: 0, fragment: undefined, received: 0 };
         state.windows.push(placeholder);
         this.staging.acquireToReceive((fragment) => {
           state.windows.splice(state.windows.indexOf(placeholder), 1);
           // The receive may have ended while it waited for the fragment.
-          if (request.wireId !== wireId || wireId === 0) this.staging.releaseReceived(fragment);
+          if (request.transfer !== state) this.staging.releaseReceived(fragment);
           else this.#ask(request, state, { offset, byteLength, fragment, received: 0 });
         });
       }
@@ -459,6 +468,10 @@ export class Rendezvous {
 /** A put or get through messages keeps its own name, whatever way its bytes take. */
 function nameProtocol(request: Request, name: string): void {
   if (request.kind !== RequestKind.RMA) request.protocolName = name;
+}
+
+function endWith(request: Request, status: Status): void {
+  request.end(status);
 }
 
 function placeOf(piece: Piece, rkey: RemoteKey, keyOffset: number): RmaPlace {

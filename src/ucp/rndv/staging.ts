@@ -22,6 +22,7 @@ export class Staging {
   readonly #waiters: FragmentUser[] = [];
   /** Waiters that will hold their fragment until the peer has filled it. */
   readonly #receivers: FragmentUser[] = [];
+  #isServing = false;
   /** Fragments that peers are to fill. */
   #receiving = 0;
   /** Keys of local device memory, for the connection to itself. */
@@ -31,9 +32,9 @@ export class Staging {
     this.#host = host;
   }
 
-  /** Bytes of a fragment. */
+  /** Bytes of a fragment: as configured, but no message of a transport is longer. */
   get fragmentBytes(): number {
-    return this.#host.context.fragmentBytes;
+    return Math.max(this.#host.context.fragmentBytes, this.#host.frameBytesMax);
   }
 
   /** Fragments in use. */
@@ -49,12 +50,13 @@ export class Staging {
   }
 
   release(fragment: MemoryHandle): void {
-    const waiter = this.#waiters.shift();
-    if (waiter !== undefined) waiter(fragment);
-    else {
-      this.#free.push(fragment);
-      this.#serveReceivers();
-    }
+    this.#free.push(fragment);
+    // Who gets a fragment may give it back at once: served here, and not one inside the other.
+    if (this.#isServing) return;
+    this.#isServing = true;
+    while (this.#waiters.length > 0 && this.#free.length > 0) this.#waiters.shift()!(this.#free.pop()!);
+    this.#isServing = false;
+    this.#serveReceivers();
   }
 
   /**

@@ -11,6 +11,7 @@ import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind, type RequestParams } from '../core/request.ts';
 import {
   areHost,
+  areMapped,
   bytesOf,
   checkLocal,
   checkPieces,
@@ -46,6 +47,8 @@ interface StreamState {
   busy: boolean;
   /** Device memory is being sent, fragment by fragment: what is sent after it waits. */
   sending: boolean;
+  /** The connection is closed here: nothing more is received. */
+  closed: boolean;
   byteLength: number;
 }
 
@@ -181,15 +184,27 @@ export class Streams {
 
   /** Forgets a connection that is closed: its receives are cancelled. */
   forget(connection: Connection): void {
-    const state = this.#states.get(connection.id);
+    this.cancelReceives(connection);
     this.#states.delete(connection.id);
-    for (const { request } of state?.receives.splice(state.busy ? 1 : 0) ?? []) request.end(Status.CANCELED);
+  }
+
+  /** Ends the receives of a connection that is being closed. One whose bytes are on their way into device memory ends with them. */
+  cancelReceives(connection: Connection): void {
+    const state = this.#states.get(connection.id);
+    if (state === undefined) return;
+    state.closed = true;
+    for (const { request } of state.receives.splice(state.busy ? 1 : 0)) request.end(Status.CANCELED);
+  }
+
+  /** True while device memory is being sent. */
+  isSending(connection: Connection): boolean {
+    return this.#states.get(connection.id)?.sending === true;
   }
 
   #stateOf(connection: Connection): StreamState {
     const known = this.#states.get(connection.id);
     if (known !== undefined) return known;
-    const state: StreamState = { chunks: [], receives: [], busy: false, sending: false, byteLength: 0 };
+    const state: StreamState = { chunks: [], receives: [], busy: false, sending: false, closed: false, byteLength: 0 };
     this.#states.set(connection.id, state);
     return state;
   }
@@ -198,6 +213,11 @@ export class Streams {
   #serve(state: StreamState, connection: Connection): void {
     while (!state.busy && state.chunks.length > 0 && state.receives.length > 0) {
       const { request, waitAll } = state.receives[0]!;
+      if (!areMapped(request.pieces!)) {
+        state.receives.shift();
+        request.end(Status.INVALID_ADDR);
+        continue;
+      }
       if (areHost(request.pieces!)) this.#fill(state, request);
       else if (!this.#stage(state, request, connection)) return;
       this.#endFirst(state, request, waitAll);
@@ -238,9 +258,9 @@ export class Streams {
         this.#consume(state, chunk, bytes);
         request.done += bytes;
         const waitAll = state.receives[0]!.waitAll;
-        if (status < 0) {
+        if (status < 0 || state.closed) {
           state.receives.shift();
-          request.end(status);
+          request.end(status < 0 ? status : Status.CANCELED);
         } else this.#endFirst(state, request, waitAll);
         this.#serve(state, connection);
       });
@@ -319,6 +339,7 @@ function sendRest(request: Request): Status {
   const connection = request.connection!;
   if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
   const frameBytes = connection.amBcopyMax - STREAM_WORDS * 4;
+  if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
   while (request.done < request.byteLength) {
     const bytes = Math.min(frameBytes, request.byteLength - request.done);
     setHeader(connection);

@@ -10,6 +10,7 @@ import { sendMessage, sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
 import {
+  areMapped,
   bytesOf,
   checkLocal,
   checkPieces,
@@ -357,6 +358,10 @@ export class TagProtocol {
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
+    if (request.handle?.mapped === false || (request.pieces !== undefined && !areMapped(request.pieces))) {
+      request.end(Status.INVALID_ADDR);
+      return;
+    }
     if (request.bytes !== undefined) {
       copyBytes(request.bytes, request.localOffset, bytes, start, length);
       request.end(Status.OK);
@@ -416,5 +421,6 @@ function sendEager(request: Request, messageId: number): Status {
   HEADER[1] = request.wireId;
   HEADER[2] = request.tagLow;
   HEADER[3] = request.tagHigh;
+  if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
   return sendPieces(connection, messageId, HEADER, TAG_WORDS, request.pieces!, 0, request.byteLength);
 }

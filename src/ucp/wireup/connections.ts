@@ -19,6 +19,8 @@ import { unpackWorkerAddress, type WorkerAddress } from './worker-address.ts';
 
 /** Connections of one worker at most. */
 export const CONNECTIONS_MAX = 65_535;
+/** Connections of peers that nobody here has asked for, at most; requests beyond it are ignored with a warning. */
+const UNCLAIMED_MAX = 4096;
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
@@ -42,6 +44,10 @@ export interface ConnectionsOwner extends ConnectionOwner {
   readonly packedAddress: Uint8Array;
   readonly workerId: Uint8Array;
   readonly log: Log;
+  /** A peer has made a connection. */
+  onAccepted(): void;
+  /** A connection is gone. */
+  onDropped(connection: PeerConnection): void;
   /** A connection has ended because the peer closed it, or is gone. */
   onConnectionFailed(connection: PeerConnection): void;
 }
@@ -67,6 +73,13 @@ export class Connections {
   /** All connections, also those that only the peer has asked for. */
   get all(): readonly PeerConnection[] {
     return this.#slots.filter((connection) => connection !== undefined);
+  }
+
+  /** Connections that only peers have asked for. */
+  get #unclaimed(): number {
+    let count = 0;
+    for (const { passive } of this.#peers.values()) count += passive.size;
+    return count;
   }
 
   byId(id: number): PeerConnection | undefined {
@@ -160,7 +173,11 @@ export class Connections {
     if (home !== undefined) {
       const { peer, number } = home;
       if (peer.own.get(number) === connection) peer.own.delete(number);
-      if (peer.passive.get(number) === connection) peer.passive.delete(number);
+      if (peer.passive.get(number) === connection) {
+        peer.passive.delete(number);
+        // Its half is gone: the next one that is made here meets the next one there.
+        if (peer.next === number) peer.next += 1;
+      }
       this.#homes.delete(connection);
     }
     if (this.byId(connection.id) === connection) {
@@ -168,6 +185,7 @@ export class Connections {
       this.#freeSlots.push(connection.id & SLOT_MASK);
     }
     connection.close();
+    this.#owner.onDropped(connection);
   }
 
   #loopback(address: WorkerAddress): PeerConnection {
@@ -191,8 +209,13 @@ export class Connections {
       this.#established(own, remoteId);
       return;
     }
+    if (this.#unclaimed >= UNCLAIMED_MAX) {
+      this.#owner.log.warn(`a request to connect is ignored: ${UNCLAIMED_MAX} connections of peers wait to be used`);
+      return;
+    }
     const connection = this.#accept(address);
     if (connection === undefined) return;
+    this.#owner.onAccepted();
     peer.passive.set(number, connection);
     this.#homes.set(connection, { peer, number });
     this.#established(connection, remoteId);

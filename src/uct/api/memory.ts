@@ -36,6 +36,8 @@ export interface RemoteKey {
   readonly byteLength: number;
   /** The remote bytes, where they are mapped into this process (uct_rkey_ptr); undefined or absent elsewhere. */
   readonly bytes?: Uint8Array | undefined;
+  /** False once the owner has taken the memory away, where the transport can tell without asking. */
+  readonly live?: boolean;
   /** Drops what unpacking acquired. Idempotent. */
   release(): void;
 }

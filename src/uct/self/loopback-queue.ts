@@ -5,7 +5,7 @@
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
 
-/** Messages that wait at most; beyond it NO_RESOURCE. */
+/** Slots for messages: one is that of the message at hand, the others wait; beyond them NO_RESOURCE. */
 const MESSAGES_MAX = 64;
 
 class LoopbackFrame implements AmFrame {
@@ -77,10 +77,11 @@ export class LoopbackQueue {
     const { handler } = this;
     if (handler === undefined) return 0;
     const count = this.length;
-    for (let i = 0; i < count; i++) {
+    for (let i = 0; i < count && this.length > 0; i++) {
       const slot = this.#head % MESSAGES_MAX;
-      handler(this.#ids[slot]!, this.#frames[slot]!);
+      // Before the handler: a message is never handed out twice, not even by progress inside a handler. Its slot is used again much later.
       this.#head += 1;
+      handler(this.#ids[slot]!, this.#frames[slot]!);
     }
     return count;
   }
@@ -103,7 +104,7 @@ export class LoopbackQueue {
   }
 
   #next(): LoopbackFrame | undefined {
-    if (this.#tail - this.#head >= MESSAGES_MAX) return undefined;
+    if (this.#tail - this.#head >= MESSAGES_MAX - 1) return undefined;
     const slot = this.#tail % MESSAGES_MAX;
     this.#frames[slot] ??= new LoopbackFrame(new ArrayBuffer(this.#frameBytes), 0);
     return this.#frames[slot];
