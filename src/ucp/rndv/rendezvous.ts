@@ -57,6 +57,8 @@ interface ReceiveState {
   /** First byte that nobody has asked for. */
   asked: number;
   finished: number;
+  /** The receive is over: fragments that it still waits for go back. */
+  ended: boolean;
 }
 
 /** Where the data of a message is, as its sender says. */
@@ -122,6 +124,7 @@ export class Rendezvous {
       windows: [],
       asked: 0,
       finished: 0,
+      ended: false,
     };
     request.transfer = state;
     nameProtocol(request, 'rndv/am');
@@ -328,7 +331,7 @@ export class Rendezvous {
         this.staging.acquireToReceive((fragment) => {
           state.windows.splice(state.windows.indexOf(placeholder), 1);
           // The receive may have ended while it waited for the fragment.
-          if (request.transfer !== state) this.staging.releaseReceived(fragment);
+          if (state.ended) this.staging.releaseReceived(fragment);
           else this.#ask(request, state, { offset, byteLength, fragment, received: 0 });
         });
       }
@@ -368,7 +371,7 @@ export class Rendezvous {
     const index = state.windows.indexOf(window);
     if (index >= 0) state.windows.splice(index, 1);
     if (window.fragment !== undefined) this.staging.releaseReceived(window.fragment);
-    if (request.transfer !== state) return;
+    if (state.ended) return;
     state.finished += window.byteLength;
     if (status < 0 || state.finished === state.total) this.#endReceive(request, state, status, true);
     else this.#askMore(request, state);
@@ -376,6 +379,7 @@ export class Rendezvous {
 
   /** @param answer whether the peer waits for an answer */
   #endReceive(request: Request, state: ReceiveState, status: Status, answer: boolean): void {
+    state.ended = true;
     state.key?.release();
     // Fragments that are being written go back when that ends.
     for (const window of state.windows.splice(0)) {
