@@ -13,6 +13,8 @@ export type {
   AmSendOptions,
   AtomicOptions,
   SendOptions,
+  TagRecvOptions,
+  TagRecvResult,
   TagSendOptions,
   TransferOptions,
   TransferResult,
@@ -20,7 +22,7 @@ export type {
 export type { CloseOptions, Endpoint, EndpointOptions } from './ucp/core/endpoint.ts';
 export type { Request, RequestCallback, RequestParams } from './ucp/core/request.ts';
 export { REQUESTS_MAX } from './ucp/core/request-pool.ts';
-export type { TagRecvOptions, TagRecvResult, Worker } from './ucp/core/worker.ts';
+export type { Worker } from './ucp/core/worker.ts';
 export { IOV_MAX, type IovPiece, type LocalBuffer } from './ucp/mem/local-bytes.ts';
 export type { LocalMemory, MemMapParams, MemoryHandle } from './ucp/mem/memory-handle.ts';
 export type { RemoteKey } from './ucp/mem/remote-key.ts';

@@ -32,6 +32,21 @@ export interface TagSendOptions extends SendOptions {
   readonly tag?: Tag;
 }
 
+/** Options of an awaited receive. */
+export interface TagRecvOptions {
+  /** Tag to receive. Default 0. */
+  readonly tag?: Tag;
+  /** Bits of the tag that count. Default all. */
+  readonly mask?: Tag;
+  readonly signal?: AbortSignal;
+}
+
+/** What an awaited receive has got. */
+export interface TagRecvResult {
+  readonly senderTag: bigint;
+  readonly byteLength: number;
+}
+
 /** Options of an awaited active message. */
 export interface AmSendOptions extends SendOptions {
   /** At most 4096 bytes. */

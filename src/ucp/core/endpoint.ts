@@ -3,14 +3,14 @@
  * folders of the protocols.
  */
 
-import { closedError, invalidParam } from '../../ucs/error.ts';
+import { closedError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmSendParams } from '../am/active-message.ts';
 import type { AtomicName, AtomicParams } from '../amo/atomics.ts';
 import { checkLocal, type LocalBuffer } from '../mem/local-bytes.ts';
-import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type Explanation, explainPlan } from '../proto/explain.ts';
+import type { Explanation } from '../proto/explain.ts';
 import { Operation, Protocol } from '../proto/selection.ts';
 import {
   checkRemote,
@@ -21,6 +21,7 @@ import {
   putAtOnce,
   putKnown,
 } from '../rma/put-get.ts';
+import { streamChunks } from '../stream/chunks.ts';
 import type { StreamRecvParams } from '../stream/stream.ts';
 import type { Tag } from '../tag/tag-value.ts';
 import type { Connections } from '../wireup/connections.ts';
@@ -38,6 +39,7 @@ import {
 } from './awaited-options.ts';
 import type { Protocols } from './dispatch.ts';
 import { ErrorHandling, type ErrorHandlingOptions } from './error-handling.ts';
+import { explainTransfer } from './explain-transfer.ts';
 import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
@@ -266,19 +268,7 @@ export class Endpoint {
   /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
   explain(operation: 'put' | 'get', local: LocalMemory, rkey: RemoteKey): Explanation {
     this.#checkOpen();
-    checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this.#connection, rkey, 0, 0);
-    if (operation !== 'put' && operation !== 'get') throw invalidParam('operation', 'must be put or get', operation);
-    const index = operation === 'put' ? Operation.PUT : Operation.GET;
-    const resources = this.#connection.lanes.map(({ iface }) => iface.attributes.resource);
-    return explainPlan({
-      operation: index,
-      localType: local instanceof MemoryHandle ? local.memoryType : 0,
-      remoteType: rkey.memoryType,
-      plan: planFor(index, local, rkey, this.#connection),
-      resources,
-      unavailable: [...this.#worker.context.resources.rejections, ...this.#connection.unreachable],
-    });
+    return explainTransfer(this.#worker.context, this.#connection, operation, local, rkey);
   }
 
   /**
@@ -351,18 +341,8 @@ export class Endpoint {
   }
 
   /** The bytes of the stream as they arrive, until the peer closes or the loop is left. */
-  async *stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
-    const room = new Uint8Array(65_536);
-    for (;;) {
-      let bytes: number;
-      try {
-        bytes = await this.streamRecv(room, options);
-      } catch (error) {
-        if (this.status === Status.CONNECTION_RESET && options.signal?.aborted !== true) return;
-        throw error;
-      }
-      yield room.slice(0, bytes);
-    }
+  stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
+    return streamChunks(this, options);
   }
 
   /** Waits until everything started before has reached remote memory. */

@@ -47,6 +47,12 @@ interface Ending {
   readonly error: unknown;
 }
 
+/** An operation that was started. */
+interface Started {
+  readonly slot: EndingSlot;
+  readonly result: Status | Request;
+}
+
 /** Where the callback of a request leaves its ending. */
 interface EndingSlot {
   ending: Ending | undefined;
@@ -59,8 +65,9 @@ export class PromiseTier {
   readonly #ifaces: () => readonly Iface[];
   readonly #listeners: AbortListeners = new AbortListeners();
   #running = 0;
-  /** Operations that wait for a free request. */
-  #starved = 0;
+  /** Operations that wait for a request, in order, and how many have been told that there is one. */
+  readonly #turns: (() => void)[] = [];
+  #granted = 0;
   readonly #idle: (() => void)[] = [];
 
   /** @param ifaces the transports of the worker, asked for the cause of a failure */
@@ -82,15 +89,19 @@ export class PromiseTier {
     keepsResult = false,
   ): Promise<Outcome> {
     if (signal !== undefined) checkSignal(signal);
+    // Behind those that came before and found no request.
+    let hadTurn = this.#turns.length + this.#granted > 0;
+    if (hadTurn) await this.#turn(signal, true);
     for (;;) {
       throwIfAborted(signal);
-      const ending = await this.#runOnce(start, signal);
-      if (ending.status === Status.NO_RESOURCE) {
-        this.#starved += 1;
-        await this.#driver.step();
-        this.#starved -= 1;
+      const started = this.#start(start);
+      // One that had its turn and found none stays in front; a new one stands behind the others at once.
+      if (started.result === Status.NO_RESOURCE) {
+        await this.#turn(signal, !hadTurn);
+        hadTurn = true;
         continue;
       }
+      const ending = await this.#end(started, signal);
       await this.#driver.breathe();
       if (ending.status < 0 || !keepsResult) throwIfAborted(signal);
       if (ending.status < 0) throw this.#failure(ending, what);
@@ -100,7 +111,10 @@ export class PromiseTier {
 
   /** A request was given back: an operation that found none goes on. */
   requestFreed(): void {
-    if (this.#starved > 0) this.#driver.wake();
+    const next = this.#turns.shift();
+    if (next === undefined) return;
+    this.#granted += 1;
+    next();
   }
 
   /** Ends the sleep of whoever waits with {@link until}: what it waits for may have come. */
@@ -132,14 +146,49 @@ export class PromiseTier {
     while (!isDone()) await this.#driver.step();
   }
 
-  async #runOnce(start: StartOperation, signal: AbortSignal | undefined): Promise<Ending> {
+  /** Waits until a request was given back. @param isNew false for an operation that had its turn and found none: it stays in front */
+  async #turn(signal: AbortSignal | undefined, isNew: boolean): Promise<void> {
+    let cancel: () => void = () => {};
+    const granted = new Promise<void>((resolve) => {
+      const run = (): void => resolve();
+      if (isNew) this.#turns.push(run);
+      else this.#turns.unshift(run);
+      cancel = () => {
+        const at = this.#turns.indexOf(run);
+        if (at < 0) return;
+        this.#turns.splice(at, 1);
+        this.#granted += 1;
+        resolve();
+      };
+    });
+    if (signal !== undefined) this.#listeners.add(signal, cancel);
+    this.#driver.begin();
+    await granted;
+    this.#driver.end();
+    if (signal !== undefined) this.#listeners.remove(signal, cancel);
+    this.#granted -= 1;
+    // The request is for the next one.
+    if (signal?.aborted === true) this.requestFreed();
+  }
+
+  /** Starts an operation; what has not ended ends in the slot. */
+  #start(start: StartOperation): Started {
     const slot: EndingSlot = { ending: undefined, notify: () => {} };
     const callback = (request: Request, status: Status): void => {
       slot.ending = { status, outcome: outcomeOf(request), error: request.error };
       request.free();
       slot.notify();
     };
-    const result = start({ noImmediateCompletion: true, callback });
+    try {
+      return { slot, result: start({ noImmediateCompletion: true, callback }) };
+    } catch (error) {
+      // The turn that it may have had is for the next one.
+      this.requestFreed();
+      throw error;
+    }
+  }
+
+  async #end({ slot, result }: Started, signal: AbortSignal | undefined): Promise<Ending> {
     if (typeof result !== 'number' && slot.ending === undefined) await this.#awaitEnd(result, slot, signal);
     return slot.ending ?? endingOf(result as Status);
   }

@@ -17,7 +17,7 @@ import type { Tag } from '../tag/tag-value.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { isListening, type OpenIface } from '../wireup/lanes.ts';
 import { packWorkerAddress, WORKER_ID_BYTES } from '../wireup/worker-address.ts';
-import { lengthOf } from './awaited-options.ts';
+import { lengthOf, type TagRecvOptions, type TagRecvResult } from './awaited-options.ts';
 import { Protocols } from './dispatch.ts';
 import { Endpoint, type EndpointOptions, type EndpointWorker } from './endpoint.ts';
 import { checkErrorHandling } from './error-handling.ts';
@@ -47,21 +47,6 @@ export interface WorkerContext extends ProtocolContext {
   readonly keepaliveNs: number;
   newSignal(): SignalFd;
   forget(worker: Worker): void;
-}
-
-/** Options of an awaited receive. */
-export interface TagRecvOptions {
-  /** Tag to receive. Default 0. */
-  readonly tag?: Tag;
-  /** Bits of the tag that count. Default all. */
-  readonly mask?: Tag;
-  readonly signal?: AbortSignal;
-}
-
-/** What an awaited receive has got. */
-export interface TagRecvResult {
-  readonly senderTag: bigint;
-  readonly byteLength: number;
 }
 
 /** A worker. */
