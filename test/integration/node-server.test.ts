@@ -110,11 +110,15 @@ describe('a server without work', () => {
   it('uses no processor time', async () => {
     const client = new DriverClient(node.open(0));
     expect(client.allocate(1).result).toBe(0);
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    const before = server.cpuTicks;
-    await new Promise((resolve) => setTimeout(resolve, 1000));
-    expect(server.cpuTicks - before).toBeLessThanOrEqual(1);
+    // Where processors are busy, what starting has left to do (compiling, collecting garbage) takes its time.
+    let ticks = Number.POSITIVE_INFINITY;
+    for (let second = 0; second < 10 && ticks > 1; second++) {
+      const before = server.cpuTicks;
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      ticks = server.cpuTicks - before;
+    }
     client.close();
+    expect(ticks).toBeLessThanOrEqual(1);
   });
 
   it('wakes up for every ioctl, whenever it comes', async () => {
