@@ -1,0 +1,72 @@
+import { describe, expect, it } from 'vitest';
+import type { RemoteKey } from './remote-key.ts';
+import { RkeyCache } from './rkey-cache.ts';
+
+const MEBIBYTE = 2 ** 20;
+
+interface FakeKey {
+  readonly byteLength: number;
+  live: boolean;
+  released: number;
+  release(): void;
+}
+
+function fakeKey(byteLength = 64): FakeKey {
+  return {
+    byteLength,
+    live: true,
+    released: 0,
+    release() {
+      this.released += 1;
+    },
+  };
+}
+
+/** Acquires the key that `id` stands for. */
+function acquire(cache: RkeyCache, id: number, key: FakeKey): RemoteKey {
+  return cache.acquire(Uint8Array.of(id, id >> 8), () => key as unknown as RemoteKey);
+}
+
+describe('the cache of remote keys', () => {
+  it('unpacks the same bytes once, and keeps the key when it is given back', () => {
+    const cache = new RkeyCache();
+    const key = fakeKey();
+    const first = acquire(cache, 1, key);
+    cache.release(first);
+    expect(acquire(cache, 1, fakeKey())).toBe(first);
+    cache.release(first);
+    expect([key.released, cache.size]).toEqual([0, 1]);
+    cache.close();
+    expect([key.released, cache.size]).toEqual([1, 0]);
+  });
+
+  it('keeps a bounded number of keys and bytes, but never drops one that is in use', () => {
+    const cache = new RkeyCache();
+    const used = fakeKey(512 * MEBIBYTE);
+    const held = acquire(cache, 1000, used);
+    const keys = Array.from({ length: 100 }, () => fakeKey());
+    for (const [id, key] of keys.entries()) cache.release(acquire(cache, id, key));
+    expect(cache.size).toBeLessThanOrEqual(64);
+    expect(used.released).toBe(0);
+    expect(keys[0]!.released).toBe(1);
+    cache.release(held);
+    cache.close();
+    for (const key of [used, ...keys]) expect(key.released).toBe(1);
+  });
+
+  it('drops keys of memory that is gone, when the last use of it ends', () => {
+    const cache = new RkeyCache();
+    const stale = fakeKey();
+    const one = acquire(cache, 1, stale);
+    const other = acquire(cache, 1, stale);
+    cache.release(one, true);
+    expect([stale.released, cache.size]).toEqual([0, 0]);
+    cache.release(other);
+    expect(stale.released).toBe(1);
+    const dead = fakeKey();
+    cache.release(acquire(cache, 2, dead));
+    dead.live = false;
+    cache.release(acquire(cache, 3, fakeKey()));
+    expect(dead.released).toBe(1);
+  });
+});
