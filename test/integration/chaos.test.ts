@@ -21,7 +21,7 @@ const PROCESSES = 4;
 const SECONDS = Number(process.env['GAUDI_UCX_CHAOS_SECONDS'] ?? 6);
 const SEED = Number(process.env['GAUDI_UCX_CHAOS_SEED'] ?? Math.floor(Date.now() / 1000) % 1_000_000);
 /** Time for the server to release what a killed process had. */
-const RELEASE_MS = 5000;
+const RELEASE_MS = 20_000;
 
 /** One process. */
 interface Member {

@@ -15,7 +15,7 @@ import { TestNodeServer } from '../fixtures/node-server.ts';
 
 const PROGRAM = join(import.meta.dirname, '../fixtures/ipc-peer-program.ts');
 const BYTES = 3 * 2 ** 20 + 5;
-const RELEASE_MS = 2000;
+const RELEASE_MS = 10_000;
 
 let server: TestNodeServer;
 let node: RemoteNode;
