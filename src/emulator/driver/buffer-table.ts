@@ -32,8 +32,8 @@ export interface SharedPages {
   release(): void;
 }
 
-/** A mapped buffer as the port has it: knows when it goes. */
-class BufferMapping implements DriverMapping {
+/** A mapped buffer as the port has it: tells when it goes. */
+export class BufferMapping implements DriverMapping {
   readonly address: number;
   readonly byteLength: number;
   readonly buffer: ArrayBuffer;

@@ -21,6 +21,7 @@ import {
 } from '../../sys/index.ts';
 import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/clock.ts';
+import { BufferMapping } from '../driver/buffer-table.ts';
 import { abortedWait } from '../driver/wait.ts';
 import type { Connection, Reply } from './connection.ts';
 import {
@@ -156,7 +157,7 @@ export class RemoteFile implements DriverFile {
     const memory = this.#map(mapping, byteLength, offset);
     // A block of registers is taken away with the file; a buffer stays as long as it is mapped.
     if (unpackHandle(offset).type === HandleType.HW_BLOCK) this.#blocks.add(memory);
-    return new RemoteMapping(memory, () => {
+    return new BufferMapping(memory, () => {
       this.#blocks.delete(memory);
       this.#release(mapping);
     });
@@ -335,29 +336,6 @@ export class RemoteFile implements DriverFile {
     } catch (error) {
       if (!isSyscallError(error, Errno.ENODEV)) throw error;
     }
-  }
-}
-
-/** A mapping that tells when it goes. */
-class RemoteMapping implements DriverMapping {
-  readonly address: number;
-  readonly byteLength: number;
-  readonly buffer: ArrayBuffer;
-  readonly #memory: MappedMemory;
-  readonly #onClose: () => void;
-
-  constructor(memory: MappedMemory, onClose: () => void) {
-    this.address = memory.address;
-    this.byteLength = memory.byteLength;
-    this.buffer = memory.buffer;
-    this.#memory = memory;
-    this.#onClose = onClose;
-  }
-
-  close(): void {
-    if (this.#memory.closed) return;
-    this.#memory.close();
-    this.#onClose();
   }
 }
 

@@ -20,6 +20,7 @@ import {
   type IovPiece,
   type LocalBuffer,
   type Piece,
+  piecesOf,
   scatter,
 } from '../mem/local-bytes.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
@@ -160,7 +161,7 @@ export class ActiveMessages<E> {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    const pieces = this.#pieces(local, localOffset, byteLength);
+    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
     if (bytesOf(pieces) < message.byteLength) {
       throw invalidParam('local', `must have room for the ${message.byteLength} bytes of the message`, bytesOf(pieces));
     }
@@ -192,21 +193,7 @@ export class ActiveMessages<E> {
       return;
     }
     const copy = source.slice(dataOffset, dataOffset + byteLength);
-    const { staging } = this.#rendezvous;
-    staging.acquire((fragment) => {
-      fragment.bytes!.set(copy);
-      staging.write(pieces, 0, fragment, byteLength, (status) => {
-        staging.release(fragment);
-        request.end(status);
-      });
-    });
-  }
-
-  #pieces(local: LocalBuffer, offset: number, byteLength: number): Piece[] {
-    if (Array.isArray(local)) return checkPieces(this.#host.context, local as readonly IovPiece[]);
-    const memory = local as Uint8Array;
-    checkLocal(this.#host.context, memory, offset, byteLength);
-    return [{ memory, offset, byteLength, start: 0 }];
+    this.#rendezvous.staging.writeBytes(pieces, copy, (status) => request.end(status));
   }
 
   #start(

@@ -323,10 +323,6 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
 
   // What protocols, endpoints and connections need of the worker.
 
-  get owner(): WorkerContext {
-    return this.context;
-  }
-
   connectionById(id: number): PeerConnection | undefined {
     return this.connections.byId(id);
   }
@@ -356,7 +352,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   }
 
   async awaitData(message: AmMessage<Endpoint>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
-    const byteLength = Array.isArray(local) ? 0 : (local as Uint8Array).byteLength;
+    const byteLength = lengthOf(local);
     const { receivedBytes } = await this.promises.whole(() =>
       this.promises.run(
         'receive of an active message',

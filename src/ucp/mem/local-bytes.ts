@@ -82,6 +82,18 @@ export function checkPieces(owner: object, iov: readonly IovPiece[]): Piece[] {
   });
 }
 
+/** True for a list of pieces. */
+export function isList(local: LocalBuffer): local is readonly IovPiece[] {
+  return Array.isArray(local);
+}
+
+/** Checks local memory of either form: one piece of it, or a list, whose pieces have ranges of their own. */
+export function piecesOf(owner: object, local: LocalBuffer, offset: number, byteLength: number): Piece[] {
+  if (isList(local)) return checkPieces(owner, local);
+  checkLocal(owner, local, offset, byteLength);
+  return [{ memory: local, offset, byteLength, start: 0 }];
+}
+
 /** Bytes of a list of pieces. */
 export function bytesOf(pieces: readonly Piece[]): number {
   const last = pieces.at(-1);

@@ -80,6 +80,17 @@ export class Staging {
     this.#copy(Operation.PUT, pieces, to, fragment, byteLength, done);
   }
 
+  /** Copies bytes, at most a fragment, to the beginning of a message of any pieces, through the next fragment that is free. */
+  writeBytes(pieces: readonly Piece[], bytes: Uint8Array, done: CopyDone): void {
+    this.acquire((fragment) => {
+      fragment.bytes!.set(bytes);
+      this.write(pieces, 0, fragment, bytes.byteLength, (status) => {
+        this.release(fragment);
+        done(status);
+      });
+    });
+  }
+
   /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment. */
   read(pieces: readonly Piece[], from: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
     this.#copy(Operation.GET, pieces, from, fragment, byteLength, done);

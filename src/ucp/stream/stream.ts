@@ -13,12 +13,9 @@ import {
   areHost,
   areMapped,
   bytesOf,
-  checkLocal,
-  checkPieces,
   hostBytes,
-  type IovPiece,
   type LocalBuffer,
-  type Piece,
+  piecesOf,
   scatter,
 } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
@@ -81,7 +78,7 @@ export class Streams {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    const pieces = this.#pieces(local, localOffset, byteLength);
+    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
     const total = bytesOf(pieces);
     if (connection.failure !== Status.OK) return connection.failure;
     connection.checkMessages();
@@ -123,7 +120,7 @@ export class Streams {
     byteLength: number,
     params: StreamRecvParams | undefined,
   ): Status | Request {
-    const pieces = this.#pieces(local, localOffset, byteLength);
+    const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
     const state = this.#stateOf(connection);
     if (connection.failure !== Status.OK && state.byteLength === 0) return connection.failure;
     const request = this.#host.newRequest();
@@ -319,13 +316,6 @@ export class Streams {
     part.starter = sendRest;
     part.callback = done;
     connection.run(part);
-  }
-
-  #pieces(local: LocalBuffer, offset: number, byteLength: number): Piece[] {
-    if (Array.isArray(local)) return checkPieces(this.#host.context, local as readonly IovPiece[]);
-    const memory = local as Uint8Array;
-    checkLocal(this.#host.context, memory, offset, byteLength);
-    return [{ memory, offset, byteLength, start: 0 }];
   }
 }
 

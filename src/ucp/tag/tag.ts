@@ -10,6 +10,7 @@ import { sendMessage, sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
 import {
+  areHost,
   areMapped,
   bytesOf,
   checkLocal,
@@ -18,6 +19,7 @@ import {
   cut,
   hostBytes,
   type IovPiece,
+  isList,
   type LocalBuffer,
   type Piece,
   scatter,
@@ -237,8 +239,7 @@ export class TagProtocol {
     const pieces = checkPieces(this.#host.context, list);
     if (connection.failure !== Status.OK) return connection.failure;
     connection.checkMessages();
-    const isHost = pieces.every(({ memory }) => hostBytes(memory) !== undefined);
-    return this.#start(connection, pieces, isHost, low, high, sync, params);
+    return this.#start(connection, pieces, areHost(pieces), low, high, sync, params);
   }
 
   #start(
@@ -368,25 +369,14 @@ export class TagProtocol {
       return;
     }
     const pieces = request.pieces!;
-    if (pieces.every(({ memory }) => hostBytes(memory) !== undefined)) {
+    if (areHost(pieces)) {
       scatter(pieces, 0, length, bytes, start);
       request.end(Status.OK);
       return;
     }
-    const { staging } = this.#rendezvous;
     const copy = bytes.slice(start, start + length);
-    staging.acquire((fragment) => {
-      fragment.bytes!.set(copy);
-      staging.write(pieces, 0, fragment, length, (status) => {
-        staging.release(fragment);
-        request.end(status);
-      });
-    });
+    this.#rendezvous.staging.writeBytes(pieces, copy, (status) => request.end(status));
   }
-}
-
-function isList(local: LocalBuffer): local is readonly IovPiece[] {
-  return Array.isArray(local);
 }
 
 /** The memory of a receive of one piece of host memory. */
