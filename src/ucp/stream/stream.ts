@@ -9,15 +9,7 @@ import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage, sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind, type RequestParams } from '../core/request.ts';
-import {
-  areHost,
-  areMapped,
-  bytesOf,
-  hostBytes,
-  type LocalBuffer,
-  piecesOf,
-  scatter,
-} from '../mem/local-bytes.ts';
+import { areHost, areMapped, bytesOf, hostBytes, type LocalBuffer, piecesOf, scatter } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 
