@@ -1,3 +1,6 @@
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import type { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';
 import { mapAnonymous } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/clock.ts';
@@ -66,6 +69,39 @@ describe('an engine that dies', () => {
       publish(channel, 8);
       expect(channel.idle).toBe(true);
       expect(channel.isDone(position + 1)).toBe(false);
+    });
+  }
+});
+
+describe('threads that are still loading', () => {
+  // An interrupt while a thread loads koffi aborts the process; a thread that was interrupted ends with code 1.
+  it('are let end by themselves when the engines are closed', async () => {
+    // Node tells of new workers a tick later: first of those of the tests before.
+    await new Promise(setImmediate);
+    const workers: Worker[] = [];
+    const onWorker = (worker: Worker): void => void workers.push(worker);
+    process.on('worker', onWorker);
+    open(2);
+    engines.channel();
+    await new Promise(setImmediate);
+    process.off('worker', onWorker);
+    await Promise.all(workers.map((worker) => once(worker, 'online')));
+    const endings = workers.map((worker) => once(worker, 'exit'));
+    engines.close();
+    expect(await Promise.all(endings)).toEqual([[0], [0]]);
+  });
+
+  for (const ending of ['', 'process.exit();', 'process.exitCode = 0; setImmediate(() => engines.close());']) {
+    it(`are waited for by the process that ends: ${ending}`, () => {
+      const program = `
+        import { DmaEngines } from ${JSON.stringify(new URL('./dma-engines.ts', import.meta.url).href)};
+        const log = { error: (message) => console.error(message) };
+        const engines = new DmaEngines({ threads: 2, spinNs: 1000, clock: { nowNs: () => 0 }, log, random: { below: () => 0 } });
+        engines.channel();
+        ${ending}`;
+      const flags = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', program];
+      const { status, signal, stderr } = spawnSync(process.execPath, flags, { encoding: 'utf8' });
+      expect({ status, signal, stderr }).toEqual({ status: 0, signal: null, stderr: '' });
     });
   }
 });

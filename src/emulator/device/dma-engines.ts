@@ -6,7 +6,6 @@
  * descriptors; it does not know packets, streams or command submissions.
  */
 
-import type { Worker } from 'node:worker_threads';
 import { addressOf, EventFd, type PollSubscription, startWorker } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
@@ -41,6 +40,8 @@ import type { EngineThreadData } from './engine-thread.ts';
 const HIGH = 0x1_0000_0000;
 /** Bound of the wait for a thread to stop: it is in the middle of a copy, or it has died. */
 const STOP_TIMEOUT_MS = 1000;
+/** Bound of the wait of a process that ends for a thread that is still loading its modules. */
+const LOAD_TIMEOUT_MS = 10_000;
 /** Bound of one wait for progress: what ended before the request was made, or by itself, is seen after this. */
 const PROGRESS_WAIT_MS_MAX = 1;
 
@@ -127,12 +128,23 @@ export class DmaChannel {
   }
 }
 
+/** Engines whose threads are there. */
+const live = new Set<Engine>();
+
+/**
+ * Lets the threads end by themselves before the process does. Node interrupts what still runs, and an interrupt while a thread loads
+ * koffi, or is in a call of it, aborts the process (koffi 3.3.4: napi_throw in an isolate that is being terminated).
+ */
+function stopAtExit(): void {
+  for (const engine of live) engine.stop();
+  for (const engine of live) engine.awaitLoaded();
+}
+
 /** One shared region with the thread that serves it, or with the program that {@link DmaEngines.pump} runs. */
 class Engine {
   readonly words: Int32Array;
   readonly #region: SharedArrayBuffer = new SharedArrayBuffer(REGION_BYTES);
   readonly #channels: DmaChannel[] = [];
-  #worker: Worker | undefined;
   #next = 0;
 
   constructor() {
@@ -141,12 +153,15 @@ class Engine {
 
   start(shared: Omit<EngineThreadData, 'region'>, onError: (error: Error) => void): void {
     const data: EngineThreadData = { ...shared, region: this.#region };
-    this.#worker = startWorker(import.meta.url, './engine-thread', { workerData: data, name: 'gaudi-dma' });
-    this.#worker.on('error', (error) => {
+    const worker = startWorker(import.meta.url, './engine-thread', { workerData: data, name: 'gaudi-dma' });
+    worker.on('error', (error) => {
       this.markEnded();
       onError(error);
     });
-    this.#worker.unref();
+    worker.on('exit', () => live.delete(this));
+    worker.unref();
+    if (live.size === 0 && !process.listeners('exit').includes(stopAtExit)) process.on('exit', stopAtExit);
+    live.add(this);
   }
 
   /** True when it executes nothing any more. */
@@ -173,14 +188,18 @@ class Engine {
     return this.#channels.every((channel) => channel.idle);
   }
 
+  /** Tells the thread to end, which it does by itself, and waits until it touches nothing any more. */
   stop(): void {
     Atomics.store(this.words, CONTROL_STOP, 1);
     Atomics.add(this.words, CONTROL_DOORBELL, 1);
     Atomics.notify(this.words, CONTROL_DOORBELL);
     // Memory and event fd may go only when the thread does not touch them any more. One that starts later finds the stop flag.
     Atomics.wait(this.words, CONTROL_STATE, EngineState.RUNNING, STOP_TIMEOUT_MS);
-    void this.#worker?.terminate();
-    this.#worker = undefined;
+  }
+
+  /** Waits until the thread runs or has ended; the state is the first thing it writes after its modules are loaded. */
+  awaitLoaded(): void {
+    Atomics.wait(this.words, CONTROL_STATE, EngineState.STARTING, LOAD_TIMEOUT_MS);
   }
 }
 
