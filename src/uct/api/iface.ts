@@ -3,6 +3,7 @@
  */
 
 import type { UcxError } from '../../ucs/error.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/status.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
@@ -246,6 +247,8 @@ export interface Iface {
   readonly outstanding: number;
   /** What the transport itself knows about a failed status, as the cause of the error that users see; undefined for nothing. Cold. */
   errorOf(status: Status): UcxError | undefined;
+  /** What the endpoints have done, and what has arrived: counters of class `uct_iface`. */
+  stats(): StatsNode;
   /**
    * Sleeps until an outstanding operation may have ended, a message may have arrived, or `timeoutNs` is over, without blocking the event
    * loop. Resolves at once when there is nothing to wait for: nothing outstanding and no active messages.

@@ -4,6 +4,7 @@
 
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
+import type { TransferCounters } from '../base/transfer-counters.ts';
 
 /** Slots for messages: one is that of the message at hand, the others wait; beyond them NO_RESOURCE. */
 const MESSAGES_MAX = 64;
@@ -32,9 +33,12 @@ export class LoopbackQueue {
   #wake: (() => void) | undefined;
   #arrival: Promise<void> | undefined;
 
+  readonly #counters: TransferCounters;
+
   /** @param frameBytes longest message, a multiple of 8 */
-  constructor(frameBytes: number) {
+  constructor(frameBytes: number, counters: TransferCounters) {
     this.#frameBytes = frameBytes;
+    this.#counters = counters;
   }
 
   /** Messages that wait. */
@@ -62,14 +66,15 @@ export class LoopbackQueue {
     return Status.OK;
   }
 
-  /** Adds a message that the packer writes; NO_RESOURCE at the bound. */
-  pack(id: number, packer: AmPacker): Status {
+  /** Adds a message that the packer writes; returns its bytes, or NO_RESOURCE at the bound. */
+  pack(id: number, packer: AmPacker): number {
     const frame = this.#next();
     if (frame === undefined) return Status.NO_RESOURCE;
     frame.byteLength = this.#frameBytes;
-    frame.byteLength = packer.pack(frame);
+    const byteLength = packer.pack(frame);
+    frame.byteLength = byteLength;
     this.#publish(id);
-    return Status.OK;
+    return byteLength;
   }
 
   /** Hands out the messages that wait now; returns how many. Without a handler they stay. */
@@ -81,7 +86,9 @@ export class LoopbackQueue {
       const slot = this.#head % MESSAGES_MAX;
       // Before the handler: a message is never handed out twice, not even by progress inside a handler. Its slot is used again much later.
       this.#head += 1;
-      handler(this.#ids[slot]!, this.#frames[slot]!);
+      const frame = this.#frames[slot]!;
+      this.#counters.received(frame.byteLength);
+      handler(this.#ids[slot]!, frame);
     }
     return count;
   }

@@ -5,6 +5,7 @@
 
 import { invalidParam } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
 import {
   type AmHandler,
@@ -22,6 +23,7 @@ import { atomicOn } from '../base/atomic-word.ts';
 import { copyBytes } from '../base/copy-bytes.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
 import { isInside } from '../base/range.ts';
+import { Transfer, TransferCounters } from '../base/transfer-counters.ts';
 import { LoopbackQueue } from './loopback-queue.ts';
 import { type SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
@@ -79,9 +81,11 @@ const ATTRIBUTES: IfaceAttributes = {
 /** The endpoint: from this process to itself. */
 class SelfEndpoint implements UctEndpoint {
   readonly #messages: LoopbackQueue;
+  readonly #counters: TransferCounters;
 
-  constructor(messages: LoopbackQueue) {
+  constructor(messages: LoopbackQueue, counters: TransferCounters) {
     this.#messages = messages;
+    this.#counters = counters;
   }
 
   putShort(
@@ -95,7 +99,7 @@ class SelfEndpoint implements UctEndpoint {
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
     copyBytes(remote, remoteOffset, source, sourceOffset, byteLength);
-    return Status.OK;
+    return this.#counters.short(Transfer.PUT, byteLength, Status.OK);
   }
 
   getShort(
@@ -109,27 +113,29 @@ class SelfEndpoint implements UctEndpoint {
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
     copyBytes(target, targetOffset, remote, remoteOffset, byteLength);
-    return Status.OK;
+    return this.#counters.short(Transfer.GET, byteLength, Status.OK);
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    return eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
+    const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
       copyBytes(remote, at, local, offset, byteLength);
     });
+    return this.#moved(Transfer.PUT, moved);
   }
 
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    return eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
+    const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
       copyBytes(local, offset, remote, at, byteLength);
     });
+    return this.#moved(Transfer.GET, moved);
   }
 
   flush(): Status {
-    return Status.OK;
+    return this.#counters.flush(Status.OK);
   }
 
   fence(): Status {
-    return Status.OK;
+    return this.#counters.fence(Status.OK);
   }
 
   amShort(
@@ -141,17 +147,21 @@ class SelfEndpoint implements UctEndpoint {
     payloadLength: number,
   ): Status {
     if (headerWords * 4 + payloadLength > SHORT_BYTES_MAX) return Status.INVALID_PARAM;
-    return this.#messages.push(id, header, headerWords, payload, payloadOffset, payloadLength);
+    const status = this.#messages.push(id, header, headerWords, payload, payloadOffset, payloadLength);
+    return this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength, status);
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
-    return this.#messages.pack(id, packer);
+    const bytes = this.#messages.pack(id, packer);
+    return bytes < 0
+      ? this.#counters.bcopy(Transfer.AM, 0, bytes as Status)
+      : this.#counters.bcopy(Transfer.AM, bytes, Status.OK);
   }
 
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
     const remote = remoteBytes(rkey, remoteOffset, call.wordBytes);
     if (typeof remote === 'number') return remote;
-    return atomicOn(remote, remoteOffset, call);
+    return this.#counters.atomic(atomicOn(remote, remoteOffset, call));
   }
 
   check(): Status {
@@ -159,13 +169,19 @@ class SelfEndpoint implements UctEndpoint {
   }
 
   close(): void {}
+
+  /** @param moved bytes, or the failure */
+  #moved(transfer: Transfer, moved: number): Status {
+    return moved < 0 ? (moved as Status) : this.#counters.zcopy(transfer, moved, Status.OK);
+  }
 }
 
 /** The interface. */
 export class SelfIface implements Iface {
   readonly attributes: IfaceAttributes = ATTRIBUTES;
   readonly address: Uint8Array = uniqueAddress();
-  readonly #messages: LoopbackQueue = new LoopbackQueue(SHORT_BYTES_MAX);
+  readonly #counters: TransferCounters = new TransferCounters();
+  readonly #messages: LoopbackQueue = new LoopbackQueue(SHORT_BYTES_MAX, this.#counters);
 
   /** Messages that are not delivered. */
   get outstanding(): number {
@@ -179,7 +195,7 @@ export class SelfIface implements Iface {
   connect(address: Uint8Array): UctEndpoint {
     const reason = this.unreachableReason(address);
     if (reason !== undefined) throw unreachable('self', reason);
-    return new SelfEndpoint(this.#messages);
+    return new SelfEndpoint(this.#messages, this.#counters);
   }
 
   setAmHandler(handler: AmHandler): void {
@@ -192,6 +208,10 @@ export class SelfIface implements Iface {
 
   errorOf(): undefined {
     return undefined;
+  }
+
+  stats(): StatsNode {
+    return this.#counters.node(ATTRIBUTES.resource);
   }
 
   /** Only this process can send: what ends the wait is a message, and no time. */
@@ -219,7 +239,8 @@ function remoteBytes(rkey: RemoteKey, offset: number, byteLength: number): Uint8
 
 type EntryCopy = (local: Uint8Array, offset: number, remote: Uint8Array, at: number, byteLength: number) => void;
 
-function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, run: EntryCopy): Status {
+/** Returns the bytes of the list, or a failure. */
+function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, run: EntryCopy): number {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
   const total = iov.reduce((sum, entry) => sum + entry.byteLength, 0);
   const remote = remoteBytes(rkey, remoteOffset, total);
@@ -240,5 +261,5 @@ function eachEntry(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteK
     run((memory as SelfMemory).bytes, offset, remote, at, byteLength);
     at += byteLength;
   }
-  return Status.OK;
+  return total;
 }

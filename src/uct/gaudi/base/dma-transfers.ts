@@ -12,6 +12,7 @@ import type { Completion, IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { completeOne } from '../../base/completion.ts';
 import { isInside } from '../../base/range.ts';
+import { TransferCounters } from '../../base/transfer-counters.ts';
 import { DIRECTIONS, Direction } from './dma-limits.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory } from './gaudi-memory.ts';
@@ -41,6 +42,8 @@ export class DmaTransfers {
   /** Position of the card among the open ones: the slot of its mappings in host memory. */
   readonly position: number;
   readonly dma: DeviceDma;
+  /** What the endpoints of the interface do. */
+  readonly counters: TransferCounters = new TransferCounters();
   /** Transfers that have ended with a failure. */
   failures = 0;
   /** Transfers started and ended per direction, modulo 2^32. */

@@ -9,6 +9,7 @@ import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import { isInside } from '../../base/range.ts';
 import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
+import { Transfer } from '../../base/transfer-counters.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
 import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
 import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
@@ -36,7 +37,16 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const { block } = memory as GaudiMemory;
-    return this.#transfers.putShort(source, sourceOffset, block, remoteOffset, byteLength, completion, this.#shortPuts);
+    const status = this.#transfers.putShort(
+      source,
+      sourceOffset,
+      block,
+      remoteOffset,
+      byteLength,
+      completion,
+      this.#shortPuts,
+    );
+    return this.#transfers.counters.short(Transfer.PUT, byteLength, status);
   }
 
   getShort(
@@ -51,7 +61,8 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
     if (refused !== Status.OK) return refused;
     const { block } = memory as GaudiMemory;
-    return this.#transfers.getShort(target, targetOffset, block, remoteOffset, byteLength, completion);
+    const status = this.#transfers.getShort(target, targetOffset, block, remoteOffset, byteLength, completion);
+    return this.#transfers.counters.short(Transfer.GET, byteLength, status);
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
@@ -63,12 +74,12 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   }
 
   flush(completion: Completion | undefined): Status {
-    return this.#transfers.flush(completion, this.#shortPuts);
+    return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
   }
 
   /** Transfers of one direction keep their order, those of different directions do not: the fence waits for what is started. */
   fence(): Status {
-    return this.#transfers.flush(undefined, this.#shortPuts);
+    return this.#transfers.counters.fence(this.#transfers.flush(undefined, this.#shortPuts));
   }
 
   close(): void {}
@@ -86,7 +97,8 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const { position, card } = this.#transfers;
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;
-    return this.#transfers.list(iov, there, remote instanceof GaudiMemory, at, completion, isPut);
+    const status = this.#transfers.list(iov, there, remote instanceof GaudiMemory, at, completion, isPut);
+    return this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, bytesOf(iov), status);
   }
 
   /** Short operations reach memory of this card; OK or the refusal. */
@@ -119,4 +131,10 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     }
     return this.#transfers.checkSide(remote, remoteOffset, total);
   }
+}
+
+function bytesOf(iov: readonly IovEntry[]): number {
+  let total = 0;
+  for (let i = 0; i < iov.length; i++) total += iov[i]!.byteLength;
+  return total;
 }

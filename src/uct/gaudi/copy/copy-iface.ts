@@ -4,6 +4,7 @@
 
 import type { UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { Status } from '../../../ucs/status.ts';
 import {
   type Iface,
@@ -75,6 +76,10 @@ export class CopyIface implements Iface {
 
   errorOf(status: Status): UcxError | undefined {
     return this.#transfers.errorOf(status);
+  }
+
+  stats(): StatsNode {
+    return this.#transfers.counters.node(this.attributes.resource);
   }
 
   async wait(timeoutNs: number): Promise<void> {

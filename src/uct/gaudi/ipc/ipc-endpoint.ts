@@ -9,6 +9,7 @@ import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { hasEnded, type ProcessIdentity } from '../../base/process-identity.ts';
 import { isInside } from '../../base/range.ts';
+import { Transfer } from '../../base/transfer-counters.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
 import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
 import type { Channel } from './channels.ts';
@@ -58,7 +59,7 @@ export class IpcEndpoint implements UctEndpoint {
     const transfers = this.#transfers;
     const status = transfers.putShort(source, sourceOffset, target, at, byteLength, completion, this.#shortPuts);
     if (status >= 0) key.channels[position]!.count(byteLength, true);
-    return status;
+    return transfers.counters.short(Transfer.PUT, byteLength, status);
   }
 
   getShort(
@@ -77,7 +78,7 @@ export class IpcEndpoint implements UctEndpoint {
     const at = key.offsets[position]! + remoteOffset;
     const status = this.#transfers.getShort(target, targetOffset, source, at, byteLength, completion);
     if (status >= 0) key.channels[position]!.count(byteLength, false);
-    return status;
+    return this.#transfers.counters.short(Transfer.GET, byteLength, status);
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
@@ -89,12 +90,12 @@ export class IpcEndpoint implements UctEndpoint {
   }
 
   flush(completion: Completion | undefined): Status {
-    return this.#transfers.flush(completion, this.#shortPuts);
+    return this.#transfers.counters.flush(this.#transfers.flush(completion, this.#shortPuts));
   }
 
   /** Transfers of one direction keep their order, those of different directions do not: the fence waits for what is started. */
   fence(): Status {
-    return this.#transfers.flush(undefined, this.#shortPuts);
+    return this.#transfers.counters.fence(this.#transfers.flush(undefined, this.#shortPuts));
   }
 
   amShort(): Status {
@@ -136,7 +137,7 @@ export class IpcEndpoint implements UctEndpoint {
     const at = key.offsets[position]! + remoteOffset;
     const status = this.#transfers.list(iov, target, true, at, completion, isPut);
     if (status >= 0) key.channels[position]!.count(total, isPut);
-    return status;
+    return this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total, status);
   }
 
   /** Checks a short operation and that its memory can be reached; OK or the refusal. */

@@ -5,6 +5,7 @@
 import type { Device, DriverNode } from '../../../hlthunk/index.ts';
 import type { UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { Status } from '../../../ucs/status.ts';
 import {
   type Iface,
@@ -107,6 +108,10 @@ export class IpcIface implements Iface, IpcEndpointHost {
 
   errorOf(status: Status): UcxError | undefined {
     return this.#error?.status === status ? this.#error : this.transfers.errorOf(status);
+  }
+
+  stats(): StatsNode {
+    return this.transfers.counters.node(this.attributes.resource);
   }
 
   async wait(timeoutNs: number): Promise<void> {

@@ -7,6 +7,7 @@ import type { RemoteKey } from '../../api/memory.ts';
 import type { ProcessIdentity } from '../../base/process-identity.ts';
 import { isInside } from '../../base/range.ts';
 import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
+import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { HostMemory } from '../base/host-memory.ts';
 import { checkIov } from '../base/iov.ts';
 import { CMA_NAME, type CmaKey } from './cma-key.ts';
@@ -16,6 +17,7 @@ type Copy = (pid: number, remote: number, local: number, byteLength: number) => 
 /** An endpoint. */
 export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   readonly #peer: ProcessIdentity;
+  readonly #counters: TransferCounters;
   /** Told of failures, so that the interface can say what they mean. */
   readonly #onFailure: (pid: number, errno: number) => void;
   readonly #onClose: (endpoint: CmaEndpoint) => void;
@@ -25,11 +27,13 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   constructor(
     peer: ProcessIdentity,
     pidfd: number,
+    counters: TransferCounters,
     onFailure: (pid: number, errno: number) => void,
     onClose: (endpoint: CmaEndpoint) => void,
   ) {
     super();
     this.#peer = peer;
+    this.#counters = counters;
     this.#pidfd = pidfd;
     this.#onFailure = onFailure;
     this.#onClose = onClose;
@@ -44,19 +48,19 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    return this.#copy(copyToProcess, iov, remoteOffset, rkey as CmaKey);
+    return this.#copy(Transfer.PUT, iov, remoteOffset, rkey as CmaKey);
   }
 
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
-    return this.#copy(copyFromProcess, iov, remoteOffset, rkey as CmaKey);
+    return this.#copy(Transfer.GET, iov, remoteOffset, rkey as CmaKey);
   }
 
   flush(): Status {
-    return Status.OK;
+    return this.#counters.flush(Status.OK);
   }
 
   fence(): Status {
-    return Status.OK;
+    return this.#counters.fence(Status.OK);
   }
 
   override check(): Status {
@@ -71,7 +75,8 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     this.#onClose(this);
   }
 
-  #copy(copy: Copy, iov: readonly IovEntry[], remoteOffset: number, key: CmaKey): Status {
+  #copy(transfer: Transfer, iov: readonly IovEntry[], remoteOffset: number, key: CmaKey): Status {
+    const copy = transfer === Transfer.PUT ? copyToProcess : copyFromProcess;
     const total = checkIov(iov, CMA_NAME);
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { pid, startTime } = this.#peer;
@@ -86,7 +91,7 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       if (moved !== byteLength) return this.#failureOf(copy, moved, remote, local, byteLength);
       remote += byteLength;
     }
-    return Status.OK;
+    return this.#counters.zcopy(transfer, total, Status.OK);
   }
 
   /** A copy that stopped early met a bad page: the rest of it, tried alone, says so. */

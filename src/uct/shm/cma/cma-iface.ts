@@ -3,6 +3,7 @@
 import { close as closeFd, Errno, errnoName, errnoText, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
 import { closedError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
 import {
   type AmHandler,
@@ -23,6 +24,7 @@ import {
   packIdentity,
   unpackIdentity,
 } from '../../base/process-identity.ts';
+import { TransferCounters } from '../../base/transfer-counters.ts';
 import type { ClosableIface } from '../base/host-domain.ts';
 import { IOV_MAX } from '../base/iov.ts';
 import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
@@ -48,6 +50,7 @@ export class CmaIface implements ClosableIface {
   readonly address: Uint8Array;
   readonly outstanding = 0;
   readonly #endpoints: Set<CmaEndpoint> = new Set();
+  readonly #counters: TransferCounters = new TransferCounters();
   /** The last refusal of the kernel, in words. */
   #failure: { readonly status: Status; readonly message: string } | undefined = undefined;
   #closed = false;
@@ -81,6 +84,7 @@ export class CmaIface implements ClosableIface {
     const endpoint = new CmaEndpoint(
       peer,
       openPidfd(peer),
+      this.#counters,
       (pid, errno) => this.#noteFailure(pid, errno),
       (closed) => this.#endpoints.delete(closed),
     );
@@ -98,6 +102,10 @@ export class CmaIface implements ClosableIface {
     const failure = this.#failure;
     if (failure === undefined || failure.status !== status) return undefined;
     return new UcxError({ code: 'ERR_CMA_COPY', status, message: failure.message });
+  }
+
+  stats(): StatsNode {
+    return this.#counters.node(this.attributes.resource);
   }
 
   wait(): Promise<void> {

@@ -8,6 +8,7 @@ import type { Log } from '../../../ucs/log.ts';
 import type { AmHandler } from '../../api/iface.ts';
 import { unlinkIfThere } from '../../base/owned-files.ts';
 import { SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/segment.ts';
+import type { TransferCounters } from '../../base/transfer-counters.ts';
 import {
   Attention,
   DIRECTORY_BYTES,
@@ -35,10 +36,12 @@ export class Directory {
   #delivering = false;
 
   readonly #log: Log;
+  readonly #counters: TransferCounters;
 
   /** Throws SyscallError ENOSPC where /dev/shm is full. */
-  constructor(log: Log) {
+  constructor(log: Log, counters: TransferCounters) {
     this.#log = log;
+    this.#counters = counters;
     this.segment = Segment.create(DIRECTORY_BYTES);
     this.#words = this.segment.words;
     this.#words[DirectoryWord.VERSION] = DIRECTORY_VERSION;
@@ -131,7 +134,7 @@ export class Directory {
   #takeIn(slot: number, state: number): void {
     let sender: Sender | undefined;
     try {
-      sender = Sender.attach(slot, this.#nameIn(slot));
+      sender = Sender.attach(slot, this.#nameIn(slot), this.#counters);
     } catch (error) {
       this.#refuse(slot, error instanceof Error ? error.message : String(error));
       return;

@@ -10,6 +10,7 @@ import type { RemoteKey } from '../../api/memory.ts';
 import { atomicOn } from '../../base/atomic-word.ts';
 import { copyBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../base/copy-bytes.ts';
 import { isInside } from '../../base/range.ts';
+import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { HostMemory } from '../base/host-memory.ts';
 import { checkIov } from '../base/iov.ts';
 import type { Peer } from './peer.ts';
@@ -27,6 +28,7 @@ const REFUSALS_PER_CHECK = 256;
 /** What an endpoint needs of its interface. */
 export interface EndpointOwner {
   readonly geometry: RingGeometry;
+  readonly counters: TransferCounters;
   /** Packed name of the directory. */
   readonly directoryName: Uint8Array;
   /** The endpoint has found no room. */
@@ -40,6 +42,7 @@ export class PosixEndpoint implements UctEndpoint {
   starved = false;
   readonly #owner: EndpointOwner;
   readonly #peer: Peer;
+  readonly #counters: TransferCounters;
   readonly #messageBytesMax: number;
   #ring: RingWriter | undefined = undefined;
   /** Why the peer does not hear any more; OK while it does. */
@@ -50,6 +53,7 @@ export class PosixEndpoint implements UctEndpoint {
   constructor(owner: EndpointOwner, peer: Peer) {
     this.#owner = owner;
     this.#peer = peer;
+    this.#counters = owner.counters;
     this.#messageBytesMax = owner.geometry.segmentBytes;
   }
 
@@ -71,7 +75,7 @@ export class PosixEndpoint implements UctEndpoint {
     } else {
       copyBytes(key.bytes, remoteOffset, source, sourceOffset, byteLength);
     }
-    return Status.OK;
+    return this.#counters.short(Transfer.PUT, byteLength, Status.OK);
   }
 
   getShort(
@@ -87,7 +91,7 @@ export class PosixEndpoint implements UctEndpoint {
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     copyBytes(target, targetOffset, key.bytes, remoteOffset, byteLength);
-    return Status.OK;
+    return this.#counters.short(Transfer.GET, byteLength, Status.OK);
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
@@ -100,7 +104,7 @@ export class PosixEndpoint implements UctEndpoint {
       copyBytes(key.bytes, at, (memory as HostMemory).bytes, offset, byteLength);
       at += byteLength;
     }
-    return Status.OK;
+    return this.#counters.zcopy(Transfer.PUT, total, Status.OK);
   }
 
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
@@ -113,16 +117,16 @@ export class PosixEndpoint implements UctEndpoint {
       copyBytes((memory as HostMemory).bytes, offset, key.bytes, at, byteLength);
       at += byteLength;
     }
-    return Status.OK;
+    return this.#counters.zcopy(Transfer.GET, total, Status.OK);
   }
 
   /** Stores are done when the call returns, and every process sees them in their order: x86 keeps it. */
   flush(): Status {
-    return Status.OK;
+    return this.#counters.flush(Status.OK);
   }
 
   fence(): Status {
-    return Status.OK;
+    return this.#counters.fence(Status.OK);
   }
 
   amShort(
@@ -142,7 +146,8 @@ export class PosixEndpoint implements UctEndpoint {
         : status;
     }
     const status = ring.push(id, header, headerWords, payload, payloadOffset, payloadLength);
-    return status === Status.OK ? this.#peer.attend() : this.#refused();
+    if (status !== Status.OK) return this.#refused();
+    return this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength, this.#peer.attend());
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
@@ -151,13 +156,14 @@ export class PosixEndpoint implements UctEndpoint {
       const status = this.#announce();
       return status === Status.OK ? this.amBcopy(id, packer) : status;
     }
-    return ring.pack(id, packer) === Status.OK ? this.#peer.attend() : this.#refused();
+    const bytes = ring.pack(id, packer);
+    return bytes < 0 ? this.#refused() : this.#counters.bcopy(Transfer.AM, bytes, this.#peer.attend());
   }
 
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
     const key = rkey as PosixKey;
     if (!isInside(remoteOffset, call.wordBytes, key.byteLength) || !key.live) return Status.INVALID_ADDR;
-    return atomicOn(key.bytes, remoteOffset, call);
+    return this.#counters.atomic(atomicOn(key.bytes, remoteOffset, call));
   }
 
   check(): Status {
@@ -212,6 +218,6 @@ export class PosixEndpoint implements UctEndpoint {
     this.#refusals += 1;
     if (this.#refusals % REFUSALS_PER_CHECK === 0 && this.#isGone()) return this.#failure;
     if (!this.starved) this.#owner.starve(this);
-    return Status.NO_RESOURCE;
+    return this.#counters.short(Transfer.AM, 0, Status.NO_RESOURCE);
   }
 }

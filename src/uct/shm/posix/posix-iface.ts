@@ -2,6 +2,7 @@
 
 import { closedError, isUcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import {
   type AmHandler,
   type IfaceAttributes,
@@ -13,6 +14,7 @@ import {
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import { SEGMENT_NAME_BYTES } from '../../base/segment.ts';
+import { TransferCounters } from '../../base/transfer-counters.ts';
 import type { ClosableIface } from '../base/host-domain.ts';
 import { IOV_MAX } from '../base/iov.ts';
 import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
@@ -44,6 +46,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   readonly address: Uint8Array;
   readonly geometry: RingGeometry;
   readonly directoryName: Uint8Array;
+  readonly counters: TransferCounters = new TransferCounters();
   readonly outstanding = 0;
   readonly #directory: Directory;
   readonly #pipe: WakePipe;
@@ -58,7 +61,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     const config = services.config.get(POSIX_CONFIG_TABLE);
     this.geometry = ringGeometry(config);
     this.attributes = attributesOf(resource, config);
-    const directory = new Directory(services.log);
+    const directory = new Directory(services.log, this.counters);
     this.#directory = directory;
     this.#sleeper = new Sleeper(services.clock, () => directory.setSleeping(false));
     this.#pipe = openPipe(directory, () => this.#sleeper.wake());
@@ -104,6 +107,10 @@ export class PosixIface implements ClosableIface, EndpointOwner {
 
   errorOf(): undefined {
     return undefined;
+  }
+
+  stats(): StatsNode {
+    return this.counters.node(this.attributes.resource);
   }
 
   wait(timeoutNs: number): Promise<void> {

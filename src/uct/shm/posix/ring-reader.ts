@@ -5,6 +5,7 @@
 
 import type { AmHandler } from '../../api/iface.ts';
 import type { Segment } from '../../base/segment.ts';
+import type { TransferCounters } from '../../base/transfer-counters.ts';
 import { RingFrame } from './ring-frame.ts';
 import {
   ELEMENT_HEADER_BYTES,
@@ -28,6 +29,7 @@ export class RingReader {
   /** True when the sender wrote what makes no sense: nothing more is read. */
   corrupt = false;
   readonly #words: Int32Array;
+  readonly #counters: TransferCounters;
   readonly #frame: RingFrame;
   readonly #mask: number;
   readonly #elementWords: number;
@@ -40,8 +42,9 @@ export class RingReader {
   #head = 0;
   #told = 0;
 
-  constructor(segment: Segment, geometry: RingGeometry) {
+  constructor(segment: Segment, geometry: RingGeometry, counters: TransferCounters) {
     this.segment = segment;
+    this.#counters = counters;
     this.#words = segment.words;
     this.#frame = new RingFrame(segment.bytes, segment.words);
     this.#mask = geometry.elements - 1;
@@ -74,6 +77,7 @@ export class RingReader {
       if (words[element] !== next || !this.#open(element)) break;
       // Before the handler: a message is never handed out twice.
       this.#head = head = next;
+      this.#counters.received(this.#frame.byteLength);
       handler(words[element + ElementWord.INFO]! & ID_MASK, this.#frame);
     }
     const count = (head - first) | 0;

@@ -86,8 +86,8 @@ export class RingWriter {
     return Status.OK;
   }
 
-  /** Adds a message that the packer writes, at most a segment. OK or NO_RESOURCE; the packer runs only for OK. */
-  pack(id: number, packer: AmPacker): Status {
+  /** Adds a message that the packer writes, at most a segment. Returns its bytes, or NO_RESOURCE: the packer has not run then. */
+  pack(id: number, packer: AmPacker): number {
     if (!this.#hasSegment()) return Status.NO_RESOURCE;
     const words = this.#words;
     const element = this.#elementNow();
@@ -95,12 +95,13 @@ export class RingWriter {
     const frame = this.#frame;
     frame.offset = this.#segmentsAt + index * this.#segmentBytes;
     frame.byteLength = this.#segmentBytes;
-    words[element + ElementWord.LENGTH] = packer.pack(frame);
+    const byteLength = packer.pack(frame);
+    words[element + ElementWord.LENGTH] = byteLength;
     words[element + ElementWord.INFO] = id | IN_SEGMENT;
     words[element + ElementWord.SEGMENT] = index;
     this.#segmentHead = (this.#segmentHead + 1) | 0;
     this.#publish(element);
-    return Status.OK;
+    return byteLength;
   }
 
   /**

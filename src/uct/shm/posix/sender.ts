@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { unlinkIfThere } from '../../base/owned-files.ts';
 import { Segment, segmentError, segmentPath } from '../../base/segment.ts';
+import type { TransferCounters } from '../../base/transfer-counters.ts';
 import { wakePath } from './directory-layout.ts';
 import { RING_HEADER_BYTES, readRingGeometry, senderOf } from './ring-layout.ts';
 import { RingReader } from './ring-reader.ts';
@@ -25,7 +26,7 @@ export class Sender {
    * @returns undefined when there is no such ring any more
    * @throws UcxError ERR_SHM_SEGMENT for a ring that cannot be attached, or is none; SyscallError EMFILE, EACCES
    */
-  static attach(slot: number, packedName: Uint8Array): Sender | undefined {
+  static attach(slot: number, packedName: Uint8Array, counters: TransferCounters): Sender | undefined {
     const path = segmentPath(packedName);
     // The sender has died, and others have cleaned up after it.
     if (!existsSync(path)) return undefined;
@@ -35,7 +36,7 @@ export class Sender {
       const geometry = readRingGeometry(segment.words, segment.byteLength);
       if (geometry === undefined) throw segmentError(`${path} is no ring of this version`);
       const line = WakeLine.open(wakePath(segmentPath(senderOf(segment.bytes))));
-      return new Sender(slot, new RingReader(segment, geometry), line);
+      return new Sender(slot, new RingReader(segment, geometry, counters), line);
     } catch (error) {
       segment.close();
       throw error;
