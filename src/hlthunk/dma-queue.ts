@@ -25,6 +25,7 @@ import { Status } from '../ucs/status.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { highAt, lowAt } from './device-address.ts';
+import { DmaCounters, type DmaCounts } from './dma-counters.ts';
 import { type DmaCallback, DmaRequest } from './dma-request.ts';
 
 /** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
@@ -106,6 +107,7 @@ export class DmaQueue {
   #refusals = 0;
   #refusal = 0;
   #refusedRequests = 0;
+  readonly #counters: DmaCounters = new DmaCounters();
   /** Set once the device has failed: every later request fails with it. */
   #failure: Status = Status.OK;
 
@@ -137,6 +139,11 @@ export class DmaQueue {
   /** Requests that can still be queued; ended ones count until they are freed. */
   get room(): number {
     return DMA_REQUESTS_MAX - this.#pool.inUse;
+  }
+
+  /** What the queue has done. */
+  get counts(): DmaCounts {
+    return this.#counters.read((this.#submitted - this.#retired) | 0);
   }
 
   /** The failure that ended this queue, or OK. */
@@ -332,6 +339,7 @@ export class DmaQueue {
     }
     this.#refusals = 0;
     this.#submitted = batch;
+    this.#counters.submitted();
     this.#launch(complete, partial, batch);
     // Who sleeps must hear of this batch too: those before it, here or in other queues, may take longer.
     const { sleepNs } = this.#device;
@@ -395,6 +403,7 @@ export class DmaQueue {
   #end(request: DmaRequest, status: Status): void {
     request.status =
       request.target !== undefined && status === Status.OK ? this.#deliver(request, request.target) : status;
+    this.#counters.ended(request.status, request.byteLength);
     request.releaseMemory();
     if (request.onComplete !== undefined) tell(request, request.onComplete);
   }

@@ -16,6 +16,7 @@ import type { CardFile } from './card-file.ts';
 import { type CommandBuffer, requestCommandBuffer } from './command-buffer.ts';
 import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
 import { highAt, lowAt } from './device-address.ts';
+import type { DmaCounts } from './dma-counters.ts';
 import type { DmaMemory } from './dma-memory.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './dma-queue.ts';
 import type { DmaRequest } from './dma-request.ts';
@@ -121,6 +122,19 @@ export class DeviceDma implements DmaQueueDevice {
     let room = DMA_REQUESTS_MAX;
     for (let i = 0; i < this.#queues.length; i++) room = Math.min(room, this.#queues[i]!.room);
     return room;
+  }
+
+  /** What the queues have done, by direction; undefined for a direction that nothing has moved in. Cold. */
+  get counts(): {
+    readonly hostToDevice: DmaCounts | undefined;
+    readonly deviceToHost: DmaCounts | undefined;
+    readonly deviceToDevice: DmaCounts | undefined;
+  } {
+    return {
+      hostToDevice: this.#hostToDevice?.counts,
+      deviceToHost: this.#deviceToHost?.counts,
+      deviceToDevice: this.#deviceToDevice?.counts,
+    };
   }
 
   /** True when every transfer has ended. */

@@ -51,6 +51,7 @@ export {
   memoryUnmap,
 } from './device-memory.ts';
 export { DeviceDma, type DeviceDmaOptions } from './dma.ts';
+export type { DmaCounts } from './dma-counters.ts';
 export { DmaMemory } from './dma-memory.ts';
 export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma-queue.ts';
 export { type DmaCallback, DmaRequest } from './dma-request.ts';
