@@ -7,7 +7,8 @@ import { type Clock, systemClock } from '../ucs/clock.ts';
 import { type AnyConfigTable, type Config, loadConfig } from '../ucs/config.ts';
 import { configDirectories, readConfigFiles } from '../ucs/config-file.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
-import { createLog, type Log, type LogSink, standardErrorSink } from '../ucs/log.ts';
+import { createLog, type Log, type LogSink } from '../ucs/log.ts';
+import { openLogSink } from '../ucs/log-file.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
 import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
@@ -38,7 +39,7 @@ export interface ProgramOptions {
   readonly env?: Environment;
   /** Folders with `ucx.conf` files. Default: those of UCX. */
   readonly configDirectories?: readonly string[];
-  /** Where log records go. Default: standard error. */
+  /** Where log records go. Default: what UCX_LOG_FILE says. */
   readonly logSink?: LogSink;
   readonly clock?: Clock;
 }
@@ -53,7 +54,7 @@ export interface Program {
 
 /**
  * Reads the configuration. Its warnings are logged.
- * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE
+ * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE
  */
 export function startProgram(options: ProgramOptions = {}): Program {
   const env = options.env ?? process.env;
@@ -64,7 +65,9 @@ export function startProgram(options: ProgramOptions = {}): Program {
     ...(options.config === undefined ? {} : { overrides: options.config }),
     ...(options.envPrefix === undefined ? {} : { envPrefix: options.envPrefix }),
   });
-  const log = createLog('ucp', config.get(GLOBAL_CONFIG_TABLE).LOG_LEVEL, options.logSink ?? standardErrorSink);
+  const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE } = config.get(GLOBAL_CONFIG_TABLE);
+  const sink = options.logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
+  const log = createLog('ucp', LOG_LEVEL, sink);
   for (const warning of config.warnings) log.warn(warning);
   return { config, log, clock: options.clock ?? systemClock, env };
 }

@@ -55,6 +55,13 @@ export const ternaryType: ConfigType<Ternary> = {
   print: (value) => (value === 'try' ? 'try' : value.charAt(0)),
 };
 
+/** A line of text; the blanks around it are not part of it. */
+export const stringType: ConfigType<string> = {
+  syntax: 'a text of one line',
+  parse: (text) => (/[\r\n]/.test(text.trim()) ? undefined : text.trim()),
+  print: (value) => value,
+};
+
 /** An unsigned integer, decimal or hexadecimal with 0x. */
 export const uintType: ConfigType<number> = {
   syntax: 'an unsigned integer',

@@ -45,6 +45,9 @@ describe('loadConfig', () => {
     expect(config.warnings).toEqual([]);
     expect(config.entries.map(({ name, text, source, setBy }) => [name, text, source, setBy])).toEqual([
       ['UCX_LOG_LEVEL', 'warn', 'default', undefined],
+      ['UCX_LOG_FILE', '', 'default', undefined],
+      ['UCX_LOG_FILE_SIZE', 'inf', 'default', undefined],
+      ['UCX_LOG_FILE_ROTATE', '0', 'default', undefined],
       ['UCX_WARN_UNUSED_ENV_VARS', 'y', 'default', undefined],
       ['UCX_GAUDI_COPY_RCACHE', 'try', 'default', undefined],
       ['UCX_GAUDI_COPY_DMABUF', 'y', 'default', undefined],
@@ -148,15 +151,5 @@ describe('loadConfig', () => {
   it('rejects tables that collide and questions about tables it does not have', () => {
     expect(() => loadConfig([COPY, COPY])).toThrow(/must define every variable once/);
     expect(() => loadConfig([COPY]).get(IB)).toThrow(/must be one that was loaded/);
-  });
-});
-
-describe('GLOBAL_CONFIG_TABLE', () => {
-  it('knows the levels of UCX', () => {
-    const level = (text: string): number =>
-      loadConfig([GLOBAL_CONFIG_TABLE], { env: { UCX_LOG_LEVEL: text } }).get(GLOBAL_CONFIG_TABLE).LOG_LEVEL;
-    expect(['fatal', 'error', 'WARN', 'diag', 'info', 'debug', 'trace'].map(level)).toEqual([0, 1, 2, 3, 4, 5, 6]);
-    expect(['req', 'data', 'trace_poll'].map(level)).toEqual([6, 6, 6]);
-    expect(() => level('loud')).toThrow(/UCX_LOG_LEVEL/);
   });
 });

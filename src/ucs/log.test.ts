@@ -25,6 +25,16 @@ describe('createLog', () => {
     expect(sink.mock.calls).toEqual([[LogLevel.ERROR, 'uct.gaudi', 'kept']]);
   });
 
+  it('has levels of components', () => {
+    const sink = vi.fn();
+    const components = [{ component: 'gaudi_*', level: LogLevel.DEBUG }];
+    const log = createLog('ucp', { level: LogLevel.WARN, components }, sink);
+    expect([log.level, log.child('gaudi_ipc').level, log.child('gaudi_ipc').child('ucp').level]).toEqual([2, 5, 2]);
+    log.debug('dropped');
+    log.child('gaudi_ipc').debug('kept');
+    expect(sink.mock.calls).toEqual([[LogLevel.DEBUG, 'gaudi_ipc', 'kept']]);
+  });
+
   it('names every level', () => {
     expect(Object.keys(LogLevel).map((name) => name.toLowerCase())).toEqual([...LOG_LEVEL_NAMES]);
   });
