@@ -1,6 +1,7 @@
 /** gaudi_ipc with the allocations of gaudi_copy, as one memory domain: what a context makes of the two. */
 
 import { closedError } from '../../src/ucs/error.ts';
+import type { StatsNode } from '../../src/ucs/stats/stats-node.ts';
 import type { Iface, IfaceResource } from '../../src/uct/api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../src/uct/api/memory.ts';
 import {
@@ -87,6 +88,10 @@ export class AllocatingIpcMd implements MemoryDomain {
 
   openIface(resource: IfaceResource): Iface {
     return this.ipc.openIface(resource);
+  }
+
+  stats(): StatsNode {
+    return this.ipc.stats();
   }
 
   close(): void {

@@ -8,6 +8,7 @@ import type { Clock } from '../../ucs/clock.ts';
 import type { AnyConfigTable, Config } from '../../ucs/config.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Iface, IfaceResource } from './iface.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
@@ -127,6 +128,8 @@ export interface MemoryDomain {
   readonly resources: readonly IfaceResource[];
   /** Opens the interface of one resource. */
   openIface(resource: IfaceResource): Iface;
+  /** What the memory domain has done and holds: a node of class `uct_md`. */
+  stats(): StatsNode;
   /** Releases everything. Idempotent; interfaces are closed first. */
   close(): void;
 }

@@ -5,6 +5,7 @@
 import { addressOf, mapAnonymous } from '../../sys/index.ts';
 import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface, IfaceResource } from '../api/iface.ts';
 import type { MdMemory } from '../api/memory.ts';
@@ -109,6 +110,10 @@ export class SelfMd implements MemoryDomain {
   openIface(): Iface {
     this.#checkOpen();
     return new SelfIface();
+  }
+
+  stats(): StatsNode {
+    return statsNode('uct_md', SELF_MD_NAME, { memory_handles: this.#allocated.size });
   }
 
   close(): void {

@@ -6,6 +6,7 @@ import { exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
+import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
@@ -25,7 +26,8 @@ import { KeyTable } from '../../base/key-table.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
-import type { GaudiResources } from '../base/gaudi-resources.ts';
+import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
+import { gaudiStats } from '../base/gaudi-stats.ts';
 import { HostRegistry } from '../base/host-registry.ts';
 import { REGISTER_NS_PER_BYTE } from '../base/register-cost.ts';
 import { CopyIface } from './copy-iface.ts';
@@ -38,6 +40,7 @@ export class CopyMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
   readonly #shared: GaudiResources;
+  readonly #gaudi: OpenGaudi;
   readonly #cards: readonly GaudiCard[];
   readonly #config: GaudiCopyConfig;
   readonly #keys: KeyTable<CardMemory> = new KeyTable(GAUDI_COPY_NAME);
@@ -47,6 +50,8 @@ export class CopyMd implements MemoryDomain {
   /** Ranges of HBM that are allocated; filled before an address leaves this object. */
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
   readonly #ifaces: CopyIface[] = [];
+  /** Descriptors handed out. */
+  #dmabufExports = 0;
   readonly #address: Uint8Array = uniqueAddress();
   #closed = false;
 
@@ -58,6 +63,7 @@ export class CopyMd implements MemoryDomain {
     this.#config = services.config.get(GAUDI_COPY_CONFIG_TABLE);
     const gaudi = shared.acquire(services);
     this.#shared = shared;
+    this.#gaudi = gaudi;
     this.#cards = gaudi.cards;
     this.#host = new HostRegistry(GAUDI_COPY_NAME, true, gaudi);
     this.resources = gaudi.cards.map(({ index }) => resourceOf(index));
@@ -117,6 +123,7 @@ export class CopyMd implements MemoryDomain {
       throw statusError(Status.UNSUPPORTED, 'export a dma-buf with UCX_GAUDI_COPY_DMABUF=n');
     }
     const exported = exportBlock(memory.block);
+    this.#dmabufExports += 1;
     return { fd: exported.fd, offset: exported.offset + Number(address - memory.address) };
   }
 
@@ -142,6 +149,12 @@ export class CopyMd implements MemoryDomain {
     const iface = new CopyIface({ card, position, resource, address, config: this.#config });
     this.#ifaces.push(iface);
     return iface;
+  }
+
+  /** With the cards and the registration cache, which gaudi_ipc shares. */
+  stats(): StatsNode {
+    const counters = { memory_handles: this.#allocated.size, dmabuf_exports: this.#dmabufExports };
+    return statsNode('uct_md', GAUDI_COPY_NAME, counters, gaudiStats(this.#gaudi));
   }
 
   /** Ends all transfers of the cards, also those of other memory domains that share them: their memory goes. */

@@ -6,6 +6,7 @@
 import { type Arena, ipcWrapArena } from '../../../hlthunk/index.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
@@ -26,6 +27,7 @@ import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
 import { REGISTER_NS_PER_BYTE } from '../base/register-cost.ts';
 import { ChannelService, type SharedArena } from './channel-service.ts';
+import type { Channel } from './channels.ts';
 import { GAUDI_IPC_CONFIG_TABLE, type GaudiIpcConfig } from './config.ts';
 import { Imports } from './imports.ts';
 import { forgedKey } from './ipc-errors.ts';
@@ -167,6 +169,15 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     this.#shared.release();
   }
 
+  stats(): StatsNode {
+    const { cache } = this.imports;
+    const levels = { regions: cache.count, bytes: cache.byteLength };
+    return statsNode('uct_md', GAUDI_IPC_NAME, { memory_handles: this.#registered.size }, [
+      statsNode('gaudi_ipc_cache', '', { ...cache.counters, ...levels }),
+      ...this.#ifaces.flatMap(({ channels }) => channels.map(channelStats)),
+    ]);
+  }
+
   find(key: Uint8Array): IpcMemory {
     return this.#keys.find(key);
   }
@@ -254,6 +265,11 @@ export class IpcMd implements MemoryDomain, LocalOwner {
       registerBytesMax: Number.MAX_SAFE_INTEGER,
     };
   }
+}
+
+function channelStats({ local, remote, puts, gets, bytesPut, bytesGot }: Channel): StatsNode {
+  const counters = { puts, gets, bytes_put: bytesPut, bytes_got: bytesGot };
+  return statsNode('gaudi_ipc_channel', `${local}->${remote}`, counters);
 }
 
 function resourceOf(index: number): IfaceResource {

@@ -4,6 +4,7 @@
  */
 
 import { closedError, invalidParam, UcxError } from '../../../ucs/error.ts';
+import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Iface, IfaceResource } from '../../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../api/memory.ts';
@@ -103,6 +104,10 @@ export abstract class HostDomain implements MemoryDomain {
     const iface = this.makeIface();
     this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
     return iface;
+  }
+
+  stats(): StatsNode {
+    return statsNode('uct_md', this.#name, { memory_handles: this.#live.size });
   }
 
   close(): void {

@@ -1,0 +1,28 @@
+/** The statistics of what the Gaudi memory domains share: cards and their DMA, and the registrations of host memory. Reading only. */
+
+import type { DmaCounts } from '../../../hlthunk/index.ts';
+import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
+import type { GaudiCard } from './gaudi-cards.ts';
+import type { OpenGaudi } from './gaudi-resources.ts';
+
+/** The DMA of a card, a node per direction that has moved something. */
+function cardStats({ index, device }: GaudiCard): StatsNode {
+  const { counts, submissions } = device.dma;
+  const directions: readonly (readonly [string, DmaCounts | undefined])[] = [
+    ['host_to_device', counts.hostToDevice],
+    ['device_to_host', counts.deviceToHost],
+    ['device_to_device', counts.deviceToDevice],
+  ];
+  return statsNode(
+    'gaudi_card',
+    `gaudi${index}`,
+    { cs_in_flight: submissions.inFlight },
+    directions.flatMap(([name, count]) => (count === undefined ? [] : [statsNode('gaudi_dma', name, { ...count })])),
+  );
+}
+
+/** Every open card, and the registration cache. */
+export function gaudiStats({ cards, rcache }: OpenGaudi): StatsNode[] {
+  const levels = { num_regions: rcache.numRegions, total_size: rcache.totalSize };
+  return [statsNode('ucs_rcache', 'gaudi_host', { ...rcache.counters, ...levels }), ...cards.map(cardStats)];
+}
