@@ -19,13 +19,14 @@ import {
   writeLinDma,
   writeMsgLong,
 } from '../uapi/index.ts';
+import type { Clock } from '../ucs/clock.ts';
 import { ObjectPool } from '../ucs/object-pool.ts';
 import { Ring } from '../ucs/ring.ts';
 import { Status } from '../ucs/status.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { highAt, lowAt } from './device-address.ts';
-import { DmaCounters, type DmaCounts } from './dma-counters.ts';
+import { DmaActivity, type DmaCounts } from './dma-activity.ts';
 import { type DmaCallback, DmaRequest } from './dma-request.ts';
 
 /** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
@@ -51,6 +52,8 @@ const HIGH = 0x1_0000_0000;
 
 /** How a queue reaches its device. */
 export interface DmaQueueDevice extends RingDevice {
+  readonly name: string;
+  readonly clock: Clock;
   readonly file: DriverFile;
   readonly asic: PacketAsic;
   /** Takes a place among the submissions in flight that the driver allows; false at the bound. */
@@ -107,7 +110,7 @@ export class DmaQueue {
   #refusals = 0;
   #refusal = 0;
   #refusedRequests = 0;
-  readonly #counters: DmaCounters = new DmaCounters();
+  readonly #activity: DmaActivity;
   /** Set once the device has failed: every later request fails with it. */
   #failure: Status = Status.OK;
 
@@ -129,6 +132,7 @@ export class DmaQueue {
     this.#waiting = new Ring(DMA_REQUESTS_MAX);
     this.#flying = new Ring(DMA_REQUESTS_MAX);
     this.#slotSeq = new Float64Array(options.slots);
+    this.#activity = new DmaActivity(options);
   }
 
   /** Requests that have not ended. */
@@ -141,9 +145,8 @@ export class DmaQueue {
     return DMA_REQUESTS_MAX - this.#pool.inUse;
   }
 
-  /** What the queue has done. */
   get counts(): DmaCounts {
-    return this.#counters.read((this.#submitted - this.#retired) | 0);
+    return this.#activity.read((this.#submitted - this.#retired) | 0);
   }
 
   /** The failure that ended this queue, or OK. */
@@ -242,6 +245,7 @@ export class DmaQueue {
     let ended = 0;
     // One batch at a time: a callback may start a transfer, and that may take only slots whose data has been copied out.
     while (((completed - this.#retired) | 0) > 0) {
+      this.#activity.retired(this.#retired & (this.#ring.slots - 1), this.oldestSeq);
       this.#retired = (this.#retired + 1) | 0;
       this.#device.returnSubmission();
       ended += this.#endUpTo(this.#retired, status);
@@ -296,6 +300,7 @@ export class DmaQueue {
       request.status = this.#failure;
       return request;
     }
+    this.#activity.started(request);
     // The pool has as many requests as the ring has places.
     this.#waiting.push(request);
     if (this.#slotFree) this.#submitWaiting();
@@ -339,7 +344,7 @@ export class DmaQueue {
     }
     this.#refusals = 0;
     this.#submitted = batch;
-    this.#counters.submitted();
+    this.#activity.submitted(slot);
     this.#launch(complete, partial, batch);
     // Who sleeps must hear of this batch too: those before it, here or in other queues, may take longer.
     const { sleepNs } = this.#device;
@@ -403,7 +408,7 @@ export class DmaQueue {
   #end(request: DmaRequest, status: Status): void {
     request.status =
       request.target !== undefined && status === Status.OK ? this.#deliver(request, request.target) : status;
-    this.#counters.ended(request.status, request.byteLength);
+    this.#activity.ended(request);
     request.releaseMemory();
     if (request.onComplete !== undefined) tell(request, request.onComplete);
   }

@@ -16,7 +16,7 @@ import type { CardFile } from './card-file.ts';
 import { type CommandBuffer, requestCommandBuffer } from './command-buffer.ts';
 import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
 import { highAt, lowAt } from './device-address.ts';
-import type { DmaCounts } from './dma-counters.ts';
+import type { DmaCounts } from './dma-activity.ts';
 import type { DmaMemory } from './dma-memory.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './dma-queue.ts';
 import type { DmaRequest } from './dma-request.ts';
@@ -76,6 +76,8 @@ export interface DeviceDmaParts {
 
 /** The DMA of one open card. */
 export class DeviceDma implements DmaQueueDevice {
+  readonly name: string;
+  readonly clock: Clock;
   readonly file: DriverFile;
   readonly asic: PacketAsic;
   readonly createKernelBuffer: ((byteLength: number) => RingKernelBuffer) | undefined;
@@ -96,13 +98,15 @@ export class DeviceDma implements DmaQueueDevice {
 
   constructor(parts: DeviceDmaParts) {
     const { card, profile, options } = parts;
+    this.name = card.name;
+    this.clock = options.clock ?? systemClock;
     this.file = card.file;
     this.asic = profile.name === 'gaudi' ? 'gaudi' : 'gaudi2';
     this.#card = card;
     this.#hostMemory = parts.hostMemory;
     this.#events = parts.events;
     this.#options = options;
-    this.#sleep = new DmaSleep(options.clock ?? systemClock);
+    this.#sleep = new DmaSleep(this.clock);
     this.#routes = ROUTES[this.asic];
     const { submits, userCbOnly } = profile.capabilities;
     this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => this.#kernelBuffer(byteLength);

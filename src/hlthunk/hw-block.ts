@@ -1,9 +1,25 @@
-/** Blocks of registers that the driver hands to users (MEMORY MAP_BLOCK): gaudi2 and later; gaudi refuses. */
+/**
+ * Blocks of registers that the driver hands to users (MEMORY MAP_BLOCK), and what is in them: gaudi2 and later; gaudi refuses. Which blocks there
+ * are is in the profile of the generation, what the driver gives out is its own decision.
+ */
 
 import type { DriverMapping } from '../driver/port.ts';
-import { HL_MEM_OP } from '../uapi/index.ts';
-import { checkWord64 } from './argument-error.ts';
+import { HL_MEM_OP, type UserBlock } from '../uapi/index.ts';
+import { checkWord64, invalidArgument } from './argument-error.ts';
 import type { CardFile, CardTarget } from './card-file.ts';
+import type { Device } from './device.ts';
+
+const WORD_BYTES = 4;
+
+/** A register and its value. */
+export interface RegisterValue {
+  /** Byte of the block. */
+  readonly offset: number;
+  /** Undefined for a word of a block whose registers no public header names. */
+  readonly name: string | undefined;
+  /** Unsigned 32 bits. */
+  readonly value: number;
+}
 
 /** A block of registers. */
 export class HwBlock {
@@ -43,4 +59,34 @@ export function getHwBlock(target: CardTarget, address: bigint): HwBlock {
   const input = { map_block_block_addr: address, op: HL_MEM_OP.MAP_BLOCK };
   const out = card.memory(input, `getHwBlock of 0x${address.toString(16)}`);
   return new HwBlock(card, address, out.block_handle, out.block_size);
+}
+
+/**
+ * The block with a name of the kernel's headers, such as `NIC0_UMR0_0`, in upper or lower case.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a name that this generation does not have
+ */
+export function userBlockOf(device: Device, name: string): UserBlock {
+  const { profile } = device.info;
+  const found = profile.userBlocks.find((block) => block.name === name.toUpperCase());
+  if (found === undefined) throw invalidArgument('name', `must be a register block of ${profile.name}`, name);
+  return found;
+}
+
+/**
+ * Reads the registers of a block: those that public headers name; every word of a block without such names. The block is mapped for the time of
+ * the call, and nothing is written.
+ * @throws UcxError as {@link getHwBlock} and {@link HwBlock.map}
+ */
+export function readHwBlock(device: Device, block: UserBlock): RegisterValue[] {
+  const mapping = getHwBlock(device, block.address).map();
+  try {
+    const words = new Uint32Array(mapping.buffer, 0, mapping.byteLength / WORD_BYTES);
+    const at = (offset: number): number => words[offset / WORD_BYTES]!;
+    if (block.registers.length === 0) {
+      return Array.from(words, (value, index) => ({ offset: index * WORD_BYTES, name: undefined, value }));
+    }
+    return block.registers.map(({ name, offset }) => ({ offset, name, value: at(offset) }));
+  } finally {
+    mapping.close();
+  }
 }

@@ -51,7 +51,7 @@ export {
   memoryUnmap,
 } from './device-memory.ts';
 export { DeviceDma, type DeviceDmaOptions } from './dma.ts';
-export type { DmaCounts } from './dma-counters.ts';
+export type { DmaCounts } from './dma-activity.ts';
 export { DmaMemory } from './dma-memory.ts';
 export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma-queue.ts';
 export { type DmaCallback, DmaRequest } from './dma-request.ts';
@@ -80,7 +80,7 @@ export {
   ioctlError,
 } from './gaudi-error.ts';
 export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
-export { getHwBlock, HwBlock } from './hw-block.ts';
+export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
 export { IPC_HANDLE_BYTES, type IpcHandle, ipcCloseHandle, ipcOpenHandle, ipcWrapArena, ipcWrapHandle } from './ipc.ts';
 export { getNicPorts, getNicPortsMasks, type NicPort, type NicPortsMasks } from './nic.ts';
 export {

@@ -1,0 +1,91 @@
+/**
+ * What a process does, for those who look on: channels of node:diagnostics_channel and the shape of their messages. Publishing costs nothing
+ * while nobody has subscribed: whoever publishes looks at `hasSubscribers` first, which V8 folds to a constant. Nothing is published here.
+ *
+ * Times are those of the clock of the context in nanoseconds: only differences mean something.
+ */
+
+import { channel } from 'node:diagnostics_channel';
+
+/** A channel with messages of one type. */
+export interface DiagnosticsChannel<M> {
+  readonly hasSubscribers: boolean;
+  publish(message: M): void;
+  subscribe(onMessage: (message: M, name: string | symbol) => void): void;
+  unsubscribe(onMessage: (message: M, name: string | symbol) => void): void;
+}
+
+/** An operation of an endpoint or worker has ended, whether well or not. */
+export interface OperationEnd {
+  /** `put/zcopy`, `tag/eager`, `flush`: what Request.protocol says. */
+  readonly protocol: string;
+  /** Such as `gaudi_cpy`; undefined for an operation that no one transport has carried. */
+  readonly transport: string | undefined;
+  /** Such as `gaudi0`. */
+  readonly device: string | undefined;
+  readonly byteLength: number;
+  /** A value of Status: 0 is success. */
+  readonly status: number;
+  readonly startNs: number;
+  readonly endNs: number;
+  /** Tells the workers of a process apart. */
+  readonly worker: number;
+}
+
+/** A card has finished a command submission. */
+export interface CommandSubmissionEnd {
+  /** Name of the card: its number and PCI address. */
+  readonly card: string;
+  /** Hardware queue. */
+  readonly queue: number;
+  /** The driver's number of the submission. */
+  readonly sequence: number;
+  readonly startNs: number;
+  readonly endNs: number;
+}
+
+/** A DMA transfer has ended. */
+export interface TransferEnd {
+  readonly card: string;
+  readonly queue: number;
+  readonly byteLength: number;
+  /** A value of Status: 0 is success. */
+  readonly status: number;
+  readonly startNs: number;
+  readonly endNs: number;
+}
+
+/** Memory has been mapped or unmapped by a context. */
+export interface MemoryChange {
+  readonly memoryType: string;
+  readonly device: number | undefined;
+  readonly address: bigint;
+  readonly byteLength: number;
+}
+
+/** A connection to a worker has been made, or has failed. */
+export interface EndpointChange {
+  /** Transports and devices of its lanes. */
+  readonly transports: readonly string[];
+  /** A value of Status: 0 for a connection that was made, otherwise why it failed. */
+  readonly status: number;
+}
+
+/** `gaudi-ucx:operation:end`. */
+export const operationEnd: DiagnosticsChannel<OperationEnd> = channelOf('gaudi-ucx:operation:end');
+/** `gaudi-ucx:cs:end`. */
+export const commandSubmissionEnd: DiagnosticsChannel<CommandSubmissionEnd> = channelOf('gaudi-ucx:cs:end');
+/** `gaudi-ucx:dma:end`. */
+export const transferEnd: DiagnosticsChannel<TransferEnd> = channelOf('gaudi-ucx:dma:end');
+/** `gaudi-ucx:memory:map`. */
+export const memoryMap: DiagnosticsChannel<MemoryChange> = channelOf('gaudi-ucx:memory:map');
+/** `gaudi-ucx:memory:unmap`. */
+export const memoryUnmap: DiagnosticsChannel<MemoryChange> = channelOf('gaudi-ucx:memory:unmap');
+/** `gaudi-ucx:endpoint:connect`. */
+export const endpointConnect: DiagnosticsChannel<EndpointChange> = channelOf('gaudi-ucx:endpoint:connect');
+/** `gaudi-ucx:endpoint:fail`. */
+export const endpointFail: DiagnosticsChannel<EndpointChange> = channelOf('gaudi-ucx:endpoint:fail');
+
+function channelOf<M>(name: string): DiagnosticsChannel<M> {
+  return channel(name) as DiagnosticsChannel<M>;
+}
