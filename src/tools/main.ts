@@ -2,9 +2,11 @@
 /** The command line `gaudi-ucx`: arguments in, text out, exit codes. What the commands do is in the file of each. */
 
 import { Command } from 'commander';
+import { startProgram } from '../assembly/program.ts';
 import { isUcxError } from '../ucs/error.ts';
 import { demoCommand } from './demo/demo-command.ts';
 import { describeInfo, type InfoOptions } from './info.ts';
+import { type BlocksArguments, blocksOptions, describeBlocks } from './info-blocks.ts';
 import { nodeCommand } from './node.ts';
 import { packageVersion } from './package-version.ts';
 import { perftestCommand } from './perftest/command.ts';
@@ -22,12 +24,16 @@ program
   .option('-v, --version', 'library version', false)
   .option('-d, --devices', 'memory domains, transports and devices', false)
   .option('-c, --config', 'configuration with meaning, default and source', false)
-  .option('-a, --all', 'with -c: also fields that are hidden', false)
+  .option('-a, --all', 'with -c: also fields that are hidden; with --blocks: also registers that are 0', false)
   .option('-s, --system', 'the Gaudi cards', false)
-  .action((options: InfoOptions, command: Command) => {
-    const { version, devices, config, system } = options;
-    if (!version && !devices && !config && !system) command.help();
-    process.stdout.write(`${describeInfo(options)}\n`);
+  .option('--blocks [name]', 'register blocks of a card, or the registers of one of them (takes the card)')
+  .option('--card <minor>', 'with --blocks: the card', '0')
+  .action((options: InfoOptions & BlocksArguments, command: Command) => {
+    const { version, devices, config, system, blocks } = options;
+    const isInfo = version || devices || config || system;
+    if (!isInfo && blocks === undefined) command.help();
+    if (isInfo) process.stdout.write(`${describeInfo(options)}\n`);
+    if (blocks !== undefined) process.stdout.write(`${describeBlocks(startProgram(), blocksOptions(options))}\n`);
   });
 
 program.addCommand(demoCommand());

@@ -5,16 +5,12 @@
  * property code (first sync object, monitor) are results for an unbinned card. NIC ports: docs.habana.ai, HLS-2.
  */
 
-import type { AsicProfile, FenceProfile, SyncManagerProfile, UserBlock } from './asic-profile.ts';
+import type { AsicProfile, FenceProfile, SyncManagerProfile } from './asic-profile.ts';
 import { GAUDI2_QUEUES, Gaudi2QueueBase, STREAMS_PER_QMAN } from './queues.ts';
+import { GAUDI2_CFG_BASE, GAUDI2_DCORE_STRIDE, GAUDI2_USER_BLOCKS } from './user-blocks-gaudi2.ts';
 
-const CFG_BASE = 0x1000007ff8000000n;
-const DCORE_STRIDE = 0x200000;
 const DCORE0_SOB_OBJ_0 = 0x4100000;
 const DCORE0_MON_PAY_ADDRL_0 = 0x4108000;
-const DCORE0_SM_GLBL = 0x411e000;
-const SM_OBJS_BLOCK_SIZE = 0x14000; // SM_SEC_0 - SOB_OBJ_0, as gaudi2P.h has it
-const HL_BLOCK_SIZE = 0x1000;
 const EDMA_QUEUE_OF_DCORE: readonly number[] = [
   Gaudi2QueueBase.DCORE0_EDMA_0,
   Gaudi2QueueBase.DCORE1_EDMA_0,
@@ -23,7 +19,7 @@ const EDMA_QUEUE_OF_DCORE: readonly number[] = [
 ];
 
 function syncManager(dcore: number): SyncManagerProfile {
-  const shift = dcore * DCORE_STRIDE;
+  const shift = dcore * GAUDI2_DCORE_STRIDE;
   return {
     name: `DCORE${dcore}`,
     dcore,
@@ -52,7 +48,7 @@ function fences(): readonly FenceProfile[] {
 
 /** Within a dcore the queues are those of two EDMA, one MME and six TPC QMANs, seven in dcore 0. */
 function pushDcoreFences(list: FenceProfile[], dcore: number, edmaQueue: number): void {
-  const shift = dcore * DCORE_STRIDE;
+  const shift = dcore * GAUDI2_DCORE_STRIDE;
   const mmeQueue = edmaQueue + 2 * STREAMS_PER_QMAN;
   list.push({ qman: `DCORE${dcore}_EDMA0`, firstQueue: edmaQueue, fence0: 0x41ca290 + shift });
   list.push({ qman: `DCORE${dcore}_EDMA1`, firstQueue: edmaQueue + STREAMS_PER_QMAN, fence0: 0x41da290 + shift });
@@ -63,24 +59,6 @@ function pushDcoreFences(list: FenceProfile[], dcore: number, edmaQueue: number)
   }
 }
 
-function syncManagerBlocks(): readonly UserBlock[] {
-  return [1, 2, 3].flatMap((dcore) => {
-    const shift = dcore * DCORE_STRIDE;
-    return [
-      {
-        name: `DCORE${dcore}_SYNC_MNGR_OBJS`,
-        address: CFG_BASE + BigInt(DCORE0_SOB_OBJ_0 + shift),
-        size: SM_OBJS_BLOCK_SIZE,
-      },
-      {
-        name: `DCORE${dcore}_SYNC_MNGR_GLBL`,
-        address: CFG_BASE + BigInt(DCORE0_SM_GLBL + shift),
-        size: HL_BLOCK_SIZE,
-      },
-    ];
-  });
-}
-
 /** Gaudi2: device memory behind an MMU with 768 MiB pages, hardware queues that take user command buffers only. */
 export const GAUDI2_PROFILE: AsicProfile = {
   name: 'gaudi2',
@@ -88,7 +66,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
   otherPciDeviceIds: [],
   cardName: 'HL225',
   sram: { start: 0x1000fffffd000000n, end: 0x1001000000000000n },
-  cfg: { start: CFG_BASE, end: 0x1000008000000000n },
+  cfg: { start: GAUDI2_CFG_BASE, end: 0x1000008000000000n },
   dram: {
     base: 0x1001000000000000n,
     size: 0x1800000000n, // 6 stacks of 16 GiB
@@ -125,7 +103,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
       lbwData: 0x411e750,
       incMode: 0x411e850,
     },
-    managerStride: DCORE_STRIDE,
+    managerStride: GAUDI2_DCORE_STRIDE,
   },
   fences: fences(),
   fenceStrides: [0, 0x14, 0x28, 0x3c], // the driver uses FENCE2; 1 and 3 are inferred from the even spacing of gaudi
@@ -149,7 +127,7 @@ export const GAUDI2_PROFILE: AsicProfile = {
     decoderCount: 10,
     rotatorCount: 2,
   },
-  userBlocks: syncManagerBlocks(),
+  userBlocks: GAUDI2_USER_BLOCKS,
   defaultCsTimeoutSeconds: 30,
   capabilities: {
     submits: true,

@@ -6,6 +6,7 @@
  */
 
 import type { QueueEntry } from './queues.ts';
+import type { UserBlock } from './user-block.ts';
 
 /** The generations. */
 export type AsicName = 'gaudi' | 'gaudi2' | 'gaudi3';
@@ -152,13 +153,6 @@ export interface EngineProfile {
   readonly nicGbitPerSecond: number;
   readonly decoderCount: number;
   readonly rotatorCount: number;
-}
-
-/** A block of registers that MEMORY MAP_BLOCK hands out. */
-export interface UserBlock {
-  readonly name: string;
-  readonly address: bigint;
-  readonly size: number;
 }
 
 /** Everything above for one generation. */

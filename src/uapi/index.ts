@@ -24,3 +24,4 @@ export * from './structs-info.ts';
 export * from './structs-info-6-1.ts';
 export * from './structs-info-events.ts';
 export * from './structs-memory.ts';
+export * from './user-block.ts';

@@ -6,6 +6,7 @@ export * from './api/memory-domain.ts';
 export { completeOne } from './base/completion.ts';
 export { scavenge } from './base/segment.ts';
 export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/gaudi-resources.ts';
+export { type RegisterBlock, RegisterBlocks } from './gaudi/base/register-blocks.ts';
 export { gaudiCopyComponent } from './gaudi/copy/component.ts';
 export { gaudiIpcComponent } from './gaudi/ipc/component.ts';
 export { selfComponent } from './self/component.ts';

@@ -100,7 +100,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
         0n,
         packHandle(HandleType.CB, 9),
         packHandle(HandleType.TS, 1),
-        packHandle(HandleType.HW_BLOCK, 99),
+        packHandle(HandleType.HW_BLOCK, 9999),
       ];
       for (const offset of unknown) expect(errnoOf(() => client.file.mmap(PAGE, offset))).toBe(Errno.EINVAL);
     });

@@ -36,10 +36,15 @@ interface FenceRegister {
   readonly counter: number;
 }
 
-/** A block that a user has mapped. */
+/** A block that a user has mapped: its registers live in memory that the user sees. */
 interface SharedBlock {
   readonly fd: number;
   readonly memory: MappedMemory;
+  /** First byte from CFG_BASE. */
+  readonly offset: number;
+  readonly words: Int32Array;
+  /** Whether a sync manager keeps its values there. */
+  readonly managed: boolean;
 }
 
 /** The registers of one card; offsets count from CFG_BASE. */
@@ -70,6 +75,7 @@ export class RegisterFile implements DeviceRegisters {
     const fence = this.#fences.get(offset);
     if (fence !== undefined) this.#addToFence(fence, value);
     else if (offset === this.#doorbell) this.#options.onInterrupt(value);
+    else if (this.#writeShared(offset, value)) return;
     else if (offset >= 0 && (this.#plain.size < PLAIN_REGISTERS_MAX || this.#plain.has(offset))) {
       this.#plain.set(offset, value);
     }
@@ -83,7 +89,8 @@ export class RegisterFile implements DeviceRegisters {
       const inQueues = offset - manager.cqOffset;
       if (inQueues >= 0 && inQueues < manager.cqBytes) return manager.readQueue(inQueues);
     }
-    return this.#plain.get(offset) ?? 0;
+    const shared = this.#sharedWith(offset);
+    return shared === undefined ? (this.#plain.get(offset) ?? 0) : shared.words[(offset - shared.offset) >>> 2]! >>> 0;
   }
 
   /** The DMA queues have all bases of the profile, other queues of gaudi the first two. */
@@ -117,11 +124,15 @@ export class RegisterFile implements DeviceRegisters {
     addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     const memory = mapFile(fd, byteLength, 0);
     const words = new Int32Array(memory.buffer);
+    let managed = false;
     for (const manager of this.#managers) {
       if (manager.profile.sobObj === offset) manager.moveObjects(words);
       else if (manager.cqOffset === offset) manager.moveQueues(words);
+      else continue;
+      managed = true;
     }
-    this.#shared.set(offset, { fd, memory });
+    if (!managed) this.#moveToShared(words, offset, byteLength);
+    this.#shared.set(offset, { fd, memory, offset, words, managed });
     return fd;
   }
 
@@ -129,6 +140,7 @@ export class RegisterFile implements DeviceRegisters {
   reset(): void {
     for (const manager of this.#managers) manager.reset();
     this.#plain.clear();
+    for (const { words, managed } of this.#shared.values()) if (!managed) words.fill(0);
   }
 
   /** Releases the blocks that were shared. The card is not used any more. */
@@ -138,6 +150,30 @@ export class RegisterFile implements DeviceRegisters {
       close(fd);
     }
     this.#shared.clear();
+  }
+
+  /** The block that a user sees and that has a register; undefined for none. */
+  #sharedWith(offset: number): SharedBlock | undefined {
+    for (const shared of this.#shared.values()) {
+      if (offset >= shared.offset && offset < shared.offset + shared.memory.byteLength) return shared;
+    }
+    return undefined;
+  }
+
+  #writeShared(offset: number, value: number): boolean {
+    const shared = this.#sharedWith(offset);
+    if (shared === undefined) return false;
+    shared.words[(offset - shared.offset) >>> 2] = value;
+    return true;
+  }
+
+  /** What was written before a block was mapped is seen in it. */
+  #moveToShared(words: Int32Array, offset: number, byteLength: number): void {
+    for (const [register, value] of [...this.#plain]) {
+      if (register < offset || register >= offset + byteLength) continue;
+      words[(register - offset) >>> 2] = value;
+      this.#plain.delete(register);
+    }
   }
 
   /** Writes to the sync manager that has the register; false when none has. */

@@ -29,6 +29,7 @@ export interface GaudiCopyConfig {
   readonly BW: KeyValues<Direction, number>;
   readonly LATENCY: number;
   readonly OVERHEAD: number;
+  readonly HW_BLOCK_ACCESS: boolean;
 }
 
 /** `UCX_GAUDI_COPY_*`. */
@@ -84,6 +85,13 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       type: timeType,
       default: '0.5us',
       doc: 'Estimated time of starting a transfer.',
+    },
+    {
+      name: 'HW_BLOCK_ACCESS',
+      type: boolType,
+      default: 'y',
+      doc: 'Let a program look at the register blocks that the driver hands out; n hides them.',
+      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_HW_BLOCK_ACCESS'],
     },
   ],
 };
