@@ -80,6 +80,16 @@ export interface CardEntry {
   readonly path: string;
 }
 
+/** The link of a NIC port of a card. */
+export interface PortLink {
+  readonly port: number;
+  readonly up: boolean;
+  /** Network interface of the port, such as `eth5`; undefined where it has none. */
+  readonly netdev: string | undefined;
+  /** The card at the far end, where the node itself knows it. */
+  readonly peer: { readonly busId: string; readonly port: number } | undefined;
+}
+
 /** A machine with Gaudi cards: the real one or an emulated one. */
 export interface DriverNode {
   /** Where the cards come from; shown to users, and the reason for every "emulated" label. */
@@ -103,6 +113,11 @@ export interface DriverNode {
    * @param name such as `fw_os_ver`, `status`, `pci_addr` (Documentation/ABI/testing/sysfs-driver-habanalabs)
    */
   attribute(minor: number, name: string): string | undefined;
+  /**
+   * The links of a card, as they are now; undefined where the driver does not tell, as upstream kernels, whose driver has no NIC ports. The vendor's
+   * drivers make a network interface of every port. No event tells of a change: ask again.
+   */
+  links?(minor: number): readonly PortLink[] | undefined;
   /** Releases what the node holds; open files are closed. Idempotent. */
   close(): void;
 }

@@ -10,6 +10,7 @@ export type {
   Fault,
   HangFault,
   IoctlFault,
+  LinkFault,
   OpenFault,
   PlannedFault,
 } from './faults/fault-plan.ts';

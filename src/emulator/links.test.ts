@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { DriverClient } from '../../test/contract/driver-client.ts';
 import { close, Errno } from '../sys/index.ts';
 import { createEmulatedNode } from './index.ts';
-import { isLinked, parseLinks, printLinks } from './links.ts';
+import { parseLinks, printLinks } from './links.ts';
 
 describe('links', () => {
   it.each([
@@ -30,12 +30,6 @@ describe('links', () => {
       expect(() => createEmulatedNode({ cards: 2, absentLinks: [pair] })).toThrow(/absentLinks/);
     },
   );
-
-  it('go both ways, and every card reaches itself', () => {
-    const absent = parseLinks('^2-5');
-    expect([isLinked(absent, 2, 5), isLinked(absent, 5, 2)]).toEqual([false, false]);
-    expect([isLinked(absent, 2, 2), isLinked(absent, 2, 3)]).toEqual([true, true]);
-  });
 
   it('that are absent let no memory of the other card in: ENXIO', () => {
     const node = createEmulatedNode({ cards: 3, dmaThreads: 0, absentLinks: [[1, 0]] });

@@ -1,5 +1,5 @@
 /**
- * The scale-up links between the cards of a node: all to all, but for pairs that are named. Who is linked, not what goes over a link.
+ * The scale-up links that a node starts with, as options and text: all to all, but for pairs that are named. The links themselves are in link-table.ts.
  */
 
 import { invalidParam } from '../ucs/error.ts';
@@ -9,11 +9,6 @@ export type CardPair = readonly [number, number];
 
 const SYNTAX = 'must be full, or ^ and the pairs of cards without a link, such as ^0-1,2-5';
 const PAIR = /^(\d{1,2})-(\d{1,2})$/;
-
-/** Whether the two cards reach each other's memory; a card always reaches its own. */
-export function isLinked(absentLinks: readonly CardPair[], left: number, right: number): boolean {
-  return !absentLinks.some(([a, b]) => (a === left && b === right) || (a === right && b === left));
-}
 
 /**
  * Checks pairs for a node.

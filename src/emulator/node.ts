@@ -2,7 +2,7 @@
  * An emulated node: cards behind the driver port, in this process. Opening a card gives a file that speaks the ioctls of the driver.
  */
 
-import type { CardEntry, DriverFile, DriverNode } from '../driver/port.ts';
+import type { CardEntry, DriverFile, DriverNode, PortLink } from '../driver/port.ts';
 import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import { closedError } from '../ucs/error.ts';
@@ -14,6 +14,7 @@ import type { CardPlace } from './driver/card-port.ts';
 import { DmabufRegistry } from './driver/dmabuf.ts';
 import type { EmulatedFile } from './driver/file.ts';
 import type { Fault } from './faults/fault-plan.ts';
+import { LinkTable } from './link-table.ts';
 import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './node-config.ts';
 
 /** PCI addresses of the eight cards of an HLS-2 class server, in the order of their minors. */
@@ -93,6 +94,12 @@ export class EmulatedNode implements DriverNode {
     return card === undefined || card.removed ? undefined : readCardAttribute(card, name);
   }
 
+  links(minor: number): readonly PortLink[] | undefined {
+    const card = this.#closed ? undefined : this.#cards[minor];
+    if (card === undefined || card.removed || !this.config.reportNicPorts) return undefined;
+    return card.links.of(minor);
+  }
+
   /** Dma-bufs that somebody has. */
   get dmabufCount(): number {
     return this.#dmabufs.count;
@@ -121,6 +128,7 @@ export class EmulatedNode implements DriverNode {
     else if (fault.kind === 'status') card.setStatus(fault.status);
     else if (fault.kind === 'engine-failure') this.#engines.crash();
     else if (fault.kind === 'recover') card.setStatus(HL_DEVICE_STATUS.OPERATIONAL);
+    else if (fault.kind === 'link-down' || fault.kind === 'link-up') card.setLink(fault, fault.kind === 'link-up');
     else card.faults.add(fault);
   }
 
@@ -140,9 +148,12 @@ export class EmulatedNode implements DriverNode {
   /** All cards, or none: what was made before a failure goes again. */
   #makeCards(): Card[] {
     const cards: Card[] = [];
+    const places = placesOf(this.config.cards);
+    const links = new LinkTable(this.config.profile, places, this.config.absentLinks);
+    const surroundings = { engines: this.#engines, dmabufs: this.#dmabufs, links };
     try {
-      for (const place of placesOf(this.config.cards)) {
-        cards.push(new Card(place, this.config, this.#engines, this.#dmabufs));
+      for (const place of places) {
+        cards.push(new Card(place, this.config, surroundings));
       }
       return cards;
     } catch (error) {

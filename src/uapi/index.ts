@@ -13,6 +13,7 @@ export * from './handles.ts';
 export * from './info-ops.ts';
 export * from './ioctl.ts';
 export * from './memory-ops.ts';
+export * from './nic-wiring.ts';
 export * from './packet-ctl.ts';
 export * from './packets.ts';
 export * from './queues.ts';

@@ -6,6 +6,7 @@
 import type { AsicProfile, HlDeviceStatus } from '../../uapi/index.ts';
 import type { GaudiDevice } from '../device/gaudi-device.ts';
 import type { FaultPlan } from '../faults/fault-plan.ts';
+import type { LinkTable } from '../link-table.ts';
 import type { NodeConfig } from '../node-config.ts';
 import type { CsCounters } from './cs-counters.ts';
 import type { DmabufRegistry } from './dmabuf.ts';
@@ -39,6 +40,8 @@ export interface CardPort {
   readonly waiters: Waiters;
   readonly faults: FaultPlan;
   readonly records: ErrorRecords;
+  /** The links of the node. */
+  readonly links: LinkTable;
   /** The dma-bufs of the node. */
   readonly dmabufs: DmabufRegistry;
   readonly openRecord: OpenRecord;

@@ -16,6 +16,7 @@ import type { Log } from '../../ucs/log.ts';
 import type { DmaEngines } from '../device/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
+import type { LinkChoice, LinkTable } from '../link-table.ts';
 import type { NodeConfig } from '../node-config.ts';
 import type { CardPlace, CardPort, OpenRecord } from './card-port.ts';
 import { Context } from './context.ts';
@@ -35,6 +36,13 @@ const RELEASE_WATCHDOG_NS = 30e9;
 /** Bound of the wait for engines to come to their end. One that takes longer hangs: a thread cannot be interrupted in a copy. */
 const ENGINES_WAIT_NS = 600e9;
 
+/** What the cards of a node share. */
+export interface CardSurroundings {
+  readonly engines: DmaEngines;
+  readonly dmabufs: DmabufRegistry;
+  readonly links: LinkTable;
+}
+
 /** One card. */
 export class Card implements CardPort, FaultReporter {
   readonly place: CardPlace;
@@ -45,6 +53,7 @@ export class Card implements CardPort, FaultReporter {
   readonly faults: FaultPlan;
   readonly records: ErrorRecords;
   readonly dmabufs: DmabufRegistry;
+  readonly links: LinkTable;
   /** The event fds that users registered. */
   readonly notifiers: Set<Notifier> = new Set();
   readonly openRecord: OpenRecord = { opens: 0, openedAtNs: 0, lastPeriodNs: 0, lastErrorNs: 0 };
@@ -68,8 +77,9 @@ export class Card implements CardPort, FaultReporter {
   readonly #timeouts: TimeoutWatch;
 
   /** @throws SyscallError ENOMEM, EMFILE */
-  constructor(place: CardPlace, config: NodeConfig, engines: DmaEngines, dmabufs: DmabufRegistry) {
+  constructor(place: CardPlace, config: NodeConfig, { engines, dmabufs, links }: CardSurroundings) {
     this.place = place;
+    this.links = links;
     this.profile = config.profile;
     this.config = config;
     this.#log = config.log.child(`card${place.minor}`);
@@ -196,6 +206,12 @@ export class Card implements CardPort, FaultReporter {
       this.#watchdog = this.config.clock.setTimer(RELEASE_WATCHDOG_NS, () => this.#reset());
     }
     this.waiters.wake();
+  }
+
+  /** Takes links of the card down or up. Throws UcxError ERR_INVALID_PARAM. */
+  setLink(choice: LinkChoice, up: boolean): void {
+    const ports = this.links.set(this.place.minor, choice, up);
+    this.#log.info(`link of port ${ports.join(', ')} is ${up ? 'up' : 'down'}`);
   }
 
   /** Unplugs the card. */

@@ -3,7 +3,6 @@
  */
 
 import { close, dup, Errno, isSyscallError } from '../../sys/index.ts';
-import { isLinked } from '../links.ts';
 import type { CardPort } from './card-port.ts';
 import type { ExportedDmabuf } from './dmabuf.ts';
 import type { UserMapping } from './user-mapping.ts';
@@ -44,7 +43,7 @@ export class DmabufImports {
     const dmabuf = this.#card.dmabufs.find(fd);
     if (typeof dmabuf === 'number') return dmabuf;
     if (byteLength === 0 || byteLength > dmabuf.byteLength) return Errno.EINVAL;
-    if (!isLinked(this.#card.config.absentLinks, this.#card.place.minor, dmabuf.minor)) return Errno.ENXIO;
+    if (!this.#card.links.isLinked(this.#card.place.minor, dmabuf.minor)) return Errno.ENXIO;
     const own = duplicate(fd);
     if (own < 0) return -own;
     const bytes = Math.ceil(byteLength / HOST_PAGE_BYTES) * HOST_PAGE_BYTES;

@@ -66,8 +66,28 @@ export type CardFault =
   | { readonly kind: 'status'; readonly status: HlDeviceStatus }
   | { readonly kind: 'recover' };
 
+/**
+ * Links of the card go down, or come up again: that of a port, or all those to another card (one of the two). Memory of a card to which no link is
+ * left cannot be imported; what is imported already stays.
+ */
+export type LinkFault = LinkDown | LinkUp;
+
+interface LinkDown extends FaultyLinks {
+  readonly kind: 'link-down';
+}
+
+interface LinkUp extends FaultyLinks {
+  readonly kind: 'link-up';
+}
+
+interface FaultyLinks {
+  readonly port?: number;
+  /** Minor of the card at the far end. */
+  readonly peer?: number;
+}
+
 /** Everything that can be made to go wrong. */
-export type Fault = PlannedFault | CardFault;
+export type Fault = PlannedFault | CardFault | LinkFault;
 
 /** A submission that can be held back. */
 export interface HeldSubmission {

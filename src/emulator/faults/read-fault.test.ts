@@ -15,6 +15,8 @@ describe('readFault', () => {
     { kind: 'malfunction' },
     { kind: 'recover' },
     { kind: 'engine-failure' },
+    { kind: 'link-down', port: 5 },
+    { kind: 'link-up', peer: 1 },
   ])('takes %o', (fault) => {
     expect(FAULT_KINDS).toContain(fault.kind);
     expect(readFault(fault)).toEqual(fault);
@@ -37,6 +39,8 @@ describe('readFault', () => {
     [{ kind: 'hang', delayNs: 1e18 }, 'delayNs'],
     [{ kind: 'exhausted', resource: 'time' }, 'resource'],
     [{ kind: 'status', status: 99 }, 'status'],
+    [{ kind: 'link-down', port: 64 }, 'port'],
+    [{ kind: 'link-up', peer: -1 }, 'peer'],
   ])('refuses %o by the name of the field', (fault, field) => {
     expect(() => readFault(fault)).toThrow(new RegExp(`argument ${field} `));
   });

@@ -13,10 +13,23 @@ const RESOURCES = ['hbm', 'va', 'fd'] as const;
 /** Faults without parameters. */
 const PLAIN = ['engine-failure', 'hard-reset', 'unplug', 'malfunction', 'recover'] as const;
 /** Names of all faults. */
-export const FAULT_KINDS: readonly string[] = ['ioctl', 'open', 'completion', 'hang', 'exhausted', 'status', ...PLAIN];
+export const FAULT_KINDS: readonly string[] = [
+  'ioctl',
+  'open',
+  'completion',
+  'hang',
+  'exhausted',
+  'status',
+  'link-down',
+  'link-up',
+  ...PLAIN,
+];
 /** A delay that a timer can hold: a day. */
 const DELAY_NS_MAX = 86_400e9;
 const ERRNO_MAX = 4095;
+/** The masks of ports have 64 bits. */
+const PORT_MAX = 63;
+const MINOR_MAX = 255;
 
 /**
  * Reads a fault.
@@ -41,6 +54,13 @@ export function readFault(value: unknown): Fault {
       if (status === undefined) throw invalidParam('status', 'must be a device status', fields['status']);
       return { kind, status };
     }
+    case 'link-down':
+    case 'link-up':
+      return {
+        kind,
+        ...optionalInteger(fields, 'port', 0, PORT_MAX),
+        ...optionalInteger(fields, 'peer', 0, MINOR_MAX),
+      };
     default:
       return { kind: oneOf(fields, 'kind', PLAIN) };
   }

@@ -216,6 +216,7 @@ export class NodeServer {
       computeResets: card.computeResets,
       faultsWaiting: card.faults.waiting,
       faultsFired: card.faults.fired.length,
+      portsDown: card.links.down(minor),
     };
   }
 }

@@ -19,6 +19,8 @@ export interface CardStatus {
   /** Faults that wait for their moment, and those that have happened. */
   readonly faultsWaiting: number;
   readonly faultsFired: number;
+  /** NIC ports whose link is down. */
+  readonly portsDown: readonly number[];
 }
 
 /** One client. */
@@ -33,7 +35,7 @@ export interface NodeStatus {
   readonly pid: number;
   readonly socket: string;
   readonly asic: string;
-  /** As `node up --links` takes it. */
+  /** The links that the node started with, as `node up --links` takes them. */
   readonly links: string;
   readonly upSeconds: number;
   /** Dma-bufs that somebody has. */

@@ -3,7 +3,7 @@
  * the process itself.
  */
 
-import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
+import type { CardEntry, DriverFile, DriverNode, PortLink } from '../../driver/port.ts';
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
 import { isUcxError } from '../../ucs/error.ts';
@@ -51,6 +51,10 @@ export class RemoteNode implements DriverNode {
 
   attribute(minor: number, name: string): string | undefined {
     return this.#ask({ op: 'attribute', minor, name })?.['value'] as string | undefined;
+  }
+
+  links(minor: number): readonly PortLink[] | undefined {
+    return this.#ask({ op: 'links', minor })?.['links'] as readonly PortLink[] | undefined;
   }
 
   /**

@@ -224,6 +224,8 @@ export class ServedClient {
         return { fields: { cards: node.cards() } };
       case 'attribute':
         return { fields: { value: node.attribute(minorOf(message), textField(message, 'name', NAME_MAX)) } };
+      case 'links':
+        return { fields: { links: node.links(minorOf(message)) } };
       case 'status':
         return { fields: { status: this.#host.status() } };
       case 'fault':
