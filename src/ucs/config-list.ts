@@ -44,8 +44,9 @@ export const allowListType: ConfigType<AllowList> = {
     const trimmed = text.trim();
     const deny = trimmed.startsWith('^');
     const items = splitList(deny ? trimmed.slice(1) : trimmed);
-    if (items.some((item) => item.includes('^') || !isRangeValid(item))) return undefined;
-    if (deny) return { mode: 'deny', items };
+    if (items.some((item) => /[\s^]/.test(item) || !isRangeValid(item))) return undefined;
+    // Who excludes all of them means something else.
+    if (deny) return items.includes('all') ? undefined : { mode: 'deny', items };
     return items.includes('all') ? { mode: 'all', items: [] } : { mode: 'allow', items };
   },
   print(value) {

@@ -2,11 +2,16 @@
 
 import type { ConfigTable } from '../../ucs/config.ts';
 import { type AllowList, allowListType } from '../../ucs/config-list.ts';
-import { memorySizeType, memoryUnitsType, timeType, uintType } from '../../ucs/config-value.ts';
+import { boolType, memorySizeType, memoryUnitsType, timeType, uintType } from '../../ucs/config-value.ts';
 
 /** The values of the table. */
 export interface UcpConfig {
   readonly TLS: AllowList;
+  readonly NET_DEVICES: AllowList;
+  readonly SHM_DEVICES: AllowList;
+  readonly ACC_DEVICES: AllowList;
+  readonly SELF_DEVICES: AllowList;
+  readonly WARN_INVALID_CONFIG: boolean;
   readonly PROGRESS_SPIN: number;
   readonly RNDV_THRESH: number | 'auto';
   readonly RNDV_FRAG_SIZE: number;
@@ -22,7 +27,37 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'TLS',
       type: allowListType,
       default: 'all',
-      doc: 'Transports to use: a list of names or aliases, all, or ^ and a list of those not to use.',
+      doc: 'Transports to use, by name or alias: shm or sm (posix, cma), mm (posix), gaudi (gaudi_cpy, gaudi_ipc), ...; \\ before a name turns its aliases off.',
+    },
+    {
+      name: 'NET_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Network devices to use.',
+    },
+    {
+      name: 'SHM_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Intra-node devices to use: memory.',
+    },
+    {
+      name: 'ACC_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Accelerators to use: gaudi0, gaudi[0-3], ... The others are not opened, so that other processes can have them.',
+    },
+    {
+      name: 'SELF_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Loopback devices to use: memory.',
+    },
+    {
+      name: 'WARN_INVALID_CONFIG',
+      type: boolType,
+      default: 'y',
+      doc: 'Warn about transports and devices in these lists that this machine does not have, with the nearest name.',
     },
     {
       name: 'PROGRESS_SPIN',

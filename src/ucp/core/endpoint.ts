@@ -46,7 +46,6 @@ import type { PeerConnection } from './peer-connection.ts';
 import type { Outcome, PromiseTier } from './promise-tier.ts';
 import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
 import type { Request, RequestParams } from './request.ts';
-import type { Rejection } from './resources.ts';
 
 /** How an endpoint behaves. */
 export type EndpointOptions = ErrorHandlingOptions<Endpoint>;
@@ -59,7 +58,7 @@ export interface CloseOptions {
 
 /** The worker behind an endpoint. */
 export interface EndpointWorker extends ProtocolHost {
-  readonly context: ProtocolContext & { readonly resources: { readonly rejections: readonly Rejection[] } };
+  readonly context: ProtocolContext;
   readonly promises: PromiseTier;
   readonly protocols: Protocols<Endpoint>;
   readonly connections: Connections;

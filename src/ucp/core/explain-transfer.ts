@@ -8,14 +8,13 @@ import { type Explanation, explainPlan } from '../proto/explain.ts';
 import { Operation } from '../proto/selection.ts';
 import { checkRemote, planFor } from '../rma/put-get.ts';
 import type { PeerConnection } from './peer-connection.ts';
-import type { Rejection } from './resources.ts';
 
 /**
  * Explains an operation between these memories.
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function explainTransfer(
-  context: { readonly resources: { readonly rejections: readonly Rejection[] } },
+  context: object,
   connection: PeerConnection,
   operation: 'put' | 'get',
   local: LocalMemory,
@@ -31,6 +30,6 @@ export function explainTransfer(
     remoteType: rkey.memoryType,
     plan: planFor(index, local, rkey, connection),
     resources: connection.lanes.map(({ iface }) => iface.attributes.resource),
-    unavailable: [...context.resources.rejections, ...connection.unreachable],
+    unavailable: connection.unreachable,
   });
 }

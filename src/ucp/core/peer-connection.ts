@@ -7,12 +7,13 @@ import { isUcxError, UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
-import type { ConnectedLanes, UnreachableIface } from '../wireup/lanes.ts';
+import type { ConnectedLanes } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
 import { NO_ENDPOINT } from './message.ts';
 import { sendMessage } from './message-packer.ts';
 import { PendingQueue } from './pending-queue.ts';
 import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
+import type { Rejection } from './resource-filter.ts';
 
 /** Messages of the protocol that may wait for room; a peer that makes us owe it more is broken or hostile. */
 const POSTED_MAX = 65_536;
@@ -27,7 +28,7 @@ export interface ConnectionOwner extends RequestOwner {
 export class PeerConnection implements Connection {
   readonly id: number;
   readonly lanes: readonly Lane[];
-  readonly unreachable: readonly UnreachableIface[];
+  readonly unreachable: readonly Rejection[];
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;
   readonly amShortMax: number;

@@ -14,6 +14,7 @@ import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
 import { HEADER_WORDS_MAX } from './message.ts';
+import type { Rejection } from './resource-filter.ts';
 
 /** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
 export type RequestCallback = (request: Request, status: Status) => void;
@@ -82,6 +83,8 @@ export interface Connection {
   readonly lanes: readonly Lane[];
   /** True for a connection of a worker to itself. */
   readonly isLoopback: boolean;
+  /** What is no lane, and why. */
+  readonly unreachable: readonly Rejection[];
   /** What active messages go over; undefined where no lane has any. */
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;

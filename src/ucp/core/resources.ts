@@ -5,7 +5,6 @@
 
 import type { Clock } from '../../ucs/clock.ts';
 import type { Config } from '../../ucs/config.ts';
-import { type AllowList, isAllowed } from '../../ucs/config-list.ts';
 import { isUcxError, UcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { type MemoryType, memoryTypeBit, memoryTypeName } from '../../ucs/memory-type.ts';
@@ -13,20 +12,14 @@ import { Status } from '../../ucs/status.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
 import { type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
+import { type Rejection, ResourceFilter } from './resource-filter.ts';
 
 /** An open memory domain with its position, which is its index in handles and keys. */
 export interface OpenMd {
   readonly index: number;
   readonly md: MemoryDomain;
-  /** The resources that UCX_TLS allows. */
+  /** The resources that the configuration allows, at least one. */
   readonly resources: readonly IfaceResource[];
-}
-
-/** Something that is not used, and why. */
-export interface Rejection {
-  /** Transport, or component where it did not open. */
-  readonly name: string;
-  readonly reason: string;
 }
 
 /** What opening needs. */
@@ -43,22 +36,24 @@ export class Resources {
   readonly rejections: readonly Rejection[];
 
   /**
-   * Opens the memory domains of all components that UCX_TLS allows.
+   * Opens the memory domains of all components that UCX_TLS and UCX_*_DEVICES allow.
    * @throws UcxError of a component whose devices are there but cannot be used; ERR_NO_TRANSPORT when nothing is left
    */
   constructor(options: ResourcesOptions) {
-    const allowed = options.config.get(UCP_CONFIG_TABLE).TLS;
+    const config = options.config.get(UCP_CONFIG_TABLE);
+    const filter = new ResourceFilter(config);
     const mds: OpenMd[] = [];
-    const rejections: Rejection[] = [];
+    const absent: Rejection[] = [];
     try {
-      for (const component of options.components) openComponent(component, options, allowed, mds, rejections);
-      if (mds.length === 0) throw noTransport(rejections);
+      for (const component of options.components) openComponent(component, options, filter, mds, absent);
+      if (config.WARN_INVALID_CONFIG) for (const warning of filter.unavailable()) options.log.warn(warning);
+      if (mds.length === 0) throw noTransport([...filter.rejections, ...absent]);
     } catch (error) {
       for (const { md } of mds) md.close();
       throw error;
     }
     this.mds = mds;
-    this.rejections = rejections;
+    this.rejections = [...filter.rejections, ...absent];
   }
 
   /**
@@ -87,33 +82,26 @@ export class Resources {
 function openComponent(
   component: Component,
   options: ResourcesOptions,
-  allowed: AllowList,
+  filter: ResourceFilter,
   mds: OpenMd[],
-  rejections: Rejection[],
+  absent: Rejection[],
 ): void {
-  const wanted = component.transports.filter(({ name, aliases }) => isTransportAllowed(allowed, [name, ...aliases]));
-  for (const transport of component.transports) {
-    if (!wanted.includes(transport)) rejections.push({ name: transport.name, reason: 'excluded by UCX_TLS' });
-  }
-  if (wanted.length === 0) return;
+  const names = new Set(component.transports.filter((each) => filter.admitsTransport(each)).map(({ name }) => name));
+  if (names.size === 0) return;
   try {
     const { config, clock, log } = options;
-    const md = component.openMd({ config, clock, log: log.child(component.name) });
-    const names = new Set(wanted.map(({ name }) => name));
-    const resources = md.resources.filter(({ transport }) => names.has(transport));
-    mds.push({ index: mds.length, md, resources });
+    const isDeviceAllowed = filter.admitsDevice;
+    const md = component.openMd({ config, clock, log: log.child(component.name), isDeviceAllowed });
+    const wanted = md.resources.filter(({ transport }) => names.has(transport));
+    const resources = wanted.filter(({ deviceType, device }) => isDeviceAllowed(deviceType, device));
+    if (resources.length > 0) mds.push({ index: mds.length, md, resources });
+    else md.close();
   } catch (error) {
     // A machine without such devices is no failure, unless the user asked for them by name.
-    const absent = isUcxError(error) && error.status === Status.NO_DEVICE && allowed.mode !== 'allow';
-    if (!absent) throw error;
-    rejections.push({ name: component.name, reason: error.message });
+    const isAbsent = isUcxError(error) && error.status === Status.NO_DEVICE && !filter.namesTransports;
+    if (!isAbsent) throw error;
+    absent.push({ name: component.name, reason: error.message });
   }
-}
-
-/** A deny list excludes a transport under any of its names; an allow list admits it under any. */
-function isTransportAllowed(list: AllowList, names: readonly string[]): boolean {
-  if (list.mode === 'deny') return names.every((name) => isAllowed(list, name));
-  return names.some((name) => isAllowed(list, name));
 }
 
 function noTransport(rejections: readonly Rejection[]): UcxError {

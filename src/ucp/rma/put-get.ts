@@ -20,6 +20,7 @@ import {
   Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
+import { nameOf } from '../wireup/lanes.ts';
 
 /** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
 export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {
@@ -91,7 +92,12 @@ export function chooseCandidate(
   const candidate = candidateFor(plan, bytes);
   if (candidate !== undefined) return candidate;
   const from = memoryTypeName(local instanceof MemoryHandle ? local.memoryType : HOST_PLACE.memoryType);
-  const reasons = plan.rejected.map(({ lane, reason }) => `lane ${lane} ${reason}`).join('; ');
+  // Keys of other connections were refused before.
+  const { lanes, unreachable } = rkey.owner as Connection;
+  const reasons = [
+    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
+    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
+  ].join('; ');
   throw new UcxError({
     code: 'ERR_UNREACHABLE',
     status: Status.UNREACHABLE,

@@ -14,6 +14,7 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import type { Activity } from '../core/lane.ts';
 import { MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
 import { type ConnectionOwner, PeerConnection } from '../core/peer-connection.ts';
+import type { Rejection } from '../core/resource-filter.ts';
 import { connectLanes, type OpenIface } from './lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from './worker-address.ts';
 
@@ -39,6 +40,7 @@ interface Peer {
 
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
+  readonly context: { readonly resources: { readonly rejections: readonly Rejection[] } };
   readonly openIfaces: readonly OpenIface[];
   readonly activity: Activity;
   readonly packedAddress: Uint8Array;
@@ -251,7 +253,8 @@ export class Connections {
     if (this.#freeSlots.length === 0 && this.#slots.length > SLOT_MASK) {
       throw statusError(Status.EXCEEDS_LIMIT, `connect: a worker has at most ${CONNECTIONS_MAX} connections`);
     }
-    const lanes = connectLanes(this.#owner.openIfaces, address.entries, this.#owner.activity);
+    const { openIfaces, activity, context } = this.#owner;
+    const lanes = connectLanes(openIfaces, address.entries, activity, context.resources.rejections);
     const slot = this.#freeSlots.pop() ?? this.#slots.length;
     this.#generation = (this.#generation + 1) & GENERATION_MASK;
     const connection = new PeerConnection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);

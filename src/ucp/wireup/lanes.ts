@@ -7,6 +7,7 @@ import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { DeviceType, type Iface, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
 import type { Activity, Lane } from '../core/lane.ts';
+import type { Rejection } from '../core/resource-filter.ts';
 import type { OpenMd } from '../core/resources.ts';
 import type { AddressEntry } from './worker-address.ts';
 
@@ -19,32 +20,28 @@ export interface OpenIface {
   readonly md: OpenMd;
 }
 
-/** An interface that does not reach the peer, and why. */
-export interface UnreachableIface {
-  /** Such as `posix/memory`. */
-  readonly name: string;
-  readonly reason: string;
-}
-
 /** The lanes of a connection. */
 export interface ConnectedLanes {
   readonly lanes: readonly Lane[];
   /** The lane that carries messages; undefined when none can. */
   readonly am: Lane | undefined;
-  readonly unreachable: readonly UnreachableIface[];
+  /** Interfaces that do not reach the peer, such as `posix/memory`, and what the context does not use at all. */
+  readonly unreachable: readonly Rejection[];
 }
 
 /**
  * Connects every interface that reaches the worker with these addresses.
+ * @param unused what the context does not use, for explanations
  * @throws UcxError ERR_UNREACHABLE with the reason of every interface when none does
  */
 export function connectLanes(
   ifaces: readonly OpenIface[],
   entries: readonly AddressEntry[],
   activity: Activity,
+  unused: readonly Rejection[],
 ): ConnectedLanes {
   const lanes: Lane[] = [];
-  const unreachable: UnreachableIface[] = [];
+  const unreachable = [...unused];
   try {
     for (const { iface, md } of ifaces) {
       const found = reachableEntry(iface, entries);
@@ -102,7 +99,7 @@ export function nameOf({ resource }: IfaceAttributes): string {
   return `${resource.transport}/${resource.device}`;
 }
 
-function noLane(unreachable: readonly UnreachableIface[]): UcxError {
+function noLane(unreachable: readonly Rejection[]): UcxError {
   const reasons = unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
   return new UcxError({
     code: 'ERR_UNREACHABLE',

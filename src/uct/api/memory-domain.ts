@@ -9,7 +9,7 @@ import type { AnyConfigTable, Config } from '../../ucs/config.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { MemoryType } from '../../ucs/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import type { Iface, IfaceResource } from './iface.ts';
+import type { DeviceType, Iface, IfaceResource } from './iface.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
 /** What a memory domain can do, as bits (UCT_MD_FLAG_*). A flag that is set works, an operation that works has its flag. */
@@ -140,6 +140,8 @@ export interface ComponentServices {
   readonly clock: Clock;
   /** The configuration of the program; the component takes its own table out of it. */
   readonly config: Config;
+  /** Whether the program wants a device: a component opens no other one. Absent where it wants all. */
+  readonly isDeviceAllowed?: (type: DeviceType, device: string) => boolean;
 }
 
 /** A family of memory domains and transports: the unit that is plugged in. */

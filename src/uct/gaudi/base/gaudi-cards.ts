@@ -23,6 +23,13 @@ export interface GaudiCardsOptions {
   readonly mappingTable: string | undefined;
   readonly log: Log;
   readonly clock: Clock;
+  /** Whether the program wants the card with this name; absent where it wants all. */
+  readonly isWanted?: ((name: string) => boolean) | undefined;
+}
+
+/** The device name of a card towards users. */
+export function cardName(index: number): string {
+  return `gaudi${index}`;
 }
 
 /**
@@ -32,9 +39,10 @@ export interface GaudiCardsOptions {
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
-  const { node, mappingTable, log, clock } = options;
+  const { node, mappingTable, log, clock, isWanted } = options;
   const entries = node.cards();
-  const mapped = mappingTable === undefined ? detectedCards(entries) : parseMappingTable(mappingTable, entries);
+  const all = mappingTable === undefined ? detectedCards(entries) : parseMappingTable(mappingTable, entries);
+  const mapped = isWanted === undefined ? all : all.filter(({ index }) => isWanted(cardName(index)));
   const opened: GaudiCard[] = [];
   let refusal: UcxError | undefined;
   for (const card of mapped) {
@@ -51,7 +59,8 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
     }
   }
   if (opened.length > 0) return opened;
-  throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node has no cards`);
+  const why = all.length === 0 ? 'has no cards' : 'has no cards but those that the configuration excludes';
+  throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node ${why}`);
 }
 
 /** Closes cards, the last opened first. */
@@ -60,7 +69,7 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
 }
 
 function openCard(node: DriverNode, { index, card }: MappedCard, log: Log, clock: Clock): GaudiCard {
-  const device = open(node, { busId: card.busId }, { log: log.child(`gaudi${index}`), dma: { clock } });
+  const device = open(node, { busId: card.busId }, { log: log.child(cardName(index)), dma: { clock } });
   log.debug(`card ${index}: ${card.busId}, module ${card.moduleId ?? 'unknown'}`);
   return { index, device };
 }

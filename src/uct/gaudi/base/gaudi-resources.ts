@@ -7,6 +7,7 @@ import type { DriverNode } from '../../../hlthunk/index.ts';
 import { addressOf } from '../../../sys/index.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
+import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 import { closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
@@ -67,9 +68,10 @@ export class GaudiResources {
     closeGaudiCards(cards);
   }
 
-  #openAll({ log, clock, config }: ComponentServices): OpenGaudi {
+  #openAll({ log, clock, config, isDeviceAllowed }: ComponentServices): OpenGaudi {
     const { RCACHE, RCACHE_MAX_REGIONS, RCACHE_MAX_SIZE } = config.get(GAUDI_COPY_CONFIG_TABLE);
-    const cards = openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock });
+    const isWanted = isDeviceAllowed && ((name: string): boolean => isDeviceAllowed(DeviceType.ACC, name));
+    const cards = openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted });
     const rcache = new Rcache<HostPages>({
       registrar: {
         register: (owner) => new HostPages(addressOf(new Uint8Array(owner)), owner.byteLength, cards.length),
