@@ -76,6 +76,8 @@ export interface CardEntry {
   readonly moduleId: number | undefined;
   /** NUMA node of the PCI device; -1 when the platform does not say. */
   readonly numaNode: number;
+  /** The way from the PCI root to the card, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined when not known. */
+  readonly pciPath?: string | undefined;
   /** Path of the primary device node, or a name for it where there is none. */
   readonly path: string;
 }

@@ -7,6 +7,7 @@ import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import { closedError } from '../ucs/error.ts';
 import { systemRandomBytes } from '../ucs/random.ts';
+import { addressOfPath, printPciAddress } from '../ucs/topology.ts';
 import { DmaEngines } from './device/dma-engines.ts';
 import { Card } from './driver/card.ts';
 import { readCardAttribute } from './driver/card-attributes.ts';
@@ -17,16 +18,16 @@ import type { Fault } from './faults/fault-plan.ts';
 import { LinkTable } from './link-table.ts';
 import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './node-config.ts';
 
-/** PCI addresses of the eight cards of an HLS-2 class server, in the order of their minors. */
-const BUS_IDS: readonly string[] = [
-  '0000:19:00.0',
-  '0000:1a:00.0',
-  '0000:33:00.0',
-  '0000:34:00.0',
-  '0000:9b:00.0',
-  '0000:9c:00.0',
-  '0000:b3:00.0',
-  '0000:b4:00.0',
+/** Where the eight cards of an HLS-2 class server are, in the order of their minors: two below each of four switches. */
+const PCI_PATHS: readonly string[] = [
+  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:00.0',
+  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0',
+  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:33:00.0',
+  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:34:00.0',
+  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9b:00.0',
+  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9c:00.0',
+  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b3:00.0',
+  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b4:00.0',
 ];
 
 /** Where on the baseboard the cards sit: not in the order of their minors, as in real servers. */
@@ -185,7 +186,8 @@ function placesOf(count: number): readonly CardPlace[] {
   const modules = MODULE_IDS.filter((moduleId) => moduleId < count);
   return Array.from({ length: count }, (_, minor) => ({
     minor,
-    busId: BUS_IDS[minor]!,
+    busId: printPciAddress(addressOfPath(PCI_PATHS[minor]!)),
+    pciPath: PCI_PATHS[minor]!,
     moduleId: modules[minor]!,
     numaNode: Math.floor((minor * NUMA_NODES) / count),
   }));

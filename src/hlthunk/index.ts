@@ -82,7 +82,15 @@ export {
 export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
 export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
 export { IPC_HANDLE_BYTES, type IpcHandle, ipcCloseHandle, ipcOpenHandle, ipcWrapArena, ipcWrapHandle } from './ipc.ts';
-export { getNicPorts, getNicPortsMasks, type NicPort, type NicPortsMasks } from './nic.ts';
+export {
+  type CardLinks,
+  getNicPorts,
+  getNicPortsMasks,
+  linksBetween,
+  type NicPeer,
+  type NicPort,
+  type NicPortsMasks,
+} from './nic.ts';
 export {
   type CardSelection,
   getDeviceCount,

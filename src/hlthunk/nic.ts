@@ -3,6 +3,8 @@
  * is undefined here. What a port of the generation is usually for, is in its AsicProfile.
  */
 
+import type { DriverNode } from '../driver/port.ts';
+import { wiredPort } from '../uapi/index.ts';
 import type { CardTarget } from './card-file.ts';
 import { getHwIpInfo, type HwIpInfo } from './device-info.ts';
 
@@ -14,12 +16,30 @@ export interface NicPortsMasks {
   readonly externalPorts: bigint;
 }
 
+/** The far end of a port. */
+export interface NicPeer {
+  /** The card; undefined when it is none of this node. */
+  readonly busId: string | undefined;
+  readonly port: number;
+}
+
 /** One port. */
 export interface NicPort {
   readonly port: number;
   readonly external: boolean;
-  /** Undefined: no upstream kernel reports link states. */
+  /** Undefined where the node does not tell: no upstream kernel reports link states. */
   readonly linkUp: boolean | undefined;
+  /** Undefined for a port that leads out of the server, and where neither the node nor the wiring of the server tells. */
+  readonly peer: NicPeer | undefined;
+  /** Network interface of the port, where it has one. */
+  readonly netdev: string | undefined;
+}
+
+/** The links from one card to another. */
+export interface CardLinks {
+  readonly total: number;
+  /** Those that are not known to be down. */
+  readonly up: number;
 }
 
 /**
@@ -33,15 +53,36 @@ export function getNicPortsMasks(target: CardTarget, info: HwIpInfo = getHwIpInf
   return info.reserved4 === 0n ? undefined : { ports: info.reserved4, externalPorts: info.reserved5 };
 }
 
-/** The enabled ports by number; undefined where the driver does not report them. */
-export function getNicPorts(target: CardTarget, info?: HwIpInfo): readonly NicPort[] | undefined {
+/**
+ * The enabled ports by number; undefined where the driver does not report them.
+ * @param node the node of the card: tells link states and far ends; without it they are undefined
+ */
+export function getNicPorts(
+  target: CardTarget,
+  info: HwIpInfo = getHwIpInfo(target),
+  node?: DriverNode,
+): readonly NicPort[] | undefined {
   const masks = getNicPortsMasks(target, info);
   if (masks === undefined) return undefined;
+  const links = node?.links?.(target.card.minor) ?? [];
+  const cards = node?.cards() ?? [];
   const ports: NicPort[] = [];
   for (let port = 0; port < 64; port++) {
     const bit = 1n << BigInt(port);
     if ((masks.ports & bit) === 0n) continue;
-    ports.push({ port, external: (masks.externalPorts & bit) !== 0n, linkUp: undefined });
+    const link = links.find((candidate) => candidate.port === port);
+    const far = node === undefined ? undefined : wiredPort(info.serverType, info.moduleId, port);
+    const wired = far && { busId: cards.find(({ moduleId }) => moduleId === far.moduleId)?.busId, port: far.port };
+    const external = (masks.externalPorts & bit) !== 0n;
+    const peer = external ? undefined : (link?.peer ?? wired);
+    ports.push({ port, external, linkUp: link?.up, peer, netdev: link?.netdev });
   }
   return ports;
+}
+
+/** The links of a card to another one, by its bus id; undefined where no far ends are known. */
+export function linksBetween(ports: readonly NicPort[], busId: string): CardLinks | undefined {
+  if (ports.every(({ peer }) => peer === undefined)) return undefined;
+  const links = ports.filter(({ peer }) => peer?.busId === busId);
+  return { total: links.length, up: links.filter(({ linkUp }) => linkUp !== false).length };
 }

@@ -39,6 +39,8 @@ interface FaultOptions extends SocketOption {
   readonly resource?: string;
   readonly delay?: string;
   readonly status?: string;
+  readonly port?: string;
+  readonly peer?: string;
 }
 
 type Fault = Parameters<RemoteNode['inject']>[1];
@@ -87,7 +89,7 @@ export function nodeCommand(): Command {
     .argument('<card>', 'card by minor')
     .argument(
       '<kind>',
-      'ioctl, open, completion, hang, exhausted, status, hard-reset, unplug, malfunction, recover, engine-failure',
+      'ioctl, open, completion, hang, exhausted, status, hard-reset, unplug, malfunction, recover, engine-failure, link-down, link-up',
     )
     .option('--nth <number>', 'the nth call from now on')
     .option('--errno <errno>', 'ioctl, open: error by name or number')
@@ -95,6 +97,8 @@ export function nodeCommand(): Command {
     .option('--resource <name>', 'exhausted: hbm, va or fd')
     .option('--delay <time>', 'completion, hang: such as 10ms; for ever without it')
     .option('--status <name>', 'status: by name, such as NEEDS_RESET')
+    .option('--port <number>', 'link-down, link-up: the NIC port of the card')
+    .option('--peer <card>', 'link-down, link-up: all links to that card')
     .option(SOCKET, SOCKET_HELP)
     .action((card: string, kind: string, options: FaultOptions) => {
       const fault = faultOf(kind, options);
@@ -191,7 +195,7 @@ async function startDetached(options: UpOptions): Promise<void> {
 }
 
 function faultOf(kind: string, options: FaultOptions): Fault {
-  const { nth, errno, ioctl, resource, delay, status } = options;
+  const { nth, errno, ioctl, resource, delay, status, port, peer } = options;
   const fields: Record<string, unknown> = { kind };
   if (nth !== undefined) fields['nth'] = integerOf('nth', nth);
   if (errno !== undefined) fields['errno'] = errnoOf(errno);
@@ -199,6 +203,8 @@ function faultOf(kind: string, options: FaultOptions): Fault {
   if (resource !== undefined) fields['resource'] = resource;
   if (delay !== undefined) fields['delayNs'] = delayOf(delay);
   if (status !== undefined) fields['status'] = (HL_DEVICE_STATUS as Record<string, number>)[status.toUpperCase()];
+  if (port !== undefined) fields['port'] = integerOf('port', port);
+  if (peer !== undefined) fields['peer'] = integerOf('peer', peer);
   // The server checks it field by field.
   return fields as unknown as Fault;
 }
@@ -230,6 +236,7 @@ function describe(status: NodeStatus): string {
     `${formatBytes(card.dramUsedBytes)} of ${formatBytes(card.dramBytes)}`,
     `${card.hardResets}/${card.computeResets}`,
     `${card.faultsWaiting}/${card.faultsFired}`,
+    card.portsDown.join(',') || '-',
   ]);
   const header = [
     'card',
@@ -240,6 +247,7 @@ function describe(status: NodeStatus): string {
     'HBM in use',
     'hard/compute resets',
     'faults waiting/fired',
+    'ports down',
   ];
   const parts = [
     `node server ${pid} at ${socket}, up ${upSeconds.toFixed(0)} s: ${cards.length} x ${asic}, links ${links}`,

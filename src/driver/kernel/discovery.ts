@@ -13,6 +13,7 @@
 
 import { Errno, isSyscallError, OpenFlag } from '../../sys/index.ts';
 import { invalidParam } from '../../ucs/error.ts';
+import { pciPathOf } from '../../ucs/topology.ts';
 import type { CardEntry } from '../port.ts';
 import type { SystemCalls } from './system-calls.ts';
 
@@ -97,6 +98,7 @@ export function discoverCards(calls: SystemCalls, roots: Roots): Discovery {
       busId,
       moduleId: integerOf(readCardAttribute(calls, roots, minor, 'module_id').text),
       numaNode: numaNodeOf(calls, roots, minor, busId),
+      pciPath: pciPathOf(calls.realPath(`${roots.sysRoot}/bus/pci/devices/${busId}`) ?? ''),
       path,
     });
   }
@@ -163,7 +165,8 @@ function reasonOf(address: AttributeRead): string {
   return address.errno === 0 ? 'no pci_addr in sysfs: not a habanalabs card' : `pci_addr: errno ${address.errno}`;
 }
 
-function readText(calls: SystemCalls, path: string): AttributeRead {
+/** Reads a file of sysfs, at most a page of it. */
+export function readText(calls: SystemCalls, path: string): AttributeRead {
   let fd: number;
   try {
     fd = calls.open(path, OpenFlag.RDONLY);

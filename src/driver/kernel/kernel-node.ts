@@ -7,8 +7,9 @@ import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys
 import { type Clock, systemClock } from '../../ucs/clock.ts';
 import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
-import type { CardEntry, DriverFile, DriverNode } from '../port.ts';
+import type { CardEntry, DriverFile, DriverNode, PortLink } from '../port.ts';
 import {
+  canonicalBusId,
   checkMinor,
   controlPaths,
   discoverCards,
@@ -19,6 +20,7 @@ import {
 } from './discovery.ts';
 import { probeIoctlFamily } from './family-probe.ts';
 import { KernelFile } from './kernel-file.ts';
+import { readPortLinks } from './port-links.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 
 /** What may be replaced; the machine itself by default. */
@@ -78,6 +80,13 @@ export class KernelNode implements DriverNode {
     if (result.text !== undefined) return result.text;
     if (result.errno !== 0) this.#log?.diag(`attribute ${name} of card ${minor} cannot be read: errno ${result.errno}`);
     return undefined;
+  }
+
+  links(minor: number): readonly PortLink[] | undefined {
+    if (this.#closed) throw closedError('kernel driver node');
+    const address = readCardAttribute(this.#calls, this.#roots, minor, 'pci_addr').text;
+    const busId = address === undefined ? undefined : canonicalBusId(address);
+    return busId === undefined ? undefined : readPortLinks(this.#calls, this.#roots, busId);
   }
 
   close(): void {

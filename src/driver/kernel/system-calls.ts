@@ -2,7 +2,7 @@
  * The system calls that the kernel driver port makes, as a record that tests replace. No policy: retries and errors are the callers'.
  */
 
-import { readdirSync } from 'node:fs';
+import { readdirSync, realpathSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import { close, ioctl, ioctlAsync, mapFile, open, read, schedYield } from '../../sys/index.ts';
 import type { DriverMapping } from '../port.ts';
@@ -17,6 +17,8 @@ export interface SystemCalls {
   read(fd: number, target: Uint8Array): number;
   /** Names in a folder, in any order; empty for a folder that does not exist or may not be read. */
   namesIn(path: string): string[];
+  /** The path without symbolic links; undefined for one that leads nowhere. */
+  realPath(path: string): string | undefined;
   /** Blocks as the driver blocks. Returns 0 or more, or -errno. */
   ioctl(fd: number, request: number, address: number): number;
   /** The same on the libuv pool. */
@@ -38,12 +40,21 @@ function namesIn(path: string): string[] {
   }
 }
 
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The system calls of this machine. */
 export const linuxSystemCalls: SystemCalls = {
   open,
   close,
   read,
   namesIn,
+  realPath,
   ioctl,
   ioctlAsync,
   mapFile,

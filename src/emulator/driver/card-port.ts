@@ -20,6 +20,7 @@ export interface CardPlace {
   readonly busId: string;
   readonly moduleId: number;
   readonly numaNode: number;
+  readonly pciPath: string;
 }
 
 /** How often and when the primary node was opened (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */

@@ -8,28 +8,40 @@ import { type KeyValues, keyValueType } from '../../../ucs/config-list.ts';
 import {
   bandwidthType,
   boolType,
-  memorySizeType,
+  type ConfigType,
+  orAuto,
   type Ternary,
   ternaryType,
   timeType,
-  uintInfType,
 } from '../../../ucs/config-value.ts';
+import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache-config.ts';
 
 /** Directions in which a card copies. */
 export const DIRECTIONS = ['default', 'h2d', 'd2h', 'd2d'] as const;
 export type Direction = (typeof DIRECTIONS)[number];
 
+/** A share of a whole. */
+const ratioType: ConfigType<number> = {
+  syntax: 'a number from 0 to 1',
+  parse(text) {
+    const value = /^(\d+\.?\d*|\.\d+)$/.test(text.trim()) ? Number(text) : Number.NaN;
+    return value >= 0 && value <= 1 ? value : undefined;
+  },
+  print: String,
+};
+
 /** The values of the table. */
-export interface GaudiCopyConfig {
+export interface GaudiCopyConfig extends RcacheConfig {
   readonly DMABUF: boolean;
   readonly RCACHE: Ternary;
-  readonly RCACHE_MAX_REGIONS: number;
-  readonly RCACHE_MAX_SIZE: number;
+  readonly REG_WHOLE_ALLOC: boolean | 'auto';
+  readonly MAX_REG_RATIO: number;
   readonly REG_COST: number;
   readonly BW: KeyValues<Direction, number>;
   readonly LATENCY: number;
   readonly OVERHEAD: number;
   readonly HW_BLOCK_ACCESS: boolean;
+  readonly NIC_SCALE_OUT: Ternary;
 }
 
 /** `UCX_GAUDI_COPY_*`. */
@@ -51,22 +63,22 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_RCACHE'],
     },
     {
-      name: 'RCACHE_MAX_REGIONS',
-      type: uintInfType,
-      default: '16384',
-      doc: 'Idle registrations that the cache keeps at most.',
+      name: 'REG_WHOLE_ALLOC',
+      type: orAuto(boolType),
+      default: 'auto',
+      doc: 'Register the whole ArrayBuffer that host memory lies in, and not only the pages that are used; auto: up to MAX_REG_RATIO.',
     },
     {
-      name: 'RCACHE_MAX_SIZE',
-      type: memorySizeType,
-      default: '16g',
-      doc: 'Bytes of idle registrations that the cache keeps at most.',
+      name: 'MAX_REG_RATIO',
+      type: ratioType,
+      default: '0.1',
+      doc: 'Share of the physical memory up to which REG_WHOLE_ALLOC=auto registers a whole ArrayBuffer.',
     },
     {
       name: 'REG_COST',
       type: timeType,
       default: '7us',
-      doc: 'Estimated time of registering host memory with a card, for the choice of protocols.',
+      doc: 'Estimated time of registering host memory with a card, for the choice of protocols where RCACHE=n; with a cache RCACHE_OVERHEAD counts.',
     },
     {
       name: 'BW',
@@ -93,5 +105,13 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       doc: 'Let a program look at the register blocks that the driver hands out; n hides them.',
       deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_HW_BLOCK_ACCESS'],
     },
+    {
+      name: 'NIC_SCALE_OUT',
+      type: ternaryType,
+      default: 'try',
+      doc: 'Look for the NIC ports that lead out of the server: y demands them of every card, try reports them, n leaves them alone.',
+      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_NIC_SCALE_OUT'],
+    },
   ],
+  subTables: [RCACHE_CONFIG_TABLE],
 };

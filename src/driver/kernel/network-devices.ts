@@ -1,0 +1,78 @@
+/**
+ * The network devices of a machine, as /sys/class/net and /sys/class/infiniband show them: where they are and whether they have a link. It opens none.
+ */
+
+import type { SystemDevice } from '../../ucs/topology.ts';
+import { pciPathOf } from '../../ucs/topology.ts';
+import { readText } from './discovery.ts';
+import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
+
+/** A network device. */
+export interface NetworkDevice extends SystemDevice {
+  readonly kind: 'infiniband' | 'ethernet';
+  readonly up: boolean;
+  /** Undefined where the device does not say. */
+  readonly megabitPerSecond: number | undefined;
+  /** The interfaces of an RDMA device; that of the device itself otherwise. */
+  readonly netdevs: readonly string[];
+}
+
+/** PCI vendor of Gaudi cards: their ports are told of with the cards. */
+const HABANA = '0x1da3';
+
+/**
+ * The network devices: RDMA devices first, then interfaces, each with a link before those without, by name. Interfaces without a device behind,
+ * such as bridges and loopback, are left out, and so are the ports of Gaudi cards.
+ * @param sysRoot where sysfs is mounted; tests point it at a folder of their own
+ */
+export function discoverNetworkDevices(sysRoot: string, calls: SystemCalls = linuxSystemCalls): NetworkDevice[] {
+  const rdma = calls.namesIn(`${sysRoot}/class/infiniband`).map((name) => rdmaDevice(calls, sysRoot, name));
+  const netdevs = calls.namesIn(`${sysRoot}/class/net`).map((name) => netDevice(calls, sysRoot, name));
+  const found = [...rdma, ...netdevs].filter((device) => device !== undefined);
+  const order = (device: NetworkDevice): number => (device.kind === 'infiniband' ? 0 : 2) + (device.up ? 0 : 1);
+  const byName = (left: NetworkDevice, right: NetworkDevice): number =>
+    left.name.localeCompare(right.name, 'en', { numeric: true });
+  return found.sort((left, right) => order(left) - order(right) || byName(left, right));
+}
+
+function rdmaDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDevice | undefined {
+  const folder = `${sysRoot}/class/infiniband/${name}`;
+  const place = placeOf(calls, folder);
+  if (place === undefined) return undefined;
+  const ports = calls.namesIn(`${folder}/ports`);
+  const states = ports.map((port) => readText(calls, `${folder}/ports/${port}/state`).text);
+  const rates = ports.map((port) => Number.parseFloat(readText(calls, `${folder}/ports/${port}/rate`).text ?? ''));
+  const rate = Math.max(0, ...rates.filter((value) => Number.isFinite(value)));
+  return {
+    name,
+    ...place,
+    kind: 'infiniband',
+    // `4: ACTIVE`
+    up: states.some((state) => state?.startsWith('4') === true),
+    megabitPerSecond: rate === 0 ? undefined : rate * 1000,
+    netdevs: calls.namesIn(`${folder}/device/net`).sort(),
+  };
+}
+
+function netDevice(calls: SystemCalls, sysRoot: string, name: string): NetworkDevice | undefined {
+  const folder = `${sysRoot}/class/net/${name}`;
+  const place = placeOf(calls, folder);
+  if (place === undefined) return undefined;
+  const speed = Number(readText(calls, `${folder}/speed`).text ?? '-1');
+  return {
+    name,
+    ...place,
+    kind: 'ethernet',
+    up: readText(calls, `${folder}/carrier`).text === '1',
+    megabitPerSecond: speed > 0 ? speed : undefined,
+    netdevs: [name],
+  };
+}
+
+/** Where the device behind a class folder is; undefined without one, and for a Gaudi card. */
+function placeOf(calls: SystemCalls, folder: string): Pick<SystemDevice, 'pciPath' | 'numaNode'> | undefined {
+  const device = calls.realPath(`${folder}/device`);
+  if (device === undefined || readText(calls, `${folder}/device/vendor`).text === HABANA) return undefined;
+  const numaNode = Number(readText(calls, `${folder}/device/numa_node`).text ?? '-1');
+  return { pciPath: pciPathOf(device), numaNode: Number.isInteger(numaNode) ? numaNode : -1 };
+}

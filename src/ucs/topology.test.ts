@@ -1,0 +1,168 @@
+/** Topology: PCI addresses, distances, siblings, the choice of network devices. Derived from the family that UCX tests (test_topo). */
+
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  addressOfPath,
+  byDistance,
+  chooseNetworkDevices,
+  distanceBetween,
+  parsePciAddress,
+  pciPathOf,
+  printPciAddress,
+  type SystemDevice,
+  siblingsOf,
+} from './topology.ts';
+
+const ROOT = 'pci0000:17';
+const device = (name: string, pciPath: string | undefined, numaNode = 0): SystemDevice => ({ name, pciPath, numaNode });
+const CARD = device('gaudi0', `${ROOT}/0000:17:01.0/0000:18:00.0/0000:19:00.0`);
+const BESIDE = device('mlx5_0', `${ROOT}/0000:17:01.0/0000:18:00.0/0000:1b:00.0`);
+const SAME_PORT = device('mlx5_1', `${ROOT}/0000:17:01.0/0000:1c:00.0`);
+const SAME_ROOT = device('mlx5_2', `${ROOT}/0000:17:02.0/0000:1d:00.0`);
+const SAME_NUMA = device('mlx5_3', 'pci0000:30/0000:30:01.0/0000:31:00.0');
+const OTHER_SOCKET = device('mlx5_4', 'pci0000:97/0000:97:01.0/0000:98:00.0', 1);
+const VIRTUAL = device('lo', undefined, -1);
+const ALL = [CARD, BESIDE, SAME_PORT, SAME_ROOT, SAME_NUMA, OTHER_SOCKET, VIRTUAL];
+
+describe('PCI addresses', () => {
+  it.each([
+    ['0000:3b:00.0', { domain: 0, bus: 0x3b, device: 0, fn: 0 }],
+    ['3b:1f.7', { domain: 0, bus: 0x3b, device: 0x1f, fn: 7 }],
+    ['3b:00', { domain: 0, bus: 0x3b, device: 0, fn: 0 }],
+    ['0:3:2.1', { domain: 0, bus: 3, device: 2, fn: 1 }],
+    [' 10000:E1:00.0\n', { domain: 0x10000, bus: 0xe1, device: 0, fn: 0 }],
+    ['ffffffff:ff:1f.7', { domain: 0xffffffff, bus: 0xff, device: 31, fn: 7 }],
+  ])('reads %j', (text, address) => {
+    expect(parsePciAddress(text)).toEqual(address);
+  });
+
+  it.each([
+    '',
+    '3b',
+    '0000:3b',
+    '0000:3b:00.8',
+    '0000:3b:20.0',
+    '3b:00.0.1',
+    '0000:3bb:00.0',
+    '123456789:3b:00.0',
+    'gaudi0',
+    'g:h:i.j',
+  ])('refuses %j', (text) => {
+    expect(() => parsePciAddress(text)).toThrow(/argument address must be a PCI address/);
+  });
+
+  it('are read as they are printed', async () => {
+    const address = fc.record({
+      domain: fc.nat(0xffffffff),
+      bus: fc.nat(255),
+      device: fc.nat(31),
+      fn: fc.nat(7),
+    });
+    await fc.assert(
+      fc.property(address, (value) => {
+        const text = printPciAddress(value);
+        expect(parsePciAddress(text)).toEqual(value);
+        expect(parsePciAddress(text.toUpperCase())).toEqual(value);
+        expect(text).toMatch(/^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/);
+      }),
+    );
+  });
+});
+
+describe('ways in sysfs', () => {
+  it.each([
+    ['/sys/devices/pci0000:17/0000:17:01.0/0000:19:00.0', 'pci0000:17/0000:17:01.0/0000:19:00.0'],
+    ['/sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth0', 'pci0000:00/0000:00:03.0'],
+    ['/tmp/tree/sys/devices/pci10000:e0/10000:e0:01.0/infiniband/mlx5_0', 'pci10000:e0/10000:e0:01.0'],
+    ['/sys/devices/virtual/net/lo', undefined],
+    ['/sys/devices/pci0000:00', undefined],
+    ['', undefined],
+  ])('%s', (path, way) => {
+    expect(pciPathOf(path)).toBe(way);
+  });
+
+  it('end in the address of the device', () => {
+    expect(printPciAddress(addressOfPath(CARD.pciPath!))).toBe('0000:19:00.0');
+  });
+});
+
+describe('distance', () => {
+  it.each([
+    [CARD, 'same device', 0],
+    [BESIDE, 'PCI switch', 0],
+    [SAME_PORT, 'PCI switch', 0],
+    [SAME_ROOT, 'PCI root', 300],
+    [SAME_NUMA, 'NUMA node', 400],
+    [OTHER_SOCKET, 'machine', 500],
+    [VIRTUAL, 'unknown', 0],
+  ])('to $name', (other, kind, latencyNs) => {
+    expect(distanceBetween(CARD, other)).toMatchObject({ kind, latencyNs });
+  });
+
+  it('lets less through the longer the way to the root is', () => {
+    const near = device('a', `${ROOT}/0000:17:03.0`);
+    const deep = device('b', `${ROOT}/0000:17:04.0/0000:20:00.0/0000:21:00.0/0000:22:00.0/0000:23:00.0/0000:24:00.0`);
+    expect(distanceBetween(near, SAME_ROOT).bandwidth).toBe(3500e6);
+    expect(distanceBetween(near, deep).bandwidth).toBe(17_500e6 / 7);
+    expect(distanceBetween(CARD, BESIDE).bandwidth).toBe(Number.POSITIVE_INFINITY);
+  });
+
+  it('is symmetric, and nothing is nearer than the device itself', () => {
+    for (const left of ALL) {
+      expect(distanceBetween(left, left).kind).toBe('same device');
+      for (const right of ALL) expect(distanceBetween(left, right)).toEqual(distanceBetween(right, left));
+    }
+  });
+
+  it('between sockets is not taken for one NUMA node where the platform does not say', () => {
+    const [left, right] = [device('a', 'pci0000:17/0000:17:01.0', -1), device('b', 'pci0000:30/0000:30:01.0', -1)];
+    expect(distanceBetween(left, right).kind).toBe('machine');
+  });
+
+  it('orders devices, nearest first, equally far ones as they come', () => {
+    const order = byDistance(CARD, [OTHER_SOCKET, VIRTUAL, SAME_ROOT, SAME_PORT, BESIDE, SAME_NUMA]);
+    expect(order.map(({ device: { name } }) => name)).toEqual(['mlx5_1', 'mlx5_0', 'mlx5_2', 'mlx5_3', 'mlx5_4', 'lo']);
+  });
+});
+
+describe('siblings', () => {
+  it('hang on the same switch, or are functions of the same card', () => {
+    const second = device('mlx5_5', `${ROOT}/0000:17:01.0/0000:18:00.0/0000:1b:00.1`);
+    expect(siblingsOf(CARD, [...ALL, second]).map(({ name }) => name)).toEqual(['mlx5_0', 'mlx5_5']);
+    const onRoot = device('a', `${ROOT}/0000:17:05.0`);
+    const function1 = device('b', `${ROOT}/0000:17:05.1`);
+    expect(siblingsOf(onRoot, [function1, device('c', `${ROOT}/0000:17:06.0`)])).toEqual([function1]);
+    expect(distanceBetween(onRoot, function1).kind).toBe('PCI switch');
+  });
+
+  it('are none of a device without a place', () => {
+    expect(siblingsOf(VIRTUAL, ALL)).toEqual([]);
+  });
+});
+
+describe('the choice of network devices', () => {
+  const far = device('gaudi4', 'pci0000:97/0000:97:01.0/0000:99:00.0', 1);
+  const names = (cards: readonly SystemDevice[], networks: readonly SystemDevice[], single: boolean): unknown[] =>
+    chooseNetworkDevices(cards, networks, single).map((choice) => choice?.device.name);
+
+  it('takes the nearest for each card', () => {
+    expect(names([CARD, far], [SAME_NUMA, OTHER_SOCKET, BESIDE], false)).toEqual(['mlx5_0', 'mlx5_4']);
+  });
+
+  it('takes one for all: that of which the farthest card is nearest', () => {
+    expect(names([CARD, far], [VIRTUAL, OTHER_SOCKET, BESIDE], true)).toEqual(['mlx5_4', 'mlx5_4']);
+    expect(names([CARD, CARD, far], [SAME_NUMA, SAME_ROOT], true)).toEqual(['mlx5_2', 'mlx5_2', 'mlx5_2']);
+  });
+
+  it('takes the first where nothing is known', () => {
+    const card = device('gaudi0', undefined, -1);
+    expect(names([card], [SAME_ROOT, BESIDE], false)).toEqual(['mlx5_2']);
+    expect(names([card], [SAME_ROOT, BESIDE], true)).toEqual(['mlx5_2']);
+  });
+
+  it('is none without candidates', () => {
+    expect(names([CARD], [], false)).toEqual([undefined]);
+    expect(names([CARD], [], true)).toEqual([undefined]);
+  });
+});
