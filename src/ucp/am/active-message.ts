@@ -7,8 +7,10 @@ import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendPieces } from '../core/message-packer.ts';
+import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { WorkerCounter } from '../core/worker-counters.ts';
 import {
   areHost,
   areMapped,
@@ -86,7 +88,12 @@ export class ActiveMessages<E> {
     connection.checkMessages();
     const isPlain = params === undefined && header === undefined && !isList;
     const bytes = isPlain ? hostBytes(local as Uint8Array) : undefined;
-    if (bytes !== undefined && AM_WORDS * 4 + byteLength <= connection.amShortMax && !connection.hasPending) {
+    if (
+      bytes !== undefined &&
+      AM_WORDS * 4 + byteLength <= connection.amShortMax &&
+      !connection.hasPending &&
+      !isObserved()
+    ) {
       if (connection.remoteId !== NO_ENDPOINT) {
         HEADER[0] = connection.remoteId;
         HEADER[1] = id;
@@ -94,7 +101,10 @@ export class ActiveMessages<E> {
         HEADER[3] = 0;
         if (connection.isLoopback) connection.amLane!.activity.busy = true;
         const status = connection.am!.amShort(MessageId.AM, HEADER, AM_WORDS, bytes, localOffset, byteLength);
-        if (status !== Status.NO_RESOURCE) return status;
+        if (status !== Status.NO_RESOURCE) {
+          this.#host.counters.count(WorkerCounter.AM_TX);
+          return status;
+        }
       }
     }
     const pieces = isList
@@ -118,6 +128,7 @@ export class ActiveMessages<E> {
     view.dataOffset = view.headerOffset + padded;
     view.byteLength = room - padded;
     view.waiting = undefined;
+    this.#host.counters.count(WorkerCounter.AM_RX);
     this.#call(view);
   }
 
@@ -148,6 +159,7 @@ export class ActiveMessages<E> {
       packedKey: keyLength > 0 ? bytes.slice(keyAt, keyAt + keyLength) : undefined,
       keyOffset: joinWords(words[at + 8]!, words[at + 9]!),
     };
+    this.#host.counters.count(WorkerCounter.AM_RX_RNDV);
     this.#call(view);
     // A handler that does not want the data releases the sender.
     if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(view.connection!, peerRequest, Status.OK);
@@ -229,6 +241,7 @@ export class ActiveMessages<E> {
     const head: Piece = { memory: header.slice(), offset: 0, byteLength: padded, start: 0 };
     request.pieces = pieces;
     request.protocolName = isEager ? 'am/eager' : 'am/rndv';
+    this.#host.counters.count(isEager ? WorkerCounter.AM_TX : WorkerCounter.AM_TX_RNDV);
     request.starter = isEager ? () => sendEager(request, head, header.byteLength) : () => this.#sendRts(request, head);
     return this.#host.start(request, params);
   }

@@ -12,6 +12,7 @@ import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { WorkerCounter } from '../core/worker-counters.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -121,6 +122,7 @@ export class AtomicProtocol {
       this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
       return;
     }
+    this.#host.counters.count(WorkerCounter.ATOMIC_SW);
     const value = joinBig(words[at + 6]!, words[at + 7]!);
     const call = new Call(operation, wordBytes, value, joinBig(words[at + 8]!, words[at + 9]!));
     this.#run(() => this.#serve(connection, peerRequest, memory, from, call));

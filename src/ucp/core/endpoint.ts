@@ -42,6 +42,7 @@ import { ErrorHandling, type ErrorHandlingOptions } from './error-handling.ts';
 import { explainTransfer } from './explain-transfer.ts';
 import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
+import { isObserved } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { Outcome, PromiseTier } from './promise-tier.ts';
 import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
@@ -134,7 +135,7 @@ export class Endpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    if (params === undefined && !this.#closed && local instanceof Uint8Array) {
+    if (params === undefined && !this.#closed && local instanceof Uint8Array && !isObserved()) {
       const status = putKnown(this.#connection, local, localOffset, byteLength, rkey, remoteOffset);
       // A refusal is found again below, where it gets its reason.
       if (status === Status.OK) return status;
@@ -419,7 +420,7 @@ export class Endpoint {
     if (connection.failure !== Status.OK) return connection.failure;
     const plan = planFor(operation, local, rkey, connection);
     const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
-    if (operation === Operation.PUT && params?.noImmediateCompletion !== true) {
+    if (operation === Operation.PUT && params?.noImmediateCompletion !== true && !isObserved()) {
       const status = putAtOnce(connection, candidate, local, localOffset, byteLength, rkey, remoteOffset);
       if (status !== Status.NO_RESOURCE) return status;
     }

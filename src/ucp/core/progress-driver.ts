@@ -3,6 +3,7 @@
  * transports. It knows nothing of requests; a worker that nobody awaits is left alone and uses no CPU.
  */
 
+import { addAbortListener } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../../ucs/clock.ts';
 import { SLEEP_NS_MAX, type Sleeper, sleepOn } from './sleep.ts';
@@ -28,6 +29,8 @@ export class ProgressDriver {
   #lastTurnNs: number;
   /** Each ends one of the sleeps at hand: that of the driver, or of an operation that waits for a request. */
   readonly #wakers: Set<() => void> = new Set();
+  /** Ends of {@link serve} that nobody has asked for yet. */
+  readonly #serving: Set<() => void> = new Set();
 
   /** @param spinNs time to poll before sleeping */
   constructor(worker: Progressable, clock: Clock, spinNs: number) {
@@ -54,6 +57,26 @@ export class ProgressDriver {
     this.#awaited -= 1;
     // Nobody may be left to wait for: the sleep must not hold the process until its end.
     if (this.#awaited === 0) this.wake();
+  }
+
+  /** Drives progress until the signal fires, or {@link endServing}. */
+  async serve(signal: AbortSignal): Promise<void> {
+    this.begin();
+    await new Promise<void>((resolve) => {
+      const end = (): void => {
+        this.#serving.delete(end);
+        listener[Symbol.dispose]();
+        resolve();
+      };
+      const listener = addAbortListener(signal, end);
+      this.#serving.add(end);
+    });
+    this.end();
+  }
+
+  /** Ends every {@link serve}. */
+  endServing(): void {
+    for (const end of this.#serving) end();
   }
 
   /** Ends the sleeps at hand: there is something to do that no transport tells of. */

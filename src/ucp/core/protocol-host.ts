@@ -8,6 +8,7 @@ import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Connection, Request, RequestOwner, RequestParams } from './request.ts';
 import type { OpenMd } from './resources.ts';
+import type { WorkerCounters } from './worker-counters.ts';
 
 /** How a key is unpacked. */
 export interface UnpackOptions {
@@ -37,6 +38,7 @@ export interface ProtocolContext {
 /** A worker, as protocols see it. */
 export interface ProtocolHost extends RequestOwner {
   readonly context: ProtocolContext;
+  readonly counters: WorkerCounters;
   /** Puts and gets of the protocol itself that have not ended: closing waits for them. */
   internalTransfers: number;
   /** Bytes of the longest message that any transport hands out. */

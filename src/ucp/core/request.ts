@@ -56,6 +56,8 @@ export interface RequestParams {
 
 /** The worker behind a request. */
 export interface RequestOwner {
+  /** A request that somebody looks on has ended. */
+  onObservedEnd(request: Request): void;
   freeRequest(request: Request): void;
   /** Ends a request that no transport or peer works on yet with CANCELED; false for others. */
   cancelRequest(request: Request): boolean;
@@ -81,10 +83,10 @@ export interface Connection {
   /** What the peer calls it; NO_ENDPOINT until the connection stands. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
-  /** True for a connection of a worker to itself. */
-  readonly isLoopback: boolean;
   /** What is no lane, and why. */
   readonly unreachable: readonly Rejection[];
+  /** True for a connection of a worker to itself. */
+  readonly isLoopback: boolean;
   /** What active messages go over; undefined where no lane has any. */
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;
@@ -123,6 +125,8 @@ export class Request implements Completion {
   count = 0;
   failure: Status = Status.OK;
   kind: RequestKind = RequestKind.NONE;
+  /** When it was started; 0 where nobody looks on. */
+  startNs = 0;
   /** For the application. */
   userData: unknown = undefined;
   callback: RequestCallback | undefined = undefined;
@@ -244,6 +248,7 @@ export class Request implements Completion {
     this.status = Status.INPROGRESS;
     this.count = 1;
     this.failure = Status.OK;
+    this.startNs = 0;
     this.queued = false;
     this.error = undefined;
     this.userData = undefined;
@@ -285,6 +290,7 @@ export class Request implements Completion {
   end(status: Status): void {
     this.status = status;
     this.queued = false;
+    if (this.startNs !== 0) this.#owner.onObservedEnd(this);
     if (this.wireId !== 0) this.connection!.forget(this);
     if (this.registered !== undefined) {
       this.registrar!.memDereg(this.registered, FORCE);

@@ -3,11 +3,11 @@
  * folders beside this one.
  */
 
-import { addAbortListener } from 'node:events';
 import type { Clock } from '../../ucs/clock.ts';
 import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import type { AmCallback, AmMessage, MessageOwner } from '../am/message-view.ts';
@@ -25,6 +25,7 @@ import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
 import type { Activity } from './lane.ts';
 import { MessageQueue } from './message-queue.ts';
+import { Observation } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { checkSignal, PromiseTier } from './promise-tier.ts';
@@ -32,6 +33,7 @@ import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from './request.ts';
 import { RequestPool } from './request-pool.ts';
 import type { Resources } from './resources.ts';
+import { WorkerCounter, WorkerCounters } from './worker-counters.ts';
 import { type SignalFd, WorkerEvent } from './worker-event.ts';
 
 /** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
@@ -62,13 +64,13 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   readonly ifaces: readonly Iface[];
   readonly protocols: Protocols<Endpoint>;
   readonly connections: Connections;
+  readonly counters: WorkerCounters = new WorkerCounters();
   readonly #requests: RequestPool = new RequestPool(this);
+  readonly #observation: Observation;
   /** Connections with requests that found no resources: they are started again by progress. */
   readonly #pending: Set<PeerConnection> = new Set();
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
   readonly #queues: Set<MessageQueue<Endpoint>> = new Set();
-  /** Ends of {@link serve} that nobody has asked for yet. */
-  readonly #serving: Set<() => void> = new Set();
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
@@ -87,6 +89,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   /** Made by Context.worker. */
   constructor(context: WorkerContext) {
     this.context = context;
+    this.#observation = new Observation(context.clock);
     this.log = context.log;
     this.openIfaces = context.resources.mds.flatMap((md) =>
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
@@ -194,22 +197,17 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.#driver.wake();
   }
 
+  /** What the worker, its endpoints' protocols and its interfaces have done. Cold. */
+  stats(): StatsNode {
+    return this.counters.node({ requests_in_use: this.requestsInUse, endpoints: this.#endpoints.size }, this.ifaces);
+  }
+
   /** Drives progress until the signal fires or the worker closes: for a process whose peers do all the work. */
   async serve(signal: AbortSignal): Promise<void> {
     this.#checkOpen();
     checkSignal(signal);
     if (signal.aborted) return;
-    this.#driver.begin();
-    await new Promise<void>((resolve) => {
-      const end = (): void => {
-        this.#serving.delete(end);
-        listener[Symbol.dispose]();
-        resolve();
-      };
-      const listener = addAbortListener(signal, end);
-      this.#serving.add(end);
-    });
-    this.#driver.end();
+    await this.#driver.serve(signal);
   }
 
   /**
@@ -431,9 +429,15 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   }
 
   start(request: Request, params: RequestParams | undefined): Status | Request {
+    this.counters.count(WorkerCounter.REQUESTS);
+    this.#observation.started(request);
     const started = this.#requests.start(request, params);
     if (typeof started !== 'number') this.#event.started();
     return started;
+  }
+
+  onObservedEnd(request: Request): void {
+    this.#observation.ended(request);
   }
 
   discard(request: Request): void {
@@ -444,7 +448,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.protocols.tag.close();
     for (const queue of this.#queues) queue.close();
-    for (const end of this.#serving) end();
+    this.#driver.endServing();
     // Also what runs on connections that only peers have asked for.
     for (const connection of this.connections.all) {
       connection.cancelWaiting(Status.CANCELED);

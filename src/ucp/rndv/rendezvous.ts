@@ -12,6 +12,7 @@ import { highOf, joinWords, MessageId } from '../core/message.ts';
 import { sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
+import { WorkerCounter } from '../core/worker-counters.ts';
 import { areHost, areMapped, bytesOf, type Piece, scatter } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -127,6 +128,7 @@ export class Rendezvous {
       ended: false,
     };
     request.transfer = state;
+    this.#host.counters.count(WorkerCounter.RNDV_AM);
     nameProtocol(request, 'rndv/am');
     request.lane = connection.amLane;
     request.replyHandler = (receiver, status) => {
@@ -224,6 +226,7 @@ export class Rendezvous {
       this.reply(connection, peerRequest, failure, 0, 0, request);
       request.end(failure);
     };
+    this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
     for (const place of places) this.#move(request, connection, Operation.GET, place, done);
     return true;
@@ -252,6 +255,7 @@ export class Rendezvous {
       return false;
     }
     connection.forget(request);
+    this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');
     const end = (status: Status): void => {
       connection.rkeys.release(rkey, status < 0);
@@ -341,6 +345,7 @@ export class Rendezvous {
   #ask(request: Request, state: ReceiveState, window: Window): void {
     const { connection, key } = state;
     state.windows.push(window);
+    this.#host.counters.count(WorkerCounter.RNDV_RTR);
     HEADER[0] = connection.remoteId;
     HEADER[1] = state.peerRequest;
     HEADER[2] = request.wireId;

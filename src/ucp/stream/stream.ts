@@ -7,8 +7,10 @@ import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage, sendPieces } from '../core/message-packer.ts';
+import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { WorkerCounter } from '../core/worker-counters.ts';
 import { areHost, areMapped, bytesOf, hostBytes, type LocalBuffer, piecesOf, scatter } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
@@ -75,7 +77,7 @@ export class Streams {
     if (connection.failure !== Status.OK) return connection.failure;
     connection.checkMessages();
     if (total === 0) return Status.OK;
-    const isImmediate = params === undefined || params.noImmediateCompletion !== true;
+    const isImmediate = (params === undefined || params.noImmediateCompletion !== true) && !isObserved();
     const [first] = pieces;
     const bytes = pieces.length === 1 ? hostBytes(first!.memory) : undefined;
     const state = this.#stateOf(connection);
@@ -85,7 +87,10 @@ export class Streams {
         setHeader(connection);
         const offset = first!.offset;
         const status = sendMessage(connection, MessageId.STREAM, HEADER, STREAM_WORDS, bytes, offset, total);
-        if (status !== Status.NO_RESOURCE) return status;
+        if (status !== Status.NO_RESOURCE) {
+          this.#host.counters.count(WorkerCounter.STREAM_TX);
+          return status;
+        }
       }
     }
     const request = this.#host.newRequest();
@@ -96,6 +101,7 @@ export class Streams {
     request.pieces = pieces;
     request.byteLength = total;
     request.protocolName = 'stream/eager';
+    this.#host.counters.count(WorkerCounter.STREAM_TX);
     const isHost = areHost(pieces);
     request.starter = () => {
       if (state.sending) return Status.NO_RESOURCE;
@@ -150,6 +156,7 @@ export class Streams {
     const start = offset + STREAM_WORDS * 4;
     const length = byteLength - STREAM_WORDS * 4;
     if (length <= 0) return;
+    this.#host.counters.count(WorkerCounter.STREAM_RX);
     state.chunks.push({ bytes: bytes.slice(start, start + length), offset: 0 });
     state.byteLength += length;
     this.#serve(state, connection);

@@ -7,8 +7,10 @@ import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage, sendPieces } from '../core/message-packer.ts';
+import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { WorkerCounter } from '../core/worker-counters.ts';
 import {
   areHost,
   areMapped,
@@ -104,7 +106,7 @@ export class TagProtocol {
     const bytes = hostBytes(local);
     const isShort =
       TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < this.#host.context.rendezvousThreshold;
-    const isImmediate = params === undefined || params.noImmediateCompletion !== true;
+    const isImmediate = (params === undefined || params.noImmediateCompletion !== true) && !isObserved();
     if (isShort && isImmediate && !sync && bytes !== undefined && connection.remoteId !== NO_ENDPOINT) {
       if (!connection.hasPending) {
         HEADER[0] = connection.remoteId;
@@ -113,7 +115,10 @@ export class TagProtocol {
         HEADER[3] = high;
         if (connection.isLoopback) connection.amLane!.activity.busy = true;
         const status = connection.am!.amShort(MessageId.TAG, HEADER, TAG_WORDS, bytes, localOffset, byteLength);
-        if (status !== Status.NO_RESOURCE) return status;
+        if (status !== Status.NO_RESOURCE) {
+          this.#host.counters.count(WorkerCounter.TX_EAGER);
+          return status;
+        }
       }
     }
     const piece: Piece = { memory: local, offset: localOffset, byteLength, start: 0 };
@@ -192,9 +197,11 @@ export class TagProtocol {
     const connection = sync ? this.#host.connectionById(words[at]!) : undefined;
     if (request === undefined) {
       const content: EagerContent = { kind: 'eager', bytes: bytes.slice(start, start + length), connection, replyTo };
+      this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_UNEXP);
       this.matcher.keep(new UnexpectedMessage(low, high, length, content));
       return;
     }
+    this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_EXP);
     request.tagLow = low;
     request.tagHigh = high;
     if (connection !== undefined) this.#rendezvous.reply(connection, replyTo, Status.OK);
@@ -219,6 +226,7 @@ export class TagProtocol {
     };
     const message = new UnexpectedMessage(low, high, joinWords(words[at + 4]!, words[at + 5]!), content);
     const request = this.matcher.expected(low, high);
+    this.#host.counters.count(request === undefined ? WorkerCounter.TAG_RX_RNDV_UNEXP : WorkerCounter.TAG_RX_RNDV_EXP);
     if (request === undefined) this.matcher.keep(message);
     else this.#deliver(request, message);
   }
@@ -263,9 +271,11 @@ export class TagProtocol {
     const total = request.byteLength;
     const fits = TAG_WORDS * 4 + total <= connection.amBcopyMax && total < this.#host.context.rendezvousThreshold;
     if (total === 0 || (isHost && fits)) {
+      this.#host.counters.count(sync ? WorkerCounter.TX_EAGER_SYNC : WorkerCounter.TX_EAGER);
       request.starter = sync ? startSync : startEager;
       request.protocolName = sync ? 'tag/eager_sync' : 'tag/eager';
     } else {
+      this.#host.counters.count(WorkerCounter.TX_RNDV);
       request.starter = this.#startRts;
       request.protocolName = 'tag/rndv';
     }

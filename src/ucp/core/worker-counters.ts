@@ -1,0 +1,76 @@
+/** What the protocols of one worker do: counters for statistics. Bytes are counted by the interfaces that move them. */
+
+import { type Counters, namedCounters, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
+
+/** Names by index; those of UCX (ucp_ep, ucp_worker) where it has them. */
+const NAMES = [
+  'tx_eager',
+  'tx_eager_sync',
+  'tx_rndv',
+  'tag_rx_eager_exp',
+  'tag_rx_eager_unexp',
+  'tag_rx_rndv_exp',
+  'tag_rx_rndv_unexp',
+  'rndv_get_zcopy',
+  'rndv_put_zcopy',
+  'rndv_am',
+  'rndv_rtr',
+  'am_tx',
+  'am_tx_rndv',
+  'am_rx',
+  'am_rx_rndv',
+  'stream_tx',
+  'stream_rx',
+  'atomic_sw',
+  'requests',
+] as const;
+
+/** What is counted. */
+export const WorkerCounter = {
+  /** Tagged messages sent with their data, those that wait for their match, and those whose data the receiver asks for. */
+  TX_EAGER: 0,
+  TX_EAGER_SYNC: 1,
+  TX_RNDV: 2,
+  /** Tagged messages that have met a receive, and those that came before it. */
+  TAG_RX_EAGER_EXP: 3,
+  TAG_RX_EAGER_UNEXP: 4,
+  TAG_RX_RNDV_EXP: 5,
+  TAG_RX_RNDV_UNEXP: 6,
+  /** Rendezvous whose data this worker has read from the sender, written to the receiver, or asked for in messages. */
+  RNDV_GET_ZCOPY: 7,
+  RNDV_PUT_ZCOPY: 8,
+  RNDV_AM: 9,
+  /** Windows that this worker has asked a sender for. */
+  RNDV_RTR: 10,
+  AM_TX: 11,
+  AM_TX_RNDV: 12,
+  AM_RX: 13,
+  AM_RX_RNDV: 14,
+  STREAM_TX: 15,
+  STREAM_RX: 16,
+  /** Atomic operations that this worker has done for a peer. */
+  ATOMIC_SW: 17,
+  /** Requests that were started: operations that did not end in their call, or whose request was wanted. */
+  REQUESTS: 18,
+} as const;
+export type WorkerCounter = (typeof WorkerCounter)[keyof typeof WorkerCounter];
+
+/** Counts. The values lie in an array of Numbers, so that counting never allocates. */
+export class WorkerCounters {
+  readonly #values: Float64Array = new Float64Array(NAMES.length);
+
+  count(counter: WorkerCounter): void {
+    this.#values[counter]! += 1;
+  }
+
+  /** The counters as a node of the statistics, above those of interfaces. @param levels what the worker holds now */
+  node(levels: Counters, ifaces: readonly { stats(): StatsNode }[]): StatsNode {
+    const counters = { ...namedCounters(NAMES, this.#values), ...levels };
+    return statsNode(
+      'ucp_worker',
+      '',
+      counters,
+      ifaces.map((iface) => iface.stats()),
+    );
+  }
+}
