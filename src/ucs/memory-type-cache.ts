@@ -1,6 +1,7 @@
 /**
- * What is known about memory that is not host memory: ranges keyed by (device, address). Fed by whoever allocates and frees; it
- * detects nothing itself. Cards share virtual address ranges, so two cards may each have an entry at the same address.
+ * What is known about memory that is not host memory: ranges keyed by (device, address). Fed by whoever allocates, before the address leaves its
+ * hands, and by whoever frees; it detects nothing itself. Cards share virtual address ranges, so two cards may each have an entry at the same
+ * address, and an entry of one says nothing about the other.
  *
  * A miss means host memory, which holds only while every allocation is reported. Entries are whole allocations and are never
  * merged, so that an answer also tells where the allocation starts and how long it is.
@@ -22,20 +23,25 @@ export interface MemoryRange {
 
 /** Bounds of a {@link MemoryTypeCache}. */
 export interface MemoryTypeCacheLimits {
-  /** The most ranges kept; see {@link MemoryTypeCache.insert} for what happens beyond. Default 65536. */
+  /** The most ranges kept; see {@link MemoryTypeCache.insert} for what happens beyond. Default 2^20. */
   readonly maxRanges?: number;
 }
 
-const DEFAULT_MAX_RANGES = 65536;
+const DEFAULT_MAX_RANGES: number = 2 ** 20;
 /**
  * Addresses have 64 bits, Numbers 53: a map holds the ranges of one segment of 2^52 bytes. Its key is exact, and a range that
  * crosses into the next segment is listed in both.
  */
 const SEGMENT_BITS = 52;
 const SEGMENT_SIZE = 2 ** SEGMENT_BITS;
-const SEGMENT_SHIFT: bigint = BigInt(SEGMENT_BITS);
-const SEGMENT_MASK: bigint = (1n << SEGMENT_SHIFT) - 1n;
 const SEGMENTS_PER_DEVICE = 2 ** (64 - SEGMENT_BITS);
+/** Bits of the upper word of an address that lie above its segment's offset. */
+const SEGMENT_HIGH_SHIFT: number = SEGMENT_BITS - 32;
+const OFFSET_HIGH_MASK: number = 2 ** SEGMENT_HIGH_SHIFT - 1;
+const WORD = 2 ** 32;
+/** Takes an address apart without BigInt arithmetic. */
+const ADDRESS: BigUint64Array = new BigUint64Array(1);
+const ADDRESS_WORDS: Uint32Array = new Uint32Array(ADDRESS.buffer);
 
 /** Ranges of non-host memory of all devices. */
 export class MemoryTypeCache {
@@ -43,6 +49,9 @@ export class MemoryTypeCache {
   /** By device * SEGMENTS_PER_DEVICE + segment. */
   readonly #segments = new Map<number, IntervalMap<MemoryRange>>();
   readonly #devices: number[] = [];
+  /** The segment that was looked at last, which is most often the next one too. */
+  #lastKey = -1;
+  #lastMap: IntervalMap<MemoryRange> | undefined = undefined;
   #size = 0;
   #complete = true;
 
@@ -65,17 +74,31 @@ export class MemoryTypeCache {
   }
 
   /**
-   * What [address, address + length) is.
+   * What [address, address + length) is. Allocates nothing and does no BigInt arithmetic.
    * @param device the address space to look in; undefined looks in all
+   * @param address of 64 bits: checked by the caller
    * @param length bytes; 0 asks about the byte at `address`
    * @returns the entry that covers the range; undefined for host memory; `'partial'` when the cache cannot tell (the range is
    *   covered in part, or by several devices, or the cache is not complete): ask the memory domains
    */
   lookup(device: number | undefined, address: bigint, length: number): MemoryRange | 'partial' | undefined {
-    if (device !== undefined) return this.#lookupIn(device, address, length) ?? this.#miss();
+    ADDRESS[0] = address;
+    return this.lookupWords(device, ADDRESS_WORDS[0]!, ADDRESS_WORDS[1]!, length);
+  }
+
+  /** Like {@link lookup}, for an address in two 32-bit words, signed or not. */
+  lookupWords(
+    device: number | undefined,
+    low: number,
+    high: number,
+    length: number,
+  ): MemoryRange | 'partial' | undefined {
+    const segment = high >>> SEGMENT_HIGH_SHIFT;
+    const start = (high & OFFSET_HIGH_MASK) * WORD + (low >>> 0);
+    if (device !== undefined) return this.#lookupIn(device, segment, start, length) ?? this.#miss();
     let answer: MemoryRange | 'partial' | undefined;
     for (let index = 0; index < this.#devices.length; index++) {
-      const found = this.#lookupIn(this.#devices[index]!, address, length);
+      const found = this.#lookupIn(this.#devices[index]!, segment, start, length);
       if (found === undefined) continue;
       if (answer !== undefined) return 'partial';
       answer = found;
@@ -101,7 +124,7 @@ export class MemoryTypeCache {
     checkRange(device, address, length);
     const end = address + BigInt(length);
     for (;;) {
-      const entry = this.#firstOverlapping(device, address, length);
+      const entry = this.#overlapping(device, address, length);
       if (entry === undefined) return;
       this.#drop(entry);
       const entryEnd = entry.base + BigInt(entry.length);
@@ -114,6 +137,8 @@ export class MemoryTypeCache {
   clear(): void {
     this.#segments.clear();
     this.#devices.length = 0;
+    this.#lastKey = -1;
+    this.#lastMap = undefined;
     this.#size = 0;
     this.#complete = true;
   }
@@ -125,7 +150,7 @@ export class MemoryTypeCache {
         const map = this.#segments.get(device * SEGMENTS_PER_DEVICE + segment);
         if (map === undefined) continue;
         for (const { value } of map) {
-          if (Number(value.base >> SEGMENT_SHIFT) === segment) yield value;
+          if (segmentOf(value.base) === segment) yield value;
         }
       }
     }
@@ -135,16 +160,35 @@ export class MemoryTypeCache {
     return this.#complete ? undefined : 'partial';
   }
 
-  #lookupIn(device: number, address: bigint, length: number): MemoryRange | 'partial' | undefined {
-    const entry = this.#firstOverlapping(device, address, length > 0 ? length : 1);
+  #lookupIn(device: number, segment: number, start: number, length: number): MemoryRange | 'partial' | undefined {
+    const end = start + (length > 0 ? length : 1);
+    const map = this.#segment(device * SEGMENTS_PER_DEVICE + segment);
+    if (map !== undefined && end <= SEGMENT_SIZE) {
+      const entry = map.covering(start, end);
+      if (entry !== undefined) return entry;
+    }
+    const entry = this.#firstOverlapping(device, segment, start, end - start);
     if (entry === undefined) return undefined;
-    const offset = Number(address - entry.base);
+    // An entry that goes on into the next segment may still cover the range.
+    const offset = (segment - segmentOf(entry.base)) * SEGMENT_SIZE - offsetOf(entry.base) + start;
     return offset >= 0 && offset + length <= entry.length ? entry : 'partial';
   }
 
-  #firstOverlapping(device: number, address: bigint, length: number): MemoryRange | undefined {
-    let key = device * SEGMENTS_PER_DEVICE + Number(address >> SEGMENT_SHIFT);
-    let start = Number(address & SEGMENT_MASK);
+  #segment(key: number): IntervalMap<MemoryRange> | undefined {
+    if (key !== this.#lastKey) {
+      this.#lastKey = key;
+      this.#lastMap = this.#segments.get(key);
+    }
+    return this.#lastMap;
+  }
+
+  #overlapping(device: number, address: bigint, length: number): MemoryRange | undefined {
+    return this.#firstOverlapping(device, segmentOf(address), offsetOf(address), length);
+  }
+
+  #firstOverlapping(device: number, segment: number, offset: number, length: number): MemoryRange | undefined {
+    let key = device * SEGMENTS_PER_DEVICE + segment;
+    let start = offset;
     for (let left = length; left > 0; ) {
       const end = Math.min(start + left, SEGMENT_SIZE);
       const found = this.#segments.get(key)?.firstOverlapping(start, end);
@@ -174,14 +218,15 @@ export class MemoryTypeCache {
 
   /** Visits the part of `entry` in every segment that it touches. */
   #forEachPiece(entry: MemoryRange, visit: (map: IntervalMap<MemoryRange>, start: number, end: number) => void): void {
-    let key = entry.device * SEGMENTS_PER_DEVICE + Number(entry.base >> SEGMENT_SHIFT);
-    let start = Number(entry.base & SEGMENT_MASK);
+    let key = entry.device * SEGMENTS_PER_DEVICE + segmentOf(entry.base);
+    let start = offsetOf(entry.base);
     for (let left = entry.length; left > 0; ) {
       const end = Math.min(start + left, SEGMENT_SIZE);
       let map = this.#segments.get(key);
       if (map === undefined) {
         map = new IntervalMap();
         this.#segments.set(key, map);
+        this.#lastKey = -1;
       }
       visit(map, start, end);
       left -= end - start;
@@ -189,6 +234,17 @@ export class MemoryTypeCache {
       key++;
     }
   }
+}
+
+function segmentOf(address: bigint): number {
+  ADDRESS[0] = address;
+  return ADDRESS_WORDS[1]! >>> SEGMENT_HIGH_SHIFT;
+}
+
+/** Byte of its segment at which an address lies. */
+function offsetOf(address: bigint): number {
+  ADDRESS[0] = address;
+  return (ADDRESS_WORDS[1]! & OFFSET_HIGH_MASK) * WORD + ADDRESS_WORDS[0]!;
 }
 
 function checkRange(device: number, address: bigint, length: number): void {

@@ -1,68 +1,95 @@
 /**
- * One region of the registration cache and the lists that regions wait in. Which region is found, kept or dropped is decided in
- * rcache.ts.
+ * One region of the registration cache, and the regions of one ArrayBuffer. Which region is found, kept or dropped is decided in rcache.ts.
  */
 
-/** A registered ArrayBuffer. Read it; only the cache writes. */
-export class RcacheRegion<R extends object> {
+import type { IntervalMap } from './interval-map.ts';
+import type { LruEntry } from './lru-list.ts';
+import { Status } from './status.ts';
+
+/** What registered memory may be used for, as bits. A region serves requests for less. */
+export const Protection = { READ: 0x1, WRITE: 0x2, READ_WRITE: 0x3 } as const;
+
+/** What a region is made of. */
+export interface RcacheRegionParams<R extends object> {
+  readonly registration: R;
+  readonly generation: number;
+  readonly start: number;
+  readonly byteLength: number;
+  readonly protection: number;
+  readonly alignment: number;
+  readonly buffer: BufferRegions<R> | undefined;
+}
+
+/** Registered memory. Read it; only the cache writes. */
+export class RcacheRegion<R extends object> implements LruEntry<RcacheRegion<R>> {
   /** What the registrar made. It must not refer to the ArrayBuffer, or the buffer could never be collected. */
   readonly registration: R;
   /** Unique among all regions of the cache, rising; a changed generation means another registration. */
   readonly generation: number;
-  /** Length of the ArrayBuffer when it was registered, in bytes. */
+  /** Address of the first byte. */
+  readonly start: number;
   readonly byteLength: number;
+  /** Bits of {@link Protection}. */
+  readonly protection: number;
+  /** The power of two that the bounds were extended to, where the memory goes on. */
+  readonly alignment: number;
+  /** The ArrayBuffer's other regions; undefined for memory that is known by its address only. */
+  readonly buffer: BufferRegions<R> | undefined;
   /** The ArrayBuffer while the region is in use, which pins it; undefined while idle, so that it can be collected. */
-  owner: ArrayBufferLike | undefined;
+  owner: ArrayBufferLike | undefined = undefined;
   /** How often the region is acquired at present. */
-  references: number;
+  references = 0;
   /** False once the region left the table: it can be released but not found. */
-  valid: boolean;
+  valid = true;
   /** Neighbours in the list of the region. */
-  previous: RcacheRegion<R> | undefined;
-  next: RcacheRegion<R> | undefined;
+  previous: RcacheRegion<R> | undefined = undefined;
+  next: RcacheRegion<R> | undefined = undefined;
 
-  constructor(registration: R, generation: number, owner: ArrayBufferLike) {
-    this.registration = registration;
-    this.generation = generation;
-    this.byteLength = owner.byteLength;
-    this.owner = owner;
-    this.references = 0;
-    this.valid = true;
-    this.previous = undefined;
-    this.next = undefined;
+  constructor(params: RcacheRegionParams<R>) {
+    this.registration = params.registration;
+    this.generation = params.generation;
+    this.start = params.start;
+    this.byteLength = params.byteLength;
+    this.protection = params.protection;
+    this.alignment = params.alignment;
+    this.buffer = params.buffer;
+  }
+
+  /** The first address after the region. */
+  get end(): number {
+    return this.start + this.byteLength;
+  }
+
+  /** Byte of the ArrayBuffer at which the region begins; 0 where it is a whole one. */
+  get offset(): number {
+    return this.buffer === undefined ? 0 : this.start - this.buffer.start;
   }
 }
 
-/** A list through the regions themselves: all operations are O(1) and allocate nothing. A region is in one list at most. */
-export class RegionList<R extends object> {
-  first: RcacheRegion<R> | undefined;
-  last: RcacheRegion<R> | undefined;
-  count: number;
+/** The regions of one ArrayBuffer: one for all of it, or one for each of its parts that are in use. Does not refer to the buffer. */
+export class BufferRegions<R extends object> {
+  /** Address of the first byte. */
+  readonly start: number;
+  /** Length of the buffer when it was first seen. */
+  readonly byteLength: number;
+  /** The region of the whole buffer. */
+  whole: RcacheRegion<R> | undefined = undefined;
+  /** Regions of parts, where the buffer is too long to be registered as a whole. */
+  readonly parts: IntervalMap<RcacheRegion<R>> | undefined;
+  /** Regions that can be found. */
+  count = 0;
+  /** Why the whole buffer cannot be registered; OK when nothing is known against it. */
+  failure: Status = Status.OK;
+  /** Up to when that counts: see the cache. */
+  failureEpoch = 0;
 
-  constructor() {
-    this.first = undefined;
-    this.last = undefined;
-    this.count = 0;
+  constructor(start: number, byteLength: number, parts: IntervalMap<RcacheRegion<R>> | undefined) {
+    this.start = start;
+    this.byteLength = byteLength;
+    this.parts = parts;
   }
 
-  /** Appends a region that is in no list. */
-  add(region: RcacheRegion<R>): void {
-    region.previous = this.last;
-    region.next = undefined;
-    if (this.last === undefined) this.first = region;
-    else this.last.next = region;
-    this.last = region;
-    this.count++;
-  }
-
-  /** Removes a region that is in this list. */
-  remove(region: RcacheRegion<R>): void {
-    if (region.previous === undefined) this.first = region.next;
-    else region.previous.next = region.next;
-    if (region.next === undefined) this.last = region.previous;
-    else region.next.previous = region.previous;
-    region.previous = undefined;
-    region.next = undefined;
-    this.count--;
+  get end(): number {
+    return this.start + this.byteLength;
   }
 }

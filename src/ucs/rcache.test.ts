@@ -2,14 +2,12 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { type CollectionWatch, Rcache, type RcacheCounters, type Registrar } from './rcache.ts';
-import type { RcacheRegion } from './rcache-region.ts';
+import { FakeRegistrar, type Pin } from '../../test/fixtures/fake-registrar.ts';
+import { Rcache } from './rcache.ts';
+import type { CollectionWatch, RcacheCounters } from './rcache-options.ts';
+import type { BufferRegions, RcacheRegion } from './rcache-region.ts';
 import { Status } from './status.ts';
 
-interface Pin {
-  readonly id: number;
-  readonly byteLength: number;
-}
 type Region = RcacheRegion<Pin>;
 
 /** Node 20 has resizable ArrayBuffers (ES2024), the library types of ES2023 do not. */
@@ -21,51 +19,28 @@ const ResizableBuffer = ArrayBuffer as unknown as new (
   options: { maxByteLength: number },
 ) => ResizableBuffer;
 
-/** Counts live registrations; a registration must end once. */
-class TestRegistrar implements Registrar<Pin> {
-  readonly live = new Set<Pin>();
-  /** Thrown by the ends of registrations to come, one each. */
-  refusals: Error[] = [];
-  failures: Status[] = [];
-  #lastId = 0;
-
-  register(owner: ArrayBufferLike): Pin | Status {
-    const failure = this.failures.shift();
-    if (failure !== undefined) return failure;
-    const pin = { id: ++this.#lastId, byteLength: owner.byteLength };
-    this.live.add(pin);
-    return pin;
-  }
-
-  deregister(registration: Pin): void {
-    if (!this.live.delete(registration)) throw new Error(`registration ${registration.id} ended twice`);
-    const refusal = this.refusals.shift();
-    if (refusal !== undefined) throw refusal;
-  }
-}
-
 /** A garbage collector on command. */
-class TestWatch implements CollectionWatch<Region> {
-  readonly targets = new Map<Region, WeakKey>();
-  readonly #report: (region: Region) => void;
+class TestWatch implements CollectionWatch<BufferRegions<Pin>> {
+  readonly targets = new Map<BufferRegions<Pin>, WeakKey>();
+  readonly #report: (buffer: BufferRegions<Pin>) => void;
 
-  constructor(report: (region: Region) => void) {
+  constructor(report: (buffer: BufferRegions<Pin>) => void) {
     this.#report = report;
   }
 
-  register(target: WeakKey, heldValue: Region): void {
+  register(target: WeakKey, heldValue: BufferRegions<Pin>): void {
     this.targets.set(heldValue, target);
   }
 
-  unregister(token: Region): void {
+  unregister(token: BufferRegions<Pin>): void {
     this.targets.delete(token);
   }
 
   collect(target: WeakKey): void {
-    for (const [region, watched] of [...this.targets]) {
+    for (const [buffer, watched] of [...this.targets]) {
       if (watched !== target) continue;
-      this.targets.delete(region);
-      this.#report(region);
+      this.targets.delete(buffer);
+      this.#report(buffer);
     }
   }
 }
@@ -78,10 +53,10 @@ afterEach(() => {
 
 function makeCache(limits: { maxRegions?: number; maxSize?: number } = {}): {
   cache: Rcache<Pin>;
-  registrar: TestRegistrar;
+  registrar: FakeRegistrar;
   watch: TestWatch;
 } {
-  const registrar = new TestRegistrar();
+  const registrar = new FakeRegistrar();
   let watch: TestWatch | undefined;
   const cache = new Rcache<Pin>({
     ...limits,
@@ -137,8 +112,8 @@ describe('Rcache', () => {
   it('leaves nothing after a failed registration', () => {
     const { cache, registrar } = makeCache();
     const owner = new ArrayBuffer(8);
-    registrar.failures = [Status.IO_ERROR];
-    expect(cache.acquire(owner)).toBe(Status.IO_ERROR);
+    registrar.failures = [Status.NO_RESOURCE];
+    expect(cache.acquire(owner)).toBe(Status.NO_RESOURCE);
     expect([cache.numRegions, cache.totalSize, cache.counters.mem_regs]).toEqual([0, 0, 0]);
     expect(acquired(cache, owner).generation).toBe(1);
   });
@@ -182,7 +157,7 @@ describe('Rcache', () => {
   it('logs to standard error what nobody takes', () => {
     const lines: string[] = [];
     const write = vi.spyOn(process.stderr, 'write').mockImplementation((line) => lines.push(String(line)) > 0);
-    const registrar = new TestRegistrar();
+    const registrar = new FakeRegistrar();
     registrar.refusals = [new Error('pages are busy')];
     const cache = new Rcache<Pin>({ registrar });
     cache.release(acquired(cache, new ArrayBuffer(8)));
@@ -313,7 +288,7 @@ describe('Rcache and the garbage collector', () => {
   }
 
   it('deregisters a collected buffer and keeps one in use alive', async () => {
-    const registrar = new TestRegistrar();
+    const registrar = new FakeRegistrar();
     const cache = new Rcache<Pin>({ registrar, onError: (error) => errors.push(error) });
     const used = ((): Region => acquired(cache, new ArrayBuffer(4096)))();
     (() => cache.release(acquired(cache, new ArrayBuffer(8192))))();
@@ -471,7 +446,7 @@ describe('Rcache against a model', () => {
         owner.resize(8 + (step.pick % 11) * 8);
         return;
       case 'fail':
-        setup.registrar.failures = step.pick % 2 === 0 ? [Status.IO_ERROR] : [];
+        setup.registrar.failures = step.pick % 2 === 0 ? [Status.BUSY] : [];
         return;
       case 'purge':
         setup.cache.purge();

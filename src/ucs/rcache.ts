@@ -1,115 +1,87 @@
 /**
- * The registration cache for host memory in ArrayBuffers: registering is slow, so registrations outlive their use. Keyed by the
- * identity of the ArrayBuffer, never by address: a new buffer at an old address cannot hit a stale registration. Not for
- * raw addresses, whose unmapping nobody reports.
+ * The registration cache: registering memory is slow, so registrations outlive their use. Memory in ArrayBuffers is known by the identity of its
+ * buffer, never by address: a new buffer at an old address cannot hit a stale registration. Memory of others, known by its address only, is found in
+ * a map of regions; who unmaps it says so ({@link Rcache.unmapped}). What registering is, is the registrar's.
  *
  * Who holds what: the table (a WeakMap) and the lists hold a region, a region in use holds its ArrayBuffer, an idle region holds
- * none. So an ArrayBuffer that nobody uses is collected with its registration in the cache, and the collector's call-back
- * then deregisters it.
+ * none. So an ArrayBuffer that nobody uses is collected with its registration in the cache, and the collector's call-back, a task of the
+ * event loop, then deregisters it.
  */
 
 import { closedError, invalidParam } from './error.ts';
+import { IntervalMap } from './interval-map.ts';
 import { createLog, LogLevel, standardErrorSink } from './log.ts';
-import { RcacheRegion, RegionList } from './rcache-region.ts';
+import { LruList } from './lru-list.ts';
+import { alignBounds, type MemoryLimits, mergeBounds, type RegionBounds } from './rcache-merge.ts';
+import {
+  type CollectionWatch,
+  DEFAULT_ALIGNMENT,
+  DEFAULT_MAX_REGIONS,
+  DEFAULT_MAX_SIZE,
+  noCounts,
+  type RcacheCounters,
+  type RcacheOptions,
+  type Registrar,
+} from './rcache-options.ts';
+import { BufferRegions, Protection, RcacheRegion } from './rcache-region.ts';
 import { Status } from './status.ts';
+import { UnmapQueue } from './unmap-queue.ts';
 
-/** Makes and ends registrations for a cache. */
-export interface Registrar<R extends object> {
-  /**
-   * Registers the whole of `owner`.
-   * @returns the registration, which must not keep `owner` alive, or a failed {@link Status}
-   */
-  register(owner: ArrayBufferLike): R | Status;
-  /**
-   * Ends a registration; runs in `release`, `acquire`, `purge`, or a task of the event loop. Should not throw: whoever runs it then has no
-   * part in the failure. What it throws goes to {@link RcacheOptions.onError}, and the registration counts as ended, never to be tried again.
-   */
-  deregister(registration: R): void;
+/** Failed registrations of address ranges that are remembered; at the bound all are forgotten. */
+const FAILURES_MAX = 1024;
+const ALL_ADDRESSES: MemoryLimits = { start: 0, end: 2 ** 47 };
+
+interface Failure {
+  readonly protection: number;
+  readonly status: Status;
 }
-
-/** Reports that ArrayBuffers were collected: what FinalizationRegistry does. */
-export interface CollectionWatch<T extends object> {
-  register(target: WeakKey, heldValue: T, unregisterToken: T): void;
-  unregister(unregisterToken: T): void;
-}
-
-/** Bounds and collaborators of an {@link Rcache}. */
-export interface RcacheOptions<R extends object> {
-  readonly registrar: Registrar<R>;
-  /** The most regions. Default {@link DEFAULT_MAX_REGIONS}; Infinity for no bound. */
-  readonly maxRegions?: number;
-  /** The most registered bytes. Default {@link DEFAULT_MAX_SIZE}; Infinity for no bound. */
-  readonly maxSize?: number;
-  /** Takes what `deregister` threw; must not throw. Default: an error in the log on standard error. */
-  readonly onError?: (error: unknown) => void;
-  /** Makes the watch for collected buffers; FinalizationRegistry unless a test decides otherwise. */
-  readonly watch?: (collected: (region: RcacheRegion<R>) => void) => CollectionWatch<RcacheRegion<R>>;
-}
-
-/** Counters with the names of UCX (`ucs_rcache` statistics). */
-export interface RcacheCounters {
-  /** Calls of `acquire`. */
-  gets: number;
-  /** Found at once. */
-  hits_fast: number;
-  /** Found after waiting for a lock in UCX; always 0 here, where there is one thread and no lock. */
-  hits_slow: number;
-  /** Not found: a registration was tried. */
-  misses: number;
-  /** Regions joined to larger ones in UCX; always 0 here, where a region is a whole ArrayBuffer. */
-  regions_merged: number;
-  /** Buffers reported as gone: `invalidate`, collected, detached or resized. */
-  unmap_events: number;
-  /** Regions that such a report removed from the table. */
-  regions_inv_unmap: number;
-  /** Calls of `release`. */
-  puts: number;
-  /** Registrations made. */
-  mem_regs: number;
-  /** Registrations ended. */
-  mem_deregs: number;
-}
-
-/** Default of {@link RcacheOptions.maxRegions}. */
-export const DEFAULT_MAX_REGIONS = 16384;
-/** Default of {@link RcacheOptions.maxSize}: 16 GiB. */
-export const DEFAULT_MAX_SIZE: number = 16 * 2 ** 30;
 
 /**
  * A cache of registrations. The bounds hold for what is idle: regions in use are never evicted, may exceed the bounds, and are
- * trimmed when they are released.
+ * trimmed when they are released. A failed registration is not tried again until memory is reported gone or the cache is purged, unless its status
+ * says that it may come out otherwise: NO_MEMORY, NO_RESOURCE, BUSY, INVALID_ADDR.
  */
 export class Rcache<R extends object> {
+  readonly name: string;
   readonly maxRegions: number;
   readonly maxSize: number;
+  readonly maxUnreleased: number;
+  readonly wholeBytesMax: number;
+  readonly alignment: number;
   readonly counters: RcacheCounters;
   readonly #registrar: Registrar<R>;
   readonly #onError: (error: unknown) => void;
-  readonly #watch: CollectionWatch<RcacheRegion<R>>;
-  readonly #table: WeakMap<ArrayBufferLike, RcacheRegion<R>>;
-  /** Valid regions without references, the least recently used first. */
-  readonly #idle: RegionList<R>;
+  readonly #defer: (task: () => void) => void;
+  readonly #watch: CollectionWatch<BufferRegions<R>>;
+  readonly #buffers: WeakMap<ArrayBufferLike, BufferRegions<R>> = new WeakMap();
+  /** Regions of memory that is known by its address only. */
+  readonly #ranges: IntervalMap<RcacheRegion<R>> = new IntervalMap();
+  readonly #failures: IntervalMap<Failure> = new IntervalMap();
+  readonly #unmaps: UnmapQueue = new UnmapQueue();
+  /** Valid regions without references. */
+  readonly #idle: LruList<RcacheRegion<R>> = new LruList();
   /** Regions with references, valid or not. */
-  readonly #inUse: RegionList<R>;
-  #totalSize: number;
-  #lastGeneration: number;
-  #closed: boolean;
+  readonly #inUse: LruList<RcacheRegion<R>> = new LruList();
+  #lastGeneration = 0;
+  /** Rises when remembered failures are forgotten, those of buffers too. */
+  #failureEpoch = 0;
+  #isDeferred = false;
+  #closed = false;
 
   /** @throws UcxError ERR_INVALID_PARAM for bounds that are not positive */
   constructor(options: RcacheOptions<R>) {
+    this.name = options.name ?? 'rcache';
     this.maxRegions = checkBound('maxRegions', options.maxRegions ?? DEFAULT_MAX_REGIONS);
     this.maxSize = checkBound('maxSize', options.maxSize ?? DEFAULT_MAX_SIZE);
+    this.maxUnreleased = options.maxUnreleased ?? Number.POSITIVE_INFINITY;
+    this.wholeBytesMax = options.wholeBytesMax ?? Number.POSITIVE_INFINITY;
+    this.alignment = options.alignment ?? DEFAULT_ALIGNMENT;
     this.counters = noCounts();
     this.#registrar = options.registrar;
     this.#onError = options.onError ?? logError;
+    this.#defer = options.defer ?? setImmediate;
     const watch = options.watch ?? ((collected) => new FinalizationRegistry(collected));
-    this.#watch = watch((region) => this.#collected(region));
-    this.#table = new WeakMap();
-    this.#idle = new RegionList();
-    this.#inUse = new RegionList();
-    this.#totalSize = 0;
-    this.#lastGeneration = 0;
-    this.#closed = false;
+    this.#watch = watch((buffer) => this.#collected(buffer));
   }
 
   /** Registered regions, in use or idle. */
@@ -124,33 +96,65 @@ export class Rcache<R extends object> {
 
   /** Registered bytes. */
   get totalSize(): number {
-    return this.#totalSize;
+    return this.#idle.byteLength + this.#inUse.byteLength;
+  }
+
+  /** Ranges that were reported unmapped and that nobody has looked at yet. */
+  get unmapsPending(): number {
+    return this.#unmaps.length;
   }
 
   /**
-   * The region of a buffer, registered now unless it is already. It stays registered and keeps the buffer alive until it is
-   * released as often as it was acquired. A hit is O(1) and allocates nothing.
-   * @returns the region; INVALID_PARAM for a buffer that is empty or detached; otherwise the status of the failed registration,
-   *   which leaves nothing behind
+   * The region of a buffer that covers some of its bytes, registered now unless there is one. It stays registered and keeps the buffer alive
+   * until it is released as often as it was acquired. A hit is O(1) and allocates nothing.
+   * @param byteLength -1 for all from `offset` on
+   * @returns the region; INVALID_PARAM for a buffer that is empty or detached, or bytes outside it; otherwise the status of the failed
+   *   registration, which leaves nothing behind
    * @throws UcxError ERR_CLOSED after `close`
    */
-  acquire(owner: ArrayBufferLike): RcacheRegion<R> | Status {
+  acquire(owner: ArrayBufferLike, offset = 0, byteLength = -1): RcacheRegion<R> | Status {
     if (this.#closed) throw closedError('registration cache');
     this.counters.gets++;
-    const region = this.#table.get(owner);
-    if (region?.valid) {
-      if (region.byteLength === owner.byteLength) {
+    if (this.#unmaps.length === 0) {
+      const region = this.#find(this.#buffers.get(owner), owner, offset, byteLength);
+      if (region !== undefined) {
         this.counters.hits_fast++;
-        if (region.references++ === 0) {
-          this.#idle.remove(region);
-          this.#inUse.add(region);
-          region.owner = owner;
-        }
+        this.#use(region, owner);
         return region;
       }
-      this.#unmapped(region);
     }
-    return this.#miss(owner);
+    return this.#acquireSlow(owner, offset, byteLength);
+  }
+
+  /**
+   * The region that covers memory which is known by its address only, registered now unless there is one. Overlapping regions become one.
+   * Whoever unmaps the memory must say so ({@link unmapped}); nothing else keeps the region from being found.
+   * @param start address, below 2^47
+   * @param protection bits of {@link Protection} that the memory has: a region of other protection that overlaps is given up
+   * @param alignment power of two; at least that of the cache
+   * @returns like {@link acquire}
+   * @throws UcxError ERR_CLOSED after `close`
+   */
+  acquireRange(
+    start: number,
+    byteLength: number,
+    protection: number = Protection.READ_WRITE,
+    alignment: number = this.alignment,
+  ): RcacheRegion<R> | Status {
+    if (this.#closed) throw closedError('registration cache');
+    this.counters.gets++;
+    const isFast = this.#unmaps.length === 0;
+    if (!isFast) this.progress();
+    const end = start + byteLength;
+    if (!(start > 0 && byteLength > 0 && end <= ALL_ADDRESSES.end)) return Status.INVALID_PARAM;
+    const region = this.#ranges.covering(start, end);
+    if (region !== undefined && (region.protection & protection) === protection && region.alignment >= alignment) {
+      if (isFast) this.counters.hits_fast++;
+      else this.counters.hits_slow++;
+      this.#use(region, undefined);
+      return region;
+    }
+    return this.#missRange(start, end, protection, alignment);
   }
 
   /**
@@ -160,32 +164,52 @@ export class Rcache<R extends object> {
   release(region: RcacheRegion<R>): void {
     if (region.references <= 0) throw invalidParam('region', 'must be acquired', `generation ${region.generation}`);
     this.counters.puts++;
-    if (--region.references > 0) return;
-    if (region.valid && region.owner?.byteLength !== region.byteLength) this.#unmapped(region);
-    // Evicting all others would not make room for a region that is longer than the bound.
-    if (region.valid && region.byteLength > this.maxSize) this.#leaveTable(region);
-    this.#inUse.remove(region);
-    region.owner = undefined;
-    if (region.valid) {
-      this.#idle.add(region);
-      this.#trim(0, 0);
-    } else {
-      this.#deregister(region);
-    }
+    if (--region.references === 0) this.#settle(region);
+    if (this.#unmaps.length > 0) this.progress();
   }
 
   /**
-   * Removes the region of a buffer whose memory is about to go or to move. It is deregistered now, or at its last release.
+   * Removes the regions of a buffer whose memory is about to go or to move. They are deregistered now, or at their last release.
    * @returns false when the buffer has no region
    */
   invalidate(owner: ArrayBufferLike): boolean {
-    const region = this.#table.get(owner);
-    if (!region?.valid) {
-      this.counters.unmap_events++;
-      return false;
+    this.counters.unmap_events++;
+    const known = this.#buffers.get(owner);
+    const had = known !== undefined && known.count > 0;
+    if (known !== undefined) this.#forget(known);
+    return had;
+  }
+
+  /**
+   * Takes the report that memory was unmapped, or is about to be: no later call finds a region of it. May come from inside any callback: it only
+   * notes the range; the next use of the cache, or a task of the event loop, deregisters.
+   */
+  unmapped(start: number, byteLength: number): void {
+    this.counters.unmap_events++;
+    this.#unmaps.add(start, start + byteLength);
+    if (this.#unmaps.byteLength <= this.maxUnreleased || this.#isDeferred) return;
+    this.#isDeferred = true;
+    this.#defer(() => {
+      this.#isDeferred = false;
+      this.progress();
+    });
+  }
+
+  /**
+   * Works off the reports of {@link unmapped}. Buffers that lie in the memory lose their regions too: as long as there are buffers, that takes a
+   * look at every region.
+   */
+  progress(): void {
+    if (this.#unmaps.length === 0) return;
+    const gone = this.#unmaps.take();
+    for (const { start, end } of gone) {
+      for (const { value } of this.#ranges.overlapping(start, end)) this.#drop(value);
     }
-    this.#unmapped(region);
-    return true;
+    if (this.numRegions > this.#ranges.size) {
+      this.#dropBuffersIn(gone, this.#idle);
+      this.#dropBuffersIn(gone, this.#inUse);
+    }
+    this.#forgetFailures();
   }
 
   /** Removes all regions: the idle ones are deregistered now, those in use at their last release. */
@@ -194,6 +218,8 @@ export class Rcache<R extends object> {
       if (region.valid) this.#leaveTable(region);
     }
     while (this.#idle.first !== undefined) this.#evict(this.#idle.first);
+    this.#forgetFailures();
+    this.#unmaps.take();
   }
 
   /** Purges and refuses further use, except for the release of what is still acquired. Idempotent. */
@@ -202,32 +228,167 @@ export class Rcache<R extends object> {
     this.purge();
   }
 
-  #miss(owner: ArrayBufferLike): RcacheRegion<R> | Status {
+  #dropBuffersIn(gone: IntervalMap<undefined>, list: LruList<RcacheRegion<R>>): void {
+    for (let region = list.first; region !== undefined; ) {
+      const { next } = region;
+      const isBuffer = region.valid && region.buffer !== undefined;
+      if (isBuffer && gone.firstOverlapping(region.start, region.end) !== undefined) this.#drop(region);
+      region = next;
+    }
+  }
+
+  /** What failed may come out otherwise now. */
+  #forgetFailures(): void {
+    this.#failures.clear();
+    this.#failureEpoch++;
+  }
+
+  #find(
+    known: BufferRegions<R> | undefined,
+    owner: ArrayBufferLike,
+    offset: number,
+    byteLength: number,
+  ): RcacheRegion<R> | undefined {
+    if (known === undefined || known.byteLength !== owner.byteLength) return undefined;
+    if (known.parts === undefined) return known.whole;
+    const start = known.start + offset;
+    return known.parts.covering(start, byteLength < 0 ? known.end : start + byteLength);
+  }
+
+  #use(region: RcacheRegion<R>, owner: ArrayBufferLike | undefined): void {
+    if (region.references++ > 0) return;
+    this.#idle.remove(region);
+    this.#inUse.add(region);
+    region.owner = owner;
+  }
+
+  #acquireSlow(owner: ArrayBufferLike, offset: number, byteLength: number): RcacheRegion<R> | Status {
+    const hadUnmaps = this.#unmaps.length > 0;
+    this.progress();
+    let known = this.#buffers.get(owner);
+    if (known !== undefined && known.byteLength !== owner.byteLength) {
+      this.#lost(known);
+      known = undefined;
+    }
     if (owner.byteLength === 0) return Status.INVALID_PARAM;
+    const bytes = byteLength < 0 ? owner.byteLength - offset : byteLength;
+    if (!(offset >= 0 && bytes > 0 && offset + bytes <= owner.byteLength)) return Status.INVALID_PARAM;
+    known ??= this.#know(owner);
+    const found = hadUnmaps ? this.#find(known, owner, offset, bytes) : undefined;
+    if (found !== undefined) {
+      this.counters.hits_slow++;
+      this.#use(found, owner);
+      return found;
+    }
+    return this.#missBuffer(owner, known, known.start + offset, known.start + offset + bytes);
+  }
+
+  #know(owner: ArrayBufferLike): BufferRegions<R> {
+    const parts = owner.byteLength > this.wholeBytesMax ? new IntervalMap<RcacheRegion<R>>() : undefined;
+    const known = new BufferRegions<R>(this.#registrar.addressOf(owner), owner.byteLength, parts);
+    this.#buffers.set(owner, known);
+    return known;
+  }
+
+  #missBuffer(owner: ArrayBufferLike, known: BufferRegions<R>, start: number, end: number): RcacheRegion<R> | Status {
     this.counters.misses++;
-    this.#trim(1, owner.byteLength > this.maxSize ? 0 : owner.byteLength);
-    let registration = this.#registrar.register(owner);
+    if (known.failure !== Status.OK && known.failureEpoch === this.#failureEpoch) return known.failure;
+    const { parts } = known;
+    const alone =
+      parts === undefined
+        ? { start: known.start, end: known.end, alignment: this.alignment }
+        : alignBounds(start, end, this.alignment, known);
+    const region = this.#make(parts, known, alone, Protection.READ_WRITE);
+    if (typeof region === 'number') {
+      if (parts === undefined && isLasting(region)) {
+        known.failure = region;
+        known.failureEpoch = this.#failureEpoch;
+      }
+      return region;
+    }
+    if (parts === undefined) known.whole = region;
+    region.owner = owner;
+    if (known.count++ === 0) this.#watch.register(owner, known, known);
+    return region;
+  }
+
+  #missRange(start: number, end: number, protection: number, alignment: number): RcacheRegion<R> | Status {
+    this.counters.misses++;
+    const alone = alignBounds(start, end, Math.max(alignment, this.alignment), ALL_ADDRESSES);
+    const failed = this.#failures.find(alone.start);
+    const isSame = failed?.start === alone.start && failed.end === alone.end && failed.value.protection === protection;
+    if (isSame) return failed.value.status;
+    const region = this.#make(this.#ranges, undefined, alone, protection);
+    if (typeof region === 'number' && isLasting(region)) {
+      for (const old of this.#failures.overlapping(alone.start, alone.end)) this.#failures.delete(old.start);
+      if (this.#failures.size >= FAILURES_MAX) this.#failures.clear();
+      this.#failures.insert(alone.start, alone.end, { protection, status: region });
+    }
+    return region;
+  }
+
+  /** Registers memory, joined with what it overlaps if that can be registered, else alone; acquired once. */
+  #make(
+    regions: IntervalMap<RcacheRegion<R>> | undefined,
+    buffer: BufferRegions<R> | undefined,
+    alone: RegionBounds,
+    protection: number,
+  ): RcacheRegion<R> | Status {
+    let bounds = regions === undefined ? alone : mergeBounds(regions, alone, protection, buffer ?? ALL_ADDRESSES);
+    let registration = this.#register(bounds, protection);
+    if (typeof registration === 'number' && bounds !== alone) {
+      bounds = alone;
+      registration = this.#register(alone, protection);
+    }
+    if (typeof registration === 'number') return registration;
+    const { start, end, alignment } = bounds;
+    for (const { value } of regions?.overlapping(start, end) ?? []) {
+      if (value.protection === protection) this.counters.regions_merged++;
+      this.#giveUp(value);
+    }
+    const generation = ++this.#lastGeneration;
+    const byteLength = end - start;
+    const region = new RcacheRegion<R>({ registration, generation, start, byteLength, protection, alignment, buffer });
+    region.references = 1;
+    this.counters.mem_regs++;
+    this.#inUse.add(region);
+    regions?.insert(start, end, region);
+    return region;
+  }
+
+  #register({ start, end }: RegionBounds, protection: number): R | Status {
+    const byteLength = end - start;
+    this.#trim(1, byteLength > this.maxSize ? 0 : byteLength);
+    let registration = this.#registrar.register(start, byteLength, protection);
     // What is idle here must not be the reason why memory cannot be registered.
     while (registration === Status.NO_MEMORY && this.#idle.first !== undefined) {
       this.#evict(this.#idle.first);
-      registration = this.#registrar.register(owner);
+      registration = this.#registrar.register(start, byteLength, protection);
     }
-    if (typeof registration === 'number') return registration;
-    const region = new RcacheRegion<R>(registration, ++this.#lastGeneration, owner);
-    region.references = 1;
-    this.counters.mem_regs++;
-    this.#totalSize += region.byteLength;
-    this.#inUse.add(region);
-    this.#table.set(owner, region);
-    this.#watch.register(owner, region, region);
-    return region;
+    return registration;
+  }
+
+  /** Files a region that nobody uses any more. */
+  #settle(region: RcacheRegion<R>): void {
+    const { owner, buffer } = region;
+    this.#inUse.remove(region);
+    region.owner = undefined;
+    if (!region.valid) {
+      this.#deregister(region);
+      return;
+    }
+    this.#idle.add(region);
+    if (buffer !== undefined && owner?.byteLength !== buffer.byteLength) this.#lost(buffer);
+    // Evicting all others would not make room for a region that is longer than the bound.
+    else if (region.byteLength > this.maxSize) this.#evict(region);
+    else this.#trim(0, 0);
   }
 
   /** Evicts idle regions until `regions` more with `bytes` more fit the bounds, or none is idle. */
   #trim(regions: number, bytes: number): void {
     while (
       this.#idle.first !== undefined &&
-      (this.numRegions + regions > this.maxRegions || this.#totalSize + bytes > this.maxSize)
+      (this.numRegions + regions > this.maxRegions || this.totalSize + bytes > this.maxSize)
     ) {
       this.#evict(this.#idle.first);
     }
@@ -239,25 +400,47 @@ export class Rcache<R extends object> {
     this.#deregister(region);
   }
 
-  #collected(region: RcacheRegion<R>): void {
-    if (region.valid) this.#unmapped(region);
-  }
-
-  #unmapped(region: RcacheRegion<R>): void {
-    this.counters.unmap_events++;
-    this.counters.regions_inv_unmap++;
-    if (region.owner === undefined) this.#evict(region);
+  /** Takes a region out of the table: deregistered now, or at its last release. */
+  #giveUp(region: RcacheRegion<R>): void {
+    if (region.references === 0) this.#evict(region);
     else this.#leaveTable(region);
   }
 
-  /** The WeakMap keeps an invalid region until its buffer goes or is registered anew; it is not found any more. */
+  /** Takes a region out whose memory is gone. */
+  #drop(region: RcacheRegion<R>): void {
+    this.counters.regions_inv_unmap++;
+    this.#giveUp(region);
+  }
+
+  #collected(buffer: BufferRegions<R>): void {
+    if (buffer.count > 0) this.#lost(buffer);
+  }
+
+  /** A buffer has been collected, detached or resized. */
+  #lost(buffer: BufferRegions<R>): void {
+    if (buffer.count > 0) this.counters.unmap_events++;
+    this.#forget(buffer);
+  }
+
+  #forget(buffer: BufferRegions<R>): void {
+    buffer.failure = Status.OK;
+    if (buffer.whole !== undefined) this.#drop(buffer.whole);
+    if (buffer.parts !== undefined) for (const { value } of [...buffer.parts]) this.#drop(value);
+  }
+
   #leaveTable(region: RcacheRegion<R>): void {
     region.valid = false;
-    this.#watch.unregister(region);
+    const { buffer } = region;
+    if (buffer === undefined) {
+      this.#ranges.delete(region.start);
+      return;
+    }
+    if (buffer.parts === undefined) buffer.whole = undefined;
+    else buffer.parts.delete(region.start);
+    if (--buffer.count === 0) this.#watch.unregister(buffer);
   }
 
   #deregister(region: RcacheRegion<R>): void {
-    this.#totalSize -= region.byteLength;
     this.counters.mem_deregs++;
     try {
       this.#registrar.deregister(region.registration);
@@ -267,23 +450,18 @@ export class Rcache<R extends object> {
   }
 }
 
-function logError(error: unknown): void {
-  createLog('rcache', LogLevel.ERROR, standardErrorSink).error(`a registration could not be ended: ${String(error)}`);
+/** Whether a registration that failed so would fail again. */
+function isLasting(status: Status): boolean {
+  return (
+    status !== Status.NO_MEMORY &&
+    status !== Status.NO_RESOURCE &&
+    status !== Status.BUSY &&
+    status !== Status.INVALID_ADDR
+  );
 }
 
-function noCounts(): RcacheCounters {
-  return {
-    gets: 0,
-    hits_fast: 0,
-    hits_slow: 0,
-    misses: 0,
-    regions_merged: 0,
-    unmap_events: 0,
-    regions_inv_unmap: 0,
-    puts: 0,
-    mem_regs: 0,
-    mem_deregs: 0,
-  };
+function logError(error: unknown): void {
+  createLog('rcache', LogLevel.ERROR, standardErrorSink).error(`a registration could not be ended: ${String(error)}`);
 }
 
 function checkBound(argument: string, value: number): number {

@@ -7,11 +7,12 @@ import type { MdMemory, RemoteKey } from '../../src/uct/api/memory.ts';
 import {
   type AllocateOptions,
   type DmabufExport,
-  type HostBuffer,
   type MdAttributes,
   MdFlag,
+  type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegistrationSource,
 } from '../../src/uct/api/memory-domain.ts';
 import type { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
 import type { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
@@ -55,7 +56,7 @@ export class AllocatingIpcMd implements MemoryDomain {
     this.copy.memFree(allocated);
   }
 
-  memReg(source: HostBuffer | MdMemory): MdMemory {
+  memReg(source: RegistrationSource): MdMemory {
     return this.ipc.memReg(source);
   }
 
@@ -64,6 +65,14 @@ export class AllocatingIpcMd implements MemoryDomain {
     // To its user it is what memAlloc returned.
     if (allocated === undefined) this.ipc.memDereg(memory, options);
     else this.copy.memDereg(allocated, options);
+  }
+
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+    this.ipc.memAdvise(memory, advice, offset, byteLength);
+  }
+
+  hostUnmapped(address: number, byteLength: number): void {
+    this.ipc.hostUnmapped(address, byteLength);
   }
 
   memQuery(address: bigint): MemoryAttributes {

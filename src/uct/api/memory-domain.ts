@@ -8,6 +8,8 @@ import type { Clock } from '../../ucs/clock.ts';
 import type { AnyConfigTable, Config } from '../../ucs/config.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
+import type { RcacheCounters } from '../../ucs/rcache-options.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DeviceType, Iface, IfaceResource } from './iface.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
@@ -26,7 +28,15 @@ export const MdFlag = {
   EXPORT_DMABUF: 0x20,
   /** Peers on this node can map memory that it allocates, and load and store it (UCT_MD_FLAG_RKEY_PTR). */
   RKEY_PTR: 0x40,
+  /** Takes advice about registered and allocated memory. */
+  ADVISE: 0x80,
 } as const;
+
+/**
+ * How memory is going to be used (uct_mem_advice_t). `will-need`: soon; its pages are made present, and what transfers need of it is prepared now.
+ * `normal`: nothing special; what was prepared stays as long as it would anyway.
+ */
+export type MemoryAdvice = 'normal' | 'will-need';
 
 /** A cost that grows linearly with the size: `overheadNs + byteLength * perByteNs`. */
 export interface LinearCost {
@@ -57,6 +67,32 @@ export interface MdAttributes {
 
 /** Host memory to register: the view itself keeps its ArrayBuffer alive as long as it is registered. */
 export type HostBuffer = Uint8Array;
+
+/**
+ * Host memory that somebody else owns, another library of this process, known by its address. Nothing keeps it alive: its owner must report
+ * before it is unmapped (see {@link MemoryDomain.hostUnmapped}).
+ */
+export interface HostRange {
+  /** Address of the first byte. */
+  readonly address: number;
+  readonly byteLength: number;
+  /** The bytes. Touching them after the memory was unmapped ends the process. */
+  readonly bytes: Uint8Array;
+}
+
+/** What can be registered: host memory in either form, or memory that another memory domain of the context allocated. */
+export type RegistrationSource = HostBuffer | HostRange | MdMemory;
+
+/** A cache of registrations, as statistics and tests see it: plain numbers that change. */
+export interface RegistrationCache {
+  /** Such as `gaudi_copy`. */
+  readonly name: string;
+  readonly counters: RcacheCounters;
+  /** Registrations that are kept, in use or not. */
+  readonly numRegions: number;
+  /** Bytes of them. */
+  readonly totalSize: number;
+}
 
 /** What memQuery and detect tell about an address (uct_md_mem_attr). */
 export interface MemoryAttributes {
@@ -98,15 +134,29 @@ export interface MemoryDomain {
   /**
    * Registers host memory, or memory that another memory domain of this context allocated, of the types in `registerMemoryTypes`.
    * Registering the same bytes again shares the mapping.
-   * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that is not registered here; NO_MEMORY
+   * @throws UcxError INVALID_PARAM for a resizable, detached or empty buffer, or memory of a type that is not registered here; NO_MEMORY;
+   *   INVALID_ADDR for a range of addresses that is not mapped
    */
-  memReg(source: HostBuffer | MdMemory): MdMemory;
+  memReg(source: RegistrationSource): MdMemory;
   /**
    * Undoes one memReg. A second call is INVALID_PARAM; BUSY where transfers on their way would lose their memory.
    * @param options.invalidate the memory itself goes away: no cached registration of it may stay, and no transfer may touch it
    * @param options.force never refuse: the transfers on their way keep their memory alive themselves
    */
   memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean; readonly force?: boolean }): void;
+  /**
+   * Says how a range of registered or allocated memory is going to be used.
+   * @throws UcxError UNSUPPORTED without {@link MdFlag.ADVISE}; INVALID_PARAM for memory that is not of this MD or a range outside it; what
+   *   preparing the memory throws
+   */
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void;
+  /**
+   * Takes the report that host memory was unmapped, or is about to be: nothing that is kept about it is used again. May be called from
+   * inside any callback; what is kept is given back later. Absent where nothing is kept.
+   */
+  hostUnmapped?(address: number, byteLength: number): void;
+  /** The caches of registrations that are this MD's; absent where it has none. */
+  readonly caches?: readonly RegistrationCache[];
   /**
    * Describes the allocation that contains `[address, address + byteLength)`.
    * @param sysDevice the device, when several have memory at that address
@@ -142,6 +192,8 @@ export interface ComponentServices {
   readonly config: Config;
   /** Whether the program wants a device: a component opens no other one. Absent where it wants all. */
   readonly isDeviceAllowed?: (type: DeviceType, device: string) => boolean;
+  /** What is known about memory that is not host memory: who allocates such memory enters it before anybody sees its address. */
+  readonly memoryTypes?: MemoryTypeCache;
 }
 
 /** A family of memory domains and transports: the unit that is plugged in. */

@@ -3,6 +3,19 @@
  */
 
 import { invalidParam } from '../../ucs/error.ts';
+import type { RegistrationSource } from '../api/memory-domain.ts';
+import { RawRange } from './host-range.ts';
+
+/**
+ * The bytes of host memory to be registered.
+ * @throws UcxError as {@link checkHostBuffer}
+ */
+export function hostBytesOf(source: RegistrationSource): Uint8Array {
+  if (source instanceof RawRange) return source.bytes;
+  const buffer = source as Uint8Array;
+  checkHostBuffer('buffer', buffer);
+  return buffer;
+}
 
 /**
  * Checks a buffer that is to be registered as a whole.

@@ -12,15 +12,17 @@ import type { MdMemory } from '../api/memory.ts';
 import {
   type AllocateOptions,
   type DmabufExport,
-  type HostBuffer,
   type MdAttributes,
   MdFlag,
+  type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegistrationSource,
 } from '../api/memory-domain.ts';
-import { checkHostBuffer } from '../base/host-buffer.ts';
+import { hostBytesOf } from '../base/host-buffer.ts';
 import { KEY_BYTES } from '../base/key-bytes.ts';
 import { KeyTable } from '../base/key-table.ts';
+import { checkAdvice, prefault } from '../base/memory-advice.ts';
 import { SelfIface } from './self-iface.ts';
 import { SELF_MD_NAME, SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
@@ -34,7 +36,7 @@ export class SelfMd implements MemoryDomain {
   readonly attributes: MdAttributes = {
     name: SELF_MD_NAME,
     component: SELF_MD_NAME,
-    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
+    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE,
     registerMemoryTypes: memoryTypeBit(MemoryType.HOST),
     allocateMemoryTypes: memoryTypeBit(MemoryType.HOST),
     accessMemoryTypes: memoryTypeBit(MemoryType.HOST),
@@ -74,10 +76,9 @@ export class SelfMd implements MemoryDomain {
     own.mapping.close();
   }
 
-  memReg(source: HostBuffer | MdMemory): SelfMemory {
+  memReg(source: RegistrationSource): SelfMemory {
     this.#checkOpen();
-    const buffer = source as HostBuffer;
-    checkHostBuffer('buffer', buffer);
+    const buffer = hostBytesOf(source);
     return new SelfMemory(buffer, BigInt(addressOf(buffer)), ++this.#generation, undefined);
   }
 
@@ -85,6 +86,12 @@ export class SelfMd implements MemoryDomain {
     const own = this.#own(memory);
     if (own.mapping !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     this.#retire(own);
+  }
+
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+    const own = this.#own(memory);
+    checkAdvice(own, advice, offset, byteLength);
+    if (advice === 'will-need') prefault(Number(own.address) + offset, byteLength);
   }
 
   memQuery(address: bigint): MemoryAttributes {

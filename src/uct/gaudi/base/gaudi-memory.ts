@@ -109,7 +109,7 @@ export class HostPages {
   }
 }
 
-/** Registered host memory: a piece of a registered ArrayBuffer. */
+/** Registered host memory: a piece of a registered ArrayBuffer, or of memory that is known by its address. */
 export class HostMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.HOST;
@@ -125,13 +125,14 @@ export class HostMemory implements MdMemory {
   readonly generation: number;
   live = true;
 
-  constructor(mdName: string, packable: boolean, bytes: Uint8Array, region: RcacheRegion<HostPages>) {
+  /** @param location address of the first byte, inside the region */
+  constructor(mdName: string, packable: boolean, bytes: Uint8Array, location: number, region: RcacheRegion<HostPages>) {
     this.mdName = mdName;
     this.packable = packable;
     this.bytes = bytes;
     this.region = region;
     this.pages = region.registration;
-    this.dmaOffset = bytes.byteOffset;
+    this.dmaOffset = location - region.start;
     this.byteLength = bytes.byteLength;
     this.generation = region.generation;
   }

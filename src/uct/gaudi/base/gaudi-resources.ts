@@ -3,15 +3,17 @@
  * is mapped into them. Whoever opens first opens the cards, whoever closes last closes them.
  */
 
+import os from 'node:os';
 import type { DriverNode } from '../../../hlthunk/index.ts';
-import { addressOf } from '../../../sys/index.ts';
+import { addressOf, isMapped } from '../../../sys/index.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
+import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
 import { closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
 import { HostPages } from './gaudi-memory.ts';
+import { detectScaleOut } from './scale-out.ts';
 
 /** Where the cards are. */
 export interface GaudiResourcesOptions {
@@ -69,18 +71,33 @@ export class GaudiResources {
   }
 
   #openAll({ log, clock, config, isDeviceAllowed }: ComponentServices): OpenGaudi {
-    const { RCACHE, RCACHE_MAX_REGIONS, RCACHE_MAX_SIZE } = config.get(GAUDI_COPY_CONFIG_TABLE);
+    const values = config.get(GAUDI_COPY_CONFIG_TABLE);
     const isWanted = isDeviceAllowed && ((name: string): boolean => isDeviceAllowed(DeviceType.ACC, name));
     const cards = openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted });
+    detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
     const rcache = new Rcache<HostPages>({
+      name: 'gaudi_copy',
       registrar: {
-        register: (owner) => new HostPages(addressOf(new Uint8Array(owner)), owner.byteLength, cards.length),
+        addressOf: (owner) => addressOf(new Uint8Array(owner)),
+        register: (start, byteLength) =>
+          isMapped(start, byteLength) ? new HostPages(start, byteLength, cards.length) : Status.INVALID_ADDR,
         deregister: (pages) => pages.unmap(),
       },
-      maxRegions: RCACHE_MAX_REGIONS,
-      maxSize: RCACHE_MAX_SIZE,
+      maxRegions: values.RCACHE_MAX_REGIONS,
+      maxSize: values.RCACHE_MAX_SIZE,
+      maxUnreleased: values.RCACHE_MAX_UNRELEASED,
+      wholeBytesMax: wholeBytesMax(values),
       onError: (error) => log.error(`registration cache: ${String(error)}`),
+      defer: (task) => {
+        clock.setTimer(0, task);
+      },
     });
-    return { cards, rcache, caching: RCACHE !== 'no' };
+    return { cards, rcache, caching: values.RCACHE !== 'no' };
   }
+}
+
+/** Bytes of the longest ArrayBuffer that is registered as a whole. */
+function wholeBytesMax({ REG_WHOLE_ALLOC, MAX_REG_RATIO }: GaudiCopyConfig): number {
+  if (REG_WHOLE_ALLOC === 'auto') return Math.floor(os.totalmem() * MAX_REG_RATIO);
+  return REG_WHOLE_ALLOC ? Number.POSITIVE_INFINITY : 0;
 }

@@ -7,8 +7,10 @@ import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { invalidParam, statusError } from '../../../ucs/error.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { MdMemory } from '../../api/memory.ts';
-import type { HostBuffer } from '../../api/memory-domain.ts';
+import type { RegistrationSource } from '../../api/memory-domain.ts';
 import { checkHostBuffer } from '../../base/host-buffer.ts';
+import { RawRange } from '../../base/host-range.ts';
+import { prefault } from '../../base/memory-advice.ts';
 import { HostMemory } from './gaudi-memory.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 
@@ -32,13 +34,8 @@ export class HostRegistry {
   }
 
   /** See MemoryDomain.memReg, for host memory. */
-  register(source: HostBuffer | MdMemory): HostMemory {
-    const buffer = bytesOf(source);
-    checkHostBuffer('buffer', buffer);
-    const { rcache } = this.#gaudi;
-    const region = rcache.acquire(buffer.buffer);
-    if (typeof region === 'number') throw statusError(region, 'register host memory');
-    const memory = new HostMemory(this.#mdName, this.#packable, buffer, region);
+  register(source: RegistrationSource): HostMemory {
+    const memory = source instanceof RawRange ? this.#registerRange(source) : this.#registerBuffer(bytesOf(source));
     this.#registered.add(memory);
     return memory;
   }
@@ -60,21 +57,51 @@ export class HostRegistry {
     memory.live = false;
     this.#registered.delete(memory);
     const { rcache, caching } = this.#gaudi;
-    rcache.release(memory.region);
-    if (invalidate || !caching) rcache.invalidate(memory.bytes.buffer);
+    const { region } = memory;
+    rcache.release(region);
+    if (!invalidate && caching) return;
+    if (region.buffer !== undefined) rcache.invalidate(memory.bytes.buffer);
+    else if (region.valid) {
+      rcache.unmapped(region.start, region.byteLength);
+      rcache.progress();
+    }
+  }
+
+  /** Makes pages present and maps them into all cards, so that the next transfer has nothing to prepare. */
+  prepare(memory: HostMemory, offset: number, byteLength: number): void {
+    prefault(memory.pages.address + memory.dmaOffset + offset, byteLength);
+    for (const [position, { device }] of this.#gaudi.cards.entries()) memory.dmaIn(position, device);
+  }
+
+  /** See MemoryDomain.hostUnmapped. */
+  unmapped(address: number, byteLength: number): void {
+    this.#gaudi.rcache.unmapped(address, byteLength);
   }
 
   /** Deregisters what is left. Transfers on their way end by themselves: they hold their mappings. */
   close(): void {
     for (const memory of this.#registered) this.deregister(memory, { force: true });
   }
+
+  #registerBuffer(bytes: Uint8Array): HostMemory {
+    checkHostBuffer('buffer', bytes);
+    const region = this.#gaudi.rcache.acquire(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    if (typeof region === 'number') throw statusError(region, 'register host memory');
+    return new HostMemory(this.#mdName, this.#packable, bytes, region.buffer!.start + bytes.byteOffset, region);
+  }
+
+  #registerRange({ address, byteLength, bytes }: RawRange): HostMemory {
+    const region = this.#gaudi.rcache.acquireRange(address, byteLength);
+    if (typeof region === 'number') throw statusError(region, 'register host memory');
+    return new HostMemory(this.#mdName, this.#packable, bytes, address, region);
+  }
 }
 
 /** The bytes of memory that another memory domain allocated, or the buffer itself. */
-function bytesOf(source: HostBuffer | MdMemory): HostBuffer {
+function bytesOf(source: RegistrationSource): Uint8Array {
   if (source instanceof Uint8Array) return source;
   const memory = source as MdMemory | undefined;
-  if (memory?.memoryType !== MemoryType.HOST || memory.bytes === undefined) return source as unknown as HostBuffer;
+  if (memory?.memoryType !== MemoryType.HOST || memory.bytes === undefined) return source as unknown as Uint8Array;
   if (!memory.live) throw invalidParam('memory', 'must be live', memory.address);
   return memory.bytes;
 }

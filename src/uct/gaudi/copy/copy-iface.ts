@@ -4,6 +4,7 @@
 
 import type { UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import type { Rcache } from '../../../ucs/rcache.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { Status } from '../../../ucs/status.ts';
 import {
@@ -20,6 +21,7 @@ import type { GaudiCopyConfig } from '../base/config.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
+import type { HostPages } from '../base/gaudi-memory.ts';
 import { CopyEndpoint } from './copy-endpoint.ts';
 
 const LIMITS: RmaLimits = {
@@ -38,6 +40,8 @@ export interface CopyIfaceOptions {
   /** Common to all interfaces on this card that its memory domain opens. */
   readonly address: Uint8Array;
   readonly config: GaudiCopyConfig;
+  /** The registrations of host memory in the cards. */
+  readonly rcache: Rcache<HostPages>;
 }
 
 /** The interface. */
@@ -45,10 +49,12 @@ export class CopyIface implements Iface {
   readonly attributes: IfaceAttributes;
   readonly address: Uint8Array;
   readonly #transfers: DmaTransfers;
+  readonly #rcache: Rcache<HostPages>;
   #closed = false;
 
   constructor(options: CopyIfaceOptions) {
     this.address = options.address;
+    this.#rcache = options.rcache;
     this.attributes = attributesOf(options);
     this.#transfers = new DmaTransfers(options.card, options.position);
   }
@@ -71,6 +77,7 @@ export class CopyIface implements Iface {
   setAmHandler(): void {}
 
   progress(): number {
+    if (this.#rcache.unmapsPending > 0) this.#rcache.progress();
     return this.#transfers.progress();
   }
 

@@ -6,6 +6,7 @@ import { exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
+import type { Rcache } from '../../../ucs/rcache.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
@@ -14,25 +15,29 @@ import {
   type AllocateOptions,
   type ComponentServices,
   type DmabufExport,
-  type HostBuffer,
   type MdAttributes,
   MdFlag,
+  type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegistrationCache,
+  type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key-bytes.ts';
 import { KeyTable } from '../../base/key-table.ts';
+import { checkAdvice } from '../../base/memory-advice.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
-import { type CardMemory, GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
+import { type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/gaudi-memory.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { gaudiStats } from '../base/gaudi-stats.ts';
 import { HostRegistry } from '../base/host-registry.ts';
-import { REGISTER_NS_PER_BYTE } from '../base/register-cost.ts';
+import { registerCostOf } from '../base/register-cost.ts';
 import { CopyIface } from './copy-iface.ts';
 import { CopyKey, GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 
+const ADDRESS_END: bigint = 2n ** 64n;
 const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
 
 /** The memory domain. */
@@ -47,8 +52,11 @@ export class CopyMd implements MemoryDomain {
   /** Allocated blocks by card and address. */
   readonly #allocated: Map<string, GaudiMemory> = new Map();
   readonly #host: HostRegistry;
+  readonly #rcache: Rcache<HostPages>;
   /** Ranges of HBM that are allocated; filled before an address leaves this object. */
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
+  /** What the context knows about memory, from here and from others. */
+  readonly #memoryTypes: MemoryTypeCache | undefined;
   readonly #ifaces: CopyIface[] = [];
   /** Descriptors handed out. */
   #dmabufExports = 0;
@@ -66,6 +74,8 @@ export class CopyMd implements MemoryDomain {
     this.#gaudi = gaudi;
     this.#cards = gaudi.cards;
     this.#host = new HostRegistry(GAUDI_COPY_NAME, true, gaudi);
+    this.#rcache = gaudi.rcache;
+    this.#memoryTypes = services.memoryTypes;
     this.resources = gaudi.cards.map(({ index }) => resourceOf(index));
     this.attributes = this.#attributesOf();
   }
@@ -82,6 +92,7 @@ export class CopyMd implements MemoryDomain {
     const block = card.device.memory.allocate(byteLength, { dedicated: options.shared ?? false });
     const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, byteLength);
     this.#ranges.insert(card.index, memory.address, byteLength, MemoryType.GAUDI);
+    this.#memoryTypes?.insert(card.index, memory.address, byteLength, MemoryType.GAUDI);
     this.#allocated.set(placeKey(memory.sysDevice, memory.address), memory);
     return memory;
   }
@@ -91,11 +102,12 @@ export class CopyMd implements MemoryDomain {
     if (!(own instanceof GaudiMemory)) throw invalidParam('memory', 'must come from memAlloc', own.address);
     own.free();
     this.#ranges.remove(own.sysDevice, own.address, own.byteLength);
+    this.#memoryTypes?.remove(own.sysDevice, own.address, own.byteLength);
     this.#keys.revoke(own);
     this.#allocated.delete(placeKey(own.sysDevice, own.address));
   }
 
-  memReg(source: HostBuffer | MdMemory): HostMemory {
+  memReg(source: RegistrationSource): HostMemory {
     this.#checkOpen();
     return this.#host.register(source);
   }
@@ -105,6 +117,21 @@ export class CopyMd implements MemoryDomain {
     if (!(own instanceof HostMemory)) throw invalidParam('memory', 'must come from memReg', own.address);
     this.#host.deregister(own, options);
     this.#keys.revoke(own);
+  }
+
+  /** HBM is mapped for its card as a whole when it is allocated, so that advice about it has nothing to prepare. */
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+    const own = this.#own(memory);
+    checkAdvice(own, advice, offset, byteLength);
+    if (own instanceof HostMemory && advice === 'will-need') this.#host.prepare(own, offset, byteLength);
+  }
+
+  hostUnmapped(address: number, byteLength: number): void {
+    this.#host.unmapped(address, byteLength);
+  }
+
+  get caches(): readonly RegistrationCache[] {
+    return [this.#rcache];
   }
 
   memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes {
@@ -128,6 +155,7 @@ export class CopyMd implements MemoryDomain {
   }
 
   detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined {
+    checkAddress(address);
     const range = this.#ranges.lookup(sysDevice, address, byteLength);
     return range === undefined ? undefined : this.memQuery(address, byteLength, sysDevice);
   }
@@ -146,7 +174,7 @@ export class CopyMd implements MemoryDomain {
     const card = this.#cards[position];
     if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource.device);
     const address = cardAddress(this.#address, position);
-    const iface = new CopyIface({ card, position, resource, address, config: this.#config });
+    const iface = new CopyIface({ card, position, resource, address, config: this.#config, rcache: this.#rcache });
     this.#ifaces.push(iface);
     return iface;
   }
@@ -177,7 +205,7 @@ export class CopyMd implements MemoryDomain {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('byteLength', 'must be a positive integer', byteLength);
     }
-    if (typeof address !== 'bigint') throw invalidParam('address', 'must be a bigint', address);
+    checkAddress(address);
     const where = `[0x${address.toString(16)}, +${byteLength})`;
     const range = this.#ranges.lookup(sysDevice, address, byteLength);
     if (range === undefined) throw addressError(`${where} is no device memory of gaudi_copy`);
@@ -212,7 +240,7 @@ export class CopyMd implements MemoryDomain {
   #attributesOf(): MdAttributes {
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
     const exports = this.#config.DMABUF;
-    const flags = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE;
+    const flags = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE;
     return {
       name: GAUDI_COPY_NAME,
       component: GAUDI_COPY_NAME,
@@ -223,7 +251,7 @@ export class CopyMd implements MemoryDomain {
       detectMemoryTypes: gaudi,
       dmabufMemoryTypes: exports ? gaudi : 0,
       cacheMemoryTypes: this.#config.RCACHE === 'no' ? 0 : memoryTypeBit(MemoryType.HOST),
-      registerCost: { overheadNs: this.#config.REG_COST, perByteNs: REGISTER_NS_PER_BYTE },
+      registerCost: registerCostOf(this.#config),
       rkeyPackedBytes: KEY_BYTES,
       allocateBytesMax: Math.max(...this.#cards.map(({ device }) => Number(device.info.dramSize))),
       registerBytesMax: Number.MAX_SAFE_INTEGER,
@@ -252,6 +280,11 @@ function resourceOf(index: number): IfaceResource {
     deviceType: DeviceType.ACC,
     sysDevice: index,
   };
+}
+
+function checkAddress(address: bigint): void {
+  if (typeof address === 'bigint' && address >= 0n && address < ADDRESS_END) return;
+  throw invalidParam('address', 'must be a bigint of 64 bits', address);
 }
 
 function addressError(message: string): UcxError {

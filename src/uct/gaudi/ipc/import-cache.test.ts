@@ -26,10 +26,10 @@ describe('the import cache', () => {
     const [a, b, c] = arenas(there, 3).map((block) => here.unpack(block)) as [IpcKey, IpcKey, IpcKey];
     const { cache } = here.ipc.imports;
     for (const key of [a, b, a, c]) await use(here, key);
-    expect(cache.counters).toMatchObject({ imports: 3, evictions: 1 });
+    expect(cache.counters).toMatchObject({ mem_regs: 3, mem_deregs: 1 });
     expect([a, b, c].map((key) => key.isReady(0))).toEqual([true, false, true]);
     await use(here, b);
-    expect(cache.counters).toMatchObject({ imports: 4, evictions: 2 });
+    expect(cache.counters).toMatchObject({ mem_regs: 4, mem_deregs: 2 });
     expect([a, b, c].map((key) => key.isReady(0))).toEqual([false, true, true]);
     expect(here.shared.cards[0]!.device.imports.count).toBe(2);
   });
@@ -38,7 +38,7 @@ describe('the import cache', () => {
     const [here, there] = fixture.pair({ config: { GAUDI_IPC_CACHE_MAX_SIZE: '1600m' } });
     const keys = arenas(there, 3).map((block) => here.unpack(block));
     for (const key of keys) await use(here, key);
-    expect(here.ipc.imports.cache).toMatchObject({ count: 2, byteLength: 2 * 768 * MIB });
+    expect(here.ipc.imports.cache).toMatchObject({ numRegions: 2, totalSize: 2 * 768 * MIB });
   });
 
   it('never gives up what a transfer uses', async () => {
@@ -47,10 +47,10 @@ describe('the import cache', () => {
     const { cache } = here.ipc.imports;
     expect(here.tryPutShort(new Uint8Array(8), a)).toBe(Status.INPROGRESS);
     expect(here.tryPutShort(new Uint8Array(8), b)).toBe(Status.INPROGRESS);
-    expect([cache.count, cache.counters.evictions]).toEqual([2, 0]);
+    expect([cache.numRegions, cache.counters.mem_deregs]).toEqual([2, 0]);
     await finish(here.iface, (completion) => here.endpoint.flush(completion));
     for (let turn = 0; turn < 256; turn++) here.iface.progress();
-    expect([cache.count, cache.counters.evictions]).toEqual([1, 1]);
+    expect([cache.numRegions, cache.counters.mem_deregs]).toEqual([1, 1]);
     expect([a.isReady(0), b.isReady(0)]).toEqual([false, true]);
   });
 
@@ -61,7 +61,7 @@ describe('the import cache', () => {
     const { cache } = here.ipc.imports;
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.INPROGRESS);
     there.ipc.memDereg(far.memory);
-    expect([cache.count, cache.leaving]).toEqual([0, 1]);
+    expect([cache.numRegions, cache.leaving]).toEqual([0, 1]);
     await finish(here.iface, (completion) => here.endpoint.flush(completion));
     here.iface.progress();
     expect(cache.leaving).toBe(0);
@@ -74,6 +74,6 @@ describe('the import cache', () => {
     await use(here, a);
     fixture.node.inject(0, { kind: 'exhausted', resource: 'va', nth: 1 });
     await use(here, b);
-    expect(here.ipc.imports.cache.counters).toMatchObject({ imports: 2, evictions: 1 });
+    expect(here.ipc.imports.cache.counters).toMatchObject({ mem_regs: 2, mem_deregs: 1 });
   });
 });

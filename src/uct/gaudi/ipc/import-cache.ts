@@ -1,29 +1,21 @@
 /**
  * The imported arenas of one memory domain: each mapped once per local card, kept up to bounds, given up in the order of their last use, never
  * while a transfer uses them. It does not know how arenas are obtained.
+ *
+ * It has the order of use, the bounds and the counters of ucs/rcache.ts, but not its regions: an import is found by the name of its owner and not
+ * by an address of this process, it is in use while a transfer names it and not while somebody holds it, and its owner says when it ends.
  */
 
 import { ipcCloseHandle, ipcOpenHandle } from '../../../hlthunk/index.ts';
 import { isUcxError } from '../../../ucs/error.ts';
 import type { Log } from '../../../ucs/log.ts';
+import { LruList } from '../../../ucs/lru-list.ts';
+import { noCounts, type RcacheCounters } from '../../../ucs/rcache-options.ts';
 import { Status } from '../../../ucs/status.ts';
+import type { RegistrationCache } from '../../api/memory-domain.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { SharedArena } from './channel-service.ts';
 import { ImportEntry } from './import-entry.ts';
-
-/** What the cache has done. */
-export interface ImportCounters {
-  /** Keys that had no import at hand and found one. */
-  hits: number;
-  /** Keys for which the owner had to be asked. */
-  misses: number;
-  /** Arenas mapped. */
-  imports: number;
-  /** Given up for the bounds. */
-  evictions: number;
-  /** Given up because the owner has freed the memory, has closed or is gone. */
-  invalidations: number;
-}
 
 /** Bounds of the cache; what transfers use may exceed them. */
 export interface ImportCacheOptions {
@@ -42,27 +34,30 @@ export interface ImportPlace {
 }
 
 /** The cache. */
-export class ImportCache {
-  readonly counters: ImportCounters = { hits: 0, misses: 0, imports: 0, evictions: 0, invalidations: 0 };
+export class ImportCache implements RegistrationCache {
+  /** What it is called in statistics. */
+  readonly name = 'gaudi_ipc';
+  /** A registration is an import, a report of unmapped memory the word of its owner; nobody gives imports back, so that `puts` stays 0. */
+  readonly counters: RcacheCounters = noCounts();
   readonly #options: ImportCacheOptions;
   readonly #entries: Map<string, ImportEntry> = new Map();
+  /** The same in the order of their last use. */
+  readonly #used: LruList<ImportEntry> = new LruList();
   /** Entries that are no longer valid and that transfers still use. */
   readonly #leaving: Set<ImportEntry> = new Set();
-  #bytes = 0;
-  #uses = 0;
 
   constructor(options: ImportCacheOptions) {
     this.#options = options;
   }
 
   /** Imports that keys can find. */
-  get count(): number {
-    return this.#entries.size;
+  get numRegions(): number {
+    return this.#used.count;
   }
 
   /** Bytes of them. */
-  get byteLength(): number {
-    return this.#bytes;
+  get totalSize(): number {
+    return this.#used.byteLength;
   }
 
   /** Imports that only transfers on their way keep. */
@@ -72,13 +67,23 @@ export class ImportCache {
 
   /** The import of this name, if there is one. */
   find(key: string): ImportEntry | undefined {
-    return this.#entries.get(key);
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return undefined;
+    this.counters.gets += 1;
+    this.counters.hits_fast += 1;
+    return entry;
+  }
+
+  /** Notes that the owner of an import is asked, which is not here: once, however often it is looked for meanwhile. */
+  missed(): void {
+    this.counters.gets += 1;
+    this.counters.misses += 1;
   }
 
   /** Notes a use. */
   touch(entry: ImportEntry): void {
-    this.#uses += 1;
-    entry.lastUse = this.#uses;
+    // Memory of the card itself is no import.
+    if (entry.mapping !== undefined && entry.valid) this.#used.touch(entry);
   }
 
   /**
@@ -90,18 +95,18 @@ export class ImportCache {
     const mapping = this.#open(card, shared);
     const entry = new ImportEntry(mapping, mapping, key, ownerKey, arenaGeneration);
     this.#entries.set(key, entry);
-    this.#bytes += mapping.byteLength;
-    this.counters.imports += 1;
-    this.touch(entry);
+    this.#used.add(entry);
+    this.counters.mem_regs += 1;
     this.#trim(entry);
     return entry;
   }
 
   /** Gives up what `isGone` names. What transfers use ends with them. */
   invalidate(isGone: (entry: ImportEntry) => boolean): void {
+    this.counters.unmap_events += 1;
     for (const entry of this.#entries.values()) {
       if (!isGone(entry)) continue;
-      this.counters.invalidations += 1;
+      this.counters.regions_inv_unmap += 1;
       this.#remove(entry);
     }
   }
@@ -119,7 +124,7 @@ export class ImportCache {
   }
 
   get #isOver(): boolean {
-    return this.#entries.size > this.#options.maxRegions || this.#bytes > this.#options.maxSize;
+    return this.#used.count > this.#options.maxRegions || this.#used.byteLength > this.#options.maxSize;
   }
 
   #open(card: GaudiCard, { fd, handle }: SharedArena): ReturnType<typeof ipcOpenHandle> {
@@ -142,13 +147,8 @@ export class ImportCache {
 
   /** Gives up the import that was used longest ago; false when all are in use. */
   #evictOldest(except: ImportEntry | undefined): boolean {
-    let oldest: ImportEntry | undefined;
-    for (const entry of this.#entries.values()) {
-      if (entry === except || entry.target.inFlight > 0) continue;
-      if (oldest === undefined || entry.lastUse < oldest.lastUse) oldest = entry;
-    }
+    const oldest = this.#used.oldest((entry) => entry !== except && entry.target.inFlight === 0);
     if (oldest === undefined) return false;
-    this.counters.evictions += 1;
     this.#remove(oldest);
     return true;
   }
@@ -156,13 +156,14 @@ export class ImportCache {
   #remove(entry: ImportEntry): void {
     entry.valid = false;
     this.#entries.delete(entry.key);
-    this.#bytes -= entry.target.byteLength;
+    this.#used.remove(entry);
     this.#leaving.add(entry);
     if (entry.target.inFlight === 0) this.#unmap(entry);
   }
 
   #unmap(entry: ImportEntry): void {
     this.#leaving.delete(entry);
+    this.counters.mem_deregs += 1;
     if (entry.mapping === undefined || !entry.mapping.live) return;
     try {
       ipcCloseHandle(entry.mapping);

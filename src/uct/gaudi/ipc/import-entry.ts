@@ -3,9 +3,10 @@
  */
 
 import type { DmaMemory, ImportedMapping } from '../../../hlthunk/index.ts';
+import type { LruEntry } from '../../../ucs/lru-list.ts';
 
 /** Memory in the address space of one card. */
-export class ImportEntry {
+export class ImportEntry implements LruEntry<ImportEntry> {
   /** What transfers name. */
   readonly target: DmaMemory;
   /** Undefined for memory of the card itself, which is not in the cache. */
@@ -16,8 +17,9 @@ export class ImportEntry {
   readonly arenaGeneration: number;
   /** False once it left the cache: it ends with the transfers that still use it. */
   valid = true;
-  /** Rises with every use: the least is the least recently used. */
-  lastUse = 0;
+  /** Neighbours in the order of use. */
+  previous: ImportEntry | undefined = undefined;
+  next: ImportEntry | undefined = undefined;
 
   constructor(
     target: DmaMemory,
@@ -31,5 +33,9 @@ export class ImportEntry {
     this.key = key;
     this.ownerKey = ownerKey;
     this.arenaGeneration = arenaGeneration;
+  }
+
+  get byteLength(): number {
+    return this.target.byteLength;
   }
 }

@@ -84,7 +84,6 @@ export class Imports implements LinkListener, LocalImporter {
     const name = `${ownerKey}:${arenaGeneration}:${position}`;
     const found = this.cache.find(name);
     if (found !== undefined) {
-      this.cache.counters.hits += 1;
       key.use(position, found, key.place.arenaOffset);
       return Status.OK;
     }
@@ -194,7 +193,7 @@ export class Imports implements LinkListener, LocalImporter {
   }
 
   #importLocal(key: IpcKey, place: ImportPlace, owner: LocalOwner): ImportEntry {
-    this.cache.counters.misses += 1;
+    this.cache.missed();
     const shared = owner.share(key.packed);
     try {
       const entry = this.#add(key, place, shared);
@@ -216,7 +215,7 @@ export class Imports implements LinkListener, LocalImporter {
 
   #ask(key: IpcKey, place: ImportPlace): void {
     const { clock, config } = this.#options;
-    this.cache.counters.misses += 1;
+    this.cache.missed();
     const id = this.#nextId;
     this.#nextId = (id % 0xffff_fffe) + 1;
     const link = this.#linkTo(key, place.ownerKey);

@@ -46,7 +46,7 @@ describe('keys', () => {
     for (const [i, block] of blocks.entries()) {
       expect((await there.read(block)).subarray(0, 300)).toEqual(new Uint8Array(300).fill(i));
     }
-    expect(here.ipc.imports.cache.counters).toMatchObject({ imports: 1, hits: 19, misses: 1 });
+    expect(here.ipc.imports.cache.counters).toMatchObject({ mem_regs: 1, hits_fast: 19, misses: 1 });
     // A freed neighbour is nobody else's concern.
     there.free(blocks[3]!);
     expect(await here.putShort(new Uint8Array(8), keys[3]!)).toBe(Status.INVALID_ADDR);

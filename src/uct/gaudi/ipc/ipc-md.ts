@@ -13,19 +13,22 @@ import type { MdMemory } from '../../api/memory.ts';
 import {
   type ComponentServices,
   type DmabufExport,
-  type HostBuffer,
   type MdAttributes,
   MdFlag,
+  type MemoryAdvice,
   type MemoryAttributes,
   type MemoryDomain,
+  type RegistrationCache,
+  type RegistrationSource,
 } from '../../api/memory-domain.ts';
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import { KeyBoardReader } from '../../base/key-board-reader.ts';
+import { checkAdvice } from '../../base/memory-advice.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
 import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
-import { REGISTER_NS_PER_BYTE } from '../base/register-cost.ts';
+import { registerCostOf } from '../base/register-cost.ts';
 import { ChannelService, type SharedArena } from './channel-service.ts';
 import type { Channel } from './channels.ts';
 import { GAUDI_IPC_CONFIG_TABLE, type GaudiIpcConfig } from './config.ts';
@@ -92,7 +95,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     throw invalidParam('memory', 'must come from memAlloc', memory?.address);
   }
 
-  memReg(source: HostBuffer | MdMemory): MdMemory {
+  memReg(source: RegistrationSource): MdMemory {
     this.#checkOpen();
     if (!(source instanceof GaudiMemory)) return this.#host.register(source);
     if (source instanceof IpcMemory) throw invalidParam('memory', 'must be as it was allocated', source.mdName);
@@ -110,6 +113,21 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
     else this.#end(this.#own(memory));
+  }
+
+  /** Device memory of this process is reached by its own card without an import: advice about it has nothing to prepare. */
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+    const own = this.#host.has(memory) ? memory : this.#own(memory);
+    checkAdvice(own, advice, offset, byteLength);
+    if (own instanceof HostMemory && advice === 'will-need') this.#host.prepare(own, offset, byteLength);
+  }
+
+  hostUnmapped(address: number, byteLength: number): void {
+    this.#host.unmapped(address, byteLength);
+  }
+
+  get caches(): readonly RegistrationCache[] {
+    return [this.imports.cache];
   }
 
   memQuery(address: bigint): MemoryAttributes {
@@ -171,7 +189,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
 
   stats(): StatsNode {
     const { cache } = this.imports;
-    const levels = { regions: cache.count, bytes: cache.byteLength };
+    const levels = { regions: cache.numRegions, bytes: cache.totalSize };
     return statsNode('uct_md', GAUDI_IPC_NAME, { memory_handles: this.#registered.size }, [
       statsNode('gaudi_ipc_cache', '', { ...cache.counters, ...levels }),
       ...this.#ifaces.flatMap(({ channels }) => channels.map(channelStats)),
@@ -248,18 +266,17 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   #attributesOf(): MdAttributes {
     const host = memoryTypeBit(MemoryType.HOST);
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
-    const { REG_COST } = this.#services.config.get(GAUDI_COPY_CONFIG_TABLE);
     return {
       name: GAUDI_IPC_NAME,
       component: GAUDI_IPC_NAME,
-      flags: MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
+      flags: MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE,
       registerMemoryTypes: host | gaudi,
       allocateMemoryTypes: 0,
       accessMemoryTypes: host | gaudi,
       detectMemoryTypes: 0,
       dmabufMemoryTypes: 0,
       cacheMemoryTypes: this.#gaudi.caching ? host : 0,
-      registerCost: { overheadNs: REG_COST, perByteNs: REGISTER_NS_PER_BYTE },
+      registerCost: registerCostOf(this.#services.config.get(GAUDI_COPY_CONFIG_TABLE)),
       rkeyPackedBytes: KEY_BOARD_KEY_BYTES,
       allocateBytesMax: 0,
       registerBytesMax: Number.MAX_SAFE_INTEGER,

@@ -62,7 +62,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     key.release();
     // The first use asked the owner once; everything after it found the import. By socket, own memory is asked for as well.
     expect(here.ipc.imports.cache.counters).toMatchObject(
-      way === 'by socket' ? { imports: 2, misses: 2 } : { imports: 1, misses: 1 },
+      way === 'by socket' ? { mem_regs: 2, misses: 2 } : { mem_regs: 1, misses: 1 },
     );
   });
 
@@ -123,7 +123,7 @@ describe.each([['by look-up'], ['by socket']])('memory of another card, shared %
     there.free(far);
     await here.iface.wait(0);
     for (let turn = 0; turn < 600; turn++) here.iface.progress();
-    expect(here.ipc.imports.cache.count).toBe(0);
+    expect(here.ipc.imports.cache.numRegions).toBe(0);
     device.memory.reclaim();
     expect(device.memory.statistics.arenas).toBe(0);
   });
@@ -161,7 +161,7 @@ describe('a request to an owner', () => {
     expect(here.iface.outstanding).toBe(0);
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.INPROGRESS);
     await finish(here.iface, (completion) => here.endpoint.flush(completion));
-    expect(here.ipc.imports.cache.counters.imports).toBe(1);
+    expect(here.ipc.imports.cache.counters.mem_regs).toBe(1);
   });
 
   it('is answered by progress of a program that never gets to the event loop', async () => {
@@ -223,7 +223,7 @@ describe('a request to an owner', () => {
       there.iface.progress();
       here.iface.progress();
     }
-    expect(here.ipc.imports.cache.counters.imports).toBe(0);
+    expect(here.ipc.imports.cache.counters.mem_regs).toBe(0);
   });
 
   it('is forgotten when its memory domain closes', () => {

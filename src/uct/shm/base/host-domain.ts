@@ -11,14 +11,16 @@ import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import type {
   AllocateOptions,
   DmabufExport,
-  HostBuffer,
   MdAttributes,
+  MemoryAdvice,
   MemoryAttributes,
   MemoryDomain,
+  RegistrationSource,
 } from '../../api/memory-domain.ts';
-import { checkHostBuffer } from '../../base/host-buffer.ts';
+import { hostBytesOf } from '../../base/host-buffer.ts';
 import { KeyBoard } from '../../base/key-board.ts';
 import { KeyBoardReader } from '../../base/key-board-reader.ts';
+import { checkAdvice, prefault } from '../../base/memory-advice.ts';
 import { HostMemory } from './host-memory.ts';
 
 /** An interface that can be asked whether it is closed. */
@@ -60,17 +62,21 @@ export abstract class HostDomain implements MemoryDomain {
     own.segment.close();
   }
 
-  memReg(source: HostBuffer | MdMemory): HostMemory {
-    const buffer = source as HostBuffer;
+  memReg(source: RegistrationSource): HostMemory {
     this.checkOpen();
-    checkHostBuffer('buffer', buffer);
-    return this.own({ bytes: buffer, segment: undefined, packable: this.#registersPackable });
+    return this.own({ bytes: hostBytesOf(source), segment: undefined, packable: this.#registersPackable });
   }
 
   memDereg(memory: MdMemory): void {
     const own = this.#own(memory);
     if (own.segment !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     this.#retire(own);
+  }
+
+  memAdvise(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+    const own = this.#own(memory);
+    checkAdvice(own, advice, offset, byteLength);
+    if (advice === 'will-need') prefault(own.location + offset, byteLength);
   }
 
   memQuery(address: bigint): MemoryAttributes {

@@ -36,7 +36,7 @@ export class CmaMd extends HostDomain {
   readonly attributes: MdAttributes = {
     name: CMA_NAME,
     component: CMA_NAME,
-    flags: MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
+    flags: MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE,
     registerMemoryTypes: HOST,
     allocateMemoryTypes: 0,
     accessMemoryTypes: HOST,

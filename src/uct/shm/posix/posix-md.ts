@@ -39,7 +39,7 @@ export class PosixMd extends HostDomain {
   readonly attributes: MdAttributes = {
     name: POSIX_NAME,
     component: POSIX_NAME,
-    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.RKEY_PTR,
+    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.RKEY_PTR | MdFlag.ADVISE,
     registerMemoryTypes: HOST,
     allocateMemoryTypes: HOST,
     accessMemoryTypes: HOST,

@@ -1,0 +1,78 @@
+/**
+ * What a large interval map has found lately, by the page of the address: a small table in front of its search, as the TLB of a processor is. The
+ * bounds lie in one typed array, so that a look costs two cache lines. It never knows an interval that has left the map.
+ */
+
+const SETS_BITS = 12;
+const SETS: number = 2 ** SETS_BITS;
+/** Pages that meet in one set do not push each other out, unless there are more of them. */
+const WAYS = 2;
+const WORDS_PER_SET: number = 2 * WAYS;
+const PAGE = 4096;
+const PER_PAGE: number = 1 / PAGE;
+/** Spreads neighbouring pages: 2^32 divided by the golden ratio. */
+const SPREAD = 0x9e3779b1;
+/** Forgetting an interval of more pages empties the table. */
+const FORGET_PAGES_MAX = 64;
+
+/** An interval as the table sees it. */
+interface Found<V> {
+  readonly start: number;
+  readonly end: number;
+  readonly value: V;
+}
+
+/** The table. */
+export class RecentFinds<V> {
+  /** Start and end of both ways of every set; an empty way has an empty interval. */
+  readonly #bounds: Float64Array = new Float64Array(SETS * WORDS_PER_SET);
+  readonly #values: (V | undefined)[] = new Array<V | undefined>(SETS * WAYS).fill(undefined);
+
+  /** The value of a recent find that contains all of [start, end); undefined when there is none here. */
+  covering(start: number, end: number): V | undefined {
+    const set = setOf(start);
+    const bounds = this.#bounds;
+    const at = set * WORDS_PER_SET;
+    if (start >= bounds[at]! && end <= bounds[at + 1]!) return this.#values[set * WAYS];
+    if (start >= bounds[at + 2]! && end <= bounds[at + 3]!) return this.#values[set * WAYS + 1];
+    return undefined;
+  }
+
+  /** Keeps what was found for `address`, in the place of the older find of its set. */
+  note(address: number, found: Found<V>): void {
+    const set = setOf(address);
+    const bounds = this.#bounds;
+    const values = this.#values;
+    const at = set * WORDS_PER_SET;
+    bounds[at + 2] = bounds[at]!;
+    bounds[at + 3] = bounds[at + 1]!;
+    values[set * WAYS + 1] = values[set * WAYS];
+    bounds[at] = found.start;
+    bounds[at + 1] = found.end;
+    values[set * WAYS] = found.value;
+  }
+
+  /** Forgets an interval that leaves the map. */
+  forget({ start, end }: Found<V>): void {
+    const first = start - (start % PAGE);
+    if ((end - first) * PER_PAGE > FORGET_PAGES_MAX) {
+      this.#bounds.fill(0);
+      this.#values.fill(undefined);
+      return;
+    }
+    for (let page = first; page < end; page += PAGE) {
+      const set = setOf(page);
+      for (let way = 0; way < WAYS; way++) {
+        const at = set * WORDS_PER_SET + way * 2;
+        if (this.#bounds[at] !== start) continue;
+        this.#bounds[at] = 0;
+        this.#bounds[at + 1] = 0;
+        this.#values[set * WAYS + way] = undefined;
+      }
+    }
+  }
+}
+
+function setOf(address: number): number {
+  return Math.imul(address * PER_PAGE, SPREAD) >>> (32 - SETS_BITS);
+}

@@ -1,0 +1,32 @@
+/**
+ * Advice about memory: the checks that every memory domain makes, and making the pages of host memory present.
+ */
+
+import { MadviseAdvice, madvise, PAGE_SIZE } from '../../sys/index.ts';
+import { invalidParam } from '../../ucs/error.ts';
+import type { MdMemory } from '../api/memory.ts';
+import type { MemoryAdvice } from '../api/memory-domain.ts';
+import { isInside } from './range.ts';
+
+/** @throws UcxError ERR_INVALID_PARAM for an advice that is none, or a range that is empty or outside the memory */
+export function checkAdvice(memory: MdMemory, advice: MemoryAdvice, offset: number, byteLength: number): void {
+  if (advice !== 'normal' && advice !== 'will-need') {
+    throw invalidParam('advice', "must be 'normal' or 'will-need'", advice);
+  }
+  if (!(byteLength > 0 && isInside(offset, byteLength, memory.byteLength))) {
+    throw invalidParam(
+      'byteLength',
+      `plus offset ${offset} must lie in the memory of ${memory.byteLength} bytes`,
+      byteLength,
+    );
+  }
+}
+
+/**
+ * Backs the pages of host memory, writable, as its first use would. What cannot be backed now is left to that use: kernels before 5.14 do
+ * not know the call.
+ */
+export function prefault(address: number, byteLength: number): void {
+  const start = address - (address % PAGE_SIZE);
+  madvise(start, address + byteLength - start, MadviseAdvice.POPULATE_WRITE);
+}
