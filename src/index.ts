@@ -5,6 +5,7 @@
  */
 
 export { Context, type ContextOptions } from './assembly/context.ts';
+export { type ConfigSources, type Environment, ProgramConfig as Config } from './assembly/program-config.ts';
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
 export { AM_HEADER_BYTES_MAX, AM_IDS, type AmSendParams } from './ucp/am/active-message.ts';
 export type { AmCallback, AmMessage } from './ucp/am/message-view.ts';
@@ -30,6 +31,8 @@ export type { ChosenProtocol, Explanation, RejectedProtocol } from './ucp/proto/
 export type { StreamRecvParams } from './ucp/stream/stream.ts';
 export type { TagMessage } from './ucp/tag/tag.ts';
 export { TAG_MASK_FULL, type Tag } from './ucp/tag/tag-value.ts';
+export type { ConfigEntry } from './ucs/config.ts';
+export type { ConfigPrintOptions } from './ucs/config-print.ts';
 export { AbortError, isUcxError, UcxError } from './ucs/error.ts';
 export { MemoryType, memoryTypeName } from './ucs/memory-type.ts';
 export { Status, statusName, statusString } from './ucs/status.ts';

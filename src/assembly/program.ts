@@ -2,43 +2,23 @@
  * What every program of this library begins with: the configuration out of environment and files, and the log that it asks for.
  */
 
-import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { type Clock, systemClock } from '../ucs/clock.ts';
-import { type AnyConfigTable, type Config, loadConfig } from '../ucs/config.ts';
-import { configDirectories, readConfigFiles } from '../ucs/config-file.ts';
+import type { Config } from '../ucs/config.ts';
+import { invalidParam } from '../ucs/error.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import { createLog, type Log, type LogSink } from '../ucs/log.ts';
 import { openLogSink } from '../ucs/log-file.ts';
-import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
-import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
-import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
-import { POSIX_CONFIG_TABLE } from '../uct/shm/posix/config.ts';
-import { GAUDI_CONFIG_TABLE } from './config.ts';
+import { type ConfigSources, type Environment, ProgramConfig } from './program-config.ts';
 
-/** Every table of this library, in the order in which `info -c` prints them. */
-export const CONFIG_TABLES: readonly AnyConfigTable[] = [
-  GLOBAL_CONFIG_TABLE,
-  UCP_CONFIG_TABLE,
-  POSIX_CONFIG_TABLE,
-  CMA_CONFIG_TABLE,
-  GAUDI_CONFIG_TABLE,
-  GAUDI_COPY_CONFIG_TABLE,
-  GAUDI_IPC_CONFIG_TABLE,
-];
-
-/** Environment variables as process.env has them. */
-export type Environment = Readonly<Record<string, string | undefined>>;
+export type { Environment } from './program-config.ts';
 
 /** What a program may choose; everything has a default. */
-export interface ProgramOptions {
-  /** Configuration by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`. Beats environment and files. */
-  readonly config?: Readonly<Record<string, string>>;
-  /** Layered prefix: `MPI` makes `MPI_UCX_TLS` override `UCX_TLS`. */
-  readonly envPrefix?: string;
-  /** Environment to read. Default: process.env. */
-  readonly env?: Environment;
-  /** Folders with `ucx.conf` files. Default: those of UCX. */
-  readonly configDirectories?: readonly string[];
+export interface ProgramOptions extends ConfigSources {
+  /**
+   * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they beat environment and files. Or a configuration that was read before:
+   * `env`, `envPrefix` and `configDirectories` are its own then.
+   */
+  readonly config?: Readonly<Record<string, string>> | ProgramConfig;
   /** Where log records go. Default: what UCX_LOG_FILE says. */
   readonly logSink?: LogSink;
   readonly clock?: Clock;
@@ -53,18 +33,11 @@ export interface Program {
 }
 
 /**
- * Reads the configuration. Its warnings are logged.
- * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE
+ * Reads the configuration, unless it is given. Its warnings are logged.
+ * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
  */
 export function startProgram(options: ProgramOptions = {}): Program {
-  const env = options.env ?? process.env;
-  const directories = options.configDirectories ?? defaultDirectories(env);
-  const config = loadConfig(CONFIG_TABLES, {
-    env,
-    files: readConfigFiles(directories),
-    ...(options.config === undefined ? {} : { overrides: options.config }),
-    ...(options.envPrefix === undefined ? {} : { envPrefix: options.envPrefix }),
-  });
+  const { values: config, env } = configOf(options);
   const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE } = config.get(GLOBAL_CONFIG_TABLE);
   const sink = options.logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
   const log = createLog('ucp', LOG_LEVEL, sink);
@@ -72,11 +45,12 @@ export function startProgram(options: ProgramOptions = {}): Program {
   return { config, log, clock: options.clock ?? systemClock, env };
 }
 
-function defaultDirectories(env: Environment): string[] {
-  return configDirectories({
-    installEtc: '/etc/ucx',
-    home: env['HOME'],
-    configDirectory: env['UCX_CONFIG_DIR'],
-    currentDirectory: process.cwd(),
-  });
+function configOf(options: ProgramOptions): ProgramConfig {
+  const { config = {} } = options;
+  if (!(config instanceof ProgramConfig)) return ProgramConfig.read(options, config);
+  for (const source of ['env', 'envPrefix', 'configDirectories'] as const) {
+    if (options[source] === undefined) continue;
+    throw invalidParam(source, 'must not be given beside a Config, which was read with its own', options[source]);
+  }
+  return config;
 }

@@ -1,17 +1,23 @@
 /** `info -d`: memory domains, transports, devices and capabilities, in the layout of ucx_info -d. */
 
 import { memoryTypeBit, memoryTypeName, memoryTypesOfMask } from '../ucs/memory-type.ts';
-import type { IfaceAttributes, RmaLimits } from '../uct/api/iface.ts';
+import type { IfaceAttributes, IfaceResource, RmaLimits } from '../uct/api/iface.ts';
 import { IfaceFlag } from '../uct/api/iface.ts';
 import { type MdAttributes, MdFlag, type MemoryDomain } from '../uct/api/memory-domain.ts';
 
 const MEGABYTE = 1e6;
 
-/** The text for one open memory domain, with its transports. */
-export function describeMemoryDomain(md: MemoryDomain): string {
+/**
+ * The text for one open memory domain, with its transports.
+ * @param exclusionOf why the configuration does not let a resource be used; undefined when it does
+ */
+export function describeMemoryDomain(
+  md: MemoryDomain,
+  exclusionOf: (resource: IfaceResource) => string | undefined,
+): string {
   const interfaces = md.resources.map((resource) => {
     const iface = md.openIface(resource);
-    const text = describeInterface(iface.attributes);
+    const text = describeInterface(iface.attributes, exclusionOf(resource));
     iface.close();
     return text;
   });
@@ -56,7 +62,7 @@ function memoryTypes(md: MdAttributes): string {
     .join(', ');
 }
 
-function describeInterface(attributes: IfaceAttributes): string[] {
+function describeInterface(attributes: IfaceAttributes, exclusion: string | undefined): string[] {
   const { resource, performance, flags } = attributes;
   const bandwidth = Math.max(performance.hostToHost, performance.hostToDevice, performance.deviceToHost);
   return [
@@ -68,6 +74,7 @@ function describeInterface(attributes: IfaceAttributes): string[] {
       'System device',
       resource.sysDevice === undefined ? '<unknown>' : `${resource.device} (${resource.sysDevice})`,
     ),
+    ...(exclusion === undefined ? [] : [field(16, 'Not used', exclusion)]),
     '#',
     '#      capabilities:',
     field(22, 'bandwidth', `0.00/ppn + ${(bandwidth / MEGABYTE).toFixed(2)} MB/sec`),

@@ -3,7 +3,9 @@
 import { components } from '../assembly/context.ts';
 import { openNode } from '../assembly/open-node.ts';
 import { type Program, startProgram } from '../assembly/program.ts';
-import type { ConfigEntry } from '../ucs/config.ts';
+import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
+import { ResourceFilter } from '../ucp/core/resource-filter.ts';
+import { printConfig } from '../ucs/config-print.ts';
 import { isUcxError } from '../ucs/error.ts';
 import { describeMemoryDomain, describeMissing } from './info-devices.ts';
 import { describeCards } from './info-system.ts';
@@ -14,8 +16,14 @@ export interface InfoOptions {
   readonly version: boolean;
   readonly devices: boolean;
   readonly config: boolean;
-  /** With `config`: also fields that are hidden. */
+  /** With `config`: meaning, syntax, default and source of each field. */
+  readonly fullConfig: boolean;
+  /** With `config`: also hidden fields and deprecated names. */
   readonly all: boolean;
+  /** With `config`: # before fields that nothing has set. */
+  readonly commentDefaults: boolean;
+  /** With `config`: only variables whose name contains this. */
+  readonly filter?: string;
   readonly system: boolean;
 }
 
@@ -25,8 +33,14 @@ export function describeInfo(options: InfoOptions): string {
   const parts: string[] = [];
   if (options.version) parts.push(`# Library version: ${packageVersion()}`);
   if (options.system || options.devices) parts.push(...describeMachine(program, options));
-  if (options.config) parts.push(describeConfig(program.config.entries, options.all));
+  if (options.config) parts.push(describeConfig(program, options));
   return parts.join('\n');
+}
+
+function describeConfig({ config }: Program, options: InfoOptions): string {
+  const { fullConfig, all, commentDefaults, filter } = options;
+  const print = { decorated: fullConfig, hidden: all, commentDefaults, ...(filter === undefined ? {} : { filter }) };
+  return printConfig(config.entries, print).trimEnd();
 }
 
 function describeMachine(program: Program, options: InfoOptions): string[] {
@@ -35,11 +49,12 @@ function describeMachine(program: Program, options: InfoOptions): string[] {
     const parts: string[] = [];
     if (options.system) parts.push(describeCards(node));
     if (!options.devices) return parts;
+    const filter = new ResourceFilter(program.config.get(UCP_CONFIG_TABLE));
     for (const component of components(node, program.env['GAUDI_MAPPING_TABLE'])) {
       try {
         const md = component.openMd({ ...program, log: program.log.child(component.name) });
         try {
-          parts.push(describeMemoryDomain(md));
+          parts.push(describeMemoryDomain(md, (resource) => filter.exclusionOf(resource)));
         } finally {
           md.close();
         }
@@ -52,21 +67,4 @@ function describeMachine(program: Program, options: InfoOptions): string[] {
   } finally {
     node.close();
   }
-}
-
-/** `UCX_TLS=all`, with the meaning above and, where it is not the default, the source behind; it reads back as a ucx.conf. */
-function describeConfig(entries: readonly ConfigEntry[], all: boolean): string {
-  const lines: string[] = [];
-  for (const { name, field, text, source, setBy } of entries) {
-    if (field.hidden === true && !all) continue;
-    const by = setBy === undefined || setBy === name ? '' : ` as ${setBy}`;
-    lines.push(
-      '#',
-      `# ${field.doc}`,
-      `# syntax: ${field.type.syntax}`,
-      `# default: ${field.default}, source: ${source}${by}`,
-    );
-    lines.push('#', `${name}=${text}`, '');
-  }
-  return lines.join('\n').trimEnd();
 }

@@ -23,16 +23,24 @@ program
   .description('show version, cards, memory domains, transports and configuration, as ucx_info does')
   .option('-v, --version', 'library version', false)
   .option('-d, --devices', 'memory domains, transports and devices', false)
-  .option('-c, --config', 'configuration with meaning, default and source', false)
-  .option('-a, --all', 'with -c: also fields that are hidden; with --blocks: also registers that are 0', false)
+  .option('-c, --config', 'configuration', false)
+  .option('-f, --full-config', 'configuration with meaning, syntax, default and source', false)
+  .option(
+    '-a, --all',
+    'configuration with hidden and deprecated variables; with --blocks: also registers that are 0',
+    false,
+  )
+  .option('-C, --comment-defaults', 'with -c, -f, -a: # before variables that nothing has set', false)
+  .option('-F, --filter <text>', 'with -c, -f, -a: only variables whose name contains the text')
   .option('-s, --system', 'the Gaudi cards', false)
   .option('--blocks [name]', 'register blocks of a card, or the registers of one of them (takes the card)')
   .option('--card <minor>', 'with --blocks: the card', '0')
   .action((options: InfoOptions & BlocksArguments, command: Command) => {
-    const { version, devices, config, system, blocks } = options;
+    const { version, devices, system, blocks } = options;
+    const config = options.config || options.fullConfig || (options.all && blocks === undefined);
     const isInfo = version || devices || config || system;
     if (!isInfo && blocks === undefined) command.help();
-    if (isInfo) process.stdout.write(`${describeInfo(options)}\n`);
+    if (isInfo) process.stdout.write(`${describeInfo({ ...options, config })}\n`);
     if (blocks !== undefined) process.stdout.write(`${describeBlocks(startProgram(), blocksOptions(options))}\n`);
   });
 

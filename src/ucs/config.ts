@@ -65,7 +65,7 @@ export interface ConfigSources {
   readonly env?: Readonly<Record<string, string | undefined>>;
   /** Parsed files; a later one overrides an earlier one. */
   readonly files?: readonly ConfigFile[];
-  /** Explicit options by variable name, with or without the leading `UCX_`. An unknown name is an error. */
+  /** Explicit options by variable name, with or without the leading `UCX_`; see {@link optionName}. An unknown name is an error. */
   readonly overrides?: Readonly<Record<string, string>>;
   /** A prefix of variable names: `MPI` makes every `MPI_UCX_X` override `UCX_X`. */
   readonly envPrefix?: string;
@@ -83,6 +83,8 @@ export interface ConfigEntry {
   readonly source: string;
   /** The name under which the value was given; differs from `name` for sub-tables, prefixes and aliases. */
   readonly setBy: string | undefined;
+  /** Weaker names that set the field too, for several fields at once: those with the prefixes of the tables within. */
+  readonly inherits: readonly string[];
 }
 
 /** The configuration of a program. */
@@ -109,6 +111,22 @@ const WARN_UNUSED = 'UCX_WARN_UNUSED_ENV_VARS';
  */
 export function loadConfig(tables: readonly AnyConfigTable[], sources: ConfigSources = {}): Config {
   return new Loader(tables, sources).load();
+}
+
+/** The variable that an option stands for: itself, or with `UCX_` in front. */
+export function optionName(name: string): string {
+  return /^UC[XT]_/.test(name) ? name : `UCX_${name}`;
+}
+
+/** The error for an option that names no field, with the nearest of the `known` names. Code ERR_CONFIG_UNKNOWN. */
+export function unknownOption(variable: string, known: Iterable<string>): UcxError {
+  const nearest = nearestName(variable, known);
+  return new UcxError({
+    code: 'ERR_CONFIG_UNKNOWN',
+    status: Status.NO_ELEM,
+    message: `option ${variable} names no configuration field${nearest === undefined ? '' : ` (maybe: ${nearest}?)`}`,
+    details: { variable, nearest },
+  });
 }
 
 interface Setting {
@@ -138,7 +156,7 @@ class Loader {
       if (text !== undefined) this.#given.set(variable, { variable, text, source: 'environment' });
     }
     for (const [name, text] of Object.entries(sources.overrides ?? {})) {
-      const variable = name.startsWith('UCX_') ? name : `UCX_${name}`;
+      const variable = optionName(name);
       this.#options.set(variable, { variable, text, source: 'option' });
     }
   }
@@ -186,20 +204,23 @@ class Loader {
     const text = setting?.text ?? field.default;
     const value = field.type.parse(text);
     if (value === undefined) throw badValue(setting?.variable ?? name, field.type.syntax, text, source);
-    this.#entries.push({ name, field, value, text: field.type.print(value), source, setBy: setting?.variable });
+    const inherits = prefixes.slice(0, -1).map((prefix) => `UCX_${prefix}${field.name}`);
+    this.#entries.push({
+      name,
+      field,
+      value,
+      text: field.type.print(value),
+      source,
+      setBy: setting?.variable,
+      inherits,
+    });
     return value;
   }
 
   /** The strongest setting of a field; undefined when nothing sets it. */
   #settingOf(field: AnyConfigField, prefixes: readonly string[], name: string): Setting | undefined {
-    let setting: Setting | undefined;
-    for (const alias of field.deprecatedAliases ?? []) {
-      this.#known.add(alias);
-      const found = this.#given.get(alias);
-      if (found === undefined) continue;
-      this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
-      setting = found;
-    }
+    const deprecated = field.deprecatedAliases ?? [];
+    let setting = this.#deprecatedSetting(this.#given, deprecated, name);
     for (const envPrefix of this.#envPrefixes) {
       for (const prefix of prefixes) {
         const variable = `${envPrefix}${prefix}${field.name}`;
@@ -207,20 +228,30 @@ class Loader {
         setting = this.#given.get(variable) ?? setting;
       }
     }
+    setting = this.#deprecatedSetting(this.#options, deprecated, name) ?? setting;
     for (const prefix of prefixes) setting = this.#options.get(`UCX_${prefix}${field.name}`) ?? setting;
+    return setting;
+  }
+
+  #deprecatedSetting(
+    settings: ReadonlyMap<string, Setting>,
+    aliases: readonly string[],
+    name: string,
+  ): Setting | undefined {
+    let setting: Setting | undefined;
+    for (const alias of aliases) {
+      this.#known.add(alias);
+      const found = settings.get(alias);
+      if (found === undefined) continue;
+      this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
+      setting = found;
+    }
     return setting;
   }
 
   #checkOverrides(): void {
     for (const { variable } of this.#options.values()) {
-      if (this.#known.has(variable)) continue;
-      const nearest = nearestName(variable, this.#known);
-      throw new UcxError({
-        code: 'ERR_CONFIG_UNKNOWN',
-        status: Status.NO_ELEM,
-        message: `option ${variable} names no configuration field${nearest === undefined ? '' : ` (maybe: ${nearest}?)`}`,
-        details: { variable, nearest },
-      });
+      if (!this.#known.has(variable)) throw unknownOption(variable, this.#known);
     }
   }
 

@@ -117,17 +117,76 @@ describe('info', { timeout: 60_000 }, () => {
     expect(text).toMatch(/Memory domain: gaudi_copy\n#\s+< no supported devices found: .*no cards/);
   });
 
-  it('-c prints a configuration that reads back as one', () => {
-    const first = output(['info', '-c'], { UCX_TLS: '^self', UCX_GAUDI_COPY_LATENCY: '3us' });
-    const values = (text: string): string[] => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
-    for (const line of values(first)) expect(line).toMatch(/^UCX_[A-Z0-9_]+=.+$/);
-    expect(values(first)).toContain('UCX_TLS=^self');
-    expect(first).toMatch(/source: environment\n#?\n?UCX_TLS|UCX_TLS/);
+  /** The lines of a configuration that are no comments. */
+  const assignments = (text: string): string[] =>
+    text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  const GIVEN = { UCX_TLS: '^self', UCX_GAUDI_COPY_LATENCY: '3us', UCX_LOG_LEVEL: 'error,cma:warn' };
+
+  it.each([['-c'], ['-f'], ['-a'], ['-f', '-a']])('%s %s prints a configuration that reads back as one', (...args) => {
+    const first = output(['info', ...args], GIVEN);
+    for (const line of assignments(first)) expect(line).toMatch(/^UCX_[A-Z0-9_]+=/);
+    for (const [name, value] of Object.entries(GIVEN)) expect(assignments(first)).toContain(`${name}=${value}`);
     const directory = mkdtempSync(join(folder, 'conf-'));
     writeFileSync(join(directory, 'ucx.conf'), first);
-    const second = output(['info', '-c'], { UCX_CONFIG_DIR: directory });
-    expect(values(second)).toEqual(values(first));
-    expect(second).toMatch(/source: file .*ucx\.conf:\d+/);
+    expect(assignments(output(['info', ...args], { UCX_CONFIG_DIR: directory }))).toEqual(assignments(first));
+    const env = Object.fromEntries(assignments(first).map((line) => line.split(/=(.*)/s).slice(0, 2)));
+    expect(assignments(output(['info', ...args], env))).toEqual(assignments(first));
+  });
+
+  it('-c prints the lines alone, -f what they mean and where they come from', () => {
+    const plain = output(['info', '-c'], GIVEN);
+    expect(plain.trimEnd().split('\n')).toEqual(assignments(plain));
+    const decorated = output(['info', '-f'], { ...GIVEN, UCT_GAUDI_COPY_ENABLE_DMABUF: 'n', UCX_LOG_LEVEL: 'error' });
+    for (const line of plain.trimEnd().split('\n')) {
+      const [name] = line.split('=');
+      const block = decorated.split('\n\n').find((part) => part.includes(`\n${name}=`));
+      expect(block, name).toMatch(
+        /^#\n# .+\.?\n#\n# syntax: {4}.+\n# default:.*\n# source: {4}.+\n(# inherits: .+\n)?#\nUCX_/,
+      );
+    }
+    expect(decorated).toMatch(/# source: {4}environment\n#\nUCX_TLS=\^self\n/);
+    expect(decorated).toContain(
+      '# source:    environment (UCT_GAUDI_COPY_ENABLE_DMABUF)\n#\nUCX_GAUDI_COPY_DMABUF=n\n',
+    );
+    expect(decorated).toMatch(/# source: {4}default\n#\nUCX_GAUDI_COPY_OVERHEAD=/);
+  });
+
+  it('-a names what is deprecated', () => {
+    const line = '# UCT_GAUDI_COPY_ENABLE_DMABUF (deprecated: use UCX_GAUDI_COPY_DMABUF)\n';
+    expect(output(['info', '-a'])).toContain(line);
+    expect(output(['info', '-c'])).not.toContain(line);
+  });
+
+  it('-C comments defaults out, -F filters by name', () => {
+    const lines = output(['info', '-c', '-C', '-F', '_TLS'], GIVEN);
+    expect(lines).toBe('UCX_TLS=^self\n');
+    expect(output(['info', '-c', '-C', '-F', 'PROGRESS_SPIN'], GIVEN)).toMatch(/^# UCX_PROGRESS_SPIN=.+\n$/);
+    expect(assignments(output(['info', '-c', '-C'], GIVEN)).sort()).toEqual(
+      [
+        ...Object.entries(GIVEN).map(([name, value]) => `${name}=${value}`),
+        'UCX_GAUDI_DRIVER=emulator',
+        'UCX_GAUDI_EMULATOR_CARDS=2',
+      ].sort(),
+    );
+  });
+
+  it('-d says what the configuration excludes', () => {
+    const text = output(['info', '-d'], { UCX_TLS: '^cma', UCX_ACC_DEVICES: 'gaudi1' });
+    const parts = text.split(/^#\s+Transport: /m).slice(1);
+    const excluded = parts.map((part) => {
+      const [, device] = /Device: (\S+)/.exec(part)!;
+      const reason = /Not used: (.+)/.exec(part)?.[1];
+      return `${part.split('\n', 1)[0]}/${device}${reason === undefined ? '' : ` ${reason}`}`;
+    });
+    expect(excluded).toEqual([
+      'self/memory',
+      'posix/memory',
+      'cma/memory excluded by UCX_TLS',
+      'gaudi_cpy/gaudi0 excluded by UCX_ACC_DEVICES',
+      'gaudi_cpy/gaudi1',
+      'gaudi_ipc/gaudi0 excluded by UCX_ACC_DEVICES',
+      'gaudi_ipc/gaudi1',
+    ]);
   });
 
   it('prints all parts that it is asked for', () => {

@@ -5,7 +5,7 @@
 
 import { type AllowList, isAllowed, matchesItem } from '../../ucs/config-list.ts';
 import { nearestName } from '../../ucs/nearest-name.ts';
-import { DeviceType } from '../../uct/api/iface.ts';
+import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
 import type { UcpConfig } from './config.ts';
 
 /** Something that is not used, and why. */
@@ -85,6 +85,12 @@ export class ResourceFilter {
     return false;
   };
 
+  /** Why a resource is not wanted; undefined when it is. */
+  exclusionOf({ transport, aliases, deviceType, device }: IfaceResource): string | undefined {
+    if (!this.admitsTransport({ name: transport, aliases })) return excludedBy('UCX_TLS');
+    return this.admitsDevice(deviceType, device) ? undefined : excludedBy(DEVICE_VARIABLES[deviceType]);
+  }
+
   /** Names in the lists that nothing has: sentences to be logged as warnings, when everything has been asked about. */
   unavailable(): string[] {
     const known = [...this.#knownTransports];
@@ -105,9 +111,13 @@ export class ResourceFilter {
   }
 
   #reject(name: string, variable: string): void {
-    const reason = `excluded by ${variable}`;
+    const reason = excludedBy(variable);
     this.#rejections.set(`${name} ${reason}`, { name, reason });
   }
+}
+
+function excludedBy(variable: string): string {
+  return `excluded by ${variable}`;
 }
 
 /** True when an item of UCX_TLS stands for a transport. */

@@ -86,14 +86,13 @@ function openComponent(
   mds: OpenMd[],
   absent: Rejection[],
 ): void {
-  const names = new Set(component.transports.filter((each) => filter.admitsTransport(each)).map(({ name }) => name));
-  if (names.size === 0) return;
+  const wanted = component.transports.filter((transport) => filter.admitsTransport(transport));
+  if (wanted.length === 0) return;
   try {
     const { config, clock, log } = options;
-    const isDeviceAllowed = filter.admitsDevice;
-    const md = component.openMd({ config, clock, log: log.child(component.name), isDeviceAllowed });
-    const wanted = md.resources.filter(({ transport }) => names.has(transport));
-    const resources = wanted.filter(({ deviceType, device }) => isDeviceAllowed(deviceType, device));
+    const services = { config, clock, log: log.child(component.name), isDeviceAllowed: filter.admitsDevice };
+    const md = component.openMd(services);
+    const resources = md.resources.filter((resource) => filter.exclusionOf(resource) === undefined);
     if (resources.length > 0) mds.push({ index: mds.length, md, resources });
     else md.close();
   } catch (error) {

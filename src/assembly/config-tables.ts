@@ -1,0 +1,23 @@
+/** Every table of configuration fields of this library. What a field does is said beside its reader, in the table itself. */
+
+import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
+import type { AnyConfigTable } from '../ucs/config.ts';
+import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
+import { TOPOLOGY_CONFIG_TABLE } from '../ucs/topology-config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
+import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
+import { POSIX_CONFIG_TABLE } from '../uct/shm/posix/config.ts';
+import { GAUDI_CONFIG_TABLE } from './config.ts';
+
+/** The tables, in the order in which `info -c` prints them. */
+export const CONFIG_TABLES: readonly AnyConfigTable[] = [
+  GLOBAL_CONFIG_TABLE,
+  UCP_CONFIG_TABLE,
+  POSIX_CONFIG_TABLE,
+  CMA_CONFIG_TABLE,
+  GAUDI_CONFIG_TABLE,
+  GAUDI_COPY_CONFIG_TABLE,
+  GAUDI_IPC_CONFIG_TABLE,
+  TOPOLOGY_CONFIG_TABLE,
+];

@@ -1,0 +1,153 @@
+/**
+ * The configuration of a program as an object: read once, looked at, changed, copied, printed, and handed to contexts (ucp_config_t). What
+ * values mean and where they come from is decided in ucs/config.ts.
+ */
+
+import { join } from 'node:path';
+import { type Config, type ConfigEntry, loadConfig, optionName, unknownOption } from '../ucs/config.ts';
+import { type ConfigFile, configDirectories, readConfigFiles } from '../ucs/config-file.ts';
+import { type ConfigPrintOptions, printConfig } from '../ucs/config-print.ts';
+import { invalidParam } from '../ucs/error.ts';
+import { CONFIG_TABLES } from './config-tables.ts';
+
+/** Environment variables as process.env has them. */
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Where a configuration is read from; everything has a default. */
+export interface ConfigSources {
+  /** Environment to read. Default: process.env. */
+  readonly env?: Environment;
+  /** Layered prefix: `MPI` makes `MPI_UCX_TLS` override `UCX_TLS`. */
+  readonly envPrefix?: string;
+  /** Folders with `ucx.conf` files, the strongest last. Default: those of UCX. */
+  readonly configDirectories?: readonly string[];
+}
+
+/** What is in the layers below the options. */
+interface Layers {
+  readonly env: Environment;
+  readonly files: readonly ConfigFile[];
+  readonly envPrefix: string | undefined;
+}
+
+/**
+ * A configuration. Contexts take its values as they are when they are created: a later change is for later contexts.
+ *
+ * Names are those of variables, with or without `UCX_`; deprecated names work too.
+ */
+export class ProgramConfig {
+  readonly #layers: Layers;
+  #options: Readonly<Record<string, string>>;
+  #values: Config;
+
+  private constructor(layers: Layers, options: Readonly<Record<string, string>>) {
+    this.#layers = layers;
+    this.#options = options;
+    this.#values = load(layers, options);
+  }
+
+  /**
+   * Reads files and environment (ucp_config_read).
+   * @param options what beats them, as {@link modify} does
+   * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_INVALID_PARAM
+   */
+  static read(sources: ConfigSources = {}, options: Readonly<Record<string, string>> = {}): ProgramConfig {
+    const env = sources.env ?? process.env;
+    const files = readConfigFiles(sources.configDirectories ?? defaultDirectories(env));
+    return new ProgramConfig({ env, files, envPrefix: sources.envPrefix }, withOptions({}, options));
+  }
+
+  /** The environment that was read, for what has names of its own. */
+  get env(): Environment {
+    return this.#layers.env;
+  }
+
+  /** The parsed values, by table; they stay as they are when the configuration is modified. */
+  get values(): Config {
+    return this.#values;
+  }
+
+  /** All fields, with their values and where those come from. */
+  get entries(): readonly ConfigEntry[] {
+    return this.#values.entries;
+  }
+
+  /**
+   * The value of a field, as a text.
+   * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name
+   */
+  get(name: string): string {
+    const variable = optionName(name);
+    const entry =
+      this.entries.find((each) => each.name === variable) ?? this.entries.find((each) => answers(each, variable));
+    if (entry !== undefined) return entry.text;
+    throw unknownOption(variable, this.entries.flatMap(namesOf));
+  }
+
+  /**
+   * Sets a field, above all that files and environment say (ucp_config_modify). When it throws, nothing has changed.
+   * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name; ERR_CONFIG_VALUE; ERR_INVALID_PARAM for what is no string
+   */
+  modify(name: string, value: string): this {
+    const options = withOptions(this.#options, { [name]: value });
+    this.#values = load(this.#layers, options);
+    this.#options = options;
+    return this;
+  }
+
+  /** A copy with a life of its own. */
+  clone(): ProgramConfig {
+    return new ProgramConfig(this.#layers, this.#options);
+  }
+
+  /** The configuration as text that reads back as a `ucx.conf` (ucp_config_print). */
+  print(options?: ConfigPrintOptions): string {
+    return printConfig(this.entries, options);
+  }
+}
+
+/** Options under the names of their variables; later ones replace earlier ones. */
+function withOptions(
+  before: Readonly<Record<string, string>>,
+  options: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  if (typeof options !== 'object' || options === null) throw invalidParam('config', 'must be an object', options);
+  const all: Record<string, string> = { ...before };
+  for (const [name, value] of Object.entries(options)) {
+    if (typeof value !== 'string') throw invalidParam(`config.${name}`, 'must be a string', value);
+    all[optionName(name)] = value;
+  }
+  return all;
+}
+
+function load({ env, files, envPrefix }: Layers, overrides: Readonly<Record<string, string>>): Config {
+  return loadConfig(CONFIG_TABLES, { env, files, overrides, ...(envPrefix === undefined ? {} : { envPrefix }) });
+}
+
+/** Every name under which a field can be set, its own first. */
+function namesOf({ name, inherits, field }: ConfigEntry): string[] {
+  return [name, ...inherits, ...(field.deprecatedAliases ?? [])];
+}
+
+function answers(entry: ConfigEntry, variable: string): boolean {
+  return namesOf(entry).includes(variable);
+}
+
+function defaultDirectories(env: Environment): string[] {
+  return configDirectories({
+    installEtc: '/etc/ucx',
+    libraryEtc: join(import.meta.dirname, '../../etc/ucx'),
+    home: env['HOME'],
+    configDirectory: env['UCX_CONFIG_DIR'],
+    currentDirectory: currentDirectory(),
+  });
+}
+
+/** Undefined where the working directory has been removed. */
+function currentDirectory(): string | undefined {
+  try {
+    return process.cwd();
+  } catch {
+    return undefined;
+  }
+}
