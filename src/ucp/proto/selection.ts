@@ -7,7 +7,7 @@
  */
 
 import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory-type.ts';
-import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+import { type IfaceAttributes, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { LinearCost } from '../../uct/api/memory-domain.ts';
 
 export const Operation = { PUT: 0, GET: 1 } as const;
@@ -40,6 +40,8 @@ export interface LaneCapabilities {
   readonly hasLocalMemory: boolean;
   /** What registering it costs; undefined when it is registered or needs none. */
   readonly registerCost: LinearCost | undefined;
+  /** The way to the remote memory, where the interface knows more than its attributes say. */
+  readonly path?: RemotePath | undefined;
 }
 
 /** A protocol on a lane for a range of sizes. */
@@ -53,6 +55,8 @@ export interface Candidate {
   /** Cost in nanoseconds: `fixedNs + bytes * perByteNs`. */
   readonly fixedNs: number;
   readonly perByteNs: number;
+  /** What the estimate takes into account besides the attributes of the lane, in words for users. */
+  readonly note?: string | undefined;
 }
 
 /** A lane or protocol that cannot be used, and why. */
@@ -157,6 +161,7 @@ function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPla
       return `reaches memory of device ${own ?? 'none'} only, and the ${side} memory is on device ${place.sysDevice}`;
     }
   }
+  if (lane.path?.bandwidthShare === 0) return `does not get through to the remote memory: ${lane.path.note}`;
   if (!lane.hasRemoteKey) return 'the remote key has no part for its memory domain';
   if (!lane.hasLocalMemory) return 'its memory domain has no handle for the local memory';
   return undefined;
@@ -166,7 +171,7 @@ function addCandidates(
   operation: Operation,
   local: MemoryPlace,
   remote: MemoryPlace,
-  { attributes, registerCost }: LaneCapabilities,
+  { attributes, registerCost, path }: LaneCapabilities,
   lane: number,
   candidates: Candidate[],
   rejected: RejectedCandidate[],
@@ -174,7 +179,9 @@ function addCandidates(
   const isPut = operation === Operation.PUT;
   const limits = isPut ? attributes.put : attributes.get;
   const { performance, flags } = attributes;
-  const perByteNs = NS_PER_S / bandwidthOf(attributes, isPut ? local : remote, isPut ? remote : local);
+  const bandwidth = bandwidthOf(attributes, isPut ? local : remote, isPut ? remote : local);
+  const perByteNs = NS_PER_S / (bandwidth * (path?.bandwidthShare ?? 1));
+  const note = path === undefined ? {} : { note: path.note };
   const fixedNs = performance.latencyNs + performance.overheadNs + SINGLE_OVERHEAD_NS;
   const hasShort = (flags & (isPut ? IfaceFlag.PUT_SHORT : IfaceFlag.GET_SHORT)) !== 0;
   if (!hasShort) {
@@ -186,7 +193,7 @@ function addCandidates(
   } else {
     const perByte = perByteNs + SHORT_COPY_NS_PER_BYTE;
     const bytesMax = limits.shortBytesMax;
-    candidates.push({ lane, protocol: Protocol.SHORT, bytesMin: 1, bytesMax, fixedNs, perByteNs: perByte });
+    candidates.push({ lane, protocol: Protocol.SHORT, bytesMin: 1, bytesMax, fixedNs, perByteNs: perByte, ...note });
   }
   const hasZcopy = (flags & (isPut ? IfaceFlag.PUT_ZCOPY : IfaceFlag.GET_ZCOPY)) !== 0;
   if (!hasZcopy) {
@@ -200,6 +207,7 @@ function addCandidates(
     bytesMax: limits.zcopyBytesMax,
     fixedNs: fixedNs + ZCOPY_OVERHEAD_NS + (registerCost?.overheadNs ?? 0),
     perByteNs: perByteNs + (registerCost?.perByteNs ?? 0),
+    ...note,
   });
 }
 

@@ -5,7 +5,8 @@
 import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
 import { memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
-import type { UctEndpoint } from '../../uct/api/iface.ts';
+import type { Iface, RemotePath, UctEndpoint } from '../../uct/api/iface.ts';
+import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { Lane } from '../core/lane.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
@@ -54,6 +55,7 @@ function makePlan(
   const place = local instanceof MemoryHandle ? local : HOST_PLACE;
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
+    path: pathTo(iface, rkey.parts[md.index]),
     hasRemoteKey: rkey.parts[md.index] !== undefined,
     hasLocalMemory: !(local instanceof MemoryHandle) || local.mdMemory[md.index] !== undefined,
     registerCost: local instanceof MemoryHandle ? undefined : md.md.attributes.registerCost,
@@ -63,6 +65,11 @@ function makePlan(
   rkey.keepPlan(operation, placeIndex, plan);
   if (operation === Operation.PUT && placeIndex === 0) rkey.shortPut = shortPutOf(plan, rkey, lanes);
   return plan;
+}
+
+/** What an interface knows of the way to the memory of its part of a key. */
+function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
+  return part === undefined ? undefined : iface.remotePath?.(part);
 }
 
 /** The way of the smallest puts, where it is a short operation. */

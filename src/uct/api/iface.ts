@@ -224,6 +224,14 @@ export interface UctEndpoint {
   close(): void;
 }
 
+/** The way from an interface to one piece of remote memory, where it differs from what the attributes say. */
+export interface RemotePath {
+  /** The part of the bandwidth that is there: 1 for all of it, 0 where nothing gets through. */
+  readonly bandwidthShare: number;
+  /** In words for users, such as `2 of 3 links up`. */
+  readonly note: string;
+}
+
 /** An open transport on a device. */
 export interface Iface {
   readonly attributes: IfaceAttributes;
@@ -236,6 +244,8 @@ export interface Iface {
    * @throws UcxError ERR_UNREACHABLE with the reason; NO_RESOURCE at a bound of the peer
    */
   connect(address: Uint8Array): UctEndpoint;
+  /** What is known of the way to the memory of a key of this memory domain, now; undefined, or absent, for nothing. Cold. */
+  remotePath?(rkey: RemoteKey): RemotePath | undefined;
   /** Takes the active messages that arrive from now on; those that arrived before are kept. One handler per interface. */
   setAmHandler(handler: AmHandler): void;
   /**

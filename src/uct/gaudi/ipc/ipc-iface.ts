@@ -2,7 +2,7 @@
  * The transport gaudi_ipc on one card: what it can do with memory of other processes and cards, and whom it reaches.
  */
 
-import type { Device, DriverNode } from '../../../hlthunk/index.ts';
+import { type Device, type DriverNode, getNicPorts, linksBetween } from '../../../hlthunk/index.ts';
 import type { UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
@@ -13,9 +13,11 @@ import {
   IfaceFlag,
   type IfaceResource,
   NO_ACTIVE_MESSAGES,
+  type RemotePath,
   type RmaLimits,
   type UctEndpoint,
 } from '../../api/iface.ts';
+import type { RemoteKey } from '../../api/memory.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
@@ -25,7 +27,7 @@ import type { GaudiIpcConfig } from './config.ts';
 import type { Imports } from './imports.ts';
 import { IPC_ADDRESS_BYTES, ipcAddress, processOf, unreachableReasonOf } from './ipc-address.ts';
 import { IpcEndpoint, type IpcEndpointHost } from './ipc-endpoint.ts';
-import type { IpcKey } from './ipc-key.ts';
+import { IpcKey } from './ipc-key.ts';
 import { GAUDI_IPC_NAME } from './ipc-names.ts';
 import { busIdOf } from './key-payload.ts';
 
@@ -57,6 +59,8 @@ export class IpcIface implements Iface, IpcEndpointHost {
   readonly address: Uint8Array;
   readonly transfers: DmaTransfers;
   readonly imports: Imports;
+  readonly #node: DriverNode;
+  readonly #card: GaudiCard;
   readonly #serve: () => void;
   readonly #channels: Map<number, Channel> = new Map();
   #error: UcxError | undefined = undefined;
@@ -68,6 +72,8 @@ export class IpcIface implements Iface, IpcEndpointHost {
     this.attributes = attributesOf(options);
     this.transfers = new DmaTransfers(options.card, options.position);
     this.imports = options.imports;
+    this.#node = options.node;
+    this.#card = options.card;
     this.#serve = options.serve;
   }
 
@@ -89,6 +95,18 @@ export class IpcIface implements Iface, IpcEndpointHost {
     const reason = this.unreachableReason(address);
     if (reason !== undefined) throw unreachable(GAUDI_IPC_NAME, `the peer ${reason}`);
     return new IpcEndpoint(processOf(address), this);
+  }
+
+  /** The links to the card with the memory: fewer of them let less through. */
+  remotePath(rkey: RemoteKey): RemotePath | undefined {
+    if (!(rkey instanceof IpcKey)) return undefined;
+    const { device } = this.#card;
+    const busId = busIdOf(rkey.place.busNumber);
+    const ports = busId === device.busId ? undefined : getNicPorts(device, device.info, this.#node);
+    const links = ports && linksBetween(ports, busId);
+    if (links === undefined || links.total === 0) return undefined;
+    const { up, total } = links;
+    return { bandwidthShare: up / total, note: `${up} of ${total} links up` };
   }
 
   /** No messages come from a card. */
