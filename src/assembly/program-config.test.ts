@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -198,9 +198,30 @@ describe('startProgram', () => {
     );
   });
 
+  it('warns about variables that nothing reads, unless it is told not to', () => {
+    const warned = (env: Record<string, string>): string[] => {
+      const messages: string[] = [];
+      startProgram({ ...CLEAN, env, logSink: (_level, _component, message) => messages.push(message) });
+      return messages;
+    };
+    expect(warned({ UCX_TLSS: 'self', PATH: '/bin' })).toEqual([
+      'unused environment variable: UCX_TLSS (maybe: UCX_TLS?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',
+    ]);
+    expect(warned({ UCX_TLSS: 'self', UCX_WARN_UNUSED_ENV_VARS: 'n' })).toEqual([]);
+  });
+
   it('logs into the file of UCX_LOG_FILE', () => {
     const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-program-'));
     try {
+      const { log } = startProgram({
+        ...CLEAN,
+        config: { LOG_FILE: join(folder, '%p.log'), LOG_LEVEL: 'warn,cma:info' },
+      });
+      log.info('not wanted');
+      log.child('cma').info('copies begin');
+      expect(readFileSync(join(folder, `${process.pid}.log`), 'utf8')).toMatch(
+        /^\[[\d.]+\] \[.+\] cma INFO {2}copies begin\n$/,
+      );
       expect(() => startProgram({ ...CLEAN, config: { LOG_FILE: join(folder, 'no', 'log') } })).toThrow(
         expect.objectContaining({ code: 'ERR_LOG_FILE' }),
       );

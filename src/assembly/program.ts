@@ -38,10 +38,11 @@ export interface Program {
  */
 export function startProgram(options: ProgramOptions = {}): Program {
   const { values: config, env } = configOf(options);
-  const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE } = config.get(GLOBAL_CONFIG_TABLE);
+  const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE, WARN_UNUSED_ENV_VARS } = config.get(GLOBAL_CONFIG_TABLE);
   const sink = options.logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
   const log = createLog('ucp', LOG_LEVEL, sink);
   for (const warning of config.warnings) log.warn(warning);
+  if (WARN_UNUSED_ENV_VARS) for (const warning of config.unused) log.warn(warning);
   return { config, log, clock: options.clock ?? systemClock, env };
 }
 

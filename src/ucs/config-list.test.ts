@@ -33,7 +33,8 @@ describe('allowListType', () => {
     expect(allowListType.parse('self, tcp')).toEqual({ mode: 'allow', items: ['self', 'tcp'] });
     expect(allowListType.parse('^tcp')).toEqual({ mode: 'deny', items: ['tcp'] });
     expect(allowListType.parse('')).toEqual({ mode: 'allow', items: [] });
-    for (const bad of ['a,^b', '^^a', 'x[3-1]', '^all', '^a,all', 'a b', 'a\nb']) expect(allowListType.parse(bad)).toBeUndefined();
+    for (const bad of ['a,^b', '^^a', 'x[3-1]', '^all', '^a,all', 'a b', 'a\nb'])
+      expect(allowListType.parse(bad)).toBeUndefined();
   });
 
   it('decides about names', () => {

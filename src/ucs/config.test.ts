@@ -83,6 +83,7 @@ describe('loadConfig', () => {
     expect(x({ UCX_RC_VERBS_X: '4', UCX_IB_X: '2', UCX_RC_X: '3' })).toBe(4);
     const entry = loadConfig([RC_VERBS], { env: { UCX_IB_X: '2' } }).entries[0]!;
     expect([entry.name, entry.setBy]).toEqual(['UCX_RC_VERBS_X', 'UCX_IB_X']);
+    expect(entry.inherits).toEqual(['UCX_IB_X', 'UCX_RC_X']);
   });
 
   it('layers a custom prefix over the plain one', () => {
@@ -93,7 +94,7 @@ describe('loadConfig', () => {
       expect(config.get(RC_VERBS).X).toBe(6);
       expect(config.warnings).toEqual([]);
     }
-    const unused = loadConfig([RC_VERBS], { env: { MPI_UCX_IB_Y: '6' }, envPrefix: 'MPI' }).warnings;
+    const { unused } = loadConfig([RC_VERBS], { env: { MPI_UCX_IB_Y: '6' }, envPrefix: 'MPI' });
     expect(unused).toEqual([expect.stringContaining('MPI_UCX_IB_Y (maybe: MPI_UCX_IB_X?)')]);
   });
 
@@ -117,14 +118,13 @@ describe('loadConfig', () => {
   it('reports unused variables with the nearest name', () => {
     const env = { UCX_GAUDI_COPY_RCACH: 'y', UCX_SOMETHING_ELSE_ENTIRELY: '1', UCX_CONFIG_DIR: '/c', HOME: '/h' };
     const files = [parseConfigFile('UCX_LOGLEVEL=info\n[host]\nUCX_TLS=x', '/c/ucx.conf')];
-    expect(loadConfig([GLOBAL_CONFIG_TABLE, COPY], { env, files }).warnings).toEqual([
-      'section [host] of /c/ucx.conf is ignored',
+    const config = loadConfig([GLOBAL_CONFIG_TABLE, COPY], { env, files });
+    expect(config.warnings).toEqual(['section [host] of /c/ucx.conf is ignored']);
+    expect(config.unused).toEqual([
       'unused variable in file /c/ucx.conf:1: UCX_LOGLEVEL (maybe: UCX_LOG_LEVEL?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',
       'unused environment variable: UCX_GAUDI_COPY_RCACH (maybe: UCX_GAUDI_COPY_RCACHE?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',
       'unused environment variable: UCX_SOMETHING_ELSE_ENTIRELY (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',
     ]);
-    const silent = { ...env, UCX_WARN_UNUSED_ENV_VARS: 'n' };
-    expect(loadConfig([GLOBAL_CONFIG_TABLE, COPY], { env: silent }).warnings).toEqual([]);
   });
 
   it('accepts deprecated names, weaker than the new one, and says so', () => {
@@ -137,6 +137,9 @@ describe('loadConfig', () => {
     const both = loadConfig([COPY], { env: { ...env, UCX_GAUDI_COPY_RCACHE: 'y' } });
     expect(both.get(COPY).RCACHE).toBe('yes');
     expect(both.warnings).toHaveLength(1);
+    const option = loadConfig([COPY], { env: { UCX_GAUDI_COPY_RCACHE: 'y' }, overrides: env });
+    expect(option.get(COPY).RCACHE).toBe('no');
+    expect(option.warnings).toEqual([expect.stringContaining('UCT_GAUDI_COPY_ENABLE_RCACHE (option) is deprecated')]);
   });
 
   it('rejects options that name nothing', () => {

@@ -96,13 +96,14 @@ export interface Config {
   get<V>(table: ConfigTable<V>): Readonly<V>;
   /** All fields in the order of the tables. */
   readonly entries: readonly ConfigEntry[];
-  /** Deprecated names, unused variables and skipped sections: one sentence each, to be logged once as warnings. */
+  /** Deprecated names and skipped sections: one sentence each, to be logged once as warnings. */
   readonly warnings: readonly string[];
+  /** Variables that nothing reads, likewise, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
+  readonly unused: readonly string[];
 }
 
 /** Variables that are read before there is a configuration. */
 const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
-const WARN_UNUSED = 'UCX_WARN_UNUSED_ENV_VARS';
 
 /**
  * Computes the values of all fields of `tables`.
@@ -169,7 +170,6 @@ class Loader {
       values.set(table, Object.freeze(record));
     }
     this.#checkOverrides();
-    this.#warnUnused();
     return {
       get<V>(table: ConfigTable<V>): Readonly<V> {
         const record = values.get(table);
@@ -178,6 +178,7 @@ class Loader {
       },
       entries: this.#entries,
       warnings: this.#warnings,
+      unused: this.#unused(),
     };
   }
 
@@ -255,17 +256,17 @@ class Loader {
     }
   }
 
-  #warnUnused(): void {
-    const wanted = this.#entries.find((entry) => entry.name === WARN_UNUSED);
-    if (wanted?.value === false) return;
+  #unused(): string[] {
+    const unused: string[] = [];
     for (const { variable, source } of this.#given.values()) {
       if (this.#known.has(variable) || READ_ELSEWHERE.includes(variable)) continue;
       if (source === 'environment' && !this.#envPrefixes.some((prefix) => variable.startsWith(prefix))) continue;
       const nearest = nearestName(variable, this.#known);
       const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
       const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
-      this.#warnings.push(`unused ${what}: ${variable}${hint} (set ${WARN_UNUSED}=n to suppress this warning)`);
+      unused.push(`unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`);
     }
+    return unused;
   }
 }
 
