@@ -1,0 +1,78 @@
+/** Which network device serves which card, of emulated cards in a machine whose /sys is made up. */
+
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { FakeMachine } from '../../test/fixtures/driver/fake-machine.ts';
+import { createEmulatedNode } from '../emulator/index.ts';
+import { startProgram } from './program.ts';
+import { readTopology } from './topology.ts';
+
+/** A machine with interfaces at places in PCI. */
+function machineWith(netdevs: Readonly<Record<string, { path: string; numa: number; up?: boolean }>>): FakeMachine {
+  const machine = new FakeMachine();
+  for (const [name, { path, numa, up }] of Object.entries(netdevs)) {
+    machine.write(`sys/devices/${path}/numa_node`, `${numa}\n`);
+    machine.write(`sys/class/net/${name}/carrier`, up === false ? '0\n' : '1\n');
+    mkdirSync(join(machine.sysRoot, 'class/net', name), { recursive: true });
+    symlinkSync(join(machine.sysRoot, 'devices', path), join(machine.sysRoot, 'class/net', name, 'device'));
+  }
+  return machine;
+}
+
+function choices(machine: FakeMachine, config: Readonly<Record<string, string>> = {}): unknown[] {
+  const node = createEmulatedNode({ dmaThreads: 0 });
+  try {
+    const { config: values } = startProgram({ config, env: {}, configDirectories: [] });
+    const topology = readTopology({ node, config: values, sysRoot: machine.sysRoot });
+    return topology.choices.map((choice) => choice && `${choice.device.name}: ${choice.distance.kind}`);
+  } finally {
+    node.close();
+  }
+}
+
+const NETWORKS = {
+  far: { path: 'pci0000:c0/0000:c0:01.0/0000:c1:00.0', numa: 1 },
+  beside: { path: 'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1b:00.0', numa: 0 },
+  root: { path: 'pci0000:31/0000:31:05.0/0000:3a:00.0', numa: 0 },
+};
+
+describe('the network device of a card', () => {
+  it('is the nearest with a link', () => {
+    using machine = machineWith(NETWORKS);
+    expect(choices(machine)).toEqual([
+      'beside: PCI switch',
+      'beside: PCI switch',
+      'root: PCI root',
+      'root: PCI root',
+      'far: NUMA node',
+      'far: NUMA node',
+      'far: NUMA node',
+      'far: NUMA node',
+    ]);
+  });
+
+  it('is never one without a link', () => {
+    using machine = machineWith({ ...NETWORKS, beside: { ...NETWORKS.beside, up: false } });
+    expect(choices(machine).slice(0, 2)).toEqual(['root: NUMA node', 'root: NUMA node']);
+  });
+
+  it('is one for all where UCX_SINGLE_NET_DEVICE says so', () => {
+    using machine = machineWith(NETWORKS);
+    const chosen = choices(machine, { SINGLE_NET_DEVICE: 'y' });
+    expect(new Set(chosen.map((choice) => String(choice).split(':')[0])).size).toBe(1);
+  });
+
+  it('is undefined in a machine without', () => {
+    using machine = machineWith({});
+    expect(choices(machine)).toEqual(Array.from({ length: 8 }, () => undefined));
+  });
+
+  it('is at an unknown distance from emulated cards in the machine itself', () => {
+    const node = createEmulatedNode({ dmaThreads: 0, cards: 1 });
+    const { config } = startProgram({ env: {}, configDirectories: [] });
+    for (const choice of readTopology({ node, config }).choices)
+      expect(choice?.distance.kind ?? 'unknown').toBe('unknown');
+    node.close();
+  });
+});

@@ -1,0 +1,54 @@
+/**
+ * The topology of a machine with cards: where cards and network devices are, and which network device serves which card. Puts together what the driver,
+ * the kernel and the configuration say.
+ */
+
+import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/network-devices.ts';
+import type { CardEntry, DriverNode } from '../driver/port.ts';
+import type { Config } from '../ucs/config.ts';
+import { chooseNetworkDevices, type Neighbour, type SystemDevice } from '../ucs/topology.ts';
+import { TOPOLOGY_CONFIG_TABLE } from '../ucs/topology-config.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
+import type { ScaleOutMode } from '../uct/gaudi/base/scale-out.ts';
+
+export type { NetworkDevice } from '../driver/kernel/network-devices.ts';
+
+/** A card with its place. */
+export interface PlacedCard extends SystemDevice {
+  readonly entry: CardEntry;
+}
+
+/** What there is, and what was chosen. */
+export interface Topology {
+  /** In the order of the minors; named by them: `card 0`. */
+  readonly cards: readonly PlacedCard[];
+  readonly networks: readonly NetworkDevice[];
+  /** UCX_SINGLE_NET_DEVICE. */
+  readonly single: boolean;
+  /** UCX_GAUDI_COPY_NIC_SCALE_OUT: whether the ports that lead out of the server are of interest. */
+  readonly scaleOut: ScaleOutMode;
+  /** The network device of each card; undefined where there is none with a link. */
+  readonly choices: readonly (Neighbour<NetworkDevice> | undefined)[];
+}
+
+/** What a topology is read from. */
+export interface TopologySources {
+  readonly node: DriverNode;
+  readonly config: Config;
+  /** Where sysfs is; the machine's own by default. Emulated cards are nowhere in that one: their distance to its devices is unknown. */
+  readonly sysRoot?: string;
+}
+
+/** Reads the topology. */
+export function readTopology({ node, config, sysRoot }: TopologySources): Topology {
+  const cards = node.cards().map((entry) => {
+    return { name: `card ${entry.minor}`, pciPath: entry.pciPath, numaNode: entry.numaNode, entry };
+  });
+  const found = discoverNetworkDevices(sysRoot ?? '/sys');
+  const isElsewhere = node.kind === 'emulator' && sysRoot === undefined;
+  const networks = isElsewhere ? found.map((device) => ({ ...device, pciPath: undefined, numaNode: -1 })) : found;
+  const single = config.get(TOPOLOGY_CONFIG_TABLE).SINGLE_NET_DEVICE;
+  const linked = networks.filter(({ up }) => up);
+  const { NIC_SCALE_OUT: scaleOut } = config.get(GAUDI_COPY_CONFIG_TABLE);
+  return { cards, networks, single, scaleOut, choices: chooseNetworkDevices(cards, linked, single) };
+}
