@@ -3,6 +3,7 @@
 import { components } from '../assembly/context.ts';
 import { openNode } from '../assembly/open-node.ts';
 import { type Program, startProgram } from '../assembly/program.ts';
+import { readTopology } from '../assembly/topology.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { ResourceFilter } from '../ucp/core/resource-filter.ts';
 import { printConfig } from '../ucs/config-print.ts';
@@ -47,7 +48,7 @@ function describeMachine(program: Program, options: InfoOptions): string[] {
   const node = openNode(program);
   try {
     const parts: string[] = [];
-    if (options.system) parts.push(describeCards(node));
+    if (options.system) parts.push(describeCards({ node, topology: readTopology({ node, ...program }) }));
     if (!options.devices) return parts;
     const filter = new ResourceFilter(program.config.get(UCP_CONFIG_TABLE));
     for (const component of components(node, program.env['GAUDI_MAPPING_TABLE'])) {
