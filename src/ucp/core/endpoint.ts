@@ -39,7 +39,7 @@ import {
 } from './awaited-options.ts';
 import type { Protocols } from './dispatch.ts';
 import { ErrorHandling, type ErrorHandlingOptions } from './error-handling.ts';
-import { explainTransfer } from './explain-transfer.ts';
+import { type ExplainContext, type ExplainedOperation, explainTransfer } from './explain-transfer.ts';
 import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
 import { isObserved } from './observation.ts';
@@ -59,7 +59,7 @@ export interface CloseOptions {
 
 /** The worker behind an endpoint. */
 export interface EndpointWorker extends ProtocolHost {
-  readonly context: ProtocolContext;
+  readonly context: ProtocolContext & ExplainContext;
   readonly promises: PromiseTier;
   readonly protocols: Protocols<Endpoint>;
   readonly connections: Connections;
@@ -266,7 +266,7 @@ export class Endpoint {
   }
 
   /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
-  explain(operation: 'put' | 'get', local: LocalMemory, rkey: RemoteKey): Explanation {
+  explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
     this.#checkOpen();
     return explainTransfer(this.#worker.context, this.#connection, operation, local, rkey);
   }

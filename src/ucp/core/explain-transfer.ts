@@ -1,35 +1,93 @@
-/** The explanation of puts or gets on a connection: gathers what there is to explain. The text is made in proto/explain.ts. */
+/** The explanation of operations on a connection: gathers what there is to explain. The text is made in proto/explain.ts. */
 
 import { invalidParam } from '../../ucs/error.ts';
+import { MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { checkLocal } from '../mem/local-bytes.ts';
 import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Explanation, explainPlan } from '../proto/explain.ts';
-import { Operation } from '../proto/selection.ts';
+import { explainAtomics, explainMessages } from '../proto/explain-messages.ts';
+import type { ExplainedCandidate } from '../proto/explain-size.ts';
+import { Operation, Protocol } from '../proto/selection.ts';
 import { checkRemote, planFor } from '../rma/put-get.ts';
 import type { PeerConnection } from './peer-connection.ts';
+import type { Rejection } from './resource-filter.ts';
+
+/** The operations that can be explained. */
+export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
+export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
+
+/** What is asked of the context. */
+export interface ExplainContext {
+  readonly rendezvousThreshold: number;
+  readonly resources: { readonly rejections: readonly Rejection[] };
+}
 
 /**
  * Explains an operation between these memories.
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function explainTransfer(
-  context: object,
+  context: ExplainContext,
   connection: PeerConnection,
-  operation: 'put' | 'get',
+  operation: ExplainedOperation,
   local: LocalMemory,
   rkey: RemoteKey,
 ): Explanation {
   checkLocal(context, local, 0, 0);
   checkRemote(connection, rkey, 0, 0);
-  if (operation !== 'put' && operation !== 'get') throw invalidParam('operation', 'must be put or get', operation);
-  const index = operation === 'put' ? Operation.PUT : Operation.GET;
-  return explainPlan({
-    operation: index,
-    localType: local instanceof MemoryHandle ? local.memoryType : 0,
-    remoteType: rkey.memoryType,
-    plan: planFor(index, local, rkey, connection),
-    resources: connection.lanes.map(({ iface }) => iface.attributes.resource),
-    unavailable: connection.unreachable,
+  if (!EXPLAINED_OPERATIONS.includes(operation)) {
+    throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);
+  }
+  if (operation === 'put') return explainRma(context, connection, Operation.PUT, local, rkey);
+  if (operation === 'get') return explainRma(context, connection, Operation.GET, local, rkey);
+  const localType = local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST;
+  const lanes = connection.lanes.map(({ iface, md }) => {
+    return { attributes: iface.attributes, hasRemoteKey: rkey.parts[md.index] !== undefined };
   });
+  const messages = connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am);
+  const choice = {
+    title: { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) },
+    lanes,
+    messageLane: messages < 0 ? undefined : messages,
+    unavailable: unavailableTo(context, connection).map(({ name, reason }) => {
+      return { transport: name, protocol: undefined, reason };
+    }),
+  };
+  if (operation === 'atomic') return explainAtomics(choice);
+  return explainMessages(operation, {
+    ...choice,
+    rendezvousThreshold: context.rendezvousThreshold,
+    isHost: localType === MemoryType.HOST,
+    data: bulkOf(connection, local, rkey),
+  });
+}
+
+function explainRma(
+  context: ExplainContext,
+  connection: PeerConnection,
+  operation: Operation,
+  local: LocalMemory,
+  rkey: RemoteKey,
+): Explanation {
+  return explainPlan({
+    operation,
+    localType: local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST,
+    remoteType: rkey.memoryType,
+    plan: planFor(operation, local, rkey, connection),
+    resources: connection.lanes.map(({ iface }) => iface.attributes.resource),
+    unavailable: unavailableTo(context, connection),
+  });
+}
+
+function unavailableTo(context: ExplainContext, connection: PeerConnection): readonly Rejection[] {
+  return [...context.resources.rejections, ...connection.unreachable];
+}
+
+/** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
+function bulkOf(connection: PeerConnection, local: LocalMemory, rkey: RemoteKey): ExplainedCandidate | undefined {
+  const last = planFor(Operation.PUT, local, rkey, connection).steps.at(-1)?.candidate;
+  if (last === undefined || last.protocol === Protocol.MESSAGE) return undefined;
+  const { transport, device } = connection.lanes[last.lane]!.iface.attributes.resource;
+  return { ...last, transport: `${transport}/${device}`, protocol: 'zcopy' };
 }

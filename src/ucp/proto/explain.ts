@@ -4,7 +4,18 @@
 
 import { memoryTypeName } from '../../ucs/memory-type.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import { type Candidate, costNs, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
+import {
+  type Choice,
+  type ExplainedCandidate,
+  type ExplainedStep,
+  estimateNs,
+  explainSize,
+  type RejectedProtocol,
+  type SizeExplanation,
+} from './explain-size.ts';
+import { type Candidate, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
+
+export type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from './explain-size.ts';
 
 /** A range of sizes and what moves them. */
 export interface ChosenProtocol {
@@ -17,14 +28,8 @@ export interface ChosenProtocol {
   readonly transport: string;
   /** Estimated time at the smallest size of the range, in nanoseconds: by the cost model, not measured. */
   readonly estimatedNs: number;
-}
-
-/** A transport or protocol that is not used. */
-export interface RejectedProtocol {
-  readonly transport: string;
-  /** Undefined when the transport as a whole is out. */
-  readonly protocol: string | undefined;
-  readonly reason: string;
+  /** What the estimate takes into account besides the attributes of the transport, such as `2 of 3 links up`. */
+  readonly note?: string | undefined;
 }
 
 /** The explanation of one operation between two kinds of memory. */
@@ -34,6 +39,8 @@ export interface Explanation {
   readonly remote: string;
   readonly chosen: readonly ChosenProtocol[];
   readonly rejected: readonly RejectedProtocol[];
+  /** The choice for a number of bytes, 1 or more, with an estimate or a reason for every candidate. */
+  at(bytes: number): SizeExplanation;
   /** The table as UCX prints it with UCX_PROTO_INFO=y, and the rejections below it. */
   toString(): string;
 }
@@ -50,65 +57,81 @@ export interface ExplainInput {
   readonly unavailable: readonly { readonly name: string; readonly reason: string }[];
 }
 
-/** Explains a plan. */
-export function explainPlan(input: ExplainInput): Explanation {
-  const { operation, plan, resources } = input;
-  const operationName = OPERATION_NAMES[operation];
-  const laneName = (lane: number): string => `${resources[lane]!.transport}/${resources[lane]!.device}`;
-  const chosen = chosenOf(plan, operationName, laneName);
-  const used = new Set(plan.steps.map(({ candidate }) => candidate));
-  const outbid = plan.candidates.filter((candidate) => !used.has(candidate));
-  const rejected: RejectedProtocol[] = [
-    ...outbid.map((candidate) => ({
-      transport: laneName(candidate.lane),
-      protocol: `${operationName}/${PROTOCOL_NAMES[candidate.protocol]}`,
-      reason: 'costs more at every size',
-    })),
-    ...plan.rejected.map(({ lane, protocol, reason }) => ({
-      transport: laneName(lane),
-      protocol: protocol === undefined ? undefined : `${operationName}/${PROTOCOL_NAMES[protocol]}`,
-      reason,
-    })),
-    ...input.unavailable.map(({ name, reason }) => ({ transport: name, protocol: undefined, reason })),
-  ];
-  const local = memoryTypeName(input.localType);
-  const remote = memoryTypeName(input.remoteType);
-  const explanation = { operation: operationName, local, remote, chosen, rejected };
-  return { ...explanation, toString: () => tableOf(explanation) };
+/** The names of an explanation. */
+export interface ExplanationTitle {
+  readonly operation: string;
+  readonly local: string;
+  readonly remote: string;
 }
 
-function chosenOf(plan: Plan, operation: string, laneName: (lane: number) => string): ChosenProtocol[] {
-  let bytesMin = 1;
-  return plan.steps.map(({ candidate, bytesMax }) => {
-    const row = rowOf(candidate, Math.max(bytesMin, candidate.bytesMin), bytesMax, operation, laneName);
-    bytesMin = bytesMax + 1;
-    return row;
+/** Explains a plan. */
+export function explainPlan(input: ExplainInput): Explanation {
+  const { plan, resources } = input;
+  const operation = OPERATION_NAMES[input.operation];
+  const laneName = (lane: number): string => `${resources[lane]!.transport}/${resources[lane]!.device}`;
+  const explained = new Map<Candidate, ExplainedCandidate>();
+  for (const candidate of plan.candidates) {
+    const { protocol, lane, bytesMax, ...rest } = candidate;
+    explained.set(candidate, {
+      ...rest,
+      bytesMax: endOf(bytesMax),
+      transport: laneName(lane),
+      protocol: `${operation}/${PROTOCOL_NAMES[protocol]}`,
+    });
+  }
+  const choice: Choice = {
+    candidates: [...explained.values()],
+    steps: plan.steps.map(({ bytesMax, candidate }) => {
+      return { bytesMax: endOf(bytesMax), candidate: explained.get(candidate)! };
+    }),
+    rejected: [
+      ...plan.rejected.map(({ lane, protocol, reason }) => ({
+        transport: laneName(lane),
+        protocol: protocol === undefined ? undefined : `${operation}/${PROTOCOL_NAMES[protocol]}`,
+        reason,
+      })),
+      ...input.unavailable.map(({ name, reason }) => ({ transport: name, protocol: undefined, reason })),
+    ],
+  };
+  const [local, remote] = [memoryTypeName(input.localType), memoryTypeName(input.remoteType)];
+  return explanationOf({ operation, local, remote }, choice);
+}
+
+/** The explanation of a choice that is made. */
+export function explanationOf(title: ExplanationTitle, choice: Choice): Explanation {
+  const used = new Set(choice.steps.map(({ candidate }) => candidate));
+  const outbid = choice.candidates.filter((candidate) => !used.has(candidate));
+  const rejected: RejectedProtocol[] = [
+    ...outbid.map(({ transport, protocol }) => ({ transport, protocol, reason: 'costs more at every size' })),
+    ...choice.rejected,
+  ];
+  const { operation, local, remote } = title;
+  const told = { operation, local, remote, chosen: chosenOf(choice.steps), rejected };
+  return { ...told, at: (bytes) => explainSize(choice, bytes), toString: () => tableOf(told) };
+}
+
+function endOf(bytes: number): number {
+  return bytes === Number.MAX_SAFE_INTEGER ? Number.POSITIVE_INFINITY : bytes;
+}
+
+function chosenOf(steps: readonly ExplainedStep[]): ChosenProtocol[] {
+  let next = 1;
+  return steps.map(({ candidate, bytesMax }) => {
+    const { protocol, transport, note } = candidate;
+    const bytesMin = Math.max(next, candidate.bytesMin);
+    next = bytesMax + 1;
+    const estimatedNs = estimateNs(candidate, bytesMin);
+    return { bytesMin, bytesMax, protocol, transport, estimatedNs, ...(note === undefined ? {} : { note }) };
   });
 }
 
-function rowOf(
-  candidate: Candidate,
-  bytesMin: number,
-  bytesMax: number,
-  operation: string,
-  laneName: (lane: number) => string,
-): ChosenProtocol {
-  return {
-    bytesMin,
-    bytesMax: bytesMax === Number.MAX_SAFE_INTEGER ? Number.POSITIVE_INFINITY : bytesMax,
-    protocol: `${operation}/${PROTOCOL_NAMES[candidate.protocol]}`,
-    transport: laneName(candidate.lane),
-    estimatedNs: Math.round(costNs(candidate, bytesMin)),
-  };
-}
-
-function tableOf(explanation: Omit<Explanation, 'toString'>): string {
+function tableOf(explanation: Omit<Explanation, 'toString' | 'at'>): string {
   const title = `${explanation.operation}: local ${explanation.local} memory, remote ${explanation.remote} memory`;
-  const rows = explanation.chosen.map(({ bytesMin, bytesMax, protocol, transport, estimatedNs }) => [
+  const rows = explanation.chosen.map(({ bytesMin, bytesMax, protocol, transport, estimatedNs, note }) => [
     `${bytesMin}..${bytesMax === Number.POSITIVE_INFINITY ? 'inf' : bytesMax}`,
     protocol,
     transport,
-    `(?) ${estimatedNs} ns`,
+    `(?) ${estimatedNs} ns${note === undefined ? '' : `, ${note}`}`,
   ]);
   const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]!.length), 8));
   const width = Math.max(

@@ -1,0 +1,149 @@
+/**
+ * Explains operations that are no put and get: active messages, tagged messages, streams, atomic operations. Their lane and protocol follow rules,
+ * not a plan; the rules are those of am/, tag/, stream/ and amo/. Pure: data in, data out.
+ */
+
+import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+import { type Explanation, type ExplanationTitle, explanationOf, type RejectedProtocol } from './explain.ts';
+import type { ExplainedCandidate } from './explain-size.ts';
+
+/** Operations by messages, and the bytes of their own that every message has. */
+const HEADER_BYTES = { am: 16, tag: 16, stream: 8 } as const;
+export type MessageOperation = keyof typeof HEADER_BYTES;
+
+/** Time that a worker takes for a message that it answers. */
+const TURN_NS = 20_000;
+/** Messages of a rendezvous: the offer and the acknowledgement. */
+const RENDEZVOUS_TURNS = 2;
+const NS_PER_S = 1e9;
+const WORDS = [4, 8] as const;
+
+/** A lane of a connection. */
+export interface ExplainedLane {
+  readonly attributes: IfaceAttributes;
+  /** The remote key has a part for the memory domain of this lane. */
+  readonly hasRemoteKey: boolean;
+}
+
+/** What messages depend on. */
+export interface MessageChoice {
+  readonly title: ExplanationTitle;
+  readonly lanes: readonly ExplainedLane[];
+  /** Index of the lane that carries messages; undefined when none does. */
+  readonly messageLane: number | undefined;
+  /** UCX_RNDV_THRESH; Infinity for auto. */
+  readonly rendezvousThreshold: number;
+  /** Whether the local memory is host memory: other memory goes by rendezvous. */
+  readonly isHost: boolean;
+  /** What the bytes of a rendezvous would move by, at its own cost; undefined for messages. */
+  readonly data: ExplainedCandidate | undefined;
+  readonly unavailable: readonly RejectedProtocol[];
+}
+
+/** Explains how messages go. */
+export function explainMessages(operation: MessageOperation, choice: MessageChoice): Explanation {
+  const { lanes, messageLane, title, unavailable } = choice;
+  const lane = messageLane === undefined ? undefined : lanes[messageLane];
+  const rejected = [
+    ...lanes.filter((other) => other !== lane).map((other) => outOfMessages(other, lane)),
+    ...unavailable,
+  ];
+  if (lane === undefined) return explanationOf(title, { candidates: [], steps: [], rejected });
+  const candidates = operation === 'stream' ? streamed(lane) : eagerAndRendezvous(operation, lane, choice);
+  const steps = candidates.map((candidate) => ({ bytesMax: candidate.bytesMax, candidate }));
+  return explanationOf(title, { candidates, steps, rejected });
+}
+
+/** Explains how atomic operations on words of 4 and 8 bytes go. */
+export function explainAtomics(choice: Omit<MessageChoice, 'rendezvousThreshold' | 'isHost' | 'data'>): Explanation {
+  const { lanes, messageLane, title, unavailable } = choice;
+  const able = (word: number): ExplainedLane | undefined => {
+    const flag = word === 4 ? IfaceFlag.ATOMIC32 : IfaceFlag.ATOMIC64;
+    const found = lanes.filter(({ attributes, hasRemoteKey }) => (attributes.flags & flag) !== 0 && hasRemoteKey);
+    return found.sort((left, right) => latencyOf(left) - latencyOf(right))[0];
+  };
+  const rejected: RejectedProtocol[] = [];
+  const used = WORDS.map(able);
+  for (const lane of lanes) {
+    if (used.includes(lane)) continue;
+    const { flags } = lane.attributes;
+    const reason = (flags & (IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64)) === 0 ? 'has no atomic operations' : undefined;
+    const other = lane.hasRemoteKey ? 'has a higher latency' : 'the remote key has no part for its memory domain';
+    rejected.push({ transport: nameOf(lane), protocol: undefined, reason: reason ?? other });
+  }
+  const messages = messageLane === undefined ? undefined : lanes[messageLane];
+  const candidates = WORDS.flatMap((word, index) => {
+    const bounds = { bytesMin: word, bytesMax: word };
+    const direct = used[index];
+    if (direct !== undefined)
+      return [{ ...costOf(direct, 1), ...bounds, transport: nameOf(direct), protocol: 'amo/offload' }];
+    if (messages === undefined) return [];
+    const fixedNs = 2 * latencyOf(messages) + TURN_NS;
+    return [{ ...bounds, fixedNs, perByteNs: 0, transport: nameOf(messages), protocol: 'amo/am' }];
+  });
+  const steps = candidates.map((candidate) => ({ bytesMax: candidate.bytesMax, candidate }));
+  return explanationOf(title, { candidates, steps, rejected: [...rejected, ...unavailable] });
+}
+
+function eagerAndRendezvous(
+  operation: 'am' | 'tag',
+  lane: ExplainedLane,
+  { rendezvousThreshold, isHost, data }: MessageChoice,
+): ExplainedCandidate[] {
+  const { am } = lane.attributes;
+  const limit = (frame: number): number => {
+    return isHost ? Math.max(0, Math.min(frame - HEADER_BYTES[operation], rendezvousThreshold - 1)) : 0;
+  };
+  const [short, bcopy] = [limit(am.shortBytesMax), limit(am.bcopyBytesMax)];
+  const transport = nameOf(lane);
+  const candidates: ExplainedCandidate[] = [];
+  const eager = (name: string, bytesMin: number, bytesMax: number, copies: number): void => {
+    if (bytesMax < bytesMin) return;
+    candidates.push({ ...costOf(lane, copies), transport, protocol: `${operation}/eager/${name}`, bytesMin, bytesMax });
+  };
+  eager('short', 1, short, 1);
+  eager('bcopy', short + 1, bcopy, 2);
+  const bytesMin = Math.max(short, bcopy) + 1;
+  const turns = RENDEZVOUS_TURNS * (latencyOf(lane) + TURN_NS);
+  const way = data === undefined ? 'bytes by messages' : `bytes as ${data.protocol} over ${data.transport}`;
+  const hint = data?.note === undefined ? '' : `, ${data.note}`;
+  candidates.push({
+    transport,
+    protocol: `${operation}/rndv`,
+    bytesMin,
+    bytesMax: Number.POSITIVE_INFINITY,
+    fixedNs: turns + (data?.fixedNs ?? 0),
+    perByteNs: data?.perByteNs ?? costOf(lane, 2).perByteNs,
+    note: `${way}${hint}`,
+  });
+  return candidates;
+}
+
+/** Streams have no rendezvous: long ones are cut into messages. */
+function streamed(lane: ExplainedLane): ExplainedCandidate[] {
+  const bytesMax = Math.max(0, lane.attributes.am.bcopyBytesMax - HEADER_BYTES.stream);
+  const note = `in messages of ${bytesMax} bytes`;
+  const bounds = { bytesMin: 1, bytesMax: Number.POSITIVE_INFINITY };
+  return [{ ...costOf(lane, 2), ...bounds, transport: nameOf(lane), protocol: 'stream/eager', note }];
+}
+
+function outOfMessages(lane: ExplainedLane, chosen: ExplainedLane | undefined): RejectedProtocol {
+  const flags = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
+  const able = (lane.attributes.flags & flags) === flags;
+  const slower = `latency ${latencyOf(lane)} ns, that of the chosen one ${chosen === undefined ? 0 : latencyOf(chosen)} ns`;
+  return { transport: nameOf(lane), protocol: undefined, reason: able ? slower : 'carries no messages' };
+}
+
+function costOf(lane: ExplainedLane, copies: number): { readonly fixedNs: number; readonly perByteNs: number } {
+  const { overheadNs, hostToHost } = lane.attributes.performance;
+  const perByteNs = hostToHost === 0 ? 0 : (copies * NS_PER_S) / hostToHost;
+  return { fixedNs: latencyOf(lane) + overheadNs, perByteNs };
+}
+
+function latencyOf({ attributes }: ExplainedLane): number {
+  return attributes.performance.latencyNs;
+}
+
+function nameOf({ attributes: { resource } }: ExplainedLane): string {
+  return `${resource.transport}/${resource.device}`;
+}

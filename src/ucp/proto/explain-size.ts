@@ -1,0 +1,105 @@
+/**
+ * The explanation for one size: what moves so many bytes, what the others would cost, and why they do not. Pure: data in, data out.
+ */
+
+/** A transport or protocol that is not used. */
+export interface RejectedProtocol {
+  readonly transport: string;
+  /** Undefined when the transport as a whole is out. */
+  readonly protocol: string | undefined;
+  readonly reason: string;
+}
+
+/** A protocol on a transport for a range of sizes, with the names that users see. */
+export interface ExplainedCandidate {
+  /** Such as `gaudi_cpy/gaudi0`. */
+  readonly transport: string;
+  /** Such as `put/short`. */
+  readonly protocol: string;
+  readonly bytesMin: number;
+  /** Inclusive; Infinity for no end. */
+  readonly bytesMax: number;
+  /** Cost in nanoseconds: `fixedNs + bytes * perByteNs`. */
+  readonly fixedNs: number;
+  readonly perByteNs: number;
+  /** What the estimate takes into account besides the attributes of the transport. */
+  readonly note?: string | undefined;
+}
+
+/** What moves sizes up to a bound. */
+export interface ExplainedStep {
+  /** Inclusive. */
+  readonly bytesMax: number;
+  readonly candidate: ExplainedCandidate;
+}
+
+/** What moves the bytes. */
+export interface SizeWinner {
+  readonly transport: string;
+  readonly protocol: string;
+  /** By the cost model, not measured. */
+  readonly estimatedNs: number;
+  /** Bytes per second, by the same model. */
+  readonly bandwidth: number;
+  readonly note?: string | undefined;
+}
+
+/** What does not move them. */
+export interface SizeLoser extends RejectedProtocol {
+  /** What it would take; undefined where it cannot. */
+  readonly estimatedNs?: number | undefined;
+}
+
+/** The explanation for one size. */
+export interface SizeExplanation {
+  readonly bytes: number;
+  /** Undefined where nothing can move so many bytes. */
+  readonly winner: SizeWinner | undefined;
+  readonly losers: readonly SizeLoser[];
+}
+
+/** All that there is to choose from. */
+export interface Choice {
+  readonly candidates: readonly ExplainedCandidate[];
+  /** By rising size. */
+  readonly steps: readonly ExplainedStep[];
+  readonly rejected: readonly RejectedProtocol[];
+}
+
+const NS_PER_S = 1e9;
+
+/** Explains the choice for `bytes`, 1 or more. */
+export function explainSize({ candidates, steps, rejected }: Choice, bytes: number): SizeExplanation {
+  const step = steps.find(({ bytesMax }) => bytes <= bytesMax);
+  const best = step !== undefined && bytes >= step.candidate.bytesMin ? step.candidate : undefined;
+  const losers: SizeLoser[] = candidates
+    .filter((candidate) => candidate !== best)
+    .map((candidate) => loserOf(candidate, best, bytes))
+    .sort((left, right) => (left.estimatedNs ?? Infinity) - (right.estimatedNs ?? Infinity));
+  return { bytes, winner: best === undefined ? undefined : winnerOf(best, bytes), losers: [...losers, ...rejected] };
+}
+
+/** Estimated nanoseconds. */
+export function estimateNs({ fixedNs, perByteNs }: ExplainedCandidate, bytes: number): number {
+  return Math.round(fixedNs + bytes * perByteNs);
+}
+
+function winnerOf(candidate: ExplainedCandidate, bytes: number): SizeWinner {
+  const { transport, protocol, note } = candidate;
+  const estimatedNs = estimateNs(candidate, bytes);
+  const bandwidth = (bytes * NS_PER_S) / Math.max(1, estimatedNs);
+  return { transport, protocol, estimatedNs, bandwidth, ...(note === undefined ? {} : { note }) };
+}
+
+function loserOf(candidate: ExplainedCandidate, best: ExplainedCandidate | undefined, bytes: number): SizeLoser {
+  const { transport, protocol, bytesMin, bytesMax, note } = candidate;
+  const hint = note === undefined ? '' : ` (${note})`;
+  if (bytes < bytesMin) return { transport, protocol, reason: `takes ${bytesMin} bytes at least${hint}` };
+  if (bytes > bytesMax) return { transport, protocol, reason: `takes ${bytesMax} bytes at most${hint}` };
+  const estimatedNs = estimateNs(candidate, bytes);
+  const bestNs = best === undefined ? estimatedNs : estimateNs(best, bytes);
+  const ratio = estimatedNs / Math.max(1, bestNs);
+  const more = ratio >= 1.05 ? `${ratio.toFixed(1)} times` : `${Math.max(0, estimatedNs - bestNs)} ns more`;
+  const reason = estimatedNs <= bestNs ? 'costs the same, and comes later' : `costs ${more}`;
+  return { transport, protocol, reason: reason + hint, estimatedNs };
+}
