@@ -1,0 +1,84 @@
+/** Every variable of the configuration is read by something, is registered, and is what its type says. */
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import ts from 'typescript';
+import { describe, expect, it } from 'vitest';
+import { declaredTables, repositoryProgram } from '../scripts/config-fields.ts';
+import { textFiles } from '../scripts/tidy.ts';
+import { CONFIG_TABLES } from '../src/assembly/config-tables.ts';
+import type { AnyConfigTable } from '../src/ucs/config.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+
+/** A table and those within it. */
+function nested(table: AnyConfigTable): AnyConfigTable[] {
+  return [table, ...(table.subTables ?? []).flatMap(nested)];
+}
+
+/** A program of one file, besides the types of tables. */
+function programOf(text: string): ts.Program {
+  const file = join(ROOT, 'src/made-up.ts');
+  const host = ts.createCompilerHost({});
+  const readFile = host.readFile.bind(host);
+  const getSourceFile = host.getSourceFile.bind(host);
+  host.fileExists = (path) => path === file || ts.sys.fileExists(path);
+  host.readFile = (path) => (path === file ? text : readFile(path));
+  host.getSourceFile = (path, version) =>
+    path === file ? ts.createSourceFile(file, text, version, true) : getSourceFile(path, version);
+  const options = { allowImportingTsExtensions: true, noEmit: true, target: ts.ScriptTarget.ESNext };
+  return ts.createProgram([file], options, host);
+}
+
+describe('the fields of the configuration', { timeout: 120_000 }, () => {
+  const tables = declaredTables(repositoryProgram(ROOT), ROOT);
+
+  it('are read: a variable that nothing reads may not exist', () => {
+    expect(tables.flatMap(({ name, unread }) => unread.map((field) => `${name}: ${field}`))).toEqual([]);
+  });
+
+  it('are those that the types of the tables promise, in tables that are registered', async () => {
+    expect(tables.length).toBeGreaterThanOrEqual(CONFIG_TABLES.length);
+    const registered = new Set(CONFIG_TABLES.flatMap(nested));
+    for (const { name, file, fields } of tables) {
+      const module = (await import(pathToFileURL(join(ROOT, file)).href)) as Record<string, AnyConfigTable>;
+      const table = module[name]!;
+      const names = nested(table).flatMap((each) => each.fields.map((field) => field.name));
+      expect(names.sort(), name).toEqual([...fields].sort());
+      expect(registered.has(table), `${name} is in CONFIG_TABLES`).toBe(true);
+    }
+  });
+});
+
+describe('variables that are read by their own names', () => {
+  it('are those of docs/CONFIG.md', () => {
+    const read = textFiles(ROOT)
+      .filter(({ file }) => /^src\/.*(?<!\.test)\.ts$/.test(file))
+      .flatMap(({ text }) => [...text.matchAll(/\benv(?:\.|\[['"])([A-Z][A-Z0-9_]*)/g)].map(([, name]) => name));
+    const [, section] = readFileSync(join(ROOT, 'docs/CONFIG.md'), 'utf8').split('## Read by their own names');
+    const documented = [...section!.matchAll(/^\| `([A-Z_]+)`/gm)].map(([, name]) => name);
+    expect([...new Set(read)].sort()).toEqual(documented.sort());
+  });
+});
+
+describe('declaredTables', () => {
+  it('finds who reads a field by its type', () => {
+    const [one, two, ...others] = declaredTables(
+      programOf(`
+        import type { ConfigTable } from './ucs/config.ts';
+        interface One { readonly TAKEN: number; readonly SPREAD: number; readonly PASSED: number; readonly LOST: number }
+        interface Two { readonly TAKEN: number; readonly LOST: number }
+        export const ONE_CONFIG_TABLE: ConfigTable<One> = { prefix: '', fields: [] };
+        export const TWO_CONFIG_TABLE: ConfigTable<Two> = { prefix: '', fields: [] };
+        export function one(values: Readonly<One>): number { const { SPREAD } = values; return values.TAKEN + SPREAD; }
+        export function parameter({ PASSED: renamed }: Pick<One, 'PASSED'>): number { return renamed; }
+        export const LOST = { LOST: 1 }.LOST;
+      `),
+      ROOT,
+    ).filter(({ file }) => file === 'src/made-up.ts');
+    expect(one).toMatchObject({ name: 'ONE_CONFIG_TABLE', unread: ['LOST'] });
+    expect(two).toMatchObject({ name: 'TWO_CONFIG_TABLE', fields: ['TAKEN', 'LOST'], unread: ['TAKEN', 'LOST'] });
+    expect(others).toEqual([]);
+  });
+});
