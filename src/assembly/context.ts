@@ -6,6 +6,7 @@ import type { DriverNode } from '../driver/port.ts';
 import { EventFd } from '../sys/index.ts';
 import { Context as UcpContext } from '../ucp/core/context.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
+import { hostRange } from '../uct/base/host-range.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
@@ -41,6 +42,7 @@ async function create(options: ContextOptions = {}): Promise<UcpContext> {
       components: components(node, program.env['GAUDI_MAPPING_TABLE']),
       emulated: node.kind === 'emulator',
       newSignal: () => new EventFd(),
+      hostRange,
       onClose: release,
     });
   } catch (error) {

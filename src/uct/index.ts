@@ -4,6 +4,7 @@ export * from './api/iface.ts';
 export * from './api/memory.ts';
 export * from './api/memory-domain.ts';
 export { completeOne } from './base/completion.ts';
+export { hostRange } from './base/host-range.ts';
 export { scavenge } from './base/segment.ts';
 export { GaudiResources, type GaudiResourcesOptions } from './gaudi/base/gaudi-resources.ts';
 export { type RegisterBlock, RegisterBlocks } from './gaudi/base/register-blocks.ts';

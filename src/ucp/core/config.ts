@@ -2,7 +2,15 @@
 
 import type { ConfigTable } from '../../ucs/config.ts';
 import { type AllowList, allowListType } from '../../ucs/config-list.ts';
-import { boolType, memorySizeType, memoryUnitsType, timeType, uintType } from '../../ucs/config-value.ts';
+import {
+  boolType,
+  memorySizeType,
+  memoryUnitsType,
+  type Ternary,
+  ternaryType,
+  timeType,
+  uintType,
+} from '../../ucs/config-value.ts';
 
 /** The values of the table. */
 export interface UcpConfig {
@@ -17,6 +25,8 @@ export interface UcpConfig {
   readonly RNDV_FRAG_SIZE: number;
   readonly RNDV_FRAG_ALLOC_COUNT: number;
   readonly KEEPALIVE_INTERVAL: number;
+  readonly RCACHE_ENABLE: Ternary;
+  readonly MEMTYPE_CACHE: Ternary;
 }
 
 /** `UCX_TLS` and its like. */
@@ -88,6 +98,18 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: timeType,
       default: '1s',
       doc: 'Time between two looks whether the peers of endpoints with error handling live; inf for none.',
+    },
+    {
+      name: 'RCACHE_ENABLE',
+      type: ternaryType,
+      default: 'try',
+      doc: 'Keep what was registered for operations on host buffers that are not mapped, in the caches of the memory domains; n registers anew every time.',
+    },
+    {
+      name: 'MEMTYPE_CACHE',
+      type: ternaryType,
+      default: 'try',
+      doc: 'Remember which addresses are of device memory; n asks the memory domains every time, and ignores reports from outside.',
     },
   ],
 };

@@ -4,16 +4,23 @@
 
 import type { Clock } from '../../ucs/clock.ts';
 import type { Config } from '../../ucs/config.ts';
-import { closedError, invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
+import { closedError, invalidParam, isUcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
-import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
-import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import { type AllocateOptions, type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
-import { ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts';
-import { type MemMapParams, MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import type {
+  Component,
+  HostRange,
+  MemoryAdvice,
+  MemoryDomain,
+  RegistrationCache,
+} from '../../uct/api/memory-domain.ts';
+import { type ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts';
+import type { MemMapParams, MemoryHandle } from '../mem/memory-handle.ts';
+import { type AdviseOptions, MemoryMap, type OperationRegistrar } from '../mem/memory-map.ts';
+import { type AddressedMemory, type MemoryInfo, type MemoryTypeEvent, MemoryTypes } from '../mem/memory-types.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
-import { packRkey, type RkeyPart, unpackRkey } from '../mem/rkey-bytes.ts';
+import { unpackRkey } from '../mem/rkey-bytes.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
 import type { UnpackOptions } from './protocol-host.ts';
 import type { Connection } from './request.ts';
@@ -36,6 +43,8 @@ export interface ContextParams {
   readonly emulated: boolean;
   /** Makes an eventfd, for workers. */
   readonly newSignal: () => SignalFd;
+  /** Names host memory of others by its address. Throws UcxError for a range that is not mapped. */
+  readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
   /** Runs when the context is closed, after everything else: releases what the composition root opened for it. */
   readonly onClose: () => void;
 }
@@ -52,13 +61,9 @@ export class Context implements WorkerContext {
   readonly rendezvousThreshold: number;
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
-  readonly exported: ExportedMemory = new ExportedMemory();
   readonly #newSignal: () => SignalFd;
-  readonly #handles: Set<MemoryHandle> = new Set();
-  /** The memory domain that allocated the memory of a handle. */
-  readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
-  /** Mapped host memory by the identity of its ArrayBuffer; of several mappings of one the last. */
-  readonly #byBuffer: WeakMap<ArrayBufferLike, MemoryHandle> = new WeakMap();
+  readonly #memoryTypes: MemoryTypes;
+  readonly #memory: MemoryMap;
   readonly #workers: Set<Worker> = new Set();
   readonly #onClose: () => void;
   #closed = false;
@@ -80,7 +85,16 @@ export class Context implements WorkerContext {
     this.fragmentBytes = checkFragmentBytes(config.RNDV_FRAG_SIZE);
     this.fragmentCount = checkFragmentCount(config.RNDV_FRAG_ALLOC_COUNT);
     this.#newSignal = params.newSignal;
-    this.resources = new Resources(params);
+    this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md));
+    this.resources = new Resources({ ...params, memoryTypes: this.#memoryTypes.cache });
+    this.#memory = new MemoryMap({
+      owner: this,
+      resources: this.resources,
+      types: this.#memoryTypes,
+      clock: params.clock,
+      keepsRegistrations: config.RCACHE_ENABLE !== 'no',
+      hostRange: params.hostRange,
+    });
     this.#onClose = params.onClose;
   }
 
@@ -100,28 +114,35 @@ export class Context implements WorkerContext {
     return worker;
   }
 
+  /** The memory of this context that peers may ask for; for protocols. */
+  get exported(): ExportedMemory {
+    return this.#memory.exported;
+  }
+
+  /** What registers host buffers that are not mapped, by the index of the memory domain; for protocols. */
+  get registrars(): readonly OperationRegistrar[] {
+    return this.#memory.registrars;
+  }
+
+  /** The caches of registrations, with their counters: plain numbers that change. */
+  get registrationCaches(): readonly RegistrationCache[] {
+    return this.mds.flatMap(({ md }) => md.caches ?? []);
+  }
+
   /**
-   * Allocates memory or registers a host buffer (ucp_mem_map).
-   * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport
-   *   serves the memory type
+   * Allocates memory, or registers a host buffer or memory of another library by its address (ucp_mem_map). Whoever owns memory that is
+   * mapped by its address calls {@link memoryUnmapped} before it goes.
+   * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
+   *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport serves the memory type
    */
   memMap(params: MemMapParams): MemoryHandle {
     this.#checkOpen();
-    if (typeof params !== 'object' || params === null || !('buffer' in params || 'allocate' in params)) {
-      throw invalidParam('params', 'must be { buffer } or { allocate }', params);
-    }
-    const handle = 'buffer' in params ? this.#register(params.buffer) : this.#allocate(params);
-    this.#handles.add(handle);
-    if (handle.bytes !== undefined) this.#byBuffer.set(handle.bytes.buffer, handle);
-    return handle;
+    return this.#memory.map(params);
   }
 
   /** The mapped memory that host bytes are of; for protocols. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined {
-    const handle = this.#byBuffer.get(bytes.buffer);
-    if (handle?.bytes === undefined || !handle.mapped) return undefined;
-    const from = bytes.byteOffset - handle.bytes.byteOffset;
-    return from >= 0 && from + bytes.byteLength <= handle.byteLength ? handle : undefined;
+    return this.#memory.handleOf(bytes);
   }
 
   /**
@@ -129,29 +150,49 @@ export class Context implements WorkerContext {
    * @throws UcxError BUSY while transfers use it, ERR_INVALID_PARAM for a handle that is unmapped or of another context
    */
   memUnmap(handle: MemoryHandle): void {
-    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
-    const allocator = this.#allocators.get(handle);
-    // Memory in use stays mapped as a whole.
-    const used = handle.mdMemory.find((part) => (part?.inFlight ?? 0) > 0);
-    if (used !== undefined) {
-      throw statusError(
-        Status.BUSY,
-        `unmap memory at 0x${handle.address.toString(16)} that ${used.inFlight} transfers use`,
-      );
-    }
-    this.#deregister(handle, allocator);
-    if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
-    this.#allocators.delete(handle);
-    this.#handles.delete(handle);
-    this.exported.revoke(handle);
-    handle.retire();
+    this.#memory.unmap(handle);
+  }
+
+  /**
+   * Says how mapped memory is going to be used (ucp_mem_advise). `will-need` backs the pages of host memory and maps them into all cards, so that
+   * the next transfer has nothing to prepare; HBM is mapped when it is allocated, and needs nothing. `normal` changes nothing: what was
+   * prepared stays while the memory is mapped.
+   * @throws UcxError ERR_INVALID_PARAM for a handle that is unmapped, another advice or a range outside the memory; what mapping throws
+   */
+  memAdvise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions = {}): void {
+    this.#memory.advise(handle, advice, options);
+  }
+
+  /**
+   * What kind of memory lies at an address, and in which allocation (ucp_mem_query for memory that is not mapped).
+   * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that lies in one allocation in part only, or in several
+   */
+  memQuery(memory: AddressedMemory): MemoryInfo {
+    return this.#memoryTypes.query(memory);
+  }
+
+  /**
+   * Takes the report that host memory of others was unmapped, or is about to be: no registration of it is used again, and handles of it are
+   * unmapped, their remote keys included. May be called from inside any callback: drivers are told later, when no transfer uses the
+   * memory any more.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
+  memoryUnmapped(address: number | bigint, byteLength: number): void {
+    this.#memory.unmapped(address, byteLength);
+  }
+
+  /**
+   * Takes the report that memory which is not host memory and not of this library was allocated or freed: it feeds {@link memQuery}, by which
+   * such memory is told from host memory. Without effect with UCX_MEMTYPE_CACHE=n.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
+  memoryTypeEvent(event: MemoryTypeEvent): void {
+    this.#memoryTypes.take(event);
   }
 
   /** The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). */
   packRkey(handle: MemoryHandle): Uint8Array {
-    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
-    handle.packed ??= this.#pack(handle);
-    return handle.packed.slice();
+    return this.#memory.packRkey(handle);
   }
 
   /** Unpacks a remote key for the lanes of a connection; for endpoints. */
@@ -201,97 +242,10 @@ export class Context implements WorkerContext {
   async #close(): Promise<void> {
     for (const worker of this.#workers) await worker.close();
     this.#closed = true;
-    for (const handle of this.#handles) handle.retire();
-    this.#handles.clear();
-    this.#allocators.clear();
+    this.#memory.close();
     // The memory domains end what is still on its way, then free and deregister all memory themselves.
     this.resources.close();
     this.#onClose();
-  }
-
-  #register(buffer: Uint8Array): MemoryHandle {
-    if (!(buffer instanceof Uint8Array)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
-    const memory = this.#registerWithAll(buffer, MemoryType.HOST, undefined);
-    const first = memory.find((part) => part !== undefined);
-    if (first === undefined)
-      throw invalidParam('buffer', 'must be memory that an open memory domain registers', buffer);
-    return new MemoryHandle(this, first, buffer, memory);
-  }
-
-  #allocate(params: Extract<MemMapParams, { readonly allocate: number }>): MemoryHandle {
-    const { allocate, memoryType = MemoryType.HOST, sysDevice, shared } = params;
-    if (!Number.isSafeInteger(allocate) || allocate <= 0) {
-      throw invalidParam('allocate', 'must be a positive integer', allocate);
-    }
-    if (!Number.isInteger(memoryType) || memoryType < 0 || memoryType >= MEMORY_TYPE_COUNT) {
-      throw invalidParam('memoryType', 'must be a memory type', memoryType);
-    }
-    const options = {
-      memoryType,
-      ...(sysDevice === undefined ? {} : { sysDevice }),
-      ...(shared === undefined ? {} : { shared }),
-    };
-    const { allocator, memory } = allocateWithAny(this.resources.allocatorsOf(memoryType), allocate, options);
-    const parts = this.#registerAllocated(allocator, memory);
-    const handle = new MemoryHandle(this, memory, memory.bytes, parts);
-    this.#allocators.set(handle, allocator);
-    return handle;
-  }
-
-  #pack(handle: MemoryHandle): Uint8Array {
-    const parts: RkeyPart[] = handle.mdMemory.flatMap((memory, index) => {
-      if (memory === undefined || memory.packable === false) return [];
-      const { md } = this.resources.mds[index]!;
-      const key = new Uint8Array(md.attributes.rkeyPackedBytes);
-      md.mkeyPack(memory, key, 0);
-      return [{ name: md.attributes.name, key }];
-    });
-    parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
-    const { memoryType, sysDevice, address, byteLength } = handle;
-    return packRkey({ memoryType, sysDevice, address, byteLength, parts });
-  }
-
-  /** Registers allocated memory with the other memory domains; a failure frees it again. */
-  #registerAllocated(owner: OpenMd, memory: MdMemory): (MdMemory | undefined)[] {
-    try {
-      const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, owner);
-      parts[owner.index] = memory;
-      return parts;
-    } catch (error) {
-      owner.md.memFree(memory);
-      throw error;
-    }
-  }
-
-  /** Registers memory with every memory domain that can, but `except`; all or nothing. */
-  #registerWithAll(
-    source: Uint8Array | MdMemory,
-    memoryType: MemoryType,
-    except: OpenMd | undefined,
-  ): (MdMemory | undefined)[] {
-    const parts: (MdMemory | undefined)[] = [];
-    try {
-      for (const open of this.resources.mds) {
-        const { flags, registerMemoryTypes } = open.md.attributes;
-        const takesType = (flags & MdFlag.REG) !== 0 && hasMemoryType(registerMemoryTypes, memoryType);
-        parts.push(takesType && open !== except ? open.md.memReg(source) : undefined);
-      }
-      return parts;
-    } catch (error) {
-      for (const [index, part] of parts.entries()) {
-        if (part !== undefined) this.resources.mds[index]!.md.memDereg(part);
-      }
-      throw error;
-    }
-  }
-
-  /** The last memory domain first: the one with transfers on their way refuses before anything has changed. */
-  #deregister(handle: MemoryHandle, allocator: OpenMd | undefined): void {
-    for (const [index, part] of [...handle.mdMemory.entries()].reverse()) {
-      if (part === undefined || index === allocator?.index) continue;
-      // Memory that is freed next must not stay in a registration cache.
-      this.resources.mds[index]!.md.memDereg(part, { invalidate: allocator !== undefined });
-    }
   }
 
   #checkOpen(): void {
@@ -321,22 +275,4 @@ function checkFragmentCount(value: number): number {
     `must be at least ${FRAGMENTS_MIN}: one to send, one to receive`,
     value,
   );
-}
-
-/** Allocates with the first memory domain that has the memory; the last one's refusal is thrown. */
-function allocateWithAny(
-  allocators: readonly OpenMd[],
-  byteLength: number,
-  options: AllocateOptions,
-): { readonly allocator: OpenMd; readonly memory: MdMemory } {
-  for (const [index, allocator] of allocators.entries()) {
-    try {
-      return { allocator, memory: allocator.md.memAlloc(byteLength, options) };
-    } catch (error) {
-      // Shared memory may be small, in containers above all: memory that peers cannot map is better than none.
-      const isFull = isUcxError(error) && error.status === Status.NO_MEMORY;
-      if (!isFull || index === allocators.length - 1) throw error;
-    }
-  }
-  throw statusError(Status.UNSUPPORTED, 'allocate');
 }

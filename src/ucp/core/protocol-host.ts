@@ -5,6 +5,7 @@
 import type { Status } from '../../ucs/status.ts';
 import type { ExportedMemory } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { Connection, Request, RequestOwner, RequestParams } from './request.ts';
 import type { OpenMd } from './resources.ts';
@@ -30,6 +31,8 @@ export interface ProtocolContext {
   memUnmap(handle: MemoryHandle): void;
   /** The mapped memory that host bytes are of; undefined for bytes that are not mapped. */
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+  /** What registers host bytes that are not mapped for one operation, by the index of the memory domain. */
+  readonly registrars: readonly OperationRegistrar[];
   packRkey(handle: MemoryHandle): Uint8Array;
   /** Unpacks a key for the lanes of a connection. */
   unpackRkey(packed: Uint8Array, connection: Connection, options?: UnpackOptions): RemoteKey;

@@ -7,9 +7,9 @@ import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { Piece } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
@@ -165,7 +165,7 @@ export class Request implements Completion {
   iov: RequestEntry[] = [];
   /** Memory that was registered for this operation only. */
   registered: MdMemory | undefined = undefined;
-  registrar: MemoryDomain | undefined = undefined;
+  registrar: OperationRegistrar | undefined = undefined;
   /** Lanes that a flush covers. */
   lanes: readonly Lane[] = [];
 

@@ -8,6 +8,7 @@ import type { Config } from '../../ucs/config.ts';
 import { isUcxError, UcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { type MemoryType, memoryTypeBit, memoryTypeName } from '../../ucs/memory-type.ts';
+import type { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
 import { Status } from '../../ucs/status.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
 import { type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
@@ -28,6 +29,8 @@ export interface ResourcesOptions {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
+  /** What memory domains enter device memory in; undefined where it is not kept. */
+  readonly memoryTypes: MemoryTypeCache | undefined;
 }
 
 /** The opened resources of a context. */
@@ -89,8 +92,14 @@ function openComponent(
   const wanted = component.transports.filter((transport) => filter.admitsTransport(transport));
   if (wanted.length === 0) return;
   try {
-    const { config, clock, log } = options;
-    const services = { config, clock, log: log.child(component.name), isDeviceAllowed: filter.admitsDevice };
+    const { config, clock, log, memoryTypes } = options;
+    const services = {
+      config,
+      clock,
+      log: log.child(component.name),
+      isDeviceAllowed: filter.admitsDevice,
+      ...(memoryTypes === undefined ? {} : { memoryTypes }),
+    };
     const md = component.openMd(services);
     const resources = md.resources.filter((resource) => filter.exclusionOf(resource) === undefined);
     if (resources.length > 0) mds.push({ index: mds.length, md, resources });

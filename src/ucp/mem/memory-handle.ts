@@ -14,6 +14,12 @@ export type MemMapParams =
       readonly buffer: Uint8Array;
     }
   | {
+      /** Address of host memory that another library of this process owns; it must stay until it is reported unmapped. */
+      readonly address: number | bigint;
+      /** Bytes of it, 4 GiB at most. */
+      readonly byteLength: number;
+    }
+  | {
       /** Bytes to allocate. */
       readonly allocate: number;
       /** Default host. */

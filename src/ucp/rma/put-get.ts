@@ -10,6 +10,7 @@ import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { Lane } from '../core/lane.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { RemoteKey, type ShortPut } from '../mem/remote-key.ts';
 import {
   type Candidate,
@@ -170,10 +171,14 @@ export function describeRma(
   request.remoteOffset = remoteOffset;
 }
 
-/** Finds the mapped memory that host bytes are of. */
+/** Finds the mapped memory that host bytes are of, and registers those that are of none. */
 export interface MappedMemoryIndex {
   handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+  readonly registrars: readonly OperationRegistrar[];
 }
+
+/** ArrayBuffers up to this length are registered as a whole, also the one that small Buffers share. */
+const SHARED_BYTES_MAX = 65_536;
 
 /** Sets the local side of a described request: bytes for short, registered memory for zero copy. */
 export function describeLocal(
@@ -189,7 +194,7 @@ export function describeLocal(
     request.bytes = local instanceof MemoryHandle ? local.bytes : local;
     return;
   }
-  const { md, index } = request.lane!.md;
+  const { index } = request.lane!.md;
   if (local instanceof MemoryHandle) {
     request.setEntry(local.mdMemory[index]!, offset, byteLength);
     return;
@@ -200,10 +205,12 @@ export function describeLocal(
     request.setEntry(part, local.byteOffset - handle.bytes!.byteOffset + offset, byteLength);
     return;
   }
-  // The whole ArrayBuffer is what registration caches know, and what a small Buffer shares with others.
-  request.registered = md.memReg(new Uint8Array(local.buffer));
-  request.registrar = md;
-  request.setEntry(request.registered, local.byteOffset + offset, byteLength);
+  const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
+  const registered = isShared ? new Uint8Array(local.buffer) : local;
+  const registrar = context.registrars[index]!;
+  request.registered = registrar.memReg(registered);
+  request.registrar = registrar;
+  request.setEntry(request.registered, local.byteOffset - registered.byteOffset + offset, byteLength);
 }
 
 /** Starts, or starts again, a described request: the status of the transport. */

@@ -1,0 +1,317 @@
+/**
+ * The memory that a context has mapped: allocated or registered with every memory domain that can, found again by its bytes, and given back. It moves
+ * no bytes; keys of it are packed here and unpacked by the context.
+ */
+
+import type { Clock } from '../../ucs/clock.ts';
+import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
+import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import type { MdMemory } from '../../uct/api/memory.ts';
+import {
+  type AllocateOptions,
+  type HostRange,
+  MdFlag,
+  type MemoryAdvice,
+  type MemoryDomain,
+  type RegistrationSource,
+} from '../../uct/api/memory-domain.ts';
+import type { OpenMd, Resources } from '../core/resources.ts';
+import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
+import { type MemMapParams, MemoryHandle } from './memory-handle.ts';
+import type { MemoryTypes } from './memory-types.ts';
+import { packRkey, type RkeyPart } from './rkey-bytes.ts';
+
+/** Time between two looks whether transfers still use memory that was unmapped under them. */
+const LOST_LOOK_NS = 1e6;
+
+/** Which part of mapped memory an advice is about. */
+export interface AdviseOptions {
+  /** First byte. Default 0. */
+  readonly offset?: number;
+  /** Default: all from `offset` on. */
+  readonly byteLength?: number;
+}
+
+/** What registers memory for the time of one operation. */
+export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;
+
+/** What a memory map is made of. */
+export interface MemoryMapOptions {
+  /** The context: who owns the handles. */
+  readonly owner: object;
+  readonly resources: Resources;
+  readonly types: MemoryTypes;
+  readonly clock: Clock;
+  /** False where registrations made for one operation are not to outlive it (UCX_RCACHE_ENABLE=n). */
+  readonly keepsRegistrations: boolean;
+  /** Names host memory by its address, after checking it. */
+  readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
+}
+
+/** The mapped memory of one context. */
+export class MemoryMap {
+  readonly exported: ExportedMemory = new ExportedMemory();
+  /** For host buffers that are not mapped, by the index of the memory domain. */
+  readonly registrars: readonly OperationRegistrar[];
+  readonly #options: MemoryMapOptions;
+  readonly #resources: Resources;
+  readonly #handles: Set<MemoryHandle> = new Set();
+  /** Handles of memory that others own, known by its address. */
+  readonly #ranges: Set<MemoryHandle> = new Set();
+  /** Handles whose memory was unmapped, as long as something of them is registered. */
+  readonly #lost: Set<MemoryHandle> = new Set();
+  /** The memory domain that allocated the memory of a handle. */
+  readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
+  /** Mapped host memory by the identity of its ArrayBuffer; of several mappings of one the last. */
+  readonly #byBuffer: WeakMap<ArrayBufferLike, MemoryHandle> = new WeakMap();
+  #closed = false;
+
+  constructor(options: MemoryMapOptions) {
+    this.#options = options;
+    this.#resources = options.resources;
+    this.registrars = options.resources.mds.map(({ md }) => (options.keepsRegistrations ? md : passingRegistrar(md)));
+  }
+
+  /** See Context.memMap. */
+  map(params: MemMapParams): MemoryHandle {
+    const isObject = typeof params === 'object' && params !== null;
+    if (!isObject || !('buffer' in params || 'allocate' in params || 'address' in params)) {
+      throw invalidParam('params', 'must be { buffer }, { address, byteLength } or { allocate }', params);
+    }
+    let handle: MemoryHandle;
+    if ('buffer' in params) handle = this.#mapBuffer(params.buffer);
+    else if ('address' in params) handle = this.#mapRange(params.address, params.byteLength);
+    else handle = this.#allocate(params);
+    this.#handles.add(handle);
+    if (handle.bytes !== undefined) this.#byBuffer.set(handle.bytes.buffer, handle);
+    return handle;
+  }
+
+  /** The mapped memory that host bytes are of. */
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined {
+    const handle = this.#byBuffer.get(bytes.buffer);
+    if (handle?.bytes === undefined || !handle.mapped) return undefined;
+    const from = bytes.byteOffset - handle.bytes.byteOffset;
+    return from >= 0 && from + bytes.byteLength <= handle.byteLength ? handle : undefined;
+  }
+
+  /** See Context.memUnmap. */
+  unmap(handle: MemoryHandle): void {
+    this.#check(handle);
+    const allocator = this.#allocators.get(handle);
+    // Memory in use stays mapped as a whole.
+    const used = handle.mdMemory.find((part) => (part?.inFlight ?? 0) > 0);
+    if (used !== undefined) {
+      throw statusError(
+        Status.BUSY,
+        `unmap memory at 0x${handle.address.toString(16)} that ${used.inFlight} transfers use`,
+      );
+    }
+    this.#deregister(handle, allocator);
+    if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
+    this.#forget(handle);
+  }
+
+  /** See Context.memAdvise. */
+  advise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions): void {
+    this.#check(handle);
+    const { offset = 0, byteLength = handle.byteLength - offset } = options;
+    for (const [index, part] of handle.mdMemory.entries()) {
+      if (part === undefined) continue;
+      const { md } = this.#resources.mds[index]!;
+      if ((md.attributes.flags & MdFlag.ADVISE) !== 0) md.memAdvise(part, advice, offset, byteLength);
+    }
+  }
+
+  /** See Context.memoryUnmapped. */
+  unmapped(address: number | bigint, byteLength: number): void {
+    const start = Number(address);
+    const isRange = Number.isSafeInteger(start) && start >= 0 && Number.isSafeInteger(byteLength) && byteLength > 0;
+    if (!isRange) throw invalidParam('address', `plus byteLength ${byteLength} must be a range of addresses`, address);
+    for (const { md } of this.#resources.mds) md.hostUnmapped?.(start, byteLength);
+    for (const handle of this.#ranges) {
+      const first = Number(handle.address);
+      if (first < start + byteLength && start < first + handle.byteLength) this.#lose(handle);
+    }
+  }
+
+  /** See Context.packRkey. */
+  packRkey(handle: MemoryHandle): Uint8Array {
+    this.#check(handle);
+    handle.packed ??= this.#pack(handle);
+    return handle.packed.slice();
+  }
+
+  /** Retires all handles; the memory domains, which are closed next, free and deregister the memory themselves. */
+  close(): void {
+    this.#closed = true;
+    for (const handle of this.#handles) handle.retire();
+    this.#handles.clear();
+    this.#ranges.clear();
+    this.#lost.clear();
+    this.#allocators.clear();
+  }
+
+  #mapBuffer(buffer: Uint8Array): MemoryHandle {
+    if (!(buffer instanceof Uint8Array)) throw invalidParam('buffer', 'must be a Uint8Array or Buffer', buffer);
+    return this.#register('buffer', buffer, buffer);
+  }
+
+  #mapRange(address: number | bigint, byteLength: number): MemoryHandle {
+    const range = this.#options.hostRange(address, byteLength);
+    const { memoryType } = this.#options.types.query({ address, byteLength });
+    if (memoryType !== MemoryType.HOST) {
+      throw invalidParam('address', `must be of host memory, and is of ${memoryTypeName(memoryType)} memory`, address);
+    }
+    const handle = this.#register('address', range, range.bytes);
+    this.#ranges.add(handle);
+    return handle;
+  }
+
+  #register(argument: string, source: RegistrationSource, bytes: Uint8Array): MemoryHandle {
+    const memory = this.#registerWithAll(source, MemoryType.HOST, undefined);
+    const first = memory.find((part) => part !== undefined);
+    if (first === undefined) throw invalidParam(argument, 'must be memory that an open memory domain registers', bytes);
+    return new MemoryHandle(this.#options.owner, first, bytes, memory);
+  }
+
+  #allocate(params: Extract<MemMapParams, { readonly allocate: number }>): MemoryHandle {
+    const { allocate, memoryType = MemoryType.HOST, sysDevice, shared } = params;
+    if (!Number.isSafeInteger(allocate) || allocate <= 0) {
+      throw invalidParam('allocate', 'must be a positive integer', allocate);
+    }
+    if (!Number.isInteger(memoryType) || memoryType < 0 || memoryType >= MEMORY_TYPE_COUNT) {
+      throw invalidParam('memoryType', 'must be a memory type', memoryType);
+    }
+    const options = {
+      memoryType,
+      ...(sysDevice === undefined ? {} : { sysDevice }),
+      ...(shared === undefined ? {} : { shared }),
+    };
+    const { allocator, memory } = allocateWithAny(this.#resources.allocatorsOf(memoryType), allocate, options);
+    const parts = this.#registerAllocated(allocator, memory);
+    const handle = new MemoryHandle(this.#options.owner, memory, memory.bytes, parts);
+    this.#allocators.set(handle, allocator);
+    return handle;
+  }
+
+  #pack(handle: MemoryHandle): Uint8Array {
+    const parts: RkeyPart[] = handle.mdMemory.flatMap((memory, index) => {
+      if (memory === undefined || memory.packable === false) return [];
+      const { md } = this.#resources.mds[index]!;
+      const key = new Uint8Array(md.attributes.rkeyPackedBytes);
+      md.mkeyPack(memory, key, 0);
+      return [{ name: md.attributes.name, key }];
+    });
+    parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
+    const { memoryType, sysDevice, address, byteLength } = handle;
+    return packRkey({ memoryType, sysDevice, address, byteLength, parts });
+  }
+
+  /** Registers allocated memory with the other memory domains; a failure frees it again. */
+  #registerAllocated(owner: OpenMd, memory: MdMemory): (MdMemory | undefined)[] {
+    try {
+      const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, owner);
+      parts[owner.index] = memory;
+      return parts;
+    } catch (error) {
+      owner.md.memFree(memory);
+      throw error;
+    }
+  }
+
+  /** Registers memory with every memory domain that can, but `except`; all or nothing. */
+  #registerWithAll(
+    source: RegistrationSource,
+    memoryType: MemoryType,
+    except: OpenMd | undefined,
+  ): (MdMemory | undefined)[] {
+    const parts: (MdMemory | undefined)[] = [];
+    try {
+      for (const open of this.#resources.mds) {
+        const { flags, registerMemoryTypes } = open.md.attributes;
+        const takesType = (flags & MdFlag.REG) !== 0 && hasMemoryType(registerMemoryTypes, memoryType);
+        parts.push(takesType && open !== except ? open.md.memReg(source) : undefined);
+      }
+      return parts;
+    } catch (error) {
+      for (const [index, part] of parts.entries()) {
+        if (part !== undefined) this.#resources.mds[index]!.md.memDereg(part);
+      }
+      throw error;
+    }
+  }
+
+  /** The last memory domain first: the one with transfers on their way refuses before anything has changed. */
+  #deregister(handle: MemoryHandle, allocator: OpenMd | undefined): void {
+    for (const [index, part] of [...handle.mdMemory.entries()].reverse()) {
+      if (part === undefined || index === allocator?.index) continue;
+      // Memory that is freed next must not stay in a registration cache.
+      this.#resources.mds[index]!.md.memDereg(part, { invalidate: allocator !== undefined });
+    }
+  }
+
+  /** The memory of a handle is gone. Drivers are told later: this may be inside any callback. */
+  #lose(handle: MemoryHandle): void {
+    this.#forget(handle);
+    for (const [index, part] of handle.mdMemory.entries()) {
+      const { md } = this.#resources.mds[index]!;
+      if (part !== undefined && md.hostUnmapped === undefined) md.memDereg(part);
+    }
+    if (this.#lost.size === 0) this.#options.clock.setTimer(0, () => this.#releaseLost());
+    this.#lost.add(handle);
+  }
+
+  /** Deregisters lost memory that no transfer uses any more. */
+  #releaseLost(): void {
+    if (this.#closed) return;
+    for (const handle of this.#lost) {
+      if (handle.mdMemory.some((part) => (part?.inFlight ?? 0) > 0)) continue;
+      this.#lost.delete(handle);
+      for (const [index, part] of handle.mdMemory.entries()) {
+        const { md } = this.#resources.mds[index]!;
+        if (part?.live === true) md.memDereg(part, { force: true });
+      }
+    }
+    if (this.#lost.size > 0) this.#options.clock.setTimer(LOST_LOOK_NS, () => this.#releaseLost());
+  }
+
+  #forget(handle: MemoryHandle): void {
+    this.#allocators.delete(handle);
+    this.#handles.delete(handle);
+    this.#ranges.delete(handle);
+    this.exported.revoke(handle);
+    handle.retire();
+  }
+
+  #check(handle: MemoryHandle): void {
+    if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
+  }
+}
+
+/** Registers so that nothing stays behind. */
+function passingRegistrar(md: MemoryDomain): OperationRegistrar {
+  return {
+    memReg: (source) => md.memReg(source),
+    memDereg: (memory, options) => md.memDereg(memory, { ...options, invalidate: true }),
+  };
+}
+
+/** Allocates with the first memory domain that has the memory; the last one's refusal is thrown. */
+function allocateWithAny(
+  allocators: readonly OpenMd[],
+  byteLength: number,
+  options: AllocateOptions,
+): { readonly allocator: OpenMd; readonly memory: MdMemory } {
+  for (const [index, allocator] of allocators.entries()) {
+    try {
+      return { allocator, memory: allocator.md.memAlloc(byteLength, options) };
+    } catch (error) {
+      // Shared memory may be small, in containers above all: memory that peers cannot map is better than none.
+      const isFull = isUcxError(error) && error.status === Status.NO_MEMORY;
+      if (!isFull || index === allocators.length - 1) throw error;
+    }
+  }
+  throw statusError(Status.UNSUPPORTED, 'allocate');
+}

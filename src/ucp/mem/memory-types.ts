@@ -1,0 +1,123 @@
+/**
+ * What kind of memory lies at an address: the memory-type cache of a context, fed by its memory domains and by reports from outside, and the question
+ * to all memory domains that detect memory where the cache cannot tell. It allocates and registers nothing.
+ */
+
+import { invalidParam, UcxError } from '../../ucs/error.ts';
+import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
+import { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
+import { Status } from '../../ucs/status.ts';
+import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
+
+const ADDRESS_END: bigint = 2n ** 64n;
+/** Stands for memory in the addresses of the process that is on no device of ours. */
+const NO_DEVICE: number = 2 ** 31 - 1;
+
+/** A range of addresses, as users name it. */
+export interface AddressedMemory {
+  /** Address of the first byte: a host virtual address or one of a device. */
+  readonly address: number | bigint;
+  readonly byteLength: number;
+  /** The card whose address it is; without it all are asked, and several that have memory there are an error. */
+  readonly sysDevice?: number;
+}
+
+/** What is known about memory (ucp_mem_attr). */
+export interface MemoryInfo {
+  readonly memoryType: MemoryType;
+  /** Undefined for host memory. */
+  readonly sysDevice: number | undefined;
+  /** Start and length of the whole allocation; of host memory those of the question. */
+  readonly baseAddress: bigint;
+  readonly allocLength: number;
+}
+
+/** A report about memory that is not host memory and that this library does not allocate. */
+export interface MemoryTypeEvent extends AddressedMemory {
+  readonly event: 'allocated' | 'freed';
+  readonly memoryType: MemoryType;
+}
+
+/** The memory types of one context. */
+export class MemoryTypes {
+  /** Undefined with UCX_MEMTYPE_CACHE=n: every question then goes to the memory domains. */
+  readonly cache: MemoryTypeCache | undefined;
+  readonly #mds: () => readonly MemoryDomain[];
+
+  /** @param mds the memory domains, which may be opened later */
+  constructor(isCached: boolean, mds: () => readonly MemoryDomain[]) {
+    this.cache = isCached ? new MemoryTypeCache() : undefined;
+    this.#mds = mds;
+  }
+
+  /**
+   * What lies at an address. What nobody knows is host memory.
+   * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that lies in one allocation in part only, or in allocations of several
+   *   devices
+   */
+  query(memory: AddressedMemory): MemoryInfo {
+    const address = checkRange(memory);
+    const { byteLength, sysDevice } = memory;
+    const { cache } = this;
+    const known = cache === undefined ? 'partial' : cache.lookup(sysDevice, address, byteLength);
+    if (known !== undefined && known !== 'partial') {
+      const { memoryType, device, base, length } = known;
+      return { memoryType, sysDevice: deviceOf(device), baseAddress: base, allocLength: length };
+    }
+    return known === undefined ? hostMemory(address, byteLength) : this.#detect(address, byteLength, sysDevice);
+  }
+
+  /**
+   * Takes a report of an allocation, before its address is given to anybody, or of its end.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
+  take({ event, memoryType, ...memory }: MemoryTypeEvent): void {
+    const address = checkRange(memory);
+    if (event !== 'allocated' && event !== 'freed')
+      throw invalidParam('event', "must be 'allocated' or 'freed'", event);
+    const isForeign = memoryType > MemoryType.HOST && memoryType < MEMORY_TYPE_COUNT && Number.isInteger(memoryType);
+    if (!isForeign) throw invalidParam('memoryType', 'must be a memory type other than host', memoryType);
+    const device = memory.sysDevice ?? NO_DEVICE;
+    if (event === 'allocated') this.cache?.insert(device, address, memory.byteLength, memoryType);
+    else this.cache?.remove(device, address, memory.byteLength);
+  }
+
+  /** Asks the memory domains one after the other. */
+  #detect(address: bigint, byteLength: number, sysDevice: number | undefined): MemoryInfo {
+    for (const md of this.#mds()) {
+      if (md.attributes.detectMemoryTypes === 0) continue;
+      const found = md.detectMemoryType(address, byteLength, sysDevice);
+      if (found !== undefined) return found;
+    }
+    if (this.cache?.isComplete !== true) return hostMemory(address, byteLength);
+    throw new UcxError({
+      code: 'ERR_INVALID_ADDR',
+      status: Status.INVALID_ADDR,
+      message: `[0x${address.toString(16)}, +${byteLength}) is not inside one allocation of one device`,
+    });
+  }
+}
+
+function hostMemory(address: bigint, byteLength: number): MemoryInfo {
+  return { memoryType: MemoryType.HOST, sysDevice: undefined, baseAddress: address, allocLength: byteLength };
+}
+
+function deviceOf(device: number): number | undefined {
+  return device === NO_DEVICE ? undefined : device;
+}
+
+/** The address of a checked range. */
+function checkRange({ address, byteLength, sysDevice }: AddressedMemory): bigint {
+  const isWhole = typeof address === 'bigint' || Number.isSafeInteger(address);
+  if (!isWhole || address < 0 || address >= ADDRESS_END) {
+    throw invalidParam('address', 'must be a safe integer or bigint of 64 bits', address);
+  }
+  const base = BigInt(address);
+  if (!(Number.isSafeInteger(byteLength) && byteLength > 0 && base + BigInt(byteLength) <= ADDRESS_END)) {
+    throw invalidParam('byteLength', 'must be a positive integer that ends within 64 bits', byteLength);
+  }
+  if (sysDevice !== undefined && !(Number.isInteger(sysDevice) && sysDevice >= 0 && sysDevice < NO_DEVICE)) {
+    throw invalidParam('sysDevice', 'must be the index of a device', sysDevice);
+  }
+  return base;
+}
