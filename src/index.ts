@@ -21,6 +21,7 @@ export type {
   TransferResult,
 } from './ucp/core/awaited-options.ts';
 export type { CloseOptions, Endpoint, EndpointOptions } from './ucp/core/endpoint.ts';
+export type { ExplainedOperation } from './ucp/core/explain-transfer.ts';
 export type { Request, RequestCallback, RequestParams } from './ucp/core/request.ts';
 export { REQUESTS_MAX } from './ucp/core/request-pool.ts';
 export type { Worker } from './ucp/core/worker.ts';
@@ -29,7 +30,14 @@ export type { LocalMemory, MemMapParams, MemoryHandle } from './ucp/mem/memory-h
 export type { AdviseOptions } from './ucp/mem/memory-map.ts';
 export type { AddressedMemory, MemoryInfo, MemoryTypeEvent } from './ucp/mem/memory-types.ts';
 export type { RemoteKey } from './ucp/mem/remote-key.ts';
-export type { ChosenProtocol, Explanation, RejectedProtocol } from './ucp/proto/explain.ts';
+export type {
+  ChosenProtocol,
+  Explanation,
+  RejectedProtocol,
+  SizeExplanation,
+  SizeLoser,
+  SizeWinner,
+} from './ucp/proto/explain.ts';
 export type { StreamRecvParams } from './ucp/stream/stream.ts';
 export type { TagMessage } from './ucp/tag/tag.ts';
 export { TAG_MASK_FULL, type Tag } from './ucp/tag/tag-value.ts';

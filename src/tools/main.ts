@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { startProgram } from '../assembly/program.ts';
 import { isUcxError } from '../ucs/error.ts';
 import { demoCommand } from './demo/demo-command.ts';
+import { explainCommand } from './explain.ts';
 import { describeInfo, type InfoOptions } from './info.ts';
 import { type BlocksArguments, blocksOptions, describeBlocks } from './info-blocks.ts';
 import { nodeCommand } from './node.ts';
@@ -45,6 +46,7 @@ program
   });
 
 program.addCommand(demoCommand());
+program.addCommand(explainCommand());
 program.addCommand(nodeCommand());
 program.addCommand(perftestCommand());
 

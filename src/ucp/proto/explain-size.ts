@@ -93,13 +93,13 @@ function winnerOf(candidate: ExplainedCandidate, bytes: number): SizeWinner {
 
 function loserOf(candidate: ExplainedCandidate, best: ExplainedCandidate | undefined, bytes: number): SizeLoser {
   const { transport, protocol, bytesMin, bytesMax, note } = candidate;
-  const hint = note === undefined ? '' : ` (${note})`;
-  if (bytes < bytesMin) return { transport, protocol, reason: `takes ${bytesMin} bytes at least${hint}` };
-  if (bytes > bytesMax) return { transport, protocol, reason: `takes ${bytesMax} bytes at most${hint}` };
+  if (bytes < bytesMin) return { transport, protocol, reason: `takes ${bytesMin} bytes at least` };
+  if (bytes > bytesMax) return { transport, protocol, reason: `takes ${bytesMax} bytes at most` };
   const estimatedNs = estimateNs(candidate, bytes);
   const bestNs = best === undefined ? estimatedNs : estimateNs(best, bytes);
   const ratio = estimatedNs / Math.max(1, bestNs);
   const more = ratio >= 1.05 ? `${ratio.toFixed(1)} times` : `${Math.max(0, estimatedNs - bestNs)} ns more`;
   const reason = estimatedNs <= bestNs ? 'costs the same, and comes later' : `costs ${more}`;
+  const hint = note === undefined ? '' : ` (${note})`;
   return { transport, protocol, reason: reason + hint, estimatedNs };
 }

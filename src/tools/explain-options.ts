@@ -1,0 +1,89 @@
+/** The arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. Reads texts; opens nothing. */
+
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../ucp/core/explain-transfer.ts';
+import { memorySizeType } from '../ucs/config-value.ts';
+import { invalidParam } from '../ucs/error.ts';
+import { MemoryType, memoryTypeName } from '../ucs/memory-type.ts';
+
+/** Sizes that one call may ask for; a range from 1 byte to the longest has 53. */
+export const SIZES_MAX = 64;
+
+/** Where memory is. */
+export interface MemoryChoice {
+  readonly memoryType: MemoryType;
+  /** Card by index; undefined for host memory, and where the first card will do. */
+  readonly card: number | undefined;
+}
+
+/** What is to be explained. */
+export interface ExplainRequest {
+  readonly operation: ExplainedOperation;
+  readonly local: MemoryChoice;
+  readonly remote: MemoryChoice;
+  readonly sizes: readonly number[];
+}
+
+/** The arguments as they are typed. */
+export interface ExplainArguments {
+  readonly op: string;
+  readonly local: string;
+  readonly remote: string;
+  readonly size: string;
+}
+
+/**
+ * Reads the arguments.
+ * @throws UcxError ERR_INVALID_PARAM that names the argument
+ */
+export function readExplainArguments({ op, local, remote, size }: ExplainArguments): ExplainRequest {
+  const operation = EXPLAINED_OPERATIONS.find((name) => name === op.toLowerCase());
+  if (operation === undefined) throw invalidParam('op', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, op);
+  const sizes = operation === 'atomic' ? atomicSizes(size) : sizesOf(size);
+  return { operation, local: memoryOf('local', local), remote: memoryOf('remote', remote), sizes };
+}
+
+/** The text that reads as this choice. */
+export function printMemory({ memoryType, card }: MemoryChoice): string {
+  return card === undefined ? memoryTypeName(memoryType) : `${memoryTypeName(memoryType)}:${card}`;
+}
+
+function memoryOf(argument: string, text: string): MemoryChoice {
+  const match = /^(host|gaudi)(?::(\d{1,3}))?$/i.exec(text.trim());
+  const isHost = match?.[1]?.toLowerCase() === 'host';
+  if (match === null || (isHost && match[2] !== undefined)) {
+    throw invalidParam(argument, 'must be host, gaudi or gaudi:<card>', text);
+  }
+  const memoryType = isHost ? MemoryType.HOST : MemoryType.GAUDI;
+  return { memoryType, card: match[2] === undefined ? undefined : Number(match[2]) };
+}
+
+/** `4K`, `1,8,4K`, `4K..1G`: a range has the powers of two between its ends, and the ends. */
+function sizesOf(text: string): number[] {
+  const sizes = text.split(',').flatMap((part) => {
+    const ends = part.split('..');
+    if (ends.length > 2) throw invalidParam('size', 'must be sizes and ranges such as 8,4K..1G', text);
+    const [from, to = from] = ends.map((end) => sizeOf(end, text)) as [number, number?];
+    if (from > to) throw invalidParam('size', 'must be ranges from a smaller to a larger size', text);
+    const between: number[] = [];
+    for (let size = 2 ** Math.ceil(Math.log2(from)); size < to; size *= 2) between.push(size);
+    return [from, ...between, to];
+  });
+  const sorted = [...new Set(sizes)].sort((left, right) => left - right);
+  if (sorted.length > SIZES_MAX) throw invalidParam('size', `must be ${SIZES_MAX} sizes at most`, sorted.length);
+  return sorted;
+}
+
+function sizeOf(text: string, whole: string): number {
+  const size = memorySizeType.parse(text.trim());
+  if (size === undefined || !Number.isSafeInteger(size) || size < 1) {
+    throw invalidParam('size', 'must be sizes and ranges such as 8,4K..1G, of 1 byte or more', whole);
+  }
+  return size;
+}
+
+/** Words have 4 or 8 bytes; what is asked for besides is left out, as long as one of the two is in it. */
+function atomicSizes(text: string): number[] {
+  const words = sizesOf(text).filter((size) => size === 4 || size === 8);
+  if (words.length === 0) throw invalidParam('size', 'must be 4 or 8 for atomic', text);
+  return words;
+}

@@ -1,0 +1,97 @@
+/** What `gaudi-ucx explain` prints: sizes that go the same way in one row, with the reason of every loser below. Text only. */
+
+import type { SizeExplanation, SizeLoser } from '../ucp/proto/explain.ts';
+import { formatBytes, formatTime } from './text-table.ts';
+
+/** Widest line. */
+export const REPORT_COLUMNS = 100;
+const MEGABYTE = 1e6;
+const INDENT = '    ';
+
+/** What a report is about. */
+export interface ExplainReport {
+  readonly operation: string;
+  readonly local: string;
+  readonly remote: string;
+  readonly emulated: boolean;
+  readonly sizes: readonly SizeExplanation[];
+}
+
+/** The text. */
+export function explainText(report: ExplainReport): string {
+  const { operation, local, remote, emulated, sizes } = report;
+  const cards = emulated ? ', cards emulated' : '';
+  const lines = [
+    `${operation}: local ${local} memory, remote ${remote} memory${cards}`,
+    'estimates are those of the cost model, not measurements',
+  ];
+  for (const group of groupsOf(sizes)) lines.push('', winnerLine(group), ...loserLines(group).map(clipped));
+  return lines.join('\n');
+}
+
+/** Neighbouring sizes with the same winner. */
+function groupsOf(sizes: readonly SizeExplanation[]): SizeExplanation[][] {
+  const groups: SizeExplanation[][] = [];
+  for (const size of sizes) {
+    const last = groups.at(-1);
+    if (last !== undefined && wayOf(last[0]!) === wayOf(size)) last.push(size);
+    else groups.push([size]);
+  }
+  return groups;
+}
+
+function wayOf({ winner }: SizeExplanation): string {
+  return winner === undefined ? '' : `${winner.protocol} ${winner.transport} ${winner.note ?? ''}`;
+}
+
+/** `4.0 KiB .. 1.0 GiB  put/zcopy  gaudi_cpy/gaudi1  2.5 us .. 43 ms  1638 .. 24998 MB/s`. */
+function winnerLine(group: readonly SizeExplanation[]): string {
+  const [first, last] = [group[0]!, group.at(-1)!];
+  const ends = first === last ? [first] : [first, last];
+  const sizes = ends.map(({ bytes }) => formatBytes(bytes)).join(' .. ');
+  const { winner } = first;
+  if (winner === undefined) return `${sizes}  nothing can do it`;
+  const times = ends.map((size) => formatTime(size.winner!.estimatedNs)).join(' .. ');
+  const rates = ends.map((size) => (size.winner!.bandwidth / MEGABYTE).toFixed(1)).join(' .. ');
+  const line = `${sizes}  ${winner.protocol}  ${winner.transport}  ${times}  ${rates} MB/s`;
+  const note = winner.note === undefined ? '' : `\n${INDENT}${winner.note}`;
+  return line + note;
+}
+
+/**
+ * A line for each loser; where its reason changes with the size, those at both ends. Devices of one transport that are out for the same reason
+ * share a line.
+ */
+function loserLines(group: readonly SizeExplanation[]): string[] {
+  const [first, last] = [group[0]!, group.at(-1)!];
+  const atEnd = new Map(last.losers.map((loser) => [nameOf(loser), loser]));
+  const devices = new Map<string, string[]>();
+  const add = ({ transport, protocol }: SizeLoser, reason: string): void => {
+    const [name, device] = transport.split('/') as [string, string?];
+    const key = `${protocol === undefined ? '' : `${protocol} `}${name}\n${reason}`;
+    devices.set(key, [...(devices.get(key) ?? []), ...(device === undefined ? [] : [device])]);
+  };
+  for (const loser of first.losers) {
+    const other = atEnd.get(nameOf(loser));
+    atEnd.delete(nameOf(loser));
+    const changes = other !== undefined && other.reason !== loser.reason;
+    add(loser, changes ? `${loser.reason} .. ${other.reason}` : loser.reason);
+  }
+  for (const loser of atEnd.values()) add(loser, loser.reason);
+  return [...devices].map(([key, names]) => {
+    const [name, reason] = key.split('\n');
+    return `${INDENT}not ${name}${names.length === 0 ? '' : `/${names.join(',')}`}: ${reason}`;
+  });
+}
+
+function nameOf({ transport, protocol }: SizeLoser): string {
+  return `${protocol ?? ''} ${transport}`;
+}
+
+/** A line in the width of the report, the rest below it. */
+function clipped(line: string): string {
+  if (line.length <= REPORT_COLUMNS) return line;
+  const cut = line.lastIndexOf(' ', REPORT_COLUMNS);
+  const at = cut > INDENT.length * 2 ? cut : REPORT_COLUMNS;
+  return `${line.slice(0, at)}\n${clipped(`${INDENT}${INDENT}${line.slice(at).trimStart()}`)}`;
+}
