@@ -3,6 +3,8 @@
 import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import type { AnyConfigTable } from '../ucs/config.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
+import { PROFILE_CONFIG_TABLE } from '../ucs/profile/profile-config.ts';
+import { STATS_CONFIG_TABLE } from '../ucs/stats/stats-config.ts';
 import { TOPOLOGY_CONFIG_TABLE } from '../ucs/topology-config.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
@@ -13,6 +15,8 @@ import { GAUDI_CONFIG_TABLE } from './config.ts';
 /** The tables, in the order in which `info -c` prints them. */
 export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   GLOBAL_CONFIG_TABLE,
+  STATS_CONFIG_TABLE,
+  PROFILE_CONFIG_TABLE,
   UCP_CONFIG_TABLE,
   POSIX_CONFIG_TABLE,
   CMA_CONFIG_TABLE,

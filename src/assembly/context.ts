@@ -13,6 +13,7 @@ import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
+import { type Insight, openInsight } from './insight.ts';
 import { openNode } from './open-node.ts';
 import { type ProgramOptions, startProgram } from './program.ts';
 
@@ -36,17 +37,23 @@ async function create(options: ContextOptions = {}): Promise<UcpContext> {
   const program = startProgram(options);
   const node = options.node ?? openNode(program);
   const release = options.node === undefined ? (): void => node.close() : (): void => {};
+  let context: UcpContext | undefined;
+  let insight: Insight | undefined;
   try {
-    return new UcpContext({
+    context = new UcpContext({
       ...program,
       components: components(node, program.env['GAUDI_MAPPING_TABLE']),
       emulated: node.kind === 'emulator',
       newSignal: () => new EventFd(),
       hostRange,
+      onClosing: () => insight?.close(),
       onClose: release,
     });
+    insight = openInsight(program, context);
+    return context;
   } catch (error) {
-    release();
+    if (context === undefined) release();
+    else await context.close();
     throw error;
   }
 }

@@ -6,6 +6,7 @@ import type { Clock } from '../../ucs/clock.ts';
 import type { Config } from '../../ucs/config.ts';
 import { closedError, invalidParam, isUcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
+import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
@@ -45,6 +46,8 @@ export interface ContextParams {
   readonly newSignal: () => SignalFd;
   /** Names host memory of others by its address. Throws UcxError for a range that is not mapped. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
+  /** Runs when the workers are closed and the memory domains are still open: the last look at the statistics. */
+  readonly onClosing?: () => void;
   /** Runs when the context is closed, after everything else: releases what the composition root opened for it. */
   readonly onClose: () => void;
 }
@@ -65,6 +68,9 @@ export class Context implements WorkerContext {
   readonly #memoryTypes: MemoryTypes;
   readonly #memory: MemoryMap;
   readonly #workers: Set<Worker> = new Set();
+  /** What workers that are closed have done. */
+  #closedWorkers: StatsNode | undefined = undefined;
+  readonly #onClosing: () => void;
   readonly #onClose: () => void;
   #closed = false;
   #closing: Promise<void> | undefined;
@@ -95,6 +101,7 @@ export class Context implements WorkerContext {
       keepsRegistrations: config.RCACHE_ENABLE !== 'no',
       hostRange: params.hostRange,
     });
+    this.#onClosing = params.onClosing ?? (() => {});
     this.#onClose = params.onClose;
   }
 
@@ -234,14 +241,27 @@ export class Context implements WorkerContext {
     await this.close();
   }
 
-  /** Forgets a closed worker. */
+  /** What the memory domains and workers have done since the start, as data: nodes with counters. Cold. */
+  stats(): StatsNode {
+    const closed = this.#closedWorkers === undefined ? [] : [this.#closedWorkers];
+    return statsNode('ucp_context', '', {}, [
+      ...this.resources.mds.map(({ md }) => md.stats()),
+      ...[...this.#workers].map((worker) => worker.stats()),
+      ...closed,
+    ]);
+  }
+
+  /** Forgets a closed worker, but for what it has done. */
   forget(worker: Worker): void {
     this.#workers.delete(worker);
+    const left = { ...worker.stats(), name: 'closed' };
+    this.#closedWorkers = this.#closedWorkers === undefined ? left : mergeStats(this.#closedWorkers, left);
   }
 
   async #close(): Promise<void> {
     for (const worker of this.#workers) await worker.close();
     this.#closed = true;
+    this.#onClosing();
     this.#memory.close();
     // The memory domains end what is still on its way, then free and deregister all memory themselves.
     this.resources.close();

@@ -38,11 +38,17 @@ export class Observation {
       protocol,
       transport,
       device,
-      byteLength: request.kind === RequestKind.RECEIVE ? request.receivedBytes : request.byteLength,
+      byteLength: bytesOf(request),
       status,
       startNs,
       endNs: this.#clock.nowNs(),
       worker: this.#worker,
     });
   }
+}
+
+/** The bytes that a request has moved. */
+function bytesOf({ kind, receivedBytes, byteLength }: Request): number {
+  if (kind === RequestKind.FLUSH) return 0;
+  return kind === RequestKind.RECEIVE ? receivedBytes : byteLength;
 }

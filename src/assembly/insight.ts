@@ -1,0 +1,36 @@
+/** What looks into a context from outside, as its configuration wants: statistics and profile. Puts together only. */
+
+import { Profile } from '../ucs/profile/profile.ts';
+import { PROFILE_CONFIG_TABLE } from '../ucs/profile/profile-config.ts';
+import { STATS_CONFIG_TABLE } from '../ucs/stats/stats-config.ts';
+import type { StatsNode } from '../ucs/stats/stats-node.ts';
+import { StatsReporter } from '../ucs/stats/stats-reporter.ts';
+import type { Program } from './program.ts';
+
+/** What has been opened. */
+export interface Insight {
+  /** Writes what is to be written. */
+  close(): void;
+}
+
+/**
+ * Opens what the configuration asks for.
+ * @throws UcxError ERR_STATS_FILE, ERR_PROFILE_FILE
+ */
+export function openInsight(program: Program, context: { stats(): StatsNode }): Insight {
+  const { config, log, clock } = program;
+  const profile = Profile.acquire(config.get(PROFILE_CONFIG_TABLE), log);
+  let reporter: StatsReporter;
+  try {
+    reporter = new StatsReporter({ config: config.get(STATS_CONFIG_TABLE), read: () => context.stats(), clock, log });
+  } catch (error) {
+    profile?.release();
+    throw error;
+  }
+  return {
+    close(): void {
+      reporter.close();
+      profile?.release();
+    },
+  };
+}

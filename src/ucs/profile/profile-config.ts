@@ -1,0 +1,42 @@
+/** The fields of the profile: what is recorded, and where it goes. */
+
+import type { ConfigTable } from '../config.ts';
+import { listType } from '../config-list.ts';
+import { enumType, memorySizeType, stringType } from '../config-value.ts';
+import { FILE_NAME_SYNTAX } from '../file-name.ts';
+
+/** What is recorded: every event, or sums. */
+export type ProfileMode = 'log' | 'accum';
+
+/** The values of {@link PROFILE_CONFIG_TABLE}. */
+export interface ProfileConfig {
+  readonly PROFILE_MODE: readonly ProfileMode[];
+  readonly PROFILE_FILE: string;
+  /** Bytes. */
+  readonly PROFILE_LOG_SIZE: number;
+}
+
+/** `UCX_PROFILE_*`. */
+export const PROFILE_CONFIG_TABLE: ConfigTable<ProfileConfig> = {
+  prefix: '',
+  fields: [
+    {
+      name: 'PROFILE_MODE',
+      type: listType(enumType(['log', 'accum'])),
+      default: '',
+      doc: 'log: every request, command submission and DMA transfer of the process, on a timeline for each worker and card; accum: their number, time and bytes in sum. Empty: none.',
+    },
+    {
+      name: 'PROFILE_FILE',
+      type: stringType,
+      default: 'ucx_%h_%p.prof',
+      doc: `File of the profile, in the JSON of Chrome traces, which Perfetto and chrome://tracing show. In its name ${FILE_NAME_SYNTAX}.`,
+    },
+    {
+      name: 'PROFILE_LOG_SIZE',
+      type: memorySizeType,
+      default: '4m',
+      doc: 'Memory for the events of mode log; when it is full, new ones take the place of the oldest.',
+    },
+  ],
+};

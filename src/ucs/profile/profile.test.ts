@@ -1,0 +1,147 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { commandSubmissionEnd, operationEnd, transferEnd } from '../diagnostics.ts';
+import { createLog, LogLevel } from '../log.ts';
+import { Profile } from './profile.ts';
+import type { ProfileMode } from './profile-config.ts';
+
+interface Trace {
+  readonly traceEvents: readonly Readonly<Record<string, unknown>>[];
+  readonly otherData: { readonly lost: number; readonly accumulated: readonly Readonly<Record<string, unknown>>[] };
+}
+
+let folder: string;
+const log = createLog('test', LogLevel.WARN, (_level, _component, message) => expect.fail(message));
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-profile-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const fileIn = (name = 'profile'): string => join(folder, name);
+const read = (path = fileIn()): Trace => JSON.parse(readFileSync(path, 'utf8')) as Trace;
+
+function start(modes: readonly ProfileMode[], size = 2 ** 20, file = fileIn()): Profile | undefined {
+  return Profile.acquire({ PROFILE_MODE: modes, PROFILE_FILE: file, PROFILE_LOG_SIZE: size }, log);
+}
+
+function put(startNs: number, endNs: number): void {
+  operationEnd.publish({
+    protocol: 'put/zcopy',
+    transport: 'gaudi_cpy',
+    device: 'gaudi0',
+    byteLength: 100,
+    status: 0,
+    startNs,
+    endNs,
+    worker: 1,
+  });
+}
+
+describe('a profile', () => {
+  it('is none without a mode, and nobody listens', () => {
+    expect(start([])).toBeUndefined();
+    expect([operationEnd, commandSubmissionEnd, transferEnd].map((each) => each.hasSubscribers)).toEqual([
+      false,
+      false,
+      false,
+    ]);
+  });
+
+  it('shows requests, submissions and transfers on timelines of their workers and cards', () => {
+    const profile = start(['log'])!;
+    put(5000, 9000);
+    commandSubmissionEnd.publish({ card: 'card 2', queue: 8, sequence: 77, startNs: 6000, endNs: 8000 });
+    transferEnd.publish({ card: 'card 2', queue: 8, byteLength: 100, status: -3, startNs: 5500, endNs: 8500 });
+    profile.release();
+    const { traceEvents, otherData } = read();
+    const names = traceEvents.filter(({ name }) => name === 'process_name');
+    expect(names).toMatchObject([
+      { ph: 'M', pid: 1, args: { name: 'card 2' } },
+      { ph: 'M', pid: 2, args: { name: 'worker 1' } },
+    ]);
+    expect(traceEvents.filter(({ ph }) => ph === 'b' || ph === 'e')).toEqual([
+      {
+        cat: 'request',
+        name: 'put/zcopy',
+        pid: 2,
+        tid: 0,
+        id: 1,
+        ph: 'b',
+        ts: 5,
+        args: { transport: 'gaudi_cpy', device: 'gaudi0', bytes: 100, status: 'OK' },
+      },
+      { cat: 'request', name: 'put/zcopy', pid: 2, tid: 0, id: 1, ph: 'e', ts: 9 },
+      {
+        cat: 'dma',
+        name: 'DMA on queue 8',
+        pid: 1,
+        tid: 0,
+        id: 2,
+        ph: 'b',
+        ts: 5.5,
+        args: { queue: 8, bytes: 100, status: 'IO_ERROR' },
+      },
+      { cat: 'dma', name: 'DMA on queue 8', pid: 1, tid: 0, id: 2, ph: 'e', ts: 8.5 },
+      {
+        cat: 'cs',
+        name: 'CS on queue 8',
+        pid: 1,
+        tid: 0,
+        id: 3,
+        ph: 'b',
+        ts: 6,
+        args: { queue: 8, sequence: 77 },
+      },
+      { cat: 'cs', name: 'CS on queue 8', pid: 1, tid: 0, id: 3, ph: 'e', ts: 8 },
+    ]);
+    expect(otherData).toMatchObject({ lost: 0, accumulated: [] });
+  });
+
+  it('adds up without keeping events', () => {
+    const profile = start(['accum'])!;
+    put(0, 10);
+    put(20, 50);
+    profile.release();
+    const { traceEvents, otherData } = read();
+    expect(traceEvents).toEqual([]);
+    expect(otherData).toMatchObject({
+      lost: 0,
+      accumulated: [
+        { timeline: 'worker 1', name: 'put/zcopy', count: 2, totalNs: 40, minNs: 10, maxNs: 30, bytes: 200 },
+      ],
+    });
+  });
+
+  it('keeps the newest events when its memory is full, and says how many are gone', () => {
+    const profile = start(['log', 'accum'], 1024)!;
+    for (let i = 1; i <= 10; i++) put(i * 1000, i * 1000 + 1);
+    profile.release();
+    const { traceEvents, otherData } = read();
+    expect(traceEvents.filter(({ ph }) => ph === 'b').map(({ ts }) => ts)).toEqual([7, 8, 9, 10]);
+    expect(otherData).toMatchObject({ lost: 6, accumulated: [{ count: 10 }] });
+  });
+
+  it('is shared by the contexts of a process, and written when the last one leaves', () => {
+    const first = start(['log'])!;
+    expect(start(['log'])).toBe(first);
+    put(0, 1);
+    first.release();
+    expect(readFileSync(fileIn(), 'utf8')).toBe('');
+    put(2, 3);
+    first.release();
+    expect(read().traceEvents.filter(({ ph }) => ph === 'b')).toHaveLength(2);
+    expect(operationEnd.hasSubscribers).toBe(false);
+    put(4, 5);
+    expect(read().traceEvents.filter(({ ph }) => ph === 'b')).toHaveLength(2);
+  });
+
+  it('refuses a file that cannot be written, and listens to nobody then', () => {
+    const path = fileIn('missing/profile');
+    expect(() => start(['log'], 1024, path)).toThrow(
+      expect.objectContaining({ code: 'ERR_PROFILE_FILE', details: { path } }),
+    );
+    expect(operationEnd.hasSubscribers).toBe(false);
+  });
+});

@@ -1,0 +1,97 @@
+/** The fields of statistics: where they go, when, and which. */
+
+import type { ConfigTable } from '../config.ts';
+import { type AllowList, allowListType } from '../config-list.ts';
+import { type ConfigType, enumType, timeType } from '../config-value.ts';
+import { FILE_NAME_SYNTAX } from '../file-name.ts';
+import type { StatsDestination } from './stats-output.ts';
+import type { StatsFormat } from './stats-text.ts';
+import { type StatsTrigger, signalNumber } from './stats-trigger.ts';
+
+/** Port of UCX's statistics server (UCS_STATS_DEFAULT_UDP_PORT). */
+const DEFAULT_PORT = 37873;
+const PORT_MAX = 65_535;
+
+/** The values of {@link STATS_CONFIG_TABLE}. */
+export interface StatsConfig {
+  readonly STATS_DEST: StatsDestination;
+  readonly STATS_TRIGGER: StatsTrigger;
+  readonly STATS_FILTER: AllowList;
+  readonly STATS_FORMAT: StatsFormat;
+}
+
+const destinationType: ConfigType<StatsDestination> = {
+  syntax: `empty, stdout, stderr, file:<name> or udp:<host>[:<port>]`,
+  parse(text) {
+    const trimmed = text.trim();
+    if (trimmed === '') return { kind: 'none' };
+    if (trimmed === 'stdout' || trimmed === 'stderr') return { kind: trimmed };
+    if (/^file:./.test(trimmed)) return { kind: 'file', template: trimmed.slice('file:'.length) };
+    const match = /^udp:(\[[^\]]+\]|[^:]+)(?::(\d+))?$/.exec(trimmed);
+    const port = Number(match?.[2] ?? DEFAULT_PORT);
+    if (match === null || port < 1 || port > PORT_MAX) return undefined;
+    return { kind: 'udp', host: match[1]!.replace(/^\[|\]$/g, ''), port };
+  },
+  print(value) {
+    switch (value.kind) {
+      case 'none':
+        return '';
+      case 'file':
+        return `file:${value.template}`;
+      case 'udp':
+        return `udp:${value.host.includes(':') ? `[${value.host}]` : value.host}:${value.port}`;
+      default:
+        return value.kind;
+    }
+  },
+};
+
+const triggerType: ConfigType<StatsTrigger> = {
+  syntax: 'exit, signal:<name or number of a signal> or timer:<time above 0>',
+  parse(text) {
+    const [word = '', value = ''] = text.trim().split(/:(.*)/s);
+    if (word === 'exit' && value === '') return { kind: 'exit' };
+    if (word === 'signal') {
+      const signal = signalNumber(value);
+      return signal === undefined ? undefined : { kind: 'signal', signal };
+    }
+    const intervalNs = word === 'timer' ? timeType.parse(value) : undefined;
+    if (intervalNs === undefined || !(intervalNs > 0 && intervalNs < Infinity)) return undefined;
+    return { kind: 'timer', intervalNs };
+  },
+  print(value) {
+    if (value.kind === 'signal') return `signal:${value.signal}`;
+    return value.kind === 'timer' ? `timer:${timeType.print(value.intervalNs)}` : 'exit';
+  },
+};
+
+/** `UCX_STATS_*`. */
+export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
+  prefix: '',
+  fields: [
+    {
+      name: 'STATS_DEST',
+      type: destinationType,
+      default: '',
+      doc: `Where the statistics of a context go: nowhere when empty; stdout; stderr; file:<name>, with ${FILE_NAME_SYNTAX} in it; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
+    },
+    {
+      name: 'STATS_TRIGGER',
+      type: triggerType,
+      default: 'exit',
+      doc: 'When they are written: when a context closes or the process ends before (exit), at a signal, or every so often (timer:<time>); at the end in any case.',
+    },
+    {
+      name: 'STATS_FILTER',
+      type: allowListType,
+      default: 'all',
+      doc: 'Names of the counters that are written.',
+    },
+    {
+      name: 'STATS_FORMAT',
+      type: enumType(['full', 'agg', 'summary']),
+      default: 'full',
+      doc: 'full: every object with its counters; agg: the sums over all objects of a class; summary: the sums that are not zero, a line for each class.',
+    },
+  ],
+};

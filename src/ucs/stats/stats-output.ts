@@ -1,0 +1,148 @@
+/** The places that statistics can go to. Each takes whole reports; what is in them is decided elsewhere. */
+
+import { createSocket } from 'node:dgram';
+import { lookup } from 'node:dns';
+import { closeSync, openSync, writeSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { UcxError } from '../error.ts';
+import { expandFileName } from '../file-name.ts';
+import type { Log } from '../log.ts';
+import { Status } from '../status.ts';
+import type { StatsNode } from './stats-node.ts';
+import { type StatsFormat, type StatsHeading, statsDatagrams, statsText } from './stats-text.ts';
+
+/** Where statistics go. */
+export type StatsDestination =
+  | { readonly kind: 'none' | 'stdout' | 'stderr' }
+  | { readonly kind: 'file'; readonly template: string }
+  | { readonly kind: 'udp'; readonly host: string; readonly port: number };
+
+/** Takes reports. */
+export interface StatsOutput {
+  /** Never throws: what cannot be written is a warning in the log. Written when the call returns, as far as this process is concerned. */
+  write(root: StatsNode): void;
+  close(): void;
+}
+
+/**
+ * Opens a destination; undefined for none.
+ * @throws UcxError ERR_STATS_FILE for a file that cannot be written
+ */
+export function openStatsOutput(destination: StatsDestination, format: StatsFormat, log: Log): StatsOutput | undefined {
+  switch (destination.kind) {
+    case 'none':
+      return undefined;
+    case 'file':
+      return new FileOutput(openFile(expandFileName(destination.template)), format, log, true);
+    case 'udp':
+      return new UdpOutput(destination.host, destination.port, log);
+    default:
+      return new FileOutput(destination.kind === 'stdout' ? 1 : 2, format, log, false);
+  }
+}
+
+function openFile(path: string): number {
+  try {
+    return openSync(path, 'w');
+  } catch (cause) {
+    throw new UcxError({
+      code: 'ERR_STATS_FILE',
+      status: Status.IO_ERROR,
+      message: `UCX_STATS_DEST must name a file that can be written: ${(cause as Error).message}`,
+      details: { path },
+      cause,
+    });
+  }
+}
+
+function heading(): StatsHeading {
+  return { host: hostname(), pid: process.pid, time: new Date() };
+}
+
+/** Text to a descriptor. */
+class FileOutput implements StatsOutput {
+  readonly #fd: number;
+  readonly #format: StatsFormat;
+  readonly #log: Log;
+  readonly #isOwn: boolean;
+
+  constructor(fd: number, format: StatsFormat, log: Log, isOwn: boolean) {
+    this.#fd = fd;
+    this.#format = format;
+    this.#log = log;
+    this.#isOwn = isOwn;
+  }
+
+  write(root: StatsNode): void {
+    try {
+      // At once, also into a pipe: the process may be about to end.
+      let left = Buffer.from(statsText(root, this.#format, heading()));
+      while (left.byteLength > 0) left = left.subarray(writeSync(this.#fd, left));
+    } catch (error) {
+      this.#log.warn(`statistics could not be written: ${(error as Error).message}`);
+    }
+  }
+
+  close(): void {
+    if (this.#isOwn) closeSync(this.#fd);
+  }
+}
+
+/** JSON datagrams. The address is looked up at the start; reports before that are sent when it is known. */
+class UdpOutput implements StatsOutput {
+  readonly #log: Log;
+  readonly #waiting: Buffer[] = [];
+  #send: ((datagram: Buffer) => void) | undefined = undefined;
+  #closeSocket: () => void = () => {};
+  #closed = false;
+  #failed = false;
+
+  constructor(host: string, port: number, log: Log) {
+    this.#log = log;
+    lookup(host, (error, address, family) => {
+      if (error === null) this.#connect(address, family === 6 ? 'udp6' : 'udp4', port);
+      else this.#fail(error);
+    });
+  }
+
+  write(root: StatsNode): void {
+    for (const datagram of statsDatagrams(root, heading())) {
+      if (this.#send === undefined) this.#waiting.push(datagram);
+      else this.#send(datagram);
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#send !== undefined || this.#failed) this.#closeSocket();
+  }
+
+  #connect(address: string, type: 'udp4' | 'udp6', port: number): void {
+    const socket = createSocket(type);
+    let unsent = 0;
+    this.#closeSocket = () => {
+      if (unsent === 0) socket.close();
+    };
+    socket.on('error', (error) => this.#fail(error));
+    socket.connect(port, address, () => {
+      socket.unref();
+      this.#send = (datagram) => {
+        unsent += 1;
+        // A connected socket sends within the call, also while the process ends.
+        socket.send(datagram, (error) => {
+          unsent -= 1;
+          if (error !== null) this.#fail(error);
+          if (this.#closed) this.#closeSocket();
+        });
+      };
+      for (const datagram of this.#waiting.splice(0)) this.#send(datagram);
+      if (this.#closed) this.#closeSocket();
+    });
+  }
+
+  #fail(error: Error): void {
+    this.#waiting.length = 0;
+    if (!this.#failed) this.#log.warn(`statistics could not be sent: ${error.message}`);
+    this.#failed = true;
+  }
+}

@@ -1,0 +1,61 @@
+/** Writes the statistics of one context when its trigger says so, and at the end. It counts nothing. */
+
+import { atExit } from '../at-exit.ts';
+import type { Clock } from '../clock.ts';
+import { isAllowed } from '../config-list.ts';
+import type { Log } from '../log.ts';
+import type { StatsConfig } from './stats-config.ts';
+import { filterStats, type StatsNode } from './stats-node.ts';
+import { openStatsOutput, type StatsOutput } from './stats-output.ts';
+import { onTrigger } from './stats-trigger.ts';
+
+/** What a reporter is made of. */
+export interface StatsReporterOptions {
+  readonly config: StatsConfig;
+  /** Reads the statistics now. */
+  readonly read: () => StatsNode;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** A reporter. */
+export class StatsReporter {
+  readonly #output: StatsOutput | undefined;
+  readonly #config: StatsConfig;
+  readonly #read: () => StatsNode;
+  readonly #stop: () => void;
+  #closed = false;
+
+  /** @throws UcxError ERR_STATS_FILE */
+  constructor({ config, read, clock, log }: StatsReporterOptions) {
+    this.#config = config;
+    this.#read = read;
+    this.#output = openStatsOutput(config.STATS_DEST, config.STATS_FORMAT, log);
+    if (this.#output === undefined) {
+      this.#stop = () => {};
+      return;
+    }
+    const report = (): void => this.report();
+    const stopTrigger = onTrigger(config.STATS_TRIGGER, clock, report);
+    // A context that nobody closes is told about when the process ends.
+    const stopAtExit = atExit(report);
+    this.#stop = () => {
+      stopTrigger();
+      stopAtExit();
+    };
+  }
+
+  /** Writes the statistics as they are now. */
+  report(): void {
+    this.#output?.write(filterStats(this.#read(), (counter) => isAllowed(this.#config.STATS_FILTER, counter)));
+  }
+
+  /** Writes a last time and ends. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#stop();
+    this.report();
+    this.#output?.close();
+  }
+}

@@ -1,0 +1,41 @@
+/** What makes statistics be written: signals and timers. What is written, and where, is decided elsewhere. */
+
+import { constants } from 'node:os';
+import type { Clock, Timer } from '../clock.ts';
+
+/** When statistics are written. */
+export type StatsTrigger =
+  | { readonly kind: 'exit' }
+  | { readonly kind: 'signal'; readonly signal: NodeJS.Signals }
+  | { readonly kind: 'timer'; readonly intervalNs: number };
+
+/** The signal of a name (`SIGUSR1`, `usr1`) or number that a program may handle; undefined for no such signal. */
+export function signalNumber(text: string): NodeJS.Signals | undefined {
+  const word = text.trim().toUpperCase();
+  const entries = Object.entries(constants.signals) as [NodeJS.Signals, number][];
+  const found = entries.find(([name, number]) => name === word || name === `SIG${word}` || String(number) === word);
+  // Nobody can handle these two.
+  if (found === undefined || found[0] === 'SIGKILL' || found[0] === 'SIGSTOP') return undefined;
+  return found[0];
+}
+
+/**
+ * Has `write` run whenever the trigger says so, but for the end. Neither signal nor timer keeps the process alive.
+ * @returns what ends that
+ */
+export function onTrigger(trigger: StatsTrigger, clock: Clock, write: () => void): () => void {
+  if (trigger.kind === 'signal') {
+    process.on(trigger.signal, write);
+    return () => process.off(trigger.signal, write);
+  }
+  if (trigger.kind === 'exit') return () => {};
+  let timer: Timer | undefined;
+  const again = (): void => {
+    timer = clock.setTimer(trigger.intervalNs, () => {
+      write();
+      again();
+    });
+  };
+  again();
+  return () => timer?.cancel();
+}

@@ -1,0 +1,251 @@
+/** What the library tells about itself: counters that equal what was done, traces, events, and silence where nobody asks. */
+
+import { spawn } from 'node:child_process';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type Request, Status } from '../../src/index.ts';
+import { type OperationEnd, operationEnd } from '../../src/ucs/diagnostics.ts';
+import type { Counters, StatsNode } from '../../src/ucs/stats/stats-node.ts';
+import { failureOf } from '../fixtures/contexts.ts';
+import { connectionKind, keyFor, mappedOf, pattern, usePairs } from '../fixtures/pair.ts';
+
+const MIB = 2 ** 20;
+const fixture = usePairs();
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-insight-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+/** Every node of a class below a root. */
+function nodesOf(root: StatsNode, className: string): StatsNode[] {
+  const below = root.children.flatMap((child) => nodesOf(child, className));
+  return root.className === className ? [root, ...below] : below;
+}
+
+/** The counters of the one node with this class and name. */
+function countersOf(root: StatsNode, className: string, name: string): Counters {
+  const nodes = nodesOf(root, className).filter((node) => node.name === name);
+  expect(nodes).toHaveLength(1);
+  return nodes[0]!.counters;
+}
+
+describe('statistics', () => {
+  it('of the interfaces equal what was done', async () => {
+    const { one, two, ab } = await fixture.pair(connectionKind('posix'));
+    const target = mappedOf(two, 'allocated', 4096);
+    const rkey = keyFor(ab, two, target);
+    // Both ends know each other when a message has gone through.
+    const hello = two.worker.tagRecv(new Uint8Array(8));
+    await ab.tagSend(new Uint8Array(8));
+    await hello;
+    const own = (): Counters => countersOf(one.worker.stats(), 'uct_iface', 'posix/memory');
+    const start = own();
+    for (let i = 0; i < 10; i++) await ab.put(pattern(8, i), rkey);
+    for (let i = 0; i < 5; i++) await ab.get(new Uint8Array(16), rkey);
+    await ab.put(one.context.memMap({ allocate: 4096 }), rkey);
+    for (let i = 0; i < 3; i++) await ab.atomic('add', 1, rkey);
+    const done = Object.fromEntries(Object.entries(own()).map(([name, value]) => [name, value - start[name]!]));
+    expect(done).toMatchObject({ put: 11, get: 5, atomic: 3, am: 0, no_res: 0 });
+    expect(done['bytes_short']! + done['bytes_zcopy']!).toBe(10 * 8 + 5 * 16 + 4096);
+    const before = countersOf(two.worker.stats(), 'uct_iface', 'posix/memory');
+    const receives = Array.from({ length: 4 }, () => two.worker.tagRecv(new Uint8Array(100)));
+    for (let i = 0; i < 4; i++) await ab.tagSend(pattern(100, i));
+    await Promise.all(receives);
+    const after = countersOf(two.worker.stats(), 'uct_iface', 'posix/memory');
+    expect(after['rx_am']! - before['rx_am']!).toBe(4);
+    expect(after['rx_am_bytes']! - before['rx_am_bytes']!).toBeGreaterThanOrEqual(400);
+    expect(one.worker.stats().counters).toMatchObject({ tx_eager: 5, tx_rndv: 0, requests_in_use: 0, endpoints: 2 });
+  });
+
+  it('of the protocols tell expected from unexpected, eager from rendezvous', async () => {
+    const { one, two, ab } = await fixture.pair(connectionKind('posix'));
+    const receive = two.worker.tagRecv(new Uint8Array(8));
+    await ab.tagSend(new Uint8Array(8));
+    await receive;
+    await ab.tagSend(new Uint8Array(8));
+    await ab.flush();
+    const large = ab.tagSend(new Uint8Array(100_000));
+    while (two.worker.tagProbe(0, 0n) === undefined) two.worker.progress();
+    await two.worker.tagRecv(new Uint8Array(8));
+    await two.worker.tagRecv(new Uint8Array(100_000));
+    await large;
+    expect(one.worker.stats().counters).toMatchObject({ tx_eager: 2, tx_eager_sync: 0, tx_rndv: 1 });
+    const { counters } = two.worker.stats();
+    expect(counters['tag_rx_eager_exp']! + counters['tag_rx_eager_unexp']!).toBe(2);
+    expect(counters['tag_rx_rndv_exp']! + counters['tag_rx_rndv_unexp']!).toBe(1);
+    expect(counters['rndv_get_zcopy']! + counters['rndv_am']!).toBe(1);
+  });
+
+  it('of the cards tell operations and bytes by direction, and errors', async () => {
+    fixture.allow(/device_reset/);
+    const { one, ab, node } = await fixture.pair(connectionKind('loopback'));
+    const memory = mappedOf(one, 'gaudi', MIB);
+    const other = mappedOf(one, 'gaudi', MIB);
+    const rkey = keyFor(ab, one, memory);
+    for (let i = 0; i < 3; i++) await ab.put(pattern(MIB, i), rkey);
+    await ab.get(new Uint8Array(1000), rkey);
+    await ab.put(other, rkey);
+    const card = (): StatsNode => nodesOf(one.context.stats(), 'gaudi_card')[0]!;
+    const direction = (name: string): Counters => countersOf(card(), 'gaudi_dma', name);
+    expect(direction('host_to_device')).toMatchObject({ operations: 3, bytes: 3 * MIB, errors: 0, in_flight: 0 });
+    expect(direction('device_to_host')).toMatchObject({ operations: 1, bytes: 1000 });
+    expect(direction('device_to_device')).toMatchObject({ operations: 1, bytes: MIB });
+    expect(card().counters).toEqual({ cs_in_flight: 0 });
+    node.inject(0, { kind: 'hang' });
+    const failing = failureOf(() => ab.put(pattern(MIB, 9), rkey));
+    node.inject(0, { kind: 'hard-reset' });
+    expect(await failing).toMatchObject({ code: 'ERR_IO_ERROR' });
+    expect(direction('host_to_device')).toMatchObject({ operations: 3, errors: 1 });
+  });
+
+  it('count what goes over gaudi_ipc in channels', async () => {
+    const { one, two, ab } = await fixture.pair(connectionKind('all transports'));
+    const rkey = keyFor(ab, two, mappedOf(two, 'gaudi', MIB));
+    const local = mappedOf(one, 'gaudi', MIB);
+    await ab.put(local, rkey);
+    await ab.put(local, rkey);
+    await ab.get(local, rkey, { byteLength: 4096 });
+    const [channel] = nodesOf(one.context.stats(), 'gaudi_ipc_channel');
+    expect(channel?.counters).toEqual({ puts: 2, gets: 1, bytes_put: 2 * MIB, bytes_got: 4096 });
+  });
+
+  it('outlive the workers that made them', async () => {
+    const { one, two, ab } = await fixture.pair(connectionKind('posix'));
+    const second = one.context.worker();
+    const endpoint = second.endpoint(two.worker.address());
+    for (const each of [ab, endpoint]) {
+      const receive = two.worker.tagRecv(new Uint8Array(8));
+      await each.tagSend(new Uint8Array(8));
+      await receive;
+    }
+    await second.close();
+    await one.worker.close();
+    const workers = nodesOf(one.context.stats(), 'ucp_worker');
+    expect(workers.map(({ name, counters }) => [name, counters['tx_eager']])).toEqual([['closed', 2]]);
+    expect(countersOf(one.context.stats(), 'uct_iface', 'posix/memory')['am']).toBeGreaterThanOrEqual(2);
+  });
+});
+
+/** Runs a program that opens a context, does a put of 1 MiB and ends in a way of its own. */
+async function run(env: Record<string, string>, ending: string): Promise<{ code: number | null; stderr: string }> {
+  const program = `
+    import { Context, MemoryType } from ${JSON.stringify(new URL('../../src/index.ts', import.meta.url).href)};
+    const context = await Context.create({ configDirectories: [], config: { GAUDI_DRIVER: 'emulator', GAUDI_EMULATOR_CARDS: '1' } });
+    const worker = context.worker();
+    const endpoint = worker.endpoint(worker.address());
+    const memory = context.memMap({ allocate: ${MIB}, memoryType: MemoryType.GAUDI });
+    await endpoint.put(new Uint8Array(${MIB}), endpoint.unpackRkey(context.packRkey(memory)));
+    ${ending}`;
+  const flags = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', program];
+  const child = spawn(process.execPath, flags, {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.on('data', (chunk) => {
+    stderr += chunk;
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, stderr };
+}
+
+describe('at the end of a process', { timeout: 60_000 }, () => {
+  for (const [how, ending] of [
+    ['that closes its context', 'await context.close();'],
+    ['that exits', 'process.exit(0);'],
+  ] as const) {
+    it(`${how}, statistics and profile are written`, async () => {
+      const [stats, profile] = [join(folder, 'stats'), join(folder, 'profile')];
+      const env = { UCX_STATS_DEST: `file:${stats}`, UCX_PROFILE_MODE: 'log,accum', UCX_PROFILE_FILE: profile };
+      expect(await run(env, ending)).toEqual({ code: 0, stderr: '' });
+      const text = readFileSync(stats, 'utf8');
+      expect(text.match(/^# /gm)).toHaveLength(1);
+      expect(text).toMatch(/gaudi_dma host_to_device:\n +operations: 1\n +bytes: 1048576\n/);
+      const trace = JSON.parse(readFileSync(profile, 'utf8')) as { traceEvents: { name: string; cat?: string }[] };
+      const begun = new Set(trace.traceEvents.map(({ cat, name }) => `${cat} ${name}`));
+      expect([...begun]).toEqual(
+        expect.arrayContaining(['request put/zcopy', 'dma DMA on queue 0', 'cs CS on queue 0']),
+      );
+    });
+
+    it(`${how}, statistics are sent`, async () => {
+      const socket = createSocket('udp4');
+      await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve));
+      const message = once(socket, 'message');
+      const { port } = socket.address();
+      expect(await run({ UCX_STATS_DEST: `udp:127.0.0.1:${port}` }, ending)).toEqual({ code: 0, stderr: '' });
+      const [datagram] = (await message) as [Buffer];
+      socket.close();
+      expect(JSON.parse(datagram.toString())).toMatchObject({ className: 'ucp_context', path: [] });
+    });
+  }
+
+  it('that could not open its file, the context says so', async () => {
+    const { code, stderr } = await run({ UCX_STATS_DEST: `file:${folder}/missing/stats` }, '');
+    expect(code).toBe(1);
+    expect(stderr).toContain('ERR_STATS_FILE');
+  });
+});
+
+describe('events', () => {
+  const events: OperationEnd[] = [];
+  const listen = (event: OperationEnd): void => void events.push(event);
+  afterEach(() => {
+    operationEnd.unsubscribe(listen);
+    events.length = 0;
+  });
+
+  it('tell of every operation while somebody listens, and of none before and after', async () => {
+    const { two, ab } = await fixture.pair(connectionKind('all transports'));
+    const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 4096));
+    await ab.put(pattern(8, 1), rkey);
+    operationEnd.subscribe(listen);
+    const before = performance.now();
+    expect(ab.putNbx(pattern(8, 2), 0, 8, rkey, 0)).toBe(Status.OK);
+    await ab.get(new Uint8Array(16), rkey);
+    const receive = two.worker.tagRecv(new Uint8Array(100));
+    await ab.tagSend(pattern(24, 3));
+    await receive;
+    operationEnd.unsubscribe(listen);
+    const tookNs = (performance.now() - before) * 1e6;
+    await ab.put(pattern(8, 4), rkey);
+    const told = events.filter(({ protocol }) => protocol !== 'flush');
+    expect(
+      told.map(({ protocol, transport, byteLength, status }) => [protocol, transport, byteLength, status]),
+    ).toEqual(
+      expect.arrayContaining([
+        ['put/short', 'posix', 8, 0],
+        ['get/short', 'posix', 16, 0],
+        ['tag/eager', 'posix', 24, 0],
+        ['tag/recv', undefined, 24, 0],
+      ]),
+    );
+    expect(told).toHaveLength(4);
+    for (const { startNs, endNs } of events) {
+      expect(endNs).toBeGreaterThanOrEqual(startNs);
+      expect(endNs - startNs).toBeLessThanOrEqual(tookNs);
+    }
+    expect(new Set(told.map(({ worker }) => worker)).size).toBe(2);
+  });
+
+  it('tell how an operation failed', async () => {
+    const { one, two, ab } = await fixture.pair(connectionKind('posix'));
+    operationEnd.subscribe(listen);
+    const receive = one.worker.tagRecvNbx(new Uint8Array(8), 0, 8, 1) as Request;
+    expect(receive.cancel()).toBe(true);
+    receive.free();
+    const truncated = failureOf(() => two.worker.tagRecv(new Uint8Array(4)));
+    await ab.tagSend(new Uint8Array(8));
+    expect(await truncated).toMatchObject({ code: 'ERR_MESSAGE_TRUNCATED' });
+    const ends = events.filter(({ status }) => status < 0).map(({ protocol, status }) => [protocol, status]);
+    expect(ends).toEqual([
+      ['tag/recv', Status.CANCELED],
+      ['tag/recv', Status.MESSAGE_TRUNCATED],
+    ]);
+  });
+});
