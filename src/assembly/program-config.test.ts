@@ -5,7 +5,6 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Config, type ConfigSources } from '../index.ts';
 import { parseConfigFile } from '../ucs/config-file.ts';
-import { CONFIG_TABLES } from './config-tables.ts';
 import { startProgram } from './program.ts';
 
 const CLEAN: ConfigSources = { env: {}, configDirectories: [] };
@@ -242,6 +241,64 @@ describe('CONFIG_TABLES', () => {
       expect(field.doc, field.name).toMatch(/^[A-Za-z].*[.;]$|^[^\n]*\.$/);
       expect(field.name).toMatch(/^[A-Z0-9_]+$/);
     }
-    expect(CONFIG_TABLES.length).toBeGreaterThan(0);
+  });
+
+  it('have types that take any text without a throw, and print what they took as a text that parses to it', () => {
+    const words = [
+      'all',
+      '^',
+      ',',
+      ':',
+      '[0-3]',
+      '*',
+      'auto',
+      'inf',
+      'try',
+      'y',
+      '0',
+      '1',
+      '.5',
+      '1e-9',
+      '12',
+      'k',
+      'mb',
+      'GBs',
+      'bps',
+    ];
+    const more = [
+      'us',
+      'm',
+      'host',
+      'h2d',
+      'default',
+      'warn',
+      'debug',
+      'card',
+      'emulator:/',
+      ' ',
+      '-',
+      '\\',
+      '\n',
+      'exit',
+      'signal:',
+      'file:',
+    ];
+    const text = fc.oneof(
+      fc.array(fc.constantFrom(...words, ...more), { maxLength: 8 }).map((parts) => parts.join('')),
+      fc.string({ unit: 'binary' }),
+      fc.double({ min: 0, max: 1e20, noNaN: true }).map(String),
+    );
+    const line = text.map((each) => each.replace(/[\r\n]/g, ' '));
+    for (const { field } of Config.read(CLEAN).entries) {
+      fc.assert(
+        fc.property(line, (given) => {
+          const value = field.type.parse(given);
+          if (value === undefined) return;
+          const printed = field.type.print(value);
+          expect(field.type.parse(printed), `${field.name}: ${given} -> ${printed}`).toEqual(value);
+        }),
+        { numRuns: 200 },
+      );
+    }
   });
 });

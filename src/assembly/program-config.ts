@@ -8,6 +8,7 @@ import { type Config, type ConfigEntry, loadConfig, optionName, unknownOption } 
 import { type ConfigFile, configDirectories, readConfigFiles } from '../ucs/config-file.ts';
 import { type ConfigPrintOptions, printConfig } from '../ucs/config-print.ts';
 import { invalidParam } from '../ucs/error.ts';
+import { machineFact } from '../ucs/machine-facts.ts';
 import { CONFIG_TABLES } from './config-tables.ts';
 
 /** Environment variables as process.env has them. */
@@ -53,7 +54,7 @@ export class ProgramConfig {
    */
   static read(sources: ConfigSources = {}, options: Readonly<Record<string, string>> = {}): ProgramConfig {
     const env = sources.env ?? process.env;
-    const files = readConfigFiles(sources.configDirectories ?? defaultDirectories(env));
+    const files = readConfigFiles(sources.configDirectories ?? defaultDirectories(env), machineFact);
     return new ProgramConfig({ env, files, envPrefix: sources.envPrefix }, withOptions({}, options));
   }
 

@@ -42,6 +42,7 @@ export function startProgram(options: ProgramOptions = {}): Program {
   const sink = options.logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
   const log = createLog('ucp', LOG_LEVEL, sink);
   for (const warning of config.warnings) log.warn(warning);
+  for (const section of config.skipped) log.debug(section);
   if (WARN_UNUSED_ENV_VARS) for (const warning of config.unused) log.warn(warning);
   return { config, log, clock: options.clock ?? systemClock, env };
 }

@@ -11,26 +11,59 @@ describe('parseConfigFile', () => {
     expect(parseConfigFile(text, '/etc/ucx/ucx.conf')).toEqual({
       path: '/etc/ucx/ucx.conf',
       assignments: [
-        { name: 'UCX_TLS', value: 'self,tcp', line: 2 },
-        { name: 'UCX_LOG_FILE', value: 'a#b', line: 5 },
-        { name: 'UCX_EMPTY', value: '', line: 6 },
-        { name: 'UCX_X', value: '', line: 7 },
+        { name: 'UCX_TLS', value: 'self,tcp', line: 2, section: undefined },
+        { name: 'UCX_LOG_FILE', value: 'a#b', line: 5, section: undefined },
+        { name: 'UCX_EMPTY', value: '', line: 6, section: undefined },
+        { name: 'UCX_X', value: '', line: 7, section: undefined },
       ],
-      skippedSections: [],
+      skipped: [],
     });
   });
 
-  it('skips the lines of sections and names the sections', () => {
-    const file = parseConfigFile('UCX_A=1\n[Grace Hopper]\nCPU model=Grace Hopper\n'.replace('CPU model', 'CPU_model'));
-    expect(file.assignments).toHaveLength(1);
-    expect(file.skippedSections).toEqual(['Grace Hopper']);
-    expect(file.path).toBe('ucx.conf');
+  /** As the file that UCX installs. */
+  const SECTIONS = [
+    'UCX_A=1',
+    '[Grace Hopper]',
+    'CPU model=Grace',
+    'UCX_CUDA_COPY_BW=800GBs,d2d:3TBs',
+    '',
+    '[AMD]',
+    'CPU vendor=amd # any case',
+    '# more',
+    'UCX_DISTANCE_BW=auto,sys:5100MBs',
+    '[Servers of one kind]',
+    'CPU vendor = AMD',
+    'UCX_TLS=self',
+    'DMI product name=HLS*',
+    '[for all]',
+    'UCX_B=2',
+  ].join('\n');
+
+  it('applies sections whose conditions hold', () => {
+    const machine: Readonly<Record<string, string>> = { 'CPU vendor': 'AMD', 'DMI product name': 'HLS-2' };
+    const { assignments, skipped } = parseConfigFile(SECTIONS, '/x', (name) => machine[name]);
+    expect(assignments.map(({ name, section, line }) => [name, section, line])).toEqual([
+      ['UCX_A', undefined, 1],
+      ['UCX_DISTANCE_BW', 'AMD', 9],
+      ['UCX_TLS', 'Servers of one kind', 12],
+      ['UCX_B', 'for all', 15],
+    ]);
+    expect(skipped).toEqual(['section [Grace Hopper] of /x does not apply to this machine: CPU model=Grace']);
+  });
+
+  it('skips those whose conditions do not, and names the first', () => {
+    const { assignments, skipped } = parseConfigFile(SECTIONS, '/x');
+    expect(assignments.map(({ name }) => name)).toEqual(['UCX_A', 'UCX_B']);
+    expect(skipped.map((text) => text.split(': ')[1])).toEqual(['CPU model=Grace', 'CPU vendor=amd', 'CPU vendor=AMD']);
   });
 
   it('names path and line of what it cannot read', () => {
-    for (const line of ['nonsense', '=1', '1X=2', 'A B=1']) {
+    for (const line of ['nonsense', '=1', '1X=2', 'A B=1', '[s]\nnonsense', '[s']) {
       expect(() => parseConfigFile(`UCX_A=1\n${line}`, '/x')).toThrow(
-        expect.objectContaining({ code: 'ERR_CONFIG_FILE', details: { path: '/x', line: 2 } }),
+        expect.objectContaining({
+          code: 'ERR_CONFIG_FILE',
+          details: { path: '/x', line: 1 + line.split('\n').length },
+        }),
       );
     }
   });

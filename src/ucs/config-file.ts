@@ -5,6 +5,7 @@
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { matchesItem } from './config-list.ts';
 import { UcxError } from './error.ts';
 import { Status } from './status.ts';
 
@@ -17,15 +18,20 @@ export interface ConfigAssignment {
   readonly value: string;
   /** Counted from 1. */
   readonly line: number;
+  /** The section it is in; undefined before the first. */
+  readonly section: string | undefined;
 }
 
 /** A parsed file. */
 export interface ConfigFile {
   readonly path: string;
   readonly assignments: readonly ConfigAssignment[];
-  /** Names of sections whose lines were skipped: UCX applies them by CPU and DMI identity, this library has no such rules. */
-  readonly skippedSections: readonly string[];
+  /** What does not apply to this machine: one sentence for each section. */
+  readonly skipped: readonly string[];
 }
+
+/** A fact about the machine by the name that conditions use, such as `CPU vendor`; undefined for what is not known. */
+export type MachineFacts = (name: string) => string | undefined;
 
 /** The places that decide where files are looked for; each may be unknown. */
 export interface ConfigPlaces {
@@ -53,45 +59,65 @@ export function configDirectories(places: ConfigPlaces): string[] {
   return ordered.filter((place, index) => ordered.lastIndexOf(place) === index);
 }
 
+/** A section while its lines are read. */
+interface Section {
+  readonly name: string | undefined;
+  readonly assignments: ConfigAssignment[];
+  /** The first condition that does not hold. */
+  failed: string | undefined;
+}
+
 /**
- * Parses the text of a file: `NAME=value` lines, `#` or `;` comments, blank lines, `[section]` headers. Values lose the blanks
- * around them and a comment that follows a blank.
+ * Parses the text of a file: `NAME=value` lines, `#` or `;` comments, blank lines, `[section]` headers. Values lose the blanks around them and a
+ * comment that follows a blank. The lines of a section apply where all its conditions hold: lines such as `CPU vendor=AMD`, whose name has a
+ * blank and whose value may be a glob.
  * @param path only for messages and for {@link ConfigFile.path}
+ * @param facts about this machine; a condition on what is not known does not hold
  * @throws UcxError ERR_CONFIG_FILE naming path and line for anything else
  */
-export function parseConfigFile(text: string, path: string = CONFIG_FILE_NAME): ConfigFile {
-  const assignments: ConfigAssignment[] = [];
-  const skippedSections: string[] = [];
-  text
-    .replace(/^\uFEFF/, '')
-    .split(/\r?\n/)
-    .forEach((content, index) => {
-      const trimmed = content.trim();
-      if (trimmed === '' || trimmed.startsWith('#') || trimmed.startsWith(';')) return;
-      const section = /^\[(.*)\]$/.exec(trimmed);
-      if (section !== null) {
-        skippedSections.push(section[1]!);
-        return;
-      }
-      const match = /^([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)$/.exec(trimmed);
-      if (match === null) throw fileError(path, index + 1, trimmed);
-      if (skippedSections.length > 0) return;
-      const value = match[2]!.replace(/(^|\s)[#;].*$/, '').trim();
-      assignments.push({ name: match[1]!, value, line: index + 1 });
-    });
-  return { path, assignments, skippedSections };
+export function parseConfigFile(
+  text: string,
+  path: string = CONFIG_FILE_NAME,
+  facts: MachineFacts = () => undefined,
+): ConfigFile {
+  const sections: Section[] = [{ name: undefined, assignments: [], failed: undefined }];
+  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/);
+  for (const [index, content] of lines.entries()) {
+    const trimmed = content.trim();
+    if (trimmed === '' || trimmed.startsWith('#') || trimmed.startsWith(';')) continue;
+    const header = /^\[(.*)\]$/.exec(trimmed);
+    if (header === null) takeLine(sections.at(-1)!, trimmed, path, index + 1, facts);
+    else sections.push({ name: header[1]!, assignments: [], failed: undefined });
+  }
+  return {
+    path,
+    assignments: sections.filter(({ failed }) => failed === undefined).flatMap(({ assignments }) => assignments),
+    skipped: sections
+      .filter(({ failed }) => failed !== undefined)
+      .map(({ name, failed }) => `section [${name}] of ${path} does not apply to this machine: ${failed}`),
+  };
+}
+
+function takeLine(section: Section, content: string, path: string, line: number, facts: MachineFacts): void {
+  const match = /^([A-Za-z_][A-Za-z0-9_]*(?: +[A-Za-z0-9_]+)*)\s*=(.*)$/.exec(content);
+  const isCondition = match?.[1]?.includes(' ') === true;
+  if (match === null || (isCondition && section.name === undefined)) throw fileError(path, line, content);
+  const [, name, text] = match;
+  const value = text!.replace(/(^|\s)[#;].*$/, '').trim();
+  if (!isCondition) section.assignments.push({ name: name!, value, line, section: section.name });
+  else if (!matchesItem(value.toLowerCase(), facts(name!)?.toLowerCase() ?? '')) section.failed ??= `${name}=${value}`;
 }
 
 /**
  * Reads `ucx.conf` from each of `directories` that has one, in that order.
  * @throws UcxError ERR_CONFIG_FILE for a file that is there but cannot be read or parsed
  */
-export function readConfigFiles(directories: readonly string[]): ConfigFile[] {
+export function readConfigFiles(directories: readonly string[], facts?: MachineFacts): ConfigFile[] {
   const files: ConfigFile[] = [];
   for (const directory of directories) {
     const path = join(directory, CONFIG_FILE_NAME);
     const text = readIfThere(path);
-    if (text !== undefined) files.push(parseConfigFile(text, path));
+    if (text !== undefined) files.push(parseConfigFile(text, path, facts));
   }
   return files;
 }

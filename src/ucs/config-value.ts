@@ -10,7 +10,7 @@
 export interface ConfigType<T> {
   /** The rule for values, to complete "must be ...": shown in errors and by `info -c`. */
   readonly syntax: string;
-  /** The value of `text`; undefined when it breaks the rule. Blanks around it are ignored. */
+  /** The value of `text`, which is one line; undefined when it breaks the rule. Blanks around it are ignored. */
   parse(text: string): T | undefined;
   /** A text that {@link parse} turns into an equal value. */
   print(value: T): string;
@@ -55,10 +55,10 @@ export const ternaryType: ConfigType<Ternary> = {
   print: (value) => (value === 'try' ? 'try' : value.charAt(0)),
 };
 
-/** A line of text; the blanks around it are not part of it. */
+/** Any text; the blanks around it are not part of it. */
 export const stringType: ConfigType<string> = {
   syntax: 'a text of one line',
-  parse: (text) => (/[\r\n]/.test(text.trim()) ? undefined : text.trim()),
+  parse: (text) => text.trim(),
   print: (value) => value,
 };
 

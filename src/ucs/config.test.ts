@@ -98,6 +98,17 @@ describe('loadConfig', () => {
     expect(unused).toEqual([expect.stringContaining('MPI_UCX_IB_Y (maybe: MPI_UCX_IB_X?)')]);
   });
 
+  it('refuses values of several lines, which no file could have', () => {
+    for (const LOG_FILE of ['a\nb', 'a\rb']) {
+      expect(() => loadConfig([GLOBAL_CONFIG_TABLE], { overrides: { LOG_FILE } })).toThrow(
+        expect.objectContaining({ code: 'ERR_CONFIG_VALUE', message: expect.stringContaining('one line') as string }),
+      );
+    }
+    expect(
+      loadConfig([GLOBAL_CONFIG_TABLE], { overrides: { LOG_FILE: 'a\n' } }).get(GLOBAL_CONFIG_TABLE).LOG_FILE,
+    ).toBe('a');
+  });
+
   it('names variable, rule, value and source of a bad value', () => {
     const cases = [
       [{ env: { UCX_IB_X: 'many' } }, 'UCX_IB_X', 'environment'],
@@ -117,9 +128,11 @@ describe('loadConfig', () => {
 
   it('reports unused variables with the nearest name', () => {
     const env = { UCX_GAUDI_COPY_RCACH: 'y', UCX_SOMETHING_ELSE_ENTIRELY: '1', UCX_CONFIG_DIR: '/c', HOME: '/h' };
-    const files = [parseConfigFile('UCX_LOGLEVEL=info\n[host]\nUCX_TLS=x', '/c/ucx.conf')];
+    const text = 'UCX_LOGLEVEL=info\n[host]\nCPU model=Grace\n[all]\nUCX_DISTANCE_BW=auto';
+    const files = [parseConfigFile(text, '/c/ucx.conf')];
     const config = loadConfig([GLOBAL_CONFIG_TABLE, COPY], { env, files });
-    expect(config.warnings).toEqual(['section [host] of /c/ucx.conf is ignored']);
+    expect(config.warnings).toEqual([]);
+    expect(config.skipped).toEqual(['section [host] of /c/ucx.conf does not apply to this machine: CPU model=Grace']);
     expect(config.unused).toEqual([
       'unused variable in file /c/ucx.conf:1: UCX_LOGLEVEL (maybe: UCX_LOG_LEVEL?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',
       'unused environment variable: UCX_GAUDI_COPY_RCACH (maybe: UCX_GAUDI_COPY_RCACHE?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)',

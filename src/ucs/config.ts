@@ -96,8 +96,10 @@ export interface Config {
   get<V>(table: ConfigTable<V>): Readonly<V>;
   /** All fields in the order of the tables. */
   readonly entries: readonly ConfigEntry[];
-  /** Deprecated names and skipped sections: one sentence each, to be logged once as warnings. */
+  /** Deprecated names: one sentence each, to be logged once as warnings. */
   readonly warnings: readonly string[];
+  /** Sections of files that do not apply to this machine, likewise, for those who look for a value that is missing. */
+  readonly skipped: readonly string[];
   /** Variables that nothing reads, likewise, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
   readonly unused: readonly string[];
 }
@@ -134,6 +136,8 @@ interface Setting {
   readonly variable: string;
   readonly text: string;
   readonly source: string;
+  /** True for settings that are for many programs, where some do not know all of them. */
+  readonly isCommon?: boolean;
 }
 
 class Loader {
@@ -147,6 +151,7 @@ class Loader {
   readonly #names = new Set<string>();
   readonly #entries: ConfigEntry[] = [];
   readonly #warnings: string[] = [];
+  readonly #skipped: string[] = [];
 
   constructor(tables: readonly AnyConfigTable[], sources: ConfigSources) {
     this.#tables = tables;
@@ -178,15 +183,17 @@ class Loader {
       },
       entries: this.#entries,
       warnings: this.#warnings,
+      skipped: this.#skipped,
       unused: this.#unused(),
     };
   }
 
   #takeFile(file: ConfigFile): void {
-    for (const { name, value, line } of file.assignments) {
-      this.#given.set(name, { variable: name, text: value, source: `file ${file.path}:${line}` });
+    for (const { name, value, line, section } of file.assignments) {
+      const source = `file ${file.path}:${line}`;
+      this.#given.set(name, { variable: name, text: value, source, isCommon: section !== undefined });
     }
-    for (const section of file.skippedSections) this.#warnings.push(`section [${section}] of ${file.path} is ignored`);
+    this.#skipped.push(...file.skipped);
   }
 
   /** @param outer prefixes of the tables around, innermost first */
@@ -203,7 +210,8 @@ class Loader {
     const setting = this.#settingOf(field, prefixes, name);
     const source = setting?.source ?? 'default';
     const text = setting?.text ?? field.default;
-    const value = field.type.parse(text);
+    // Files and printed configurations have a line for each.
+    const value = /[\r\n]/.test(text.trim()) ? undefined : field.type.parse(text);
     if (value === undefined) throw badValue(setting?.variable ?? name, field.type.syntax, text, source);
     const inherits = prefixes.slice(0, -1).map((prefix) => `UCX_${prefix}${field.name}`);
     this.#entries.push({
@@ -258,8 +266,8 @@ class Loader {
 
   #unused(): string[] {
     const unused: string[] = [];
-    for (const { variable, source } of this.#given.values()) {
-      if (this.#known.has(variable) || READ_ELSEWHERE.includes(variable)) continue;
+    for (const { variable, source, isCommon } of this.#given.values()) {
+      if (isCommon === true || this.#known.has(variable) || READ_ELSEWHERE.includes(variable)) continue;
       if (source === 'environment' && !this.#envPrefixes.some((prefix) => variable.startsWith(prefix))) continue;
       const nearest = nearestName(variable, this.#known);
       const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;

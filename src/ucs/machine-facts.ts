@@ -1,0 +1,31 @@
+/**
+ * What configuration files may ask about this machine in the conditions of their sections. Not a description of hardware: only what UCX's files ask.
+ */
+
+import { readFileSync } from 'node:fs';
+
+/** UCX's names of vendors, by what the kernel calls them. */
+const CPU_VENDORS: Readonly<Record<string, string>> = { GenuineIntel: 'Intel', AuthenticAMD: 'AMD' };
+
+/**
+ * The fact with this name: `CPU vendor` as UCX names it, `DMI product name` as the firmware names it. Undefined for everything else: `CPU model` is a name
+ * that UCX gives to families of processors.
+ */
+export function machineFact(name: string): string | undefined {
+  switch (name) {
+    case 'CPU vendor':
+      return CPU_VENDORS[/^vendor_id\s*:\s*(\S+)/m.exec(readIfThere('/proc/cpuinfo'))?.[1] ?? ''];
+    case 'DMI product name':
+      return readIfThere('/sys/class/dmi/id/product_name').trim() || undefined;
+    default:
+      return undefined;
+  }
+}
+
+function readIfThere(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
