@@ -11,7 +11,6 @@ import type { ExplainedCandidate } from '../proto/explain-size.ts';
 import { Operation, Protocol } from '../proto/selection.ts';
 import { checkRemote, planFor } from '../rma/put-get.ts';
 import type { PeerConnection } from './peer-connection.ts';
-import type { Rejection } from './resource-filter.ts';
 
 /** The operations that can be explained. */
 export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
@@ -20,7 +19,6 @@ export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
 /** What is asked of the context. */
 export interface ExplainContext {
   readonly rendezvousThreshold: number;
-  readonly resources: { readonly rejections: readonly Rejection[] };
 }
 
 /**
@@ -39,8 +37,8 @@ export function explainTransfer(
   if (!EXPLAINED_OPERATIONS.includes(operation)) {
     throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);
   }
-  if (operation === 'put') return explainRma(context, connection, Operation.PUT, local, rkey);
-  if (operation === 'get') return explainRma(context, connection, Operation.GET, local, rkey);
+  if (operation === 'put') return explainRma(connection, Operation.PUT, local, rkey);
+  if (operation === 'get') return explainRma(connection, Operation.GET, local, rkey);
   const localType = local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST;
   const lanes = connection.lanes.map(({ iface, md }) => {
     return { attributes: iface.attributes, hasRemoteKey: rkey.parts[md.index] !== undefined };
@@ -50,7 +48,7 @@ export function explainTransfer(
     title: { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) },
     lanes,
     messageLane: messages < 0 ? undefined : messages,
-    unavailable: unavailableTo(context, connection).map(({ name, reason }) => {
+    unavailable: connection.unreachable.map(({ name, reason }) => {
       return { transport: name, protocol: undefined, reason };
     }),
   };
@@ -64,7 +62,6 @@ export function explainTransfer(
 }
 
 function explainRma(
-  context: ExplainContext,
   connection: PeerConnection,
   operation: Operation,
   local: LocalMemory,
@@ -76,12 +73,8 @@ function explainRma(
     remoteType: rkey.memoryType,
     plan: planFor(operation, local, rkey, connection),
     resources: connection.lanes.map(({ iface }) => iface.attributes.resource),
-    unavailable: unavailableTo(context, connection),
+    unavailable: connection.unreachable,
   });
-}
-
-function unavailableTo(context: ExplainContext, connection: PeerConnection): readonly Rejection[] {
-  return [...context.resources.rejections, ...connection.unreachable];
 }
 
 /** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
