@@ -92,6 +92,34 @@ export interface PortLink {
   readonly peer: { readonly busId: string; readonly port: number } | undefined;
 }
 
+/** Bytes and transfers, since the node was made. */
+export interface TransferCount {
+  readonly bytes: number;
+  readonly operations: number;
+}
+
+/** What a card has moved, since the node was made. */
+export interface CardTransfers {
+  readonly minor: number;
+  readonly hostToDevice: TransferCount;
+  readonly deviceToHost: TransferCount;
+  /** Within the card, and between cards. */
+  readonly deviceToDevice: TransferCount;
+  readonly fills: TransferCount;
+  /** Time for which its DMA engines worked. */
+  readonly busyNs: number;
+}
+
+/** What a node has moved. */
+export interface NodeTransfers {
+  /** When it was read, by the clock of the node. */
+  readonly timeNs: number;
+  /** By minor. */
+  readonly cards: readonly CardTransfers[];
+  /** Bytes over the links, by the minors of sender and receiver. */
+  readonly linkBytes: readonly (readonly number[])[];
+}
+
 /** A machine with Gaudi cards: the real one or an emulated one. */
 export interface DriverNode {
   /** Where the cards come from; shown to users, and the reason for every "emulated" label. */
@@ -120,6 +148,8 @@ export interface DriverNode {
    * drivers make a network interface of every port. No event tells of a change: ask again.
    */
   links?(minor: number): readonly PortLink[] | undefined;
+  /** What the cards have moved; of emulated nodes only: no driver of real cards counts it. Undefined when the node is gone. */
+  transfers?(): NodeTransfers | undefined;
   /** Releases what the node holds; open files are closed. Idempotent. */
   close(): void;
 }

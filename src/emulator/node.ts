@@ -2,13 +2,14 @@
  * An emulated node: cards behind the driver port, in this process. Opening a card gives a file that speaks the ioctls of the driver.
  */
 
-import type { CardEntry, DriverFile, DriverNode, PortLink } from '../driver/port.ts';
+import type { CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../driver/port.ts';
 import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import { closedError } from '../ucs/error.ts';
 import { systemRandomBytes } from '../ucs/random.ts';
 import { addressOfPath, printPciAddress } from '../ucs/topology.ts';
 import { DmaEngines } from './device/dma-engines.ts';
+import { LinkTraffic } from './device/traffic.ts';
 import { Card } from './driver/card.ts';
 import { readCardAttribute } from './driver/card-attributes.ts';
 import type { CardPlace } from './driver/card-port.ts';
@@ -46,6 +47,7 @@ export class EmulatedNode implements DriverNode {
   readonly config: NodeConfig;
   readonly #engines: DmaEngines;
   readonly #dmabufs: DmabufRegistry = new DmabufRegistry();
+  readonly #linkTraffic: LinkTraffic;
   readonly #cards: readonly Card[];
   #closed = false;
 
@@ -62,6 +64,7 @@ export class EmulatedNode implements DriverNode {
       log: config.log,
       random: config.random,
     });
+    this.#linkTraffic = new LinkTraffic(config.cards);
     this.#cards = this.#makeCards();
     this.#engines.listen(() => {
       for (const card of this.#cards) card.progress();
@@ -99,6 +102,15 @@ export class EmulatedNode implements DriverNode {
     const card = this.#closed ? undefined : this.#cards[minor];
     if (card === undefined || card.removed || !this.config.reportNicPorts) return undefined;
     return card.links.of(minor);
+  }
+
+  transfers(): NodeTransfers | undefined {
+    if (this.#closed) return undefined;
+    const cards = this.#cards.map(({ place: { minor }, device }) => {
+      const { hostToDevice, deviceToHost, deviceToDevice, fills } = device.traffic;
+      return { minor, hostToDevice, deviceToHost, deviceToDevice, fills, busyNs: device.busyNs };
+    });
+    return { timeNs: this.config.clock.nowNs(), cards, linkBytes: this.#linkTraffic.rows() };
   }
 
   /** Dma-bufs that somebody has. */
@@ -151,7 +163,12 @@ export class EmulatedNode implements DriverNode {
     const cards: Card[] = [];
     const places = placesOf(this.config.cards);
     const links = new LinkTable(this.config.profile, places, this.config.absentLinks);
-    const surroundings = { engines: this.#engines, dmabufs: this.#dmabufs, links };
+    const surroundings = {
+      engines: this.#engines,
+      dmabufs: this.#dmabufs,
+      links,
+      linkTraffic: this.#linkTraffic,
+    };
     try {
       for (const place of places) {
         cards.push(new Card(place, this.config, surroundings));

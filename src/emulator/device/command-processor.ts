@@ -32,6 +32,7 @@ import type { WordAccess } from './memory-access.ts';
 import { PACKET_BYTES_MAX, PacketFetch } from './packet-fetch.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 import { Job, type PendingBuffer, type Stream } from './stream.ts';
+import type { CardTraffic } from './traffic.ts';
 
 const HIGH = 0x1_0000_0000;
 
@@ -55,6 +56,7 @@ export interface CommandProcessorOptions {
   readonly clock: Clock;
   /** Transfers up to this size run in the submitting thread when their stream is idle; 0 never. */
   readonly inlineBytesMax: number;
+  readonly traffic: CardTraffic;
 }
 
 /** Executes packets. One per card. */
@@ -71,7 +73,7 @@ export class CommandProcessor {
     this.#options = options;
     this.#map = options.addressMap;
     this.#reach = new EngineAccess(options.addressMap, options.faults);
-    this.#linearDma = new LinearDma(this.#reach, options.engines, options.inlineBytesMax);
+    this.#linearDma = new LinearDma({ ...options, access: this.#reach });
   }
 
   /** True when some stream waits for a fence, for its channel or behind another buffer. */

@@ -11,6 +11,7 @@ import type { Clock } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { Random } from '../../ucs/random.ts';
 import {
+  busyWord,
   CHANNELS,
   CONTROL_CHANNELS,
   CONTROL_DOORBELL,
@@ -38,6 +39,7 @@ import { EngineProgram } from './engine-program.ts';
 import type { EngineThreadData } from './engine-thread.ts';
 
 const HIGH = 0x1_0000_0000;
+const NS_PER_US = 1000;
 /** Bound of the wait for a thread to stop: it is in the middle of a copy, or it has died. */
 const STOP_TIMEOUT_MS = 1000;
 /** Bound of the wait of a process that ends for a thread that is still loading its modules. */
@@ -53,6 +55,9 @@ export class DmaChannel {
   readonly #consumerWord: number;
   /** Descriptors written, modulo 2^32; published by {@link publish}. */
   #written = 0;
+  /** What the word of the engine said at the last look, and all that it has counted. */
+  #seenUs = 0;
+  #busyUs = 0;
 
   constructor(words: Int32Array, index: number) {
     this.#words = words;
@@ -78,6 +83,14 @@ export class DmaChannel {
       Atomics.load(words, this.#consumerWord) === this.#written ||
       Atomics.load(words, CONTROL_STATE) === EngineState.ENDED
     );
+  }
+
+  /** Nanoseconds for which the channel has been worked on, to the microsecond. */
+  get busyNs(): number {
+    const now = Atomics.load(this.#words, busyWord(this.#index));
+    this.#busyUs += (now - this.#seenUs) >>> 0;
+    this.#seenUs = now;
+    return this.#busyUs * NS_PER_US;
   }
 
   /** Free descriptor slots. */

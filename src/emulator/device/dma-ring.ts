@@ -76,6 +76,11 @@ export function consumerWord(channel: number): number {
   return CONTROL_WORDS + channel * CHANNEL_WORDS + CHANNEL_CONSUMER;
 }
 
+/** Word index of the time that a channel was worked on, in microseconds modulo 2^32: beside the consumer index, which has the same writer. */
+export function busyWord(channel: number): number {
+  return consumerWord(channel) + 1;
+}
+
 /** Word index of descriptor `index & RING_MASK` of a channel. */
 export function descriptorWord(channel: number, index: number): number {
   return CONTROL_WORDS + channel * CHANNEL_WORDS + CHANNEL_RING + (index & RING_MASK) * DESCRIPTOR_WORDS;

@@ -6,6 +6,7 @@
 import { allocateScratch, copyFromProcess, copyToProcess, Errno, memcpy, SyscallError } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import {
+  busyWord,
   consumerWord,
   DESCRIPTOR_DESTINATION_HIGH,
   DESCRIPTOR_DESTINATION_LOW,
@@ -23,6 +24,7 @@ import {
 const SLICE_BYTES = 4 * 2 ** 20;
 const HIGH = 0x1_0000_0000;
 const WORD_BYTES = 4;
+const NS_PER_US = 1000;
 /** Bytes that one turn fills in another process; whole patterns. */
 const PATTERN_COPY_BYTES = 65536;
 
@@ -33,12 +35,15 @@ export class EngineProgram {
   readonly #address: number;
   /** Bytes already done of the descriptor at the head of each channel. */
   readonly #done: Float64Array;
+  /** Nanoseconds of each channel. */
+  readonly #busyNs: Float64Array;
   readonly #clock: Clock;
 
   constructor(words: Int32Array, address: number, channels: number, clock: Clock) {
     this.#words = words;
     this.#address = address;
     this.#done = new Float64Array(channels);
+    this.#busyNs = new Float64Array(channels);
     this.#clock = clock;
   }
 
@@ -51,8 +56,12 @@ export class EngineProgram {
     const words = this.#words;
     const consumer = words[consumerWord(channel)]!;
     if (Atomics.load(words, producerWord(channel)) === consumer) return 0;
-    const at = descriptorWord(channel, consumer);
-    if (!this.#execute(channel, at)) return 1;
+    const started = this.#clock.nowNs();
+    const isFinished = this.#execute(channel, descriptorWord(channel, consumer));
+    const busyNs = this.#busyNs[channel]! + this.#clock.nowNs() - started;
+    this.#busyNs[channel] = busyNs;
+    words[busyWord(channel)] = Math.floor(busyNs / NS_PER_US) | 0;
+    if (!isFinished) return 1;
     this.#done[channel] = 0;
     // The index is stored last: whoever sees it sees the data.
     Atomics.store(words, consumerWord(channel), (consumer + 1) | 0);

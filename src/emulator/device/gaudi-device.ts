@@ -24,6 +24,7 @@ import { PageTable } from './mmu.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 import { RegisterFile } from './register-file.ts';
 import { Stream } from './stream.ts';
+import type { CardTraffic } from './traffic.ts';
 
 /** The doorbell register, which the driver also maps at the start of the first reserved range of host addresses. */
 const DOORBELL_BYTES = 4;
@@ -35,6 +36,10 @@ export interface GaudiDeviceOptions {
   readonly hbmBytes: number;
   readonly engines: DmaEngines;
   readonly clock: Clock;
+  /** Of which card the memories are. */
+  readonly minor: number;
+  /** Counts what the engines of the card move. */
+  readonly traffic: CardTraffic;
   /** See CommandProcessorOptions. */
   readonly inlineBytesMax: number;
   readonly faults: FaultListener;
@@ -108,14 +113,18 @@ export class GaudiDevice {
   /** The lower command processor of each QMAN, by the id of its first queue. */
   readonly #lower: Map<number, Stream> = new Map();
   readonly #engines: DmaEngines;
+  readonly traffic: CardTraffic;
 
   /** @throws SyscallError ENOMEM, EMFILE */
   constructor(options: GaudiDeviceOptions) {
     const { profile } = options;
     this.profile = profile;
     this.#engines = options.engines;
+    this.traffic = options.traffic;
     this.#hbm = new DeviceMemory('hbm', options.hbmBytes);
     this.#sram = sramBeside(this.#hbm, Number(profile.sram.end - profile.sram.start));
+    this.#hbm.memory.card = options.minor;
+    this.#sram.memory.card = options.minor;
     this.#access = new WordAccess();
     this.#streams = new Array<Stream | undefined>(profile.queues.length).fill(undefined);
     this.addressMap = new AddressMap(this.#regions());
@@ -134,6 +143,7 @@ export class GaudiDevice {
       faults: options.faults,
       clock: options.clock,
       inlineBytesMax: options.inlineBytesMax,
+      traffic: options.traffic,
     });
   }
 
@@ -163,6 +173,13 @@ export class GaudiDevice {
   get idle(): boolean {
     for (const stream of this.usedStreams()) if (!stream.idle) return false;
     return true;
+  }
+
+  /** Nanoseconds for which engines have moved bytes of the card. Streams that share a channel are counted together. */
+  get busyNs(): number {
+    let sum = this.traffic.inlineNs;
+    for (const stream of this.usedStreams()) sum += stream.busyNs + (stream.lower?.busyNs ?? 0);
+    return sum;
   }
 
   /** True when no descriptor of the card waits or runs: nothing moves memory. */

@@ -7,12 +7,15 @@
  */
 
 import { linDmaMemset } from '../../uapi/index.ts';
+import type { Clock } from '../../ucs/clock.ts';
 import { Target } from './address-map.ts';
 import type { DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';
 import type { EngineAccess } from './engine-access.ts';
 import { copyMemory } from './memory-access.ts';
+import type { PhysicalMemory } from './physical-memory.ts';
 import type { Job, Stream } from './stream.ts';
+import type { CardTraffic } from './traffic.ts';
 
 /** The outcome of one packet: go on with the next, or stop here and retry later. */
 export type Outcome = 'next' | 'blocked';
@@ -20,23 +23,41 @@ export type Outcome = 'next' | 'blocked';
 /** Bytes of the pattern of a fill. */
 const PATTERN_BYTES = 8;
 
+/** Inline copies from this size on are timed: shorter ones take hardly longer than the clock. */
+const TIMED_BYTES_MIN = 65_536;
+
+/** What transfers need of their card. */
+export interface LinearDmaOptions {
+  readonly access: EngineAccess;
+  readonly engines: DmaEngines;
+  /** Copies up to this size run at once when their stream is idle; 0 never. */
+  readonly inlineBytesMax: number;
+  readonly clock: Clock;
+  readonly traffic: CardTraffic;
+}
+
 /** Executes transfers. One per card. */
 export class LinearDma {
   readonly #access: EngineAccess;
   readonly #engines: DmaEngines;
   readonly #inlineBytesMax: number;
+  readonly #clock: Clock;
+  readonly #traffic: CardTraffic;
   /** The piece that {@link #nextPiece} found, in host virtual addresses. */
   #source = 0;
   #destination = 0;
+  #sourceMemory: PhysicalMemory;
   /** The processes of both, 0 for this one. */
   #sourcePid = 0;
   #destinationPid = 0;
 
-  /** @param inlineBytesMax copies up to this size run at once when their stream is idle; 0 never */
-  constructor(access: EngineAccess, engines: DmaEngines, inlineBytesMax: number) {
+  constructor({ access, engines, inlineBytesMax, clock, traffic }: LinearDmaOptions) {
     this.#access = access;
     this.#engines = engines;
     this.#inlineBytesMax = inlineBytesMax;
+    this.#clock = clock;
+    this.#traffic = traffic;
+    this.#sourceMemory = access.map.memory;
   }
 
   /** Executes the packet at `words[index]`: tsize, ctl, source, destination. */
@@ -57,13 +78,18 @@ export class LinearDma {
       this.#access.faults.razwi(stream, words[index + 5]!, words[index + 4]!);
       return 'next';
     }
+    const target = map.memory;
     if (byteLength <= this.#inlineBytesMax && stream.drained) {
-      copyMemory(map.memory, map.offset, source, sourceOffset, byteLength);
+      this.#traffic.copied(source, target, byteLength, true);
+      const isTimed = byteLength >= TIMED_BYTES_MIN;
+      const started = isTimed ? this.#clock.nowNs() : 0;
+      copyMemory(target, map.offset, source, sourceOffset, byteLength);
+      if (isTimed) this.#traffic.inlineNs += this.#clock.nowNs() - started;
       return 'next';
     }
     const channel = job.channelOf(stream, this.#engines);
     if (channel.room === 0) return 'blocked';
-    const target = map.memory;
+    this.#traffic.copied(source, target, byteLength, true);
     if (source.pid !== 0) {
       channel.copyForeign(
         Opcode.COPY_FROM,
@@ -96,6 +122,9 @@ export class LinearDma {
       // Only what was unmapped since the check faults here: the rest of the transfer is dropped.
       const piece = this.#nextPiece(stream, words, index, stream.movedBytes);
       if (piece === 0) break;
+      const isFirst = stream.movedBytes === 0;
+      if (fills) this.#traffic.filled(piece, isFirst);
+      else this.#traffic.copied(this.#sourceMemory, this.#access.map.memory, piece, isFirst);
       if (fills) this.#fill(job, words, index, stream.movedBytes % PATTERN_BYTES, piece);
       else if (this.#sourcePid !== 0) {
         channel.copyForeign(Opcode.COPY_FROM, this.#sourcePid, this.#source, this.#destination, piece);
@@ -128,6 +157,7 @@ export class LinearDma {
     if (!linDmaMemset(words[index + 1]!)) {
       if (!this.#access.reach(stream, words[index + 3]!, words[index + 2]!, done)) return 0;
       fromHost = map.memory.isHost;
+      this.#sourceMemory = map.memory;
       this.#source = map.memory.address + map.offset;
       this.#sourcePid = map.memory.pid;
       available = Math.min(available, map.available);

@@ -43,6 +43,8 @@ export class PhysicalMemory {
   /** Whose memory it is: another process, which only system calls reach; 0 for this one. */
   readonly pid: number;
   readonly byteLength: number;
+  /** The card whose memory it is, by minor; -1 for none. */
+  card = -1;
   /** False where windows would cost too much; then {@link PhysicalMemory.window} must not be called. */
   readonly hasWindows: boolean;
   readonly #windows: (MemoryWindow | undefined)[];

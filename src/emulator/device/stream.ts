@@ -111,6 +111,11 @@ export class Stream {
     return this.#channel === undefined || this.#channel.idle;
   }
 
+  /** Nanoseconds for which its channel has been worked on. */
+  get busyNs(): number {
+    return this.#channel?.busyNs ?? 0;
+  }
+
   /** True when nothing waits, neither here nor in the channel nor in the lower command processor. */
   get idle(): boolean {
     return this.pending.length === 0 && this.drained && (this.lower === undefined || this.lower.idle);

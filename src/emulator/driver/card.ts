@@ -15,6 +15,7 @@ import type { Timer } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { DmaEngines } from '../device/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
+import { CardTraffic, type LinkTraffic } from '../device/traffic.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
 import type { LinkChoice, LinkTable } from '../link-table.ts';
 import type { NodeConfig } from '../node-config.ts';
@@ -41,6 +42,7 @@ export interface CardSurroundings {
   readonly engines: DmaEngines;
   readonly dmabufs: DmabufRegistry;
   readonly links: LinkTable;
+  readonly linkTraffic: LinkTraffic;
 }
 
 /** One card. */
@@ -77,7 +79,7 @@ export class Card implements CardPort, FaultReporter {
   readonly #timeouts: TimeoutWatch;
 
   /** @throws SyscallError ENOMEM, EMFILE */
-  constructor(place: CardPlace, config: NodeConfig, { engines, dmabufs, links }: CardSurroundings) {
+  constructor(place: CardPlace, config: NodeConfig, { engines, dmabufs, links, linkTraffic }: CardSurroundings) {
     this.place = place;
     this.links = links;
     this.profile = config.profile;
@@ -96,6 +98,8 @@ export class Card implements CardPort, FaultReporter {
       hbmBytes: config.hbmBytes,
       engines,
       clock: config.clock,
+      minor: place.minor,
+      traffic: new CardTraffic(place.minor, linkTraffic),
       inlineBytesMax: config.inlineBytesMax,
       faults: this.records,
       onInterrupt: (vector) => this.#file?.context.interrupts.raise(vector),

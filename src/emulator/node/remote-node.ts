@@ -3,7 +3,7 @@
  * the process itself.
  */
 
-import type { CardEntry, DriverFile, DriverNode, PortLink } from '../../driver/port.ts';
+import type { CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
 import { isUcxError } from '../../ucs/error.ts';
@@ -55,6 +55,10 @@ export class RemoteNode implements DriverNode {
 
   links(minor: number): readonly PortLink[] | undefined {
     return this.#ask({ op: 'links', minor })?.['links'] as readonly PortLink[] | undefined;
+  }
+
+  transfers(): NodeTransfers | undefined {
+    return this.#ask({ op: 'transfers' })?.['transfers'] as NodeTransfers | undefined;
   }
 
   /**

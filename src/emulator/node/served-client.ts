@@ -226,6 +226,8 @@ export class ServedClient {
         return { fields: { value: node.attribute(minorOf(message), textField(message, 'name', NAME_MAX)) } };
       case 'links':
         return { fields: { links: node.links(minorOf(message)) } };
+      case 'transfers':
+        return { fields: { transfers: node.transfers() } };
       case 'status':
         return { fields: { status: this.#host.status() } };
       case 'fault':

@@ -1,0 +1,97 @@
+/**
+ * What the engines of a card have moved, by direction, and what went over the links of the node. Counters only, since the node was made; a real card
+ * has no such registers.
+ */
+
+import type { PhysicalMemory } from './physical-memory.ts';
+
+/** Bytes and transfers of one direction. */
+export interface DirectionCount {
+  readonly bytes: number;
+  readonly operations: number;
+}
+
+/** What the links of a node have carried. */
+export class LinkTraffic {
+  readonly #cards: number;
+  readonly #bytes: Float64Array;
+
+  constructor(cards: number) {
+    this.#cards = cards;
+    this.#bytes = new Float64Array(cards * cards);
+  }
+
+  /** Counts bytes that went from one card to another. */
+  add(from: number, to: number, byteLength: number): void {
+    this.#bytes[from * this.#cards + to]! += byteLength;
+  }
+
+  /** Bytes by sender, then by receiver. */
+  rows(): number[][] {
+    return Array.from({ length: this.#cards }, (_, from) =>
+      Array.from(this.#bytes.subarray(from * this.#cards, (from + 1) * this.#cards)),
+    );
+  }
+}
+
+/** What the engines of one card have moved. A transfer is counted when an engine takes it. */
+export class CardTraffic {
+  /** Nanoseconds in which bytes were moved in the thread that submitted them. */
+  inlineNs = 0;
+  #toDeviceBytes = 0;
+  #toDeviceOperations = 0;
+  #toHostBytes = 0;
+  #toHostOperations = 0;
+  #withinBytes = 0;
+  #withinOperations = 0;
+  #fillBytes = 0;
+  #fillOperations = 0;
+  readonly #minor: number;
+  readonly #links: LinkTraffic;
+
+  constructor(minor: number, links: LinkTraffic) {
+    this.#minor = minor;
+    this.#links = links;
+  }
+
+  get hostToDevice(): DirectionCount {
+    return { bytes: this.#toDeviceBytes, operations: this.#toDeviceOperations };
+  }
+
+  get deviceToHost(): DirectionCount {
+    return { bytes: this.#toHostBytes, operations: this.#toHostOperations };
+  }
+
+  /** Within the card, and between cards. */
+  get deviceToDevice(): DirectionCount {
+    return { bytes: this.#withinBytes, operations: this.#withinOperations };
+  }
+
+  get fills(): DirectionCount {
+    return { bytes: this.#fillBytes, operations: this.#fillOperations };
+  }
+
+  /** Counts a piece of a copy; `isFirst` for the first piece of a transfer. */
+  copied(source: PhysicalMemory, target: PhysicalMemory, byteLength: number, isFirst: boolean): void {
+    const operations = isFirst ? 1 : 0;
+    if (source.isHost) {
+      this.#toDeviceBytes += byteLength;
+      this.#toDeviceOperations += operations;
+    } else if (target.isHost) {
+      this.#toHostBytes += byteLength;
+      this.#toHostOperations += operations;
+    } else {
+      this.#withinBytes += byteLength;
+      this.#withinOperations += operations;
+    }
+    const minor = this.#minor;
+    if (source.card >= 0 && source.card !== minor) this.#links.add(source.card, minor, byteLength);
+    if (target.card >= 0 && target.card !== minor) this.#links.add(minor, target.card, byteLength);
+  }
+
+  /** Counts a piece of a fill. */
+  filled(byteLength: number, isFirst: boolean): void {
+    this.#fillBytes += byteLength;
+    if (isFirst) this.#fillOperations += 1;
+  }
+}

@@ -1,0 +1,59 @@
+/** What an emulated node counts of the transfers of its cards. */
+
+import { describe, expect, it } from 'vitest';
+import { settle, useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
+import type { CardTransfers } from '../driver/port.ts';
+import type { Device } from '../hlthunk/index.ts';
+import { Status } from '../ucs/status.ts';
+
+const fixture = useEmulatedDevice();
+const NONE = { bytes: 0, operations: 0 };
+
+function counted(minor = 0): CardTransfers {
+  return fixture.node.transfers()!.cards[minor]!;
+}
+
+async function put(device: Device, byteLength: number): Promise<void> {
+  const block = device.memory.allocate(byteLength);
+  expect(await settle(device, device.dma.putShort(new Uint8Array(byteLength), 0, block, 0, byteLength))).toBe(Status.OK);
+  device.memory.free(block);
+}
+
+describe.each([0, 1])('transfers of a node with %i engine threads', (dmaThreads) => {
+  it('are counted by direction', async () => {
+    const device = fixture.setUp({ cards: 2, dmaThreads, inlineBytesMax: 0 });
+    expect(counted()).toEqual({
+      minor: 0,
+      hostToDevice: NONE,
+      deviceToHost: NONE,
+      deviceToDevice: NONE,
+      fills: NONE,
+      busyNs: 0,
+    });
+    await put(device, 512);
+    expect(counted()).toMatchObject({ hostToDevice: { bytes: 512, operations: 1 }, deviceToHost: NONE });
+    const block = device.memory.allocate(256);
+    const target = new Uint8Array(256);
+    expect(await settle(device, device.dma.getShort(target, 0, block, 0, 256))).toBe(Status.OK);
+    expect(counted().deviceToHost).toEqual({ bytes: 256, operations: 1 });
+    expect(counted(1)).toMatchObject({ hostToDevice: NONE, deviceToHost: NONE, busyNs: 0 });
+    expect(fixture.node.transfers()!.linkBytes).toEqual([
+      [0, 0],
+      [0, 0],
+    ]);
+  });
+});
+
+describe('transfers', () => {
+  it('that run inline are counted too', async () => {
+    const device = fixture.setUp({ cards: 1, dmaThreads: 0, inlineBytesMax: 4096 });
+    await put(device, 1024);
+    expect(counted().hostToDevice).toEqual({ bytes: 1024, operations: 1 });
+  });
+
+  it('of a node that is closed are not told', () => {
+    fixture.setUp({ cards: 1, dmaThreads: 0 });
+    fixture.node.close();
+    expect(fixture.node.transfers()).toBeUndefined();
+  });
+});
