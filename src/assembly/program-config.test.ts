@@ -159,6 +159,13 @@ describe('the layers', () => {
     ).toBe('8');
   });
 
+  it('take the sizes of fragments as UCX writes them', () => {
+    const of = (text: string): string => Config.read(CLEAN, { RNDV_FRAG_SIZE: text }).get('RNDV_FRAG_SIZE');
+    expect(['1m', 'host:256K,cuda:4M', '64k,cuda:4M'].map(of)).toEqual(['1M', '256K', '64K']);
+    for (const bad of ['cuda:4M', 'moon:1m', 'host', '']) expect(() => of(bad), bad).toThrow(/UCX_RNDV_FRAG_SIZE/);
+    expect(Config.read(CLEAN, { RNDV_FRAG_ALLOC_COUNT: 'host:8,gaudi:2' }).get('RNDV_FRAG_ALLOC_COUNT')).toBe('8');
+  });
+
   it('begin in the folders of UCX: home, UCX_CONFIG_DIR', () => {
     const [home, chosen] = ['home', 'chosen'].map((name) => join(root, name)) as [string, string];
     for (const folder of [home, chosen]) mkdirSync(folder);

@@ -1,9 +1,10 @@
 /** The configuration of ucp: the fields of UCX's protocol layer that are honoured here. */
 
 import type { ConfigTable } from '../../ucs/config.ts';
-import { type AllowList, allowListType } from '../../ucs/config-list.ts';
+import { type AllowList, allowListType, DEFAULT_KEY, keyValueType } from '../../ucs/config-list.ts';
 import {
   boolType,
+  type ConfigType,
   memorySizeType,
   memoryUnitsType,
   type Ternary,
@@ -11,6 +12,7 @@ import {
   timeType,
   uintType,
 } from '../../ucs/config-value.ts';
+import { MEMORY_TYPE_NAMES } from '../../ucs/memory-type.ts';
 
 /** The values of the table. */
 export interface UcpConfig {
@@ -27,6 +29,19 @@ export interface UcpConfig {
   readonly KEEPALIVE_INTERVAL: number;
   readonly RCACHE_ENABLE: Ternary;
   readonly MEMTYPE_CACHE: Ternary;
+}
+
+/** A value for all types of memory, or as UCX writes it, for some: `host:512K,cuda:4M`. Fragments are host memory: the others do not count. */
+function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
+  const byMemoryType = keyValueType([DEFAULT_KEY, ...MEMORY_TYPE_NAMES], type);
+  return {
+    syntax: `${type.syntax}; or by memory type, of which host counts: host:<value>,...`,
+    parse(text) {
+      const values = byMemoryType.parse(text);
+      return values?.host ?? values?.[DEFAULT_KEY];
+    },
+    print: type.print,
+  };
 }
 
 /** `UCX_TLS` and its like. */
@@ -83,13 +98,13 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
     },
     {
       name: 'RNDV_FRAG_SIZE',
-      type: memorySizeType,
+      type: ofHostMemory(memorySizeType),
       default: '512k',
       doc: 'Bytes of the host fragments through which device memory meets messages, 64k to 16m.',
     },
     {
       name: 'RNDV_FRAG_ALLOC_COUNT',
-      type: uintType,
+      type: ofHostMemory(uintType),
       default: '16',
       doc: 'Host fragments of one worker at most, 2 or more; operations that find none wait.',
     },

@@ -1,0 +1,92 @@
+/** Logs and messages of errors say what happened to memory, never what is in it: not in text, not in numbers. */
+
+import { afterEach, describe, expect, it } from 'vitest';
+import { createEmulatedNode, type EmulatedNode } from '../../src/emulator/index.ts';
+import { Context, MemoryType } from '../../src/index.ts';
+import { failureOf } from '../fixtures/contexts.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+
+expectNoLeaks();
+
+/** Something that a program would not want to find in a file. */
+const SECRET = 'K7-correct-horse-battery-staple-Q2';
+const BYTES = Buffer.from(SECRET.repeat(64));
+
+/** The ways in which bytes get into texts, by the pieces that are long enough to be no accident. */
+const TRACES: readonly string[] = [
+  SECRET.slice(3, 19),
+  Buffer.from(SECRET.slice(3, 15)).toString('hex'),
+  Buffer.from(SECRET.slice(3, 15)).toString('base64'),
+  [...Buffer.from(SECRET.slice(3, 9))].join(','),
+  [...Buffer.from(SECRET.slice(3, 9))].join(' '),
+  String(Buffer.from(SECRET).readBigUInt64LE(3)),
+];
+
+function expectNoTrace(texts: readonly string[]): void {
+  const all = texts.join('\n').toLowerCase();
+  for (const trace of TRACES) expect(all).not.toContain(trace.toLowerCase());
+}
+
+let node: EmulatedNode | undefined;
+const contexts: Context[] = [];
+afterEach(async () => {
+  for (const context of contexts.splice(0)) await context.close();
+  node?.close();
+});
+
+/** A context whose records of every level come into `texts`. */
+async function open(texts: string[]): Promise<Context> {
+  node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
+  const context = await Context.create({
+    node,
+    env: {},
+    configDirectories: [],
+    config: { LOG_LEVEL: 'trace' },
+    logSink: (_level, component, message) => texts.push(`${component} ${message}`),
+  });
+  contexts.push(context);
+  return context;
+}
+
+describe('at the level trace', () => {
+  it('no transfer, message or failure tells what its bytes are', async () => {
+    const texts: string[] = [];
+    const context = await open(texts);
+    const worker = context.worker();
+    const endpoint = worker.endpoint(worker.address());
+    for (const memoryType of [MemoryType.HOST, MemoryType.GAUDI]) {
+      const memory = context.memMap({ allocate: BYTES.byteLength, memoryType });
+      const rkey = endpoint.unpackRkey(context.packRkey(memory));
+      await endpoint.put(BYTES, rkey);
+      const back = Buffer.alloc(BYTES.byteLength);
+      await endpoint.get(back, rkey);
+      expect(back).toEqual(BYTES);
+      texts.push(endpoint.explain('put', BYTES, rkey).toString());
+      texts.push((await failureOf(() => endpoint.put(BYTES, rkey, { remoteOffset: 8 }))).message);
+      context.memUnmap(memory);
+      texts.push((await failureOf(() => endpoint.put(BYTES, rkey))).message);
+    }
+    const received = Buffer.alloc(BYTES.byteLength);
+    await Promise.all([endpoint.tagSend(BYTES, { tag: 7 }), worker.tagRecv(received, { tag: 7 })]);
+    expect(received).toEqual(BYTES);
+    const short = failureOf(() => worker.tagRecv(Buffer.alloc(8), { tag: 8 }));
+    await endpoint.tagSend(BYTES, { tag: 8 });
+    texts.push((await short).message);
+    const malformed = BYTES as Uint8Array;
+    texts.push((await failureOf(() => worker.endpoint(malformed))).message);
+    texts.push((await failureOf(() => endpoint.unpackRkey(malformed))).message);
+    expect(texts.length).toBeGreaterThan(4);
+    expectNoTrace(texts);
+  });
+});
+
+describe('expectNoTrace', () => {
+  it.each([
+    ['text', `x ${SECRET} y`],
+    ['hex', BYTES.toString('hex', 0, 34)],
+    ['numbers', [...BYTES.subarray(0, 34)].join(',')],
+    ['an inspected view', [...BYTES.subarray(0, 34)].join(' ')],
+  ])('finds %s', (_what, text) => {
+    expect(() => expectNoTrace([text])).toThrow();
+  });
+});
