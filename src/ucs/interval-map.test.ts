@@ -92,4 +92,50 @@ describe('IntervalMap', () => {
       { numRuns: 50 },
     );
   });
+
+  it('agrees with a list when it is large, also about what it has found before', () => {
+    const COUNT = 3000;
+    const STEP = 6000;
+    const operation = fc.record({
+      kind: fc.constantFrom('covering', 'covering', 'covering', 'delete', 'insert'),
+      index: fc.nat(COUNT - 1),
+      offset: fc.nat(STEP),
+      length: fc.integer({ min: 1, max: 400_000 }),
+    });
+    fc.assert(
+      fc.property(fc.array(operation, { minLength: 200, maxLength: 400 }), (operations) => {
+        const map = new IntervalMap<{ id: number }>();
+        const ends = new Map<number, { end: number; value: { id: number } }>();
+        for (let i = 0; i < COUNT; i++) {
+          // In no order; lengths below and above a page, and some beyond what the table of recent finds clears one by one.
+          const start = ((i * 1789) % COUNT) * STEP * 100;
+          const value = { id: i };
+          const end = start + (i % 50 === 0 ? 400_000 : 1 + ((i * 37) % STEP));
+          expect(map.insert(start, end, value)).toBe(true);
+          ends.set(start, { end, value });
+        }
+        for (const [step, { kind, index, offset, length }] of operations.entries()) {
+          const start = index * STEP * 100;
+          const known = ends.get(start);
+          if (kind === 'delete') {
+            expect(map.delete(start)?.value).toBe(known?.value);
+            ends.delete(start);
+          } else if (kind === 'insert') {
+            const value = { id: COUNT + step };
+            expect(map.insert(start, start + length, value)).toBe(known === undefined);
+            if (known === undefined) ends.set(start, { end: start + length, value });
+          } else {
+            for (const bytes of [1, 8, length]) {
+              const from = start + offset;
+              const covers = known !== undefined && from + bytes <= known.end;
+              expect(map.covering(from, from + bytes)).toBe(covers ? known.value : undefined);
+            }
+          }
+        }
+        expect(map.size).toBe(ends.size);
+        expect([...map].map(({ start }) => start)).toEqual([...ends.keys()].sort((a, b) => a - b));
+      }),
+      { numRuns: 20 },
+    );
+  });
 });

@@ -42,6 +42,49 @@ describe('MemoryTypeCache', () => {
     expect(cache.lookup(0, 0x2800n, 1)).toMatchObject({ base: 0x2000n });
   });
 
+  it('does not merge neighbours of different devices, and frees them one by one', () => {
+    const cache = new MemoryTypeCache();
+    cache.insert(0, 0x1000n, 0x1000, MemoryType.GAUDI);
+    cache.insert(1, 0x2000n, 0x1000, MemoryType.GAUDI);
+    expect(cache.size).toBe(2);
+    expect(cache.lookup(undefined, 0x1800n, 0x1000)).toBe('partial');
+    expect(cache.lookup(undefined, 0x1fffn, 1)).toMatchObject({ device: 0 });
+    expect(cache.lookup(undefined, 0x2000n, 1)).toMatchObject({ device: 1 });
+    cache.remove(0, 0x1000n, 0x2000);
+    expect(cache.lookup(undefined, 0x1fffn, 1)).toBeUndefined();
+    expect(cache.lookup(undefined, 0x2000n, 0x1000)).toMatchObject({ device: 1, length: 0x1000 });
+  });
+
+  it('takes addresses as words, signed or not', () => {
+    const cache = new MemoryTypeCache();
+    const base = 0xfff0_0001_f000_0000n;
+    cache.insert(3, base, 4096, MemoryType.GAUDI);
+    const entry = cache.lookup(3, base + 9n, 1);
+    expect(entry).toMatchObject({ base });
+    expect(cache.lookupWords(3, 0xf000_0009, 0xfff0_0001, 1)).toBe(entry);
+    expect(cache.lookupWords(3, 0xf000_0009 | 0, 0xfff0_0001 | 0, 1)).toBe(entry);
+    expect(cache.lookupWords(undefined, 0xf000_0000 | 0, 0xfff0_0001 | 0, 4097)).toBe('partial');
+    expect(cache.lookupWords(2, 0xf000_0000, 0xfff0_0001, 1)).toBeUndefined();
+  });
+
+  it('answers from a large table as from a small one', () => {
+    const cache = new MemoryTypeCache();
+    const COUNT = 5000;
+    for (let i = 0; i < COUNT; i++) cache.insert(i % 3, DRAM_VA + BigInt(i) * 8192n, 4096, MemoryType.GAUDI);
+    for (let round = 0; round < 2; round++) {
+      for (let i = 0; i < COUNT; i += 7) {
+        const address = DRAM_VA + BigInt(i) * 8192n;
+        const freed = round === 1 && i % 2 === 0;
+        expect(cache.lookup(i % 3, address + 4095n, 1)).toEqual(
+          freed ? undefined : expect.objectContaining({ base: address }),
+        );
+        expect(cache.lookup(i % 3, address + 4095n, 2)).toBe(freed ? undefined : 'partial');
+        expect(cache.lookup((i + 1) % 3, address, 4096)).toBeUndefined();
+        if (round === 0 && i % 2 === 0) cache.remove(i % 3, address, 4096);
+      }
+    }
+  });
+
   it('cuts what a newer range or a removal overlaps', () => {
     const cache = new MemoryTypeCache();
     cache.insert(0, 100n, 100, MemoryType.GAUDI);
