@@ -11,6 +11,7 @@ import { type BlocksArguments, blocksOptions, describeBlocks } from './info-bloc
 import { nodeCommand } from './node.ts';
 import { packageVersion } from './package-version.ts';
 import { perftestCommand } from './perftest/command.ts';
+import { topCommand } from './top/command.ts';
 
 const program = new Command('gaudi-ucx')
   .description('UCX communication for Intel Gaudi accelerators')
@@ -49,6 +50,7 @@ program.addCommand(demoCommand());
 program.addCommand(explainCommand());
 program.addCommand(nodeCommand());
 program.addCommand(perftestCommand());
+program.addCommand(topCommand());
 
 /** The line for an error that a user can do something about; undefined for one that is a defect of this program. */
 function explanationOf(error: unknown): string | undefined {

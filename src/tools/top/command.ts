@@ -1,0 +1,152 @@
+/** `gaudi-ucx top`: the cards of a node, live: memory, engines, throughput, links, errors. It takes no card from anybody. */
+
+import { Command } from 'commander';
+import { openNode } from '../../assembly/open-node.ts';
+import { startProgram } from '../../assembly/program.ts';
+import type { Clock, Timer } from '../../ucs/clock.ts';
+import { timeType } from '../../ucs/config-value.ts';
+import { invalidParam } from '../../ucs/error.ts';
+import { readArguments } from '../usage-error.ts';
+import { type TopModel, topModel } from './model.ts';
+import { renderTop, SMALLEST_SCREEN } from './render.ts';
+import { type NodeSample, TopSampler } from './sample.ts';
+import { LiveScreen } from './screen.ts';
+
+const INTERVAL_NS_MIN = 10e6;
+const INTERVAL_NS_MAX = 3600e9;
+const NS_PER_S = 1e9;
+
+interface Options {
+  readonly once?: boolean;
+  readonly json?: boolean;
+  readonly interval: string;
+}
+
+/** The command. */
+export function topCommand(): Command {
+  return new Command('top')
+    .description('show the cards live: HBM, engines, throughput, links, errors; q ends it')
+    .option('--once', 'one picture, with the rates of one interval, then end')
+    .option('--json', 'a line of JSON for each interval, for scripts')
+    .option('--interval <time>', 'time between two looks, such as 500ms', '1s')
+    .showHelpAfterError()
+    .action(run);
+}
+
+async function run(options: Options, command: Command): Promise<void> {
+  const intervalNs = readArguments(command, () => intervalOf(options.interval));
+  if (intervalNs === undefined) return;
+  const program = startProgram();
+  const node = openNode(program);
+  const sampler = new TopSampler(node, () => program.clock.nowNs());
+  try {
+    const view = new View(sampler, program.clock, intervalNs);
+    const isLive = process.stdout.isTTY === true && options.once !== true && options.json !== true;
+    if (isLive) await view.live();
+    else await view.print(options.json === true, options.once === true);
+  } finally {
+    sampler.close();
+    node.close();
+  }
+}
+
+/** Looks at the node again and again. */
+class View {
+  readonly #sampler: TopSampler;
+  readonly #clock: Clock;
+  readonly #intervalNs: number;
+  #last: NodeSample | undefined = undefined;
+  #ended = false;
+  #wake: () => void = () => {};
+
+  constructor(sampler: TopSampler, clock: Clock, intervalNs: number) {
+    this.#sampler = sampler;
+    this.#clock = clock;
+    this.#intervalNs = intervalNs;
+  }
+
+  /** Draws on the terminal until the user has seen enough. */
+  async live(): Promise<void> {
+    let model = this.#look();
+    const draw = (): void => screen.show(renderTop(model, this.#title, screen.size));
+    const screen = new LiveScreen({ output: process.stdout, input: process.stdin }, () => this.#end(), draw);
+    const undo = this.#onSignals();
+    try {
+      draw();
+      while (await this.#sleep()) {
+        model = this.#look();
+        draw();
+      }
+    } finally {
+      undo();
+      screen.close();
+    }
+  }
+
+  /** Prints a picture or a line of JSON after every interval; one of them, or until a signal. */
+  async print(json: boolean, once: boolean): Promise<void> {
+    const undo = this.#onSignals();
+    this.#look();
+    try {
+      while (await this.#sleep()) {
+        const model = this.#look();
+        const text = json ? JSON.stringify(model) : renderTop(model, this.#title, SMALLEST_SCREEN).join('\n');
+        process.stdout.write(`${text}\n${json || once ? '' : '\n'}`);
+        if (once) return;
+      }
+    } finally {
+      undo();
+    }
+  }
+
+  get #title(): string {
+    return `every ${this.#intervalNs / NS_PER_S} s`;
+  }
+
+  #look(): TopModel {
+    const sample = this.#sampler.sample();
+    const model = topModel(this.#last, sample);
+    this.#last = sample;
+    return model;
+  }
+
+  #end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  /** Waits for the next look; false when there is none. */
+  async #sleep(): Promise<boolean> {
+    let timer: Timer | undefined;
+    if (!this.#ended) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+        timer = this.#clock.setTimer(this.#intervalNs, resolve);
+        timer.ref();
+      });
+    }
+    timer?.cancel();
+    return !this.#ended;
+  }
+
+  /** Ends at a signal, so that the terminal is given back. Returns what undoes it. */
+  #onSignals(): () => void {
+    const end = (): void => this.#end();
+    const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+    for (const signal of signals) process.on(signal, end);
+    // A reader that has seen enough, such as head.
+    process.stdout.on('error', end);
+    return () => {
+      for (const signal of signals) process.off(signal, end);
+      process.stdout.off('error', end);
+    };
+  }
+}
+
+function intervalOf(text: string): number {
+  const ns = timeType.parse(text);
+  if (ns === undefined || !(ns >= INTERVAL_NS_MIN && ns <= INTERVAL_NS_MAX)) {
+    throw invalidParam('interval', 'must be a time from 10ms to 1h', text);
+  }
+  return ns;
+}

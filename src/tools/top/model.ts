@@ -1,0 +1,109 @@
+/**
+ * What `gaudi-ucx top` shows: two samples of a node as rates. Pure. This is also the shape of a line of `--json`: fields are only ever added.
+ */
+
+import type { CardSample, NodeSample } from './sample.ts';
+
+/** One card. Rates are bytes per second between the two samples. */
+export interface TopCard {
+  readonly minor: number;
+  readonly busId: string;
+  readonly moduleId: number | undefined;
+  readonly status: string;
+  readonly inUse: boolean;
+  readonly hbmUsedBytes: number;
+  readonly hbmBytes: number;
+  /** Percent of the time between the samples; that of the driver for real cards. */
+  readonly busyPercent: number;
+  readonly busyEngines: readonly number[];
+  readonly clockMhz: number;
+  readonly hostToDevice: number;
+  readonly deviceToHost: number;
+  /** Undefined for real cards: nothing counts it. */
+  readonly deviceToDevice: number | undefined;
+  readonly hardResets: number;
+  readonly computeResets: number;
+  readonly refusedSubmissions: number;
+  readonly faults: readonly string[];
+}
+
+/** The way from one card to another. */
+export interface TopLink {
+  readonly from: number;
+  readonly to: number;
+  readonly up: number;
+  readonly total: number;
+  /** Bytes per second; undefined for real cards. */
+  readonly bytesPerSecond: number | undefined;
+}
+
+/** What is shown. */
+export interface TopModel {
+  readonly emulated: boolean;
+  /** Seconds between the samples; 0 for the first one, which has no rates. */
+  readonly seconds: number;
+  readonly cards: readonly TopCard[];
+  readonly links: readonly TopLink[];
+}
+
+const NS_PER_S = 1e9;
+const PERCENT = 100;
+
+/** The rates between two samples of a node; all 0 without an earlier one, and where the node was made anew between them. */
+export function topModel(earlier: NodeSample | undefined, sample: NodeSample): TopModel {
+  const time = (of: NodeSample | undefined): number => of?.transfers?.timeNs ?? of?.timeNs ?? 0;
+  const elapsedNs = earlier === undefined ? 0 : Math.max(0, time(sample) - time(earlier));
+  const rate = (now: number | undefined, before: number | undefined): number => {
+    if (elapsedNs === 0 || now === undefined || before === undefined || now < before) return 0;
+    return ((now - before) * NS_PER_S) / elapsedNs;
+  };
+  const cards = sample.cards.map((card) => cardOf(card, earlier, sample, rate));
+  return {
+    emulated: sample.emulated,
+    seconds: elapsedNs / NS_PER_S,
+    cards,
+    links: linksOf(earlier, sample, rate),
+  };
+}
+
+type Rate = (now: number | undefined, before: number | undefined) => number;
+
+function cardOf(card: CardSample, earlier: NodeSample | undefined, sample: NodeSample, rate: Rate): TopCard {
+  const find = (of: NodeSample | undefined) => of?.transfers?.cards.find(({ minor }) => minor === card.minor);
+  const [now, before] = [find(sample), find(earlier)];
+  const { minor, busId, moduleId, status, inUse, hbmUsedBytes, hbmBytes, busyEngines, clockMhz } = card;
+  const isCounted = now !== undefined;
+  const busyShare = rate(now?.busyNs, before?.busyNs) / NS_PER_S;
+  return {
+    minor,
+    busId,
+    moduleId,
+    status,
+    inUse,
+    hbmUsedBytes,
+    hbmBytes,
+    busyPercent: isCounted ? busyShare * PERCENT : card.utilization,
+    busyEngines,
+    clockMhz,
+    hostToDevice: isCounted ? rate(now.hostToDevice.bytes, before?.hostToDevice.bytes) : card.pciReceive,
+    deviceToHost: isCounted ? rate(now.deviceToHost.bytes, before?.deviceToHost.bytes) : card.pciTransmit,
+    deviceToDevice: isCounted ? rate(now.deviceToDevice.bytes, before?.deviceToDevice.bytes) : undefined,
+    hardResets: card.hardResets,
+    computeResets: card.computeResets,
+    refusedSubmissions: card.refusedSubmissions,
+    faults: card.faults,
+  };
+}
+
+function linksOf(earlier: NodeSample | undefined, sample: NodeSample, rate: Rate): TopLink[] {
+  const bytes = sample.transfers?.linkBytes;
+  return sample.cards.flatMap(({ minor: from, links }) =>
+    links.flatMap((link, index) => {
+      const to = sample.cards[index]?.minor;
+      if (link === undefined || to === undefined) return [];
+      const before = earlier?.transfers?.linkBytes[from]?.[to];
+      const bytesPerSecond = bytes === undefined ? undefined : rate(bytes[from]?.[to], before);
+      return [{ from, to, up: link.up, total: link.total, bytesPerSecond }];
+    }),
+  );
+}
