@@ -52,6 +52,8 @@ export interface Log {
   info(message: string): void;
   debug(message: string): void;
   trace(message: string): void;
+  /** Records what the user has asked for, whatever the level: tables and the like. */
+  print(message: string): void;
   /** The same log under the name of another component, with the level of that component. */
   child(component: string): Log;
 }
@@ -101,6 +103,10 @@ class ComponentLog implements Log {
 
   trace(message: string): void {
     this.#write(LogLevel.TRACE, message);
+  }
+
+  print(message: string): void {
+    this.#sink(LogLevel.INFO, this.#component, message);
   }
 
   child(component: string): Log {

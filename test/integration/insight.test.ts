@@ -8,7 +8,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
-import { type OperationEnd, operationEnd } from '../../src/ucs/diagnostics.ts';
+import {
+  type EndpointChange,
+  endpointConnect,
+  endpointFail,
+  type MemoryChange,
+  memoryMap,
+  memoryUnmap,
+  type OperationEnd,
+  operationEnd,
+} from '../../src/ucs/diagnostics.ts';
 import type { Counters, StatsNode } from '../../src/ucs/stats/stats-node.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { connectionKind, keyFor, mappedOf, pattern, usePairs } from '../fixtures/pair.ts';
@@ -247,5 +256,92 @@ describe('events', () => {
       ['tag/recv', Status.CANCELED],
       ['tag/recv', Status.MESSAGE_TRUNCATED],
     ]);
+  });
+
+  it('tell of connections and of memory', async () => {
+    const connected: EndpointChange[] = [];
+    const failed: EndpointChange[] = [];
+    const memory: [string, MemoryChange][] = [];
+    const onConnect = (change: EndpointChange): void => void connected.push(change);
+    const onFail = (change: EndpointChange): void => void failed.push(change);
+    const onMap = (change: MemoryChange): void => void memory.push(['map', change]);
+    const onUnmap = (change: MemoryChange): void => void memory.push(['unmap', change]);
+    endpointConnect.subscribe(onConnect);
+    endpointFail.subscribe(onFail);
+    memoryMap.subscribe(onMap);
+    memoryUnmap.subscribe(onUnmap);
+    try {
+      const { one, two, ab } = await fixture.pair(connectionKind('posix'));
+      const handle = mappedOf(one, 'allocated', 4096);
+      one.context.memUnmap(handle);
+      const receive = two.worker.tagRecv(new Uint8Array(8));
+      await ab.tagSend(new Uint8Array(8));
+      await receive;
+      await two.worker.close();
+      while (ab.status === Status.OK) one.worker.progress();
+      const { address } = handle;
+      const change = { memoryType: 'host', device: undefined, address, byteLength: 4096 };
+      expect(memory).toEqual([
+        ['map', change],
+        ['unmap', change],
+      ]);
+    } finally {
+      endpointConnect.unsubscribe(onConnect);
+      endpointFail.unsubscribe(onFail);
+      memoryMap.unsubscribe(onMap);
+      memoryUnmap.unsubscribe(onUnmap);
+    }
+    expect(connected).toContainEqual({ transports: ['posix/memory'], status: Status.OK });
+    expect(failed).toEqual([{ transports: ['posix/memory'], status: Status.CONNECTION_RESET }]);
+  });
+});
+
+describe('UCX_PROTO_INFO', () => {
+  const lines = (): string[] => fixture.records.map(({ message }) => message).filter((line) => /^[|+]/.test(line));
+
+  it('prints nothing by default', async () => {
+    const { two, ab } = await fixture.pair(connectionKind('posix'));
+    await ab.put(new Uint8Array(8), keyFor(ab, two, mappedOf(two, 'allocated', 4096)));
+    expect(lines()).toEqual([]);
+  });
+
+  it('prints what is chosen, once', async () => {
+    const { two, ab } = await fixture.pair(connectionKind('posix'), { UCX_PROTO_INFO: 'y' });
+    for (let i = 0; i < 2; i++) {
+      const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 4096));
+      await ab.put(new Uint8Array(8), rkey);
+    }
+    const text = lines().join('\n');
+    expect(text.match(/remote memory write by ucp_put\* from host memory to host/g)).toHaveLength(1);
+    expect(text).toMatch(/\| +1\.\.\d+ \| short +\| posix\/memory +\|/);
+    expect(text).toMatch(/\| ucp_worker ep_cfg\[\d\] \| tagged message by ucp_tag_send\* from host memory +\|/);
+    expect(text).not.toContain('ucp_get');
+  });
+
+  it('prints tables by their titles', async () => {
+    const { two, ab } = await fixture.pair(connectionKind('posix'), { UCX_PROTO_INFO: '*ucp_get*' });
+    const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 4096));
+    await ab.put(new Uint8Array(8), rkey);
+    await ab.get(new Uint8Array(8), rkey);
+    const titles = lines().filter((line) => line.includes(' by '));
+    expect(titles).toHaveLength(1);
+    expect(titles[0]).toContain('remote memory read by ucp_get* into host memory from host');
+  });
+
+  it('prints what was used, with numbers that are true', async () => {
+    const { one, two, ab } = await fixture.pair(connectionKind('posix'), { UCX_PROTO_INFO: 'used' });
+    const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 100_000));
+    for (let i = 1; i <= 5; i++) await ab.put(new Uint8Array(i * 10), rkey);
+    await ab.put(new Uint8Array(100_000), rkey);
+    for (let i = 0; i < 3; i++) await ab.get(new Uint8Array(8), rkey);
+    expect(lines()).toEqual([]);
+    await one.worker.close();
+    const text = lines().join('\n');
+    expect(text).toMatch(/\| +5 \| 10\.\.50 +\| short +\| posix\/memory \|/);
+    expect(text).toMatch(/\| +1 \| 100000\.\.100000 \| zero-copy \| posix\/memory \|/);
+    expect(text).toMatch(/\| +3 \| 8\.\.8 +\| short +\| posix\/memory +\|/);
+    expect(operationEnd.hasSubscribers).toBe(true);
+    await two.worker.close();
+    expect(operationEnd.hasSubscribers).toBe(false);
   });
 });

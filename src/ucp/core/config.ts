@@ -13,6 +13,7 @@ import {
   uintType,
 } from '../../ucs/config-value.ts';
 import { MEMORY_TYPE_NAMES } from '../../ucs/memory-type.ts';
+import { type ProtocolInfoMode, protocolInfoType } from './protocol-info.ts';
 
 /** The values of the table. */
 export interface UcpConfig {
@@ -29,6 +30,7 @@ export interface UcpConfig {
   readonly KEEPALIVE_INTERVAL: number;
   readonly RCACHE_ENABLE: Ternary;
   readonly MEMTYPE_CACHE: Ternary;
+  readonly PROTO_INFO: ProtocolInfoMode;
 }
 
 /** A value for all types of memory, or as UCX writes it, for some: `host:512K,cuda:4M`. Fragments are host memory: the others do not count. */
@@ -125,6 +127,12 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: ternaryType,
       default: 'try',
       doc: 'Remember which addresses are of device memory; n asks the memory domains every time, and ignores reports from outside.',
+    },
+    {
+      name: 'PROTO_INFO',
+      type: protocolInfoType,
+      default: 'auto',
+      doc: 'Print tables of protocols: y for those that are chosen; used for those that were used, with their number, when a worker closes; a glob for those whose title matches; auto for y where debug messages are logged.',
     },
   ],
 };

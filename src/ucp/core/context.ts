@@ -24,6 +24,7 @@ import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
 import type { UnpackOptions } from './protocol-host.ts';
+import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Connection } from './request.ts';
 import { type OpenMd, Resources } from './resources.ts';
 import { Worker, type WorkerContext } from './worker.ts';
@@ -64,6 +65,7 @@ export class Context implements WorkerContext {
   readonly rendezvousThreshold: number;
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
+  readonly protocolInfoMode: ProtocolInfoMode;
   readonly #newSignal: () => SignalFd;
   readonly #memoryTypes: MemoryTypes;
   readonly #memory: MemoryMap;
@@ -90,6 +92,7 @@ export class Context implements WorkerContext {
     this.rendezvousThreshold = config.RNDV_THRESH === 'auto' ? Number.POSITIVE_INFINITY : config.RNDV_THRESH;
     this.fragmentBytes = checkFragmentBytes(config.RNDV_FRAG_SIZE);
     this.fragmentCount = checkFragmentCount(config.RNDV_FRAG_ALLOC_COUNT);
+    this.protocolInfoMode = config.PROTO_INFO;
     this.#newSignal = params.newSignal;
     this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md));
     this.resources = new Resources({ ...params, memoryTypes: this.#memoryTypes.cache });

@@ -1,16 +1,20 @@
 /** The explanation of operations on a connection: gathers what there is to explain. The text is made in proto/explain.ts. */
 
 import { invalidParam } from '../../ucs/error.ts';
-import { MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
+import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
+import { MdFlag } from '../../uct/api/memory-domain.ts';
 import { checkLocal } from '../mem/local-bytes.ts';
-import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Explanation, explainPlan } from '../proto/explain.ts';
 import { explainAtomics, explainMessages } from '../proto/explain-messages.ts';
 import type { ExplainedCandidate } from '../proto/explain-size.ts';
-import { Operation, Protocol } from '../proto/selection.ts';
+import { type Candidate, Operation, Protocol, selectProtocols } from '../proto/selection.ts';
 import { checkRemote, planFor } from '../rma/put-get.ts';
+import { nameOf } from '../wireup/lanes.ts';
+import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
+import type { ProtocolInfo } from './protocol-info.ts';
 
 /** The operations that can be explained. */
 export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
@@ -61,6 +65,43 @@ export function explainTransfer(
   });
 }
 
+/** Tells UCX_PROTO_INFO how messages and streams from host memory go over a new connection. */
+export function tellMessageProtocols(context: ExplainContext, connection: PeerConnection, info: ProtocolInfo): void {
+  if (connection.am === undefined) return;
+  const lanes = connection.lanes.map(({ iface: { attributes } }) => ({ attributes, hasRemoteKey: true }));
+  const host = memoryTypeName(MemoryType.HOST);
+  for (const operation of ['tag', 'am', 'stream'] as const) {
+    info.chosen(
+      connection.lanes.map(({ iface }) => nameOf(iface.attributes)),
+      () =>
+        explainMessages(operation, {
+          title: { operation, local: host, remote: host },
+          lanes,
+          messageLane: connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am),
+          rendezvousThreshold: context.rendezvousThreshold,
+          isHost: true,
+          data: bulkOfHost(connection),
+          unavailable: [],
+        }),
+    );
+  }
+}
+
+/** What the bytes of a rendezvous between host memory would be read by, if both ends register it alike. */
+function bulkOfHost({ lanes }: PeerConnection): ExplainedCandidate | undefined {
+  const capabilities = lanes.map(({ iface, md }) => ({
+    attributes: iface.attributes,
+    // Memory domains whose memory peers map have keys of what they allocated only.
+    hasRemoteKey:
+      hasMemoryType(md.md.attributes.registerMemoryTypes, MemoryType.HOST) &&
+      (md.md.attributes.flags & MdFlag.RKEY_PTR) === 0,
+    hasLocalMemory: true,
+    registerCost: md.md.attributes.registerCost,
+  }));
+  const { steps } = selectProtocols(Operation.GET, HOST_PLACE, HOST_PLACE, capabilities);
+  return zcopyOf(steps.at(-1)?.candidate, lanes);
+}
+
 function explainRma(
   connection: PeerConnection,
   operation: Operation,
@@ -79,8 +120,10 @@ function explainRma(
 
 /** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
 function bulkOf(connection: PeerConnection, local: LocalMemory, rkey: RemoteKey): ExplainedCandidate | undefined {
-  const last = planFor(Operation.PUT, local, rkey, connection).steps.at(-1)?.candidate;
-  if (last === undefined || last.protocol === Protocol.MESSAGE) return undefined;
-  const { transport, device } = connection.lanes[last.lane]!.iface.attributes.resource;
-  return { ...last, transport: `${transport}/${device}`, protocol: 'zcopy' };
+  return zcopyOf(planFor(Operation.PUT, local, rkey, connection).steps.at(-1)?.candidate, connection.lanes);
+}
+
+function zcopyOf(candidate: Candidate | undefined, lanes: readonly Lane[]): ExplainedCandidate | undefined {
+  if (candidate === undefined || candidate.protocol === Protocol.MESSAGE) return undefined;
+  return { ...candidate, transport: nameOf(lanes[candidate.lane]!.iface.attributes), protocol: 'zcopy' };
 }

@@ -4,7 +4,9 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { operationEnd } from '../../ucs/diagnostics.ts';
+import { type OperationEnd, operationEnd } from '../../ucs/diagnostics.ts';
+import type { Log } from '../../ucs/log.ts';
+import { ProtocolInfo, type ProtocolInfoMode } from './protocol-info.ts';
 import { type Request, RequestKind } from './request.ts';
 
 /** Workers of this process so far: their numbers tell them apart. */
@@ -15,16 +17,39 @@ export function isObserved(): boolean {
   return operationEnd.hasSubscribers;
 }
 
+/** What a worker is observed with. */
+export interface ObservationOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** See UCX_PROTO_INFO. */
+  readonly protocolInfoMode: ProtocolInfoMode;
+}
+
 /** The operations of one worker. */
 export class Observation {
+  /** Prints what is chosen; undefined where nobody wants to see it. */
+  readonly info: ProtocolInfo | undefined;
   readonly #clock: Clock;
   readonly #worker: number;
 
-  constructor(clock: Clock) {
+  /** Where the protocols that are used shall be printed, somebody looks on from now on until {@link close}. */
+  constructor({ clock, log, protocolInfoMode }: ObservationOptions) {
     this.#clock = clock;
     workers += 1;
     this.#worker = workers;
+    this.info = ProtocolInfo.create(protocolInfoMode, log);
+    if (this.info?.countsUses === true) operationEnd.subscribe(this.#onEnd);
   }
+
+  /** The worker closes. */
+  close(): void {
+    operationEnd.unsubscribe(this.#onEnd);
+    this.info?.close();
+  }
+
+  readonly #onEnd = (event: OperationEnd): void => {
+    if (event.worker === this.#worker) this.info!.used(event);
+  };
 
   /** A request of the application starts. */
   started(request: Request): void {

@@ -3,15 +3,17 @@
  * endpoint of the API stands on it; who connects and when is decided in wireup/.
  */
 
+import { type EndpointChange, endpointFail } from '../../ucs/diagnostics.ts';
 import { isUcxError, UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
-import type { ConnectedLanes } from '../wireup/lanes.ts';
+import { type ConnectedLanes, nameOf } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
 import { NO_ENDPOINT } from './message.ts';
 import { sendMessage } from './message-packer.ts';
 import { PendingQueue } from './pending-queue.ts';
+import type { ProtocolInfo } from './protocol-info.ts';
 import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
 import type { Rejection } from './resource-filter.ts';
 
@@ -20,6 +22,7 @@ const POSTED_MAX = 65_536;
 
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
+  readonly observation: { readonly info: ProtocolInfo | undefined };
   /** The connection has requests that wait for resources: progress starts them again. */
   connectionPending(connection: PeerConnection): void;
 }
@@ -28,6 +31,7 @@ export interface ConnectionOwner extends RequestOwner {
 export class PeerConnection implements Connection {
   readonly id: number;
   readonly lanes: readonly Lane[];
+  readonly protocolInfo: ProtocolInfo | undefined;
   readonly unreachable: readonly Rejection[];
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;
@@ -52,6 +56,7 @@ export class PeerConnection implements Connection {
     this.#owner = owner;
     this.id = id;
     this.lanes = lanes;
+    this.protocolInfo = owner.observation.info;
     this.unreachable = unreachable;
     this.amLane = am;
     this.am = am?.endpoint;
@@ -167,6 +172,7 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
+    if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));
     const ended = [...this.waiting.values()];
     for (const queue of [this.#posted, this.#pending]) {
       for (let head = queue.shift(); head !== undefined; head = queue.shift()) if (head.wireId === 0) ended.push(head);
@@ -233,6 +239,11 @@ export class PeerConnection implements Connection {
     if (this.#postedCount > POSTED_MAX) this.fail(Status.EXCEEDS_LIMIT);
     else this.#owner.connectionPending(this);
   }
+}
+
+/** What those who look on are told of a connection. */
+export function changeOf({ lanes }: Connection, status: Status): EndpointChange {
+  return { transports: lanes.map(({ iface }) => nameOf(iface.attributes)), status };
 }
 
 /** Starts a request; what a transport throws becomes its status, with the error kept in the request. */

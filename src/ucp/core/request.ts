@@ -14,6 +14,7 @@ import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
 import { HEADER_WORDS_MAX } from './message.ts';
+import type { ProtocolInfo } from './protocol-info.ts';
 import type { Rejection } from './resource-filter.ts';
 
 /** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
@@ -83,6 +84,8 @@ export interface Connection {
   /** What the peer calls it; NO_ENDPOINT until the connection stands. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
+  /** Prints what is chosen; undefined where nobody wants to see it. */
+  readonly protocolInfo: ProtocolInfo | undefined;
   /** What is no lane, and why. */
   readonly unreachable: readonly Rejection[];
   /** True for a connection of a worker to itself. */

@@ -30,6 +30,7 @@ import type { PeerConnection } from './peer-connection.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { checkSignal, PromiseTier } from './promise-tier.ts';
 import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
+import type { ProtocolInfoMode } from './protocol-info.ts';
 import { type Connection, type Request, RequestKind, type RequestParams } from './request.ts';
 import { RequestPool } from './request-pool.ts';
 import type { Resources } from './resources.ts';
@@ -47,6 +48,7 @@ export interface WorkerContext extends ProtocolContext {
   /** See UCX_PROGRESS_SPIN and UCX_KEEPALIVE_INTERVAL. */
   readonly progressSpinNs: number;
   readonly keepaliveNs: number;
+  readonly protocolInfoMode: ProtocolInfoMode;
   newSignal(): SignalFd;
   forget(worker: Worker): void;
 }
@@ -66,7 +68,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   readonly connections: Connections;
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly #requests: RequestPool = new RequestPool(this);
-  readonly #observation: Observation;
+  readonly observation: Observation;
   /** Connections with requests that found no resources: they are started again by progress. */
   readonly #pending: Set<PeerConnection> = new Set();
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
@@ -89,8 +91,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   /** Made by Context.worker. */
   constructor(context: WorkerContext) {
     this.context = context;
-    this.#observation = new Observation(context.clock);
     this.log = context.log;
+    this.observation = new Observation(context);
     this.openIfaces = context.resources.mds.flatMap((md) =>
       md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
     );
@@ -430,14 +432,14 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
 
   start(request: Request, params: RequestParams | undefined): Status | Request {
     this.counters.count(WorkerCounter.REQUESTS);
-    this.#observation.started(request);
+    this.observation.started(request);
     const started = this.#requests.start(request, params);
     if (typeof started !== 'number') this.#event.started();
     return started;
   }
 
   onObservedEnd(request: Request): void {
-    this.#observation.ended(request);
+    this.observation.ended(request);
   }
 
   discard(request: Request): void {
@@ -460,6 +462,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.#closed = true;
     this.#keepalive.close();
     this.#event.close();
+    this.observation.close();
     for (const connection of this.connections.all) {
       this.connections.close(connection);
     }

@@ -4,6 +4,7 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
+import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/diagnostics.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
@@ -85,6 +86,7 @@ export class MemoryMap {
     else handle = this.#allocate(params);
     this.#handles.add(handle);
     if (handle.bytes !== undefined) this.#byBuffer.set(handle.bytes.buffer, handle);
+    if (memoryMap.hasSubscribers) memoryMap.publish(changeOf(handle));
     return handle;
   }
 
@@ -283,11 +285,17 @@ export class MemoryMap {
     this.#ranges.delete(handle);
     this.exported.revoke(handle);
     handle.retire();
+    if (memoryUnmap.hasSubscribers) memoryUnmap.publish(changeOf(handle));
   }
 
   #check(handle: MemoryHandle): void {
     if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
   }
+}
+
+/** What those who look on are told of a handle. */
+function changeOf({ memoryType, sysDevice, address, byteLength }: MemoryHandle): MemoryChange {
+  return { memoryType: memoryTypeName(memoryType), device: sysDevice, address, byteLength };
 }
 
 /** Registers so that nothing stays behind. */

@@ -12,6 +12,7 @@ import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { RemoteKey, type ShortPut } from '../mem/remote-key.ts';
+import { explainPlan } from '../proto/explain.ts';
 import {
   type Candidate,
   candidateFor,
@@ -51,8 +52,9 @@ function makePlan(
   local: LocalMemory,
   placeIndex: number,
   rkey: RemoteKey,
-  { lanes, am }: Connection,
+  connection: Connection,
 ): Plan {
+  const { lanes, am } = connection;
   const place = local instanceof MemoryHandle ? local : HOST_PLACE;
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
@@ -64,6 +66,18 @@ function makePlan(
   const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am);
   const plan = selectProtocols(operation, place, rkey, capabilities, messages);
   rkey.keepPlan(operation, placeIndex, plan);
+  connection.protocolInfo?.chosen(
+    lanes.map(({ iface }) => nameOf(iface.attributes)),
+    () =>
+      explainPlan({
+        operation,
+        localType: place.memoryType,
+        remoteType: rkey.memoryType,
+        plan,
+        resources: lanes.map(({ iface }) => iface.attributes.resource),
+        unavailable: [],
+      }),
+  );
   if (operation === Operation.PUT && placeIndex === 0) rkey.shortPut = shortPutOf(plan, rkey, lanes);
   return plan;
 }

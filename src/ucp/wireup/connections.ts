@@ -7,13 +7,15 @@
  * or not. Two ends that ask at the same time answer each other by their questions.
  */
 
+import { endpointConnect } from '../../ucs/diagnostics.ts';
 import { isUcxError, statusError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
 import type { Activity } from '../core/lane.ts';
 import { MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
-import { type ConnectionOwner, PeerConnection } from '../core/peer-connection.ts';
+import { type ConnectionOwner, changeOf, PeerConnection } from '../core/peer-connection.ts';
 import type { Rejection } from '../core/resource-filter.ts';
 import { connectLanes, type OpenIface } from './lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from './worker-address.ts';
@@ -40,7 +42,7 @@ interface Peer {
 
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
-  readonly context: { readonly resources: { readonly rejections: readonly Rejection[] } };
+  readonly context: ExplainContext & { readonly resources: { readonly rejections: readonly Rejection[] } };
   readonly openIfaces: readonly OpenIface[];
   readonly activity: Activity;
   readonly packedAddress: Uint8Array;
@@ -259,6 +261,8 @@ export class Connections {
     this.#generation = (this.#generation + 1) & GENERATION_MASK;
     const connection = new PeerConnection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);
     this.#slots[slot] = connection;
+    if (endpointConnect.hasSubscribers) endpointConnect.publish(changeOf(connection, Status.OK));
+    if (connection.protocolInfo !== undefined) tellMessageProtocols(context, connection, connection.protocolInfo);
     return connection;
   }
 

@@ -1,0 +1,65 @@
+/** Protocol tables as UCX prints them (UCX_PROTO_INFO): boxes of text, nothing else. */
+
+/** Descriptions of protocols in the words of UCX, by the last part of their name. */
+const DESCRIPTIONS: Readonly<Record<string, string>> = {
+  short: 'short',
+  zcopy: 'zero-copy',
+  am: 'software emulation',
+  'eager/short': 'eager short',
+  'eager/bcopy': 'eager copy-in copy-out',
+  eager: 'eager copy-in copy-out',
+  eager_sync: 'eager copy-in copy-out, synchronous',
+  rndv: 'rendezvous',
+  offload: 'hardware',
+};
+
+/** Operations in the words of UCX. */
+const OPERATIONS: Readonly<Record<string, string>> = {
+  put: 'remote memory write by ucp_put*',
+  get: 'remote memory read by ucp_get*',
+  am: 'active message by ucp_am_send*',
+  tag: 'tagged message by ucp_tag_send*',
+  stream: 'stream by ucp_stream_send*',
+  atomic: 'atomic operation by ucp_atomic_op*',
+};
+
+/** A row: cells behind each other, the first one aligned to the right as UCX has its sizes. */
+export type TableRow = readonly [string, ...string[]];
+
+/** What an operation is called in a table. */
+export function describeOperation(operation: string): string {
+  return OPERATIONS[operation] ?? operation;
+}
+
+/** What a protocol such as `put/zcopy` is called in a table; a name that UCX does not have stays as it is. */
+export function describeProtocol(protocol: string): string {
+  const slash = protocol.indexOf('/');
+  return DESCRIPTIONS[protocol.slice(slash + 1)] ?? protocol;
+}
+
+/** A range of sizes as UCX writes it: `17298..inf`. */
+export function sizeRange(bytesMin: number, bytesMax: number): string {
+  return `${bytesMin}..${bytesMax === Number.POSITIVE_INFINITY ? 'inf' : bytesMax}`;
+}
+
+/**
+ * The lines of a table.
+ * @param heading what the table belongs to, above the first column
+ * @param title what it tells, above the others
+ * @param rows all with the same number of cells, at least two
+ */
+export function protocolTable(heading: string, title: string, rows: readonly TableRow[]): string[] {
+  const columns = rows[0]?.length ?? 2;
+  const widths = Array.from({ length: columns }, (_, column) => Math.max(0, ...rows.map((row) => row[column]!.length)));
+  widths[0] = Math.max(widths[0]!, heading.length);
+  const others = widths.slice(1).reduce((sum, width) => sum + width, 3 * (columns - 2));
+  widths[columns - 1]! += Math.max(0, title.length - others);
+  const rest = Math.max(others, title.length);
+  const edge = `+-${'-'.repeat(widths[0]!)}-+-${'-'.repeat(rest)}-+`;
+  const rule = `+${widths.map((width) => '-'.repeat(width + 2)).join('+')}+`;
+  const lines = rows.map(
+    (row) =>
+      `| ${row.map((cell, column) => (column === 0 ? cell.padStart(widths[0]!) : cell.padEnd(widths[column]!))).join(' | ')} |`,
+  );
+  return [edge, `| ${heading.padEnd(widths[0]!)} | ${title.padEnd(rest)} |`, rule, ...lines, rule];
+}
