@@ -239,6 +239,7 @@ describe('startProgram', () => {
 
 describe('CONFIG_TABLES', () => {
   it('have names without doubled words', () => {
+    expect(Config.read(CLEAN).get('UCX_GAUDI_COPY_RCACHE_MAX_REGIONS')).not.toBe('');
     for (const { name } of Config.read(CLEAN).entries) expect(name).not.toMatch(/_([A-Z]+)_\1(_|$)/);
   });
 
@@ -294,6 +295,7 @@ describe('CONFIG_TABLES', () => {
       fc.array(fc.constantFrom(...words, ...more), { maxLength: 8 }).map((parts) => parts.join('')),
       fc.string({ unit: 'binary' }),
       fc.double({ min: 0, max: 1e20, noNaN: true }).map(String),
+      fc.double({ min: 0, max: 1, noNaN: true }).map((share) => share.toFixed(9)),
     );
     const line = text.map((each) => each.replace(/[\r\n]/g, ' '));
     for (const { field } of Config.read(CLEAN).entries) {

@@ -2,7 +2,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -57,10 +57,12 @@ describe('info', { timeout: 60_000 }, () => {
     const cards = text.split(/^# card \d+:/m).slice(1);
     expect(cards).toHaveLength(2);
     for (const card of cards) {
-      const fields = new Map([...card.matchAll(/^#\s+([^:\n]+): (.+)$/gm)].map((match) => [match[1]!, match[2]!]));
-      expect([...fields.keys()]).toEqual([
+      const [lines] = card.split('\n#\n');
+      const fields = new Map([...lines!.matchAll(/^#\s+([^:\n]+): (.+)$/gm)].map((match) => [match[1]!, match[2]!]));
+      const names = [
         'name',
         'bus id',
+        'PCI path',
         'module id',
         'NUMA node',
         'HBM',
@@ -68,7 +70,8 @@ describe('info', { timeout: 60_000 }, () => {
         'firmware',
         'status',
         'NIC ports',
-      ]);
+      ];
+      expect([...fields.keys()].slice(0, names.length)).toEqual(names);
       expect(fields.get('bus id')).toMatch(/^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$/);
       expect(fields.get('module id')).toMatch(/^\d$/);
       expect(fields.get('HBM')).toMatch(/GiB/);
@@ -100,7 +103,7 @@ describe('info', { timeout: 60_000 }, () => {
       ...['gaudi_cpy', 'gaudi_cpy'],
       ...['gaudi_ipc', 'gaudi_ipc'],
     ]);
-    expect(text).toMatch(/register: .*cost: 7000 \+ [\d.]+ \* N nsec/);
+    expect(text).toMatch(/register: .*cost: 600 nsec/);
     expect(text).toMatch(/memory types: .*host \(.*reg.*cache.*\).*gaudi \(.*alloc.*detect.*dmabuf.*\)/);
     for (const name of ['bandwidth', 'latency', 'overhead', 'put_zcopy', 'get_zcopy']) {
       expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(7);
@@ -194,6 +197,27 @@ describe('info', { timeout: 60_000 }, () => {
     for (const part of [/Library version/, /Gaudi cards/, /Memory domain: self/, /UCX_TLS=all/]) {
       expect(text).toMatch(part);
     }
+  });
+
+  it('warns about a variable that nothing reads, with the nearest name, and goes on', () => {
+    const { code, out, err } = run(['info', '-v'], { UCX_TLSS: 'self' });
+    expect({ code, out }).toEqual({ code: 0, out: expect.stringContaining('Library version') as string });
+    expect(err).toBe(
+      '[gaudi-ucx] ucp WARN  unused environment variable: UCX_TLSS (maybe: UCX_TLS?) (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)\n',
+    );
+  });
+
+  it('logs into UCX_LOG_FILE', () => {
+    const file = join(folder, 'log-%p-%e');
+    output(['info', '-d'], { UCX_LOG_FILE: file, UCX_LOG_LEVEL: 'error,gaudi*:debug' });
+    const [name] = readdirSync(folder).filter((entry) => /^log-\d+-node$/.test(entry));
+    const lines = readFileSync(join(folder, name!), 'utf8').trimEnd().split('\n');
+    for (const line of lines) expect(line).toMatch(/^\[\d+\.\d{3}\] \[[^:]+:\d+\] gaudi\S+ DEBUG \S/);
+    const { code, err } = run(['info', '-v'], { UCX_LOG_FILE: join(folder, 'missing', 'log') });
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(/UCX_LOG_FILE.*missing.*ERR_LOG_FILE/) as string,
+    });
   });
 
   it('names a bad variable, and exits with 1', () => {

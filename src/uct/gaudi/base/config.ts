@@ -24,7 +24,7 @@ export type Direction = (typeof DIRECTIONS)[number];
 const ratioType: ConfigType<number> = {
   syntax: 'a number from 0 to 1',
   parse(text) {
-    const value = /^(\d+\.?\d*|\.\d+)$/.test(text.trim()) ? Number(text) : Number.NaN;
+    const value = /^(\d+\.?\d*|\.\d+)(e-?\d+)?$/i.test(text.trim()) ? Number(text) : Number.NaN;
     return value >= 0 && value <= 1 ? value : undefined;
   },
   print: String,
