@@ -213,5 +213,5 @@ function silentCard(minor: number, busId: string, moduleId: number | undefined, 
 
 /** The errno out of a message, which is what fits into a column. */
 function reasonOf(message: string): string {
-  return /\bE[A-Z]{3,}\b/.exec(message)?.[0] ?? message;
+  return /\bE[A-Z0-9]{2,}\b/.exec(message)?.[0] ?? message;
 }

@@ -217,6 +217,27 @@ describe('selection', () => {
     expect(plan.rejected).toEqual([{ lane: 0, protocol: undefined, reason: 'needs gaudi memory on one side' }]);
   });
 
+  it('estimates what is left of a way that is degraded, and takes another lane then', () => {
+    const whole = lane({ sysDevice: 0 });
+    const degraded = { ...whole, path: { bandwidthShare: 0.25, note: '1 of 4 links up' } };
+    const only = selectProtocols(Operation.PUT, CARD, CARD, [degraded]);
+    const same = selectProtocols(Operation.PUT, CARD, CARD, [whole]);
+    expect(only.candidates[0]!.perByteNs).toBe(4 * same.candidates[0]!.perByteNs);
+    expect(only.candidates[0]!.note).toBe('1 of 4 links up');
+    const slower = lane({ sysDevice: 0, bandwidth: 5e9 });
+    const plan = selectProtocols(Operation.PUT, CARD, CARD, [degraded, slower]);
+    expect(candidateFor(plan, 2 ** 30)?.lane).toBe(1);
+  });
+
+  it('says that nothing gets through a way that is dead', () => {
+    const dead = { ...lane({ sysDevice: 0 }), path: { bandwidthShare: 0, note: '0 of 3 links up' } };
+    const plan = selectProtocols(Operation.PUT, CARD, CARD, [dead]);
+    expect(plan.rejected).toEqual([
+      { lane: 0, protocol: undefined, reason: 'does not get through to the remote memory: 0 of 3 links up' },
+    ]);
+    expect(plan.steps).toEqual([]);
+  });
+
   it('gives equal lanes to the first one', () => {
     const plan = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, [lane(), lane(), lane()]);
     for (const { candidate } of plan.steps) expect(candidate.lane).toBe(0);
