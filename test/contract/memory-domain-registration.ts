@@ -1,11 +1,12 @@
 /** Contract cases of a memory domain: which host buffers it registers, which it refuses and why. */
 
 import { expect, it } from 'vitest';
-import { addressOf } from '../../src/sys/index.ts';
+import { addressOf, mapAnonymous } from '../../src/sys/index.ts';
 import { isUcxError } from '../../src/ucs/error.ts';
 import { MemoryType } from '../../src/ucs/memory-type.ts';
 import { Status } from '../../src/ucs/status.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
+import { hostRange } from '../../src/uct/base/host-range.ts';
 import { errorOf, type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
 
 /** A resizable buffer: not in the library of this compiler target. */
@@ -103,6 +104,46 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     expect(errorOf(() => fixture.md.memFree(registered)).status).toBe(Status.INVALID_PARAM);
     expect(registered.live).toBe(true);
     fixture.md.memDereg(registered);
+  });
+
+  it('takes memory of others by its address, and its parts again', () => {
+    if (!fixture.has(MdFlag.REG)) return;
+    const mapping = mapAnonymous(8 * 4096);
+    const parts = [
+      [0, 8 * 4096],
+      [100, 5000],
+      [3 * 4096, 1],
+    ].map(([offset, byteLength]) => hostRange(mapping.address + offset!, byteLength!));
+    const registered = parts.map((part) => fixture.md.memReg(part));
+    for (const [i, memory] of registered.entries()) {
+      const { address, byteLength } = parts[i]!;
+      expect(memory).toMatchObject({ memoryType: MemoryType.HOST, address: BigInt(address), byteLength, live: true });
+      mapping.u8[address - mapping.address] = 77;
+      expect(memory.bytes?.[0]).toBe(77);
+    }
+    fixture.md.hostUnmapped?.(mapping.address, 4096);
+    for (const memory of registered) {
+      fixture.md.memDereg(memory);
+      expect(memory.live).toBe(false);
+    }
+    fixture.md.hostUnmapped?.(mapping.address, mapping.byteLength);
+    mapping.close();
+  });
+
+  it.each([
+    [0, 1, 'address'],
+    [-4096, 1, 'address'],
+    [2 ** 47, 1, 'address'],
+    [1.5, 1, 'address'],
+    [undefined, 1, 'address'],
+    [4096, 0, 'byteLength'],
+    [4096, 2 ** 32 + 1, 'byteLength'],
+  ])('names no memory at %s with %s bytes', (address, byteLength, argument) => {
+    expect(errorOf(() => hostRange(address as number, byteLength))).toMatchObject({
+      code: 'ERR_INVALID_PARAM',
+      message: expect.stringContaining(argument),
+    });
+    expect(errorOf(() => hostRange(4096, 1))).toMatchObject({ status: Status.INVALID_ADDR });
   });
 
   it.each(REFUSED)('refuses %s and says why', (_what, make, message) => {

@@ -12,6 +12,7 @@ import {
 import { isUcxError } from '../../src/ucs/error.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypesOfMask } from '../../src/ucs/memory-type.ts';
 import { Status } from '../../src/ucs/status.ts';
+import type { MdMemory } from '../../src/uct/api/memory.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
 import { memoryDomainKeyCases } from './memory-domain-keys.ts';
 import { memoryDomainRegistrationCases } from './memory-domain-registration.ts';
@@ -32,6 +33,7 @@ export function memoryDomainContract(name: string, setup: MdSetup): void {
     describe('registration', () => memoryDomainRegistrationCases(setup));
     describe('queries', () => queryCases(setup));
     describe('dma-bufs', () => dmabufCases(setup));
+    describe('advice', () => adviceCases(setup));
     describe('remote keys', () => memoryDomainKeyCases(setup));
     describe('closing', () => closingCases(setup));
   });
@@ -327,13 +329,13 @@ function dmabufCases(setup: MdSetup): void {
     fixture.md.memFree(memory);
   });
 
-  it('leave no descriptors behind after two thousand exports', () => {
+  it('leave no descriptors behind after a hundred thousand exports', () => {
     if (!exports()) return;
     const { md } = fixture;
     const memory = md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI });
     closeFd(md.memExportDmabuf(memory.address, PAGE).fd);
     const before = openFileDescriptors();
-    for (let i = 0; i < 2000; i++) closeFd(md.memExportDmabuf(memory.address + BigInt(i), 1).fd);
+    for (let i = 0; i < 100_000; i++) closeFd(md.memExportDmabuf(memory.address + BigInt(i % PAGE), 1).fd);
     expect(openFileDescriptors()).toBe(before);
     md.memFree(memory);
   });
@@ -348,6 +350,58 @@ function dmabufCases(setup: MdSetup): void {
     for (const { fd } of fds) closeFd(fd);
     md.memFree(common);
     md.memFree(shared);
+  });
+}
+
+function adviceCases(setup: MdSetup): void {
+  const fixture = new UctFixture(setup);
+
+  /** One memory of every kind, with the call that gives it back. */
+  const everyKind = (): { memory: MdMemory; end: () => void }[] => {
+    const { md } = fixture;
+    const kinds = memoryTypesOfMask(md.attributes.allocateMemoryTypes).map((memoryType) => {
+      const memory = md.memAlloc(3 * PAGE, { memoryType });
+      return { memory, end: () => md.memFree(memory) };
+    });
+    if (!fixture.has(MdFlag.REG)) return kinds;
+    const registered = md.memReg(new Uint8Array(3 * PAGE));
+    return [...kinds, { memory: registered, end: () => md.memDereg(registered) }];
+  };
+
+  it('is taken exactly where the flag is set', () => {
+    for (const { memory, end } of everyKind()) {
+      for (const advice of ['normal', 'will-need'] as const) {
+        const advise = (): void => fixture.md.memAdvise(memory, advice, 100, PAGE);
+        if (fixture.has(MdFlag.ADVISE)) advise();
+        else expect(errorOf(advise).status).toBe(Status.UNSUPPORTED);
+      }
+      if (memory.bytes !== undefined) expect(memory.bytes.every((byte) => byte === 0)).toBe(true);
+      end();
+    }
+  });
+
+  it('that makes no sense is refused by name', () => {
+    if (!fixture.has(MdFlag.ADVISE)) return;
+    const { md } = fixture;
+    for (const { memory, end } of everyKind()) {
+      for (const [offset, byteLength] of [
+        [0, 3 * PAGE + 1],
+        [3 * PAGE, 1],
+        [-1, 1],
+        [0, 0],
+        [0.5, 1],
+        [0, Number.NaN],
+      ] as const) {
+        expect(errorOf(() => md.memAdvise(memory, 'will-need', offset, byteLength))).toMatchObject({
+          code: 'ERR_INVALID_PARAM',
+          message: expect.stringContaining('byteLength'),
+        });
+      }
+      expect(errorOf(() => md.memAdvise(memory, 'sometimes' as never, 0, 1)).message).toContain('advice');
+      end();
+      expect(errorOf(() => md.memAdvise(memory, 'normal', 0, 1)).status).toBe(Status.INVALID_PARAM);
+    }
+    expect(errorOf(() => md.memAdvise(undefined as never, 'normal', 0, 1)).status).toBe(Status.INVALID_PARAM);
   });
 }
 

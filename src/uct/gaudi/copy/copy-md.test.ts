@@ -1,11 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { finish, flush, keyOf, type MdUnderTest, ownBytes } from '../../../../test/contract/uct-fixture.ts';
 import { openGaudiCopy } from '../../../../test/contract/uct-implementations.ts';
+import { countingNode, EXPORT_DMABUF_FD } from '../../../../test/fixtures/counting-node.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';
 import { GaudiErrorCode, gaudiErrorOfErrno, gaudiErrorStatus, gaudiErrorText } from '../../../hlthunk/index.ts';
-import { Errno } from '../../../sys/index.ts';
+import { close as closeFd, Errno, openFileDescriptors } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/clock.ts';
 import { loadConfig } from '../../../ucs/config.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
@@ -95,6 +96,37 @@ describe('registration of host memory', () => {
     expect(() => under.md.memExportDmabuf(remote.address, 1)).toThrow(
       expect.objectContaining({ status: Status.UNSUPPORTED }),
     );
+  });
+});
+
+describe('dma-bufs', () => {
+  expectNoLeaks();
+
+  it('are exported once per allocation, and end with it', () => {
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
+    const counts = countingNode(node);
+    const log = createTestLog();
+    const shared = new GaudiResources({ node: counts.node, mappingTable: undefined });
+    const services = { log: log.log, clock: systemClock, config: loadConfig([GAUDI_COPY_CONFIG_TABLE]) };
+    const md = new CopyMd(shared, services);
+    const [one, two] = [0, 1].map(() => md.memAlloc(4096, { memoryType: MemoryType.GAUDI }));
+    const own = md.memAlloc(4096, { memoryType: MemoryType.GAUDI, shared: true });
+    const memory = [one!, two!, own];
+    const query = (i: number): number => md.memExportDmabuf(memory[i % 3]!.address + BigInt(i), 1).fd;
+    for (let i = 0; i < 3; i++) closeFd(query(i));
+    const kept = openFileDescriptors();
+    const fds = Array.from({ length: 300 }, (_, i) => query(i));
+    // The arena of the first two, and that of the third.
+    expect(counts.count(EXPORT_DMABUF_FD)).toBe(2);
+    expect(new Set(fds).size).toBe(300);
+    expect(openFileDescriptors()).toBe(kept + 300);
+    for (const fd of fds) closeFd(fd);
+    expect(openFileDescriptors()).toBe(kept);
+    md.memFree(own);
+    expect(openFileDescriptors()).toBeLessThan(kept);
+    md.close();
+    node.close();
+    log.expectQuiet();
   });
 });
 
