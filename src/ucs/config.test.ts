@@ -86,6 +86,14 @@ describe('loadConfig', () => {
     expect(entry.inherits).toEqual(['UCX_IB_X', 'UCX_RC_X']);
   });
 
+  it('lets the plain name set the fields of tables without a prefix, wherever they are embedded', () => {
+    const size = (env: Record<string, string>): number => loadConfig([COPY], { env }).get(COPY).RCACHE_MAX_SIZE;
+    expect(size({ UCX_RCACHE_MAX_SIZE: '1k' })).toBe(1024);
+    expect(size({ UCX_GAUDI_COPY_RCACHE_MAX_SIZE: '2k', UCX_RCACHE_MAX_SIZE: '1k' })).toBe(2048);
+    const [, , entry] = loadConfig([COPY]).entries;
+    expect([entry!.name, entry!.inherits]).toEqual(['UCX_GAUDI_COPY_RCACHE_MAX_SIZE', ['UCX_RCACHE_MAX_SIZE']]);
+  });
+
   it('layers a custom prefix over the plain one', () => {
     const env = { UCX_RC_VERBS_X: '5', MPI_UCX_IB_X: '6', OTHER_UCX_IB_X: '7' };
     expect(loadConfig([RC_VERBS], { env }).get(RC_VERBS).X).toBe(5);

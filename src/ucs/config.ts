@@ -3,7 +3,8 @@
  * and files are handed in. Syntax of values: config-value.ts and config-list.ts; files: config-file.ts.
  *
  * Names are `UCX_` + table prefix + field. A field of a sub-table answers to the prefix of the sub-table and to the prefix of
- * every table around it, and the outermost wins: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. For one name the environment
+ * every table around it, and the outermost wins: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every cache whose
+ * table has no prefix of its own, `UCX_GAUDI_COPY_RCACHE_X` that of one. For one name the environment
  * beats the files, and explicit options beat everything.
  */
 
@@ -35,7 +36,7 @@ export type ConfigFieldOf<V> = { readonly [K in keyof V & string]: ConfigField<K
  * A table of fields whose values form the flat record `V`: one property per field of the table and of its sub-tables.
  */
 export interface ConfigTable<V> {
-  /** Ends in an underscore, for example `GAUDI_COPY_`. Empty: the fields take the prefix of the table around. */
+  /** Ends in an underscore, for example `GAUDI_COPY_`. Empty: within another table the fields have its prefix, and `UCX_` alone sets them too. */
   readonly prefix: string;
   readonly fields: readonly ConfigFieldOf<V>[];
   /** Tables whose fields belong to this one too: `ConfigTable<W>` where `V` extends `W`. */
@@ -198,7 +199,7 @@ class Loader {
 
   /** @param outer prefixes of the tables around, innermost first */
   #loadTable(table: AnyConfigTable, outer: readonly string[], record: Record<string, unknown>): void {
-    const prefixes = table.prefix === '' && outer.length > 0 ? outer : [table.prefix, ...outer];
+    const prefixes = [table.prefix, ...outer];
     for (const field of table.fields) record[field.name] = this.#loadField(field, prefixes);
     for (const subTable of table.subTables ?? []) this.#loadTable(subTable, prefixes, record);
   }
