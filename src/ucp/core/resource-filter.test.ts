@@ -39,12 +39,13 @@ describe('UCX_TLS', () => {
   });
 
   it('warns about names that no transport has, with the nearest', () => {
-    const filter = filterOf({ TLS: 'gaudi_cpyy,shm,rc' });
+    const filter = filterOf({ TLS: String.raw`gaudi_cpyy,shm,rc,\mm` });
     for (const transport of TRANSPORTS) filter.admitsTransport(transport);
     const choice = 'cma, gaudi, gaudi_copy, gaudi_cpy, gaudi_ipc, mm, posix, self, shm, sm';
     expect(filter.unavailable()).toEqual([
       `transport 'gaudi_cpyy' is not available (maybe: gaudi_cpy?), please use one or more of: ${choice}`,
       `transport 'rc' is not available, please use one or more of: ${choice}`,
+      String.raw`transport '\mm' is not available (maybe: mm?), please use one or more of: ` + choice,
     ]);
   });
 

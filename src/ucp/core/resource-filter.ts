@@ -35,7 +35,7 @@ const DEVICE_VARIABLES: Readonly<Record<DeviceType, string>> = {
 export class ResourceFilter {
   readonly #transports: AllowList;
   readonly #devices: Readonly<Record<DeviceType, AllowList>>;
-  readonly #knownTransports: Set<string> = new Set();
+  readonly #knownTransports: Map<string, NamedTransport> = new Map();
   readonly #knownDevices: Readonly<Record<DeviceType, Set<string>>>;
   readonly #rejections: Map<string, Rejection> = new Map();
   #hasRefusedTransports = false;
@@ -68,7 +68,7 @@ export class ResourceFilter {
 
   /** Whether UCX_TLS lets a transport be used: a list of what is not wanted refuses it under any of its names, the other admits it under any. */
   admitsTransport(transport: NamedTransport): boolean {
-    for (const name of [transport.name, ...transport.aliases]) this.#knownTransports.add(name);
+    this.#knownTransports.set(transport.name, transport);
     const { mode, items } = this.#transports;
     const isNamed = items.some((item) => namesTransport(item, transport));
     if (mode === 'all' || isNamed === (mode === 'allow')) return true;
@@ -93,11 +93,11 @@ export class ResourceFilter {
 
   /** Names in the lists that nothing has: sentences to be logged as warnings, when everything has been asked about. */
   unavailable(): string[] {
-    const known = [...this.#knownTransports];
-    const isKnown = (item: string): boolean => known.some((name) => matchesItem(item.replace(STRICT, ''), name));
-    const transports = this.#transports.items.filter((item) => !isKnown(item));
+    const known = [...this.#knownTransports.values()];
+    const unknown = this.#transports.items.filter((item) => !known.some((each) => namesTransport(item, each)));
+    const names = new Set(known.flatMap(({ name, aliases }) => [name, ...aliases]));
     return [
-      ...notAvailable('transport', transports, known),
+      ...notAvailable('transport', unknown, [...names]),
       ...Object.values(DeviceType).flatMap((type) => this.#unavailableDevices(type)),
     ];
   }
