@@ -1,0 +1,250 @@
+/** The commands that show hardware and choices, as a user runs them on a node that others use: info --blocks, info -s, explain, top, node fault. */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { TopModel } from '../../src/tools/top/model.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const BUILT = join(ROOT, 'dist/tools/main.js');
+/** The sources, where nothing is built or the build may be old. */
+const PROGRAM =
+  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
+    ? [BUILT]
+    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
+
+let folder = '';
+let socket = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-hardware-'));
+  socket = join(folder, 'gaudi-ucx/node.sock');
+});
+afterEach(() => {
+  if (existsSync(socket)) run('node', 'down');
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function environment(more: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+  const clean = Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name));
+  return { ...Object.fromEntries(clean), HOME: folder, XDG_RUNTIME_DIR: folder, ...more };
+}
+
+interface Run {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function runWith(env: Readonly<Record<string, string>>, ...args: string[]): Run {
+  const options = { cwd: ROOT, encoding: 'utf8', env: environment(env), timeout: 30_000 } as const;
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...PROGRAM, ...args], options);
+  return { code: status, out: stdout, err: stderr };
+}
+
+function run(...args: string[]): Run {
+  return runWith({}, ...args);
+}
+
+/** What a command prints that must succeed. */
+function output(...args: string[]): string {
+  const { code, out, err } = run(...args);
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+  return out;
+}
+
+/** A program that has card 0 of the node server, and moves bytes when it is told to. */
+async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: string): Promise<void> }> {
+  const file = join(folder, 'holder.mts');
+  writeFileSync(
+    file,
+    `
+    import { createInterface } from 'node:readline';
+    import { Context, MemoryType } from ${JSON.stringify(join(ROOT, 'src/index.ts'))};
+    const context = await Context.create({ config: { ACC_DEVICES: 'gaudi0' } });
+    const worker = context.worker();
+    const endpoint = worker.endpoint(worker.address());
+    const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI });
+    const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+    console.log('ready');
+    for await (const line of createInterface({ input: process.stdin })) {
+      if (line === 'put') await endpoint.put(new Uint8Array(2 ** 20), rkey);
+      console.log(line);
+      if (line === 'end') break;
+    }
+    await context.close();
+    `,
+  );
+  const child = spawn(process.execPath, ['--import', 'tsx', file], {
+    cwd: ROOT,
+    env: environment({}),
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const heard = async (wanted: string): Promise<void> => {
+    for (;;) {
+      const [data] = (await once(child.stdout!, 'data')) as [Buffer];
+      if (data.toString().includes(wanted)) return;
+    }
+  };
+  await heard('ready');
+  return {
+    child,
+    tell: async (line) => {
+      const answered = heard(line);
+      child.stdin!.write(`${line}\n`);
+      await answered;
+    },
+  };
+}
+
+describe('info --blocks', { timeout: 60_000 }, () => {
+  it('lists the blocks of a card with their sizes', () => {
+    const text = output('info', '--blocks');
+    expect(text).toMatch(/^# card 0 \(emulated\): HL225 at 0000:19:00\.0$/m);
+    expect(text).toMatch(/^# NIC0_UMR0_0 \.\. NIC11_UMR1_14 +360 +4\.0 KiB +12 registers$/m);
+    expect(text).toMatch(/^# DCORE1_SYNC_MNGR_OBJS \.\. DCORE3_SYNC_MNGR_OBJS +3 +80\.0 KiB +20480 registers$/m);
+  });
+
+  it('shows the registers of a block, those that are 0 on request', () => {
+    expect(output('info', '--blocks', 'pcie_dec0_cmd')).toMatch(
+      /block PCIE_DEC0_CMD\n#\n.*\n# 31 of 31 are 0 \(-a shows them\)$/m,
+    );
+    const text = output('info', '--blocks', 'PCIE_DEC0_CMD', '-a', '--card', '3');
+    expect(text).toMatch(/^# card 3 /);
+    expect(text).toMatch(/^# 0x0010c +SWREG67 +0x00000000$/m);
+  });
+
+  it('tells why a driver refuses', () => {
+    const { out } = runWith({ UCX_GAUDI_EMULATOR_ASIC: 'gaudi' }, 'info', '--blocks');
+    expect(out).toMatch(/^# registers +1 +- +.*EPERM/m);
+  });
+
+  it.each([
+    [{ UCX_GAUDI_COPY_HW_BLOCK_ACCESS: 'n' }, [], /UCX_GAUDI_COPY_HW_BLOCK_ACCESS=n/],
+    [{}, ['NOTHING'], /argument name must be a register block of gaudi2/],
+    [{}, ['--card', '9'], /argument card must be a card/],
+    [{}, ['--card', 'x'], /argument card must be a card/],
+    [{ UCX_GAUDI_DRIVER: 'kernel' }, [], /argument card must be a card/],
+  ])('with %o %o is refused', (env, args, message) => {
+    const { code, out, err } = runWith(env as Record<string, string>, 'info', '--blocks', ...args);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(message);
+  });
+});
+
+describe('explain', { timeout: 60_000 }, () => {
+  it('shows the winner and a reason for every loser', () => {
+    const text = output('explain', '--op', 'put', '--local', 'host', '--remote', 'gaudi:1', '--size', '4K..1G');
+    expect(text).toMatch(/^put: local host memory, remote gaudi:1 memory, cards emulated\n/);
+    expect(text).toMatch(
+      /^4\.0 KiB \.\. 1\.0 GiB {2}put\/zcopy {2}gaudi_cpy\/gaudi1 {2}\S+ us \.\. \S+ ms {2}.* MB\/s$/m,
+    );
+    expect(text).toMatch(/^ {4}not posix\/memory: does not reach remote gaudi memory$/m);
+    for (const line of text.split('\n')) expect(line.length).toBeLessThanOrEqual(100);
+  });
+
+  it('names what the configuration excludes', () => {
+    const { out } = runWith({ UCX_TLS: '^gaudi_ipc' }, 'explain', '--remote', 'gaudi', '--size', '8', '--json');
+    const report = JSON.parse(out) as { sizes: { losers: { transport: string; reason: string }[] }[] };
+    const reasons = report.sizes[0]!.losers.filter(({ transport }) => transport.startsWith('gaudi_ipc'));
+    expect(reasons.map(({ reason }) => reason)).toContain('excluded by UCX_TLS');
+  });
+
+  it.each(['get', 'am', 'tag', 'stream', 'atomic'])('explains %s', (op) => {
+    expect(output('explain', '--op', op, '--local', 'host', '--size', '8')).toMatch(
+      new RegExp(`^${op}: .*\\n.*\\n\\n8 B  \\w+/`),
+    );
+  });
+
+  it.each([
+    [['--op', 'move'], /argument op must be/],
+    [['--size', '8..4'], /argument size must be/],
+    [['--remote', 'moon'], /argument remote must be/],
+  ])('with %o is refused with its usage', (args, message) => {
+    const { code, out, err } = run('explain', ...args);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(message);
+    expect(err).toMatch(/Usage: gaudi-ucx explain/);
+  });
+
+  it('of a card that is not there says so', () => {
+    const { code, err } = run('explain', '--remote', 'gaudi:9');
+    expect(code).toBe(1);
+    expect(err).toMatch(/ERR_/);
+  });
+});
+
+describe('links of a running node', { timeout: 60_000 }, () => {
+  it('go down and up, and show in info, status, top and explain', () => {
+    output('node', 'up', '--cards', '2');
+    const port = /to card 1: 3 of 3 links up: ports (\d+)/.exec(output('info', '-s'))![1]!;
+    output('node', 'fault', '0', 'link-down', '--port', port);
+    expect(output('info', '-s')).toMatch(new RegExp(`to card 1: 2 of 3 links up: ports ${port} down,`));
+    expect(output('node', 'status')).toMatch(new RegExp(`^0 .* ${port}$`, 'm'));
+    expect(output('explain', '--local', 'gaudi:0', '--remote', 'gaudi:1', '--size', '1M')).toMatch(
+      /^1\.0 MiB {2}put\/zcopy {2}gaudi_ipc\/gaudi0 .*\n {4}2 of 3 links up$/m,
+    );
+    output('node', 'fault', '1', 'link-down', '--peer', '0');
+    expect(output('explain', '--local', 'gaudi:0', '--remote', 'gaudi:1', '--size', '1M')).toMatch(
+      /not gaudi_ipc\/gaudi0: does not get through to the remote memory: 0 of 3 links up/,
+    );
+    expect(output('top', '--once', '--interval', '10ms')).toMatch(/^from 0 +- +0!$/m);
+    output('node', 'fault', '1', 'link-up', '--peer', '0');
+    expect(output('info', '-s')).toMatch(/to card 1: 3 of 3 links up/);
+    expect(run('node', 'fault', '0', 'link-down', '--port', '2').err).toMatch(
+      /argument port must be a port with a link/,
+    );
+    expect(run('node', 'fault', '0', 'link-down').err).toMatch(/argument link must be named/);
+  });
+});
+
+describe('top', { timeout: 60_000 }, () => {
+  it('shows a card that somebody uses, and what it moves, without taking it', async () => {
+    output('node', 'up', '--cards', '2');
+    const { child, tell } = await cardHolder();
+    const live = spawn(process.execPath, [...PROGRAM, 'top', '--json', '--interval', '50ms'], {
+      cwd: ROOT,
+      env: environment({}),
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let text = '';
+    live.stdout.on('data', (data: Buffer) => {
+      text += data.toString();
+    });
+    const models = (): TopModel[] => {
+      const lines = text.split('\n').slice(0, -1);
+      return lines.map((line) => JSON.parse(line) as TopModel);
+    };
+    await once(live.stdout, 'data');
+    await tell('put');
+    while (!models().some(({ cards }) => cards[0]!.hostToDevice > 0)) await once(live.stdout, 'data');
+    const busy = models().find(({ cards }) => cards[0]!.hostToDevice > 0)!;
+    expect(busy.emulated).toBe(true);
+    expect(busy.cards.map(({ minor, inUse }) => [minor, inUse])).toEqual([
+      [0, true],
+      [1, false],
+    ]);
+    expect(busy.cards[0]!.hbmUsedBytes).toBeGreaterThan(0);
+    expect(busy.cards[1]).toMatchObject({ hostToDevice: 0, hbmUsedBytes: 0 });
+    live.kill('SIGINT');
+    expect((await once(live, 'exit'))[0]).toBe(0);
+    const ended = once(child, 'exit');
+    child.stdin!.end('end\n');
+    expect((await ended)[0]).toBe(0);
+  });
+
+  it('prints one picture of 80 by 24 at most', () => {
+    const lines = output('top', '--once', '--interval', '10ms').trimEnd().split('\n');
+    expect(lines.length).toBeLessThanOrEqual(24);
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
+    expect(lines[0]).toMatch(/^gaudi-ucx top: 8 cards \(emulated\)/);
+  });
+
+  it.each(['0', '1ns', 'soon', '2h'])('refuses interval %s with its usage', (interval) => {
+    const { code, err } = run('top', '--once', '--interval', interval);
+    expect(code).toBe(2);
+    expect(err).toMatch(/argument interval must be a time[\s\S]*Usage: gaudi-ucx top/);
+  });
+});
