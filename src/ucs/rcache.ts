@@ -58,10 +58,9 @@ export class Rcache<R extends object> {
   readonly #ranges: IntervalMap<RcacheRegion<R>> = new IntervalMap();
   readonly #failures: IntervalMap<Failure> = new IntervalMap();
   readonly #unmaps: UnmapQueue = new UnmapQueue();
-  /** Valid regions without references. */
-  readonly #idle: LruList<RcacheRegion<R>> = new LruList();
-  /** Regions with references, valid or not. */
-  readonly #inUse: LruList<RcacheRegion<R>> = new LruList();
+  /** Regions without references, all valid, in the order of their last use; between them those with references, valid or not. */
+  readonly #regions: LruList<RcacheRegion<R>> = new LruList();
+  #numInUse = 0;
   #lastGeneration = 0;
   /** Rises when remembered failures are forgotten, those of buffers too. */
   #failureEpoch = 0;
@@ -86,17 +85,17 @@ export class Rcache<R extends object> {
 
   /** Registered regions, in use or idle. */
   get numRegions(): number {
-    return this.#idle.count + this.#inUse.count;
+    return this.#regions.count;
   }
 
   /** Regions that are acquired at present. */
   get numInUse(): number {
-    return this.#inUse.count;
+    return this.#numInUse;
   }
 
   /** Registered bytes. */
   get totalSize(): number {
-    return this.#idle.byteLength + this.#inUse.byteLength;
+    return this.#regions.byteLength;
   }
 
   /** Ranges that were reported unmapped and that nobody has looked at yet. */
@@ -205,19 +204,17 @@ export class Rcache<R extends object> {
     for (const { start, end } of gone) {
       for (const { value } of this.#ranges.overlapping(start, end)) this.#drop(value);
     }
-    if (this.numRegions > this.#ranges.size) {
-      this.#dropBuffersIn(gone, this.#idle);
-      this.#dropBuffersIn(gone, this.#inUse);
-    }
+    if (this.numRegions > this.#ranges.size) this.#dropBuffersIn(gone);
     this.#forgetFailures();
   }
 
   /** Removes all regions: the idle ones are deregistered now, those in use at their last release. */
   purge(): void {
-    for (let region = this.#inUse.first; region !== undefined; region = region.next) {
-      if (region.valid) this.#leaveTable(region);
+    for (let region = this.#regions.first; region !== undefined; ) {
+      const { next } = region;
+      if (region.valid) this.#giveUp(region);
+      region = next;
     }
-    while (this.#idle.first !== undefined) this.#evict(this.#idle.first);
     this.#forgetFailures();
     this.#unmaps.take();
   }
@@ -228,8 +225,8 @@ export class Rcache<R extends object> {
     this.purge();
   }
 
-  #dropBuffersIn(gone: IntervalMap<undefined>, list: LruList<RcacheRegion<R>>): void {
-    for (let region = list.first; region !== undefined; ) {
+  #dropBuffersIn(gone: IntervalMap<undefined>): void {
+    for (let region = this.#regions.first; region !== undefined; ) {
       const { next } = region;
       const isBuffer = region.valid && region.buffer !== undefined;
       if (isBuffer && gone.firstOverlapping(region.start, region.end) !== undefined) this.#drop(region);
@@ -257,8 +254,7 @@ export class Rcache<R extends object> {
 
   #use(region: RcacheRegion<R>, owner: ArrayBufferLike | undefined): void {
     if (region.references++ > 0) return;
-    this.#idle.remove(region);
-    this.#inUse.add(region);
+    this.#numInUse++;
     region.owner = owner;
   }
 
@@ -351,7 +347,8 @@ export class Rcache<R extends object> {
     const region = new RcacheRegion<R>({ registration, generation, start, byteLength, protection, alignment, buffer });
     region.references = 1;
     this.counters.mem_regs++;
-    this.#inUse.add(region);
+    this.#numInUse++;
+    this.#regions.add(region);
     regions?.insert(start, end, region);
     return region;
   }
@@ -361,8 +358,7 @@ export class Rcache<R extends object> {
     this.#trim(1, byteLength > this.maxSize ? 0 : byteLength);
     let registration = this.#registrar.register(start, byteLength, protection);
     // What is idle here must not be the reason why memory cannot be registered.
-    while (registration === Status.NO_MEMORY && this.#idle.first !== undefined) {
-      this.#evict(this.#idle.first);
+    while (registration === Status.NO_MEMORY && this.#evictOldest()) {
       registration = this.#registrar.register(start, byteLength, protection);
     }
     return registration;
@@ -371,13 +367,14 @@ export class Rcache<R extends object> {
   /** Files a region that nobody uses any more. */
   #settle(region: RcacheRegion<R>): void {
     const { owner, buffer } = region;
-    this.#inUse.remove(region);
+    this.#numInUse--;
     region.owner = undefined;
     if (!region.valid) {
+      this.#regions.remove(region);
       this.#deregister(region);
       return;
     }
-    this.#idle.add(region);
+    this.#regions.touch(region);
     if (buffer !== undefined && owner?.byteLength !== buffer.byteLength) this.#lost(buffer);
     // Evicting all others would not make room for a region that is longer than the bound.
     else if (region.byteLength > this.maxSize) this.#evict(region);
@@ -386,17 +383,24 @@ export class Rcache<R extends object> {
 
   /** Evicts idle regions until `regions` more with `bytes` more fit the bounds, or none is idle. */
   #trim(regions: number, bytes: number): void {
-    while (
-      this.#idle.first !== undefined &&
-      (this.numRegions + regions > this.maxRegions || this.totalSize + bytes > this.maxSize)
-    ) {
-      this.#evict(this.#idle.first);
+    while (this.numRegions + regions > this.maxRegions || this.totalSize + bytes > this.maxSize) {
+      if (!this.#evictOldest()) return;
     }
+  }
+
+  /** Evicts the region that has been idle for longest; false when none is. */
+  #evictOldest(): boolean {
+    if (this.#numInUse === this.#regions.count) return false;
+    let region = this.#regions.first!;
+    // What is in use is used last: it does not have to be passed again.
+    for (; region.references > 0; region = this.#regions.first!) this.#regions.touch(region);
+    this.#evict(region);
+    return true;
   }
 
   #evict(region: RcacheRegion<R>): void {
     this.#leaveTable(region);
-    this.#idle.remove(region);
+    this.#regions.remove(region);
     this.#deregister(region);
   }
 
