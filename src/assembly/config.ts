@@ -5,7 +5,7 @@
 import { isAbsolute } from 'node:path';
 import type { AsicName } from '../uapi/index.ts';
 import type { ConfigTable } from '../ucs/config.ts';
-import { type ConfigType, enumType, memoryUnitsType, uintType } from '../ucs/config-value.ts';
+import { type ConfigType, enumType, memoryUnitsType, restricted, uintType } from '../ucs/config-value.ts';
 
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
@@ -53,7 +53,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
     },
     {
       name: 'EMULATOR_CARDS',
-      type: uintType,
+      type: restricted(uintType, 'an unsigned integer, 1 to 8', (cards) => cards >= 1 && cards <= 8),
       default: '8',
       doc: 'Number of emulated cards, 1 to 8.',
     },
@@ -65,7 +65,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
     },
     {
       name: 'EMULATOR_DMA_THREADS',
-      type: uintType,
+      type: restricted(uintType, 'an unsigned integer, 0 to 8', (threads) => threads <= 8),
       default: '1',
       doc: 'Threads that run the emulated DMA engines, 0 to 8; 0 runs them inside the calls.',
     },

@@ -137,13 +137,13 @@ describe('the driver', () => {
   });
 
   it.each([
-    ['0', 'cards'],
-    ['9', 'cards'],
-  ])('an emulated node of %s cards is refused', async (cards, argument) => {
+    ['0', 'UCX_GAUDI_EMULATOR_CARDS (option) must be an unsigned integer, 1 to 8, got "0"'],
+    ['9', 'UCX_GAUDI_EMULATOR_CARDS'],
+  ])('an emulated node of %s cards is refused', async (cards, message) => {
     const config = { GAUDI_DRIVER: 'emulator', GAUDI_EMULATOR_CARDS: cards };
     const error = await failureOf(() => Context.create(fixture.quiet({ config })));
-    expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM' });
-    expect(error.message).toContain(argument);
+    expect(error).toMatchObject({ code: 'ERR_CONFIG_VALUE' });
+    expect(error.message).toContain(message);
   });
 });
 

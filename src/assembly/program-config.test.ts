@@ -119,8 +119,8 @@ describe('the layers', () => {
   it('are default, files in their order, environment, prefixed environment, options', () => {
     const names = [
       'RNDV_FRAG_ALLOC_COUNT',
-      'POSIX_SEG_COUNT',
-      'POSIX_FIFO_SIZE',
+      'GAUDI_IPC_CACHE_MAX_REGIONS',
+      'LOG_FILE_ROTATE',
       'GAUDI_EMULATOR_CARDS',
       'GAUDI_EMULATOR_DMA_THREADS',
     ];
@@ -164,6 +164,26 @@ describe('the layers', () => {
     expect(['1m', 'host:256K,cuda:4M', '64k,cuda:4M'].map(of)).toEqual(['1M', '256K', '64K']);
     for (const bad of ['cuda:4M', 'moon:1m', 'host', '']) expect(() => of(bad), bad).toThrow(/UCX_RNDV_FRAG_SIZE/);
     expect(Config.read(CLEAN, { RNDV_FRAG_ALLOC_COUNT: 'host:8,gaudi:2' }).get('RNDV_FRAG_ALLOC_COUNT')).toBe('8');
+  });
+
+  it.each([
+    ['RNDV_FRAG_SIZE', '1k', 'a size from 64k to 16m'],
+    ['RNDV_FRAG_ALLOC_COUNT', '1', 'at least 2'],
+    ['POSIX_FIFO_SIZE', '3', 'a power of two, 2 to 65536'],
+    ['POSIX_SEG_SIZE', '100', 'a multiple of 64'],
+    ['GAUDI_EMULATOR_DMA_THREADS', '9', '0 to 8'],
+  ])('refuse a value out of the bounds of its field: %s=%s', (name, value, rule) => {
+    expect(() => Config.read({ ...CLEAN, env: { [`UCX_${name}`]: value } })).toThrow(
+      expect.objectContaining({
+        code: 'ERR_CONFIG_VALUE',
+        details: {
+          variable: `UCX_${name}`,
+          rule: expect.stringContaining(rule) as string,
+          value,
+          source: 'environment',
+        },
+      }),
+    );
   });
 
   it('begin in the folders of UCX: home, UCX_CONFIG_DIR', () => {

@@ -7,6 +7,7 @@ import {
   enumType,
   memorySizeType,
   memoryUnitsType,
+  restricted,
   ternaryType,
   timeType,
   uintInfType,
@@ -142,6 +143,14 @@ describe('numbers', () => {
       '0ns',
       '5ms',
     ]);
+  });
+});
+
+describe('restricted', () => {
+  it('takes some of the values', () => {
+    const even = restricted(uintType, 'an even number', (value) => value % 2 === 0);
+    expectTable(even, [['4', 4]], ['3', 'x', '']);
+    expect(even.syntax).toBe('an even number');
   });
 });
 

@@ -151,6 +151,18 @@ export function orInf(type: ConfigType<number>): ConfigType<number> {
   };
 }
 
+/** Those values of `type` that fulfil a rule, which completes "must be ...". */
+export function restricted<T>(type: ConfigType<T>, rule: string, isGood: (value: T) => boolean): ConfigType<T> {
+  return {
+    syntax: rule,
+    parse(text) {
+      const value = type.parse(text);
+      return value !== undefined && isGood(value) ? value : undefined;
+    },
+    print: type.print,
+  };
+}
+
 function safeInteger(value: number): number | undefined {
   return Number.isSafeInteger(value) ? value : undefined;
 }

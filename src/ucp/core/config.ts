@@ -7,6 +7,7 @@ import {
   type ConfigType,
   memorySizeType,
   memoryUnitsType,
+  restricted,
   type Ternary,
   ternaryType,
   timeType,
@@ -32,6 +33,14 @@ export interface UcpConfig {
   readonly MEMTYPE_CACHE: Ternary;
   readonly PROTO_INFO: ProtocolInfoMode;
 }
+
+const fragmentBytesType = restricted(
+  memorySizeType,
+  'a size from 64k to 16m',
+  (bytes) => bytes >= 65_536 && bytes <= 16 * 2 ** 20,
+);
+/** One to send, one to receive. */
+const fragmentCountType = restricted(uintType, 'an unsigned integer, at least 2', (count) => count >= 2);
 
 /** A value for all types of memory, or as UCX writes it, for some: `host:512K,cuda:4M`. Fragments are host memory: the others do not count. */
 function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
@@ -100,13 +109,13 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
     },
     {
       name: 'RNDV_FRAG_SIZE',
-      type: ofHostMemory(memorySizeType),
+      type: ofHostMemory(fragmentBytesType),
       default: '512k',
       doc: 'Bytes of the host fragments through which device memory meets messages, 64k to 16m.',
     },
     {
       name: 'RNDV_FRAG_ALLOC_COUNT',
-      type: ofHostMemory(uintType),
+      type: ofHostMemory(fragmentCountType),
       default: '16',
       doc: 'Host fragments of one worker at most, 2 or more; operations that find none wait.',
     },

@@ -4,7 +4,7 @@
 
 import type { Clock } from '../../ucs/clock.ts';
 import type { Config } from '../../ucs/config.ts';
-import { closedError, invalidParam, isUcxError } from '../../ucs/error.ts';
+import { closedError, isUcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
@@ -29,11 +29,6 @@ import type { Connection } from './request.ts';
 import { type OpenMd, Resources } from './resources.ts';
 import { Worker, type WorkerContext } from './worker.ts';
 import type { SignalFd } from './worker-event.ts';
-
-/** Bounds of UCX_RNDV_FRAG_SIZE. */
-const FRAGMENT_BYTES_MIN = 65_536;
-const FRAGMENT_BYTES_MAX = 16 * 2 ** 20;
-const FRAGMENTS_MIN = 2;
 
 /** What a context is made of. */
 export interface ContextParams {
@@ -90,8 +85,8 @@ export class Context implements WorkerContext {
     this.progressSpinNs = config.PROGRESS_SPIN;
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
     this.rendezvousThreshold = config.RNDV_THRESH === 'auto' ? Number.POSITIVE_INFINITY : config.RNDV_THRESH;
-    this.fragmentBytes = checkFragmentBytes(config.RNDV_FRAG_SIZE);
-    this.fragmentCount = checkFragmentCount(config.RNDV_FRAG_ALLOC_COUNT);
+    this.fragmentBytes = config.RNDV_FRAG_SIZE;
+    this.fragmentCount = config.RNDV_FRAG_ALLOC_COUNT;
     this.protocolInfoMode = config.PROTO_INFO;
     this.#newSignal = params.newSignal;
     this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md));
@@ -284,18 +279,4 @@ function unpackPart(md: MemoryDomain, key: Uint8Array): UctRemoteKey | undefined
     if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
     throw error;
   }
-}
-
-function checkFragmentBytes(value: number): number {
-  if (value >= FRAGMENT_BYTES_MIN && value <= FRAGMENT_BYTES_MAX) return value;
-  throw invalidParam('UCX_RNDV_FRAG_SIZE', `must be from ${FRAGMENT_BYTES_MIN} to ${FRAGMENT_BYTES_MAX}`, value);
-}
-
-function checkFragmentCount(value: number): number {
-  if (value >= FRAGMENTS_MIN) return value;
-  throw invalidParam(
-    'UCX_RNDV_FRAG_ALLOC_COUNT',
-    `must be at least ${FRAGMENTS_MIN}: one to send, one to receive`,
-    value,
-  );
 }

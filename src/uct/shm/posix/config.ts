@@ -1,7 +1,14 @@
 /** The configuration of posix: `UCX_POSIX_*`. */
 
 import type { ConfigTable } from '../../../ucs/config.ts';
-import { bandwidthType, memorySizeType, timeType, uintType } from '../../../ucs/config-value.ts';
+import {
+  bandwidthType,
+  type ConfigType,
+  memorySizeType,
+  restricted,
+  timeType,
+  uintType,
+} from '../../../ucs/config-value.ts';
 import { UcxError } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { RingGeometry } from './ring-layout.ts';
@@ -17,31 +24,42 @@ export interface PosixConfig {
   readonly OVERHEAD: number;
 }
 
+function powerOfTwo(min: number, max: number): ConfigType<number> {
+  const isGood = (value: number): boolean => value >= min && value <= max && Number.isInteger(Math.log2(value));
+  return restricted(uintType, `a power of two, ${min} to ${max}`, isGood);
+}
+
+/** Bytes in whole cache lines. */
+function lines(max: number): ConfigType<number> {
+  const isGood = (value: number): boolean => value >= 64 && value <= max && value % 64 === 0;
+  return restricted(memorySizeType, `a size that is a multiple of 64, 64 to ${max}`, isGood);
+}
+
 /** `UCX_POSIX_*`. */
 export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
   prefix: 'POSIX_',
   fields: [
     {
       name: 'FIFO_SIZE',
-      type: uintType,
+      type: powerOfTwo(2, 65_536),
       default: '256',
       doc: 'Messages that one sender may have on their way to one receiver: a power of two, 2 to 65536.',
     },
     {
       name: 'FIFO_ELEM_SIZE',
-      type: memorySizeType,
+      type: lines(4096),
       default: '128',
       doc: 'Bytes of a place for one message, 16 of them for itself; a longer message takes a segment. A multiple of 64, 64 to 4096.',
     },
     {
       name: 'SEG_SIZE',
-      type: memorySizeType,
+      type: lines(2 ** 20),
       default: '8256',
       doc: 'Longest message in bytes: a multiple of 64, 64 to 1048576.',
     },
     {
       name: 'SEG_COUNT',
-      type: uintType,
+      type: powerOfTwo(1, 65_536),
       default: '64',
       doc: 'Segments for longer messages of one sender to one receiver: a power of two, 1 to FIFO_SIZE.',
     },
@@ -68,31 +86,18 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
 
 /**
  * The shape of the rings that the configuration asks for.
- * @throws UcxError ERR_CONFIG_VALUE that names the field and its rule
+ * @throws UcxError ERR_CONFIG_VALUE for fields that do not go together
  */
 export function ringGeometry(config: PosixConfig): RingGeometry {
   const { FIFO_SIZE, FIFO_ELEM_SIZE, SEG_SIZE, SEG_COUNT } = config;
-  check('FIFO_SIZE', FIFO_SIZE, isPowerOfTwo(FIFO_SIZE, 2, 65_536), 'a power of two, 2 to 65536');
-  check('FIFO_ELEM_SIZE', FIFO_ELEM_SIZE, isLines(FIFO_ELEM_SIZE, 4096), 'a multiple of 64, 64 to 4096');
-  check('SEG_SIZE', SEG_SIZE, isLines(SEG_SIZE, 2 ** 20), 'a multiple of 64, 64 to 1048576');
-  check('SEG_COUNT', SEG_COUNT, isPowerOfTwo(SEG_COUNT, 1, FIFO_SIZE), 'a power of two, 1 to FIFO_SIZE');
+  if (SEG_COUNT > FIFO_SIZE) {
+    const rule = `at most UCX_POSIX_FIFO_SIZE, which is ${FIFO_SIZE}`;
+    throw new UcxError({
+      code: 'ERR_CONFIG_VALUE',
+      status: Status.INVALID_PARAM,
+      message: `UCX_POSIX_SEG_COUNT must be ${rule}, got ${SEG_COUNT}`,
+      details: { variable: 'UCX_POSIX_SEG_COUNT', rule, value: SEG_COUNT },
+    });
+  }
   return { elements: FIFO_SIZE, elementBytes: FIFO_ELEM_SIZE, segmentBytes: SEG_SIZE, segments: SEG_COUNT };
-}
-
-function isPowerOfTwo(value: number, min: number, max: number): boolean {
-  return value >= min && value <= max && Number.isInteger(Math.log2(value));
-}
-
-function isLines(value: number, max: number): boolean {
-  return value >= 64 && value <= max && value % 64 === 0;
-}
-
-function check(field: string, value: number, isGood: boolean, rule: string): void {
-  if (isGood) return;
-  throw new UcxError({
-    code: 'ERR_CONFIG_VALUE',
-    status: Status.INVALID_PARAM,
-    message: `UCX_POSIX_${field} must be ${rule}, got ${value}`,
-    details: { field: `UCX_POSIX_${field}`, value },
-  });
 }
