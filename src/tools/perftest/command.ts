@@ -7,6 +7,8 @@ import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { type BatchTest, batchTests } from './batch.ts';
 import { acceptChannel, type Channel, connectChannel, type Place, placeOf } from './channel.ts';
+import { ReportFile } from './html/report-file.ts';
+import { reportTests } from './html/series.ts';
 import { declareTestOptions, type TestOptions } from './options.ts';
 import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine, TEST_END } from './report.ts';
 import { type Role, runTest } from './session.ts';
@@ -27,6 +29,7 @@ interface CommandOptions extends TestOptions {
   readonly f?: boolean;
   readonly v?: boolean;
   readonly I?: boolean;
+  readonly report?: string;
 }
 
 /** The command. */
@@ -43,7 +46,11 @@ export function perftestCommand(): Command {
     .option('-N', 'separate thousands')
     .option('-f', 'print final results only')
     .option('-v', 'print results as CSV')
-    .option('-I', 'print what carries the messages');
+    .option('-I', 'print what carries the messages')
+    .option(
+      '--report <file>',
+      'run every test of -t (names with commas between them) at every size of -s (8..4m) and write curves to an HTML page',
+    );
   return command.action(run);
 }
 
@@ -54,6 +61,9 @@ function collect(file: string, files: readonly string[] = []): string[] {
 async function run(host: string | undefined, options: CommandOptions): Promise<void> {
   if (options.l === true && host !== undefined) {
     throw invalidParam('host', 'must not be given with loopback (-l)', host);
+  }
+  if (options.report !== undefined && options.l !== true && host === undefined) {
+    throw invalidParam('--report', 'must be given to the client, or with loopback (-l)', options.report);
   }
   if (options.c !== undefined) schedSetAffinity(0, cpusOf(options.c));
   const interruption = new AbortController();
@@ -82,7 +92,7 @@ function isEnd(error: unknown): boolean {
 
 async function runClient(host: string, options: CommandOptions, interrupt: AbortSignal): Promise<void> {
   // What is wrong is said before anybody is called.
-  batchTests(options, options.b ?? []);
+  testsOf(options);
   const channel = await connectChannel(placeOf(host, options.p, options[6] === true));
   await converse(channel, interrupt, async () => {
     channel.send({ type: 'hello', protocol: PROTOCOL });
@@ -133,36 +143,56 @@ interface Run {
 }
 
 async function runBatch(run: Run): Promise<void> {
-  for (const [index, test] of batchTests(run.options, run.options.b ?? []).entries()) {
-    run.channel?.send({ type: 'test', spec: packSpec(test.spec) });
-    await runOne(test, index, run);
+  const tests = testsOf(run.options);
+  const { report: path } = run.options;
+  const report = path === undefined ? undefined : new ReportFile(path);
+  try {
+    for (const [index, test] of tests.entries()) {
+      run.channel?.send({ type: 'test', spec: packSpec(test.spec) });
+      await runOne(test, index, run, report);
+    }
+  } catch (error) {
+    report?.discard();
+    throw error;
   }
+  report?.write();
 }
 
-async function runOne(test: BatchTest, index: number, run: Run): Promise<void> {
+/** The tests that the options ask for. */
+function testsOf(options: CommandOptions): BatchTest[] {
+  const { b: files = [], report } = options;
+  return report !== undefined && files.length === 0 ? reportTests(options) : batchTests(options, files);
+}
+
+async function runOne(test: BatchTest, index: number, run: Run, report?: ReportFile): Promise<void> {
   const { names, spec } = test;
   const format = formatOf(run.options);
   await runTest({
     ...run,
     spec,
     onStart: ({ emulated }) => {
+      report?.begin(emulated);
       if (run.role === 'server' || (run.role === 'loopback' && names.length === 0)) print(describeTest(spec, emulated));
       if (run.role === 'server') print(TEST_END);
       else if (index === 0) print(resultHeader(spec, format, emulated));
       if (run.role !== 'server') print(batchLine(names, format));
     },
-    onReport: (measurement, isFinal, carrier) => print(resultLine(measurement, isFinal, names, format, carrier)),
+    onReport: (measurement, isFinal, carrier) => {
+      print(resultLine(measurement, isFinal, names, format, carrier));
+      if (isFinal) report?.add(spec, measurement, carrier);
+    },
   });
 }
 
-function formatOf({ v, f, N, I, b = [] }: CommandOptions): ReportOptions {
+function formatOf({ v, f, N, I, b = [], report }: CommandOptions): ReportOptions {
   const [csv, finalOnly, numeric, extra] = [v, f, N, I].map((flag) => flag === true) as [
     boolean,
     boolean,
     boolean,
     boolean,
   ];
-  return { csv, finalOnly, numeric, extra, batchFiles: b.map((file) => basename(file)) };
+  const batchFiles = report !== undefined && b.length === 0 ? ['test', 'size'] : b.map((file) => basename(file));
+  return { csv, finalOnly, numeric, extra, batchFiles };
 }
 
 function cpusOf(text: string): number[] {

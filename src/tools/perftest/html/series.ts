@@ -1,0 +1,101 @@
+/** Results of perftest as curves: which tests a report runs, and what their results are called. It runs nothing and draws nothing. */
+
+import { memorySizeType } from '../../../ucs/config-value.ts';
+import { invalidParam } from '../../../ucs/error.ts';
+import type { BatchTest } from '../batch.ts';
+import type { Measurement } from '../meter.ts';
+import { specOf, type TestOptions } from '../options.ts';
+import { messageBytes, type TestSpec } from '../spec.ts';
+
+/** Tests of a report that names none. */
+const DEFAULT_TESTS = 'ucp_put_lat,ucp_put_bw,tag_lat,tag_bw';
+/** Sizes of a report that names none. */
+const DEFAULT_SIZES = '8..4m';
+/** Iterations of one size where none are given: as many as move about this much, within the bounds. */
+const BYTES_PER_SIZE = 2 ** 28;
+const ITERATIONS_MIN = 100;
+const ITERATIONS_MAX = 200_000;
+/** Sizes of one curve at most: every power of two that a size can be. */
+const POINTS_MAX = 64;
+
+/** One point of a curve. */
+export interface Point {
+  readonly bytes: number;
+  /** One way, averaged over the run. */
+  readonly latencyNs: number;
+  readonly percentileNs: number;
+  readonly bytesPerSecond: number;
+  readonly messagesPerSecond: number;
+  readonly iterations: number;
+  /** What carried the messages. */
+  readonly carrier: string;
+}
+
+/** A curve: one test over sizes. */
+export interface Series {
+  readonly name: string;
+  readonly points: readonly Point[];
+}
+
+/**
+ * The tests of a report: every test (names with commas between them) at every power of two of the sizes (`8..4m`, or one size).
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function reportTests(options: TestOptions): BatchTest[] {
+  const tests = (options.t ?? DEFAULT_TESTS).split(',');
+  const sizes = sizesOf(options.s ?? DEFAULT_SIZES);
+  return tests.flatMap((t) =>
+    sizes.map((bytes) => {
+      const iterations = Math.ceil(BYTES_PER_SIZE / bytes);
+      const n = options.n ?? String(Math.min(ITERATIONS_MAX, Math.max(ITERATIONS_MIN, iterations)));
+      return { names: [t, memorySizeType.print(bytes)], spec: specOf({ ...options, t, s: String(bytes), n }) };
+    }),
+  );
+}
+
+/** Collects results. */
+export class SeriesCollector {
+  readonly #series: Map<string, Point[]> = new Map();
+
+  /** A test has ended. */
+  add(spec: TestSpec, measurement: Measurement, carrier: string): void {
+    const name = nameOf(spec);
+    const points = this.#series.get(name) ?? [];
+    this.#series.set(name, points);
+    points.push({
+      bytes: messageBytes(spec),
+      latencyNs: measurement.overallNs,
+      percentileNs: measurement.percentileNs,
+      bytesPerSecond: measurement.overallBytes,
+      messagesPerSecond: measurement.overallMessages,
+      iterations: measurement.iterations,
+      carrier,
+    });
+  }
+
+  /** The curves, by rising size. */
+  get series(): Series[] {
+    return [...this.#series].map(([name, points]) => {
+      return { name, points: [...points].sort((left, right) => left.bytes - right.bytes) };
+    });
+  }
+}
+
+function nameOf({ kind, sendMemory, recvMemory, transport, device, layout }: TestSpec): string {
+  const memory = sendMemory === 'host' && recvMemory === 'host' ? '' : ` ${sendMemory} to ${recvMemory}`;
+  return kind.api === 'UCT' ? `${kind.name} ${layout} ${transport}/${device}${memory}` : `${kind.name}${memory}`;
+}
+
+function sizesOf(text: string): number[] {
+  const [from, to] = text.split('..').map((word) => memorySizeType.parse(word));
+  const rule = 'must be a size or a range such as 8..4m with --report';
+  if (from === undefined || from < 1 || text.split('..').length > 2) throw invalidParam('-s', rule, text);
+  if (to === undefined) {
+    if (text.includes('..')) throw invalidParam('-s', rule, text);
+    return [from];
+  }
+  if (to < from) throw invalidParam('-s', 'must not end below its begin', text);
+  const sizes: number[] = [];
+  for (let bytes = from; bytes <= to && sizes.length < POINTS_MAX; bytes *= 2) sizes.push(bytes);
+  return sizes;
+}
