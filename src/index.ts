@@ -5,7 +5,7 @@
  */
 
 export { Context, type ContextOptions } from './assembly/context.ts';
-export { type ConfigSources, type Environment, ProgramConfig as Config } from './assembly/program-config.ts';
+export { type ConfigReadOptions, type Environment, ProgramConfig as Config } from './assembly/program-config.ts';
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
 export { AM_HEADER_BYTES_MAX, AM_IDS, type AmSendParams } from './ucp/am/active-message.ts';
 export type { AmCallback, AmMessage } from './ucp/am/message-view.ts';

@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Config, type ConfigSources } from '../index.ts';
+import { Config, type ConfigReadOptions } from '../index.ts';
 import { parseConfigFile } from '../ucs/config-file.ts';
 import { startProgram } from './program.ts';
 
-const CLEAN: ConfigSources = { env: {}, configDirectories: [] };
+const CLEAN: ConfigReadOptions = { env: {}, configDirectories: [] };
 const logSink = (): void => {};
 
 describe('Config', () => {
@@ -53,6 +53,13 @@ describe('Config', () => {
     copy.modify('TLS', 'posix').modify('PROGRESS_SPIN', '9us');
     expect([original.get('TLS'), original.get('PROGRESS_SPIN')]).toEqual(['self', '5us']);
     expect([copy.get('TLS'), copy.get('PROGRESS_SPIN')]).toEqual(['posix', '9us']);
+  });
+
+  it('is read once: a later change of the environment changes neither it nor its copies', () => {
+    const env: Record<string, string> = { UCX_TLS: 'self' };
+    const config = Config.read({ ...CLEAN, env });
+    env['UCX_TLS'] = 'posix';
+    expect([config.clone().get('TLS'), config.modify('PROGRESS_SPIN', '1us').get('TLS')]).toEqual(['self', 'self']);
   });
 
   it('keeps the values that a program has taken', () => {
@@ -106,7 +113,7 @@ describe('the layers', () => {
   afterEach(() => rmSync(root, { recursive: true }));
 
   /** A configuration out of folders with a `ucx.conf` each, in the order in which they are read. */
-  const layered = (files: readonly string[], sources: ConfigSources = {}): Config => {
+  const layered = (files: readonly string[], sources: ConfigReadOptions = {}): Config => {
     const configDirectories = files.map((text, index) => {
       const folder = join(root, String(index));
       mkdirSync(folder);

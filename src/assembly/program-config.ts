@@ -15,7 +15,7 @@ import { CONFIG_TABLES } from './config-tables.ts';
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Where a configuration is read from; everything has a default. */
-export interface ConfigSources {
+export interface ConfigReadOptions {
   /** Environment to read. Default: process.env. */
   readonly env?: Environment;
   /** Layered prefix: `MPI` makes `MPI_UCX_TLS` override `UCX_TLS`. */
@@ -52,8 +52,9 @@ export class ProgramConfig {
    * @param options what beats them, as {@link modify} does
    * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_INVALID_PARAM
    */
-  static read(sources: ConfigSources = {}, options: Readonly<Record<string, string>> = {}): ProgramConfig {
-    const env = sources.env ?? process.env;
+  static read(sources: ConfigReadOptions = {}, options: Readonly<Record<string, string>> = {}): ProgramConfig {
+    // What the environment becomes later must not change what was read.
+    const env = { ...(sources.env ?? process.env) };
     const files = readConfigFiles(sources.configDirectories ?? defaultDirectories(env), machineFact);
     return new ProgramConfig({ env, files, envPrefix: sources.envPrefix }, withOptions({}, options));
   }

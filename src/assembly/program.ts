@@ -8,12 +8,12 @@ import { invalidParam } from '../ucs/error.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import { createLog, type Log, type LogSink } from '../ucs/log.ts';
 import { openLogSink } from '../ucs/log-file.ts';
-import { type ConfigSources, type Environment, ProgramConfig } from './program-config.ts';
+import { type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
 
 export type { Environment } from './program-config.ts';
 
 /** What a program may choose; everything has a default. */
-export interface ProgramOptions extends ConfigSources {
+export interface ProgramOptions extends ConfigReadOptions {
   /**
    * Options by variable name, with or without `UCX_`: `{ TLS: 'gaudi_cpy' }`; they beat environment and files. Or a configuration that was read before:
    * `env`, `envPrefix` and `configDirectories` are its own then.
