@@ -20,30 +20,28 @@ export interface RcacheRegionParams<R extends object> {
   readonly buffer: BufferRegions<R> | undefined;
 }
 
-/** Registered memory. Read it; only the cache writes. */
-export class RcacheRegion<R extends object> implements LruEntry<RcacheRegion<R>> {
+/** Registered memory. Read it; only the cache writes. What every use touches comes first, to lie together. */
+export class RcacheRegion<R extends object> implements LruEntry {
+  /** How often the region is acquired at present. */
+  references = 0;
+  /** The ArrayBuffer while the region is in use, which pins it; undefined while idle, so that it can be collected. */
+  owner: ArrayBufferLike | undefined = undefined;
+  /** False once the region left the table: it can be released but not found. */
+  valid = true;
+  /** The ArrayBuffer's other regions; undefined for memory that is known by its address only. */
+  readonly buffer: BufferRegions<R> | undefined;
+  slot = 0;
+  readonly byteLength: number;
+  /** Bits of {@link Protection}. */
+  readonly protection: number;
+  /** The power of two that the bounds were extended to, where the memory goes on. */
+  readonly alignment: number;
   /** What the registrar made. It must not refer to the ArrayBuffer, or the buffer could never be collected. */
   readonly registration: R;
   /** Unique among all regions of the cache, rising; a changed generation means another registration. */
   readonly generation: number;
   /** Address of the first byte. */
   readonly start: number;
-  readonly byteLength: number;
-  /** Bits of {@link Protection}. */
-  readonly protection: number;
-  /** The power of two that the bounds were extended to, where the memory goes on. */
-  readonly alignment: number;
-  /** The ArrayBuffer's other regions; undefined for memory that is known by its address only. */
-  readonly buffer: BufferRegions<R> | undefined;
-  /** The ArrayBuffer while the region is in use, which pins it; undefined while idle, so that it can be collected. */
-  owner: ArrayBufferLike | undefined = undefined;
-  /** How often the region is acquired at present. */
-  references = 0;
-  /** False once the region left the table: it can be released but not found. */
-  valid = true;
-  /** Neighbours in the list of the region. */
-  previous: RcacheRegion<R> | undefined = undefined;
-  next: RcacheRegion<R> | undefined = undefined;
 
   constructor(params: RcacheRegionParams<R>) {
     this.registration = params.registration;
@@ -68,14 +66,14 @@ export class RcacheRegion<R extends object> implements LruEntry<RcacheRegion<R>>
 
 /** The regions of one ArrayBuffer: one for all of it, or one for each of its parts that are in use. Does not refer to the buffer. */
 export class BufferRegions<R extends object> {
-  /** Address of the first byte. */
-  readonly start: number;
   /** Length of the buffer when it was first seen. */
   readonly byteLength: number;
-  /** The region of the whole buffer. */
-  whole: RcacheRegion<R> | undefined = undefined;
   /** Regions of parts, where the buffer is too long to be registered as a whole. */
   readonly parts: IntervalMap<RcacheRegion<R>> | undefined;
+  /** The region of the whole buffer. */
+  whole: RcacheRegion<R> | undefined = undefined;
+  /** Address of the first byte. */
+  readonly start: number;
   /** Regions that can be found. */
   count = 0;
   /** Why the whole buffer cannot be registered; OK when nothing is known against it. */

@@ -211,7 +211,7 @@ export class Rcache<R extends object> {
   /** Removes all regions: the idle ones are deregistered now, those in use at their last release. */
   purge(): void {
     for (let region = this.#regions.first; region !== undefined; ) {
-      const { next } = region;
+      const next = this.#regions.after(region);
       if (region.valid) this.#giveUp(region);
       region = next;
     }
@@ -227,7 +227,7 @@ export class Rcache<R extends object> {
 
   #dropBuffersIn(gone: IntervalMap<undefined>): void {
     for (let region = this.#regions.first; region !== undefined; ) {
-      const { next } = region;
+      const next = this.#regions.after(region);
       const isBuffer = region.valid && region.buffer !== undefined;
       if (isBuffer && gone.firstOverlapping(region.start, region.end) !== undefined) this.#drop(region);
       region = next;

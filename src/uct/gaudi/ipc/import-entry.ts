@@ -6,7 +6,7 @@ import type { DmaMemory, ImportedMapping } from '../../../hlthunk/index.ts';
 import type { LruEntry } from '../../../ucs/lru-list.ts';
 
 /** Memory in the address space of one card. */
-export class ImportEntry implements LruEntry<ImportEntry> {
+export class ImportEntry implements LruEntry {
   /** What transfers name. */
   readonly target: DmaMemory;
   /** Undefined for memory of the card itself, which is not in the cache. */
@@ -17,9 +17,7 @@ export class ImportEntry implements LruEntry<ImportEntry> {
   readonly arenaGeneration: number;
   /** False once it left the cache: it ends with the transfers that still use it. */
   valid = true;
-  /** Neighbours in the order of use. */
-  previous: ImportEntry | undefined = undefined;
-  next: ImportEntry | undefined = undefined;
+  slot = 0;
 
   constructor(
     target: DmaMemory,
