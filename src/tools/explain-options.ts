@@ -20,6 +20,8 @@ export interface ExplainRequest {
   readonly operation: ExplainedOperation;
   readonly local: MemoryChoice;
   readonly remote: MemoryChoice;
+  /** Whether the remote memory is of another process of this machine. */
+  readonly otherProcess: boolean;
   readonly sizes: readonly number[];
 }
 
@@ -29,17 +31,20 @@ export interface ExplainArguments {
   readonly local: string;
   readonly remote: string;
   readonly size: string;
+  readonly peer: string;
 }
 
 /**
  * Reads the arguments.
  * @throws UcxError ERR_INVALID_PARAM that names the argument
  */
-export function readExplainArguments({ op, local, remote, size }: ExplainArguments): ExplainRequest {
+export function readExplainArguments({ op, local, remote, size, peer }: ExplainArguments): ExplainRequest {
   const operation = EXPLAINED_OPERATIONS.find((name) => name === op.toLowerCase());
   if (operation === undefined) throw invalidParam('op', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, op);
   const sizes = operation === 'atomic' ? atomicSizes(size) : sizesOf(size);
-  return { operation, local: memoryOf('local', local), remote: memoryOf('remote', remote), sizes };
+  if (peer !== 'self' && peer !== 'process') throw invalidParam('peer', 'must be self or process', peer);
+  const request = { operation, local: memoryOf('local', local), remote: memoryOf('remote', remote), sizes };
+  return { ...request, otherProcess: peer === 'process' };
 }
 
 /** The text that reads as this choice. */

@@ -13,16 +13,19 @@ export interface ExplainReport {
   readonly operation: string;
   readonly local: string;
   readonly remote: string;
+  /** Whether the remote memory is of another process. */
+  readonly otherProcess: boolean;
   readonly emulated: boolean;
   readonly sizes: readonly SizeExplanation[];
 }
 
 /** The text. */
 export function explainText(report: ExplainReport): string {
-  const { operation, local, remote, emulated, sizes } = report;
+  const { operation, local, remote, otherProcess, emulated, sizes } = report;
+  const owner = otherProcess ? ' of another process' : '';
   const cards = emulated ? ', cards emulated' : '';
   const lines = [
-    `${operation}: local ${local} memory, remote ${remote} memory${cards}`,
+    `${operation}: local ${local} memory, remote ${remote} memory${owner}${cards}`,
     'estimates are those of the cost model, not measurements',
   ];
   for (const group of groupsOf(sizes)) lines.push('', winnerLine(group), ...loserLines(group).map(clipped));

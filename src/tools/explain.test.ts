@@ -6,7 +6,7 @@ import { MemoryType } from '../ucs/memory-type.ts';
 import { type ExplainArguments, readExplainArguments } from './explain-options.ts';
 import { type ExplainReport, explainText, REPORT_COLUMNS } from './explain-report.ts';
 
-const ARGUMENTS: ExplainArguments = { op: 'put', local: 'host', remote: 'gaudi:1', size: '8' };
+const ARGUMENTS: ExplainArguments = { op: 'put', local: 'host', remote: 'gaudi:1', size: '8', peer: 'self' };
 const read = (part: Partial<ExplainArguments>) => readExplainArguments({ ...ARGUMENTS, ...part });
 
 describe('the arguments', () => {
@@ -16,6 +16,7 @@ describe('the arguments', () => {
       local: { memoryType: MemoryType.HOST, card: undefined },
       remote: { memoryType: MemoryType.GAUDI, card: 1 },
       sizes: [8],
+      otherProcess: false,
     });
     expect(read({ op: 'TAG', local: 'GAUDI' })).toMatchObject({ operation: 'tag', local: { card: undefined } });
   });
@@ -37,6 +38,7 @@ describe('the arguments', () => {
 
   it.each([
     [{ op: 'move' }, 'op'],
+    [{ peer: 'moon' }, 'peer'],
     [{ local: 'disk' }, 'local'],
     [{ local: 'host:1' }, 'local'],
     [{ remote: 'gaudi:' }, 'remote'],
@@ -65,7 +67,14 @@ function size(bytes: number, protocol: string, losers: SizeExplanation['losers']
 }
 
 const out = (transport: string, reason: string) => ({ transport, protocol: undefined, reason });
-const REPORT: ExplainReport = { operation: 'put', local: 'host', remote: 'gaudi:1', emulated: true, sizes: [] };
+const REPORT: ExplainReport = {
+  operation: 'put',
+  local: 'host',
+  remote: 'gaudi:1',
+  otherProcess: false,
+  emulated: true,
+  sizes: [],
+};
 
 describe('the report', () => {
   it('has a row for neighbours that go the same way, and devices that are out for one reason in one line', () => {
@@ -97,6 +106,12 @@ describe('the report', () => {
       size(2, 'put/zcopy', [out('x/0', 'costs 1.1 times')]),
     ];
     expect(explainText({ ...REPORT, sizes })).toContain('    not x/0: costs 2.0 times .. costs 1.1 times');
+  });
+
+  it('says whose the remote memory is', () => {
+    expect(explainText({ ...REPORT, otherProcess: true })).toMatch(
+      /^put: .* gaudi:1 memory of another process, cards emulated$/m,
+    );
   });
 
   it('says that nothing can do it', () => {

@@ -2,8 +2,18 @@
 
 import { Command } from 'commander';
 import { Context } from '../assembly/context.ts';
+import type { Endpoint } from '../ucp/core/endpoint.ts';
 import type { MemoryHandle } from '../ucp/mem/memory-handle.ts';
-import { type ExplainArguments, type MemoryChoice, printMemory, readExplainArguments } from './explain-options.ts';
+import { invalidParam } from '../ucs/error.ts';
+import { MemoryType } from '../ucs/memory-type.ts';
+import {
+  type ExplainArguments,
+  type ExplainRequest,
+  type MemoryChoice,
+  printMemory,
+  readExplainArguments,
+} from './explain-options.ts';
+import { ExplainPeer } from './explain-peer.ts';
 import { type ExplainReport, explainText } from './explain-report.ts';
 import { readArguments } from './usage-error.ts';
 
@@ -22,6 +32,7 @@ export function explainCommand(): Command {
     .option('--local <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--remote <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--size <sizes>', 'sizes and ranges: 8, 4K..1G, 1,8,64..1M', '8..1G')
+    .option('--peer <peer>', 'whose the remote memory is: self, or process for another process of this machine', 'self')
     .option('--json', 'as JSON')
     .showHelpAfterError()
     .action(run);
@@ -30,20 +41,53 @@ export function explainCommand(): Command {
 async function run(options: Options, command: Command): Promise<void> {
   const request = readArguments(command, () => readExplainArguments(options));
   if (request === undefined) return;
-  const { operation, local, remote, sizes } = request;
+  const report = request.otherProcess ? await explainToProcess(request) : await explainToSelf(request);
+  process.stdout.write(`${options.json === true ? JSON.stringify(report, undefined, 2) : explainText(report)}\n`);
+}
+
+async function explainToSelf(request: ExplainRequest): Promise<ExplainReport> {
   await using context = await Context.create();
   const worker = context.worker();
-  const endpoint = worker.endpoint(worker.address());
-  const map = ({ memoryType, card }: MemoryChoice): MemoryHandle =>
-    context.memMap({ allocate: MEMORY_BYTES, memoryType, ...(card === undefined ? {} : { sysDevice: card }) });
-  const rkey = endpoint.unpackRkey(context.packRkey(map(remote)));
-  const explanation = endpoint.explain(operation, map(local), rkey);
-  const report: ExplainReport = {
+  return reportOf(request, context, worker.endpoint(worker.address()), context.packRkey(map(context, request.remote)));
+}
+
+/** Two processes divide the cards: the peer has that of the remote memory, this one has the others. */
+async function explainToProcess(request: ExplainRequest): Promise<ExplainReport> {
+  const { local, remote } = request;
+  const sysDevice = remote.memoryType === MemoryType.HOST ? undefined : (remote.card ?? (local.card === 0 ? 1 : 0));
+  if (sysDevice !== undefined && sysDevice === local.card) {
+    throw invalidParam('local', 'must be another card than that of the other process', printMemory(local));
+  }
+  const peer = await ExplainPeer.start({
+    memoryType: remote.memoryType,
+    sysDevice,
+    byteLength: MEMORY_BYTES,
+    accelerators: sysDevice === undefined ? '^gaudi*' : `gaudi${sysDevice}`,
+  });
+  try {
+    await using context = await Context.create({
+      config: { ACC_DEVICES: sysDevice === undefined ? 'all' : `^gaudi${sysDevice}` },
+    });
+    const endpoint = context.worker().endpoint(peer.address);
+    return reportOf(request, context, endpoint, peer.key);
+  } finally {
+    await peer.end();
+  }
+}
+
+function reportOf(request: ExplainRequest, context: Context, endpoint: Endpoint, key: Uint8Array): ExplainReport {
+  const { operation, local, remote, otherProcess, sizes } = request;
+  const explanation = endpoint.explain(operation, map(context, local), endpoint.unpackRkey(key));
+  return {
     operation,
     local: printMemory(local),
     remote: printMemory(remote),
+    otherProcess,
     emulated: context.emulated,
     sizes: sizes.map((bytes) => explanation.at(bytes)),
   };
-  process.stdout.write(`${options.json === true ? JSON.stringify(report, undefined, 2) : explainText(report)}\n`);
+}
+
+function map(context: Context, { memoryType, card }: MemoryChoice): MemoryHandle {
+  return context.memMap({ allocate: MEMORY_BYTES, memoryType, ...(card === undefined ? {} : { sysDevice: card }) });
 }

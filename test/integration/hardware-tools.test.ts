@@ -99,7 +99,7 @@ async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: 
   };
 }
 
-describe('info --blocks', { timeout: 60_000 }, () => {
+describe('info --blocks', { timeout: 120_000 }, () => {
   it('lists the blocks of a card with their sizes', () => {
     const text = output('info', '--blocks');
     expect(text).toMatch(/^# card 0 \(emulated\): HL225 at 0000:19:00\.0$/m);
@@ -134,7 +134,7 @@ describe('info --blocks', { timeout: 60_000 }, () => {
   });
 });
 
-describe('explain', { timeout: 60_000 }, () => {
+describe('explain', { timeout: 120_000 }, () => {
   it('shows the winner and a reason for every loser', () => {
     const text = output('explain', '--op', 'put', '--local', 'host', '--remote', 'gaudi:1', '--size', '4K..1G');
     expect(text).toMatch(/^put: local host memory, remote gaudi:1 memory, cards emulated\n/);
@@ -158,6 +158,23 @@ describe('explain', { timeout: 60_000 }, () => {
     );
   });
 
+  it('asks another process of this machine for host memory', () => {
+    const text = output('explain', '--peer', 'process', '--size', '8');
+    expect(text).toMatch(/^put: local host memory, remote host memory of another process/);
+    expect(text).toMatch(/^8 B {2}put\/short {2}posix\/memory /m);
+    expect(text).toMatch(/not self\/memory: is for the worker itself only/);
+  });
+
+  it('divides the cards of a node server with another process', () => {
+    output('node', 'up', '--cards', '2');
+    const text = output('explain', '--peer', 'process', '--local', 'gaudi', '--remote', 'gaudi:1', '--size', '1M');
+    expect(text).toMatch(/^1\.0 MiB {2}put\/zcopy {2}gaudi_ipc\/gaudi0 .*\n {4}3 of 3 links up$/m);
+    const refused = run('explain', '--peer', 'process', '--local', 'gaudi:1', '--remote', 'gaudi:1');
+    expect(refused.code).toBe(1);
+    expect(refused.err).toMatch(/argument local must be another card/);
+    expect(run('explain', '--peer', 'process', '--remote', 'gaudi:7').err).toMatch(/the peer process: .*\(ERR_/);
+  });
+
   it.each([
     [['--op', 'move'], /argument op must be/],
     [['--size', '8..4'], /argument size must be/],
@@ -176,7 +193,7 @@ describe('explain', { timeout: 60_000 }, () => {
   });
 });
 
-describe('links of a running node', { timeout: 60_000 }, () => {
+describe('links of a running node', { timeout: 180_000 }, () => {
   it('go down and up, and show in info, status, top and explain', () => {
     output('node', 'up', '--cards', '2');
     const port = /to card 1: 3 of 3 links up: ports (\d+)/.exec(output('info', '-s'))![1]!;
@@ -200,7 +217,7 @@ describe('links of a running node', { timeout: 60_000 }, () => {
   });
 });
 
-describe('top', { timeout: 60_000 }, () => {
+describe('top', { timeout: 120_000 }, () => {
   it('shows a card that somebody uses, and what it moves, without taking it', async () => {
     output('node', 'up', '--cards', '2');
     const { child, tell } = await cardHolder();

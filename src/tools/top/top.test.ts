@@ -33,8 +33,8 @@ function move(node: EmulatedNode, clock: ManualClock, byteLength: number, back =
     device.dma.putShort(bytes, 0, block, 0, byteLength),
     ...(back ? [device.dma.getShort(bytes, 0, block, 0, byteLength)] : []),
   ]) {
-    while (request.status === Status.INPROGRESS) device.dma.progress();
-    expect(request.status).toBe(Status.OK);
+    while (request?.status === Status.INPROGRESS) device.dma.progress();
+    expect(request?.status).toBe(Status.OK);
   }
   device.close();
 }

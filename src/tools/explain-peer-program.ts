@@ -1,0 +1,39 @@
+/**
+ * The peer of `gaudi-ucx explain --peer process`: a process with memory of its own. It tells its parent its worker address and the key of the memory,
+ * and ends with it.
+ */
+
+import { Context } from '../assembly/context.ts';
+import { setParentDeathSignal } from '../sys/index.ts';
+import { isUcxError } from '../ucs/error.ts';
+import type { PeerMemory, PeerReply } from './explain-peer.ts';
+
+async function share({ memoryType, sysDevice, byteLength, accelerators }: PeerMemory): Promise<Context | undefined> {
+  let reply: PeerReply;
+  let context: Context | undefined;
+  try {
+    context = await Context.create({ config: { ACC_DEVICES: accelerators } });
+    const memory = context.memMap({
+      allocate: byteLength,
+      memoryType,
+      ...(sysDevice === undefined ? {} : { sysDevice }),
+    });
+    reply = { address: context.worker().address(), key: context.packRkey(memory) };
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    reply = { failure: `${error.message} (${error.code})` };
+  }
+  if (process.connected) process.send!(reply);
+  return context;
+}
+
+setParentDeathSignal();
+// A terminal sends its signals to all processes: the parent decides.
+process.on('SIGINT', () => {});
+let opened: Promise<Context | undefined> | undefined;
+process.on('message', (memory: PeerMemory) => {
+  opened = share(memory);
+});
+process.on('disconnect', () => {
+  void opened?.then((context) => context?.close());
+});

@@ -1,0 +1,75 @@
+/** The other process of `gaudi-ucx explain --peer process`, from the side of the one that asks: starts it, hears where its memory is, ends it. */
+
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { extname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { systemClock } from '../ucs/clock.ts';
+import { statusError } from '../ucs/error.ts';
+import type { MemoryType } from '../ucs/memory-type.ts';
+import { Status } from '../ucs/status.ts';
+
+/** Memory that the peer shall have. */
+export interface PeerMemory {
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  readonly byteLength: number;
+  /** UCX_ACC_DEVICES of the peer: the cards are divided between the two processes. */
+  readonly accelerators: string;
+}
+
+/** Where it is, or why there is none. */
+export type PeerReply =
+  | { readonly address: Uint8Array; readonly key: Uint8Array; readonly failure?: undefined }
+  | { readonly failure: string };
+
+/** Time for ending by itself. */
+const END_TIMEOUT_NS = 5e9;
+const PROGRAM = new URL(`./explain-peer-program${extname(import.meta.url)}`, import.meta.url);
+
+/** A process with memory. */
+export class ExplainPeer {
+  readonly address: Uint8Array;
+  readonly key: Uint8Array;
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<unknown>;
+
+  private constructor(child: ChildProcess, ended: Promise<unknown>, address: Uint8Array, key: Uint8Array) {
+    this.#child = child;
+    this.#ended = ended;
+    this.address = address;
+    this.key = key;
+  }
+
+  /**
+   * Starts the process. End it with {@link end}.
+   * @throws UcxError IO_ERROR with what it says, or that it has ended
+   */
+  static async start(memory: PeerMemory): Promise<ExplainPeer> {
+    const child = fork(fileURLToPath(PROGRAM), [], {
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    const ended = once(child, 'exit');
+    child.send(memory);
+    const reply = await Promise.race([once(child, 'message'), ended.then(() => undefined)]);
+    const [answer] = (reply ?? []) as [PeerReply?];
+    if (answer !== undefined && answer.failure === undefined) {
+      return new ExplainPeer(child, ended, answer.address, answer.key);
+    }
+    await endOf(child, ended);
+    throw statusError(Status.IO_ERROR, `the peer process: ${answer?.failure ?? 'has ended'}`);
+  }
+
+  /** Ends the process and waits until it has. */
+  end(): Promise<void> {
+    return endOf(this.#child, this.#ended);
+  }
+}
+
+async function endOf(child: ChildProcess, ended: Promise<unknown>): Promise<void> {
+  if (child.connected) child.disconnect();
+  const timer = systemClock.setTimer(END_TIMEOUT_NS, () => child.kill('SIGKILL'));
+  await ended;
+  timer.cancel();
+}
