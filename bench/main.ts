@@ -5,6 +5,7 @@ import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
 import { benchPerftestRatios } from './perftest-ratios.ts';
+import { benchRegistrationCache } from './registration-cache.ts';
 import { benchSharedMemory } from './shared-memory.ts';
 import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
@@ -20,6 +21,8 @@ const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
   benchPerftestRatios,
   benchSmallPut,
   benchCopyBandwidth,
+  // The last one: it fills the heap.
+  benchRegistrationCache,
 ];
 for (const bench of benches) {
   for (const result of await bench()) {
