@@ -72,6 +72,17 @@ describe('a link', () => {
     node.close();
   });
 
+  it('to a card that was unplugged is down', () => {
+    const node = nodeOf({ cards: 3 });
+    const { busId } = node.cards()[2]!;
+    node.inject(2, { kind: 'unplug' });
+    const lost = node.links(0)!.filter(({ peer }) => peer?.busId === busId);
+    expect(lost.map(({ up }) => up)).toEqual([false, false, false]);
+    expect(between(node, 0, 1)).toEqual([3, 3]);
+    expect(node.links(2)).toBeUndefined();
+    node.close();
+  });
+
   it('out of the server too', () => {
     const node = nodeOf({ cards: 1 });
     node.inject(0, { kind: 'link-down', port: 22 });

@@ -72,6 +72,14 @@ export class LinkTable {
     );
   }
 
+  /** A card is gone: whatever was connected to it has no link any more. */
+  unplug(minor: number): void {
+    for (const port of this.#ports[minor]!) {
+      port.up = false;
+      if (port.far !== undefined) port.far.up = false;
+    }
+  }
+
   /**
    * Takes links down or up, at both ends.
    * @returns the ports of the card that it was about

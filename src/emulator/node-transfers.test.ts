@@ -15,7 +15,9 @@ function counted(minor = 0): CardTransfers {
 
 async function put(device: Device, byteLength: number): Promise<void> {
   const block = device.memory.allocate(byteLength);
-  expect(await settle(device, device.dma.putShort(new Uint8Array(byteLength), 0, block, 0, byteLength))).toBe(Status.OK);
+  expect(await settle(device, device.dma.putShort(new Uint8Array(byteLength), 0, block, 0, byteLength))).toBe(
+    Status.OK,
+  );
   device.memory.free(block);
 }
 
@@ -41,6 +43,25 @@ describe.each([0, 1])('transfers of a node with %i engine threads', (dmaThreads)
       [0, 0],
       [0, 0],
     ]);
+  });
+});
+
+describe.each([
+  [0, 0],
+  [1, 0],
+  [0, 2 ** 30],
+])('the time of transfers with %i engine threads, inline up to %i bytes', (dmaThreads, inlineBytesMax) => {
+  it('is that of the card that moves them', async () => {
+    const bytes = 2 ** 24;
+    const device = fixture.setUp({ cards: 2, dmaThreads, inlineBytesMax });
+    const { memory, mapping } = fixture.pin(device, bytes);
+    const block = device.memory.allocate(bytes);
+    memory.words.fill(7);
+    const request = device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, bytes);
+    expect(await settle(device, request)).toBe(Status.OK);
+    expect(counted().hostToDevice).toEqual({ bytes, operations: 1 });
+    expect(counted().busyNs).toBeGreaterThan(0);
+    expect(counted(1).busyNs).toBe(0);
   });
 });
 

@@ -12,7 +12,7 @@ import {
   openControl,
 } from '../hlthunk/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
-import { type Distance, distanceBetween, type Neighbour } from '../ucs/topology.ts';
+import { type Distance, distanceBetween, type Neighbour, type SystemDevice, siblingsOf } from '../ucs/topology.ts';
 import { formatBytes, formatTable } from './text-table.ts';
 
 const STATUS_NAMES: ReadonlyMap<number, string> = new Map(
@@ -51,6 +51,7 @@ function cardLines({ node, topology }: SystemSources, index: number, control: Co
     ['name', info.cardName],
     ['bus id', control.busId],
     ['PCI path', pciPath ?? 'unknown'],
+    ['PCI siblings', siblingsText(topology, index)],
     ['module id', `${info.moduleId}`],
     ['NUMA node', numaNode < 0 ? 'unknown' : `${numaNode}`],
     ['HBM', `${formatBytes(Number(info.dramSize))} for users, pages of ${formatBytes(Number(info.dramPageSize))}`],
@@ -63,6 +64,12 @@ function cardLines({ node, topology }: SystemSources, index: number, control: Co
     ['network', choiceText(topology.choices[index])],
   ];
   return fields.map(([name, value]) => `#${`${name}: `.padStart(16)}${value}`);
+}
+
+/** What shares the way of the card into the machine. */
+function siblingsText({ cards, networks }: Topology, index: number): string {
+  const siblings = siblingsOf<SystemDevice>(cards[index]!, [...cards, ...networks]);
+  return siblings.map(({ name }) => name).join(', ') || 'none';
 }
 
 function portsText(ports: readonly NicPort[] | undefined): string {

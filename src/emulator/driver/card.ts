@@ -221,6 +221,7 @@ export class Card implements CardPort, FaultReporter {
   /** Unplugs the card. */
   remove(): void {
     this.removed = true;
+    this.links.unplug(this.place.minor);
     this.#file?.context.submissions.abort(undefined);
     this.waiters.wake();
   }
