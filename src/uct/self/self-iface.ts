@@ -99,7 +99,8 @@ class SelfEndpoint implements UctEndpoint {
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
     copyBytes(remote, remoteOffset, source, sourceOffset, byteLength);
-    return this.#counters.short(Transfer.PUT, byteLength, Status.OK);
+    this.#counters.short(Transfer.PUT, byteLength);
+    return Status.OK;
   }
 
   getShort(
@@ -113,7 +114,8 @@ class SelfEndpoint implements UctEndpoint {
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
     copyBytes(target, targetOffset, remote, remoteOffset, byteLength);
-    return this.#counters.short(Transfer.GET, byteLength, Status.OK);
+    this.#counters.short(Transfer.GET, byteLength);
+    return Status.OK;
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
@@ -148,20 +150,24 @@ class SelfEndpoint implements UctEndpoint {
   ): Status {
     if (headerWords * 4 + payloadLength > SHORT_BYTES_MAX) return Status.INVALID_PARAM;
     const status = this.#messages.push(id, header, headerWords, payload, payloadOffset, payloadLength);
-    return this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength, status);
+    if (status !== Status.OK) return this.#counters.refused(status);
+    this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength);
+    return status;
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
     const bytes = this.#messages.pack(id, packer);
-    return bytes < 0
-      ? this.#counters.bcopy(Transfer.AM, 0, bytes as Status)
-      : this.#counters.bcopy(Transfer.AM, bytes, Status.OK);
+    if (bytes < 0) return this.#counters.refused(bytes as Status);
+    this.#counters.bcopy(Transfer.AM, bytes);
+    return Status.OK;
   }
 
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
     const remote = remoteBytes(rkey, remoteOffset, call.wordBytes);
     if (typeof remote === 'number') return remote;
-    return this.#counters.atomic(atomicOn(remote, remoteOffset, call));
+    const status = atomicOn(remote, remoteOffset, call);
+    if (status === Status.OK) this.#counters.atomic();
+    return status;
   }
 
   check(): Status {
@@ -172,7 +178,9 @@ class SelfEndpoint implements UctEndpoint {
 
   /** @param moved bytes, or the failure */
   #moved(transfer: Transfer, moved: number): Status {
-    return moved < 0 ? (moved as Status) : this.#counters.zcopy(transfer, moved, Status.OK);
+    if (moved < 0) return moved as Status;
+    this.#counters.zcopy(transfer, moved);
+    return Status.OK;
   }
 }
 

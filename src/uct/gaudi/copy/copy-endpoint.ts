@@ -46,7 +46,9 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       completion,
       this.#shortPuts,
     );
-    return this.#transfers.counters.short(Transfer.PUT, byteLength, status);
+    if (status < 0) return this.#transfers.counters.refused(status);
+    this.#transfers.counters.short(Transfer.PUT, byteLength);
+    return status;
   }
 
   getShort(
@@ -62,7 +64,9 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     if (refused !== Status.OK) return refused;
     const { block } = memory as GaudiMemory;
     const status = this.#transfers.getShort(target, targetOffset, block, remoteOffset, byteLength, completion);
-    return this.#transfers.counters.short(Transfer.GET, byteLength, status);
+    if (status < 0) return this.#transfers.counters.refused(status);
+    this.#transfers.counters.short(Transfer.GET, byteLength);
+    return status;
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
@@ -98,7 +102,9 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;
     const status = this.#transfers.list(iov, there, remote instanceof GaudiMemory, at, completion, isPut);
-    return this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, bytesOf(iov), status);
+    if (status < 0) return this.#transfers.counters.refused(status);
+    this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, bytesOf(iov));
+    return status;
   }
 
   /** Short operations reach memory of this card; OK or the refusal. */

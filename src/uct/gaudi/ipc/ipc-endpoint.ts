@@ -58,8 +58,10 @@ export class IpcEndpoint implements UctEndpoint {
     const at = key.offsets[position]! + remoteOffset;
     const transfers = this.#transfers;
     const status = transfers.putShort(source, sourceOffset, target, at, byteLength, completion, this.#shortPuts);
-    if (status >= 0) key.channels[position]!.count(byteLength, true);
-    return transfers.counters.short(Transfer.PUT, byteLength, status);
+    if (status < 0) return transfers.counters.refused(status);
+    key.channels[position]!.count(byteLength, true);
+    transfers.counters.short(Transfer.PUT, byteLength);
+    return status;
   }
 
   getShort(
@@ -77,8 +79,10 @@ export class IpcEndpoint implements UctEndpoint {
     const source = this.#used(key).target;
     const at = key.offsets[position]! + remoteOffset;
     const status = this.#transfers.getShort(target, targetOffset, source, at, byteLength, completion);
-    if (status >= 0) key.channels[position]!.count(byteLength, false);
-    return this.#transfers.counters.short(Transfer.GET, byteLength, status);
+    if (status < 0) return this.#transfers.counters.refused(status);
+    key.channels[position]!.count(byteLength, false);
+    this.#transfers.counters.short(Transfer.GET, byteLength);
+    return status;
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
@@ -136,8 +140,10 @@ export class IpcEndpoint implements UctEndpoint {
     const { target } = this.#used(key);
     const at = key.offsets[position]! + remoteOffset;
     const status = this.#transfers.list(iov, target, true, at, completion, isPut);
-    if (status >= 0) key.channels[position]!.count(total, isPut);
-    return this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total, status);
+    if (status < 0) return this.#transfers.counters.refused(status);
+    key.channels[position]!.count(total, isPut);
+    this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
+    return status;
   }
 
   /** Checks a short operation and that its memory can be reached; OK or the refusal. */

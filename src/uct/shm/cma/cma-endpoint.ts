@@ -91,7 +91,8 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       if (moved !== byteLength) return this.#failureOf(copy, moved, remote, local, byteLength);
       remote += byteLength;
     }
-    return this.#counters.zcopy(transfer, total, Status.OK);
+    this.#counters.zcopy(transfer, total);
+    return Status.OK;
   }
 
   /** A copy that stopped early met a bad page: the rest of it, tried alone, says so. */

@@ -75,7 +75,8 @@ export class PosixEndpoint implements UctEndpoint {
     } else {
       copyBytes(key.bytes, remoteOffset, source, sourceOffset, byteLength);
     }
-    return this.#counters.short(Transfer.PUT, byteLength, Status.OK);
+    this.#counters.short(Transfer.PUT, byteLength);
+    return Status.OK;
   }
 
   getShort(
@@ -91,7 +92,8 @@ export class PosixEndpoint implements UctEndpoint {
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     copyBytes(target, targetOffset, key.bytes, remoteOffset, byteLength);
-    return this.#counters.short(Transfer.GET, byteLength, Status.OK);
+    this.#counters.short(Transfer.GET, byteLength);
+    return Status.OK;
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
@@ -104,7 +106,8 @@ export class PosixEndpoint implements UctEndpoint {
       copyBytes(key.bytes, at, (memory as HostMemory).bytes, offset, byteLength);
       at += byteLength;
     }
-    return this.#counters.zcopy(Transfer.PUT, total, Status.OK);
+    this.#counters.zcopy(Transfer.PUT, total);
+    return Status.OK;
   }
 
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
@@ -117,7 +120,8 @@ export class PosixEndpoint implements UctEndpoint {
       copyBytes((memory as HostMemory).bytes, offset, key.bytes, at, byteLength);
       at += byteLength;
     }
-    return this.#counters.zcopy(Transfer.GET, total, Status.OK);
+    this.#counters.zcopy(Transfer.GET, total);
+    return Status.OK;
   }
 
   /** Stores are done when the call returns, and every process sees them in their order: x86 keeps it. */
@@ -147,7 +151,8 @@ export class PosixEndpoint implements UctEndpoint {
     }
     const status = ring.push(id, header, headerWords, payload, payloadOffset, payloadLength);
     if (status !== Status.OK) return this.#refused();
-    return this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength, this.#peer.attend());
+    this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength);
+    return this.#peer.attend();
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
@@ -157,13 +162,17 @@ export class PosixEndpoint implements UctEndpoint {
       return status === Status.OK ? this.amBcopy(id, packer) : status;
     }
     const bytes = ring.pack(id, packer);
-    return bytes < 0 ? this.#refused() : this.#counters.bcopy(Transfer.AM, bytes, this.#peer.attend());
+    if (bytes < 0) return this.#refused();
+    this.#counters.bcopy(Transfer.AM, bytes);
+    return this.#peer.attend();
   }
 
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
     const key = rkey as PosixKey;
     if (!isInside(remoteOffset, call.wordBytes, key.byteLength) || !key.live) return Status.INVALID_ADDR;
-    return this.#counters.atomic(atomicOn(key.bytes, remoteOffset, call));
+    const status = atomicOn(key.bytes, remoteOffset, call);
+    if (status === Status.OK) this.#counters.atomic();
+    return status;
   }
 
   check(): Status {
@@ -218,6 +227,6 @@ export class PosixEndpoint implements UctEndpoint {
     this.#refusals += 1;
     if (this.#refusals % REFUSALS_PER_CHECK === 0 && this.#isGone()) return this.#failure;
     if (!this.starved) this.#owner.starve(this);
-    return this.#counters.short(Transfer.AM, 0, Status.NO_RESOURCE);
+    return this.#counters.refused(Status.NO_RESOURCE);
   }
 }
