@@ -3,10 +3,12 @@
 import { describe, expect, it } from 'vitest';
 import { type Context, type Endpoint, MemoryType, type RcacheCounters, Status, type Worker } from '../../src/index.ts';
 import { addressOf, type MappedMemory, mapAnonymous } from '../../src/sys/index.ts';
+import { HL_MEM_OP } from '../../src/uapi/index.ts';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
-import { type CountingNode, countingNode, MAP, UNMAP } from '../fixtures/counting-node.ts';
+import { type CountingNode, countingNode } from '../fixtures/counting-node.ts';
 import { fillPattern } from '../fixtures/emulated-device.ts';
 
+const { MAP, UNMAP } = HL_MEM_OP;
 const MIB = 2 ** 20;
 const PAGE = 4096;
 const fixture = useContexts();

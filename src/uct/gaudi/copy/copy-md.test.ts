@@ -1,12 +1,13 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { finish, flush, keyOf, type MdUnderTest, ownBytes } from '../../../../test/contract/uct-fixture.ts';
 import { openGaudiCopy } from '../../../../test/contract/uct-implementations.ts';
-import { countingNode, EXPORT_DMABUF_FD } from '../../../../test/fixtures/counting-node.ts';
+import { countingNode } from '../../../../test/fixtures/counting-node.ts';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';
 import { GaudiErrorCode, gaudiErrorOfErrno, gaudiErrorStatus, gaudiErrorText } from '../../../hlthunk/index.ts';
 import { close as closeFd, Errno, openFileDescriptors } from '../../../sys/index.ts';
+import { HL_MEM_OP } from '../../../uapi/index.ts';
 import { systemClock } from '../../../ucs/clock.ts';
 import { loadConfig } from '../../../ucs/config.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
@@ -117,7 +118,7 @@ describe('dma-bufs', () => {
     const kept = openFileDescriptors();
     const fds = Array.from({ length: 300 }, (_, i) => query(i));
     // The arena of the first two, and that of the third.
-    expect(counts.count(EXPORT_DMABUF_FD)).toBe(2);
+    expect(counts.count(HL_MEM_OP.EXPORT_DMABUF_FD)).toBe(2);
     expect(new Set(fds).size).toBe(300);
     expect(openFileDescriptors()).toBe(kept + 300);
     for (const fd of fds) closeFd(fd);
