@@ -43,8 +43,16 @@ export type { TagMessage } from './ucp/tag/tag.ts';
 export { TAG_MASK_FULL, type Tag } from './ucp/tag/tag-value.ts';
 export type { ConfigEntry } from './ucs/config.ts';
 export type { ConfigPrintOptions } from './ucs/config-print.ts';
+export type {
+  CommandSubmissionEnd,
+  EndpointChange,
+  MemoryChange,
+  OperationEnd,
+  TransferEnd,
+} from './ucs/diagnostics.ts';
 export { AbortError, isUcxError, UcxError } from './ucs/error.ts';
 export { MemoryType, memoryTypeName } from './ucs/memory-type.ts';
 export type { RcacheCounters } from './ucs/rcache-options.ts';
+export type { Counters, StatsNode } from './ucs/stats/stats-node.ts';
 export { Status, statusName, statusString } from './ucs/status.ts';
 export type { MemoryAdvice, RegistrationCache } from './uct/api/memory-domain.ts';
