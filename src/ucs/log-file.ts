@@ -6,10 +6,9 @@
 import { closeSync, existsSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { UcxError } from './error.ts';
 import { expandFileName } from './file-name.ts';
 import { type LogSink, recordText, standardErrorSink, standardOutputSink } from './log.ts';
-import { Status } from './status.ts';
+import { openOutputFile } from './output-file.ts';
 
 /** What a destination of records is made of. */
 export interface LogFileOptions {
@@ -51,17 +50,7 @@ class LogFile {
     this.#sizeMax = options.sizeMax;
     this.#rotate = options.rotate;
     this.#now = options.now ?? ((): Date => new Date());
-    try {
-      closeSync(openSync(this.#path, 'a'));
-    } catch (cause) {
-      throw new UcxError({
-        code: 'ERR_LOG_FILE',
-        status: Status.IO_ERROR,
-        message: `UCX_LOG_FILE must be a file that can be written: ${(cause as Error).message}`,
-        details: { path },
-        cause,
-      });
-    }
+    closeSync(openOutputFile(this.#path, 'a', { variable: 'UCX_LOG_FILE', code: 'ERR_LOG_FILE' }));
   }
 
   readonly sink: LogSink = (level, component, message) => {

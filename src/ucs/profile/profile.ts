@@ -3,7 +3,7 @@
  * of it; where no profile is wanted there is no listener, and nobody publishes.
  */
 
-import { closeSync, ftruncateSync, openSync, writeSync } from 'node:fs';
+import { closeSync, ftruncateSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { atExit } from '../at-exit.ts';
 import {
@@ -14,10 +14,10 @@ import {
   type TransferEnd,
   transferEnd,
 } from '../diagnostics.ts';
-import { UcxError } from '../error.ts';
 import { expandFileName } from '../file-name.ts';
 import type { Log } from '../log.ts';
-import { Status, statusName } from '../status.ts';
+import { openOutputFile } from '../output-file.ts';
+import { type Status, statusName } from '../status.ts';
 import type { ProfileConfig } from './profile-config.ts';
 import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
 
@@ -43,7 +43,7 @@ export class Profile {
 
   private constructor(path: string, config: ProfileConfig, log: Log) {
     this.#path = path;
-    this.#fd = openFile(path);
+    this.#fd = openOutputFile(path, 'w', { variable: 'UCX_PROFILE_FILE', code: 'ERR_PROFILE_FILE' });
     this.#log = log;
     this.#logs = config.PROFILE_MODE.includes('log');
     this.#accumulates = config.PROFILE_MODE.includes('accum');
@@ -135,19 +135,5 @@ export class Profile {
     } catch (error) {
       this.#log.warn(`the profile could not be written to ${this.#path}: ${(error as Error).message}`);
     }
-  }
-}
-
-function openFile(path: string): number {
-  try {
-    return openSync(path, 'w');
-  } catch (cause) {
-    throw new UcxError({
-      code: 'ERR_PROFILE_FILE',
-      status: Status.IO_ERROR,
-      message: `UCX_PROFILE_FILE must be a file that can be written: ${(cause as Error).message}`,
-      details: { path },
-      cause,
-    });
   }
 }

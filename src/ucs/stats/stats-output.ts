@@ -2,12 +2,11 @@
 
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns';
-import { closeSync, openSync, writeSync } from 'node:fs';
+import { closeSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { UcxError } from '../error.ts';
 import { expandFileName } from '../file-name.ts';
 import type { Log } from '../log.ts';
-import { Status } from '../status.ts';
+import { openOutputFile } from '../output-file.ts';
 import type { StatsNode } from './stats-node.ts';
 import { type StatsFormat, type StatsHeading, statsDatagrams, statsText } from './stats-text.ts';
 
@@ -16,6 +15,8 @@ export type StatsDestination =
   | { readonly kind: 'none' | 'stdout' | 'stderr' }
   | { readonly kind: 'file'; readonly template: string }
   | { readonly kind: 'udp'; readonly host: string; readonly port: number };
+
+const USE = { variable: 'UCX_STATS_DEST', code: 'ERR_STATS_FILE' } as const;
 
 /** Takes reports. */
 export interface StatsOutput {
@@ -33,25 +34,11 @@ export function openStatsOutput(destination: StatsDestination, format: StatsForm
     case 'none':
       return undefined;
     case 'file':
-      return new FileOutput(openFile(expandFileName(destination.template)), format, log, true);
+      return new FileOutput(openOutputFile(expandFileName(destination.template), 'w', USE), format, log, true);
     case 'udp':
       return new UdpOutput(destination.host, destination.port, log);
     default:
       return new FileOutput(destination.kind === 'stdout' ? 1 : 2, format, log, false);
-  }
-}
-
-function openFile(path: string): number {
-  try {
-    return openSync(path, 'w');
-  } catch (cause) {
-    throw new UcxError({
-      code: 'ERR_STATS_FILE',
-      status: Status.IO_ERROR,
-      message: `UCX_STATS_DEST must name a file that can be written: ${(cause as Error).message}`,
-      details: { path },
-      cause,
-    });
   }
 }
 
