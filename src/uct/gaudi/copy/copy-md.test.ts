@@ -90,6 +90,18 @@ describe('registration of host memory', () => {
     expect(under.pinnedBytes() - before).toBeLessThanOrEqual(2 * 65536);
   });
 
+  it.each([
+    [{}, { perByteNs: 0 }],
+    [{ GAUDI_COPY_RCACHE_OVERHEAD: '250ns' }, { overheadNs: 250, perByteNs: 0 }],
+    [{ GAUDI_COPY_RCACHE: 'n', GAUDI_COPY_REG_COST: '9us' }, { overheadNs: 9000 }],
+  ])('is estimated as a hit with a cache, as a registration without: %j', (config, cost) => {
+    use(config);
+    expect(under.md.attributes.registerCost).toMatchObject(cost);
+    const { overheadNs, perByteNs } = under.md.attributes.registerCost;
+    expect(overheadNs).toBeGreaterThan(0);
+    expect(perByteNs > 0).toBe('GAUDI_COPY_RCACHE' in config);
+  });
+
   it('does not export dma-bufs when told not to', () => {
     use({ GAUDI_COPY_DMABUF: 'n' });
     expect(under.md.attributes.flags & MdFlag.EXPORT_DMABUF).toBe(0);
