@@ -167,6 +167,7 @@ describe('memory of another library', () => {
     const remote = rkeyOf(stack, gone);
     context.memoryUnmapped(memory.address + 5 * PAGE, PAGE);
     expect([gone.mapped, other.mapped]).toEqual([false, true]);
+    expect(counters(context).unmap_events).toBe(1);
     expect(await failureOf(() => endpoint.put(gone, rkey))).toMatchObject({ code: 'ERR_CLOSED' });
     expect(await failureOf(() => context.memUnmap(gone))).toMatchObject({ code: 'ERR_INVALID_PARAM' });
     expect(await failureOf(() => context.packRkey(gone))).toMatchObject({ code: 'ERR_INVALID_PARAM' });

@@ -27,6 +27,8 @@ export interface GaudiResourcesOptions {
 export interface OpenGaudi {
   readonly cards: readonly GaudiCard[];
   readonly rcache: Rcache<HostPages>;
+  /** Those who register host memory, one for each memory domain. */
+  readonly registries: object[];
   /** False where every registration ends with its use (UCX_GAUDI_COPY_RCACHE=n). */
   readonly caching: boolean;
 }
@@ -92,7 +94,7 @@ export class GaudiResources {
         clock.setTimer(0, task);
       },
     });
-    return { cards, rcache, caching: values.RCACHE !== 'no' };
+    return { cards, rcache, registries: [], caching: values.RCACHE !== 'no' };
   }
 }
 

@@ -26,6 +26,7 @@ export class HostRegistry {
     this.#mdName = mdName;
     this.#packable = packable;
     this.#gaudi = gaudi;
+    gaudi.registries.push(this);
   }
 
   /** Whether the memory was registered here and is still. */
@@ -73,14 +74,17 @@ export class HostRegistry {
     for (const [position, { device }] of this.#gaudi.cards.entries()) memory.dmaIn(position, device);
   }
 
-  /** See MemoryDomain.hostUnmapped. */
+  /** See MemoryDomain.hostUnmapped. Every memory domain on the cards hears of it; one tells the cache that they share. */
   unmapped(address: number, byteLength: number): void {
-    this.#gaudi.rcache.unmapped(address, byteLength);
+    const { rcache, registries } = this.#gaudi;
+    if (registries[0] === this) rcache.unmapped(address, byteLength);
   }
 
   /** Deregisters what is left. Transfers on their way end by themselves: they hold their mappings. */
   close(): void {
     for (const memory of this.#registered) this.deregister(memory, { force: true });
+    const { registries } = this.#gaudi;
+    registries.splice(registries.indexOf(this), 1);
   }
 
   #registerBuffer(bytes: Uint8Array): HostMemory {
