@@ -129,7 +129,7 @@ class Shell {
   }
 }
 
-describe('commands of README.md', { timeout: 60_000 }, () => {
+describe('commands of README.md', { timeout: 240_000 }, () => {
   const [, block] = README.match(/<!-- commands: .* -->\n```sh\n([\s\S]*?)```\n<!-- commands: end -->/)!;
 
   it('run as they are', async () => {

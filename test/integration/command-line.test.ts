@@ -63,6 +63,7 @@ describe('info', { timeout: 60_000 }, () => {
         'name',
         'bus id',
         'PCI path',
+        'PCI siblings',
         'module id',
         'NUMA node',
         'HBM',
