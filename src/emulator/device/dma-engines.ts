@@ -7,6 +7,7 @@
  */
 
 import { addressOf, EventFd, type PollSubscription, startWorker } from '../../sys/index.ts';
+import { atExit } from '../../ucs/at-exit.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { Random } from '../../ucs/random.ts';
@@ -141,18 +142,6 @@ export class DmaChannel {
   }
 }
 
-/** Engines whose threads are there. */
-const live = new Set<Engine>();
-
-/**
- * Lets the threads end by themselves before the process does. Node interrupts what still runs, and an interrupt while a thread loads
- * koffi, or is in a call of it, aborts the process (koffi 3.3.4: napi_throw in an isolate that is being terminated).
- */
-function stopAtExit(): void {
-  for (const engine of live) engine.stop();
-  for (const engine of live) engine.awaitLoaded();
-}
-
 /** One shared region with the thread that serves it, or with the program that {@link DmaEngines.pump} runs. */
 class Engine {
   readonly words: Int32Array;
@@ -171,10 +160,14 @@ class Engine {
       this.markEnded();
       onError(error);
     });
-    worker.on('exit', () => live.delete(this));
     worker.unref();
-    if (live.size === 0 && !process.listeners('exit').includes(stopAtExit)) process.on('exit', stopAtExit);
-    live.add(this);
+    // Node interrupts what still runs when the process ends, and an interrupt while a thread loads koffi, or is in a call of it, aborts
+    // the process (koffi 3.3.4: napi_throw in an isolate that is being terminated): the thread ends by itself before.
+    const forget = atExit(() => {
+      this.stop();
+      this.#awaitLoaded();
+    });
+    worker.on('exit', forget);
   }
 
   /** True when it executes nothing any more. */
@@ -211,7 +204,7 @@ class Engine {
   }
 
   /** Waits until the thread runs or has ended; the state is the first thing it writes after its modules are loaded. */
-  awaitLoaded(): void {
+  #awaitLoaded(): void {
     Atomics.wait(this.words, CONTROL_STATE, EngineState.STARTING, LOAD_TIMEOUT_MS);
   }
 }

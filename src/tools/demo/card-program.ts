@@ -42,7 +42,8 @@ async function answer(command: Command): Promise<void> {
     if (!isUcxError(error) && !(error instanceof Error && 'syscall' in error)) throw error;
     reply = { failure: isUcxError(error) ? `${error.message} (${error.code})` : error.message };
   }
-  if (process.connected) process.send!(reply);
+  // Where the other side has just died, nobody takes the answer; the end of the connection, which follows, ends this process in good order.
+  if (process.connected) process.send!(reply, undefined, undefined, () => {});
 }
 
 async function end(): Promise<void> {
