@@ -13,23 +13,15 @@ import {
   IfaceFlag,
   type IfaceResource,
   NO_ACTIVE_MESSAGES,
-  type RmaLimits,
   type UctEndpoint,
 } from '../../api/iface.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, unreachable } from '../../base/iface-address.ts';
+import { cardRma, submitLimitation } from '../base/card-rma.ts';
 import type { GaudiCopyConfig } from '../base/config.ts';
-import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { HostPages } from '../base/gaudi-memory.ts';
 import { CopyEndpoint } from './copy-endpoint.ts';
-
-const LIMITS: RmaLimits = {
-  shortBytesMax: SHORT_BYTES_MAX,
-  zcopyBytesMin: 1,
-  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
-  iovMax: IOV_MAX,
-};
 
 /** What an interface is made of. */
 export interface CopyIfaceOptions {
@@ -101,21 +93,14 @@ export class CopyIface implements Iface {
   }
 }
 
-function attributesOf({ resource, config }: CopyIfaceOptions): IfaceAttributes {
+function attributesOf({ resource, config, card }: CopyIfaceOptions): IfaceAttributes {
   const types = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
   const bandwidth = (direction: 'h2d' | 'd2h' | 'd2d'): number => config.BW[direction] ?? config.BW.default ?? 1;
+  const rma = cardRma(submitLimitation(card.device));
   return {
+    ...rma,
     resource,
-    flags:
-      IfaceFlag.PUT_SHORT |
-      IfaceFlag.PUT_ZCOPY |
-      IfaceFlag.GET_SHORT |
-      IfaceFlag.GET_ZCOPY |
-      IfaceFlag.CONNECT_TO_IFACE |
-      IfaceFlag.ERRHANDLE_REMOTE_MEM |
-      IfaceFlag.EVENT,
-    put: LIMITS,
-    get: LIMITS,
+    flags: rma.flags | IfaceFlag.CONNECT_TO_IFACE | IfaceFlag.ERRHANDLE_REMOTE_MEM | IfaceFlag.EVENT,
     am: NO_ACTIVE_MESSAGES,
     localMemoryTypes: types,
     remoteMemoryTypes: types,

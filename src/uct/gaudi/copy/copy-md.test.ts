@@ -12,7 +12,7 @@ import { systemClock } from '../../../ucs/clock.ts';
 import { loadConfig } from '../../../ucs/config.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
 import { Status } from '../../../ucs/status.ts';
-import type { Iface, UctEndpoint } from '../../api/iface.ts';
+import { type Iface, IfaceFlag, type UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { MdFlag } from '../../api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
@@ -140,6 +140,23 @@ describe('dma-bufs', () => {
     md.close();
     node.close();
     log.expectQuiet();
+  });
+});
+
+describe('a card whose driver takes no transfers', () => {
+  expectNoLeaks();
+
+  it('has interfaces without operations, which say why', () => {
+    const under = openGaudiCopy(OPEN_LOG, { cards: 1, asic: 'gaudi3' });
+    const iface = under.md.openIface(under.md.resources[0]!);
+    const { flags, put, get, limitation } = iface.attributes;
+    expect(limitation).toBe('the driver of gaudi3 takes no transfers');
+    const operations = IfaceFlag.PUT_SHORT | IfaceFlag.PUT_ZCOPY | IfaceFlag.GET_SHORT | IfaceFlag.GET_ZCOPY;
+    expect(flags & operations).toBe(0);
+    for (const limits of [put, get]) expect(limits).toMatchObject({ shortBytesMax: 0, zcopyBytesMax: 0, iovMax: 0 });
+    iface.close();
+    under.md.close();
+    under.close();
   });
 });
 

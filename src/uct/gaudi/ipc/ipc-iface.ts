@@ -14,12 +14,11 @@ import {
   type IfaceResource,
   NO_ACTIVE_MESSAGES,
   type RemotePath,
-  type RmaLimits,
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { unreachable } from '../../base/iface-address.ts';
-import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
+import { cardRma, submitLimitation } from '../base/card-rma.ts';
 import { DmaTransfers } from '../base/dma-transfers.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { Channel } from './channels.ts';
@@ -32,13 +31,6 @@ import { GAUDI_IPC_NAME } from './ipc-names.ts';
 import { busIdOf } from './key-payload.ts';
 
 const GAUDI: number = memoryTypeBit(MemoryType.GAUDI);
-const LIMITS: RmaLimits = {
-  shortBytesMax: SHORT_BYTES_MAX,
-  zcopyBytesMin: 1,
-  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
-  iovMax: IOV_MAX,
-};
-const NO_LIMITS: RmaLimits = { shortBytesMax: 0, zcopyBytesMin: 0, zcopyBytesMax: 0, iovMax: 0 };
 
 /** What an interface is made of. */
 export interface IpcIfaceOptions {
@@ -169,22 +161,19 @@ export class IpcIface implements Iface, IpcEndpointHost {
 }
 
 /** Why the card cannot reach memory of others; undefined when it can. Asks the driver. */
-function limitationOf({ info, canImportDmabuf }: Device): string | undefined {
-  if (!info.profile.capabilities.submits) return `the driver of ${info.profile.name} takes no transfers`;
-  if (canImportDmabuf) return undefined;
+function limitationOf(device: Device): string | undefined {
+  const limitation = submitLimitation(device);
+  if (limitation !== undefined || device.canImportDmabuf) return limitation;
   return 'the driver cannot import dma-bufs: MEMORY REG_DMABUF_FD is in the vendor’s driver only';
 }
 
 function attributesOf({ resource, config, card }: IpcIfaceOptions): IfaceAttributes {
-  const limitation = limitationOf(card.device);
-  const operations = IfaceFlag.PUT_SHORT | IfaceFlag.PUT_ZCOPY | IfaceFlag.GET_SHORT | IfaceFlag.GET_ZCOPY;
+  const rma = cardRma(limitationOf(card.device));
   const always = IfaceFlag.CONNECT_TO_IFACE | IfaceFlag.ERRHANDLE_REMOTE_MEM | IfaceFlag.EVENT | IfaceFlag.EP_CHECK;
-  const limits = limitation === undefined ? LIMITS : NO_LIMITS;
   return {
+    ...rma,
     resource,
-    flags: limitation === undefined ? operations | always : always,
-    put: limits,
-    get: limits,
+    flags: rma.flags | always,
     am: NO_ACTIVE_MESSAGES,
     localMemoryTypes: GAUDI | memoryTypeBit(MemoryType.HOST),
     remoteMemoryTypes: GAUDI,
@@ -203,6 +192,5 @@ function attributesOf({ resource, config, card }: IpcIfaceOptions): IfaceAttribu
     ifaceAddressBytes: IPC_ADDRESS_BYTES,
     endpointAddressBytes: 0,
     errorHandling: ['remote access', 'peer failure', 'ep_check'],
-    limitation,
   };
 }
