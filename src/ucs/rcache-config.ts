@@ -4,7 +4,7 @@
  */
 
 import type { ConfigTable } from './config.ts';
-import { memorySizeType, orAuto, timeType, uintInfType } from './config-value.ts';
+import { memorySizeType, orAuto, restricted, timeType, uintInfType } from './config-value.ts';
 
 /** The values of the table. */
 export interface RcacheConfig {
@@ -27,13 +27,13 @@ export const RCACHE_CONFIG_TABLE: ConfigTable<RcacheConfig> = {
     },
     {
       name: 'RCACHE_MAX_REGIONS',
-      type: uintInfType,
+      type: restricted(uintInfType, 'an unsigned integer of at least 1, or inf', isPositive),
       default: '16384',
       doc: 'Registrations that the cache keeps at most; those in use are never given up, and may exceed it.',
     },
     {
       name: 'RCACHE_MAX_SIZE',
-      type: memorySizeType,
+      type: restricted(memorySizeType, 'a size of at least 1: <number>[b|k|m|g|t], or inf', isPositive),
       default: '16g',
       doc: 'Bytes of registrations that the cache keeps at most, likewise.',
     },
@@ -45,3 +45,7 @@ export const RCACHE_CONFIG_TABLE: ConfigTable<RcacheConfig> = {
     },
   ],
 };
+
+function isPositive(bound: number): boolean {
+  return bound > 0;
+}

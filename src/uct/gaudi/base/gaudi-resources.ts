@@ -72,30 +72,41 @@ export class GaudiResources {
     closeGaudiCards(cards);
   }
 
-  #openAll({ log, clock, config, isDeviceAllowed }: ComponentServices): OpenGaudi {
+  #openAll(services: ComponentServices): OpenGaudi {
+    const { log, clock, config, isDeviceAllowed } = services;
     const values = config.get(GAUDI_COPY_CONFIG_TABLE);
     const isWanted = isDeviceAllowed && ((name: string): boolean => isDeviceAllowed(DeviceType.ACC, name));
     const cards = openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted });
-    detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
-    const rcache = new Rcache<HostPages>({
-      name: 'gaudi_copy',
-      registrar: {
-        addressOf: (owner) => addressOf(new Uint8Array(owner)),
-        register: (start, byteLength) =>
-          isMapped(start, byteLength) ? new HostPages(start, byteLength, cards.length) : Status.INVALID_ADDR,
-        deregister: (pages) => pages.unmap(),
-      },
-      maxRegions: values.RCACHE_MAX_REGIONS,
-      maxSize: values.RCACHE_MAX_SIZE,
-      maxUnreleased: values.RCACHE_MAX_UNRELEASED,
-      wholeBytesMax: wholeBytesMax(values),
-      onError: (error) => log.error(`registration cache: ${String(error)}`),
-      defer: (task) => {
-        clock.setTimer(0, task);
-      },
-    });
-    return { cards, rcache, registries: [], caching: values.RCACHE !== 'no' };
+    try {
+      detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
+      const rcache = openCache(cards.length, values, services);
+      return { cards, rcache, registries: [], caching: values.RCACHE !== 'no' };
+    } catch (error) {
+      closeGaudiCards(cards);
+      throw error;
+    }
   }
+}
+
+/** The cache of registrations in so many cards. */
+function openCache(cards: number, values: GaudiCopyConfig, { log, clock }: ComponentServices): Rcache<HostPages> {
+  return new Rcache<HostPages>({
+    name: 'gaudi_copy',
+    registrar: {
+      addressOf: (owner) => addressOf(new Uint8Array(owner)),
+      register: (start, byteLength) =>
+        isMapped(start, byteLength) ? new HostPages(start, byteLength, cards) : Status.INVALID_ADDR,
+      deregister: (pages) => pages.unmap(),
+    },
+    maxRegions: values.RCACHE_MAX_REGIONS,
+    maxSize: values.RCACHE_MAX_SIZE,
+    maxUnreleased: values.RCACHE_MAX_UNRELEASED,
+    wholeBytesMax: wholeBytesMax(values),
+    onError: (error) => log.error(`registration cache: ${String(error)}`),
+    defer: (task) => {
+      clock.setTimer(0, task);
+    },
+  });
 }
 
 /** Bytes of the longest ArrayBuffer that is registered as a whole. */

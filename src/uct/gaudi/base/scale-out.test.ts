@@ -6,16 +6,14 @@ import { systemClock } from '../../../ucs/clock.ts';
 import { openGaudiCards } from './gaudi-cards.ts';
 import { detectScaleOut, type ScaleOutMode } from './scale-out.ts';
 
-/** Looks on a node of two cards; returns whether the cards are still open. */
-function detect(mode: ScaleOutMode, options: EmulatedNodeOptions = {}): boolean {
+/** Looks on a node of two cards. */
+function detect(mode: ScaleOutMode, options: EmulatedNodeOptions = {}): void {
   const node = createEmulatedNode({ cards: 2, dmaThreads: 0, ...options });
   const { log } = createTestLog();
   const cards = openGaudiCards({ node, mappingTable: undefined, log, clock: systemClock });
   try {
     detectScaleOut(cards, node, mode, log);
-    return cards.every(({ device }) => !device.closed);
   } finally {
-    expect(cards.every(({ device }) => device.closed === cards[0]!.device.closed)).toBe(true);
     for (const { device } of cards) device.close();
     node.close();
   }
@@ -23,16 +21,16 @@ function detect(mode: ScaleOutMode, options: EmulatedNodeOptions = {}): boolean 
 
 describe('scale-out ports', () => {
   it.each(['yes', 'try', 'no'] as const)('%s: are there on gaudi2', (mode) => {
-    expect(detect(mode)).toBe(true);
+    expect(() => detect(mode)).not.toThrow();
   });
 
-  it('are demanded by yes: a driver without ports is refused, the cards are given back', () => {
+  it('are demanded by yes: a driver without ports is refused', () => {
     const refusal = expect.objectContaining({ code: GaudiErrorCode.DEVICE_NOT_FOUND });
     expect(() => detect('yes', { reportNicPorts: false })).toThrow(refusal);
     expect(() => detect('yes', { reportNicPorts: false })).toThrow(/the driver reports no NIC ports/);
   });
 
   it.each(['try', 'no'] as const)('%s: may be missing', (mode) => {
-    expect(detect(mode, { reportNicPorts: false })).toBe(true);
+    expect(() => detect(mode, { reportNicPorts: false })).not.toThrow();
   });
 });
