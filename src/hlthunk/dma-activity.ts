@@ -38,7 +38,7 @@ const SUBMISSIONS = 3;
 export class DmaActivity {
   /** Lies in an array of Numbers, so that counting never allocates. */
   readonly #counts: Float64Array = new Float64Array(4);
-  /** When the batch of each slot was submitted; 0 while nobody looks on. */
+  /** When the batch of each slot was submitted; -1 while nobody looks on. */
   readonly #submittedNs: Float64Array;
   readonly #card: string;
   readonly #queue: number;
@@ -48,12 +48,12 @@ export class DmaActivity {
     this.#card = device.name;
     this.#queue = queueIndex;
     this.#clock = device.clock;
-    this.#submittedNs = new Float64Array(slots);
+    this.#submittedNs = new Float64Array(slots).fill(-1);
   }
 
   /** A transfer has been taken. */
   started(request: DmaRequest): void {
-    request.startNs = transferEnd.hasSubscribers ? this.#clock.nowNs() : 0;
+    request.startNs = transferEnd.hasSubscribers ? this.#clock.nowNs() : -1;
   }
 
   /** A transfer has ended. */
@@ -65,7 +65,7 @@ export class DmaActivity {
     } else {
       this.#counts[ERRORS]! += 1;
     }
-    if (startNs === 0) return;
+    if (startNs < 0) return;
     const endNs = this.#clock.nowNs();
     transferEnd.publish({ card: this.#card, queue: this.#queue, byteLength, status, startNs, endNs });
   }
@@ -73,13 +73,13 @@ export class DmaActivity {
   /** The driver has taken the batch of a slot. */
   submitted(slot: number): void {
     this.#counts[SUBMISSIONS]! += 1;
-    this.#submittedNs[slot] = commandSubmissionEnd.hasSubscribers ? this.#clock.nowNs() : 0;
+    this.#submittedNs[slot] = commandSubmissionEnd.hasSubscribers ? this.#clock.nowNs() : -1;
   }
 
   /** The card has finished the batch of a slot. */
   retired(slot: number, sequence: number): void {
     const startNs = this.#submittedNs[slot]!;
-    if (startNs === 0) return;
+    if (startNs < 0) return;
     const endNs = this.#clock.nowNs();
     commandSubmissionEnd.publish({ card: this.#card, queue: this.#queue, sequence, startNs, endNs });
   }

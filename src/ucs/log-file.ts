@@ -50,7 +50,7 @@ class LogFile {
     this.#sizeMax = options.sizeMax;
     this.#rotate = options.rotate;
     this.#now = options.now ?? ((): Date => new Date());
-    closeSync(openOutputFile(this.#path, 'a', { variable: 'UCX_LOG_FILE', code: 'ERR_LOG_FILE' }));
+    closeSync(openOutputFile(this.#path, true, { variable: 'UCX_LOG_FILE', code: 'ERR_LOG_FILE' }));
   }
 
   readonly sink: LogSink = (level, component, message) => {

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
+import { Errno } from '../../src/sys/index.ts';
 import {
   type EndpointChange,
   endpointConnect,
@@ -256,6 +257,15 @@ describe('events', () => {
       ['tag/recv', Status.CANCELED],
       ['tag/recv', Status.MESSAGE_TRUNCATED],
     ]);
+  });
+
+  it('tell the status with which an operation was refused', async () => {
+    const { one, ab, node } = await fixture.pair(connectionKind('loopback'));
+    const rkey = keyFor(ab, one, mappedOf(one, 'gaudi', MIB));
+    operationEnd.subscribe(listen);
+    node.inject(0, { kind: 'ioctl', ioctl: 'MEMORY', errno: Errno.EINVAL });
+    const refused = await failureOf(() => ab.put(new Uint8Array(MIB), rkey));
+    expect(events.map(({ status }) => status)).toEqual([refused.status]);
   });
 
   it('tell of connections and of memory', async () => {

@@ -7,9 +7,9 @@
  */
 
 import { addressOf, EventFd, type PollSubscription, startWorker } from '../../sys/index.ts';
-import { atExit } from '../../ucs/at-exit.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
+import { atExit } from '../../ucs/process-events.ts';
 import type { Random } from '../../ucs/random.ts';
 import {
   busyWord,

@@ -40,6 +40,9 @@ export class RequestPool {
     const status = waits ? Status.NO_RESOURCE : start(request);
     if (request.error !== undefined && status < 0) {
       const { error } = request;
+      request.callback = undefined;
+      // Those who look on hear how it ended.
+      if (!request.isCompleted) request.end(status);
       this.discard(request);
       throw error;
     }

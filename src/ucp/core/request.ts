@@ -128,8 +128,8 @@ export class Request implements Completion {
   count = 0;
   failure: Status = Status.OK;
   kind: RequestKind = RequestKind.NONE;
-  /** When it was started; 0 where nobody looks on. */
-  startNs = 0;
+  /** When it was started; -1 where nobody looks on. */
+  startNs = -1;
   /** For the application. */
   userData: unknown = undefined;
   callback: RequestCallback | undefined = undefined;
@@ -251,7 +251,7 @@ export class Request implements Completion {
     this.status = Status.INPROGRESS;
     this.count = 1;
     this.failure = Status.OK;
-    this.startNs = 0;
+    this.startNs = -1;
     this.queued = false;
     this.error = undefined;
     this.userData = undefined;
@@ -293,7 +293,7 @@ export class Request implements Completion {
   end(status: Status): void {
     this.status = status;
     this.queued = false;
-    if (this.startNs !== 0) this.#owner.onObservedEnd(this);
+    if (this.startNs >= 0) this.#owner.onObservedEnd(this);
     if (this.wireId !== 0) this.connection!.forget(this);
     if (this.registered !== undefined) {
       this.registrar!.memDereg(this.registered, FORCE);

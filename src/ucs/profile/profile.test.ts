@@ -123,7 +123,8 @@ describe('a profile', () => {
     expect(otherData).toMatchObject({ lost: 6, accumulated: [{ count: 10 }] });
   });
 
-  it('is shared by the contexts of a process, and written when the last one leaves', () => {
+  it('is shared by the contexts of a process, together and one after the other', () => {
+    const begun = (): number => read().traceEvents.filter(({ ph }) => ph === 'b').length;
     const first = start(['log'])!;
     expect(start(['log'])).toBe(first);
     put(0, 1);
@@ -131,10 +132,35 @@ describe('a profile', () => {
     expect(readFileSync(fileIn(), 'utf8')).toBe('');
     put(2, 3);
     first.release();
-    expect(read().traceEvents.filter(({ ph }) => ph === 'b')).toHaveLength(2);
+    expect(begun()).toBe(2);
     expect(operationEnd.hasSubscribers).toBe(false);
     put(4, 5);
-    expect(read().traceEvents.filter(({ ph }) => ph === 'b')).toHaveLength(2);
+    start(['log'])!.release();
+    expect(begun()).toBe(2);
+    const last = start(['log'])!;
+    put(6, 7);
+    last.release();
+    expect(begun()).toBe(3);
+  });
+
+  it('gives everybody what he asks for beside the others', () => {
+    const sums = start(['accum'], 1024)!;
+    put(0, 1);
+    const events = start(['log'], 2048)!;
+    for (let i = 1; i <= 10; i++) put(i * 1000, i * 1000 + 1);
+    events.release();
+    sums.release();
+    const { traceEvents, otherData } = read();
+    expect(traceEvents.filter(({ ph }) => ph === 'b').map(({ ts }) => ts)).toEqual([3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(otherData).toMatchObject({ lost: 2, accumulated: [{ count: 11 }] });
+    const larger = start(['log'], 4096)!;
+    put(11_000, 11_001);
+    larger.release();
+    expect(
+      read()
+        .traceEvents.filter(({ ph }) => ph === 'b')
+        .map(({ ts }) => ts),
+    ).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
   it('refuses a file that cannot be written, and listens to nobody then', () => {

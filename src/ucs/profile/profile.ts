@@ -5,7 +5,7 @@
 
 import { closeSync, ftruncateSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { atExit } from '../at-exit.ts';
+import { resolve } from 'node:path';
 import {
   type CommandSubmissionEnd,
   commandSubmissionEnd,
@@ -17,6 +17,7 @@ import {
 import { expandFileName } from '../file-name.ts';
 import type { Log } from '../log.ts';
 import { openOutputFile } from '../output-file.ts';
+import { atExit } from '../process-events.ts';
 import { type Status, statusName } from '../status.ts';
 import type { ProfileConfig } from './profile-config.ts';
 import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
@@ -24,54 +25,45 @@ import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
 /** What one event takes, about. */
 const EVENT_BYTES = 256;
 
-/** The profiles of this process by file: the contexts of a process share one, as its channels do. */
+/** The profiles of this process by file: its contexts, together or one after the other, share one, as they share the channels. */
 const profiles = new Map<string, Profile>();
 
 /** A profile. */
 export class Profile {
   readonly #path: string;
-  readonly #fd: number;
-  readonly #logs: boolean;
-  readonly #accumulates: boolean;
-  readonly #eventsMax: number;
   readonly #log: Log;
-  readonly #events: TraceSpan[] = [];
-  #recorded = 0;
+  #fd = -1;
+  #logs = false;
+  #accumulates = false;
+  #eventsMax = 0;
+  /** A ring, once it is full; the next event goes to `#next`. */
+  #events: TraceSpan[] = [];
+  #next = 0;
+  #lost = 0;
   readonly #sums: Map<string, AccumulatedSpans> = new Map();
-  readonly #stopAtExit: () => void;
+  #stopAtExit: () => void = () => {};
   #users = 0;
 
-  private constructor(path: string, config: ProfileConfig, log: Log) {
+  private constructor(path: string, log: Log) {
     this.#path = path;
-    this.#fd = openOutputFile(path, 'w', { variable: 'UCX_PROFILE_FILE', code: 'ERR_PROFILE_FILE' });
     this.#log = log;
-    this.#logs = config.PROFILE_MODE.includes('log');
-    this.#accumulates = config.PROFILE_MODE.includes('accum');
-    this.#eventsMax = Math.max(1, Math.floor(config.PROFILE_LOG_SIZE / EVENT_BYTES));
-    operationEnd.subscribe(this.#onOperation);
-    commandSubmissionEnd.subscribe(this.#onSubmission);
-    transferEnd.subscribe(this.#onTransfer);
-    // A context that nobody closes is told about when the process ends.
-    this.#stopAtExit = atExit(() => this.#write());
   }
 
   /**
-   * Joins the profile of this process, which begins now unless it has begun; undefined where none is wanted. {@link release} leaves it.
+   * Joins the profile of this process, which begins now unless it has begun; undefined where none is wanted. {@link release} leaves it. Those who
+   * join get what they ask for beside what others have asked for: modes add up, and the largest size counts.
    * @throws UcxError ERR_PROFILE_FILE for a file that cannot be written
    */
   static acquire(config: ProfileConfig, log: Log): Profile | undefined {
     if (config.PROFILE_MODE.length === 0) return undefined;
-    const path = expandFileName(config.PROFILE_FILE);
-    let profile = profiles.get(path);
-    if (profile === undefined) {
-      profile = new Profile(path, config, log);
-      profiles.set(path, profile);
-    }
-    profile.#users += 1;
+    const path = resolve(expandFileName(config.PROFILE_FILE));
+    const profile = profiles.get(path) ?? new Profile(path, log);
+    profile.#join(config);
+    profiles.set(path, profile);
     return profile;
   }
 
-  /** Leaves the profile; the last one to do so writes it. */
+  /** Leaves the profile; the last one to do so writes it. What is recorded stays, for those who come later. */
   release(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
@@ -79,9 +71,36 @@ export class Profile {
     commandSubmissionEnd.unsubscribe(this.#onSubmission);
     transferEnd.unsubscribe(this.#onTransfer);
     this.#stopAtExit();
-    profiles.delete(this.#path);
     this.#write();
     closeSync(this.#fd);
+    this.#fd = -1;
+  }
+
+  #join({ PROFILE_MODE, PROFILE_LOG_SIZE }: ProfileConfig): void {
+    if (this.#users === 0) this.#begin();
+    this.#users += 1;
+    this.#logs ||= PROFILE_MODE.includes('log');
+    this.#accumulates ||= PROFILE_MODE.includes('accum');
+    const eventsMax = Math.max(1, Math.floor(PROFILE_LOG_SIZE / EVENT_BYTES));
+    if (eventsMax <= this.#eventsMax) return;
+    this.#events = this.#inOrder();
+    this.#next = this.#events.length;
+    this.#eventsMax = eventsMax;
+  }
+
+  #begin(): void {
+    this.#fd = openOutputFile(this.#path, false, { variable: 'UCX_PROFILE_FILE', code: 'ERR_PROFILE_FILE' });
+    operationEnd.subscribe(this.#onOperation);
+    commandSubmissionEnd.subscribe(this.#onSubmission);
+    transferEnd.subscribe(this.#onTransfer);
+    // A context that nobody closes is told about when the process ends.
+    this.#stopAtExit = atExit(() => this.#write());
+  }
+
+  /** The events, the oldest first. */
+  #inOrder(): TraceSpan[] {
+    if (this.#events.length < this.#eventsMax) return [...this.#events];
+    return [...this.#events.slice(this.#next), ...this.#events.slice(0, this.#next)];
   }
 
   readonly #onOperation = (event: OperationEnd): void => {
@@ -101,9 +120,15 @@ export class Profile {
   };
 
   #add(span: TraceSpan): void {
-    if (this.#logs) this.#events[this.#recorded % this.#eventsMax] = span;
-    this.#recorded += 1;
+    if (this.#logs) this.#keep(span);
     if (this.#accumulates) this.#accumulate(span);
+  }
+
+  #keep(span: TraceSpan): void {
+    if (this.#events.length === this.#eventsMax) this.#lost += 1;
+    if (this.#next === this.#eventsMax) this.#next = 0;
+    this.#events[this.#next] = span;
+    this.#next += 1;
   }
 
   #accumulate({ timeline, name, startNs, endNs, details }: TraceSpan): void {
@@ -122,16 +147,11 @@ export class Profile {
   }
 
   #write(): void {
-    const lost = this.#logs ? this.#recorded - this.#events.length : 0;
     const title = `${process.argv.slice(1).join(' ') || process.execPath} on ${hostname()}, process ${process.pid}`;
-    let left = Buffer.from(chromeTrace(this.#events, [...this.#sums.values()], lost, title));
+    let left = Buffer.from(chromeTrace(this.#inOrder(), [...this.#sums.values()], this.#lost, title));
     try {
       ftruncateSync(this.#fd);
-      for (let at = 0; left.byteLength > 0; ) {
-        const written = writeSync(this.#fd, left, 0, left.byteLength, at);
-        left = left.subarray(written);
-        at += written;
-      }
+      while (left.byteLength > 0) left = left.subarray(writeSync(this.#fd, left));
     } catch (error) {
       this.#log.warn(`the profile could not be written to ${this.#path}: ${(error as Error).message}`);
     }

@@ -16,6 +16,12 @@ export type StatsDestination =
   | { readonly kind: 'file'; readonly template: string }
   | { readonly kind: 'udp'; readonly host: string; readonly port: number };
 
+/** How long a pipe may refuse bytes: its reader has stopped then. */
+const REFUSALS_MAX = 1000;
+const REFUSAL_WAIT_MS = 1;
+const NOBODY_WAKES = new Int32Array(new SharedArrayBuffer(4));
+/** Datagrams that wait for the address of their receiver; the oldest go first. */
+const WAITING_MAX = 256;
 const USE = { variable: 'UCX_STATS_DEST', code: 'ERR_STATS_FILE' } as const;
 
 /** Takes reports. */
@@ -34,7 +40,7 @@ export function openStatsOutput(destination: StatsDestination, format: StatsForm
     case 'none':
       return undefined;
     case 'file':
-      return new FileOutput(openOutputFile(expandFileName(destination.template), 'w', USE), format, log, true);
+      return new FileOutput(openOutputFile(expandFileName(destination.template), false, USE), format, log, true);
     case 'udp':
       return new UdpOutput(destination.host, destination.port, log);
     default:
@@ -63,8 +69,7 @@ class FileOutput implements StatsOutput {
   write(root: StatsNode): void {
     try {
       // At once, also into a pipe: the process may be about to end.
-      let left = Buffer.from(statsText(root, this.#format, heading()));
-      while (left.byteLength > 0) left = left.subarray(writeSync(this.#fd, left));
+      writeFully(this.#fd, Buffer.from(statsText(root, this.#format, heading())));
     } catch (error) {
       this.#log.warn(`statistics could not be written: ${(error as Error).message}`);
     }
@@ -72,6 +77,21 @@ class FileOutput implements StatsOutput {
 
   close(): void {
     if (this.#isOwn) closeSync(this.#fd);
+  }
+}
+
+/** Writes everything, and waits for a reader that is behind: pipes of Node may refuse for the moment (EAGAIN). */
+function writeFully(fd: number, bytes: Buffer): void {
+  let left = bytes;
+  for (let refusals = 0; left.byteLength > 0; ) {
+    try {
+      left = left.subarray(writeSync(fd, left));
+      refusals = 0;
+    } catch (error) {
+      refusals += 1;
+      if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || refusals > REFUSALS_MAX) throw error;
+      Atomics.wait(NOBODY_WAKES, 0, 0, REFUSAL_WAIT_MS);
+    }
   }
 }
 
@@ -93,15 +113,17 @@ class UdpOutput implements StatsOutput {
   }
 
   write(root: StatsNode): void {
+    if (this.#failed || this.#closed) return;
     for (const datagram of statsDatagrams(root, heading())) {
       if (this.#send === undefined) this.#waiting.push(datagram);
       else this.#send(datagram);
     }
+    if (this.#waiting.length > WAITING_MAX) this.#waiting.splice(0, this.#waiting.length - WAITING_MAX);
   }
 
   close(): void {
     this.#closed = true;
-    if (this.#send !== undefined || this.#failed) this.#closeSocket();
+    if (this.#send !== undefined) this.#closeSocket();
   }
 
   #connect(address: string, type: 'udp4' | 'udp6', port: number): void {
@@ -111,16 +133,26 @@ class UdpOutput implements StatsOutput {
       if (unsent === 0) socket.close();
     };
     socket.on('error', (error) => this.#fail(error));
-    socket.connect(port, address, () => {
+    socket.connect(port, address, (error?: Error) => {
       socket.unref();
+      if (error instanceof Error) {
+        this.#fail(error);
+        socket.close();
+        return;
+      }
       this.#send = (datagram) => {
         unsent += 1;
-        // A connected socket sends within the call, also while the process ends.
-        socket.send(datagram, (error) => {
+        const onSent = (error: Error | null): void => {
           unsent -= 1;
           if (error !== null) this.#fail(error);
           if (this.#closed) this.#closeSocket();
-        });
+        };
+        try {
+          // A connected socket sends within the call, also while the process ends.
+          socket.send(datagram, onSent);
+        } catch (error) {
+          onSent(error as Error);
+        }
       };
       for (const datagram of this.#waiting.splice(0)) this.#send(datagram);
       if (this.#closed) this.#closeSocket();

@@ -2,6 +2,7 @@
 
 import { constants } from 'node:os';
 import type { Clock, Timer } from '../clock.ts';
+import { atSignal } from '../process-events.ts';
 
 /** When statistics are written. */
 export type StatsTrigger =
@@ -24,10 +25,7 @@ export function signalNumber(text: string): NodeJS.Signals | undefined {
  * @returns what ends that
  */
 export function onTrigger(trigger: StatsTrigger, clock: Clock, write: () => void): () => void {
-  if (trigger.kind === 'signal') {
-    process.on(trigger.signal, write);
-    return () => process.off(trigger.signal, write);
-  }
+  if (trigger.kind === 'signal') return atSignal(trigger.signal, write);
   if (trigger.kind === 'exit') return () => {};
   let timer: Timer | undefined;
   const again = (): void => {

@@ -1,5 +1,6 @@
+import { spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -123,7 +124,11 @@ describe('configuration', () => {
 describe('a reporter', () => {
   let folder: string;
   const warnings: string[] = [];
-  const log = createLog('test', LogLevel.WARN, (_level, _component, message) => warnings.push(message));
+  let onWarning = (): void => {};
+  const log = createLog('test', LogLevel.WARN, (_level, _component, message) => {
+    warnings.push(message);
+    onWarning();
+  });
   let count = 0;
   const read = (): StatsNode => statsNode('counter', '', { count, other: 1 });
   beforeEach(() => {
@@ -215,5 +220,62 @@ describe('a reporter', () => {
     expect(process.listenerCount('exit')).toBeLessThanOrEqual(before + 1);
     for (const reporter of reporters) reporter.close();
     expect(process.listenerCount('exit')).toBe(before);
+  });
+
+  it('adds to the file that others of this process have begun, and begins that of others anew', () => {
+    const path = join(folder, 'stats');
+    writeFileSync(path, 'of another process\n');
+    const [first, second] = [open({ UCX_STATS_DEST: `file:${path}` }), open({ UCX_STATS_DEST: `file:${path}` })];
+    first.close();
+    count = 1;
+    second.close();
+    count = 2;
+    open({ UCX_STATS_DEST: `file:${path}` }).close();
+    expect(lines(path)).toEqual(['count: 0', 'count: 1', 'count: 2']);
+    expect(readFileSync(path, 'utf8')).not.toContain('another');
+  });
+
+  it('has one listener for a signal, however many hear of it', () => {
+    const before = process.listenerCount('SIGUSR2');
+    const env = (i: number): Record<string, string> => {
+      return { UCX_STATS_DEST: `file:${folder}/${i}`, UCX_STATS_TRIGGER: 'signal:usr2' };
+    };
+    const reporters = Array.from({ length: 20 }, (_, i) => open(env(i)));
+    expect(process.listenerCount('SIGUSR2')).toBe(before + 1);
+    for (const reporter of reporters) reporter.close();
+    expect(process.listenerCount('SIGUSR2')).toBe(before);
+  });
+
+  it.each(['udp:255.255.255.255', 'udp:no-such-host.invalid'])(
+    'that cannot be sent to %s says so once',
+    async (destination) => {
+      const warned = new Promise<void>((resolve) => {
+        onWarning = resolve;
+      });
+      const reporter = open({ UCX_STATS_DEST: destination });
+      for (let i = 0; i < 3; i++) reporter.report();
+      await warned;
+      for (let i = 0; i < 3; i++) reporter.report();
+      reporter.close();
+      await new Promise(setImmediate);
+      expect(warnings.splice(0)).toEqual([expect.stringMatching(/^statistics could not be sent: /)]);
+    },
+  );
+
+  it('waits for the reader of a pipe that Node has opened', () => {
+    // Only what Node writes to makes a pipe refuse; the output is longer than a pipe holds.
+    const program = `
+      import { StatsReporter } from ${JSON.stringify(new URL('./stats-reporter.ts', import.meta.url).href)};
+      import { loadConfig } from ${JSON.stringify(new URL('../config.ts', import.meta.url).href)};
+      import { STATS_CONFIG_TABLE } from ${JSON.stringify(new URL('./stats-config.ts', import.meta.url).href)};
+      process.stdout.write('begin\\n');
+      const counters = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => ['counter_' + i, i]));
+      const config = loadConfig([STATS_CONFIG_TABLE], { env: { UCX_STATS_DEST: 'stdout' } }).get(STATS_CONFIG_TABLE);
+      const read = () => ({ className: 'c', name: '', counters, children: [] });
+      new StatsReporter({ config, read, clock: undefined, log: { warn: (text) => console.error(text) } }).close();`;
+    const flags = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', program];
+    const { stdout, stderr } = spawnSync(process.execPath, flags, { encoding: 'utf8', maxBuffer: 2 ** 24 });
+    expect(stderr).toBe('');
+    expect(stdout.trimEnd().split('\n')).toHaveLength(20_003);
   });
 });
