@@ -208,6 +208,19 @@ export class Rcache<R extends object> {
     this.#forgetFailures();
   }
 
+  /**
+   * Evicts the region that has been idle for longest: for a registrar that finds out only later that a registration has no room.
+   * @returns false when none is idle
+   */
+  evictIdle(): boolean {
+    if (this.#numInUse === this.#regions.count) return false;
+    let region = this.#regions.first!;
+    // What is in use is used last: it does not have to be passed again.
+    for (; region.references > 0; region = this.#regions.first!) this.#regions.touch(region);
+    this.#evict(region);
+    return true;
+  }
+
   /** Removes all regions: the idle ones are deregistered now, those in use at their last release. */
   purge(): void {
     for (let region = this.#regions.first; region !== undefined; ) {
@@ -358,7 +371,7 @@ export class Rcache<R extends object> {
     this.#trim(1, byteLength > this.maxSize ? 0 : byteLength);
     let registration = this.#registrar.register(start, byteLength, protection);
     // What is idle here must not be the reason why memory cannot be registered.
-    while (registration === Status.NO_MEMORY && this.#evictOldest()) {
+    while (registration === Status.NO_MEMORY && this.evictIdle()) {
       registration = this.#registrar.register(start, byteLength, protection);
     }
     return registration;
@@ -384,18 +397,8 @@ export class Rcache<R extends object> {
   /** Evicts idle regions until `regions` more with `bytes` more fit the bounds, or none is idle. */
   #trim(regions: number, bytes: number): void {
     while (this.numRegions + regions > this.maxRegions || this.totalSize + bytes > this.maxSize) {
-      if (!this.#evictOldest()) return;
+      if (!this.evictIdle()) return;
     }
-  }
-
-  /** Evicts the region that has been idle for longest; false when none is. */
-  #evictOldest(): boolean {
-    if (this.#numInUse === this.#regions.count) return false;
-    let region = this.#regions.first!;
-    // What is in use is used last: it does not have to be passed again.
-    for (; region.references > 0; region = this.#regions.first!) this.#regions.touch(region);
-    this.#evict(region);
-    return true;
   }
 
   #evict(region: RcacheRegion<R>): void {

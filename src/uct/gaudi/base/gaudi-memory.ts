@@ -3,8 +3,10 @@
  */
 
 import type { Device, DeviceBlock, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
+import { isUcxError } from '../../../ucs/error.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
+import { Status } from '../../../ucs/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
@@ -78,21 +80,24 @@ export class HostPages {
   readonly address: number;
   readonly byteLength: number;
   readonly #mappings: (HostMapping | undefined)[];
+  readonly #evictIdle: () => boolean;
 
-  constructor(address: number, byteLength: number, cards: number) {
+  /** @param evictIdle unmaps other pages that nobody uses; false when there are none */
+  constructor(address: number, byteLength: number, cards: number, evictIdle: () => boolean) {
     this.address = address;
     this.byteLength = byteLength;
+    this.#evictIdle = evictIdle;
     this.#mappings = new Array<HostMapping | undefined>(cards).fill(undefined);
   }
 
   /**
-   * The mapping in the card at `position` among the open ones.
+   * The mapping in the card at `position` among the open ones. Pages that nobody uses make room for it.
    * @throws UcxError of the driver: ERR_GAUDI_OUT_OF_MEMORY, ERR_GAUDI_INVALID_PARAMS
    */
   mappingIn(position: number, device: Device): HostMapping {
     const known = this.#mappings[position];
     if (known !== undefined) return known;
-    const mapped = device.hostMemoryMap(this.address, this.byteLength);
+    const mapped = this.#map(device);
     this.#mappings[position] = mapped;
     return mapped;
   }
@@ -106,6 +111,17 @@ export class HostPages {
   unmap(): void {
     for (const mapping of this.#mappings) mapping?.unmap();
     this.#mappings.fill(undefined);
+  }
+
+  #map(device: Device): HostMapping {
+    for (;;) {
+      try {
+        return device.hostMemoryMap(this.address, this.byteLength);
+      } catch (error) {
+        const isFull = isUcxError(error) && error.status === Status.NO_MEMORY;
+        if (!isFull || !this.#evictIdle()) throw error;
+      }
+    }
   }
 }
 

@@ -1,13 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
-import { createEmulatedNode, type EmulatedNodeOptions } from '../../../emulator/index.ts';
-import { getOpenStats, openControl } from '../../../hlthunk/index.ts';
+import { createEmulatedNode, type EmulatedNode, type EmulatedNodeOptions } from '../../../emulator/index.ts';
+import { getOpenStats, type HostMapping, openControl } from '../../../hlthunk/index.ts';
 import { systemClock } from '../../../ucs/clock.ts';
 import { loadConfig } from '../../../ucs/config.ts';
+import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
+import { Status } from '../../../ucs/status.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
-import { GaudiResources } from './gaudi-resources.ts';
+import type { HostPages } from './gaudi-memory.ts';
+import { GaudiResources, type OpenGaudi } from './gaudi-resources.ts';
 
 function servicesWith(overrides: Readonly<Record<string, string>>): ComponentServices {
   const config = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides });
@@ -48,5 +51,47 @@ describe('the cards of a context', () => {
       expect.objectContaining({ code: 'ERR_CONFIG_VALUE', message: expect.stringContaining(`GAUDI_COPY_${field}`) }),
     );
     expect(() => servicesWith({ [`GAUDI_COPY_${field}`]: '1' })).not.toThrow();
+  });
+});
+
+describe('host memory in the cards', () => {
+  expectNoLeaks();
+
+  function withCards(use: (gaudi: OpenGaudi, node: EmulatedNode) => void): void {
+    const node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
+    const resources = new GaudiResources({ node, mappingTable: undefined });
+    use(resources.acquire(servicesWith({})), node);
+    resources.release();
+    node.close();
+  }
+  function acquired({ rcache }: OpenGaudi, owner: ArrayBuffer): RcacheRegion<HostPages> {
+    const region = rcache.acquire(owner);
+    if (typeof region === 'number') throw new Error(`acquire failed with ${region}`);
+    return region;
+  }
+  function mapped({ cards }: OpenGaudi, { registration }: RcacheRegion<HostPages>): HostMapping[] {
+    return cards.map(({ device }, position) => registration.mappingIn(position, device));
+  }
+
+  it('gives idle mappings up when a card has no room for one more, and no others', () => {
+    withCards((gaudi, node) => {
+      const { rcache } = gaudi;
+      const used = acquired(gaudi, new ArrayBuffer(8192));
+      const mappings = mapped(gaudi, used);
+      const idle = [1, 2].map(() => acquired(gaudi, new ArrayBuffer(8192)));
+      const given = idle.flatMap((region) => mapped(gaudi, region));
+      for (const region of idle) rcache.release(region);
+      const next = acquired(gaudi, new ArrayBuffer(8192));
+      node.inject(0, { kind: 'exhausted', resource: 'va' });
+      expect(mapped(gaudi, next).map(({ live }) => live)).toEqual([true, true]);
+      // One was enough: the one that had been idle for longest.
+      expect(given.map(({ live }) => live)).toEqual([false, false, true, true]);
+      for (let nth = 1; nth <= 2; nth++) node.inject(0, { kind: 'exhausted', resource: 'va', nth });
+      const last = acquired(gaudi, new ArrayBuffer(8192));
+      expect(() => mapped(gaudi, last)).toThrow(expect.objectContaining({ status: Status.NO_MEMORY }));
+      expect([rcache.numRegions, rcache.numInUse]).toEqual([3, 3]);
+      expect(mappings.map(({ live }) => live)).toEqual([true, true]);
+      for (const region of [used, next, last]) rcache.release(region);
+    });
   });
 });

@@ -90,12 +90,13 @@ export class GaudiResources {
 
 /** The cache of registrations in so many cards. */
 function openCache(cards: number, values: GaudiCopyConfig, { log, clock }: ComponentServices): Rcache<HostPages> {
-  return new Rcache<HostPages>({
+  const evictIdle = (): boolean => rcache.evictIdle();
+  const rcache: Rcache<HostPages> = new Rcache({
     name: 'gaudi_copy',
     registrar: {
       addressOf: (owner) => addressOf(new Uint8Array(owner)),
       register: (start, byteLength) =>
-        isMapped(start, byteLength) ? new HostPages(start, byteLength, cards) : Status.INVALID_ADDR,
+        isMapped(start, byteLength) ? new HostPages(start, byteLength, cards, evictIdle) : Status.INVALID_ADDR,
       deregister: (pages) => pages.unmap(),
     },
     maxRegions: values.RCACHE_MAX_REGIONS,
@@ -107,6 +108,7 @@ function openCache(cards: number, values: GaudiCopyConfig, { log, clock }: Compo
       clock.setTimer(0, task);
     },
   });
+  return rcache;
 }
 
 /** Bytes of the longest ArrayBuffer that is registered as a whole. */
