@@ -2,7 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
-import { GaudiErrorCode, getHwBlock, type RegisterValue, readHwBlock, userBlockOf } from './index.ts';
+import { mapFile } from '../sys/index.ts';
+import { GaudiErrorCode, getHwBlock, open, type RegisterValue, readHwBlock, userBlockOf } from './index.ts';
 
 const fixture = useEmulatedDevice();
 const CFG = 0x1000007ff8000000n;
@@ -54,6 +55,32 @@ describe('register blocks', () => {
     expect(new Uint32Array(mapping.buffer)[1]).toBe(0);
     mapping.close();
   });
+
+  it.each(['DCORE1_SYNC_MNGR_OBJS', 'DCORE1_SYNC_MNGR_GLBL', 'PCIE_DEC0_CMD'])(
+    'of the next owner are out of reach of a mapping that another process has kept: %s',
+    (name) => {
+      const device = fixture.setUp();
+      const block = userBlockOf(device, name);
+      const { size, handle } = getHwBlock(device, block.address);
+      device.close();
+      const former = fixture.node.openFor(0, process.pid, false);
+      const { fd } = former.share(size, handle);
+      const kept = mapFile(fd, size, 0);
+      const words = new Uint32Array(kept.buffer);
+      deviceWrites(block.address, 5);
+      expect(words[0]).toBe(5);
+      former.close();
+      const owner = open(fixture.node, { busId: device.busId });
+      const mapping = getHwBlock(owner, block.address).map();
+      words[0] = 0x7777;
+      expect(new Uint32Array(mapping.buffer)[0]).toBe(0);
+      deviceWrites(block.address, 6);
+      expect([words[0], new Uint32Array(mapping.buffer)[0]]).toEqual([0x7777, 6]);
+      mapping.close();
+      owner.close();
+      kept.close();
+    },
+  );
 
   it('are all handed out by gaudi2, whole', () => {
     const device = fixture.setUp();

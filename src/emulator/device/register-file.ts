@@ -43,8 +43,8 @@ interface SharedBlock {
   /** First byte from CFG_BASE. */
   readonly offset: number;
   readonly words: Int32Array;
-  /** Whether a sync manager keeps its values there. */
-  readonly managed: boolean;
+  /** The sync manager that keeps its values there; undefined for none. */
+  readonly manager: SyncManager | undefined;
 }
 
 /** The registers of one card; offsets count from CFG_BASE. */
@@ -112,7 +112,7 @@ export class RegisterFile implements DeviceRegisters {
    * A file that shows a block of registers from now on, for mapping.
    * @param offset first byte of the block from CFG_BASE
    * @param byteLength bytes, a multiple of 4096
-   * @returns a descriptor that the register file keeps
+   * @returns a descriptor that the register file keeps until {@link unshare}
    * @throws SyscallError EMFILE, ENOMEM
    */
   shareBlock(offset: number, byteLength: number): number {
@@ -124,26 +124,33 @@ export class RegisterFile implements DeviceRegisters {
     addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     const memory = mapFile(fd, byteLength, 0);
     const words = new Int32Array(memory.buffer);
-    let managed = false;
-    for (const manager of this.#managers) {
-      if (manager.profile.sobObj === offset) manager.moveObjects(words);
-      else if (manager.cqOffset === offset) manager.moveQueues(words);
-      else continue;
-      managed = true;
-    }
-    if (!managed) this.#moveToShared(words, offset, byteLength);
-    this.#shared.set(offset, { fd, memory, offset, words, managed });
+    const manager = this.#managers.find((each) => each.profile.sobObj === offset || each.cqOffset === offset);
+    if (manager === undefined) this.#moveToShared(words, offset, byteLength);
+    else moveManaged(manager, offset, words);
+    this.#shared.set(offset, { fd, memory, offset, words, manager });
     return fd;
+  }
+
+  /**
+   * Takes all blocks back into memory that nobody has mapped, with their values: whoever got their files, and may have mapped them in another
+   * process, changes nothing here any more.
+   */
+  unshare(): void {
+    for (const { offset, words, manager } of this.#shared.values()) {
+      if (manager !== undefined) moveManaged(manager, offset, new Int32Array(words.length));
+      else this.#moveFromShared(words, offset);
+    }
+    this.close();
   }
 
   /** What a reset does: sync objects 0, monitors disarmed, registers 0. */
   reset(): void {
     for (const manager of this.#managers) manager.reset();
     this.#plain.clear();
-    for (const { words, managed } of this.#shared.values()) if (!managed) words.fill(0);
+    for (const { words, manager } of this.#shared.values()) if (manager === undefined) words.fill(0);
   }
 
-  /** Releases the blocks that were shared. The card is not used any more. */
+  /** Releases the blocks that were shared, without their values. */
   close(): void {
     for (const { fd, memory } of this.#shared.values()) {
       memory.close();
@@ -176,6 +183,11 @@ export class RegisterFile implements DeviceRegisters {
     }
   }
 
+  /** A block that was shared keeps its values. */
+  #moveFromShared(words: Int32Array, offset: number): void {
+    for (const [index, value] of words.entries()) if (value !== 0) this.#plain.set(offset + index * 4, value);
+  }
+
   /** Writes to the sync manager that has the register; false when none has. */
   #writeManagers(offset: number, value: number): boolean {
     for (const manager of this.#managers) {
@@ -198,6 +210,12 @@ export class RegisterFile implements DeviceRegisters {
     const stream = isLower ? upper.lower : upper;
     if (stream !== undefined) stream.fences[counter] = stream.fences[counter]! + value;
   }
+}
+
+/** Moves the block of a sync manager that begins at `offset`. */
+function moveManaged(manager: SyncManager, offset: number, words: Int32Array): void {
+  if (manager.profile.sobObj === offset) manager.moveObjects(words);
+  else manager.moveQueues(words);
 }
 
 /** All fence registers of a profile by their offsets. */

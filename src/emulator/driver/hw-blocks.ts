@@ -46,7 +46,7 @@ export class HwBlocks {
   }
 
   /**
-   * A whole block for another process. The card keeps its registers, so there is nothing to release.
+   * A whole block for another process. It is the card's until {@link close}, so there is nothing to release.
    * @throws SyscallError like {@link mmap}
    */
   share(byteLength: number, id: number): { readonly fd: number; readonly byteLength: number; release(): void } {
@@ -59,9 +59,10 @@ export class HwBlocks {
     return { fd, byteLength: block.size, release: () => {} };
   }
 
-  /** Drops the mappings: the user's views read zeros from now on. */
+  /** Drops the mappings: the user's views read zeros from now on, and those in other processes show registers of no card. */
   close(): void {
     for (const mapping of this.#mapped) mapping.close();
     this.#mapped.clear();
+    this.#card.device.registers.unshare();
   }
 }
