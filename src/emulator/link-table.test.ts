@@ -80,6 +80,11 @@ describe('a link', () => {
     expect(lost.map(({ up }) => up)).toEqual([false, false, false]);
     expect(between(node, 0, 1)).toEqual([3, 3]);
     expect(node.links(2)).toBeUndefined();
+    for (const choice of [{ peer: 2 }, { port: lost[0]!.port }]) {
+      expect(() => node.inject(0, { kind: 'link-up', ...choice })).toThrow(/argument (peer|port) /);
+    }
+    expect(() => node.inject(2, { kind: 'link-up', peer: 0 })).toThrow(/argument peer /);
+    expect(node.links(0)!.filter(({ up, peer }) => up && peer?.busId === busId)).toEqual([]);
     node.close();
   });
 

@@ -38,6 +38,8 @@ export interface LinkChoice {
 export class LinkTable {
   /** By minor, then by port. */
   readonly #ports: readonly (readonly Port[])[];
+  /** Minors of the cards that were unplugged. */
+  readonly #removed: Set<number> = new Set();
 
   /** @param absentLinks pairs of cards, by minor, whose links are down */
   constructor(profile: AsicProfile, cards: readonly LinkedCard[], absentLinks: readonly CardPair[]) {
@@ -67,13 +69,12 @@ export class LinkTable {
 
   /** Ports of a card whose link is down although something is at the far end. */
   down(minor: number): number[] {
-    return this.#ports[minor]!.filter(({ up, far, external }) => !up && (far !== undefined || external)).map(
-      ({ port }) => port,
-    );
+    return this.#ports[minor]!.filter((link) => !link.up && hasLink(link)).map(({ port }) => port);
   }
 
-  /** A card is gone: whatever was connected to it has no link any more. */
+  /** A card is gone: whatever was connected to it has no link any more, and gets none. */
   unplug(minor: number): void {
+    this.#removed.add(minor);
     for (const port of this.#ports[minor]!) {
       port.up = false;
       if (port.far !== undefined) port.far.up = false;
@@ -83,15 +84,17 @@ export class LinkTable {
   /**
    * Takes links down or up, at both ends.
    * @returns the ports of the card that it was about
-   * @throws UcxError ERR_INVALID_PARAM for a port without far end, for a card without link to this one, and unless one of the two is given
+   * @throws UcxError ERR_INVALID_PARAM for a port without far end, for a card without link to this one, also where one of the two cards was
+   *   unplugged, and unless one of `port` and `peer` is given
    */
   set(minor: number, { port, peer }: LinkChoice, up: boolean): number[] {
     if ((port === undefined) === (peer === undefined)) {
       throw invalidParam('link', 'must be named by its port or by the card at the far end', { port, peer });
     }
-    const chosen = this.#ports[minor]!.filter(({ port: number, far, external }) =>
-      port === undefined ? far?.card.minor === peer : number === port && (external || far !== undefined),
-    );
+    const chosen = this.#ports[minor]!.filter((link) => {
+      if (this.#isRemoved(link.card) || this.#isRemoved(link.far?.card)) return false;
+      return port === undefined ? link.far?.card.minor === peer : link.port === port && hasLink(link);
+    });
     if (chosen.length === 0 && port !== undefined) throw invalidParam('port', 'must be a port with a link', port);
     if (chosen.length === 0) throw invalidParam('peer', 'must be another card of the node', peer);
     for (const link of chosen) {
@@ -100,6 +103,15 @@ export class LinkTable {
     }
     return chosen.map(({ port: number }) => number);
   }
+
+  #isRemoved(card: LinkedCard | undefined): boolean {
+    return card !== undefined && this.#removed.has(card.minor);
+  }
+}
+
+/** Something is at the far end, here or outside of the server. */
+function hasLink({ far, external }: Port): boolean {
+  return external || far !== undefined;
 }
 
 function portsOf({ engines }: AsicProfile, card: LinkedCard): Port[] {
