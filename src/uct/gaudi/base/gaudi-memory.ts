@@ -107,10 +107,21 @@ export class HostPages {
     return this.#mappings.reduce((sum, mapping) => sum + (mapping?.inFlight ?? 0), 0);
   }
 
-  /** Unmaps the pages from every card. */
+  /**
+   * Unmaps the pages from every card, and forgets the mappings. A card that fails keeps no other from being tried.
+   * @throws UcxError the first failure: ERR_GAUDI_DEVICE_BUSY, ERR_GAUDI_INVALID_PARAMS
+   */
   unmap(): void {
-    for (const mapping of this.#mappings) mapping?.unmap();
-    this.#mappings.fill(undefined);
+    const failures: unknown[] = [];
+    for (const [position, mapping] of this.#mappings.entries()) {
+      this.#mappings[position] = undefined;
+      try {
+        mapping?.unmap();
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
   }
 
   #map(device: Device): HostMapping {

@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../../test/fixtures/leak-check.ts';
-import { createTestLog } from '../../../../test/fixtures/test-log.ts';
+import { createTestLog, type TestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode, type EmulatedNode, type EmulatedNodeOptions } from '../../../emulator/index.ts';
 import { getOpenStats, type HostMapping, openControl } from '../../../hlthunk/index.ts';
+import { Errno } from '../../../sys/index.ts';
 import { systemClock } from '../../../ucs/clock.ts';
 import { loadConfig } from '../../../ucs/config.ts';
+import { LogLevel } from '../../../ucs/log.ts';
 import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
@@ -12,9 +14,12 @@ import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 import type { HostPages } from './gaudi-memory.ts';
 import { GaudiResources, type OpenGaudi } from './gaudi-resources.ts';
 
-function servicesWith(overrides: Readonly<Record<string, string>>): ComponentServices {
+function servicesWith(
+  overrides: Readonly<Record<string, string>>,
+  testLog: TestLog = createTestLog(),
+): ComponentServices {
   const config = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides });
-  return { log: createTestLog().log, clock: systemClock, config };
+  return { log: testLog.log, clock: systemClock, config };
 }
 
 describe('the cards of a context', () => {
@@ -57,12 +62,14 @@ describe('the cards of a context', () => {
 describe('host memory in the cards', () => {
   expectNoLeaks();
 
-  function withCards(use: (gaudi: OpenGaudi, node: EmulatedNode) => void): void {
+  function withCards(use: (gaudi: OpenGaudi, node: EmulatedNode, log: TestLog) => void): void {
+    const log = createTestLog();
     const node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
     const resources = new GaudiResources({ node, mappingTable: undefined });
-    use(resources.acquire(servicesWith({})), node);
+    use(resources.acquire(servicesWith({}, log)), node, log);
     resources.release();
     node.close();
+    log.expectQuiet();
   }
   function acquired({ rcache }: OpenGaudi, owner: ArrayBuffer): RcacheRegion<HostPages> {
     const region = rcache.acquire(owner);
@@ -92,6 +99,21 @@ describe('host memory in the cards', () => {
       expect([rcache.numRegions, rcache.numInUse]).toEqual([3, 3]);
       expect(mappings.map(({ live }) => live)).toEqual([true, true]);
       for (const region of [used, next, last]) rcache.release(region);
+    });
+  });
+
+  it('ends in every card, also when one of them fails to unmap it', () => {
+    withCards((gaudi, node, log) => {
+      const owner = new ArrayBuffer(8192);
+      const region = acquired(gaudi, owner);
+      const mappings = mapped(gaudi, region);
+      gaudi.rcache.release(region);
+      node.inject(0, { kind: 'ioctl', ioctl: 'MEMORY', errno: Errno.EINVAL });
+      log.allow(/^registration cache: .*EINVAL/);
+      gaudi.rcache.invalidate(owner);
+      expect(log.records.filter(({ level }) => level === LogLevel.ERROR)).toHaveLength(1);
+      expect(mappings[1]!.live).toBe(false);
+      expect(gaudi.cards[1]!.device.pinnedBytes).toBe(0);
     });
   });
 });
