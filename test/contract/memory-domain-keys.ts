@@ -46,6 +46,17 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
     }
   });
 
+  it('tell when their memory is gone', () => {
+    const { md } = fixture;
+    for (const { memory, end } of everyKind()) {
+      const key = md.rkeyUnpack(packedKey(md, memory));
+      expect(key.live).toBe(true);
+      end();
+      expect(key.live).toBe(false);
+      key.release();
+    }
+  });
+
   it('are packed at an offset and touch nothing else', () => {
     const { md } = fixture;
     const bytes = md.attributes.rkeyPackedBytes;

@@ -69,4 +69,23 @@ describe('the cache of remote keys', () => {
     cache.release(acquire(cache, 3, fakeKey()));
     expect(dead.released).toBe(1);
   });
+
+  it('drops keys that are known to be dead whenever it is used, and unpacks them anew', () => {
+    const cache = new RkeyCache();
+    const [known, used, dead] = [fakeKey(), fakeKey(), fakeKey()];
+    cache.release(acquire(cache, 1, known));
+    const held = acquire(cache, 2, used);
+    cache.release(acquire(cache, 3, dead));
+    dead.live = false;
+    used.live = false;
+    // A hit is enough; what is in use stays until it is given back.
+    cache.release(acquire(cache, 1, known));
+    expect([known.released, used.released, dead.released, cache.size]).toEqual([0, 0, 1, 2]);
+    cache.release(held);
+    expect([used.released, cache.size]).toEqual([1, 1]);
+    known.live = false;
+    const next = fakeKey();
+    expect(acquire(cache, 1, next)).toBe(next);
+    expect([known.released, cache.size]).toEqual([1, 1]);
+  });
 });

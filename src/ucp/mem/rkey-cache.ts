@@ -1,6 +1,6 @@
 /**
  * Remote keys that messages of one peer have brought, unpacked: a peer sends out of the same memory again and again, and unpacking attaches
- * memory. Bounded by count; what is in use is never dropped.
+ * memory. Bounded by count; what is in use is never dropped, what is known to be dead is not kept: a key may hold the memory itself.
  */
 
 import type { RemoteKey } from './remote-key.ts';
@@ -30,6 +30,7 @@ export class RkeyCache {
 
   /** The key for these bytes, from before or unpacked now; {@link release} gives it back. Throws what `unpack` throws. */
   acquire(packed: Uint8Array, unpack: () => RemoteKey): RemoteKey {
+    this.#dropDead();
     const id = Buffer.from(packed.buffer, packed.byteOffset, packed.byteLength).toString('latin1');
     let entry = this.#byId.get(id);
     if (entry === undefined) {
@@ -52,6 +53,7 @@ export class RkeyCache {
     }
     entry.uses -= 1;
     if (isStale || this.#byId.get(entry.id) !== entry) this.#drop(entry);
+    this.#dropDead();
   }
 
   /** Drops all keys; those in use go when they are given back. */
@@ -61,9 +63,13 @@ export class RkeyCache {
 
   #evict(): void {
     for (const entry of this.#byId.values()) {
-      const isFull = this.#byId.size >= KEYS_MAX || this.#bytes > BYTES_MAX;
-      if (entry.uses === 0 && (isFull || !entry.rkey.live)) this.#drop(entry);
+      if (this.#byId.size < KEYS_MAX && this.#bytes <= BYTES_MAX) return;
+      if (entry.uses === 0) this.#drop(entry);
     }
+  }
+
+  #dropDead(): void {
+    for (const entry of this.#byId.values()) if (entry.uses === 0 && !entry.rkey.live) this.#drop(entry);
   }
 
   #drop(entry: Entry): void {

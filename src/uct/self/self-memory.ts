@@ -48,5 +48,10 @@ export class SelfKey implements RemoteKey {
     return this.memory.byteLength;
   }
 
+  /** False once the memory was freed or deregistered. */
+  get live(): boolean {
+    return this.memory.live;
+  }
+
   release(): void {}
 }

@@ -27,5 +27,10 @@ export class CopyKey implements RemoteKey {
     this.byteLength = memory.byteLength;
   }
 
+  /** False once the memory was freed or deregistered. */
+  get live(): boolean {
+    return this.memory.live;
+  }
+
   release(): void {}
 }
