@@ -2,6 +2,7 @@
 
 import os from 'node:os';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
+import { benchInsight } from './insight.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
 import { benchPerftestRatios } from './perftest-ratios.ts';
@@ -20,6 +21,7 @@ const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
   benchSharedMemory,
   benchPerftestRatios,
   benchSmallPut,
+  benchInsight,
   benchCopyBandwidth,
   // The last one: it fills the heap.
   benchRegistrationCache,

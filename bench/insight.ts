@@ -1,0 +1,51 @@
+/** What statistics and events add to an 8-byte put while nobody looks on: the counting and the questions alone, as a share of the whole. */
+
+import { Context, MemoryType } from '../dist/index.js';
+import { operationEnd } from '../dist/ucs/diagnostics.js';
+import { Transfer, TransferCounters } from '../dist/uct/base/transfer-counters.js';
+import { medianPerCallNs, type Result } from './timing.ts';
+
+const ROUNDS = 15;
+const CALLS = 20_000;
+const CHEAP_CALLS = 2_000_000;
+const SHARE_MAX = 0.03;
+
+/** Runs the measurement. */
+export async function benchInsight(): Promise<Result[]> {
+  await using context = await Context.create();
+  const worker = context.worker();
+  const endpoint = worker.endpoint(worker.address());
+  const memory = context.memMap({ allocate: 4096, memoryType: MemoryType.GAUDI });
+  const key = endpoint.unpackRkey(context.packRkey(memory));
+  const bytes = new Uint8Array(8);
+  const put = (): void => {
+    if (endpoint.putNbx(bytes, 0, 8, key, 64) !== 0) throw new Error('the put was not taken');
+    const flush = endpoint.flushNbx();
+    if (typeof flush === 'number') return;
+    while (!flush.isCompleted) worker.progress();
+    flush.free();
+  };
+  for (let i = 0; i < CALLS; i++) put();
+  const putNs = medianPerCallNs(ROUNDS, CALLS, put);
+  const counters = new TransferCounters();
+  let observed = 0;
+  const count = (): void => {
+    if (operationEnd.hasSubscribers) observed += 1;
+    counters.short(Transfer.PUT, 8);
+  };
+  const nothing = (): void => {
+    observed += 0;
+  };
+  const countNs = medianPerCallNs(ROUNDS, CHEAP_CALLS, count) - medianPerCallNs(ROUNDS, CHEAP_CALLS, nothing);
+  if (observed !== 0) throw new Error('somebody looks on');
+  const share = Math.max(0, countNs) / putNs;
+  return [
+    {
+      name: 'insight in an 8-byte put',
+      value: `${countNs.toFixed(1)} ns of ${putNs.toFixed(0)} ns`,
+      ratio: share,
+      target: `<= ${SHARE_MAX}`,
+      met: share <= SHARE_MAX,
+    },
+  ];
+}
