@@ -7,14 +7,14 @@ import { configDirectories, parseConfigFile, readConfigFiles } from './config-fi
 describe('parseConfigFile', () => {
   it('reads assignments with their lines', () => {
     const text =
-      '\uFEFF# comment\r\nUCX_TLS = self,tcp  # why\n\n; other\nUCX_LOG_FILE=a#b\nUCX_EMPTY=\nUCX_X=# none\n';
+      '\uFEFF# comment\r\nUCX_TLS = self,tcp  ; why\n\n; other\nUCX_LOG_FILE=a #b;c\nUCX_EMPTY= ; none\nUCX_X=#\n';
     expect(parseConfigFile(text, '/etc/ucx/ucx.conf')).toEqual({
       path: '/etc/ucx/ucx.conf',
       assignments: [
         { name: 'UCX_TLS', value: 'self,tcp', line: 2, section: undefined },
-        { name: 'UCX_LOG_FILE', value: 'a#b', line: 5, section: undefined },
+        { name: 'UCX_LOG_FILE', value: 'a #b;c', line: 5, section: undefined },
         { name: 'UCX_EMPTY', value: '', line: 6, section: undefined },
-        { name: 'UCX_X', value: '', line: 7, section: undefined },
+        { name: 'UCX_X', value: '#', line: 7, section: undefined },
       ],
       skipped: [],
     });
@@ -28,7 +28,7 @@ describe('parseConfigFile', () => {
     'UCX_CUDA_COPY_BW=800GBs,d2d:3TBs',
     '',
     '[AMD]',
-    'CPU vendor=amd # any case',
+    'CPU vendor=amd ; any case',
     '# more',
     'UCX_DISTANCE_BW=auto,sys:5100MBs',
     '[Servers of one kind]',

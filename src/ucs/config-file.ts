@@ -67,9 +67,14 @@ interface Section {
   failed: string | undefined;
 }
 
+/** What is before a comment in a line; all of it where there is none. A comment begins at a `;` behind a blank, and not at a `#`: as in UCX. */
+export function beforeComment(text: string): string {
+  return text.replace(/\s;.*$/s, '');
+}
+
 /**
- * Parses the text of a file: `NAME=value` lines, `#` or `;` comments, blank lines, `[section]` headers. Values lose the blanks around them and a
- * comment that follows a blank. The lines of a section apply where all its conditions hold: lines such as `CPU vendor=AMD`, whose name has a
+ * Parses the text of a file: `NAME=value` lines, lines of comment that begin with `#` or `;`, blank lines, `[section]` headers. Values lose the
+ * blanks around them and a comment that begins with `;` behind a blank. The lines of a section apply where all its conditions hold: lines such as `CPU vendor=AMD`, whose name has a
  * blank and whose value may be a glob.
  * @param path only for messages and for {@link ConfigFile.path}
  * @param facts about this machine; a condition on what is not known does not hold
@@ -103,7 +108,7 @@ function takeLine(section: Section, content: string, path: string, line: number,
   const isCondition = match?.[1]?.includes(' ') === true;
   if (match === null || (isCondition && section.name === undefined)) throw fileError(path, line, content);
   const [, name, text] = match;
-  const value = text!.replace(/(^|\s)[#;].*$/, '').trim();
+  const value = beforeComment(text!).trim();
   if (!isCondition) section.assignments.push({ name: name!, value, line, section: section.name });
   else if (!matchesItem(value.toLowerCase(), facts(name!)?.toLowerCase() ?? '')) section.failed ??= `${name}=${value}`;
 }

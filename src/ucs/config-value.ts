@@ -99,7 +99,8 @@ export const bandwidthType: ConfigType<number> = {
     if (match === null) return undefined;
     const number = parseDecimal(match[1]!.trim());
     if (number === undefined) return undefined;
-    return (number * QUANTITY[match[2]!.toLowerCase()]!) / (match[3] === 'b' ? 8 : 1);
+    const perSecond = (number * QUANTITY[match[2]!.toLowerCase()]!) / (match[3] === 'b' ? 8 : 1);
+    return Number.isFinite(perSecond) ? perSecond : undefined;
   },
   print(value) {
     if (value < MIB) return `${value}Bs`;

@@ -106,8 +106,8 @@ describe('loadConfig', () => {
     expect(unused).toEqual([expect.stringContaining('MPI_UCX_IB_Y (maybe: MPI_UCX_IB_X?)')]);
   });
 
-  it('refuses values of several lines, which no file could have', () => {
-    for (const LOG_FILE of ['a\nb', 'a\rb']) {
+  it('refuses values of several lines or with a comment, which no file could have', () => {
+    for (const LOG_FILE of ['a\nb', 'a\rb', 'a ;b', 'a\t; b']) {
       expect(() => loadConfig([GLOBAL_CONFIG_TABLE], { overrides: { LOG_FILE } })).toThrow(
         expect.objectContaining({ code: 'ERR_CONFIG_VALUE', message: expect.stringContaining('one line') as string }),
       );

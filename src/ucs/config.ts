@@ -8,7 +8,7 @@
  * beats the files, and explicit options beat everything.
  */
 
-import type { ConfigFile } from './config-file.ts';
+import { beforeComment, type ConfigFile } from './config-file.ts';
 import type { ConfigType } from './config-value.ts';
 import { invalidParam, UcxError } from './error.ts';
 import { nearestName } from './nearest-name.ts';
@@ -211,9 +211,8 @@ class Loader {
     const setting = this.#settingOf(field, prefixes, name);
     const source = setting?.source ?? 'default';
     const text = setting?.text ?? field.default;
-    // Files and printed configurations have a line for each.
-    const value = /[\r\n]/.test(text.trim()) ? undefined : field.type.parse(text);
-    if (value === undefined) throw badValue(setting?.variable ?? name, field.type.syntax, text, source);
+    const value = fitsLine(text.trim()) ? field.type.parse(text) : undefined;
+    if (value === undefined) throw badValue(setting?.variable ?? name, ruleOf(field, text.trim()), text, source);
     const inherits = prefixes.slice(0, -1).map((prefix) => `UCX_${prefix}${field.name}`);
     this.#entries.push({
       name,
@@ -277,6 +276,16 @@ class Loader {
     }
     return unused;
   }
+}
+
+/** Files and printed configurations have a line for each value, where a comment may follow. */
+function fitsLine(text: string): boolean {
+  return !/[\r\n]/.test(text) && beforeComment(text) === text;
+}
+
+function ruleOf({ type }: AnyConfigField, text: string): string {
+  if (beforeComment(text) === text) return type.syntax;
+  return `${type.syntax}, without a ; behind a blank: that begins a comment in files`;
 }
 
 function badValue(variable: string, rule: string, value: string, source: string): UcxError {
