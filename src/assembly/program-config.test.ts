@@ -29,6 +29,15 @@ describe('Config', () => {
     config.modify('UCT_GAUDI_COPY_ENABLE_RCACHE', 'n');
     expect(config.get('GAUDI_COPY_RCACHE')).toBe('n');
     expect(config.values.warnings).toEqual([expect.stringContaining('(option) is deprecated')]);
+    const alias = 'UCT_GAUDI_COPY_ENABLE_RCACHE';
+    expect(config.modify('GAUDI_COPY_RCACHE', 'y').modify(alias, 'n').get('GAUDI_COPY_RCACHE')).toBe('n');
+    expect(config.modify(alias, 'try').modify('GAUDI_COPY_RCACHE', 'y').get(alias)).toBe('y');
+    expect(config.values.warnings).toEqual([]);
+    const region = (name: string): string => config.get(`${name}RCACHE_MAX_REGIONS`);
+    config.modify('GAUDI_COPY_RCACHE_MAX_REGIONS', '5').modify('RCACHE_MAX_REGIONS', '7');
+    expect([region('GAUDI_COPY_'), region('')]).toEqual(['7', '7']);
+    expect(config.modify('GAUDI_COPY_RCACHE_MAX_REGIONS', '8').modify('RCACHE_MAX_REGIONS', '9')).toBe(config);
+    expect(region('GAUDI_COPY_')).toBe('9');
   });
 
   it('is as it was when a change is refused', () => {
@@ -85,7 +94,7 @@ describe('Config', () => {
       ['TLS', fc.constantFrom('all', '^self', 'shm,gaudi', String.raw`\posix`, '')],
       ['ACC_DEVICES', fc.constantFrom('gaudi[0-3]', '^gaudi1', 'all')],
       ['LOG_LEVEL', fc.constantFrom('info', 'warn,cma:debug,card[0-1]:trace')],
-      ['LOG_FILE', fc.constantFrom('', 'stdout', 'ucx_%h_%p.log')],
+      ['LOG_FILE', fc.constantFrom('', 'stdout', 'ucx_%h_%p.log', 'a #1.log', '#x', ';x', 'a#b;c')],
       ['LOG_FILE_SIZE', fc.nat().map((bytes) => `${bytes}k`)],
       ['GAUDI_COPY_BW', fc.constantFrom('1GBs', 'h2d:3.5GBs,1e3MBs')],
       ['PROGRESS_SPIN', fc.double({ min: 0, max: 1e9, noNaN: true }).map((us) => `${us}us`)],

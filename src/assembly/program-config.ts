@@ -87,11 +87,12 @@ export class ProgramConfig {
   }
 
   /**
-   * Sets a field, above all that files and environment say (ucp_config_modify). When it throws, nothing has changed.
+   * Sets a field, above all that files and environment say (ucp_config_modify), and above what was set before under any of its names. When it
+   * throws, nothing has changed.
    * @throws UcxError ERR_CONFIG_UNKNOWN with the nearest name; ERR_CONFIG_VALUE; ERR_INVALID_PARAM for what is no string
    */
   modify(name: string, value: string): this {
-    const options = withOptions(this.#options, { [name]: value });
+    const options = withOptions(this.#without(name), { [name]: value });
     this.#values = load(this.#layers, options);
     this.#options = options;
     return this;
@@ -100,6 +101,16 @@ export class ProgramConfig {
   /** A copy with a life of its own. */
   clone(): ProgramConfig {
     return new ProgramConfig(this.#layers, this.#options);
+  }
+
+  /** The options but those for fields that `name` sets too. */
+  #without(name: string): Readonly<Record<string, string>> {
+    const variable = optionName(name);
+    const isReplaced = (other: string): boolean => {
+      const fields = this.entries.filter((entry) => answers(entry, other));
+      return fields.every((entry) => answers(entry, variable));
+    };
+    return Object.fromEntries(Object.entries(this.#options).filter(([other]) => !isReplaced(other)));
   }
 
   /** The configuration as text that reads back as a `ucx.conf` (ucp_config_print). */
