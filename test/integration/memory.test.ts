@@ -77,6 +77,20 @@ describe('puts of host memory that is not mapped', () => {
   });
 
   it.each([
+    ['UCX_RCACHE_ENABLE', 'y', 2 * MIB],
+    ['UCX_RCACHE_ENABLE', 'n', 0],
+    ['UCX_GAUDI_COPY_RCACHE', 'n', 0],
+  ])('stay registered after a rendezvous, too, or do not: %s=%s', async (name, value, bytes) => {
+    const stack = await open({ [name]: value });
+    const { endpoint, worker } = stack;
+    const [sent, received, there] = [pattern(MIB, 7), new Uint8Array(MIB), device(stack, MIB)];
+    await Promise.all([endpoint.tagSend(sent, { tag: 1n }), worker.tagRecv(there, { tag: 1n })]);
+    await Promise.all([endpoint.tagSend(there, { tag: 1n }), worker.tagRecv(received, { tag: 1n })]);
+    expect(Buffer.compare(received, sent)).toBe(0);
+    expect(registered(stack.context)).toBe(bytes);
+  });
+
+  it.each([
     ['y', undefined, 16 * MIB],
     ['n', undefined, MIB + PAGE],
     ['auto', '0', MIB + PAGE],

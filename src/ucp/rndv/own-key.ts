@@ -10,6 +10,7 @@ import type { ProtocolContext } from '../core/protocol-host.ts';
 import type { Connection } from '../core/request.ts';
 import type { Piece } from '../mem/local-bytes.ts';
 import { HOST_PLACE, MemoryHandle } from '../mem/memory-handle.ts';
+import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { packRkey } from '../mem/rkey-bytes.ts';
 
 /** The key of one piece of memory. */
@@ -19,6 +20,13 @@ export interface OwnKey {
   readonly offset: number;
   /** Undoes the registration. */
   release(): void;
+}
+
+/** What one memory domain registered. */
+interface Registered {
+  readonly md: MemoryDomain;
+  readonly registrar: OperationRegistrar;
+  readonly memory: MdMemory;
 }
 
 /** Memory domains that register host memory but give no keys for it, found out at the first try. */
@@ -35,20 +43,26 @@ export function ownKey(context: ProtocolContext, connection: Connection, piece: 
     const start = memory.byteOffset - handle.bytes!.byteOffset;
     return { packed: context.packRkey(handle), offset: start + offset, release: () => {} };
   }
-  return transientKey(connection, memory, offset);
+  return transientKey(context, connection, memory, offset);
 }
 
-function transientKey(connection: Connection, bytes: Uint8Array, offset: number): OwnKey | undefined {
-  const registered: { readonly md: MemoryDomain; readonly memory: MdMemory }[] = [];
+function transientKey(
+  { registrars }: ProtocolContext,
+  connection: Connection,
+  bytes: Uint8Array,
+  offset: number,
+): OwnKey | undefined {
+  const registered: Registered[] = [];
   const release = (): void => {
-    for (const { md, memory } of registered.splice(0)) md.memDereg(memory, { force: true });
+    for (const { registrar, memory } of registered.splice(0)) registrar.memDereg(memory, { force: true });
   };
   // The whole ArrayBuffer is what registration caches know, and what a small Buffer shares with others.
   const whole = new Uint8Array(bytes.buffer);
   try {
-    for (const md of new Set(connection.lanes.map(({ md: open }) => open.md))) {
-      const memory = registerFor(md, whole);
-      if (memory !== undefined) registered.push({ md, memory });
+    for (const { md, index } of new Set(connection.lanes.map(({ md: open }) => open))) {
+      const registrar = registrars[index]!;
+      const memory = registerFor(md, registrar, whole);
+      if (memory !== undefined) registered.push({ md, registrar, memory });
     }
   } catch (error) {
     release();
@@ -65,14 +79,14 @@ function transientKey(connection: Connection, bytes: Uint8Array, offset: number)
   return { packed, offset: bytes.byteOffset + offset, release };
 }
 
-function registerFor(md: MemoryDomain, whole: Uint8Array): MdMemory | undefined {
+function registerFor(md: MemoryDomain, registrar: OperationRegistrar, whole: Uint8Array): MdMemory | undefined {
   const { flags, registerMemoryTypes } = md.attributes;
   const registersHost =
     (flags & MdFlag.REG) !== 0 && (registerMemoryTypes & memoryTypeBit(HOST_PLACE.memoryType)) !== 0;
   if (!registersHost || KEYLESS.has(md)) return undefined;
-  const memory = md.memReg(whole);
+  const memory = registrar.memReg(whole);
   if (memory.packable !== false) return memory;
-  md.memDereg(memory, { force: true });
+  registrar.memDereg(memory, { force: true });
   KEYLESS.add(md);
   return undefined;
 }
