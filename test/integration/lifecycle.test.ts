@@ -198,6 +198,28 @@ describe('memory in use', () => {
     },
   );
 
+  it.each(['y', 'n'])('may lose one of its handles, and not the last, with GAUDI_COPY_RCACHE=%s', async (cache) => {
+    const stack = await fixture.open({ context: { config: { GAUDI_COPY_RCACHE: cache } } });
+    const { context, endpoint, worker } = stack;
+    const rkey = rkeyOf(stack, device(stack, MEBIBYTE));
+    const all = new Uint8Array(2 * MEBIBYTE).fill(6);
+    const [used, sibling] = [0, MEBIBYTE].map((from) =>
+      context.memMap({ buffer: all.subarray(from, from + MEBIBYTE) }),
+    );
+    const request = endpoint.putNbx(used!, 0, MEBIBYTE, rkey, 0) as Request;
+    context.memUnmap(sibling!);
+    expect(await failureOf(() => context.memUnmap(used!))).toMatchObject({ status: Status.BUSY });
+    expect([used!.mapped, sibling!.mapped]).toEqual([true, false]);
+    while (!request.isCompleted) worker.progress();
+    expect(request.status).toBe(Status.OK);
+    request.free();
+    await endpoint.put(used!, rkey);
+    context.memUnmap(used!);
+    const target = new Uint8Array(MEBIBYTE);
+    await endpoint.get(target, rkey);
+    expect(Buffer.compare(target, all.subarray(0, MEBIBYTE))).toBe(0);
+  });
+
   it('without a cache of registrations is refused too, and given back as a whole later', async () => {
     const stack = await fixture.open({ node: { dmaThreads: 1 }, context: { config: { GAUDI_COPY_RCACHE: 'n' } } });
     const rkey = rkeyOf(stack, device(stack, 16 * MEBIBYTE));

@@ -102,8 +102,8 @@ export class MemoryMap {
   unmap(handle: MemoryHandle): void {
     this.#check(handle);
     const allocator = this.#allocators.get(handle);
-    // Memory in use stays mapped as a whole.
-    const used = handle.mdMemory.find((part) => (part?.inFlight ?? 0) > 0);
+    // Memory in use stays mapped as a whole: asked before anything changes.
+    const used = handle.mdMemory.find((part) => (part?.inFlight ?? 0) > 0 && !isHeldElsewhere(handle, part, allocator));
     if (used !== undefined) {
       throw statusError(
         Status.BUSY,
@@ -296,6 +296,17 @@ export class MemoryMap {
 /** What those who look on are told of a handle. */
 function changeOf({ memoryType, sysDevice, address, byteLength }: MemoryHandle): MemoryChange {
   return { memoryType: memoryTypeName(memoryType), device: sysDevice, address, byteLength };
+}
+
+/** Whether the registration that transfers use stays without the handle. What is freed with it does not. */
+function isHeldElsewhere(
+  { mdMemory }: MemoryHandle,
+  part: MdMemory | undefined,
+  allocator: OpenMd | undefined,
+): boolean {
+  const region = part?.region;
+  if (region === undefined || allocator !== undefined) return false;
+  return region.references > mdMemory.filter((other) => other?.region === region).length;
 }
 
 /** Registers so that nothing stays behind. */

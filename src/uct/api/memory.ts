@@ -26,6 +26,11 @@ export interface MdMemory {
   readonly packable?: boolean;
   /** Transfers of this process that use it right now, where the transport counts them: it cannot be given up until there are none. */
   readonly inFlight?: number;
+  /**
+   * The registration behind it, where several memories of the same bytes share one, with how many do: {@link inFlight} counts for all of them,
+   * and only the last cannot be given up before.
+   */
+  readonly region?: { readonly references: number };
 }
 
 /** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
