@@ -284,16 +284,25 @@ describe('events', () => {
       const { one, two, ab } = await fixture.pair(connectionKind('posix'));
       const handle = mappedOf(one, 'allocated', 4096);
       one.context.memUnmap(handle);
+      const kept = mappedOf(one, 'allocated', 8192);
       const receive = two.worker.tagRecv(new Uint8Array(8));
       await ab.tagSend(new Uint8Array(8));
       await receive;
       await two.worker.close();
       while (ab.status === Status.OK) one.worker.progress();
-      const { address } = handle;
-      const change = { memoryType: 'host', device: undefined, address, byteLength: 4096 };
+      // What is still mapped is unmapped with its context.
+      await one.context.close();
+      const [change, last] = [handle, kept].map(({ address, byteLength }) => ({
+        memoryType: 'host',
+        device: undefined,
+        address,
+        byteLength,
+      }));
       expect(memory).toEqual([
         ['map', change],
         ['unmap', change],
+        ['map', last],
+        ['unmap', last],
       ]);
     } finally {
       endpointConnect.unsubscribe(onConnect);

@@ -145,14 +145,11 @@ export class MemoryMap {
     return handle.packed.slice();
   }
 
-  /** Retires all handles; the memory domains, which are closed next, free and deregister the memory themselves. */
+  /** Retires all handles, and tells those who look on; the memory domains, which are closed next, free and deregister the memory themselves. */
   close(): void {
     this.#closed = true;
-    for (const handle of this.#handles) handle.retire();
-    this.#handles.clear();
-    this.#ranges.clear();
+    for (const handle of this.#handles) this.#forget(handle);
     this.#lost.clear();
-    this.#allocators.clear();
   }
 
   #mapBuffer(buffer: Uint8Array): MemoryHandle {
