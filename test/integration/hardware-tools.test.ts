@@ -252,6 +252,25 @@ describe('top', { timeout: 120_000 }, () => {
     expect((await ended)[0]).toBe(0);
   });
 
+  it('ends with an error when the server of the node ends', async () => {
+    output('node', 'up', '--cards', '1');
+    const live = spawn(process.execPath, [...PROGRAM, 'top', '--json', '--interval', '50ms'], {
+      cwd: ROOT,
+      env: environment({}),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let err = '';
+    live.stderr.on('data', (data: Buffer) => {
+      err += data.toString();
+    });
+    await once(live.stdout, 'data');
+    const ended = once(live, 'close');
+    live.stdout.resume();
+    output('node', 'down');
+    expect((await ended)[0]).toBe(1);
+    expect(err).toMatch(/^gaudi-ucx: the emulated node is gone: .* \(ERR_NODE_UNREACHABLE\)\n$/);
+  });
+
   it('prints one picture of 80 by 24 at most', () => {
     const lines = output('top', '--once', '--interval', '10ms').trimEnd().split('\n');
     expect(lines.length).toBeLessThanOrEqual(24);

@@ -27,7 +27,8 @@ import {
   openControl,
 } from '../../hlthunk/index.ts';
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
-import { isUcxError } from '../../ucs/error.ts';
+import { isUcxError, UcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
 
 /** One card at one moment. */
 export interface CardSample {
@@ -85,7 +86,10 @@ export class TopSampler {
     this.#nowNs = nowNs;
   }
 
-  /** Reads the node now. */
+  /**
+   * Reads the node now.
+   * @throws UcxError ERR_NODE_UNREACHABLE for an emulated node that is gone, as when its server has ended
+   */
   sample(): NodeSample {
     const entries = this.#node.cards();
     const buses = entries.map(({ busId }) => busId);
@@ -99,7 +103,9 @@ export class TopSampler {
         return silentCard(minor, busId, moduleId, reasonOf(error.message));
       }
     });
+    // Asked last: a node that answers this was there for all of the above.
     const transfers = this.#node.transfers?.();
+    if (this.#node.transfers !== undefined && transfers === undefined) throw nodeGone();
     return { timeNs: this.#nowNs(), emulated: this.#node.kind === 'emulator', cards, transfers };
   }
 
@@ -126,6 +132,14 @@ export class TopSampler {
     this.#devices.get(minor)?.control.close();
     this.#devices.delete(minor);
   }
+}
+
+function nodeGone(): UcxError {
+  return new UcxError({
+    code: 'ERR_NODE_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: 'the emulated node is gone: its server has ended',
+  });
 }
 
 function readCard(node: DriverNode, control: ControlDevice, info: HwIpInfo, buses: readonly string[]): CardSample {

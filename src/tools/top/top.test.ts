@@ -79,11 +79,13 @@ describe('samples', () => {
     close();
   });
 
-  it('are empty once the node is gone', () => {
+  it('are refused once the node is gone', () => {
     const { node, sampler, close } = setUp();
     sampler.sample();
     node.close();
-    expect(sampler.sample()).toMatchObject({ cards: [], transfers: undefined });
+    expect(() => sampler.sample()).toThrow(
+      expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE', message: expect.stringContaining('is gone') as string }),
+    );
     close();
   });
 });
