@@ -23,7 +23,8 @@ async function share({ memoryType, sysDevice, byteLength, accelerators }: PeerMe
     if (!isUcxError(error)) throw error;
     reply = { failure: `${error.message} (${error.code})` };
   }
-  if (process.connected) process.send!(reply);
+  // Where the parent has just died, nobody takes the reply; the end of the connection, which follows, closes the context.
+  if (process.connected) process.send!(reply, undefined, undefined, () => {});
   return context;
 }
 
