@@ -3,7 +3,7 @@
  * block comes from, and when an arena goes back, is decided in device-arenas.ts.
  */
 
-import { close as closeFd, dup } from '../sys/index.ts';
+import { close as closeFd, dup, isSyscallError } from '../sys/index.ts';
 import { RangeAllocator } from '../ucs/range-allocator.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import type { CardFile } from './card-file.ts';
@@ -125,10 +125,16 @@ export class Arena {
   /**
    * A new descriptor of the arena's dma-buf, close-on-exec, owned by the caller.
    * @param exportFd exports the whole arena; called once
+   * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY without descriptors; what `exportFd` throws
    */
   exportFd(exportFd: (memory: ArenaMemory) => number): number {
     if (this.#exported < 0) this.#exported = exportFd(this.memory);
-    return dup(this.#exported);
+    try {
+      return dup(this.#exported);
+    } catch (error) {
+      if (isSyscallError(error)) throw this.card.error(-error.errno, 'descriptor of a dma-buf', error);
+      throw error;
+    }
   }
 
   /** Closes the arena's own descriptor of its dma-buf: the driver keeps exported memory until all are closed. Idempotent. */
