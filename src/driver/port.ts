@@ -106,7 +106,7 @@ export interface CardTransfers {
   /** Within the card, and between cards. */
   readonly deviceToDevice: TransferCount;
   readonly fills: TransferCount;
-  /** Time for which its DMA engines worked. */
+  /** Time for which its DMA engines worked, the sum over all that did. */
   readonly busyNs: number;
 }
 
@@ -114,6 +114,8 @@ export interface CardTransfers {
 export interface NodeTransfers {
   /** When it was read, by the clock of the node. */
   readonly timeNs: number;
+  /** Threads that move bytes, those of all cards together: as many times as fast as the clock `busyNs` grows at most. */
+  readonly engineThreads: number;
   /** By minor. */
   readonly cards: readonly CardTransfers[];
   /** Bytes over the links, by the minors of sender and receiver. */

@@ -39,10 +39,12 @@ describe.each([0, 1])('transfers of a node with %i engine threads', (dmaThreads)
     expect(await settle(device, device.dma.getShort(target, 0, block, 0, 256))).toBe(Status.OK);
     expect(counted().deviceToHost).toEqual({ bytes: 256, operations: 1 });
     expect(counted(1)).toMatchObject({ hostToDevice: NONE, deviceToHost: NONE, busyNs: 0 });
-    expect(fixture.node.transfers()!.linkBytes).toEqual([
+    const { linkBytes, engineThreads } = fixture.node.transfers()!;
+    expect(linkBytes).toEqual([
       [0, 0],
       [0, 0],
     ]);
+    expect(engineThreads).toBe(1);
   });
 });
 

@@ -110,7 +110,10 @@ export class EmulatedNode implements DriverNode {
       const { hostToDevice, deviceToHost, deviceToDevice, fills } = device.traffic;
       return { minor, hostToDevice, deviceToHost, deviceToDevice, fills, busyNs: device.busyNs };
     });
-    return { timeNs: this.config.clock.nowNs(), cards, linkBytes: this.#linkTraffic.rows() };
+    const { clock, dmaThreads } = this.config;
+    // Without threads of their own the engines work in this one.
+    const engineThreads = Math.max(1, dmaThreads);
+    return { timeNs: clock.nowNs(), engineThreads, cards, linkBytes: this.#linkTraffic.rows() };
   }
 
   /** Dma-bufs that somebody has. */

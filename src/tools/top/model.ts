@@ -13,7 +13,10 @@ export interface TopCard {
   readonly inUse: boolean;
   readonly hbmUsedBytes: number;
   readonly hbmBytes: number;
-  /** Percent of the time between the samples; that of the driver for real cards. */
+  /**
+   * Percent of the time between the samples, of all threads that move bytes in an emulated node: 50 for one of two. Bytes that the submitting
+   * thread moves count too, up to 100. That of the driver for real cards.
+   */
   readonly busyPercent: number;
   readonly busyEngines: readonly number[];
   readonly clockMhz: number;
@@ -73,7 +76,8 @@ function cardOf(card: CardSample, earlier: NodeSample | undefined, sample: NodeS
   const [now, before] = [find(sample), find(earlier)];
   const { minor, busId, moduleId, status, inUse, hbmUsedBytes, hbmBytes, busyEngines, clockMhz } = card;
   const isCounted = now !== undefined;
-  const busyShare = rate(now?.busyNs, before?.busyNs) / NS_PER_S;
+  const busyThreads = rate(now?.busyNs, before?.busyNs) / NS_PER_S;
+  const busyShare = Math.min(1, busyThreads / (sample.transfers?.engineThreads ?? 1));
   return {
     minor,
     busId,

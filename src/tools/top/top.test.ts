@@ -119,6 +119,22 @@ describe('the model', () => {
     close();
   });
 
+  it.each([
+    [1, 1, 100],
+    [2, 1, 50],
+    [2, 2, 100],
+    [1, 1.25, 100],
+  ])('has the share of %i threads that was busy: %d of them are %d percent', (engineThreads, busy, percent) => {
+    const { sampler, close } = setUp();
+    const sample = sampler.sample();
+    const sampleAt = (seconds: number): NodeSample => {
+      const cards = sample.transfers!.cards.map((card) => ({ ...card, busyNs: seconds * busy * 1e9 }));
+      return { ...sample, transfers: { ...sample.transfers!, timeNs: seconds * 1e9, engineThreads, cards } };
+    };
+    expect(topModel(sampleAt(1), sampleAt(3)).cards[0]!.busyPercent).toBe(percent);
+    close();
+  });
+
   it('has what the driver says for real cards', () => {
     const { sampler, close } = setUp();
     const sample = sampler.sample();
