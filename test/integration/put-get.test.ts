@@ -227,3 +227,28 @@ describe('memory at large offsets of a 96 GiB card', () => {
     expect(source.memoryType).toBe(MemoryType.GAUDI);
   });
 });
+
+describe('a card whose driver takes no transfers', () => {
+  const fixture = useContexts();
+
+  it.each([8, 65536])('ends puts and gets of %i bytes of its memory, and nobody who makes progress', async (size) => {
+    const node = fixture.node({ asic: 'gaudi3' });
+    const owner = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi0' } });
+    const peer = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi1' } });
+    const packed = owner.context.packRkey(device(owner, size));
+    for (const { worker } of [owner, peer]) {
+      const endpoint = worker.endpoint(owner.worker.address());
+      const rkey = endpoint.unpackRkey(packed);
+      const bytes = new Uint8Array(size);
+      for (const operation of ['putNbx', 'getNbx'] as const) {
+        const request = endpoint[operation](bytes, 0, size, rkey, 0) as Request;
+        while (!request.isCompleted) {
+          if (owner.worker.progress() + peer.worker.progress() === 0) await new Promise(setImmediate);
+        }
+        expect(request.status).toBe(Status.UNREACHABLE);
+        request.free();
+      }
+      rkey.release();
+    }
+  });
+});

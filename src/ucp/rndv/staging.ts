@@ -9,7 +9,7 @@ import { eachPart, hostBytes, type Piece } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, describeTransfer } from './internal-rma.ts';
+import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
 
 /** Takes a fragment. */
 export type FragmentUser = (fragment: MemoryHandle) => void;
@@ -164,7 +164,9 @@ export class Staging {
     }
     const { loopback } = this.#host;
     const place = { local: fragment, localOffset: at, byteLength, rkey: this.#keyOf(device), remoteOffset: offset };
-    loopback.run(describeTransfer(this.#host, loopback, operation, place, done));
+    // Where the driver of a card takes no transfers. Peers ask for copies too: that is their failure, and none of the progress of this worker.
+    if (!canMove(loopback, operation, place)) done(Status.UNREACHABLE);
+    else loopback.run(describeTransfer(this.#host, loopback, operation, place, done));
   }
 
   #keyOf(device: MemoryHandle): RemoteKey {
