@@ -199,8 +199,8 @@ describe('resources of the driver that run out', () => {
     stack.context.memUnmap(device(stack, MEBIBYTE));
   });
 
-  it('addresses for pinned memory: the operation fails, the next one works', async () => {
-    const stack = await fixture.open({ node: { cards: 1 } });
+  it('addresses for pinned memory, and nothing idle to give up: the operation fails, the next one works', async () => {
+    const stack = await fixture.open({ node: { cards: 1 }, context: { config: { GAUDI_COPY_RCACHE: 'n' } } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     await stack.endpoint.put(new Uint8Array(65536), rkey);
     stack.node.inject(0, { kind: 'exhausted', resource: 'va' });
