@@ -96,14 +96,14 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     isPut: boolean,
   ): Status {
     const remote = (rkey as CopyKey).memory;
-    const refused = this.#checkIov(iov, remoteOffset, remote);
-    if (refused !== Status.OK) return refused;
+    const total = this.#checkIov(iov, remoteOffset, remote);
+    if (total < 0) return total as Status;
     const { position, card } = this.#transfers;
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;
     const status = this.#transfers.list(iov, there, remote instanceof GaudiMemory, at, completion, isPut);
     if (status < 0) return this.#transfers.counters.refused(status);
-    this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, bytesOf(iov));
+    this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
     return status;
   }
 
@@ -123,8 +123,8 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     return memory.live && isInside(remoteOffset, byteLength, memory.byteLength) ? Status.OK : Status.INVALID_ADDR;
   }
 
-  /** Checks a list before anything moves; OK or the refusal. */
-  #checkIov(iov: readonly IovEntry[], remoteOffset: number, remote: MdMemory): Status {
+  /** Checks a list before anything moves; its bytes, or the refusal. */
+  #checkIov(iov: readonly IovEntry[], remoteOffset: number, remote: MdMemory): number {
     if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
     let total = 0;
     for (let i = 0; i < iov.length; i++) {
@@ -135,12 +135,7 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
       if (entry.memory instanceof HostMemory && remote instanceof HostMemory) return Status.UNSUPPORTED;
       total += entry.byteLength;
     }
-    return this.#transfers.checkSide(remote, remoteOffset, total);
+    const refused = this.#transfers.checkSide(remote, remoteOffset, total);
+    return refused === Status.OK ? total : refused;
   }
-}
-
-function bytesOf(iov: readonly IovEntry[]): number {
-  let total = 0;
-  for (let i = 0; i < iov.length; i++) total += iov[i]!.byteLength;
-  return total;
 }
