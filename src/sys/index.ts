@@ -4,6 +4,7 @@
 
 export { Errno, type ErrnoName, errnoName, errnoText } from './errno.ts';
 export { EventFd } from './event-fd.ts';
+export { EVENTS_MAX, EventSet, ReadyFor } from './event-set.ts';
 export {
   close,
   dup,
@@ -28,6 +29,17 @@ export {
 } from './file.ts';
 export { FileKind, type FileStatus, fileStatus, mkfifo, reserveFile } from './file-status.ts';
 export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';
+export {
+  AddressFamily,
+  addressBytes,
+  addressText,
+  familyOf,
+  type InetAddress,
+  packSockaddr,
+  printAddress,
+  SOCKADDR_BYTES_MAX,
+  unpackSockaddr,
+} from './inet-address.ts';
 export { ioctl, ioctlAsync } from './ioctl.ts';
 export {
   type AnonymousOptions,
@@ -76,6 +88,28 @@ export { allocateScratch, ScratchBlock, type ScratchStatistics, scratchStatistic
 export { type FileRange, mapShareable, ShareableMemory, shareableRange } from './shareable-memory.ts';
 export { mapLarge, mapSharedWindow, type SharedWindow, unmapLarge } from './shared-window.ts';
 export { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
+export {
+  GATHER_MAX,
+  getSocketOption,
+  SocketOption,
+  setSocketOption,
+  sourceAddressTo,
+  TcpGather,
+  tcpAccept,
+  tcpBind,
+  tcpClose,
+  tcpConnect,
+  tcpError,
+  tcpLastReceivedMs,
+  tcpListen,
+  tcpLocalAddress,
+  tcpRecv,
+  tcpRemoteAddress,
+  tcpSend,
+  tcpShutdown,
+  tcpSocket,
+  tcpUnreadBytes,
+} from './tcp-socket.ts';
 export {
   connectUnix,
   listenUnix,

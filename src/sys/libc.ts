@@ -137,6 +137,11 @@ export const epollControl: (epoll: number, operation: number, fd: number, event:
   'int',
   ['int', 'int', 'int', POINTER],
 );
+export const epollWait: (epoll: number, events: number, count: number, timeoutMs: number) => number = declare(
+  'epoll_wait',
+  'int',
+  ['int', POINTER, 'int', 'int'],
+);
 /** `syscall(SYS_futex, ...)`: the C library has no function of its own for it. */
 export const futex: (
   number: number,
@@ -189,6 +194,49 @@ export const getsockopt: (fd: number, level: number, option: number, value: numb
   'int',
   ['int', 'int', 'int', POINTER, POINTER],
 );
+
+export const setsockopt: (fd: number, level: number, option: number, value: number, length: number) => number = declare(
+  'setsockopt',
+  'int',
+  ['int', 'int', 'int', POINTER, 'uint32_t'],
+);
+export const getsockname: (fd: number, address: number, length: number) => number = declare('getsockname', 'int', [
+  'int',
+  POINTER,
+  POINTER,
+]);
+export const getpeername: (fd: number, address: number, length: number) => number = declare('getpeername', 'int', [
+  'int',
+  POINTER,
+  POINTER,
+]);
+export const send: (fd: number, address: number, byteLength: number, flags: number) => number = declare(
+  'send',
+  'int64_t',
+  ['int', POINTER, SIZE, 'int'],
+);
+export const recv: (fd: number, address: number, byteLength: number, flags: number) => number = declare(
+  'recv',
+  'int64_t',
+  ['int', POINTER, SIZE, 'int'],
+);
+export const shutdownCall: (fd: number, how: number) => number = declare('shutdown', 'int', ['int', 'int']);
+export const inetPton: (family: number, text: string, address: number) => number = declare('inet_pton', 'int', [
+  'int',
+  'str',
+  POINTER,
+]);
+/** The result, a pointer to the text or 0, is not read: the text is in the target. */
+export const inetNtop: (family: number, address: number, target: number, byteLength: number) => number = declare(
+  'inet_ntop',
+  'uint64_t',
+  ['int', POINTER, POINTER, 'uint32_t'],
+);
+export const ifNameToIndex: (name: string) => number = declare('if_nametoindex', 'uint32_t', ['str']);
+export const ifIndexToName: (index: number, target: number) => number = declare('if_indextoname', 'uint64_t', [
+  'uint32_t',
+  POINTER,
+]);
 
 export const prctl: (option: number, argument: number) => number = declare('prctl', 'int', ['int', 'uint64_t']);
 export const gettidCall: () => number = declare('gettid', 'int', []);

@@ -11,6 +11,7 @@ import type { MemoryType } from '../../ucs/memory-type.ts';
 import type { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
 import type { RcacheCounters } from '../../ucs/rcache-options.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import type { ConnectionManager } from './connection-manager.ts';
 import type { DeviceType, Iface, IfaceResource } from './iface.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
@@ -208,4 +209,6 @@ export interface Component {
    * @throws UcxError NO_DEVICE where the machine has nothing for it, and whatever makes its devices unusable
    */
   openMd(services: ComponentServices): MemoryDomain;
+  /** Makes a connection manager; absent where the component has none (UCT_MD_FLAG_SOCKADDR). */
+  openConnectionManager?(services: ComponentServices): ConnectionManager;
 }

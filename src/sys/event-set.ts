@@ -1,0 +1,96 @@
+/**
+ * A set of descriptors whose readiness is asked for together (epoll), level-triggered. Its own descriptor becomes readable when one of them is
+ * ready: sleeping on it is the business of poll.ts.
+ */
+
+import { close } from './file.ts';
+import { epollControl, epollCreate, epollWait, errno } from './libc.ts';
+import { allocateScratch, type ScratchBlock } from './scratch.ts';
+import { SyscallError } from './syscall-error.ts';
+
+const EPOLL_CLOEXEC = 0o2000000;
+const CTL_ADD = 1;
+const CTL_DELETE = 2;
+const CTL_MODIFY = 3;
+/** Bytes of struct epoll_event, which is packed on x86-64: u32 events, u64 data. */
+const EVENT_BYTES = 12;
+/** Descriptors that one {@link EventSet.poll} reports at most. */
+export const EVENTS_MAX = 64;
+
+/** What a descriptor is ready for: `include/uapi/linux/eventpoll.h`. */
+export const ReadyFor = { READ: 0x001, WRITE: 0x004, ERROR: 0x008, HANGUP: 0x010, PEER_CLOSED: 0x2000 } as const;
+
+/** The set. */
+export class EventSet {
+  /** For poll; owned by this object. */
+  readonly fd: number;
+  readonly #events: ScratchBlock = allocateScratch(EVENT_BYTES * EVENTS_MAX);
+  readonly #change: ScratchBlock = allocateScratch(EVENT_BYTES);
+  #closed = false;
+
+  /** @throws SyscallError EMFILE */
+  constructor() {
+    this.fd = epollCreate(EPOLL_CLOEXEC);
+    if (this.fd >= 0) return;
+    const code = errno();
+    this.#events.free();
+    this.#change.free();
+    throw new SyscallError('epoll_create1', code, 'event set');
+  }
+
+  /**
+   * Adds a descriptor.
+   * @param events bits of {@link ReadyFor}; errors are always reported
+   * @param token 0 to 2^32 - 1: names it in {@link token}
+   * @throws SyscallError EPERM, EEXIST, ENOSPC
+   */
+  add(fd: number, events: number, token: number): void {
+    this.#control(CTL_ADD, fd, events, token);
+  }
+
+  /** Changes what a descriptor is watched for. @throws SyscallError ENOENT */
+  modify(fd: number, events: number, token: number): void {
+    this.#control(CTL_MODIFY, fd, events, token);
+  }
+
+  /** Takes a descriptor out, before it is closed. @throws SyscallError ENOENT */
+  remove(fd: number): void {
+    this.#control(CTL_DELETE, fd, 0, 0);
+  }
+
+  /** Asks which descriptors are ready, without waiting: returns how many of them {@link token} and {@link events} tell about. */
+  poll(): number {
+    const count = epollWait(this.fd, this.#events.address, EVENTS_MAX, 0);
+    // EINTR: asked again the next time.
+    return Math.max(count, 0);
+  }
+
+  /** The token of the `index`-th ready descriptor of the last poll. */
+  token(index: number): number {
+    return this.#events.view.getUint32(index * EVENT_BYTES + 4, true);
+  }
+
+  /** What it is ready for: bits of {@link ReadyFor}. */
+  events(index: number): number {
+    return this.#events.view.getUint32(index * EVENT_BYTES, true);
+  }
+
+  /** Idempotent. The descriptors in it stay open. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    close(this.fd);
+    this.#events.free();
+    this.#change.free();
+  }
+
+  #control(operation: number, fd: number, events: number, token: number): void {
+    const { view, address } = this.#change;
+    view.setUint32(0, events, true);
+    view.setUint32(4, token, true);
+    view.setUint32(8, 0, true);
+    if (epollControl(this.fd, operation, fd, address) !== 0) {
+      throw new SyscallError('epoll_ctl', errno(), `operation ${operation} on fd ${fd}`);
+    }
+  }
+}

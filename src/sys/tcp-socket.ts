@@ -1,0 +1,284 @@
+/**
+ * TCP sockets by descriptor, nonblocking: connect, listen, accept, send and receive by address, options. What is frequent returns `-errno`
+ * and allocates nothing; waiting is the business of event-set.ts. No framing, no buffering.
+ *
+ * Source of constants: Linux `include/linux/socket.h`, `include/uapi/asm-generic/socket.h`, `include/uapi/linux/tcp.h`.
+ */
+
+import { Errno } from './errno.ts';
+import { close } from './file.ts';
+import {
+  AddressFamily,
+  familyOf,
+  type InetAddress,
+  packSockaddr,
+  printAddress,
+  unpackSockaddr,
+} from './inet-address.ts';
+import {
+  accept4,
+  bind,
+  closeCall,
+  connect,
+  errno,
+  getpeername,
+  getsockname,
+  getsockopt,
+  ioctlCall,
+  listen,
+  recv,
+  send,
+  sendmsg,
+  setsockopt,
+  shutdownCall,
+  socket,
+} from './libc.ts';
+import { allocateScratch, type ScratchBlock } from './scratch.ts';
+import { SyscallError } from './syscall-error.ts';
+
+const SOCK_STREAM = 1;
+const SOCK_DGRAM = 2;
+const SOCK_NONBLOCK_CLOEXEC = 0o2004000;
+const MSG_DONTWAIT = 0x40;
+const MSG_NOSIGNAL = 0x4000;
+const SHUT_RDWR = 2;
+const FIONREAD = 0x541b;
+const TCP_INFO = 11;
+/** Places in struct tcp_info: `tcpi_last_data_recv` and the bytes up to its end. */
+const TCPI_LAST_DATA_RECV = 52;
+const TCP_INFO_BYTES = 104;
+
+const SOL_SOCKET = 1;
+const SO_ERROR = 4;
+
+/** Options with an integer value, as level and name. */
+export const SocketOption = {
+  REUSEADDR: [SOL_SOCKET, 2],
+  SNDBUF: [SOL_SOCKET, 7],
+  RCVBUF: [SOL_SOCKET, 8],
+  KEEPALIVE: [SOL_SOCKET, 9],
+  V6ONLY: [41, 26],
+  NODELAY: [6, 1],
+  KEEPIDLE: [6, 4],
+  KEEPINTVL: [6, 5],
+  KEEPCNT: [6, 6],
+  USER_TIMEOUT: [6, 18],
+} as const;
+export type SocketOption = (typeof SocketOption)[keyof typeof SocketOption];
+
+/** The most pieces of one {@link TcpGather}. */
+export const GATHER_MAX = 20;
+
+// Layout of the staging block: a struct sockaddr, and behind it the length that the kernel reads and writes, or a value, or struct tcp_info.
+const LENGTH = 64;
+const VALUE = 72;
+let staging: ScratchBlock | undefined;
+
+function stage(): ScratchBlock {
+  staging ??= allocateScratch(256);
+  return staging;
+}
+
+/** Makes a socket. @throws SyscallError EMFILE, EAFNOSUPPORT */
+export function tcpSocket(family: AddressFamily): number {
+  const fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK_CLOEXEC, 0);
+  if (fd < 0) throw new SyscallError('socket', errno(), 'TCP');
+  return fd;
+}
+
+/**
+ * Binds a socket to an address of this machine.
+ * @throws SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES; UcxError ERR_INVALID_PARAM
+ */
+export function tcpBind(fd: number, address: InetAddress): void {
+  const block = stage();
+  if (bind(fd, block.address, packSockaddr(address, block)) !== 0) {
+    throw new SyscallError('bind', errno(), printAddress(address));
+  }
+}
+
+/**
+ * Starts to connect.
+ * @returns true when connected; false when that is under way: the socket becomes writable, then see {@link tcpError}
+ * @throws SyscallError ECONNREFUSED, ENETUNREACH, EADDRNOTAVAIL; UcxError ERR_INVALID_PARAM
+ */
+export function tcpConnect(fd: number, address: InetAddress): boolean {
+  const block = stage();
+  if (connect(fd, block.address, packSockaddr(address, block)) === 0) return true;
+  const code = errno();
+  if (code === Errno.EINPROGRESS) return false;
+  throw new SyscallError('connect', code, printAddress(address));
+}
+
+/**
+ * Makes a listening socket; IPv6 sockets take no IPv4.
+ * @param address port 0 for one that is free
+ * @throws SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE; UcxError ERR_INVALID_PARAM
+ */
+export function tcpListen(address: InetAddress, backlog: number): number {
+  const family = familyOf(address.address) ?? AddressFamily.INET;
+  const fd = tcpSocket(family);
+  try {
+    setSocketOption(fd, SocketOption.REUSEADDR, 1);
+    if (family === AddressFamily.INET6) setSocketOption(fd, SocketOption.V6ONLY, 1);
+    tcpBind(fd, address);
+    if (listen(fd, backlog) !== 0) throw new SyscallError('listen', errno(), printAddress(address));
+    return fd;
+  } catch (error) {
+    close(fd);
+    throw error;
+  }
+}
+
+/** Takes a connection. Returns its descriptor; or -errno: -EAGAIN for none, -EMFILE, -ECONNABORTED. */
+export function tcpAccept(fd: number): number {
+  const accepted = accept4(fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
+  return accepted >= 0 ? accepted : -errno();
+}
+
+/** The own address of a socket. @throws SyscallError */
+export function tcpLocalAddress(fd: number): InetAddress {
+  return addressFrom('getsockname', getsockname, fd);
+}
+
+/** The address at the other end. @throws SyscallError ENOTCONN */
+export function tcpRemoteAddress(fd: number): InetAddress {
+  return addressFrom('getpeername', getpeername, fd);
+}
+
+function addressFrom(
+  name: string,
+  call: (fd: number, address: number, length: number) => number,
+  fd: number,
+): InetAddress {
+  const block = stage();
+  block.view.setUint32(LENGTH, LENGTH, true);
+  if (call(fd, block.address, block.address + LENGTH) !== 0) throw new SyscallError(name, errno(), `fd ${fd}`);
+  return unpackSockaddr(block) ?? { address: '', port: 0 };
+}
+
+/** Takes the pending error of a socket (SO_ERROR): a positive error number, 0 for none. */
+export function tcpError(fd: number): number {
+  return socketOption(fd, SOL_SOCKET, SO_ERROR);
+}
+
+/** Reads an integer option. @throws SyscallError */
+export function getSocketOption(fd: number, [level, name]: SocketOption): number {
+  return socketOption(fd, level, name);
+}
+
+/** Sets an integer option. @throws SyscallError */
+export function setSocketOption(fd: number, [level, name]: SocketOption, value: number): void {
+  const { view, address } = stage();
+  view.setInt32(VALUE, value, true);
+  if (setsockopt(fd, level, name, address + VALUE, 4) !== 0) {
+    throw new SyscallError('setsockopt', errno(), `option ${level}/${name} of fd ${fd} to ${value}`);
+  }
+}
+
+function socketOption(fd: number, level: number, name: number): number {
+  const { view, address } = stage();
+  view.setUint32(LENGTH, 4, true);
+  if (getsockopt(fd, level, name, address + VALUE, address + LENGTH) !== 0) {
+    throw new SyscallError('getsockopt', errno(), `option ${level}/${name} of fd ${fd}`);
+  }
+  return view.getInt32(VALUE, true);
+}
+
+/** Milliseconds since the kernel took the last data of the peer (tcpi_last_data_recv); before any, since the connection was made. */
+export function tcpLastReceivedMs(fd: number): number {
+  const { view, address } = stage();
+  view.setUint32(LENGTH, TCP_INFO_BYTES, true);
+  if (getsockopt(fd, SocketOption.NODELAY[0], TCP_INFO, address + VALUE, address + LENGTH) !== 0) {
+    throw new SyscallError('getsockopt', errno(), `TCP_INFO of fd ${fd}`);
+  }
+  return view.getUint32(VALUE + TCPI_LAST_DATA_RECV, true);
+}
+
+/** Bytes that have arrived and that nobody has read. */
+export function tcpUnreadBytes(fd: number): number {
+  const { view, address } = stage();
+  view.setInt32(VALUE, 0, true);
+  return ioctlCall(fd, FIONREAD, address + VALUE) === 0 ? view.getInt32(VALUE, true) : 0;
+}
+
+/**
+ * Sends bytes by their address. 1 us and more.
+ * @returns bytes sent, maybe fewer; or -errno: -EAGAIN, -EPIPE, -ECONNRESET
+ */
+export function tcpSend(fd: number, address: number, byteLength: number): number {
+  const sent = send(fd, address, byteLength, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent >= 0 ? sent : -errno();
+}
+
+/** Receives bytes to an address: how many, 0 when the peer has ended; or -errno: -EAGAIN, -ECONNRESET. */
+export function tcpRecv(fd: number, address: number, byteLength: number): number {
+  const received = recv(fd, address, byteLength, MSG_DONTWAIT);
+  return received >= 0 ? received : -errno();
+}
+
+/** Ends both directions; the peer reads its end. For a socket that somebody else still polls. */
+export function tcpShutdown(fd: number): void {
+  shutdownCall(fd, SHUT_RDWR);
+}
+
+/** Closes a socket. */
+export function tcpClose(fd: number): void {
+  closeCall(fd);
+}
+
+/**
+ * The address of this machine from which the kernel would reach `address`: asks the routing table without sending anything.
+ * @returns undefined where there is no route
+ */
+export function sourceAddressTo(address: string): string | undefined {
+  const family = familyOf(address);
+  if (family === undefined) return undefined;
+  const fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK_CLOEXEC, 0);
+  if (fd < 0) throw new SyscallError('socket', errno(), 'UDP');
+  try {
+    const block = stage();
+    // Any port: a datagram socket sends nothing when it connects.
+    if (connect(fd, block.address, packSockaddr({ address, port: 9 }, block)) !== 0) return undefined;
+    return tcpLocalAddress(fd).address;
+  } finally {
+    closeCall(fd);
+  }
+}
+
+/** Pieces of memory that are sent with one call: an iovec list at a fixed address. */
+export class TcpGather {
+  readonly #block: ScratchBlock = allocateScratch(64 + 16 * GATHER_MAX);
+  #count = 0;
+
+  constructor() {
+    const { view, address } = this.#block;
+    view.setBigUint64(16, BigInt(address + 64), true);
+  }
+
+  clear(): void {
+    this.#count = 0;
+  }
+
+  /** Adds a piece; at most {@link GATHER_MAX}. */
+  add(address: number, byteLength: number): void {
+    const { words } = this.#block;
+    const at = 16 + 4 * this.#count;
+    words[at] = address;
+    words[at + 1] = address / 0x1_0000_0000;
+    words[at + 2] = byteLength;
+    words[at + 3] = byteLength / 0x1_0000_0000;
+    this.#count += 1;
+  }
+
+  /** Sends what was added. Returns like {@link tcpSend}. */
+  send(fd: number): number {
+    this.#block.words[6] = this.#count;
+    const sent = sendmsg(fd, this.#block.address, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent >= 0 ? sent : -errno();
+  }
+
+  free(): void {
+    this.#block.free();
+  }
+}
