@@ -267,12 +267,17 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
         sources.push({ memory, offset: 2, byteLength });
       }
       const halves = [memoryOf(two, kinds.at(-1)!, 11), memoryOf(two, 'bytes', total)];
-      let received: Promise<number> | undefined;
-      two.worker.setAmHandler(ID, (active) => {
-        received = active.retain().receive([{ memory: halves[0]! }, { memory: halves[1]!, byteLength: total - 11 }]);
+      // The end of a send says nothing about the arrival of the message.
+      const arrived = new Promise<number>((resolve) => {
+        two.worker.setAmHandler(ID, (active) => {
+          resolve(active.retain().receive([{ memory: halves[0]! }, { memory: halves[1]!, byteLength: total - 11 }]));
+        });
       });
-      await serving(pair, () => ab.amSend(ID, sources, { header: Uint8Array.of(1) }));
-      expect(await received).toBe(total);
+      const received = await serving(pair, async () => {
+        await ab.amSend(ID, sources, { header: Uint8Array.of(1) });
+        return arrived;
+      });
+      expect(received).toBe(total);
       await expectContents(two, halves[0]!, message.subarray(0, 11));
       expectSame((halves[1] as Uint8Array).subarray(0, total - 11), message.subarray(11));
       unmap(one, ...sources.map(({ memory }) => memory));

@@ -97,7 +97,7 @@ function expectNothingLeft(pids: readonly number[]): void {
   expect(readdirSync(temporary).filter((name) => name.startsWith('gaudi-ucx'))).toEqual([]);
 }
 
-/** The rows of the rounds: transport, protocol, cards with the file. */
+/** The rows of the rounds: transport, protocol, cards with the same file. */
 function roundsOf(text: string): string[][] {
   const row = /^(put|get|tag) +[\d.]+ (?:B|KiB|MiB) +[\d.]+ (?:ns|us|ms|s) +[\d.]+ +(\S+) +(\S+) +(\d+ of \d+)$/gm;
   return [...text.matchAll(row)].map((match) => match.slice(1));

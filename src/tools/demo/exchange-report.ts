@@ -49,7 +49,7 @@ export function describeExchange(result: ExchangeResult): string {
     `${file}: ${count} processes with ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'} each`,
     `exchange slices of its first ${byteLength} bytes, all with all, HBM to HBM`,
     '',
-    formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'cards with the file'], ...rows]),
+    formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'same file'], ...rows]),
     'The put round is the first use of every remote key, which costs an import.',
     '',
     `sha-256 of it  ${expected}`,
