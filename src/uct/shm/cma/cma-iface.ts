@@ -15,6 +15,8 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import type { ClosableIface } from '../../base/host-domain.ts';
+import { IOV_MAX } from '../../base/host-iov.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import {
   hasEnded,
@@ -25,8 +27,6 @@ import {
   unpackIdentity,
 } from '../../base/process-identity.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
-import type { ClosableIface } from '../base/host-domain.ts';
-import { IOV_MAX } from '../base/iov.ts';
 import { NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
 import { CmaEndpoint } from './cma-endpoint.ts';
 import { CMA_NAME } from './cma-key.ts';

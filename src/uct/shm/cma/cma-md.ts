@@ -6,11 +6,12 @@ import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
+import { unsupported } from '../../base/host-domain.ts';
+import type { HostMemory } from '../../base/host-memory.ts';
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import { ownIdentity } from '../../base/process-identity.ts';
 import { scavenge } from '../../base/segment.ts';
-import { HostDomain, unsupported } from '../base/host-domain.ts';
-import type { HostMemory } from '../base/host-memory.ts';
+import { BoardDomain } from '../base/board-domain.ts';
 import { CmaIface } from './cma-iface.ts';
 import { CMA_NAME, CmaKey } from './cma-key.ts';
 import { accessRefusal } from './process-access.ts';
@@ -31,7 +32,7 @@ const RESOURCE: IfaceResource = {
 };
 
 /** The memory domain. */
-export class CmaMd extends HostDomain {
+export class CmaMd extends BoardDomain {
   readonly resources: readonly IfaceResource[] = [RESOURCE];
   readonly attributes: MdAttributes = {
     name: CMA_NAME,

@@ -9,10 +9,10 @@ import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/ifac
 import type { RemoteKey } from '../../api/memory.ts';
 import { atomicOn } from '../../base/atomic-word.ts';
 import { copyBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../base/copy-bytes.ts';
+import { checkIov } from '../../base/host-iov.ts';
+import type { HostMemory } from '../../base/host-memory.ts';
 import { isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
-import type { HostMemory } from '../base/host-memory.ts';
-import { checkIov } from '../base/iov.ts';
 import type { Peer } from './peer.ts';
 import { POSIX_NAME, type PosixKey } from './posix-key.ts';
 import type { RingGeometry } from './ring-layout.ts';

@@ -12,11 +12,12 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import type { ClosableIface } from '../../base/host-domain.ts';
+import { IOV_MAX } from '../../base/host-iov.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import { SEGMENT_NAME_BYTES } from '../../base/segment.ts';
+import { Sleeper } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
-import type { ClosableIface } from '../base/host-domain.ts';
-import { IOV_MAX } from '../base/iov.ts';
 import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
 import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry } from './config.ts';
 import { Directory } from './directory.ts';
@@ -24,7 +25,6 @@ import { wakePath } from './directory-layout.ts';
 import { Peer } from './peer.ts';
 import { type EndpointOwner, PosixEndpoint, SHORT_BYTES_MAX } from './posix-endpoint.ts';
 import type { RingGeometry } from './ring-layout.ts';
-import { Sleeper } from './sleeper.ts';
 import { WakePipe } from './wake-pipe.ts';
 
 /** What the addresses of this version begin with. */

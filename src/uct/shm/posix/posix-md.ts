@@ -6,13 +6,13 @@ import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
+import type { HostMemory } from '../../base/host-memory.ts';
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import type { PublishedKey } from '../../base/key-board-reader.ts';
 import { isInside } from '../../base/range.ts';
 import { SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
 import { SegmentCache } from '../../base/segment-cache.ts';
-import { HostDomain } from '../base/host-domain.ts';
-import type { HostMemory } from '../base/host-memory.ts';
+import { BoardDomain } from '../base/board-domain.ts';
 import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
 import { PosixIface } from './posix-iface.ts';
 import { POSIX_NAME, PosixKey } from './posix-key.ts';
@@ -34,7 +34,7 @@ const RESOURCE: IfaceResource = {
 };
 
 /** The memory domain. */
-export class PosixMd extends HostDomain {
+export class PosixMd extends BoardDomain {
   readonly resources: readonly IfaceResource[] = [RESOURCE];
   readonly attributes: MdAttributes = {
     name: POSIX_NAME,
@@ -71,7 +71,7 @@ export class PosixMd extends HostDomain {
       throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
     }
     const segment = Segment.create(byteLength);
-    return this.own({ bytes: segment.bytes, segment, packable: true });
+    return this.own({ bytes: segment.bytes, allocation: segment, packable: true });
   }
 
   rkeyUnpack(packed: Uint8Array): PosixKey {
@@ -90,9 +90,9 @@ export class PosixMd extends HostDomain {
     this.#segments.close();
   }
 
-  protected payloadOf({ segment }: HostMemory): Int32Array {
+  protected payloadOf({ allocation }: HostMemory): Int32Array {
     const payload = new Int32Array(PAYLOAD_WORDS);
-    new Uint8Array(payload.buffer).set(segment!.packedName);
+    new Uint8Array(payload.buffer).set((allocation as Segment).packedName);
     return payload;
   }
 

@@ -1,9 +1,9 @@
 /** The local side of zero copy: a list of pieces of host memory, checked as a whole before anything moves. */
 
-import { invalidParam } from '../../../ucs/error.ts';
-import type { IovEntry } from '../../api/iface.ts';
-import { isInside } from '../../base/range.ts';
+import { invalidParam } from '../../ucs/error.ts';
+import type { IovEntry } from '../api/iface.ts';
 import { HostMemory } from './host-memory.ts';
+import { isInside } from './range.ts';
 
 /** Entries of a list at most. */
 export const IOV_MAX = 16;

@@ -1,9 +1,16 @@
-/** Host memory of the shared-memory domains: allocated in a segment, or a buffer of the program that was registered. */
+/** Host memory of the domains that keep no registrations: allocated by the domain, or a buffer of the program that was registered. */
 
-import { addressOf } from '../../../sys/index.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
-import type { MdMemory } from '../../api/memory.ts';
-import type { Segment } from '../../base/segment.ts';
+import { addressOf } from '../../sys/index.ts';
+import { MemoryType } from '../../ucs/memory-type.ts';
+import type { MdMemory } from '../api/memory.ts';
+
+/** Memory that a domain allocated. */
+export interface HostAllocation {
+  /** Host virtual address. */
+  readonly address: number;
+  /** Gives it back. */
+  close(): void;
+}
 
 /** What one memory is made of. */
 export interface HostMemoryParams {
@@ -11,7 +18,7 @@ export interface HostMemoryParams {
   readonly bytes: Uint8Array;
   readonly generation: number;
   /** Present when the memory domain allocated it. */
-  readonly segment: Segment | undefined;
+  readonly allocation: HostAllocation | undefined;
   readonly packable: boolean;
 }
 
@@ -24,16 +31,18 @@ export class HostMemory implements MdMemory {
   readonly location: number;
   readonly bytes: Uint8Array;
   readonly generation: number;
-  readonly segment: Segment | undefined;
+  readonly allocation: HostAllocation | undefined;
   readonly packable: boolean;
+  /** Transfers that use it right now, where the transport counts them. */
+  inFlight = 0;
   live = true;
 
-  constructor({ mdName, bytes, generation, segment, packable }: HostMemoryParams) {
+  constructor({ mdName, bytes, generation, allocation, packable }: HostMemoryParams) {
     this.mdName = mdName;
-    this.location = segment?.address ?? addressOf(bytes);
+    this.location = allocation?.address ?? addressOf(bytes);
     this.bytes = bytes;
     this.generation = generation;
-    this.segment = segment;
+    this.allocation = allocation;
     this.packable = packable;
   }
 

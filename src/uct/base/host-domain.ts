@@ -1,13 +1,13 @@
 /**
- * What the memory domains of shared memory have in common: they register host memory at no cost, and publish keys on boards. Which
- * memory has keys, and what a key tells, is the transport's.
+ * What memory domains have in common that register host memory at no cost and detect none. Which memory has keys, and what a key is, is the
+ * transport's.
  */
 
-import { closedError, invalidParam, UcxError } from '../../../ucs/error.ts';
-import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import { Status } from '../../../ucs/status.ts';
-import type { Iface, IfaceResource } from '../../api/iface.ts';
-import type { MdMemory, RemoteKey } from '../../api/memory.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../ucs/error.ts';
+import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
+import { Status } from '../../ucs/status.ts';
+import type { Iface, IfaceResource } from '../api/iface.ts';
+import type { MdMemory, RemoteKey } from '../api/memory.ts';
 import type {
   AllocateOptions,
   DmabufExport,
@@ -16,12 +16,10 @@ import type {
   MemoryAttributes,
   MemoryDomain,
   RegistrationSource,
-} from '../../api/memory-domain.ts';
-import { hostBytesOf } from '../../base/host-buffer.ts';
-import { KeyBoard } from '../../base/key-board.ts';
-import { KeyBoardReader } from '../../base/key-board-reader.ts';
-import { checkAdvice, prefault } from '../../base/memory-advice.ts';
+} from '../api/memory-domain.ts';
+import { hostBytesOf } from './host-buffer.ts';
 import { HostMemory } from './host-memory.ts';
+import { checkAdvice, prefault } from './memory-advice.ts';
 
 /** An interface that can be asked whether it is closed. */
 export interface ClosableIface extends Iface {
@@ -32,9 +30,7 @@ export interface ClosableIface extends Iface {
 export abstract class HostDomain implements MemoryDomain {
   abstract readonly attributes: MdAttributes;
   abstract readonly resources: readonly IfaceResource[];
-  protected readonly reader: KeyBoardReader;
   readonly #name: string;
-  readonly #board: KeyBoard<HostMemory>;
   readonly #live: Set<HostMemory> = new Set();
   #ifaces: ClosableIface[] = [];
   readonly #registersPackable: boolean;
@@ -45,31 +41,35 @@ export abstract class HostDomain implements MemoryDomain {
   constructor(name: string, registersPackable: boolean) {
     this.#name = name;
     this.#registersPackable = registersPackable;
-    this.#board = new KeyBoard(name);
-    this.reader = new KeyBoardReader(name);
   }
 
   abstract memAlloc(byteLength: number, options: AllocateOptions): HostMemory;
   abstract rkeyUnpack(packed: Uint8Array): RemoteKey;
-  /** What the row of a key tells peers about `memory`. */
-  protected abstract payloadOf(memory: HostMemory): Int32Array;
+  /** Writes the key of `memory`, the same bytes every time. */
+  protected abstract packKey(memory: HostMemory, target: Uint8Array, offset: number): void;
+  /** Makes the keys of `memory` useless; without effect on memory that has none. */
+  protected abstract revokeKey(memory: HostMemory): void;
   protected abstract makeIface(): ClosableIface;
 
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
-    if (own.segment === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    if (own.allocation === undefined) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    if (own.inFlight > 0) throw statusError(Status.BUSY, `memFree: ${own.inFlight} transfers use the memory`);
     this.#retire(own);
-    own.segment.close();
+    own.allocation.close();
   }
 
   memReg(source: RegistrationSource): HostMemory {
     this.checkOpen();
-    return this.own({ bytes: hostBytesOf(source), segment: undefined, packable: this.#registersPackable });
+    return this.own({ bytes: hostBytesOf(source), allocation: undefined, packable: this.#registersPackable });
   }
 
-  memDereg(memory: MdMemory): void {
+  memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
-    if (own.segment !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    if (own.allocation !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    if (own.inFlight > 0 && options.force !== true) {
+      throw statusError(Status.BUSY, `memDereg: ${own.inFlight} transfers use the memory`);
+    }
     this.#retire(own);
   }
 
@@ -98,8 +98,7 @@ export abstract class HostDomain implements MemoryDomain {
         `mkeyPack: memory domain ${this.#name} has keys of memory that it allocated, not of registered memory`,
       );
     }
-    if (!this.#board.has(own)) this.#board.publish(own, this.payloadOf(own));
-    this.#board.pack(own, target, offset);
+    this.packKey(own, target, offset);
   }
 
   openIface(resource: IfaceResource): Iface {
@@ -122,10 +121,8 @@ export abstract class HostDomain implements MemoryDomain {
     for (const iface of this.#ifaces) iface.close();
     for (const memory of this.#live) {
       this.#retire(memory);
-      memory.segment?.close();
+      memory.allocation?.close();
     }
-    this.#board.close();
-    this.reader.close();
   }
 
   protected checkOpen(): void {
@@ -133,7 +130,7 @@ export abstract class HostDomain implements MemoryDomain {
   }
 
   /** Takes memory into the books. */
-  protected own(params: Pick<HostMemory, 'bytes' | 'segment' | 'packable'>): HostMemory {
+  protected own(params: Pick<HostMemory, 'bytes' | 'allocation' | 'packable'>): HostMemory {
     this.#generation += 1;
     const memory = new HostMemory({ ...params, mdName: this.#name, generation: this.#generation });
     this.#live.add(memory);
@@ -152,7 +149,7 @@ export abstract class HostDomain implements MemoryDomain {
 
   #retire(memory: HostMemory): void {
     memory.live = false;
-    this.#board.revoke(memory);
+    this.revokeKey(memory);
     this.#live.delete(memory);
   }
 

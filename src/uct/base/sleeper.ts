@@ -1,6 +1,6 @@
 /** The sleep of those who wait for one interface: one promise and one timer for all of them. It does not know what wakes it. */
 
-import type { Clock, Timer } from '../../../ucs/clock.ts';
+import type { Clock, Timer } from '../../ucs/clock.ts';
 
 /** A sleep that can be joined. */
 export class Sleeper {
