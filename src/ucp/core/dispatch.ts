@@ -9,12 +9,12 @@ import type { MessageOwner } from '../am/message-view.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
 import { EmulatedRma } from '../rma/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
+import { readCarrier } from '../rndv/reply.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
 import { isEnding, MESSAGE_BYTES_MIN, MessageId } from './message.ts';
 import type { ProtocolHost } from './protocol-host.ts';
-import { type Request, RequestKind } from './request.ts';
 
 /** Bytes of the header of a REPLY; behind it may stand what carried the bytes. */
 const REPLY_BYTES = 24;
@@ -44,6 +44,7 @@ export class Protocols<E> {
     this.#takers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
     this.#takers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);
     this.#takers[MessageId.RTR] = (frame) => this.rendezvous.onRtr(frame);
+    this.#takers[MessageId.ATP] = (frame) => this.rendezvous.onAtp(frame);
     this.#takers[MessageId.REPLY] = (frame) => this.#onReply(frame);
     this.#takers[MessageId.AM_RTS] = (frame) => this.am.onRts(frame);
     this.#takers[MessageId.STREAM] = (frame) => this.streams.onData(frame);
@@ -88,11 +89,4 @@ export class Protocols<E> {
     connection.forget(request);
     request.replyHandler(request, isEnding(status) ? status : Status.IO_ERROR, words[at + 4]!, words[at + 5]!);
   }
-}
-
-/** What moved the bytes of a request, as the peer tells: transport, device and protocol. */
-function readCarrier(request: Request, names: Uint8Array): void {
-  const [transport = '', device = '', ...protocol] = Buffer.from(names).toString('latin1').split('/');
-  request.carriedBy = [transport, device];
-  if (request.kind !== RequestKind.RMA) request.protocolName = protocol.join('/');
 }

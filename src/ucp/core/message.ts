@@ -15,7 +15,10 @@ export const MessageId = {
   TAG_SYNC: 2,
   /** endpoint, request of the sender, tag, length; payload: remote key of the data, or nothing. See {@link RTS_OFFSET}. */
   TAG_RTS: 3,
-  /** endpoint, request of the sender, request of the receiver, 0, offset and length of the window; payload: key of the target, or nothing. */
+  /**
+   * endpoint, request of the sender, request of the receiver, bytes of the key of the target, offset and length of the window, byte of the target at
+   * which the message begins; payload: key of the target, or nothing, and key of the fragment that takes the window, or nothing.
+   */
   RTR: 4,
   /** endpoint, request of the receiver, offset; payload: bytes of the data. */
   DATA: 5,
@@ -36,10 +39,15 @@ export const MessageId = {
   ATOMIC: 13,
   /** endpoint, 0: the sender has closed. */
   CLOSE: 14,
+  /** endpoint, request of the receiver, offset and length of what has been written, {@link ATP_IN_TARGET} or 0; payload: what carried it, or nothing. */
+  ATP: 15,
 } as const;
 
+/** Flag of an ATP: the bytes are in the target, and not in the fragment. */
+export const ATP_IN_TARGET = 1;
+
 /** Bytes of the shortest message of each id: its header. */
-export const MESSAGE_BYTES_MIN: readonly number[] = [16, 16, 16, 32, 40, 16, 24, 16, 40, 8, 24, 24, 16, 40, 8];
+export const MESSAGE_BYTES_MIN: readonly number[] = [16, 16, 16, 32, 40, 16, 24, 16, 40, 8, 24, 24, 16, 40, 8, 32];
 
 /** What a WIREUP message says. */
 export const WireupCode = { REQUEST: 0, REPLY: 1 } as const;

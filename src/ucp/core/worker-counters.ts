@@ -13,8 +13,10 @@ const NAMES = [
   'tag_rx_rndv_unexp',
   'rndv_get_zcopy',
   'rndv_put_zcopy',
+  'rndv_put_mtype_zcopy',
   'rndv_am',
   'rndv_rtr',
+  'rndv_rtr_mtype',
   'am_tx',
   'am_tx_rndv',
   'am_rx',
@@ -36,22 +38,27 @@ export const WorkerCounter = {
   TAG_RX_EAGER_UNEXP: 4,
   TAG_RX_RNDV_EXP: 5,
   TAG_RX_RNDV_UNEXP: 6,
-  /** Rendezvous whose data this worker has read from the sender, written to the receiver, or asked for in messages. */
+  /**
+   * Rendezvous whose data this worker has read from the sender, written to the receiver as a whole, written window by window, as between fragments,
+   * or received in messages.
+   */
   RNDV_GET_ZCOPY: 7,
   RNDV_PUT_ZCOPY: 8,
-  RNDV_AM: 9,
-  /** Windows that this worker has asked a sender for. */
-  RNDV_RTR: 10,
-  AM_TX: 11,
-  AM_TX_RNDV: 12,
-  AM_RX: 13,
-  AM_RX_RNDV: 14,
-  STREAM_TX: 15,
-  STREAM_RX: 16,
+  RNDV_PUT_MTYPE_ZCOPY: 9,
+  RNDV_AM: 10,
+  /** Windows that this worker has asked a sender for: of its own memory, and of fragments for device memory. */
+  RNDV_RTR: 11,
+  RNDV_RTR_MTYPE: 12,
+  AM_TX: 13,
+  AM_TX_RNDV: 14,
+  AM_RX: 15,
+  AM_RX_RNDV: 16,
+  STREAM_TX: 17,
+  STREAM_RX: 18,
   /** Atomic operations that this worker has done for a peer. */
-  ATOMIC_SW: 17,
+  ATOMIC_SW: 19,
   /** Requests that were started: operations that did not end in their call, or whose request was wanted. */
-  REQUESTS: 18,
+  REQUESTS: 20,
 } as const;
 export type WorkerCounter = (typeof WorkerCounter)[keyof typeof WorkerCounter];
 

@@ -1,6 +1,6 @@
 /**
- * Staging: host fragments through which device memory meets messages. A bounded pool; who finds it empty waits in order. Device memory is moved by
- * the worker's connection to itself, with whatever lane selection finds for it.
+ * Staging: host fragments through which device memory meets the transports that do not reach it. A bounded pool; who finds it empty waits in order.
+ * Device memory is moved by the worker's connection to itself, with whatever lane selection finds for it.
  */
 
 import { Status } from '../../ucs/status.ts';
@@ -14,19 +14,26 @@ import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
 /** Takes a fragment. */
 export type FragmentUser = (fragment: MemoryHandle) => void;
 
+/** Windows of one message that are under way at the same time at most, however many fragments there are. */
+const WINDOWS_MAX = 64;
+
 /** The fragments of one worker. */
 export class Staging {
   readonly #host: ProtocolHost;
   readonly #free: MemoryHandle[] = [];
-  readonly #all: MemoryHandle[] = [];
+  readonly #all: Set<MemoryHandle> = new Set();
   readonly #waiters: FragmentUser[] = [];
   /** Waiters that will hold their fragment until the peer has filled it. */
   readonly #receivers: FragmentUser[] = [];
   #isServing = false;
   /** Fragments that peers are to fill. */
   #receiving = 0;
+  /** Fragments that peers may still write to, and that could not be unmapped at once. */
+  readonly #retired: MemoryHandle[] = [];
   /** Keys of local device memory, for the connection to itself. */
   readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
+  /** Keys of fragments, for peers. */
+  readonly #packed: WeakMap<MemoryHandle, Uint8Array> = new WeakMap();
 
   constructor(host: ProtocolHost) {
     this.#host = host;
@@ -39,40 +46,66 @@ export class Staging {
 
   /** Fragments in use. */
   get inUse(): number {
-    return this.#all.length - this.#free.length;
+    return this.#all.size - this.#free.length;
   }
 
-  /** Calls `run` with a fragment, now or when one is given back. The fragment must be given back without help of a peer. */
+  /** Windows of one message that are worth asking for at the same time. */
+  get windowsMax(): number {
+    return Math.min(WINDOWS_MAX, Math.max(2, this.#receivingMax));
+  }
+
+  /** At most half of the fragments, and the other half for what this worker sends: two that send to each other never wait for each other. */
+  get #receivingMax(): number {
+    return this.#host.context.fragmentCount >> 1;
+  }
+
+  /**
+   * Calls `run` with a fragment, now or when one is given back, in order. The fragment must be given back without help of a peer.
+   * @throws UcxError NO_MEMORY where not even one fragment can be allocated
+   */
   acquire(run: FragmentUser): void {
-    const fragment = this.#free.pop() ?? this.#grow();
-    if (fragment === undefined) this.#waiters.push(run);
-    else run(fragment);
+    this.#waiters.push(run);
+    this.#serve();
   }
 
   release(fragment: MemoryHandle): void {
     this.#free.push(fragment);
-    // Who gets a fragment may give it back at once: served here, and not one inside the other.
-    if (this.#isServing) return;
-    this.#isServing = true;
-    while (this.#waiters.length > 0 && this.#free.length > 0) this.#waiters.shift()!(this.#free.pop()!);
-    this.#isServing = false;
-    this.#serveReceivers();
+    this.#serve();
   }
 
-  /**
-   * Like {@link acquire}, for a fragment that a peer fills: at most half of them at a time, so that what this worker sends always finds one, and two
-   * workers that send to each other never wait for each other's fragments.
-   */
+  /** Like {@link acquire}, for a fragment that a peer fills: at most half of them at a time, but before those that this worker sends out of. */
   acquireToReceive(run: FragmentUser): void {
     this.#receivers.push(run);
-    this.#serveReceivers();
+    this.#serve();
   }
 
-  /** Gives back what {@link acquireToReceive} gave. */
+  /** Gives back what {@link acquireToReceive} gave, and nobody writes to any more. */
   releaseReceived(fragment: MemoryHandle): void {
     this.#receiving -= 1;
     this.release(fragment);
-    this.#serveReceivers();
+  }
+
+  /** Takes a fragment out of use that a peer may still write to: its key is revoked, and another one takes its place. */
+  retireReceived(fragment: MemoryHandle): void {
+    this.#receiving -= 1;
+    this.#all.delete(fragment);
+    try {
+      this.#host.context.memUnmap(fragment);
+    } catch {
+      // A transport is still at it: it is unmapped with the others when the worker closes.
+      this.#retired.push(fragment);
+    }
+    this.#serve();
+  }
+
+  /** The remote key of a fragment, packed once. */
+  packedKeyOf(fragment: MemoryHandle): Uint8Array {
+    let packed = this.#packed.get(fragment);
+    if (packed === undefined) {
+      packed = this.#host.context.packRkey(fragment);
+      this.#packed.set(fragment, packed);
+    }
+    return packed;
   }
 
   /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */
@@ -98,26 +131,45 @@ export class Staging {
 
   /** Gives the memory of all fragments back; none is in use any more. */
   close(): void {
-    for (const fragment of this.#all) if (fragment.mapped) this.#host.context.memUnmap(fragment);
-    this.#all.length = 0;
+    for (const fragment of [...this.#all, ...this.#retired]) {
+      if (fragment.mapped) this.#host.context.memUnmap(fragment);
+    }
+    this.#all.clear();
     this.#free.length = 0;
+    this.#retired.length = 0;
   }
 
-  #serveReceivers(): void {
-    const limit = this.#host.context.fragmentCount >> 1;
-    while (this.#receivers.length > 0 && this.#receiving < limit) {
-      const fragment = this.#free.pop() ?? this.#grow();
-      if (fragment === undefined) return;
-      this.#receiving += 1;
-      this.#receivers.shift()!(fragment);
+  /** Serves who waits, as far as there are fragments. Who gets one may give it back at once: served here, and not one inside the other. */
+  #serve(): void {
+    if (this.#isServing) return;
+    this.#isServing = true;
+    try {
+      for (;;) {
+        const isReceiver = this.#receivers.length > 0 && this.#receiving < this.#receivingMax;
+        const users = isReceiver ? this.#receivers : this.#waiters;
+        if (users.length === 0) return;
+        const fragment = this.#free.pop() ?? this.#grow(users);
+        if (fragment === undefined) return;
+        if (isReceiver) this.#receiving += 1;
+        users.shift()!(fragment);
+      }
+    } finally {
+      this.#isServing = false;
     }
   }
 
-  #grow(): MemoryHandle | undefined {
-    if (this.#all.length >= this.#host.context.fragmentCount) return undefined;
-    const fragment = this.#host.context.allocateHost(this.fragmentBytes);
-    this.#all.push(fragment);
-    return fragment;
+  /** One more fragment; undefined at the bound, and where there is no memory for more than there are. Who would wait for the first is dropped. */
+  #grow(users: FragmentUser[]): MemoryHandle | undefined {
+    if (this.#all.size >= this.#host.context.fragmentCount) return undefined;
+    try {
+      const fragment = this.#host.context.allocateHost(this.fragmentBytes);
+      this.#all.add(fragment);
+      return fragment;
+    } catch (error) {
+      if (this.#all.size > 0) return undefined;
+      users.shift();
+      throw error;
+    }
   }
 
   #copy(

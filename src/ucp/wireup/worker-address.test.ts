@@ -50,14 +50,14 @@ describe('a worker address', () => {
   it('has the documented layout', () => {
     const packed = packWorkerAddress({ id: ID, entries: ENTRIES });
     const text = Buffer.from(packed.subarray(0, -4)).toString('latin1');
-    expect(text.slice(0, 8)).toBe('UCPA\x01\x02\0\0');
+    expect(text.slice(0, 8)).toBe('UCPA\x02\x02\0\0');
     expect(packed.subarray(8, 24)).toEqual(ID);
     expect(text.slice(24)).toBe('\x05posix\x06memory\x03\x01\x02\x03\x09gaudi_ipc\x06gaudi0\0');
   });
 
   it.each([
     ['begin', changed((bytes) => bytes.fill(0, 0, 1)), /begin/],
-    ['version', changed((bytes) => bytes.fill(2, 4, 5)), /version 2/],
+    ['version', changed((bytes) => bytes.fill(3, 4, 5)), /version 3/],
     ['one entry too many', changed((bytes) => bytes.fill(3, 5, 6)), /cut off/],
     ['one entry too few', changed((bytes) => bytes.fill(1, 5, 6)), /behind its end/],
     ['a length beyond the end', changed((bytes) => bytes.fill(255, 24, 25)), /cut off/],
