@@ -11,6 +11,7 @@ import { Status } from '../../ucs/status.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
   Component,
+  DmabufExport,
   HostRange,
   MemoryAdvice,
   MemoryDomain,
@@ -96,6 +97,7 @@ export class Context implements WorkerContext {
       resources: this.resources,
       types: this.#memoryTypes,
       clock: params.clock,
+      log: params.log,
       keepsRegistrations: config.RCACHE_ENABLE !== 'no',
       hostRange: params.hostRange,
     });
@@ -174,6 +176,16 @@ export class Context implements WorkerContext {
    */
   memQuery(memory: AddressedMemory): MemoryInfo {
     return this.#memoryTypes.query(memory);
+  }
+
+  /**
+   * A dma-buf of device memory, for a driver or a library that imports such: the memory domain that knows the memory exports it.
+   * @returns a descriptor that belongs to the caller, who closes it, and the byte of the dma-buf at which the memory begins
+   * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link memQuery}; ERR_UNSUPPORTED with the reason, as for host memory
+   */
+  exportDmabuf(memory: AddressedMemory): DmabufExport {
+    this.#checkOpen();
+    return this.#memoryTypes.exportDmabuf(memory);
   }
 
   /**

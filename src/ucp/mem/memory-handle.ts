@@ -30,6 +30,8 @@ export type MemMapParams =
       readonly shared?: boolean;
     };
 
+const NONE: ReadonlyMap<number, string> = new Map();
+
 /** Mapped memory. */
 export class MemoryHandle implements MemoryPlace {
   readonly memoryType: MemoryType;
@@ -43,6 +45,8 @@ export class MemoryHandle implements MemoryPlace {
   readonly owner: object;
   /** The part of each memory domain, by its index. */
   readonly mdMemory: readonly (MdMemory | undefined)[];
+  /** Why memory domains that could have a part have none, by their index. */
+  readonly refusals: ReadonlyMap<number, string>;
   /** Row of a plan table: 1 for host memory, 2 + system device for device memory. Row 0 is host memory that is not mapped. */
   readonly placeIndex: number;
   /** The packed remote key, made at its first use. */
@@ -54,6 +58,7 @@ export class MemoryHandle implements MemoryPlace {
     memory: MdMemory,
     bytes: Uint8Array | undefined,
     mdMemory: readonly (MdMemory | undefined)[],
+    refusals: ReadonlyMap<number, string> = NONE,
   ) {
     this.owner = owner;
     this.memoryType = memory.memoryType;
@@ -62,6 +67,7 @@ export class MemoryHandle implements MemoryPlace {
     this.byteLength = memory.byteLength;
     this.bytes = bytes;
     this.mdMemory = mdMemory;
+    this.refusals = refusals;
     this.placeIndex = memory.sysDevice === undefined ? 1 : memory.sysDevice + 2;
   }
 

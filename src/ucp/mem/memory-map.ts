@@ -6,6 +6,7 @@
 import type { Clock } from '../../ucs/clock.ts';
 import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/diagnostics.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
@@ -18,6 +19,7 @@ import {
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
 import type { OpenMd, Resources } from '../core/resources.ts';
+import { registerByDmabuf } from './dmabuf-registration.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
 import { type MemMapParams, MemoryHandle } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
@@ -44,6 +46,7 @@ export interface MemoryMapOptions {
   readonly resources: Resources;
   readonly types: MemoryTypes;
   readonly clock: Clock;
+  readonly log: Log;
   /** False where registrations made for one operation are not to outlive it (UCX_RCACHE_ENABLE=n). */
   readonly keepsRegistrations: boolean;
   /** Names host memory by its address, after checking it. */
@@ -169,7 +172,7 @@ export class MemoryMap {
   }
 
   #register(argument: string, source: RegistrationSource, bytes: Uint8Array): MemoryHandle {
-    const memory = this.#registerWithAll(source, MemoryType.HOST, undefined);
+    const memory = this.#registerWithAll(source, MemoryType.HOST);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined) throw invalidParam(argument, 'must be memory that an open memory domain registers', bytes);
     return new MemoryHandle(this.#options.owner, first, bytes, memory);
@@ -189,8 +192,7 @@ export class MemoryMap {
       ...(shared === undefined ? {} : { shared }),
     };
     const { allocator, memory } = allocateWithAny(this.#resources.allocatorsOf(memoryType), allocate, options);
-    const parts = this.#registerAllocated(allocator, memory);
-    const handle = new MemoryHandle(this.#options.owner, memory, memory.bytes, parts);
+    const handle = this.#registerAllocated(allocator, memory);
     this.#allocators.set(handle, allocator);
     return handle;
   }
@@ -209,11 +211,14 @@ export class MemoryMap {
   }
 
   /** Registers allocated memory with the other memory domains; a failure frees it again. */
-  #registerAllocated(owner: OpenMd, memory: MdMemory): (MdMemory | undefined)[] {
+  #registerAllocated(owner: OpenMd, memory: MdMemory): MemoryHandle {
+    const { types, log } = this.#options;
     try {
       const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, owner);
       parts[owner.index] = memory;
-      return parts;
+      const byDmabuf = registerByDmabuf(this.#resources.mds, types, log, memory);
+      for (const [index, part] of byDmabuf.parts) parts[index] = part;
+      return new MemoryHandle(this.#options.owner, memory, memory.bytes, parts, byDmabuf.refusals);
     } catch (error) {
       owner.md.memFree(memory);
       throw error;
@@ -221,11 +226,7 @@ export class MemoryMap {
   }
 
   /** Registers memory with every memory domain that can, but `except`; all or nothing. */
-  #registerWithAll(
-    source: RegistrationSource,
-    memoryType: MemoryType,
-    except: OpenMd | undefined,
-  ): (MdMemory | undefined)[] {
+  #registerWithAll(source: RegistrationSource, memoryType: MemoryType, except?: OpenMd): (MdMemory | undefined)[] {
     const parts: (MdMemory | undefined)[] = [];
     try {
       for (const open of this.#resources.mds) {

@@ -3,11 +3,11 @@
  * to all memory domains that detect memory where the cache cannot tell. It allocates and registers nothing.
  */
 
-import { invalidParam, UcxError } from '../../ucs/error.ts';
-import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
+import { invalidParam, isUcxError, statusError, UcxError } from '../../ucs/error.ts';
+import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
 import { Status } from '../../ucs/status.ts';
-import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
+import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
 /** Stands for memory in the addresses of the process that is on no device of ours. */
@@ -65,6 +65,31 @@ export class MemoryTypes {
       return { memoryType, sysDevice: deviceOf(device), baseAddress: base, allocLength: length };
     }
     return known === undefined ? hostMemory(address, byteLength) : this.#detect(address, byteLength, sysDevice);
+  }
+
+  /**
+   * A dma-buf of device memory: the memory domains that know such memory are asked one after the other whose it is.
+   * @returns a descriptor that belongs to the caller
+   * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link query}; ERR_UNSUPPORTED, with the reason of everybody, where nobody exports it
+   */
+  exportDmabuf(memory: AddressedMemory): DmabufExport {
+    const address = checkRange(memory);
+    const { byteLength, sysDevice } = memory;
+    const { memoryType } = this.query(memory);
+    const reasons: string[] = [];
+    for (const md of this.#mds()) {
+      const { name, detectMemoryTypes } = md.attributes;
+      if (!hasMemoryType(detectMemoryTypes, memoryType)) continue;
+      if (md.detectMemoryType(address, byteLength, sysDevice) === undefined) continue;
+      try {
+        return md.memExportDmabuf(address, byteLength, sysDevice);
+      } catch (error) {
+        if (!isUcxError(error)) throw error;
+        reasons.push(`${name}: ${error.message}`);
+      }
+    }
+    const why = reasons.join('; ') || 'no memory domain knows it';
+    throw statusError(Status.UNSUPPORTED, `export a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
   }
 
   /**

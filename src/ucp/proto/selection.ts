@@ -7,7 +7,7 @@
  */
 
 import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory-type.ts';
-import { type IfaceAttributes, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
+import { DeviceType, type IfaceAttributes, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { LinearCost } from '../../uct/api/memory-domain.ts';
 
 export const Operation = { PUT: 0, GET: 1 } as const;
@@ -38,6 +38,8 @@ export interface LaneCapabilities {
   readonly hasRemoteKey: boolean;
   /** The local memory can be registered with the memory domain of this lane, or is. */
   readonly hasLocalMemory: boolean;
+  /** Why it is not, where somebody has said so. */
+  readonly localRefusal?: string | undefined;
   /** What registering it costs; undefined when it is registered or needs none. */
   readonly registerCost: LinearCost | undefined;
   /** The way to the remote memory, where the interface knows more than its attributes say. */
@@ -157,13 +159,18 @@ function refusalOf(lane: LaneCapabilities, local: MemoryPlace, remote: MemoryPla
     ['remote', remote],
   ] as const) {
     if (side === 'remote' && attributes.reachesOtherDevices) continue;
+    // The engine of a card has memory of that card on its side; others reach what is registered with them.
+    if (side === 'local' && attributes.resource.deviceType !== DeviceType.ACC) continue;
     if (place.sysDevice !== undefined && place.sysDevice !== own) {
       return `reaches memory of device ${own ?? 'none'} only, and the ${side} memory is on device ${place.sysDevice}`;
     }
   }
   if (lane.path?.bandwidthShare === 0) return `does not get through to the remote memory: ${lane.path.note}`;
   if (!lane.hasRemoteKey) return 'the remote key has no part for its memory domain';
-  if (!lane.hasLocalMemory) return 'its memory domain has no handle for the local memory';
+  if (!lane.hasLocalMemory) {
+    const why = lane.localRefusal === undefined ? '' : `: ${lane.localRefusal}`;
+    return `its memory domain has no handle for the local memory${why}`;
+  }
   return undefined;
 }
 

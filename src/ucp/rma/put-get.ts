@@ -61,6 +61,7 @@ function makePlan(
     path: pathTo(iface, rkey.parts[md.index]),
     hasRemoteKey: rkey.parts[md.index] !== undefined,
     hasLocalMemory: !(local instanceof MemoryHandle) || local.mdMemory[md.index] !== undefined,
+    localRefusal: local instanceof MemoryHandle ? local.refusals.get(md.index) : undefined,
     registerCost: local instanceof MemoryHandle ? undefined : md.md.attributes.registerCost,
   }));
   const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am);

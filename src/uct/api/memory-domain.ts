@@ -31,6 +31,8 @@ export const MdFlag = {
   RKEY_PTR: 0x40,
   /** Takes advice about registered and allocated memory. */
   ADVISE: 0x80,
+  /** Registers memory by a dma-buf of it (UCT_MD_FLAG_REG_DMABUF). */
+  REG_DMABUF: 0x100,
 } as const;
 
 /**
@@ -57,6 +59,11 @@ export interface MdAttributes {
   readonly accessMemoryTypes: number;
   readonly detectMemoryTypes: number;
   readonly dmabufMemoryTypes: number;
+  /**
+   * Types that it registers by a dma-buf which another memory domain of the context exports: with {@link MdFlag.REG_DMABUF}, absent without.
+   * Types in `registerMemoryTypes` are registered directly.
+   */
+  readonly registerDmabufMemoryTypes?: number;
   /** Types whose registrations are cached. */
   readonly cacheMemoryTypes: number;
   readonly registerCost: LinearCost;
@@ -112,6 +119,19 @@ export interface DmabufExport {
   readonly offset: number;
 }
 
+/** Memory of a device as a memory domain registers it that knows nothing of the device. */
+export interface DmabufRegion {
+  /** The dma-buf, for the time of the call: whoever needs it longer makes a duplicate. */
+  readonly fd: number;
+  /** Byte of the dma-buf at which the memory begins. */
+  readonly offset: number;
+  readonly byteLength: number;
+  /** Address of the first byte on its device, by which it is named; nobody reaches it there. */
+  readonly address: bigint;
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+}
+
 /** Options of an allocation. */
 export interface AllocateOptions {
   readonly memoryType: MemoryType;
@@ -140,6 +160,12 @@ export interface MemoryDomain {
    */
   memReg(source: RegistrationSource): MdMemory;
   /**
+   * Registers memory of a type in `registerDmabufMemoryTypes` by its dma-buf (uct_md_mem_reg_v2 with a dmabuf_fd); absent without
+   * {@link MdFlag.REG_DMABUF}. memDereg undoes it.
+   * @throws UcxError UNSUPPORTED where device or driver cannot, whatever the flag says of the memory domain; INVALID_PARAM; NO_MEMORY
+   */
+  memRegDmabuf?(region: DmabufRegion): MdMemory;
+  /**
    * Undoes one memReg. A second call is INVALID_PARAM; BUSY where transfers on their way would lose their memory.
    * @param options.invalidate the memory itself goes away: no cached registration of it may stay, and no transfer may touch it
    * @param options.force never refuse: the transfers on their way keep their memory alive themselves
@@ -164,7 +190,10 @@ export interface MemoryDomain {
    * @throws UcxError INVALID_ADDR when no allocation of this MD contains the range, or when several do
    */
   memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes;
-  /** A dma-buf of `[address, address + byteLength)`. Throws like {@link memQuery}, UNSUPPORTED where the card cannot export. */
+  /**
+   * A dma-buf of `[address, address + byteLength)`: every call makes a descriptor of its own, and exports the allocation once.
+   * @throws UcxError like {@link memQuery}; UNSUPPORTED where the card cannot export
+   */
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport;
   /** Like memQuery, but undefined for memory that is not of this MD. */
   detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined;

@@ -1,0 +1,63 @@
+/**
+ * Registers device memory with memory domains that know nothing of the device, as those of network cards: by a dma-buf from a memory domain that does.
+ * Memory that cannot be registered so is no failure: it is staged.
+ */
+
+import { closeSync } from 'node:fs';
+import { isUcxError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
+import { hasMemoryType } from '../../ucs/memory-type.ts';
+import type { MdMemory } from '../../uct/api/memory.ts';
+import { type DmabufExport, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import type { OpenMd } from '../core/resources.ts';
+import type { MemoryTypes } from './memory-types.ts';
+
+/** What is registered, and by whom not, with the reason; by the index of the memory domain. */
+export interface DmabufRegistrations {
+  readonly parts: ReadonlyMap<number, MdMemory>;
+  readonly refusals: ReadonlyMap<number, string>;
+}
+
+/** Registers allocated memory with all memory domains that take it by a dma-buf, and in no other way. One export serves all of them. */
+export function registerByDmabuf(
+  mds: readonly OpenMd[],
+  types: MemoryTypes,
+  log: Log,
+  memory: MdMemory,
+): DmabufRegistrations {
+  const parts = new Map<number, MdMemory>();
+  const refusals = new Map<number, string>();
+  const { address, byteLength, memoryType, sysDevice } = memory;
+  const place = { address, byteLength, memoryType, sysDevice };
+  let exported: DmabufExport | undefined;
+  let refusal: string | undefined;
+  try {
+    for (const { index, md } of mds) {
+      if (!takesDmabuf(md, memory)) continue;
+      try {
+        if (refusal === undefined)
+          exported ??= types.exportDmabuf({ address, byteLength, ...(sysDevice === undefined ? {} : { sysDevice }) });
+        if (exported !== undefined) parts.set(index, md.memRegDmabuf!({ ...place, ...exported }));
+      } catch (error) {
+        if (!isUcxError(error)) throw error;
+        // Nobody else need ask again for what cannot be exported.
+        if (exported === undefined) refusal = error.message;
+        else refusals.set(index, error.message);
+      }
+      if (exported === undefined) refusals.set(index, refusal!);
+    }
+  } finally {
+    if (exported !== undefined) closeSync(exported.fd);
+  }
+  for (const [index, reason] of refusals) {
+    const { name } = mds[index]!.md.attributes;
+    log.debug(`memory at 0x${address.toString(16)} has no handle of ${name}, and is staged for it: ${reason}`);
+  }
+  return { parts, refusals };
+}
+
+function takesDmabuf({ attributes }: MemoryDomain, { memoryType }: MdMemory): boolean {
+  const { flags, registerMemoryTypes, registerDmabufMemoryTypes = 0 } = attributes;
+  const isDirect = (flags & MdFlag.REG) !== 0 && hasMemoryType(registerMemoryTypes, memoryType);
+  return (flags & MdFlag.REG_DMABUF) !== 0 && hasMemoryType(registerDmabufMemoryTypes, memoryType) && !isDirect;
+}
