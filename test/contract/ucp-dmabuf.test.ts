@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { MemoryType, Status } from '../../src/index.ts';
 import { close as closeFd, isCloexec, openFileDescriptors } from '../../src/sys/index.ts';
 import { failureOf } from '../fixtures/contexts.ts';
-import { FAKE_NAME } from '../fixtures/fake-network.ts';
+import { FAKE_NAME } from '../fixtures/fake-memory-domain.ts';
 import { useFakePairs } from '../fixtures/fake-pair.ts';
 import { expectContents, expectSame, fill, keyFor, mappedOf, pattern, serving } from '../fixtures/pair.ts';
 
