@@ -1,8 +1,8 @@
 /**
  * Connection managers: how two programs find each other by a socket address before they know each other's worker addresses (uct_cm). Types only.
  *
- * A client sends private data to a listener; the listener's program accepts with private data of its own, or rejects. Nothing else goes this way: the
- * connection of the workers is made with what was exchanged.
+ * A client sends private data to a listener; the listener's program accepts with private data of its own, or rejects; the client confirms that it goes on
+ * with it. Nothing else goes this way: the connection of the workers is made with what was exchanged.
  */
 
 import type { UcxError } from '../../ucs/error.ts';
@@ -16,6 +16,8 @@ export interface SocketAddress {
 
 /** Longest private data of either side. */
 export const PRIVATE_DATA_BYTES_MAX = 16_384;
+/** Longest reason of a rejection in bytes of UTF-8; the rest is cut off. */
+export const REASON_BYTES_MAX = 512;
 
 /** A client that waits for an answer. Exactly one of accept and reject answers it. */
 export interface ClientRequest {
@@ -27,11 +29,15 @@ export interface ClientRequest {
   readonly live: boolean;
   /**
    * Accepts.
+   * @param onSettled called once inside progress, unless the manager closes before: OK when the client goes on, its failure when it cannot,
+   *   CONNECTION_RESET when it has gone away, TIMED_OUT when it says nothing
    * @throws UcxError ERR_INVALID_PARAM for too long private data; ERR_NOT_CONNECTED when the client has gone away or was answered
    */
-  accept(privateData: Uint8Array): void;
-  /** Rejects: the client gets the status. Without effect on a request that is not live. */
-  reject(status: Status): void;
+  accept(privateData: Uint8Array, onSettled: (status: Status) => void): void;
+  /**
+   * Rejects: the client gets the status, a failure, and the reason, words for users. Without effect on a request that is not live.
+   */
+  reject(status: Status, reason: string): void;
 }
 
 /** A listening address. */
@@ -60,6 +66,12 @@ export interface ConnectAttempt {
   cancel(): void;
 }
 
+/**
+ * Takes an answer.
+ * @returns OK to go on with what was accepted, else why that cannot be: the server is told. Of no meaning after a failure
+ */
+export type OnConnectAnswer = (answer: ConnectAnswer) => Status;
+
 /** A connection manager of one worker. Its callbacks run inside `progress()`. */
 export interface ConnectionManager {
   /** Name of its transport, such as `tcp`. */
@@ -76,13 +88,13 @@ export interface ConnectionManager {
    * @param onAnswer called once inside progress, unless the attempt is cancelled before
    * @throws UcxError ERR_INVALID_PARAM
    */
-  connect(address: SocketAddress, privateData: Uint8Array, onAnswer: (answer: ConnectAnswer) => void): ConnectAttempt;
+  connect(address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer): ConnectAttempt;
   /** Drives it; returns how many callbacks ran. */
   progress(): number;
-  /** Attempts and clients that something is still to be heard of, and listeners: while there are any, progress looks at it. */
+  /** Attempts and clients that something is still to be heard of, and listeners: while there are any, it has to be driven, and can be slept on. */
   readonly outstanding: number;
   /** Sleeps until progress may have something to do, or `timeoutNs` is over, without blocking the event loop. */
   wait(timeoutNs: number): Promise<void>;
-  /** Closes listeners, gives up attempts, rejects what waits. Idempotent. */
+  /** Closes listeners, gives up attempts, rejects what waits; nothing is reported any more. Idempotent. */
   close(): void;
 }
