@@ -10,6 +10,7 @@ import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
 import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
 import { POSIX_CONFIG_TABLE } from '../uct/shm/posix/config.ts';
+import { TCP_CM_CONFIG_TABLE } from '../uct/tcp/cm/config.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 
 /** The tables, in the order in which `info -c` prints them. */
@@ -20,6 +21,7 @@ export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   UCP_CONFIG_TABLE,
   POSIX_CONFIG_TABLE,
   CMA_CONFIG_TABLE,
+  TCP_CM_CONFIG_TABLE,
   GAUDI_CONFIG_TABLE,
   GAUDI_COPY_CONFIG_TABLE,
   GAUDI_IPC_CONFIG_TABLE,

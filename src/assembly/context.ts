@@ -13,6 +13,7 @@ import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
 import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
+import { tcpComponent } from '../uct/tcp/component.ts';
 import { type Insight, openInsight } from './insight.ts';
 import { openNode } from './open-node.ts';
 import { type ProgramOptions, startProgram } from './program.ts';
@@ -26,7 +27,14 @@ export interface ContextOptions extends ProgramOptions {
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
   const gaudi = new GaudiResources({ node, mappingTable });
-  return [selfComponent(), posixComponent(), cmaComponent(), gaudiCopyComponent(gaudi), gaudiIpcComponent(gaudi)];
+  return [
+    selfComponent(),
+    posixComponent(),
+    cmaComponent(),
+    tcpComponent(),
+    gaudiCopyComponent(gaudi),
+    gaudiIpcComponent(gaudi),
+  ];
 }
 
 /**

@@ -28,7 +28,8 @@ import type { UnpackOptions } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Connection } from './request.ts';
 import { type OpenMd, Resources } from './resources.ts';
-import { Worker, type WorkerContext } from './worker.ts';
+import { Worker } from './worker.ts';
+import type { WorkerContext, WorkerOptions } from './worker-context.ts';
 import type { SignalFd } from './worker-event.ts';
 
 /** What a context is made of. */
@@ -50,7 +51,7 @@ export interface ContextParams {
 }
 
 /** A context. */
-export class Context implements WorkerContext {
+export class Context implements WorkerContext<Worker> {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
@@ -113,10 +114,10 @@ export class Context implements WorkerContext {
     return this.resources.mds;
   }
 
-  /** Makes a worker. */
-  worker(): Worker {
+  /** Makes a worker. @throws UcxError ERR_INVALID_PARAM */
+  worker(options: WorkerOptions = {}): Worker {
     this.#checkOpen();
-    const worker = new Worker(this);
+    const worker = new Worker(this, options);
     this.#workers.add(worker);
     return worker;
   }

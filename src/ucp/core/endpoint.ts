@@ -24,8 +24,6 @@ import {
 import { streamChunks } from '../stream/chunks.ts';
 import type { StreamRecvParams } from '../stream/stream.ts';
 import type { Tag } from '../tag/tag-value.ts';
-import type { Connections } from '../wireup/connections.ts';
-import { nameOf } from '../wireup/lanes.ts';
 import {
   type AmSendOptions,
   type AtomicOptions,
@@ -37,38 +35,27 @@ import {
   type TransferOptions,
   type TransferResult,
 } from './awaited-options.ts';
-import type { Protocols } from './dispatch.ts';
+import {
+  attributesOf,
+  type CloseOptions,
+  type EndpointAttributes,
+  type EndpointWorker,
+} from './endpoint-attributes.ts';
 import { ErrorHandling, type ErrorHandlingOptions } from './error-handling.ts';
-import { type ExplainContext, type ExplainedOperation, explainTransfer } from './explain-transfer.ts';
+import { type ExplainedOperation, explainTransfer } from './explain-transfer.ts';
 import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
 import { isObserved } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
-import type { Outcome, PromiseTier } from './promise-tier.ts';
-import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
+import type { Outcome } from './promise-tier.ts';
 import type { Request, RequestParams } from './request.ts';
 
 /** How an endpoint behaves. */
 export type EndpointOptions = ErrorHandlingOptions<Endpoint>;
 
-/** How an endpoint is closed. */
-export interface CloseOptions {
-  /** Ends what waits for the peer with CANCELED instead of waiting for it. */
-  readonly force?: boolean;
-}
-
-/** The worker behind an endpoint. */
-export interface EndpointWorker extends ProtocolHost {
-  readonly context: ProtocolContext & ExplainContext;
-  readonly promises: PromiseTier;
-  readonly protocols: Protocols<Endpoint>;
-  readonly connections: Connections;
-  forgetEndpoint(connection: PeerConnection): void;
-}
-
 /** An endpoint. */
 export class Endpoint {
-  readonly #worker: EndpointWorker;
+  readonly #worker: EndpointWorker<Endpoint>;
   readonly #connection: PeerConnection;
   readonly #errorHandling: ErrorHandling<Endpoint> = new ErrorHandling();
   #closed = false;
@@ -78,7 +65,7 @@ export class Endpoint {
   #awaited = 0;
 
   /** Made by Worker.endpoint. */
-  constructor(worker: EndpointWorker, connection: PeerConnection) {
+  constructor(worker: EndpointWorker<Endpoint>, connection: PeerConnection) {
     this.#worker = worker;
     this.#connection = connection;
   }
@@ -94,13 +81,18 @@ export class Endpoint {
 
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   get transports(): readonly string[] {
-    return this.#connection.lanes.map(({ iface }) => nameOf(iface.attributes));
+    return attributesOf(this.#connection).transports;
   }
 
   /** The lane that carries messages, such as `posix/memory`; undefined where none does. */
   get messageTransport(): string | undefined {
-    const lane = this.#connection.amLane;
-    return lane === undefined ? undefined : nameOf(lane.iface.attributes);
+    return attributesOf(this.#connection).messageTransport;
+  }
+
+  /** What is known about it (ucp_ep_query). */
+  query(): EndpointAttributes {
+    this.#checkOpen();
+    return attributesOf(this.#connection);
   }
 
   /** Sets what happens when the peer is gone; for the worker. */

@@ -88,3 +88,27 @@ export class MessageQueue<E> implements AsyncIterableIterator<AmMessage<E>, void
     this.#onClose(this);
   }
 }
+
+/** The queues of one worker. */
+export class MessageQueues<E> {
+  readonly #am: ActiveMessages<E>;
+  readonly #driver: ProgressDriver;
+  readonly #open: Set<MessageQueue<E>> = new Set();
+
+  constructor(am: ActiveMessages<E>, driver: ProgressDriver) {
+    this.#am = am;
+    this.#driver = driver;
+  }
+
+  /** See Worker.messages. */
+  open(id: number, signal: AbortSignal | undefined): MessageQueue<E> {
+    const queue = new MessageQueue<E>(this.#am, this.#driver, id, signal, (closed) => this.#open.delete(closed));
+    this.#open.add(queue);
+    return queue;
+  }
+
+  /** Ends all loops. */
+  close(): void {
+    for (const queue of this.#open) queue.close();
+  }
+}

@@ -7,7 +7,7 @@ import { Status } from '../../ucs/status.ts';
 
 /** Ids of active messages. A change in their meaning is a new version of the worker address. */
 export const MessageId = {
-  /** endpoint 0, {@link WireupCode}, endpoint of the sender, endpoint of the receiver or number of the connection; request: worker address. */
+  /** endpoint, {@link WireupCode}, endpoint of the sender, number of the connection; request, to endpoint 0: worker address; attach: worker id. */
   WIREUP: 0,
   /** endpoint, 0, tag; payload: the message. */
   TAG: 1,
@@ -50,7 +50,7 @@ export const ATP_IN_TARGET = 1;
 export const MESSAGE_BYTES_MIN: readonly number[] = [16, 16, 16, 32, 40, 16, 24, 16, 40, 8, 24, 24, 16, 40, 8, 32];
 
 /** What a WIREUP message says. */
-export const WireupCode = { REQUEST: 0, REPLY: 1 } as const;
+export const WireupCode = { REQUEST: 0, REPLY: 1, ATTACH: 2 } as const;
 
 /** Endpoint id of nobody: endpoints count from 1. */
 export const NO_ENDPOINT = 0;

@@ -9,6 +9,7 @@ import { Status } from '../../ucs/status.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import { type ConnectedLanes, nameOf } from '../wireup/lanes.ts';
+import type { SocketAddresses } from '../wireup/socket-address.ts';
 import type { Lane } from './lane.ts';
 import { NO_ENDPOINT } from './message.ts';
 import { sendMessage } from './message-packer.ts';
@@ -43,6 +44,8 @@ export class PeerConnection implements Connection {
   /** True for a connection of a worker to itself: both its ends are this one. */
   isLoopback = false;
   failure: Status = Status.OK;
+  /** Of a connection that was agreed on by them. */
+  socketAddresses: SocketAddresses | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #pending: PendingQueue = new PendingQueue();
   /** Messages of the protocol itself: they must not wait behind a fence of the application. */

@@ -133,6 +133,11 @@ export class PromiseTier {
     }
   }
 
+  /** Runs an operation whose result is kept in spite of an abort, so that {@link idle} sees it to its very end. */
+  receive(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
+    return this.whole(() => this.run(what, signal, start, true));
+  }
+
   /** Resolves when nothing that {@link whole} runs is under way. */
   idle(): Promise<void> {
     if (this.#running === 0) return Promise.resolve();

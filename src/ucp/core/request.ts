@@ -65,7 +65,7 @@ export interface RequestOwner {
 }
 
 /** What a request does. */
-export const RequestKind = { NONE: 0, RMA: 1, FLUSH: 2, MESSAGE: 3, RECEIVE: 4 } as const;
+export const RequestKind = { NONE: 0, RMA: 1, FLUSH: 2, MESSAGE: 3, RECEIVE: 4, CONNECT: 5 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 
 /**

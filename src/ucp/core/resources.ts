@@ -10,8 +10,9 @@ import type { Log } from '../../ucs/log.ts';
 import { type MemoryType, memoryTypeBit, memoryTypeName } from '../../ucs/memory-type.ts';
 import type { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
 import { Status } from '../../ucs/status.ts';
+import type { ConnectionManager } from '../../uct/api/connection-manager.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import { type Component, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { type Component, type ComponentServices, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
 import { type Rejection, ResourceFilter } from './resource-filter.ts';
 
@@ -37,6 +38,7 @@ export interface ResourcesOptions {
 export class Resources {
   readonly mds: readonly OpenMd[];
   readonly rejections: readonly Rejection[];
+  readonly #managers: readonly (() => ConnectionManager)[];
 
   /**
    * Opens the memory domains of all components that UCX_TLS and UCX_*_DEVICES allow.
@@ -57,6 +59,23 @@ export class Resources {
     }
     this.mds = mds;
     this.rejections = [...filter.rejections, ...absent];
+    this.#managers = options.components
+      .filter((component) => component.openConnectionManager !== undefined)
+      .map((component) => () => component.openConnectionManager!(servicesOf(component, options, filter)));
+  }
+
+  /**
+   * Opens the connection manager: that of the first component that has one, whether or not its transports are in use.
+   * @throws UcxError ERR_UNSUPPORTED where no component has one; SyscallError
+   */
+  openConnectionManager(): ConnectionManager {
+    const [open] = this.#managers;
+    if (open !== undefined) return open();
+    throw new UcxError({
+      code: 'ERR_UNSUPPORTED',
+      status: Status.UNSUPPORTED,
+      message: 'no component of this context connects by socket addresses',
+    });
   }
 
   /**
@@ -92,15 +111,7 @@ function openComponent(
   const wanted = component.transports.filter((transport) => filter.admitsTransport(transport));
   if (wanted.length === 0) return;
   try {
-    const { config, clock, log, memoryTypes } = options;
-    const services = {
-      config,
-      clock,
-      log: log.child(component.name),
-      isDeviceAllowed: filter.admitsDevice,
-      ...(memoryTypes === undefined ? {} : { memoryTypes }),
-    };
-    const md = component.openMd(services);
+    const md = component.openMd(servicesOf(component, options, filter));
     const resources = md.resources.filter((resource) => filter.exclusionOf(resource) === undefined);
     if (resources.length > 0) mds.push({ index: mds.length, md, resources });
     else md.close();
@@ -110,6 +121,20 @@ function openComponent(
     if (!isAbsent) throw error;
     absent.push({ name: component.name, reason: error.message });
   }
+}
+
+function servicesOf(
+  component: Component,
+  { config, clock, log, memoryTypes }: ResourcesOptions,
+  filter: ResourceFilter,
+): ComponentServices {
+  return {
+    config,
+    clock,
+    log: log.child(component.name),
+    isDeviceAllowed: filter.admitsDevice,
+    ...(memoryTypes === undefined ? {} : { memoryTypes }),
+  };
 }
 
 function noTransport(rejections: readonly Rejection[]): UcxError {

@@ -3,7 +3,6 @@
  * folders beside this one.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
 import { closedError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
@@ -16,81 +15,88 @@ import type { TagMessage } from '../tag/tag.ts';
 import type { Tag } from '../tag/tag-value.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { isListening, type OpenIface } from '../wireup/lanes.ts';
+import type { Listener, ListenerOptions } from '../wireup/listener.ts';
+import {
+  type ConnectNbxOptions,
+  type ConnectOptions,
+  SocketConnections,
+  type SocketOwner,
+} from '../wireup/socket-connections.ts';
 import { packWorkerAddress, WORKER_ID_BYTES } from '../wireup/worker-address.ts';
 import { lengthOf, type TagRecvOptions, type TagRecvResult } from './awaited-options.ts';
+import { cancelRequest } from './cancel.ts';
 import { Protocols } from './dispatch.ts';
-import { Endpoint, type EndpointOptions, type EndpointWorker } from './endpoint.ts';
+import { Endpoint, type EndpointOptions } from './endpoint.ts';
+import type { EndpointWorker } from './endpoint-attributes.ts';
 import { checkErrorHandling } from './error-handling.ts';
 import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
 import type { Activity } from './lane.ts';
-import { MessageQueue } from './message-queue.ts';
+import { type MessageQueue, MessageQueues } from './message-queue.ts';
 import { Observation } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
+import { PendingConnections } from './pending-connections.ts';
 import { ProgressDriver } from './progress-driver.ts';
 import { checkSignal, PromiseTier } from './promise-tier.ts';
-import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
-import type { ProtocolInfoMode } from './protocol-info.ts';
-import { type Connection, type Request, RequestKind, type RequestParams } from './request.ts';
+import type { ProtocolHost } from './protocol-host.ts';
+import { QuietIfaces } from './quiet-ifaces.ts';
+import type { Connection, Request, RequestParams } from './request.ts';
 import { RequestPool } from './request-pool.ts';
-import type { Resources } from './resources.ts';
+import { clientIdOf, type WorkerContext, type WorkerOptions } from './worker-context.ts';
 import { WorkerCounter, WorkerCounters } from './worker-counters.ts';
-import { type SignalFd, WorkerEvent } from './worker-event.ts';
+import { WorkerEvent } from './worker-event.ts';
 
 /** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
 const QUIET_TURNS_MASK = 255;
 
-/** The context behind a worker. */
-export interface WorkerContext extends ProtocolContext {
-  readonly resources: Resources;
-  readonly clock: Clock;
-  readonly log: Log;
-  /** See UCX_PROGRESS_SPIN and UCX_KEEPALIVE_INTERVAL. */
-  readonly progressSpinNs: number;
-  readonly keepaliveNs: number;
-  readonly protocolInfoMode: ProtocolInfoMode;
-  newSignal(): SignalFd;
-  forget(worker: Worker): void;
-}
-
 /** A worker. */
-export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, KeepaliveOwner, MessageOwner<Endpoint> {
-  readonly context: WorkerContext;
+export class Worker
+  implements
+    ProtocolHost,
+    EndpointWorker<Endpoint>,
+    ConnectionsOwner,
+    KeepaliveOwner,
+    MessageOwner<Endpoint>,
+    SocketOwner<Endpoint>
+{
+  readonly context: WorkerContext<Worker>;
   readonly log: Log;
   /** Awaited operations of this worker. */
   readonly promises: PromiseTier;
   readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
+  /** By which listeners know this worker, where it connects with `sendClientId`. */
+  readonly clientId: bigint;
   readonly packedAddress: Uint8Array;
   readonly openIfaces: readonly OpenIface[];
   /** The interfaces, for tools and for sleeping. */
   readonly ifaces: readonly Iface[];
   readonly protocols: Protocols<Endpoint>;
   readonly connections: Connections;
+  readonly sockets: SocketConnections<Endpoint>;
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly #requests: RequestPool = new RequestPool(this);
   readonly observation: Observation;
-  /** Connections with requests that found no resources: they are started again by progress. */
-  readonly #pending: Set<PeerConnection> = new Set();
+  readonly #pending: PendingConnections = new PendingConnections();
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
-  readonly #queues: Set<MessageQueue<Endpoint>> = new Set();
+  readonly #queues: MessageQueues<Endpoint>;
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
   internalTransfers = 0;
   readonly frameBytesMax: number;
-  readonly activity: Activity = { busy: false };
+  readonly activity: Activity;
   /** Interfaces that messages of peers come from: progress always looks at them. */
   readonly #listening: readonly Iface[];
-  /** The others: progress looks at them while they may have operations on their way, and now and then. */
-  readonly #quiet: readonly Iface[];
+  readonly #quiet: QuietIfaces;
   #turns = 0;
   #loopback: PeerConnection | undefined;
   #closed = false;
   #closing: Promise<void> | undefined;
 
   /** Made by Context.worker. */
-  constructor(context: WorkerContext) {
+  constructor(context: WorkerContext<Worker>, options: WorkerOptions = {}) {
     this.context = context;
+    this.clientId = clientIdOf(options);
     this.log = context.log;
     this.observation = new Observation(context);
     this.openIfaces = context.resources.mds.flatMap((md) =>
@@ -99,7 +105,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
     this.frameBytesMax = Math.max(0, ...this.ifaces.map(({ attributes }) => attributes.am.bcopyBytesMax));
     this.#listening = this.ifaces.filter(isListening);
-    this.#quiet = this.ifaces.filter((iface) => !isListening(iface));
+    this.#quiet = new QuietIfaces(this.ifaces);
+    this.activity = this.#quiet.activity;
     this.packedAddress = packWorkerAddress({
       id: this.workerId,
       entries: this.ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address })),
@@ -109,6 +116,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
     this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
     this.promises = new PromiseTier(this.#driver, () => this.ifaces);
+    this.#queues = new MessageQueues<Endpoint>(this.protocols.am, this.#driver);
+    this.sockets = new SocketConnections<Endpoint>(this, this.#driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
     this.#event = new WorkerEvent(this, context.clock, () => context.newSignal());
   }
@@ -147,12 +156,36 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.#checkOpen();
     checkErrorHandling(options);
     const connection = this.connections.connect(address);
-    const known = this.#endpoints.get(connection);
-    const endpoint = known ?? new Endpoint(this, connection);
-    endpoint.setOptions(options);
-    this.#endpoints.set(connection, endpoint);
-    this.#keepalive.start();
-    return endpoint;
+    return this.adopt(connection, options);
+  }
+
+  /**
+   * Listens for clients at a socket address (ucp_listener_create). Whoever can connect to it and is accepted gets the address of this worker, and can
+   * send to it: listen on other devices than loopback where that is meant.
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; ERR_UNSUPPORTED without a connection manager; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE
+   */
+  listener(options: ListenerOptions<Endpoint> = {}): Listener<Endpoint> {
+    this.#checkOpen();
+    return this.sockets.listen(options);
+  }
+
+  /**
+   * Connects to a listener (ucp_ep_create with a socket address). The request ends when the listener's program has answered.
+   * @returns a request in progress, or NO_RESOURCE; it ends with REJECTED or what the listener says, UNREACHABLE, TIMED_OUT, CONNECTION_RESET
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNSUPPORTED without a connection manager
+   */
+  connectNbx(options: ConnectNbxOptions<Endpoint>, params?: RequestParams): Status | Request {
+    this.#checkOpen();
+    return this.sockets.connect(options, params);
+  }
+
+  /**
+   * Connects to a listener and waits for the endpoint. See {@link connectNbx}.
+   * @throws UcxError as the request ends, with the reason as its cause; AbortError when `signal` fires
+   */
+  async connect(options: ConnectOptions<Endpoint>): Promise<Endpoint> {
+    this.#checkOpen();
+    return this.sockets.connectTo(options);
   }
 
   /**
@@ -163,8 +196,9 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     let count = 0;
     for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
     this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
-    if (this.activity.busy || this.#turns === 0) count += this.#progressQuiet();
-    if (this.#pending.size > 0) count += this.#restart();
+    if (this.activity.busy || this.#turns === 0) count += this.#quiet.progress(this.#turns === 0);
+    if (this.sockets.isDue || this.#turns === 0) count += this.sockets.progress();
+    if (this.#pending.size > 0) count += this.#pending.restart();
     if (this.connections.isLeaving) this.connections.finishLeaving();
     return count;
   }
@@ -201,7 +235,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
 
   /** What the worker, its endpoints' protocols and its interfaces have done. Cold. */
   stats(): StatsNode {
-    return this.counters.node({ requests_in_use: this.requestsInUse, endpoints: this.#endpoints.size }, this.ifaces);
+    const levels = { requests_in_use: this.requestsInUse, endpoints: this.#endpoints.size };
+    return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);
   }
 
   /** Drives progress until the signal fires or the worker closes: for a process whose peers do all the work. */
@@ -260,13 +295,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
    */
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
     const byteLength = lengthOf(local);
-    const { receivedBytes, senderTag } = await this.promises.whole(() =>
-      this.promises.run(
-        'tag receive',
-        options.signal,
-        (params) => this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
-        true,
-      ),
+    const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
+      this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
     );
     return { senderTag, byteLength: receivedBytes };
   }
@@ -284,11 +314,7 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
    */
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue<Endpoint> {
     this.#checkOpen();
-    const queue = new MessageQueue<Endpoint>(this.protocols.am, this.#driver, id, options.signal, (closed) => {
-      this.#queues.delete(closed);
-    });
-    this.#queues.add(queue);
-    return queue;
+    return this.#queues.open(id, options.signal);
   }
 
   /** Waits until everything started before on any endpoint has reached remote memory (ucp_worker_flush_nbx). */
@@ -327,12 +353,16 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     return this.connections.byId(id);
   }
 
+  adopt(connection: PeerConnection, options: EndpointOptions): Endpoint {
+    const endpoint = this.endpointOf(connection);
+    endpoint.setOptions(options);
+    this.#keepalive.start();
+    return endpoint;
+  }
+
   endpointOf(connection: Connection): Endpoint {
-    let endpoint = this.#endpoints.get(connection);
-    if (endpoint === undefined) {
-      endpoint = new Endpoint(this, connection as PeerConnection);
-      this.#endpoints.set(connection, endpoint);
-    }
+    const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this, connection as PeerConnection);
+    this.#endpoints.set(connection, endpoint);
     return endpoint;
   }
 
@@ -353,13 +383,9 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
 
   async awaitData(message: AmMessage<Endpoint>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = lengthOf(local);
-    const { receivedBytes } = await this.promises.whole(() =>
-      this.promises.run(
-        'receive of an active message',
-        signal,
-        (params) => this.receiveData(message, local, 0, byteLength, params),
-        true,
-      ),
+    const what = 'receive of an active message';
+    const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
+      this.receiveData(message, local, 0, byteLength, params),
     );
     return receivedBytes;
   }
@@ -418,16 +444,8 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   }
 
   cancelRequest(request: Request): boolean {
-    if (request.isCompleted) return false;
-    if (request.kind === RequestKind.RECEIVE) {
-      if (!this.protocols.tag.cancel(request) && !this.protocols.streams.cancel(request)) return false;
-    } else {
-      // A flush that one lane has already taken ends by itself, and a message that has been sent in part goes on.
-      if (!request.queued || request.count > 1 || request.done > 0) return false;
-      if ((request.connection as PeerConnection | undefined)?.unqueue(request) !== true) return false;
-    }
-    request.end(Status.CANCELED);
-    return true;
+    const { tag, streams } = this.protocols;
+    return cancelRequest(request, { tag, streams, sockets: this.sockets });
   }
 
   start(request: Request, params: RequestParams | undefined): Status | Request {
@@ -447,9 +465,10 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
   }
 
   async #close(): Promise<void> {
+    this.sockets.close();
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.protocols.tag.close();
-    for (const queue of this.#queues) queue.close();
+    this.#queues.close();
     this.#driver.endServing();
     // Also what runs on connections that only peers have asked for.
     for (const connection of this.connections.all) {
@@ -463,35 +482,12 @@ export class Worker implements ProtocolHost, EndpointWorker, ConnectionsOwner, K
     this.#keepalive.close();
     this.#event.close();
     this.observation.close();
-    for (const connection of this.connections.all) {
-      this.connections.close(connection);
-    }
+    for (const connection of this.connections.all) this.connections.close(connection);
     // Nobody is left to wait for who has not answered.
     for (const connection of this.connections.all) this.connections.drop(connection);
     for (const iface of this.ifaces) iface.close();
     this.protocols.rendezvous.staging.close();
     this.context.forget(this);
-  }
-
-  #progressQuiet(): number {
-    let count = 0;
-    let busy = false;
-    for (const iface of this.#quiet) {
-      if (iface.outstanding === 0 && this.#turns !== 0) continue;
-      count += iface.progress();
-      if (iface.outstanding > 0) busy = true;
-    }
-    this.activity.busy = busy;
-    return count;
-  }
-
-  #restart(): number {
-    let started = 0;
-    for (const connection of this.#pending) {
-      started += connection.restart();
-      if (connection.isDrained) this.#pending.delete(connection);
-    }
-    return started;
   }
 
   #checkOpen(): void {

@@ -5,6 +5,9 @@
  * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. Whoever is first asks with
  * its worker address; the other end answers when its worker makes progress, and has its half from then on, whether the application there asks for it
  * or not. Two ends that ask at the same time answer each other by their questions.
+ *
+ * Connections that were agreed on by socket addresses (listener.ts) are outside of this numbering: the server makes its half and tells its number, and the
+ * client's half attaches to it, as the first message between them.
  */
 
 import { endpointConnect } from '../../ucs/diagnostics.ts';
@@ -69,6 +72,8 @@ export class Connections {
   readonly #homes: Map<PeerConnection, { readonly peer: Peer; readonly number: number }> = new Map();
   /** Closed before the peer had answered: they wait for the answer, to take leave. */
   readonly #leaving: Set<PeerConnection> = new Set();
+  /** Halves that a client may attach to, with the id of its worker. */
+  readonly #accepted: Map<PeerConnection, Uint8Array> = new Map();
 
   constructor(owner: ConnectionsOwner) {
     this.#owner = owner;
@@ -117,14 +122,37 @@ export class Connections {
     return connection;
   }
 
+  /**
+   * The half of the server of a connection that a client has asked for by a socket address: it stands once the client has attached.
+   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE, also where no transport carries messages
+   */
+  accept(packed: Uint8Array): PeerConnection {
+    const address = unpackWorkerAddress(packed);
+    const connection = this.#makeApart(address);
+    this.#accepted.set(connection, address.id);
+    return connection;
+  }
+
+  /** The half of the client: attaches to the half of the server with that number. Throws like {@link accept}. */
+  attach(packed: Uint8Array, remoteId: number): PeerConnection {
+    const connection = this.#makeApart(unpackWorkerAddress(packed));
+    connection.remoteId = remoteId;
+    this.#say(connection, remoteId, WireupCode.ATTACH, 0, this.#owner.workerId);
+    return connection;
+  }
+
   /** A message of another worker's connections. */
   onMessage({ words, bytes, offset, byteLength }: AmFrame): void {
     const at = offset >> 2;
     const code = words[at + 1]!;
     const remoteId = words[at + 2]!;
     if (remoteId <= NO_ENDPOINT) return;
-    if (code === WireupCode.REPLY) this.#onReply(words[at]!, remoteId);
-    else if (code === WireupCode.REQUEST) {
+    const to = words[at]!;
+    if (code === WireupCode.REPLY) this.#onReply(to, remoteId);
+    else if (code === WireupCode.ATTACH) {
+      const start = offset + WIREUP_WORDS * 4;
+      this.#onAttach(bytes.subarray(start, offset + byteLength), to, remoteId);
+    } else if (code === WireupCode.REQUEST) {
       const start = offset + WIREUP_WORDS * 4;
       this.#onRequest(bytes.slice(start, offset + byteLength), words[at + 3]!, remoteId);
     }
@@ -149,7 +177,9 @@ export class Connections {
       this.#leaving.add(connection);
       return;
     }
-    if (connection.am !== undefined && !connection.isLoopback && connection.failure === Status.OK) {
+    // A loopback with one half only would tell itself.
+    const hasPeer = !connection.isLoopback || connection.remoteId !== connection.id;
+    if (connection.am !== undefined && hasPeer && connection.failure === Status.OK) {
       HEADER[0] = connection.remoteId;
       HEADER[1] = 0;
       connection.post(MessageId.CLOSE, HEADER, 2);
@@ -173,6 +203,7 @@ export class Connections {
   /** Closes a connection without a word. */
   drop(connection: PeerConnection): void {
     this.#leaving.delete(connection);
+    this.#accepted.delete(connection);
     const home = this.#homes.get(connection);
     if (home !== undefined) {
       const { peer, number } = home;
@@ -197,6 +228,26 @@ export class Connections {
     connection.remoteId = connection.id;
     connection.isLoopback = true;
     return connection;
+  }
+
+  #makeApart(address: WorkerAddress): PeerConnection {
+    const connection = this.#make(address);
+    try {
+      connection.checkMessages();
+    } catch (error) {
+      this.drop(connection);
+      throw error;
+    }
+    connection.isLoopback = sameId(address.id, this.#owner.workerId);
+    return connection;
+  }
+
+  #onAttach(workerId: Uint8Array, id: number, remoteId: number): void {
+    const connection = this.byId(id);
+    const awaited = connection === undefined ? undefined : this.#accepted.get(connection);
+    if (awaited === undefined || !sameId(awaited, workerId)) return;
+    this.#accepted.delete(connection!);
+    this.#established(connection!, remoteId);
   }
 
   #onRequest(packed: Uint8Array, number: number, remoteId: number): void {
@@ -228,7 +279,8 @@ export class Connections {
 
   #onReply(id: number, remoteId: number): void {
     const connection = this.byId(id);
-    if (connection !== undefined) this.#established(connection, remoteId);
+    // To a half that was accepted, only its client attaches.
+    if (connection !== undefined && !this.#accepted.has(connection)) this.#established(connection, remoteId);
   }
 
   #established(connection: PeerConnection, remoteId: number): void {

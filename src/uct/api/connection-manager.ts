@@ -6,6 +6,7 @@
  */
 
 import type { UcxError } from '../../ucs/error.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/status.ts';
 
 /** A numeric address, for link-local IPv6 with its zone, and a port. */
@@ -95,6 +96,8 @@ export interface ConnectionManager {
   readonly outstanding: number;
   /** Sleeps until progress may have something to do, or `timeoutNs` is over, without blocking the event loop. */
   wait(timeoutNs: number): Promise<void>;
+  /** What it has done, and what it holds: a node of class `uct_cm`. */
+  stats(): StatsNode;
   /** Closes listeners, gives up attempts, rejects what waits; nothing is reported any more. Idempotent. */
   close(): void;
 }

@@ -1,0 +1,32 @@
+/** Which requests can be ended before their time. Those that a transport or a peer works on end by themselves. */
+
+import { Status } from '../../ucs/status.ts';
+import type { PeerConnection } from './peer-connection.ts';
+import { type Request, RequestKind } from './request.ts';
+
+/** Takes a request back; false when it is too late. */
+interface Canceller {
+  cancel(request: Request): boolean;
+}
+
+/** Where requests wait that no connection has queued. */
+export interface WaitingPlaces {
+  readonly tag: Canceller;
+  readonly streams: Canceller;
+  readonly sockets: Canceller;
+}
+
+/** Ends a request with CANCELED; false when it is too late. */
+export function cancelRequest(request: Request, places: WaitingPlaces): boolean {
+  if (request.isCompleted || !takeBack(request, places)) return false;
+  request.end(Status.CANCELED);
+  return true;
+}
+
+function takeBack(request: Request, { tag, streams, sockets }: WaitingPlaces): boolean {
+  if (request.kind === RequestKind.RECEIVE) return tag.cancel(request) || streams.cancel(request);
+  if (request.kind === RequestKind.CONNECT) return sockets.cancel(request);
+  // A flush that one lane has already taken ends by itself, and a message that has been sent in part goes on.
+  if (!request.queued || request.count > 1 || request.done > 0) return false;
+  return (request.connection as PeerConnection | undefined)?.unqueue(request) === true;
+}

@@ -1,0 +1,93 @@
+/**
+ * What a client and a listener tell each other through a connection manager, as bytes: who the client is and how its worker is reached, and which half of a
+ * connection the server has made for it.
+ *
+ * Layout, little-endian. Request: u8 version, u8 flags (1: has a client id), u16 0, u32 0, u64 client id, worker address. Acceptance: u8 version, u8 0,
+ * u16 0, u32 id of the connection, worker address.
+ */
+
+import { UcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import { unpackWorkerAddress } from './worker-address.ts';
+
+const VERSION = 1;
+const HAS_CLIENT_ID = 1;
+const REQUEST_BYTES = 16;
+const ACCEPTANCE_BYTES = 8;
+const CONNECTION_ID_MAX = 0x7fff_ffff;
+
+/** What a client sends. */
+export interface ConnectData {
+  readonly clientId: bigint | undefined;
+  readonly workerAddress: Uint8Array;
+}
+
+/** What a server sends. */
+export interface AcceptData {
+  readonly connectionId: number;
+  readonly workerAddress: Uint8Array;
+}
+
+/** Writes what a client sends. */
+export function packConnectData({ clientId, workerAddress }: ConnectData): Uint8Array {
+  const packed = begin(REQUEST_BYTES, workerAddress);
+  const view = new DataView(packed.buffer);
+  view.setUint8(1, clientId === undefined ? 0 : HAS_CLIENT_ID);
+  view.setBigUint64(8, clientId ?? 0n, true);
+  return packed;
+}
+
+/**
+ * Reads what a client has sent, its worker address included.
+ * @throws UcxError ERR_CONNECT_MALFORMED, ERR_ADDRESS_MALFORMED (INVALID_PARAM)
+ */
+export function unpackConnectData(packed: Uint8Array): ConnectData {
+  const view = viewOf(packed, REQUEST_BYTES, 'request');
+  const flags = view.getUint8(1);
+  if (flags > HAS_CLIENT_ID) throw malformed('request', `has the flags ${flags}`);
+  const workerAddress = packed.slice(REQUEST_BYTES);
+  unpackWorkerAddress(workerAddress);
+  return { clientId: flags === HAS_CLIENT_ID ? view.getBigUint64(8, true) : undefined, workerAddress };
+}
+
+/** Writes what a server sends. */
+export function packAcceptData({ connectionId, workerAddress }: AcceptData): Uint8Array {
+  const packed = begin(ACCEPTANCE_BYTES, workerAddress);
+  new DataView(packed.buffer).setUint32(4, connectionId, true);
+  return packed;
+}
+
+/** Reads what a server has sent; throws like {@link unpackConnectData}. */
+export function unpackAcceptData(packed: Uint8Array): AcceptData {
+  const connectionId = viewOf(packed, ACCEPTANCE_BYTES, 'acceptance').getUint32(4, true);
+  if (connectionId === 0 || connectionId > CONNECTION_ID_MAX) {
+    throw malformed('acceptance', `names the connection ${connectionId}`);
+  }
+  const workerAddress = packed.slice(ACCEPTANCE_BYTES);
+  unpackWorkerAddress(workerAddress);
+  return { connectionId, workerAddress };
+}
+
+function begin(headerBytes: number, workerAddress: Uint8Array): Uint8Array<ArrayBuffer> {
+  const packed = new Uint8Array(headerBytes + workerAddress.byteLength);
+  packed[0] = VERSION;
+  packed.set(workerAddress, headerBytes);
+  return packed;
+}
+
+function viewOf(packed: Uint8Array, headerBytes: number, what: string): DataView {
+  if (packed.byteLength < headerBytes) throw malformed(what, `has only ${packed.byteLength} bytes`);
+  const view = new DataView(packed.buffer, packed.byteOffset, packed.byteLength);
+  const version = view.getUint8(0);
+  if (version !== VERSION) throw malformed(what, `has version ${version}, this library reads ${VERSION}`);
+  return view;
+}
+
+function malformed(what: string, rule: string): UcxError {
+  return new UcxError({
+    code: 'ERR_CONNECT_MALFORMED',
+    status: Status.INVALID_PARAM,
+    message: `${what} to connect ${rule}`,
+    details: { rule },
+  });
+}

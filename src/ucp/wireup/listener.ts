@@ -1,0 +1,222 @@
+/**
+ * A listener: takes the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`. Sockets and what goes over
+ * them are the business of connection managers.
+ */
+
+import { addAbortListener } from 'node:events';
+import { AbortError, invalidParam } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
+import type { ConnectionRequest } from './connection-request.ts';
+import { checkSocketAddress } from './socket-address.ts';
+
+/** Connections that the system keeps for a listener until it takes them, unless told otherwise. */
+const BACKLOG_DEFAULT = 128;
+const BACKLOG_MAX = 65_535;
+
+/** Where and how to listen. */
+export interface ListenerOptions<E> {
+  /** Numeric address. Default `127.0.0.1`; `0.0.0.0` or `::` for every device. */
+  readonly address?: string;
+  /** Default 0: one that is free. */
+  readonly port?: number;
+  /** Connections that the system keeps while the worker makes no progress; it may keep some more. Default 128. */
+  readonly backlog?: number;
+  /** Takes the requests, inside progress. Without it they are taken out of the listener by {@link Listener.next} or `for await`. */
+  readonly onConnection?: (request: ConnectionRequest<E>) => void;
+  /** Closes the listener when it fires. */
+  readonly signal?: AbortSignal;
+}
+
+/** What is known about a listener (ucp_listener_attr_t). */
+export interface ListenerAttributes extends SocketAddress {
+  readonly backlog: number;
+  /** Requests that nobody has answered. */
+  readonly waiting: number;
+}
+
+/** Options with the defaults filled in. */
+export type CheckedListenerOptions<E> = SocketAddress & { readonly backlog: number } & Pick<
+    ListenerOptions<E>,
+    'onConnection' | 'signal'
+  >;
+
+/**
+ * Checks options and fills in what they leave out.
+ * @throws UcxError ERR_INVALID_PARAM; AbortError for a signal that has fired
+ */
+export function checkListenerOptions<E>(options: ListenerOptions<E>): CheckedListenerOptions<E> {
+  if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
+  const { address = '127.0.0.1', port = 0, backlog = BACKLOG_DEFAULT, onConnection, signal } = options;
+  checkSocketAddress({ address, port }, 0);
+  if (!Number.isInteger(backlog) || backlog < 1 || backlog > BACKLOG_MAX) {
+    throw invalidParam('backlog', `must be an integer from 1 to ${BACKLOG_MAX}`, backlog);
+  }
+  if (onConnection !== undefined && typeof onConnection !== 'function') {
+    throw invalidParam('onConnection', 'must be a function', onConnection);
+  }
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw invalidParam('signal', 'must be an AbortSignal', signal);
+  }
+  if (signal?.aborted === true) throw new AbortError(signal);
+  return {
+    address,
+    port,
+    backlog,
+    ...(onConnection === undefined ? {} : { onConnection }),
+    ...(signal === undefined ? {} : { signal }),
+  };
+}
+
+/** Drives the worker while somebody waits. */
+export interface Driver {
+  begin(): void;
+  end(): void;
+}
+
+/** A listener. */
+export class Listener<E> implements AsyncIterable<ConnectionRequest<E>, void, void>, AsyncDisposable {
+  readonly #options: CheckedListenerOptions<E>;
+  readonly #socket: SocketListener;
+  readonly #driver: Driver;
+  readonly #onClose: (listener: Listener<E>) => void;
+  readonly #abort: Disposable | undefined;
+  /** Requests that nobody has answered. */
+  readonly #unanswered: Set<ConnectionRequest<E>> = new Set();
+  /** Those among them that nobody has taken. */
+  #queue: ConnectionRequest<E>[] = [];
+  /** Calls of next that wait. */
+  readonly #waiting: Set<() => void> = new Set();
+  #closed = false;
+
+  /** Made by Worker.listener. @param listen opens the socket */
+  constructor(
+    options: CheckedListenerOptions<E>,
+    driver: Driver,
+    listen: (listener: Listener<E>) => SocketListener,
+    onClose: (listener: Listener<E>) => void,
+  ) {
+    this.#options = options;
+    this.#driver = driver;
+    this.#onClose = onClose;
+    this.#socket = listen(this);
+    const { signal } = options;
+    this.#abort = signal === undefined ? undefined : addAbortListener(signal, () => this.#end());
+  }
+
+  /** As it was given. */
+  get address(): string {
+    return this.#socket.address.address;
+  }
+
+  /** The one that was taken. */
+  get port(): number {
+    return this.#socket.address.port;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** ucp_listener_query. */
+  query(): ListenerAttributes {
+    this.#forgetGone();
+    const { address, port, backlog } = { ...this.#options, ...this.#socket.address };
+    return { address, port, backlog, waiting: this.#unanswered.size };
+  }
+
+  /**
+   * The next request, in the order in which they came; undefined when the listener has closed. Progress is driven while it is awaited: this, and
+   * `worker.serve`, hold the process.
+   * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError when `signal`, or that of the listener, has fired
+   */
+  async next(options: { readonly signal?: AbortSignal } = {}): Promise<ConnectionRequest<E> | undefined> {
+    const { signal } = options;
+    if (this.#options.onConnection !== undefined) {
+      throw invalidParam('onConnection', 'must be left out to take requests one by one', this.#options.onConnection);
+    }
+    if (signal !== undefined && !(signal instanceof AbortSignal)) {
+      throw invalidParam('signal', 'must be an AbortSignal', signal);
+    }
+    for (;;) {
+      if (signal?.aborted === true) throw new AbortError(signal);
+      if (this.#closed) return this.#ended();
+      const request = this.#queue.shift();
+      if (request === undefined) await this.#arrival(signal);
+      else if (request.live) return request;
+    }
+  }
+
+  /** The requests until the listener closes. Leaving the loop leaves the listener open. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<ConnectionRequest<E>, void, void> {
+    for (let request = await this.next(); request !== undefined; request = await this.next()) yield request;
+  }
+
+  /** Ends listening, and rejects the requests that nobody has answered. Endpoints stay. Idempotent, never fails. */
+  close(): Promise<void> {
+    this.#end();
+    return Promise.resolve();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  // What the worker and the requests need of the listener.
+
+  /** A client has asked. */
+  requested(request: ConnectionRequest<E>): void {
+    this.#forgetGone();
+    this.#unanswered.add(request);
+    const { onConnection } = this.#options;
+    if (onConnection !== undefined) {
+      onConnection(request);
+      return;
+    }
+    this.#queue.push(request);
+    for (const wake of this.#waiting) wake();
+  }
+
+  answered(request: ConnectionRequest<E>): void {
+    this.#unanswered.delete(request);
+  }
+
+  #end(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#abort?.[Symbol.dispose]();
+    this.#socket.close();
+    for (const request of this.#unanswered) request.reject(Status.REJECTED, 'the listener has closed');
+    this.#queue = [];
+    for (const wake of this.#waiting) wake();
+    this.#onClose(this);
+  }
+
+  #ended(): undefined {
+    const { signal } = this.#options;
+    if (signal?.aborted === true) throw new AbortError(signal);
+    return undefined;
+  }
+
+  /** Clients that have gone away are no requests any more: nobody may fill the memory by coming and going. */
+  #forgetGone(): void {
+    for (const request of this.#unanswered) if (!request.live) this.#unanswered.delete(request);
+    if (this.#queue.length > this.#unanswered.size) this.#queue = this.#queue.filter(({ live }) => live);
+  }
+
+  async #arrival(signal: AbortSignal | undefined): Promise<void> {
+    let listener: Disposable | undefined;
+    let wake: () => void = () => undefined;
+    // Listening comes first: driving may bring a request at once.
+    const arrival = new Promise<void>((resolve) => {
+      wake = resolve;
+      this.#waiting.add(wake);
+      if (signal !== undefined) listener = addAbortListener(signal, wake);
+    });
+    this.#driver.begin();
+    await arrival;
+    this.#driver.end();
+    this.#waiting.delete(wake);
+    listener?.[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,71 @@
+/** Socket addresses as users give and read them: checked, printed, and looked up by name. Nothing connects here. */
+
+import { lookup } from 'node:dns/promises';
+import { addAbortListener } from 'node:events';
+import { isIP } from 'node:net';
+import { AbortError, invalidParam, statusError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+import type { SocketAddress } from '../../uct/api/connection-manager.ts';
+
+const PORT_MAX = 65_535;
+const HOST_LENGTH_MAX = 253;
+
+/** The two ends of what a connection was agreed on by. */
+export interface SocketAddresses {
+  readonly local: SocketAddress;
+  readonly remote: SocketAddress;
+}
+
+/**
+ * Checks an address.
+ * @param portMin 0 where the port may be left to the system, else 1
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkSocketAddress({ address, port }: SocketAddress, portMin: 0 | 1): void {
+  if (typeof address !== 'string' || isIP(address) === 0) {
+    throw invalidParam('address', 'must be a numeric IPv4 or IPv6 address', address);
+  }
+  if (!Number.isInteger(port) || port < portMin || port > PORT_MAX) {
+    throw invalidParam('port', `must be an integer from ${portMin} to ${PORT_MAX}`, port);
+  }
+}
+
+/** `127.0.0.1:7`, `[::1]:7`. */
+export function printSocketAddress({ address, port }: SocketAddress): string {
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/**
+ * The numeric addresses of a host, at least one, in the order of the system.
+ * @throws UcxError ERR_INVALID_PARAM; ERR_UNREACHABLE when nobody knows the name; AbortError when `signal` fires
+ */
+export async function addressesOf(host: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
+  if (typeof host !== 'string' || host === '' || host.length > HOST_LENGTH_MAX || host.includes('\0')) {
+    throw invalidParam('host', `must be a name of 1 to ${HOST_LENGTH_MAX} characters`, host);
+  }
+  if (isIP(host) !== 0) return [host];
+  const found = lookup(host, { all: true }).then(
+    (addresses) => addresses.map(({ address }) => address),
+    (error: unknown) => {
+      throw statusError(Status.UNREACHABLE, `look up host ${host}`, error);
+    },
+  );
+  return signal === undefined ? found : untilAborted(found, signal);
+}
+
+/** What a promise resolves with, unless the signal fires before: a name server may take its time. */
+async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) {
+    promise.catch(() => undefined);
+    throw new AbortError(signal);
+  }
+  let listener: Disposable | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    listener = addAbortListener(signal, () => reject(new AbortError(signal)));
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    listener?.[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,49 @@
+/** The configuration of the connection manager over TCP: `UCX_TCP_CM_*`. */
+
+import type { ConfigTable } from '../../../ucs/config.ts';
+import { type ConfigType, restricted, timeType, uintType } from '../../../ucs/config-value.ts';
+
+/** The values of the table. */
+export interface TcpCmConfig {
+  readonly TIMEOUT: number;
+  readonly ANSWER_TIMEOUT: number;
+  readonly MAX_CLIENTS: number;
+  readonly MAX_REQUESTS: number;
+}
+
+const positiveTimeType = restricted(timeType, 'a time above 0', (ns) => ns > 0);
+
+function countType(max: number): ConfigType<number> {
+  return restricted(uintType, `an integer from 1 to ${max}`, (count) => count >= 1 && count <= max);
+}
+
+/** `UCX_TCP_CM_*`. */
+export const TCP_CM_CONFIG_TABLE: ConfigTable<TcpCmConfig> = {
+  prefix: 'TCP_CM_',
+  fields: [
+    {
+      name: 'TIMEOUT',
+      type: positiveTimeType,
+      default: '10s',
+      doc: 'Time in which a connection to a listener stands, and in which either side says what it has to say; who is slower is dropped. inf for no bound.',
+    },
+    {
+      name: 'ANSWER_TIMEOUT',
+      type: positiveTimeType,
+      default: '1m',
+      doc: 'Time in which the program at a listener accepts or rejects; then the client gives up. inf for no bound.',
+    },
+    {
+      name: 'MAX_CLIENTS',
+      type: countType(65_536),
+      default: '1024',
+      doc: 'Clients of the listeners of one worker at most that have not said yet what they want, 1 to 65536; more are rejected with NO_RESOURCE.',
+    },
+    {
+      name: 'MAX_REQUESTS',
+      type: countType(65_536),
+      default: '1024',
+      doc: 'Requests to connect at most that wait for an answer of the program, 1 to 65536; more are rejected with BUSY.',
+    },
+  ],
+};

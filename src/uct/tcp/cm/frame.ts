@@ -1,0 +1,147 @@
+/**
+ * The frames that connection managers exchange, as bytes: written here, and read piece by piece out of what a socket brings. No sockets, and no
+ * opinion about which frame may come when.
+ *
+ * Layout, little-endian: u32 magic, u8 version, u8 type, i16 status, u32 payload bytes, u32 CRC-32 of the 12 bytes before and the payload; payload.
+ */
+
+import { crc32 } from 'node:zlib';
+import { Status } from '../../../ucs/status.ts';
+import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../api/connection-manager.ts';
+
+const MAGIC = 0x4d435855;
+const VERSION = 1;
+const AT_CHECKSUM = 12;
+/** Bytes of the header of a frame. */
+export const FRAME_HEADER_BYTES = 16;
+/** Bytes of the longest frame. */
+export const FRAME_BYTES_MAX: number = FRAME_HEADER_BYTES + PRIVATE_DATA_BYTES_MAX;
+
+/** What a frame says. */
+export const FrameType = {
+  /** The client wants to connect; payload: its private data. */
+  REQUEST: 1,
+  /** The server agrees; payload: its private data. */
+  ACCEPT: 2,
+  /** The server does not; status, and a reason as UTF-8. */
+  REJECT: 3,
+  /** What the client makes of the agreement: status. */
+  CONFIRM: 4,
+} as const;
+export type FrameType = (typeof FrameType)[keyof typeof FrameType];
+
+/** Longest payload by type; a type without one is none. */
+const PAYLOAD_BYTES_MAX: readonly (number | undefined)[] = [
+  undefined,
+  PRIVATE_DATA_BYTES_MAX,
+  PRIVATE_DATA_BYTES_MAX,
+  REASON_BYTES_MAX,
+  0,
+];
+
+/** A frame. */
+export interface Frame {
+  readonly type: FrameType;
+  /** OK, or a failure: of a rejection and of a confirmation. */
+  readonly status: Status;
+  readonly payload: Uint8Array;
+}
+
+const NO_BYTES = new Uint8Array(0);
+
+/** Writes a frame; the payload fits. */
+export function packFrame(type: FrameType, status: Status, payload: Uint8Array = NO_BYTES): Uint8Array {
+  const packed = new Uint8Array(FRAME_HEADER_BYTES + payload.byteLength);
+  const view = new DataView(packed.buffer);
+  view.setUint32(0, MAGIC, true);
+  view.setUint8(4, VERSION);
+  view.setUint8(5, type);
+  view.setInt16(6, status, true);
+  view.setUint32(8, payload.byteLength, true);
+  packed.set(payload, FRAME_HEADER_BYTES);
+  view.setUint32(AT_CHECKSUM, checksum(packed), true);
+  return packed;
+}
+
+/** Reads one frame out of bytes that come in pieces. What is wrong with it is found as early as it can be: nothing is kept of a bad header. */
+export class FrameReader {
+  #bytes: Uint8Array = new Uint8Array(FRAME_HEADER_BYTES);
+  #filled = 0;
+  #frame: Frame | undefined;
+  #fault: string | undefined;
+
+  /** The frame, once it is there. */
+  get frame(): Frame | undefined {
+    return this.#frame;
+  }
+
+  /** What is wrong, in words; undefined while nothing is. */
+  get fault(): string | undefined {
+    return this.#fault;
+  }
+
+  /** Whether some of the frame is there. */
+  get hasBegun(): boolean {
+    return this.#filled > 0;
+  }
+
+  /** Bytes that belong to the frame and are still to come: 0 when it is there, or will never be. */
+  get missing(): number {
+    return this.#frame === undefined && this.#fault === undefined ? this.#bytes.byteLength - this.#filled : 0;
+  }
+
+  /** Takes bytes, at most {@link missing}. */
+  take(bytes: Uint8Array): void {
+    this.#bytes.set(bytes, this.#filled);
+    this.#filled += bytes.byteLength;
+    if (this.#filled < this.#bytes.byteLength) return;
+    if (this.#filled > FRAME_HEADER_BYTES || !this.#takeHeader()) this.#finish();
+  }
+
+  /** Makes room for the payload; false where nothing is to come any more. */
+  #takeHeader(): boolean {
+    const view = new DataView(this.#bytes.buffer);
+    this.#fault = headerFault(view);
+    const payloadBytes = view.getUint32(8, true);
+    if (this.#fault !== undefined || payloadBytes === 0) return false;
+    const whole = new Uint8Array(FRAME_HEADER_BYTES + payloadBytes);
+    whole.set(this.#bytes);
+    this.#bytes = whole;
+    return true;
+  }
+
+  #finish(): void {
+    if (this.#fault !== undefined) return;
+    const view = new DataView(this.#bytes.buffer);
+    if (view.getUint32(AT_CHECKSUM, true) !== checksum(this.#bytes)) {
+      this.#fault = 'has a wrong checksum';
+      return;
+    }
+    const type = view.getUint8(5) as FrameType;
+    const status = view.getInt16(6, true) as Status;
+    this.#frame = { type, status, payload: this.#bytes.subarray(FRAME_HEADER_BYTES) };
+  }
+}
+
+function headerFault(view: DataView): string | undefined {
+  if (view.getUint32(0, true) !== MAGIC) return 'does not begin as one';
+  const version = view.getUint8(4);
+  if (version !== VERSION) return `has version ${version}, this library speaks ${VERSION}`;
+  const type = view.getUint8(5);
+  const payloadBytesMax = PAYLOAD_BYTES_MAX[type];
+  if (payloadBytesMax === undefined) return `has the unknown type ${type}`;
+  const payloadBytes = view.getUint32(8, true);
+  if (payloadBytes > payloadBytesMax) return `has ${payloadBytes} bytes, more than ${payloadBytesMax}`;
+  return statusFault(type, view.getInt16(6, true));
+}
+
+function statusFault(type: number, status: number): string | undefined {
+  const isFailure = status < Status.OK && status >= Status.ENDPOINT_TIMEOUT;
+  if (type === FrameType.REJECT) return isFailure ? undefined : `rejects with the status ${status}`;
+  if (type === FrameType.CONFIRM) return isFailure || status === Status.OK ? undefined : `has the status ${status}`;
+  return status === Status.OK ? undefined : `has the status ${status}`;
+}
+
+function checksum(packed: Uint8Array): number {
+  return crc32(packed.subarray(FRAME_HEADER_BYTES), crc32(packed.subarray(0, AT_CHECKSUM)));
+}

@@ -1,0 +1,192 @@
+/**
+ * A listening socket of the connection manager: takes the connections that come, also when the process is out of descriptors. What a client wants is read in
+ * server-client.ts.
+ */
+
+import {
+  close as closeFd,
+  dup,
+  Errno,
+  errnoText,
+  isSyscallError,
+  printAddress,
+  ReadyFor,
+  type ScratchBlock,
+  SocketOption,
+  setSocketOption,
+  tcpAccept,
+  tcpClose,
+  tcpListen,
+  tcpLocalAddress,
+  tcpRemoteAddress,
+} from '../../../sys/index.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { ClientRequest, SocketAddress, SocketListener } from '../../api/connection-manager.ts';
+import { type Channel, openChannel } from './channel.ts';
+import { CmCounter } from './counters.ts';
+import { FrameType, packFrame } from './frame.ts';
+import { type ClientOwner, ServerClient } from './server-client.ts';
+import type { Watched } from './watch.ts';
+
+/** Connections that one look takes at most: others have their turn too. */
+const ACCEPTS_MAX = 64;
+/** Pause of a listener that can take nobody, not even to send them away. */
+const PAUSE_NS = 100e6;
+/** Seconds between two probes of a silent client, and how many it may leave unanswered. */
+const KEEPALIVE_S = 10;
+const KEEPALIVE_PROBES = 3;
+
+const OUT_OF_DESCRIPTORS: readonly number[] = [Errno.EMFILE, Errno.ENFILE];
+const NOBODY: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
+/** A connection that failed before it was taken; the next one may be good: see accept(2). */
+const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EHOSTUNREACH, Errno.EPERM];
+
+/** The manager behind a listener. */
+export interface ListeningOwner extends ClientOwner {
+  /** Memory of the channels. */
+  readonly staging: ScratchBlock;
+  /** Clients that do not wait for the program. */
+  readonly strangers: number;
+  clientCame(client: ServerClient): void;
+  listenerClosed(listener: Listening): void;
+}
+
+/** A listening socket. */
+export class Listening implements SocketListener, Watched {
+  readonly address: SocketAddress;
+  deadlineNs: number = Number.POSITIVE_INFINITY;
+  readonly #owner: ListeningOwner;
+  readonly #onRequest: (request: ClientRequest) => void;
+  readonly #fd: number;
+  readonly #token: number;
+  /** A descriptor that can be given up, to take a connection and send it away; -1 for none. */
+  #reserve = -1;
+  #closed = false;
+
+  /** @throws UcxError ERR_INVALID_PARAM; SyscallError */
+  constructor(
+    owner: ListeningOwner,
+    address: SocketAddress,
+    backlog: number,
+    onRequest: (request: ClientRequest) => void,
+  ) {
+    this.#owner = owner;
+    this.#onRequest = onRequest;
+    this.#fd = tcpListen(address, backlog);
+    try {
+      this.address = tcpLocalAddress(this.#fd);
+      this.#reserve = dup(this.#fd);
+      this.#token = owner.watch.add(this.#fd, ReadyFor.READ, this);
+    } catch (error) {
+      this.#giveUpReserve();
+      tcpClose(this.#fd);
+      throw error;
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#owner.watch.remove(this.#fd, this.#token);
+    this.#giveUpReserve();
+    tcpClose(this.#fd);
+    this.#owner.listenerClosed(this);
+  }
+
+  onReady(): number {
+    for (let i = 0; i < ACCEPTS_MAX && !this.#closed; i++) {
+      const fd = tcpAccept(this.#fd);
+      if (fd >= 0) this.#take(fd);
+      else if (NOBODY.includes(-fd) || !this.#goesOnAfter(-fd)) return 0;
+    }
+    return 0;
+  }
+
+  /** The pause is over. */
+  onDeadline(): number {
+    this.deadlineNs = Number.POSITIVE_INFINITY;
+    this.#owner.watch.modify(this.#fd, ReadyFor.READ, this.#token);
+    return 0;
+  }
+
+  #take(fd: number): void {
+    const channel = openChannel(fd, this.#owner.staging);
+    try {
+      const clientAddress = tcpRemoteAddress(fd);
+      const { strangers, config, counters, log } = this.#owner;
+      if (strangers >= config.MAX_CLIENTS) {
+        const reason = `${strangers} clients are being listened to`;
+        log.warn(`client ${printAddress(clientAddress)} of ${printAddress(this.address)}: rejected, as ${reason}`);
+        counters.count(CmCounter.CLIENTS_SENT_AWAY);
+        refuse(channel, Status.NO_RESOURCE, reason);
+        return;
+      }
+      const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
+      keepWatch(fd);
+      const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
+      this.#owner.counters.count(CmCounter.CLIENTS);
+      this.#owner.clientCame(client);
+    } catch (error) {
+      // It has gone already, or cannot be watched.
+      channel.close();
+      if (!isSyscallError(error)) throw error;
+      this.#owner.log.diag(`a client of ${printAddress(this.address)} was lost: ${error.message}`);
+    }
+  }
+
+  /** What accept has refused; returns whether the next connection can be taken. */
+  #goesOnAfter(code: number): boolean {
+    if (LOST.includes(code)) return true;
+    const { log, watch, clock } = this.#owner;
+    if (OUT_OF_DESCRIPTORS.includes(code) && this.#sendAway()) {
+      this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
+      log.warn(`a client of ${printAddress(this.address)} was sent away: ${errnoText(code)}`);
+      return true;
+    }
+    log.warn(`${printAddress(this.address)} takes no clients for a moment: ${errnoText(code)}`);
+    // Readiness would be reported again and again.
+    watch.modify(this.#fd, 0, this.#token);
+    this.deadlineNs = clock.nowNs() + PAUSE_NS;
+    watch.due(this.deadlineNs);
+    return false;
+  }
+
+  /** Takes a connection with the reserve, and closes it; false where there is no reserve, or others were faster. */
+  #sendAway(): boolean {
+    this.#reclaimReserve();
+    if (this.#reserve < 0) return false;
+    this.#giveUpReserve();
+    const fd = tcpAccept(this.#fd);
+    if (fd >= 0) tcpClose(fd);
+    this.#reclaimReserve();
+    return fd >= 0;
+  }
+
+  #giveUpReserve(): void {
+    if (this.#reserve >= 0) closeFd(this.#reserve);
+    this.#reserve = -1;
+  }
+
+  #reclaimReserve(): void {
+    if (this.#reserve >= 0) return;
+    try {
+      this.#reserve = dup(this.#fd);
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+    }
+  }
+}
+
+/** Has the kernel find out when a client that waits is gone without a word. */
+function keepWatch(fd: number): void {
+  setSocketOption(fd, SocketOption.KEEPIDLE, KEEPALIVE_S);
+  setSocketOption(fd, SocketOption.KEEPINTVL, KEEPALIVE_S);
+  setSocketOption(fd, SocketOption.KEEPCNT, KEEPALIVE_PROBES);
+  setSocketOption(fd, SocketOption.KEEPALIVE, 1);
+}
+
+/** Sends somebody away without having heard what they want. They read why, where the channel needs no handshake. */
+function refuse(channel: Channel, status: Status, reason: string): void {
+  if (channel.handshake() === Status.OK) channel.write(packFrame(FrameType.REJECT, status, Buffer.from(reason)));
+  channel.close();
+}

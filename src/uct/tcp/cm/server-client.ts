@@ -1,0 +1,241 @@
+/**
+ * A client of a listener, from the moment it has connected: reads what it wants, holds it until the program answers, and hears what the client makes of the
+ * answer. A client that breaks the rules or the connection, or takes too long, is dropped.
+ */
+
+import { printAddress } from '../../../sys/index.ts';
+import type { Clock } from '../../../ucs/clock.ts';
+import { invalidParam, statusError } from '../../../ucs/error.ts';
+import type { LimitedLog } from '../../../ucs/limited-log.ts';
+import { isFailure, Status } from '../../../ucs/status.ts';
+import {
+  type ClientRequest,
+  PRIVATE_DATA_BYTES_MAX,
+  REASON_BYTES_MAX,
+  type SocketAddress,
+} from '../../api/connection-manager.ts';
+import type { Channel } from './channel.ts';
+import type { TcpCmConfig } from './config.ts';
+import { Conversation, type Fault } from './conversation.ts';
+import { CmCounter, type CmCounters } from './counters.ts';
+import { FrameType, packFrame } from './frame.ts';
+import type { Watch, Watched } from './watch.ts';
+
+/** Time that a client which was rejected has to read that and to end. */
+const LINGER_NS = 1e9;
+/** Bytes that are read of such a client at most. */
+const LINGER_BYTES_MAX = 1 << 20;
+
+const NO_DATA = new Uint8Array(0);
+
+/** How far a client is. */
+const State = { ASKING: 0, WAITING: 1, ACCEPTED: 2, REJECTED: 3, GONE: 4 } as const;
+type State = (typeof State)[keyof typeof State];
+
+/** The manager behind a client. */
+export interface ClientOwner {
+  readonly watch: Watch;
+  readonly clock: Clock;
+  readonly log: LimitedLog;
+  readonly config: TcpCmConfig;
+  readonly counters: CmCounters;
+  /** Memory to receive into: of no meaning after a call. */
+  readonly received: Uint8Array;
+  /** Clients that wait for the program. */
+  readonly waitingClients: number;
+  /** A client has begun to wait for the program. */
+  clientWaits(client: ServerClient): void;
+  /** A client does not wait for the program any more. */
+  clientAnswered(client: ServerClient): void;
+  clientGone(client: ServerClient): void;
+}
+
+/** Both ends of the connection of a client. */
+export interface ClientAddresses {
+  readonly clientAddress: SocketAddress;
+  readonly serverAddress: SocketAddress;
+}
+
+/** A client. */
+export class ServerClient implements ClientRequest, Watched {
+  readonly clientAddress: SocketAddress;
+  readonly serverAddress: SocketAddress;
+  privateData: Uint8Array = NO_DATA;
+  deadlineNs: number;
+  readonly #owner: ClientOwner;
+  readonly #conversation: Conversation;
+  readonly #onRequest: (request: ClientRequest) => void;
+  #onSettled: (status: Status) => void = () => undefined;
+  #state: State = State.ASKING;
+  #discarded = 0;
+
+  /** @throws SyscallError ENOSPC; the channel is closed then */
+  constructor(
+    owner: ClientOwner,
+    channel: Channel,
+    addresses: ClientAddresses,
+    onRequest: (request: ClientRequest) => void,
+  ) {
+    this.#owner = owner;
+    this.clientAddress = addresses.clientAddress;
+    this.serverAddress = addresses.serverAddress;
+    this.#onRequest = onRequest;
+    this.deadlineNs = owner.clock.nowNs() + owner.config.TIMEOUT;
+    this.#conversation = new Conversation(owner.watch, channel, this);
+  }
+
+  get live(): boolean {
+    return this.#state === State.WAITING;
+  }
+
+  accept(privateData: Uint8Array, onSettled: (status: Status) => void): void {
+    if (!(privateData instanceof Uint8Array) || privateData.byteLength > PRIVATE_DATA_BYTES_MAX) {
+      throw invalidParam('privateData', `must be a Uint8Array of at most ${PRIVATE_DATA_BYTES_MAX} bytes`, privateData);
+    }
+    if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
+    this.#onSettled = onSettled;
+    this.#owner.counters.count(CmCounter.ACCEPTED);
+    this.#answer(State.ACCEPTED, this.#owner.config.TIMEOUT);
+    this.#conversation.send(packFrame(FrameType.ACCEPT, Status.OK, privateData));
+  }
+
+  reject(status: Status, reason: string): void {
+    if (!isFailure(status)) throw invalidParam('status', 'must be a failure', status);
+    if (!this.live) return;
+    this.#owner.counters.count(CmCounter.REJECTED);
+    this.#reject(status, reason);
+  }
+
+  onReady(): number {
+    const fault = this.#conversation.open();
+    if (fault !== undefined) return this.#drop(fault);
+    this.#conversation.flush();
+    switch (this.#state) {
+      case State.ASKING:
+        return this.#hearRequest();
+      case State.WAITING:
+        return this.#hearNothing();
+      case State.ACCEPTED:
+        return this.#hearConfirmation();
+      case State.REJECTED:
+        return this.#hearEnd();
+      default:
+        return 0;
+    }
+  }
+
+  onDeadline(): number {
+    if (this.#state === State.ASKING) return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to ask' });
+    if (this.#state === State.ACCEPTED) {
+      return this.#drop({ status: Status.TIMED_OUT, reason: 'took too long to confirm' });
+    }
+    this.close();
+    return 0;
+  }
+
+  /** Closes the connection without a word; nothing is reported. Idempotent. */
+  close(): void {
+    if (this.#state === State.GONE) return;
+    if (this.live) this.#owner.clientAnswered(this);
+    this.#state = State.GONE;
+    this.#conversation.close();
+    this.#owner.clientGone(this);
+  }
+
+  #hearRequest(): number {
+    const heard = this.#conversation.receive(this.#owner.received);
+    if (heard === 'waiting') return 0;
+    if (heard === 'ended') return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it asked' });
+    if ('reason' in heard) return this.#drop(heard);
+    if (heard.type !== FrameType.REQUEST) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${heard.type}` });
+    }
+    const { waitingClients, config } = this.#owner;
+    if (waitingClients >= config.MAX_REQUESTS) {
+      this.#owner.log.warn(`${this.#name}: rejected, as ${waitingClients} requests to connect wait for an answer`);
+      this.#owner.counters.count(CmCounter.REQUESTS_BUSY);
+      this.#reject(Status.BUSY, `${waitingClients} requests to connect wait for an answer`);
+      return 0;
+    }
+    this.#state = State.WAITING;
+    this.deadlineNs = Number.POSITIVE_INFINITY;
+    this.privateData = heard.payload;
+    this.#owner.clientWaits(this);
+    this.#owner.counters.count(CmCounter.REQUESTS);
+    this.#onRequest(this);
+    return 1;
+  }
+
+  #hearNothing(): number {
+    const heard = this.#conversation.silence(this.#owner.received);
+    if (heard === 'waiting') return 0;
+    return this.#drop(
+      heard === 'ended' ? { status: Status.CONNECTION_RESET, reason: 'has gone before it was answered' } : heard,
+    );
+  }
+
+  #hearConfirmation(): number {
+    const heard = this.#conversation.receive(this.#owner.received);
+    if (heard === 'waiting') return 0;
+    if (heard === 'ended')
+      return this.#drop({ status: Status.CONNECTION_RESET, reason: 'has gone before it confirmed' });
+    if ('reason' in heard) return this.#drop(heard);
+    if (heard.type !== FrameType.CONFIRM) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: `sent a frame of type ${heard.type} to confirm` });
+    }
+    return this.#settle(heard.status);
+  }
+
+  #hearEnd(): number {
+    for (;;) {
+      const heard = this.#conversation.discard(this.#owner.received);
+      if (heard === 'waiting') return 0;
+      this.#discarded += typeof heard === 'number' ? heard : Number.POSITIVE_INFINITY;
+      if (this.#discarded <= LINGER_BYTES_MAX) continue;
+      this.close();
+      return 0;
+    }
+  }
+
+  #answer(state: State, timeoutNs: number): void {
+    this.#owner.clientAnswered(this);
+    this.#await(state, timeoutNs);
+  }
+
+  #await(state: State, timeoutNs: number): void {
+    this.#state = state;
+    this.deadlineNs = this.#owner.clock.nowNs() + timeoutNs;
+    this.#owner.watch.due(this.deadlineNs);
+  }
+
+  #reject(status: Status, reason: string): void {
+    if (this.live) this.#owner.clientAnswered(this);
+    this.#await(State.REJECTED, LINGER_NS);
+    const text = Buffer.from(reason, 'utf8').subarray(0, REASON_BYTES_MAX);
+    this.#conversation.send(packFrame(FrameType.REJECT, status, text));
+  }
+
+  /** Ends what an accepted client owes. */
+  #settle(status: Status): number {
+    this.close();
+    this.#onSettled(status);
+    return 1;
+  }
+
+  #drop({ status, reason }: Fault): number {
+    this.#owner.counters.count(CmCounter.CLIENTS_DROPPED);
+    const message = `${this.#name}: ${reason}`;
+    // Who goes away does nothing wrong.
+    if (status === Status.CONNECTION_RESET) this.#owner.log.diag(message);
+    else this.#owner.log.warn(`${message}; it is dropped`);
+    if (this.#state === State.ACCEPTED) {
+      return this.#settle(status === Status.TIMED_OUT ? status : Status.CONNECTION_RESET);
+    }
+    this.close();
+    return 0;
+  }
+
+  get #name(): string {
+    return `client ${printAddress(this.clientAddress)} of ${printAddress(this.serverAddress)}`;
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * The connection manager over TCP: listeners, their clients, and attempts to connect, over nonblocking sockets that one event set watches. It moves no data of
+ * transports.
+ *
+ * What travels is the private data of the two sides. Whoever can connect to a listener is heard: without a handshake in channel.ts that is everybody who
+ * reaches its address.
+ */
+
+import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
+import type { Clock } from '../../../ucs/clock.ts';
+import { closedError, invalidParam } from '../../../ucs/error.ts';
+import { LimitedLog } from '../../../ucs/limited-log.ts';
+import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
+import { Status } from '../../../ucs/status.ts';
+import {
+  type ClientRequest,
+  type ConnectAttempt,
+  type ConnectionManager,
+  type OnConnectAnswer,
+  PRIVATE_DATA_BYTES_MAX,
+  type SocketAddress,
+  type SocketListener,
+} from '../../api/connection-manager.ts';
+import type { ComponentServices } from '../../api/memory-domain.ts';
+import { type AttemptOwner, ClientAttempt } from './client-attempt.ts';
+import { TCP_CM_CONFIG_TABLE, type TcpCmConfig } from './config.ts';
+import { CmCounters } from './counters.ts';
+import { FRAME_BYTES_MAX } from './frame.ts';
+import { Listening, type ListeningOwner } from './listening.ts';
+import type { ServerClient } from './server-client.ts';
+import { Watch } from './watch.ts';
+
+const BACKLOG_MAX = 65_535;
+const PORT_MAX = 65_535;
+
+/** Makes the connection manager of a worker. @throws SyscallError EMFILE */
+export function tcpConnectionManager(services: ComponentServices): ConnectionManager {
+  return new TcpConnectionManager(services);
+}
+
+class TcpConnectionManager implements ConnectionManager, ListeningOwner, AttemptOwner {
+  readonly name: string = 'tcp';
+  readonly clock: Clock;
+  readonly log: LimitedLog;
+  readonly config: TcpCmConfig;
+  readonly counters: CmCounters = new CmCounters();
+  readonly watch: Watch;
+  readonly staging: ScratchBlock;
+  readonly received: Uint8Array = new Uint8Array(FRAME_BYTES_MAX);
+  readonly #listeners: Set<Listening> = new Set();
+  readonly #clients: Set<ServerClient> = new Set();
+  readonly #waiting: Set<ServerClient> = new Set();
+  readonly #attempts: Set<ClientAttempt> = new Set();
+  /** Attempts that progress has to report, as no descriptor will. */
+  readonly #failed: ClientAttempt[] = [];
+  #closed = false;
+
+  constructor({ clock, log, config }: ComponentServices) {
+    this.clock = clock;
+    this.log = new LimitedLog(log, clock);
+    this.config = config.get(TCP_CM_CONFIG_TABLE);
+    this.watch = new Watch(clock);
+    this.staging = allocateScratch(FRAME_BYTES_MAX);
+  }
+
+  get outstanding(): number {
+    return this.#listeners.size + this.#clients.size + this.#attempts.size;
+  }
+
+  get waitingClients(): number {
+    return this.#waiting.size;
+  }
+
+  get strangers(): number {
+    return this.#clients.size - this.#waiting.size;
+  }
+
+  listen(address: SocketAddress, backlog: number, onRequest: (request: ClientRequest) => void): SocketListener {
+    this.#checkOpen();
+    if (!Number.isInteger(backlog) || backlog < 1 || backlog > BACKLOG_MAX) {
+      throw invalidParam('backlog', `must be an integer from 1 to ${BACKLOG_MAX}`, backlog);
+    }
+    const listener = new Listening(this, address, backlog, onRequest);
+    this.#listeners.add(listener);
+    return listener;
+  }
+
+  connect(address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer): ConnectAttempt {
+    this.#checkOpen();
+    const { port } = address;
+    if (!Number.isInteger(port) || port < 1 || port > PORT_MAX) {
+      throw invalidParam('port', `must be an integer from 1 to ${PORT_MAX}`, port);
+    }
+    if (!(privateData instanceof Uint8Array) || privateData.byteLength > PRIVATE_DATA_BYTES_MAX) {
+      throw invalidParam('privateData', `must be a Uint8Array of at most ${PRIVATE_DATA_BYTES_MAX} bytes`, privateData);
+    }
+    const attempt = new ClientAttempt(this, address, privateData, onAnswer);
+    this.#attempts.add(attempt);
+    return attempt;
+  }
+
+  progress(): number {
+    if (this.#closed) return 0;
+    let count = 0;
+    for (let attempt = this.#failed.shift(); attempt !== undefined; attempt = this.#failed.shift()) {
+      count += attempt.report();
+    }
+    return count + (this.#closed ? 0 : this.watch.poll());
+  }
+
+  wait(timeoutNs: number): Promise<void> {
+    if (this.outstanding === 0 || this.#failed.length > 0) return Promise.resolve();
+    return this.watch.wait(timeoutNs);
+  }
+
+  stats(): StatsNode {
+    return this.counters.node(this.name);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    for (const listener of this.#listeners) listener.close();
+    for (const client of this.#waiting) client.reject(Status.CANCELED, 'the worker that listens has closed');
+    this.#closed = true;
+    for (const client of this.#clients) client.close();
+    for (const attempt of this.#attempts) attempt.cancel();
+    this.log.tellLeft();
+    this.watch.close();
+    this.staging.free();
+  }
+
+  // What listeners, clients and attempts need of the manager.
+
+  clientCame(client: ServerClient): void {
+    this.#clients.add(client);
+  }
+
+  clientWaits(client: ServerClient): void {
+    this.#waiting.add(client);
+  }
+
+  clientAnswered(client: ServerClient): void {
+    this.#waiting.delete(client);
+  }
+
+  clientGone(client: ServerClient): void {
+    this.#clients.delete(client);
+  }
+
+  listenerClosed(listener: Listening): void {
+    this.#listeners.delete(listener);
+  }
+
+  attemptFailed(attempt: ClientAttempt): void {
+    this.#failed.push(attempt);
+  }
+
+  attemptOver(attempt: ClientAttempt): void {
+    this.#attempts.delete(attempt);
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('connection manager');
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * The descriptors of one connection manager that are waited for: who hears of which, until when, and sleeping on all of them. What happens then is
+ * the business of those who are watched.
+ */
+
+import { EventSet, type PollSubscription, pollReadable } from '../../../sys/index.ts';
+import type { Clock } from '../../../ucs/clock.ts';
+import { Sleeper } from '../../base/sleeper.ts';
+
+/** Who waits for a descriptor. */
+export interface Watched {
+  /** Time at which {@link onDeadline} is due; Infinity for never. */
+  readonly deadlineNs: number;
+  /** The descriptor may be ready. Returns how many callbacks of the manager's owner ran. */
+  onReady(): number;
+  /** The time is over. Returns like {@link onReady}. */
+  onDeadline(): number;
+}
+
+/** The descriptors. */
+export class Watch {
+  readonly #clock: Clock;
+  readonly #set: EventSet = new EventSet();
+  readonly #sleeper: Sleeper;
+  readonly #watched: (Watched | undefined)[] = [];
+  readonly #freeTokens: number[] = [];
+  /** Tokens that were given back since the last poll: its events may still name them. */
+  readonly #retired: number[] = [];
+  /** No deadline is before. */
+  #earliestNs = Number.POSITIVE_INFINITY;
+  #subscription: PollSubscription | undefined;
+  #closed = false;
+
+  /** @throws SyscallError EMFILE */
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#sleeper = new Sleeper(clock, () => undefined);
+  }
+
+  /**
+   * Watches a descriptor.
+   * @param events bits of ReadyFor
+   * @returns the token by which it is known here
+   * @throws SyscallError ENOSPC
+   */
+  add(fd: number, events: number, watched: Watched): number {
+    const token = this.#freeTokens.pop() ?? this.#watched.length;
+    this.#watched[token] = watched;
+    try {
+      this.#set.add(fd, events, token);
+    } catch (error) {
+      this.#release(token);
+      throw error;
+    }
+    this.due(watched.deadlineNs);
+    return token;
+  }
+
+  /** Changes what a descriptor is watched for. */
+  modify(fd: number, events: number, token: number): void {
+    this.#set.modify(fd, events, token);
+  }
+
+  /** Ends watching, before the descriptor is closed. */
+  remove(fd: number, token: number): void {
+    if (this.#closed) return;
+    this.#set.remove(fd);
+    this.#release(token);
+  }
+
+  /** A deadline has been set. */
+  due(deadlineNs: number): void {
+    if (deadlineNs >= this.#earliestNs) return;
+    this.#earliestNs = deadlineNs;
+    // Who sleeps, sleeps too long.
+    this.#sleeper.wake();
+  }
+
+  /** Tells those whose descriptors are ready, then those whose time is over. Returns how many callbacks of the manager's owner ran. */
+  poll(): number {
+    for (let token = this.#retired.pop(); token !== undefined; token = this.#retired.pop())
+      this.#freeTokens.push(token);
+    let count = 0;
+    const ready = this.#set.poll();
+    // Callbacks may drive the manager again, or close it: the tokens are read before any of them runs.
+    const tokens: number[] = [];
+    for (let i = 0; i < ready; i++) tokens.push(this.#set.token(i));
+    for (const token of tokens) count += this.#watched[token]?.onReady() ?? 0;
+    if (!this.#closed && this.#clock.nowNs() >= this.#earliestNs) count += this.#expire();
+    return count;
+  }
+
+  /** Sleeps until a descriptor may be ready, a deadline is over, or `timeoutNs`. */
+  wait(timeoutNs: number): Promise<void> {
+    if (this.#closed) return Promise.resolve();
+    if (this.#subscription === undefined) {
+      this.#subscription = pollReadable(this.#set.fd, () => this.#onReadable());
+      this.#subscription.unref();
+    }
+    return this.#sleeper.sleep(Math.min(timeoutNs, Math.max(0, this.#earliestNs - this.#clock.nowNs())));
+  }
+
+  /** Idempotent. The descriptors stay open. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#sleeper.wake();
+    this.#subscription?.close();
+    this.#set.close();
+    this.#watched.length = 0;
+  }
+
+  #release(token: number): void {
+    this.#watched[token] = undefined;
+    this.#retired.push(token);
+  }
+
+  #onReadable(): void {
+    if (this.#sleeper.sleeping) {
+      this.#sleeper.wake();
+      return;
+    }
+    // Nobody wants to know: the event loop would come back at once, for ever.
+    this.#subscription?.close();
+    this.#subscription = undefined;
+  }
+
+  #expire(): number {
+    const nowNs = this.#clock.nowNs();
+    this.#earliestNs = Number.POSITIVE_INFINITY;
+    let count = 0;
+    try {
+      for (const watched of [...this.#watched]) {
+        if (watched !== undefined && watched.deadlineNs <= nowNs) count += watched.onDeadline();
+      }
+    } finally {
+      // Also when a callback of the application has thrown: nobody may be forgotten.
+      for (const watched of this.#watched)
+        this.#earliestNs = Math.min(this.#earliestNs, watched?.deadlineNs ?? Infinity);
+    }
+    return count;
+  }
+}

@@ -1,0 +1,6 @@
+/** The connection managers of this library keep to the contract. */
+
+import { tcpConnectionManager } from '../../src/uct/tcp/cm/tcp-connection-manager.ts';
+import { describeConnectionManager } from './connection-manager.ts';
+
+describeConnectionManager('tcp', tcpConnectionManager);
