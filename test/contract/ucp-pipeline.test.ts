@@ -1,0 +1,337 @@
+/**
+ * Device memory over transports that do not reach it: windows that are read into fragments, written from fragment to fragment, and written to the
+ * device, several at a time; and how such transfers end before their time.
+ */
+
+import { describe, expect, it } from 'vitest';
+import { type Endpoint, type Request, Status } from '../../src/index.ts';
+import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
+import {
+  connectionKind,
+  driveIdle,
+  driveUntil,
+  expectContents,
+  expectSame,
+  fill,
+  keyFor,
+  type MemoryKind,
+  memoryOf,
+  pattern,
+  type Side,
+  serving,
+  unmap,
+  usePairs,
+} from '../fixtures/pair.ts';
+
+const FRAGMENT = 65_536;
+const SMALL = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '8', UCX_RNDV_THRESH: '1' };
+const SIZES = [1, 8193, FRAGMENT - 1, FRAGMENT, FRAGMENT + 1, 2 * FRAGMENT, 9 * FRAGMENT + 4097];
+
+/** Two ends with an endpoint each way. */
+interface Ends {
+  readonly one: Side;
+  readonly two: Side;
+  readonly ab: Endpoint;
+  readonly ba: Endpoint;
+}
+
+const WAYS = [
+  ['gaudi', 'gaudi'],
+  ['gaudi', 'registered'],
+  ['gaudi', 'bytes'],
+  ['bytes', 'gaudi'],
+  ['registered', 'gaudi'],
+] as const;
+
+function inUse({ worker }: Side): number {
+  return worker.protocols.rendezvous.staging.inUse;
+}
+
+function countersOf({ worker }: Side): Readonly<Record<string, number>> {
+  return worker.stats().counters;
+}
+
+/** Sends a message, and checks what has arrived. */
+async function send(ends: Ends, from: MemoryKind, to: MemoryKind, byteLength: number): Promise<string | undefined> {
+  const { one, two, ab } = ends;
+  const [source, target] = [memoryOf(one, from, byteLength), memoryOf(two, to, byteLength)];
+  await fill(one, source, pattern(byteLength, byteLength));
+  const [sent] = await Promise.all([ab.tagSend(source, { tag: 1 }), two.worker.tagRecv(target, { tag: 1 })]);
+  await expectContents(two, target, pattern(byteLength, byteLength), `${byteLength} bytes`);
+  expect([inUse(one), inUse(two)]).toEqual([0, 0]);
+  unmap(one, source);
+  unmap(two, target);
+  return sent.protocol;
+}
+
+describe('a pipeline over a network', () => {
+  const fixture = useFakePairs();
+
+  it.each(WAYS)('moves messages from %s to %s of all sizes', async (from, to) => {
+    const pair = fixture.pair({ hasDmabuf: false, env: SMALL });
+    for (const byteLength of SIZES) expect(await send(pair, from, to, byteLength)).toBe('rndv/put-pipeline');
+    expect(countersOf(pair.one)).toMatchObject({ rndv_put_mtype_zcopy: SIZES.length, rndv_put_zcopy: 0 });
+    expect(countersOf(pair.two)).toMatchObject({ rndv_am: 0, rndv_get_zcopy: 0 });
+    expect(countersOf(pair.two)['rndv_rtr_mtype']! > 0).toBe(to === 'gaudi');
+  });
+
+  it.each(WAYS)('moves lists from %s to %s across fragments', async (from, to) => {
+    const { one, two, ab } = fixture.pair({ hasDmabuf: false, env: SMALL });
+    const lengths = [1, 70_001, 3, 130_000, 64];
+    const total = lengths.reduce((sum, length) => sum + length, 0);
+    const source = lengths.map((length) => memoryOf(one, from, length));
+    let at = 0;
+    for (const [i, memory] of source.entries()) {
+      await fill(one, memory, pattern(total, 3).subarray(at, at + lengths[i]!));
+      at += lengths[i]!;
+    }
+    const target = memoryOf(two, to, total + 20);
+    await fill(two, target, new Uint8Array(total + 20));
+    const list = [
+      { memory: target, offset: 7, byteLength: 100_003 },
+      { memory: target, offset: 100_011 },
+    ];
+    await Promise.all([
+      ab.tagSend(
+        source.map((memory) => ({ memory })),
+        { tag: 1 },
+      ),
+      two.worker.tagRecv(list, { tag: 1 }),
+    ]);
+    const expected = new Uint8Array(total + 20);
+    expected.set(pattern(total, 3).subarray(0, 100_003), 7);
+    expected.set(pattern(total, 3).subarray(100_003), 100_011);
+    await expectContents(two, target, expected);
+    expect([inUse(one), inUse(two)]).toEqual([0, 0]);
+  });
+
+  it('serves puts, gets and active messages at any offset', async () => {
+    const pair = fixture.pair({ hasDmabuf: false, env: SMALL });
+    const { one, two, ab } = pair;
+    const BYTES = 5 * FRAGMENT + 11;
+    const [here, there] = [memoryOf(one, 'gaudi', BYTES), memoryOf(two, 'gaudi', BYTES)];
+    if (here instanceof Uint8Array || there instanceof Uint8Array) throw new Error('is no device memory');
+    const rkey = keyFor(ab, two, there);
+    await fill(one, here, pattern(BYTES, 1));
+    await fill(two, there, new Uint8Array(BYTES));
+    const put = await serving(pair, () =>
+      ab.put(here, rkey, { localOffset: 3, remoteOffset: 9, byteLength: 4 * FRAGMENT + 1 }),
+    );
+    expect(put).toMatchObject({ transport: 'fake_net', protocol: 'put/am' });
+    const expected = new Uint8Array(BYTES);
+    expected.set(pattern(BYTES, 1).subarray(3, 4 * FRAGMENT + 4), 9);
+    await expectContents(two, there, expected);
+    const back = new Uint8Array(BYTES - 5);
+    expect(await serving(pair, () => ab.get(back, rkey, { remoteOffset: 5 }))).toMatchObject({ protocol: 'get/am' });
+    expectSame(back, expected.subarray(5));
+    const got = new Promise<Uint8Array>((resolve) => {
+      const target = new Uint8Array(BYTES);
+      two.worker.setAmHandler(4, (message) => {
+        const callback = (request: Request): void => {
+          request.free();
+          resolve(target);
+        };
+        message.receiveNbx(target, 0, BYTES, { noImmediateCompletion: true, callback });
+      });
+    });
+    await serving(pair, async () => {
+      await ab.amSend(4, here);
+      expectSame(await got, pattern(BYTES, 1));
+    });
+    expect(countersOf(one)).toMatchObject({ rndv_put_mtype_zcopy: 2 });
+    expect(countersOf(two)).toMatchObject({ rndv_put_mtype_zcopy: 1, rndv_am: 0 });
+  });
+
+  it.each(['128k', '1m', '64k'])('works with fragments of %s on one side, and of 256k on the other', async (bytes) => {
+    const env = { UCX_RNDV_FRAG_SIZE: '256k' };
+    const pair = fixture.pair({ hasDmabuf: false, env, oneEnv: { UCX_RNDV_FRAG_SIZE: bytes } });
+    const back = { one: pair.two, two: pair.one, ab: pair.ba, ba: pair.ab };
+    for (const [from, to] of WAYS) {
+      for (const ends of [pair, back]) expect(await send(ends, from, to, 1_500_001)).toBe('rndv/put-pipeline');
+    }
+  });
+
+  it('has as many windows under way as half of the fragments, and never more', async () => {
+    const { network, ...pair } = fixture.pair({ hasDmabuf: false, env: SMALL });
+    const { one, two, ab } = pair;
+    const BYTES = 40 * FRAGMENT;
+    const messages = [0, 1, 2].map((tag) => ({
+      tag,
+      source: memoryOf(one, 'gaudi', BYTES),
+      target: memoryOf(two, 'gaudi', BYTES),
+    }));
+    for (const { tag, source } of messages) await fill(one, source, pattern(BYTES, tag));
+    network.isHeld = true;
+    const ended: Status[] = [];
+    const params = {
+      noImmediateCompletion: true,
+      callback: (request: Request, status: Status): void => {
+        ended.push(status);
+        request.free();
+      },
+    };
+    for (const { tag, source, target } of messages) {
+      ab.tagSendNbx(source, 0, BYTES, tag, params);
+      two.worker.tagRecvNbx(target, 0, BYTES, tag, undefined, params);
+    }
+    let most = 0;
+    while (ended.length < 6) {
+      await driveIdle(pair, 300);
+      most = Math.max(most, inUse(two));
+      expect(inUse(one)).toBeLessThanOrEqual(8);
+      expect(inUse(two)).toBeLessThanOrEqual(4);
+      network.credit = 8;
+    }
+    expect([most, ...ended]).toEqual([4, 0, 0, 0, 0, 0, 0]);
+    for (const { tag, target } of messages) await expectContents(two, target, pattern(BYTES, tag));
+  });
+});
+
+describe.each(['staging, posix', 'staging, cma and posix'])('a pipeline over %s', (name) => {
+  const fixture = usePairs();
+
+  it('goes from fragment to fragment', async () => {
+    const pair = await fixture.pair(connectionKind(name), SMALL);
+    const protocols = new Set<string>();
+    for (const [from, to] of WAYS) {
+      for (const byteLength of SIZES) protocols.add(`${from} ${to} ${await send(pair, from, to, byteLength)}`);
+    }
+    const isCma = name.includes('cma');
+    const expected = WAYS.map(([from, to]) => {
+      // Shared memory has keys of what it allocated only.
+      const isReachable = to === 'gaudi' || isCma;
+      return `${from} ${to} ${isReachable ? 'rndv/put-pipeline' : 'rndv/am'}`;
+    });
+    expect([...protocols]).toEqual(expected);
+  });
+});
+
+/** How a transfer under way is ended; returns when that is done. */
+const ENDINGS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>])[] = [
+  ['the sender closes its endpoint', ({ ab }) => ab.close({ force: true })],
+  ['the receiver closes its endpoint', ({ ba }) => ba.close({ force: true })],
+  ['the worker of the sender closes', ({ one }) => one.worker.close()],
+  ['the worker of the receiver closes', ({ two }) => two.worker.close()],
+  ['the context of the sender closes', ({ one }) => one.context.close()],
+  ['the context of the receiver closes', ({ two }) => two.context.close()],
+];
+
+describe('a pipeline that ends before its time', () => {
+  const fixture = useFakePairs();
+
+  it.each(ENDINGS)('because %s settles once, and no fragment is lost or shared', async (_how, end) => {
+    let unfinished = 0;
+    for (const [from, to] of [
+      ['gaudi', 'gaudi'],
+      ['bytes', 'gaudi'],
+      ['gaudi', 'registered'],
+    ] as const) {
+      for (let credit = 0; credit < 14; credit++) {
+        const pair = fixture.pair({ hasDmabuf: false, env: SMALL });
+        unfinished += await endUnderWay(pair, end, from, to, credit);
+      }
+    }
+    expect(unfinished).toBeGreaterThan(20);
+  });
+
+  it('leaves fragments that a peer may still write to to nobody', async () => {
+    const pair = fixture.pair({ hasDmabuf: false, env: { ...SMALL, UCX_RNDV_FRAG_ALLOC_COUNT: '2' } });
+    const { network, one, two, ab, ba } = pair;
+    const BYTES = 4 * FRAGMENT;
+    const [source, target] = [memoryOf(one, 'gaudi', BYTES), memoryOf(two, 'gaudi', BYTES)];
+    await fill(one, source, pattern(BYTES, 1));
+    network.isHeld = true;
+    // One put has left and has not arrived.
+    network.credit = 1;
+    const params = { noImmediateCompletion: true, callback: (request: Request): void => request.free() };
+    ab.tagSendNbx(source, 0, BYTES, 1, params);
+    two.worker.tagRecvNbx(target, 0, BYTES, 1, undefined, params);
+    await driveIdle(pair);
+    expect(inUse(two)).toBe(1);
+    await ba.close({ force: true });
+    expect(inUse(two)).toBe(0);
+    // The next one uses a fragment, into which the late put would go.
+    const self = two.endpoint;
+    const next = memoryOf(two, 'gaudi', 10_000);
+    await Promise.all([self.tagSend(pattern(10_000, 2), { tag: 2 }), two.worker.tagRecv(next, { tag: 2 })]);
+    const held = two.worker.protocols.rendezvous.staging;
+    const seen: Uint8Array[] = [];
+    held.acquire((fragment) => {
+      fragment.bytes!.fill(0x11);
+      seen.push(fragment.bytes!);
+      network.isHeld = false;
+      for (let i = 0; i < 100; i++) one.worker.progress();
+      expectSame(seen[0]!, new Uint8Array(seen[0]!.byteLength).fill(0x11));
+      held.release(fragment);
+    });
+    await driveIdle(pair);
+    await expectContents(two, next, pattern(10_000, 2));
+    expect([inUse(one), inUse(two), one.worker.requestsInUse, two.worker.requestsInUse]).toEqual([0, 0, 0, 0]);
+  });
+
+  it('because the memory of one side is gone fails both sides', async () => {
+    for (const gone of ['source', 'target'] as const) {
+      const pair = fixture.pair({ hasDmabuf: false, env: SMALL });
+      const { network, one, two, ab } = pair;
+      const BYTES = 20 * FRAGMENT;
+      const [source, target] = [memoryOf(one, 'gaudi', BYTES), memoryOf(two, 'gaudi', BYTES)];
+      network.isHeld = true;
+      network.credit = 5;
+      const ended: Status[] = [];
+      const params = {
+        noImmediateCompletion: true,
+        callback: (request: Request, status: Status): void => {
+          ended.push(status);
+          request.free();
+        },
+      };
+      ab.tagSendNbx(source, 0, BYTES, 1, params);
+      two.worker.tagRecvNbx(target, 0, BYTES, 1, undefined, params);
+      await driveIdle(pair, 300);
+      if (gone === 'source') unmap(one, source);
+      else unmap(two, target);
+      network.isHeld = false;
+      await driveUntil(pair, () => ended.length === 2);
+      expect(ended).toEqual([Status.INVALID_ADDR, Status.INVALID_ADDR]);
+      await driveIdle(pair);
+      expect([inUse(one), inUse(two)]).toEqual([0, 0]);
+    }
+  });
+});
+
+/** Ends a transfer after some puts; returns how many of its two requests had not ended by then. */
+async function endUnderWay(
+  pair: FakePair,
+  end: (pair: FakePair) => Promise<unknown>,
+  from: MemoryKind,
+  to: MemoryKind,
+  credit: number,
+): Promise<number> {
+  const { network, one, two, ab } = pair;
+  const BYTES = 6 * FRAGMENT + 5;
+  const [source, target] = [memoryOf(one, from, BYTES), memoryOf(two, to, BYTES)];
+  network.isHeld = true;
+  network.credit = credit;
+  const ends = [0, 0];
+  const params = (index: number) => ({
+    noImmediateCompletion: true,
+    callback: (request: Request): void => {
+      ends[index]! += 1;
+      request.free();
+    },
+  });
+  ab.tagSendNbx(source, 0, BYTES, 1, params(0));
+  two.worker.tagRecvNbx(target, 0, BYTES, 1, undefined, params(1));
+  await driveIdle(pair, 100);
+  const open = ends.filter((count) => count === 0).length;
+  const ending = end(pair);
+  network.isHeld = false;
+  await serving({ one: { ...one }, two: { ...two } }, () => ending);
+  await driveIdle(pair, 300);
+  expect(inUse(one)).toBe(0);
+  expect(inUse(two)).toBe(0);
+  // A side that closes ends its own request; the other one hears of it.
+  expect(ends).toEqual([1, 1]);
+  await Promise.all([one.context.close(), two.context.close()]);
+  return open;
+}
