@@ -89,6 +89,29 @@ function frameOf(random: Random, snippets: readonly Uint8Array[], connections: r
   return { id, words, payload: snippet };
 }
 
+/** Ids of the messages that move long data, and what lengths and offsets of windows may be. */
+const WINDOW_IDS = [MessageId.RTR, MessageId.ATP, MessageId.DATA];
+const WINDOW_WORDS = [0, 0, 0, 1, 8, 4096, SLOT - 1, SLOT, SLOT + 1, 65_536, -1];
+
+/** A frame about a window of a transfer that is under way: in order or not, inside the memory or not, with keys that stand for memory or for none. */
+function windowFrame(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
+  const connection = connections[random.below(connections.length)];
+  const waiting = [...(connection?.waiting.keys() ?? [])];
+  const pick = (): number => WINDOW_WORDS[random.below(WINDOW_WORDS.length)]!;
+  const payload = snippets[random.below(snippets.length)]!.slice();
+  if (random.below(4) === 0 && payload.byteLength > 0) payload[random.below(payload.byteLength)]! ^= 1;
+  const id = WINDOW_IDS[random.below(WINDOW_IDS.length)]!;
+  const words = Int32Array.of(connection?.id ?? 1, waiting[random.below(waiting.length + 1)] ?? 1);
+  const rest = Array.from({ length: id === MessageId.DATA ? 2 : 8 }, pick);
+  if (id === MessageId.RTR) {
+    // What precedes the lengths: a request of the sender, and the bytes of its first key.
+    rest[1] = [0, payload.byteLength, 24, -1][random.below(4)]!;
+    rest[3] = 0;
+    rest[5] = 0;
+  }
+  return { id, words: Int32Array.of(...words, ...rest), payload };
+}
+
 /** Who sends frames into a worker, until the test has finished. */
 interface Attacker {
   /** Sends a frame, and drives the victim when its ring is full. */
@@ -149,7 +172,7 @@ async function guarded(two: Side, kinds: readonly ('registered' | 'allocated' | 
   );
 }
 
-describe.each(['posix', 'all transports'])('frames of no ucp, over %s', (name) => {
+describe.each(['posix', 'staging, cma and posix', 'all transports'])('frames of no ucp, over %s', (name) => {
   const fixture = usePairs();
   // Before the hooks of the fixture.
   afterEach(() => {
@@ -264,7 +287,8 @@ describe.each(['posix', 'all transports'])('frames of no ucp, over %s', (name) =
     };
     let started = 0;
     for (let i = 0; i < FRAMES; i++) {
-      last = frameOf(random, snippets, two.worker.connections.all);
+      const make = random.below(6) === 0 ? windowFrame : frameOf;
+      last = make(random, snippets, two.worker.connections.all);
       attacker.send(last, drive);
       if (ba.status !== Status.OK || ab.status !== Status.OK) {
         await Promise.all([ab.close({ force: true }), ba.close({ force: true })]);
@@ -305,7 +329,8 @@ describe.each(['posix', 'all transports'])('frames of no ucp, over %s', (name) =
     ]);
     expectSame(here, pattern(100_000, 1));
     await Promise.all([back.tagSend(pattern(50, 1), { tag: TAG + 1n }), one.worker.tagRecv(here, { tag: TAG + 1n })]);
+    const { staging } = two.worker.protocols.rendezvous;
     await two.worker.close();
-    expect([settledTwice, two.worker.requestsInUse]).toEqual([0, 0]);
+    expect([settledTwice, two.worker.requestsInUse, staging.inUse]).toEqual([0, 0, 0]);
   });
 });

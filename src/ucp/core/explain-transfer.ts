@@ -11,6 +11,7 @@ import { explainAtomics, explainMessages } from '../proto/explain-messages.ts';
 import type { ExplainedCandidate } from '../proto/explain-size.ts';
 import { type Candidate, Operation, Protocol, selectProtocols } from '../proto/selection.ts';
 import { checkRemote, planFor } from '../rma/put-get.ts';
+import { pipelineLane } from '../rndv/pipeline-lane.ts';
 import { nameOf } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
@@ -120,7 +121,12 @@ function explainRma(
 
 /** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
 function bulkOf(connection: PeerConnection, local: LocalMemory, rkey: RemoteKey): ExplainedCandidate | undefined {
-  return zcopyOf(planFor(Operation.PUT, local, rkey, connection).steps.at(-1)?.candidate, connection.lanes);
+  const { lanes } = connection;
+  const direct = zcopyOf(planFor(Operation.PUT, local, rkey, connection).steps.at(-1)?.candidate, lanes);
+  if (direct !== undefined) return direct;
+  const isHost = !(local instanceof MemoryHandle) || local.memoryType === MemoryType.HOST;
+  const windows = zcopyOf(pipelineLane(lanes, rkey, isHost), lanes);
+  return windows === undefined ? undefined : { ...windows, protocol: 'put-pipeline' };
 }
 
 function zcopyOf(candidate: Candidate | undefined, lanes: readonly Lane[]): ExplainedCandidate | undefined {

@@ -98,6 +98,8 @@ export interface MessageLane {
   readonly latencyNs: number;
   /** Bytes per second through messages. */
   readonly bandwidth: number;
+  /** How the bytes go besides, in words for users. */
+  readonly note?: string | undefined;
 }
 
 /** Messages before the first bytes move: the question, the answer, the data. */
@@ -127,7 +129,7 @@ export function selectProtocols(
   return { steps: lowerEnvelope(candidates), candidates, rejected };
 }
 
-function messageCandidate({ lane, latencyNs, bandwidth }: MessageLane): Candidate {
+function messageCandidate({ lane, latencyNs, bandwidth, note }: MessageLane): Candidate {
   return {
     lane,
     protocol: Protocol.MESSAGE,
@@ -136,6 +138,7 @@ function messageCandidate({ lane, latencyNs, bandwidth }: MessageLane): Candidat
     fixedNs: MESSAGE_TURNS * (latencyNs + MESSAGE_OVERHEAD_NS),
     // Into fragments, into messages, out of them, and out of fragments.
     perByteNs: (4 * NS_PER_S) / bandwidth,
+    ...(note === undefined ? {} : { note }),
   };
 }
 

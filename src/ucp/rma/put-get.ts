@@ -3,7 +3,7 @@
  */
 
 import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
-import { memoryTypeName } from '../../ucs/memory-type.ts';
+import { MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface, RemotePath, UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
@@ -16,6 +16,7 @@ import { explainPlan } from '../proto/explain.ts';
 import {
   type Candidate,
   candidateFor,
+  type MemoryPlace,
   type MessageLane,
   OPERATION_NAMES,
   Operation,
@@ -23,6 +24,7 @@ import {
   Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
+import { pipelineLane } from '../rndv/pipeline-lane.ts';
 import { nameOf } from '../wireup/lanes.ts';
 
 /** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
@@ -64,7 +66,7 @@ function makePlan(
     localRefusal: local instanceof MemoryHandle ? local.refusals.get(md.index) : undefined,
     registerCost: local instanceof MemoryHandle ? undefined : md.md.attributes.registerCost,
   }));
-  const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am);
+  const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am, operation, place, rkey);
   const plan = selectProtocols(operation, place, rkey, capabilities, messages);
   rkey.keepPlan(operation, placeIndex, plan);
   connection.protocolInfo?.chosen(
@@ -97,11 +99,23 @@ function shortPutOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): S
 }
 
 /** The lane of the messages as selection sees it. */
-function messageLane(lanes: readonly Lane[], am: UctEndpoint | undefined): MessageLane | undefined {
+function messageLane(
+  lanes: readonly Lane[],
+  am: UctEndpoint | undefined,
+  operation: Operation,
+  local: MemoryPlace,
+  rkey: RemoteKey,
+): MessageLane | undefined {
   const lane = lanes.findIndex(({ endpoint }) => endpoint === am);
   if (am === undefined || lane < 0) return undefined;
   const { latencyNs, hostToHost } = lanes[lane]!.iface.attributes.performance;
-  return { lane, latencyNs, bandwidth: hostToHost };
+  const windows =
+    operation === Operation.PUT ? pipelineLane(lanes, rkey, local.memoryType === MemoryType.HOST) : undefined;
+  const note =
+    windows === undefined
+      ? {}
+      : { note: `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}` };
+  return { lane, latencyNs, bandwidth: hostToHost, ...note };
 }
 
 /** The candidate for a size. */
