@@ -290,6 +290,27 @@ describe('a pipeline that ends before its time', () => {
     expect([inUse(one), inUse(two), one.worker.requestsInUse, two.worker.requestsInUse]).toEqual([0, 0, 0, 0]);
   });
 
+  it('because its signal fires ends when nobody touches the memory any more', async () => {
+    const { network, one, two, ab } = fixture.pair({ hasDmabuf: false, env: SMALL });
+    const BYTES = 10 * FRAGMENT;
+    const [source, target] = [memoryOf(one, 'gaudi', BYTES), memoryOf(two, 'gaudi', BYTES)];
+    network.isHeld = true;
+    network.credit = 3;
+    const stop = new AbortController();
+    const settled = Promise.allSettled([
+      ab.tagSend(source, { tag: 1, signal: stop.signal }),
+      two.worker.tagRecv(target, { tag: 1, signal: stop.signal }),
+    ]);
+    await driveIdle({ one, two }, 100);
+    stop.abort();
+    await driveIdle({ one, two }, 100);
+    network.isHeld = false;
+    expect(await settled).toMatchObject([{ reason: { code: 'ABORT_ERR' } }, { value: { byteLength: BYTES } }]);
+    unmap(one, source);
+    unmap(two, target);
+    expect([inUse(one), inUse(two), one.worker.requestsInUse, two.worker.requestsInUse]).toEqual([0, 0, 0, 0]);
+  });
+
   it('because the memory of one side is gone fails both sides', async () => {
     for (const gone of ['source', 'target'] as const) {
       const pair = fixture.pair({ hasDmabuf: false, env: SMALL });

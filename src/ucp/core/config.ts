@@ -111,13 +111,13 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'RNDV_FRAG_SIZE',
       type: ofHostMemory(fragmentBytesType),
       default: '512k',
-      doc: 'Bytes of the host fragments through which device memory meets messages, 64k to 16m.',
+      doc: 'Bytes of the host fragments through which device memory goes where no transport reaches it, 64k to 16m.',
     },
     {
       name: 'RNDV_FRAG_ALLOC_COUNT',
       type: ofHostMemory(fragmentCountType),
       default: '16',
-      doc: 'Host fragments of one worker at most, 2 or more; operations that find none wait.',
+      doc: 'Host fragments of one worker at most, 2 or more: half of them for what it receives, as many windows of a message are under way at once; operations that find none wait.',
     },
     {
       name: 'KEEPALIVE_INTERVAL',

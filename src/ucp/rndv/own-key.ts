@@ -36,14 +36,23 @@ const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
 export function ownKey(context: ProtocolContext, connection: Connection, piece: Piece): OwnKey | undefined {
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
+    if (!isOfUse(connection, memory)) return undefined;
     return { packed: context.packRkey(memory), offset, release: () => {} };
   }
   const handle = context.handleOf(memory);
-  if (handle !== undefined) {
+  if (handle !== undefined && isOfUse(connection, handle)) {
     const start = memory.byteOffset - handle.bytes!.byteOffset;
     return { packed: context.packRkey(handle), offset: start + offset, release: () => {} };
   }
   return transientKey(context, connection, memory, offset);
+}
+
+/** Whether the key of mapped memory has a part for a lane of the connection. */
+function isOfUse({ lanes }: Connection, { mdMemory }: MemoryHandle): boolean {
+  return lanes.some(({ md }) => {
+    const part = mdMemory[md.index];
+    return part !== undefined && part.packable !== false;
+  });
 }
 
 function transientKey(

@@ -44,6 +44,14 @@ export class SendTransfer {
     this.isHost = areHost(pieces);
   }
 
+  /** Gives the key of the target back where no lane has a part of it: kept keys have a bound. */
+  dropUselessTarget({ rkeys }: Connection): void {
+    const { target } = this;
+    if (target === undefined || target.parts.some((part) => part !== undefined)) return;
+    rkeys.release(target);
+    this.target = undefined;
+  }
+
   /** Ends the message, once nothing reads its memory any more: the peer has said so, or is gone. */
   end(status: Status): void {
     if (!this.ended) {

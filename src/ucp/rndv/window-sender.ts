@@ -88,6 +88,7 @@ export class WindowSender {
       transfer.target = acquirePeerKey(context, connection, targetKey);
       transfer.targetOffset = targetOffset;
       if (this.#writeAll(transfer, connection, peerRequest)) return;
+      transfer.dropUselessTarget(connection);
     }
     transfer.asked += byteLength;
     const fragment = fragmentKey === undefined ? undefined : acquirePeerKey(context, connection, fragmentKey);
