@@ -11,6 +11,7 @@ import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
 import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
 import { POSIX_CONFIG_TABLE } from '../uct/shm/posix/config.ts';
 import { TCP_CM_CONFIG_TABLE } from '../uct/tcp/cm/config.ts';
+import { TCP_CONFIG_TABLE } from '../uct/tcp/config.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 
 /** The tables, in the order in which `info -c` prints them. */
@@ -22,6 +23,7 @@ export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   POSIX_CONFIG_TABLE,
   CMA_CONFIG_TABLE,
   TCP_CM_CONFIG_TABLE,
+  TCP_CONFIG_TABLE,
   GAUDI_CONFIG_TABLE,
   GAUDI_COPY_CONFIG_TABLE,
   GAUDI_IPC_CONFIG_TABLE,

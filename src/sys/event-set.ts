@@ -17,8 +17,15 @@ const EVENT_BYTES = 12;
 /** Descriptors that one {@link EventSet.poll} reports at most. */
 export const EVENTS_MAX = 64;
 
-/** What a descriptor is ready for: `include/uapi/linux/eventpoll.h`. */
-export const ReadyFor = { READ: 0x001, WRITE: 0x004, ERROR: 0x008, HANGUP: 0x010, PEER_CLOSED: 0x2000 } as const;
+/** What a descriptor is ready for, and how it is reported: `include/uapi/linux/eventpoll.h`. */
+export const ReadyFor = {
+  READ: 0x001,
+  WRITE: 0x004,
+  ERROR: 0x008,
+  HANGUP: 0x010,
+  PEER_CLOSED: 0x2000,
+  ONE_SHOT: 0x4000_0000,
+} as const;
 
 /** The set. */
 export class EventSet {

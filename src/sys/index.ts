@@ -3,6 +3,7 @@
  */
 
 export { Errno, type ErrnoName, errnoName, errnoText } from './errno.ts';
+export { EventAlarm } from './event-alarm.ts';
 export { EventFd } from './event-fd.ts';
 export { EVENTS_MAX, EventSet, ReadyFor } from './event-set.ts';
 export {
@@ -68,7 +69,7 @@ export {
   memmove,
   memset,
 } from './memory.ts';
-export { bootId, deviceOfPath, pidNamespace } from './namespace.ts';
+export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './namespace.ts';
 export { PollSubscription, pollReadable } from './poll.ts';
 export {
   allowMemoryAccess,
@@ -96,13 +97,14 @@ export {
   sourceAddressTo,
   TcpGather,
   tcpAccept,
+  tcpAckedMs,
   tcpBind,
   tcpClose,
   tcpConnect,
   tcpError,
-  tcpLastReceivedMs,
   tcpListen,
   tcpLocalAddress,
+  tcpReceivedMs,
   tcpRecv,
   tcpRemoteAddress,
   tcpSend,

@@ -7,6 +7,7 @@ import { Errno } from './errno.ts';
 import { SyscallError } from './syscall-error.ts';
 
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
+const NETWORK_NAMESPACE = '/proc/self/ns/net';
 const PID_NAMESPACE = '/proc/self/ns/pid';
 
 /**
@@ -22,6 +23,12 @@ export function bootId(): Uint8Array<ArrayBuffer> {
 /** Identifies the namespace of the process ids of this process; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
 export function pidNamespace(): number {
   const link = fromProc(PID_NAMESPACE, () => fs.readlinkSync(PID_NAMESPACE));
+  return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
+}
+
+/** Identifies the network namespace of this process, whose interfaces and ports it sees; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
+export function networkNamespace(): number {
+  const link = fromProc(NETWORK_NAMESPACE, () => fs.readlinkSync(NETWORK_NAMESPACE));
   return Number(/\d+/.exec(link)?.[0] ?? 0) >>> 0;
 }
 

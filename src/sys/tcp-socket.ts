@@ -44,8 +44,10 @@ const MSG_NOSIGNAL = 0x4000;
 const SHUT_RDWR = 2;
 const FIONREAD = 0x541b;
 const TCP_INFO = 11;
-/** Places in struct tcp_info: `tcpi_last_data_recv` and the bytes up to its end. */
+/** Places in struct tcp_info, and bytes of its part that every kernel has. */
+const TCPI_UNACKED = 24;
 const TCPI_LAST_DATA_RECV = 52;
+const TCPI_LAST_ACK_RECV = 56;
 const TCP_INFO_BYTES = 104;
 
 const SOL_SOCKET = 1;
@@ -185,14 +187,27 @@ function socketOption(fd: number, level: number, name: number): number {
   return view.getInt32(VALUE, true);
 }
 
-/** Milliseconds since the kernel took the last data of the peer (tcpi_last_data_recv); before any, since the connection was made. */
-export function tcpLastReceivedMs(fd: number): number {
+/** Milliseconds since the last data of the peer arrived (tcpi_last_data_recv); before any, since the connection was made. */
+export function tcpReceivedMs(fd: number): number {
+  return readInfo(fd).getUint32(VALUE + TCPI_LAST_DATA_RECV, true);
+}
+
+/**
+ * Milliseconds since the other node last acknowledged anything (tcpi_last_ack_recv), if it has not acknowledged all that was sent; 0 otherwise. A
+ * process that does not read is no reason: its node answers.
+ */
+export function tcpAckedMs(fd: number): number {
+  const info = readInfo(fd);
+  return info.getUint32(VALUE + TCPI_UNACKED, true) === 0 ? 0 : info.getUint32(VALUE + TCPI_LAST_ACK_RECV, true);
+}
+
+function readInfo(fd: number): DataView {
   const { view, address } = stage();
   view.setUint32(LENGTH, TCP_INFO_BYTES, true);
   if (getsockopt(fd, SocketOption.NODELAY[0], TCP_INFO, address + VALUE, address + LENGTH) !== 0) {
     throw new SyscallError('getsockopt', errno(), `TCP_INFO of fd ${fd}`);
   }
-  return view.getUint32(VALUE + TCPI_LAST_DATA_RECV, true);
+  return view;
 }
 
 /** Bytes that have arrived and that nobody has read. */

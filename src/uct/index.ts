@@ -1,5 +1,6 @@
 /** The package entry `gaudi-ucx/uct`: memory domains and transports without the protocol layer above them. Re-exports only. */
 
+export * from './api/connection-manager.ts';
 export * from './api/iface.ts';
 export * from './api/memory.ts';
 export * from './api/memory-domain.ts';
@@ -13,3 +14,4 @@ export { gaudiIpcComponent } from './gaudi/ipc/component.ts';
 export { selfComponent } from './self/component.ts';
 export { cmaComponent } from './shm/cma/component.ts';
 export { posixComponent } from './shm/posix/component.ts';
+export { tcpComponent } from './tcp/component.ts';

@@ -6,7 +6,7 @@ import { Status } from '../../src/ucs/status.ts';
 import { IfaceFlag } from '../../src/uct/api/iface.ts';
 import { RmaFixture } from './endpoint-rma-fixture.ts';
 import { endpointLimitCases } from './endpoint-rma-limits.ts';
-import { finish, flush, keyOf, type MdSetup } from './uct-fixture.ts';
+import { finish, flush, keyOf, type MdSetup, started } from './uct-fixture.ts';
 
 const MEBIBYTE = 2 ** 20;
 /** Sizes at which packets, pages and chunks begin and end. */
@@ -180,7 +180,7 @@ function orderCases(fixture: RmaFixture): void {
     for (let i = 0; i < 40; i++) {
       const iov = [{ memory: here, offset: 0, byteLength: i % 2 === 0 ? 65536 : 8 }];
       const completion = fixture.completion(order, i);
-      const status = endpoint.putZcopy(iov, 0, rkey, completion);
+      const status = await started(iface, completion, () => endpoint.putZcopy(iov, 0, rkey, completion));
       expect([Status.OK, Status.INPROGRESS]).toContain(status);
       if (status === Status.INPROGRESS) expected.push(i);
     }
@@ -201,8 +201,9 @@ function orderCases(fixture: RmaFixture): void {
       const bytes = fixture.pattern(65536);
       source!.bytes!.set(bytes);
       const put = fixture.completion();
-      const started = endpoint.putZcopy([{ memory: source!, offset: 0, byteLength: 65536 }], 0, rkey, put);
-      expect([Status.OK, Status.INPROGRESS]).toContain(started);
+      const putIov = [{ memory: source!, offset: 0, byteLength: 65536 }];
+      const status = await started(iface, put, () => endpoint.putZcopy(putIov, 0, rkey, put));
+      expect([Status.OK, Status.INPROGRESS]).toContain(status);
       let fenced = endpoint.fence();
       await fixture.drive(() => {
         if (fenced !== Status.OK) fenced = endpoint.fence();

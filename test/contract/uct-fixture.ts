@@ -86,15 +86,21 @@ export async function driveUntil(iface: Iface, isDone: () => boolean): Promise<v
   }
 }
 
-/** Starts an operation, again while there are no resources, and returns how it ended. */
-export async function finish(iface: Iface, start: (completion: Completion) => Status): Promise<Status> {
-  const completion = new CountingCompletion();
-  let status = start(completion);
+/** Starts an operation, again while there are no resources: transports connect with the first. Returns what it was started with. */
+export async function started(iface: Iface, completion: CountingCompletion, start: () => Status): Promise<Status> {
+  let status = start();
   while (status === Status.NO_RESOURCE) {
     expect(completion.calls).toBe(0);
     if (iface.progress() === 0) await iface.wait(1e6);
-    status = start(completion);
+    status = start();
   }
+  return status;
+}
+
+/** Starts an operation like {@link started} and returns how it ended. */
+export async function finish(iface: Iface, start: (completion: Completion) => Status): Promise<Status> {
+  const completion = new CountingCompletion();
+  const status = await started(iface, completion, () => start(completion));
   if (status !== Status.INPROGRESS) {
     expect(completion.calls).toBe(0);
     return status;

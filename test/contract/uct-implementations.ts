@@ -12,6 +12,7 @@ import { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
 import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
 import { posixComponent } from '../../src/uct/shm/posix/component.ts';
+import { tcpComponent } from '../../src/uct/tcp/component.ts';
 import type { TestLog } from '../fixtures/test-log.ts';
 import { AllocatingIpcMd } from './allocating-ipc-md.ts';
 import type { MdSetup, MdUnderTest } from './uct-fixture.ts';
@@ -31,6 +32,11 @@ export function openPosix(log: TestLog, config: Readonly<Record<string, string>>
 /** Opens the memory domain of copies between processes. */
 export function openCma(log: TestLog): MdUnderTest {
   return openHost(cmaComponent(), log, {});
+}
+
+/** Opens the memory domain of sockets. */
+export function openTcp(log: TestLog): MdUnderTest {
+  return openHost(tcpComponent(), log, {});
 }
 
 function openHost(component: Component, log: TestLog, overrides: Readonly<Record<string, string>>): MdUnderTest {
@@ -79,6 +85,7 @@ export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
   ['self', openSelf],
   ['posix', openPosix],
   ['cma', openCma],
+  ['tcp', openTcp],
   ...(['gaudi2', 'gaudi'] as const).flatMap((asic) =>
     [0, 1].map((dmaThreads): readonly [string, MdSetup] => [
       `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,

@@ -14,7 +14,7 @@ import type { LocalBuffer } from '../mem/local-bytes.ts';
 import type { TagMessage } from '../tag/tag.ts';
 import type { Tag } from '../tag/tag-value.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
-import { isListening, type OpenIface } from '../wireup/lanes.ts';
+import { addressOfWorker, isListening, type OpenIface } from '../wireup/lanes.ts';
 import type { Listener, ListenerOptions } from '../wireup/listener.ts';
 import {
   type ConnectNbxOptions,
@@ -22,7 +22,7 @@ import {
   SocketConnections,
   type SocketOwner,
 } from '../wireup/socket-connections.ts';
-import { packWorkerAddress, WORKER_ID_BYTES } from '../wireup/worker-address.ts';
+import { WORKER_ID_BYTES } from '../wireup/worker-address.ts';
 import { lengthOf, type TagRecvOptions, type TagRecvResult } from './awaited-options.ts';
 import { cancelRequest } from './cancel.ts';
 import { Protocols } from './dispatch.ts';
@@ -66,7 +66,6 @@ export class Worker
   readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
   /** By which listeners know this worker, where it connects with `sendClientId`. */
   readonly clientId: bigint;
-  readonly packedAddress: Uint8Array;
   readonly openIfaces: readonly OpenIface[];
   /** The interfaces, for tools and for sleeping. */
   readonly ifaces: readonly Iface[];
@@ -89,6 +88,7 @@ export class Worker
   readonly #listening: readonly Iface[];
   readonly #quiet: QuietIfaces;
   #turns = 0;
+  #address: Uint8Array | undefined;
   #loopback: PeerConnection | undefined;
   #closed = false;
   #closing: Promise<void> | undefined;
@@ -107,10 +107,6 @@ export class Worker
     this.#listening = this.ifaces.filter(isListening);
     this.#quiet = new QuietIfaces(this.ifaces);
     this.activity = this.#quiet.activity;
-    this.packedAddress = packWorkerAddress({
-      id: this.workerId,
-      entries: this.ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address })),
-    });
     this.connections = new Connections(this);
     this.protocols = new Protocols<Endpoint>(this, this.connections, this);
     for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
@@ -134,6 +130,12 @@ export class Worker
   /** Requests in use. */
   get requestsInUse(): number {
     return this.#requests.inUse;
+  }
+
+  /** Made when it is first wanted: transports that listen begin with that. */
+  get packedAddress(): Uint8Array {
+    this.#address ??= addressOfWorker(this.workerId, this.ifaces);
+    return this.#address;
   }
 
   get loopback(): PeerConnection {

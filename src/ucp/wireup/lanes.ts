@@ -9,10 +9,15 @@ import { DeviceType, type Iface, type IfaceAttributes, IfaceFlag } from '../../u
 import type { Activity, Lane } from '../core/lane.ts';
 import type { Rejection } from '../core/resource-filter.ts';
 import type { OpenMd } from '../core/resources.ts';
-import type { AddressEntry } from './worker-address.ts';
+import { type AddressEntry, packWorkerAddress } from './worker-address.ts';
 
 /** Activity of lanes that progress looks at anyway. */
 const UNSEEN: Activity = { busy: false };
+
+/** What a lane needs to carry messages. */
+const MESSAGES: number = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
+/** Why a network is left out. */
+const NOT_NEEDED = 'is not needed: the peer is on this node, where other transports carry messages';
 
 /** An interface with the memory domain it belongs to. */
 export interface OpenIface {
@@ -42,9 +47,12 @@ export function connectLanes(
 ): ConnectedLanes {
   const lanes: Lane[] = [];
   const unreachable = [...unused];
+  // Networks last: within a node they are not needed.
+  const near = ifaces.filter(({ iface }) => !isNetwork(iface));
+  const networks = ifaces.filter(({ iface }) => isNetwork(iface));
   try {
-    for (const { iface, md } of ifaces) {
-      const found = reachableEntry(iface, entries);
+    for (const { iface, md } of [...near, ...networks]) {
+      const found = isNetwork(iface) && lanes.some(carriesMessages) ? NOT_NEEDED : reachableEntry(iface, entries);
       if (typeof found === 'string') unreachable.push({ name: nameOf(iface.attributes), reason: found });
       else
         lanes.push({
@@ -60,6 +68,15 @@ export function connectLanes(
   }
   if (lanes.length === 0) throw noLane(unreachable);
   return { lanes, am: messageLane(lanes), unreachable };
+}
+
+function isNetwork({ attributes }: Iface): boolean {
+  return attributes.resource.deviceType === DeviceType.NET;
+}
+
+/** True for a lane within the node that carries messages. */
+function carriesMessages({ iface }: Lane): boolean {
+  return !isNetwork(iface) && (iface.attributes.flags & MESSAGES) === MESSAGES;
 }
 
 /** Whether messages of peers come from an interface: progress looks at it whatever is on its way. Loopback brings only what was sent here. */
@@ -84,14 +101,19 @@ function reachableEntry(iface: Iface, entries: readonly AddressEntry[]): Address
 
 /** The lane with the lowest latency among those with messages; the name decides between equals. */
 function messageLane(lanes: readonly Lane[]): Lane | undefined {
-  const flags = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
-  const able = lanes.filter(({ iface }) => (iface.attributes.flags & flags) === flags);
+  const able = lanes.filter(({ iface }) => (iface.attributes.flags & MESSAGES) === MESSAGES);
   return able.sort((left, right) => {
     const [one, other] = [left.iface.attributes, right.iface.attributes];
     const byPriority = other.priority - one.priority;
     const byLatency = one.performance.latencyNs - other.performance.latencyNs;
     return byPriority || byLatency || nameOf(one).localeCompare(nameOf(other));
   })[0];
+}
+
+/** The address of the worker with these interfaces. */
+export function addressOfWorker(id: Uint8Array, ifaces: readonly Iface[]): Uint8Array {
+  const entries = ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address }));
+  return packWorkerAddress({ id, entries });
 }
 
 /** Name of an interface, such as `gaudi_cpy/gaudi0`. */

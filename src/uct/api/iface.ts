@@ -42,6 +42,8 @@ export const IfaceFlag = {
   ATOMIC64: 0x800,
   /** `check` tells whether the peer lives. */
   EP_CHECK: 0x1000,
+  /** Active messages whose payload is registered memory. */
+  AM_ZCOPY: 0x2000,
 } as const;
 
 /** Limits of one operation. */
@@ -60,6 +62,8 @@ export interface AmLimits {
   readonly shortBytesMax: number;
   /** What a packer may write; 0 where the operation is missing. */
   readonly bcopyBytesMax: number;
+  /** Header and payload together; absent where the operation is missing. */
+  readonly zcopyBytesMax?: number;
 }
 
 /** An interface without active messages. */
@@ -213,6 +217,19 @@ export interface UctEndpoint {
   ): Status;
   /** Sends an active message that the packer writes (uct_ep_am_bcopy). Returns like {@link amShort}; the packer runs only for OK. */
   amBcopy(id: number, packer: AmPacker): Status;
+  /**
+   * Sends an active message whose payload is registered memory, together with the header at most `am.zcopyBytesMax` (uct_ep_am_zcopy). Absent without
+   * {@link IfaceFlag.AM_ZCOPY}.
+   * @param headerWords words of `header` to send, an even number up to 10
+   * @param completion called when the memory can be used again
+   */
+  amZcopy?(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    iov: readonly IovEntry[],
+    completion: Completion,
+  ): Status;
   /**
    * Runs an atomic operation on a word of remote memory.
    * @param remoteOffset a multiple of the word

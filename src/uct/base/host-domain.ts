@@ -49,7 +49,7 @@ export abstract class HostDomain implements MemoryDomain {
   protected abstract packKey(memory: HostMemory, target: Uint8Array, offset: number): void;
   /** Makes the keys of `memory` useless; without effect on memory that has none. */
   protected abstract revokeKey(memory: HostMemory): void;
-  protected abstract makeIface(): ClosableIface;
+  protected abstract makeIface(resource: IfaceResource): ClosableIface;
 
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
@@ -106,7 +106,7 @@ export abstract class HostDomain implements MemoryDomain {
     if (!this.resources.includes(resource)) {
       throw invalidParam('resource', 'must be one of this memory domain', resource?.device);
     }
-    const iface = this.makeIface();
+    const iface = this.makeIface(resource);
     this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
     return iface;
   }

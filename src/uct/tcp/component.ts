@@ -1,20 +1,18 @@
-/** The component tcp: connections over TCP. It has a connection manager. */
+/** The component tcp: sockets to other nodes and to this one, and a connection manager. */
 
-import { UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
 import type { Component } from '../api/memory-domain.ts';
-import { TCP_CM_CONFIG_TABLE } from './cm/config.ts';
 import { tcpConnectionManager } from './cm/tcp-connection-manager.ts';
+import { TCP_CONFIG_TABLE } from './config.ts';
+import { TCP_NAME } from './tcp-key.ts';
+import { TcpMd } from './tcp-md.ts';
 
 /** The component `tcp`. */
 export function tcpComponent(): Component {
   return {
-    name: 'tcp',
-    transports: [],
-    configTable: TCP_CM_CONFIG_TABLE,
-    openMd: () => {
-      throw new UcxError({ code: 'ERR_NO_DEVICE', status: Status.NO_DEVICE, message: 'tcp: has no memory domain' });
-    },
+    name: TCP_NAME,
+    transports: [{ name: TCP_NAME, aliases: [] }],
+    configTable: TCP_CONFIG_TABLE,
+    openMd: (services) => new TcpMd(services),
     openConnectionManager: tcpConnectionManager,
   };
 }

@@ -1,0 +1,156 @@
+/** The configuration of tcp: `UCX_TCP_*`. */
+
+import type { ConfigTable } from '../../ucs/config.ts';
+import {
+  bandwidthType,
+  boolType,
+  type ConfigType,
+  memorySizeType,
+  memoryUnitsType,
+  restricted,
+  timeType,
+  uintType,
+} from '../../ucs/config-value.ts';
+
+/** The first and the last port that may be listened on; [0, 0] for any. */
+export type PortRange = readonly [number, number];
+
+/** The values of the table. */
+export interface TcpConfig {
+  readonly TX_SEG_SIZE: number;
+  readonly RX_SEG_SIZE: number;
+  readonly MAX_POLL: number;
+  readonly NODELAY: boolean;
+  readonly SNDBUF: number | 'auto';
+  readonly RCVBUF: number | 'auto';
+  readonly PORT_RANGE: PortRange;
+  readonly BACKLOG: number;
+  readonly BRIDGE_ENABLE: boolean;
+  readonly CONNECT_TIMEOUT: number;
+  readonly KEEPIDLE: number;
+  readonly KEEPINTVL: number;
+  readonly KEEPCNT: number;
+  readonly PEER_TIMEOUT: number;
+  readonly MAX_BW: number;
+  readonly LATENCY: number;
+  readonly OVERHEAD: number;
+}
+
+const PORT_MAX = 65_535;
+
+const segmentType = restricted(
+  memorySizeType,
+  'a size from 1k to 1m, a multiple of 64',
+  (bytes) => bytes >= 1024 && bytes <= 2 ** 20 && bytes % 64 === 0,
+);
+const socketBufferType: ConfigType<number | 'auto'> = restricted(
+  memoryUnitsType,
+  'auto or a size from 4k to 1g',
+  (bytes) => bytes === 'auto' || (bytes >= 4096 && bytes <= 2 ** 30),
+);
+/** What the kernel counts in whole seconds. */
+const secondsType = restricted(timeType, 'a time from 1s to 32767s', (ns) => ns >= 1e9 && ns <= 32_767e9);
+const boundedTimeType = restricted(timeType, 'a time from 1ms to 1h', (ns) => ns >= 1e6 && ns <= 3600e9);
+
+/** `0`, `5000` or `5000-5100`. */
+const portRangeType: ConfigType<PortRange> = {
+  syntax: '0 for any, a port, or a range of ports: 5000-5100',
+  parse(text) {
+    const match = /^(\d{1,5})(?:-(\d{1,5}))?$/.exec(text.trim());
+    if (match === null) return undefined;
+    const first = Number(match[1]);
+    const last = Number(match[2] ?? match[1]);
+    const isGood = first <= last && last <= PORT_MAX && (first > 0 || last === 0);
+    return isGood ? [first, last] : undefined;
+  },
+  print: ([first, last]) => (first === last ? String(first) : `${first}-${last}`),
+};
+
+/** `UCX_TCP_*`. */
+export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
+  prefix: 'TCP_',
+  fields: [
+    {
+      name: 'TX_SEG_SIZE',
+      type: segmentType,
+      default: '8k',
+      doc: 'Longest message that is copied to be sent: 1k to 1m, a multiple of 64.',
+    },
+    {
+      name: 'RX_SEG_SIZE',
+      type: segmentType,
+      default: '64k',
+      doc: 'Longest message that is received, and bytes that are received at once: 1k to 1m, a multiple of 64.',
+    },
+    {
+      name: 'MAX_POLL',
+      type: restricted(uintType, 'an unsigned integer, at least 1', (count) => count >= 1),
+      default: '16',
+      doc: 'Receive calls on one connection in one call of progress at most.',
+    },
+    { name: 'NODELAY', type: boolType, default: 'y', doc: 'Send small messages at once (TCP_NODELAY).' },
+    {
+      name: 'SNDBUF',
+      type: socketBufferType,
+      default: 'auto',
+      doc: 'Bytes of the send buffer of a socket (SO_SNDBUF), which is the send window; auto leaves it to the kernel.',
+    },
+    {
+      name: 'RCVBUF',
+      type: socketBufferType,
+      default: 'auto',
+      doc: 'Bytes of the receive buffer of a socket (SO_RCVBUF), which is the receive window; auto leaves it to the kernel.',
+    },
+    {
+      name: 'PORT_RANGE',
+      type: portRangeType,
+      default: '0',
+      doc: 'Ports to listen on for peers: 0 for any that is free, or a range, such as 5000-5100; every device takes one.',
+    },
+    {
+      name: 'BACKLOG',
+      type: restricted(uintType, 'an unsigned integer, at least 1', (count) => count >= 1),
+      default: '1024',
+      doc: 'Connections of peers that may wait to be accepted, bounded by net.core.somaxconn.',
+    },
+    {
+      name: 'BRIDGE_ENABLE',
+      type: boolType,
+      default: 'n',
+      doc: 'Use bridges, such as docker0: their addresses are the same on many machines, so that peers on other nodes cannot be told apart by them.',
+    },
+    {
+      name: 'CONNECT_TIMEOUT',
+      type: boundedTimeType,
+      default: '10s',
+      doc: 'Time in which a connection must be made and both ends must have introduced themselves, 1ms to 1h.',
+    },
+    {
+      name: 'KEEPIDLE',
+      type: secondsType,
+      default: '10s',
+      doc: 'Time without data after which the kernel asks whether the node of the peer lives (TCP_KEEPIDLE).',
+    },
+    { name: 'KEEPINTVL', type: secondsType, default: '2s', doc: 'Time between two such questions (TCP_KEEPINTVL).' },
+    {
+      name: 'KEEPCNT',
+      type: restricted(uintType, 'an unsigned integer, 1 to 127', (count) => count >= 1 && count <= 127),
+      default: '3',
+      doc: 'Such questions without an answer after which the connection ends (TCP_KEEPCNT).',
+    },
+    {
+      name: 'PEER_TIMEOUT',
+      type: boundedTimeType,
+      default: '10s',
+      doc: 'Time without a sign of life of a peer, its process or its node, after which the connection ends. Peers with error handling give one in every UCX_KEEPALIVE_INTERVAL while their event loop runs: a process that computes for longer than this counts as gone.',
+    },
+    {
+      name: 'MAX_BW',
+      type: bandwidthType,
+      default: '2200MBs',
+      doc: 'Estimated bandwidth of devices that do not tell their speed, and upper bound for those that do.',
+    },
+    { name: 'LATENCY', type: timeType, default: '10us', doc: 'Estimated latency of a message between two nodes.' },
+    { name: 'OVERHEAD', type: timeType, default: '2us', doc: 'Estimated time of starting an operation.' },
+  ],
+};

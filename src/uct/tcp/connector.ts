@@ -1,0 +1,237 @@
+/**
+ * Makes connections, on both ends: connects and accepts sockets and lets their ends introduce themselves within a bounded time. Which link a socket
+ * is for is decided by its owner.
+ */
+
+import {
+  familyOf,
+  type InetAddress,
+  printAddress,
+  SocketOption,
+  setSocketOption,
+  tcpBind,
+  tcpClose,
+  tcpConnect,
+  tcpRemoteAddress,
+  tcpSocket,
+} from '../../sys/index.ts';
+import { isUcxError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
+import { Status } from '../../ucs/status.ts';
+import type { Acceptor } from './acceptor.ts';
+import type { TcpConfig } from './config.ts';
+import { Handshake } from './handshake.ts';
+import { Answer, type Introduction } from './introduction.ts';
+import type { TcpLink } from './link.ts';
+import type { ReadySet, Watched } from './ready-set.ts';
+
+/** Sockets of peers that have not introduced themselves, at most; more are closed. */
+const STRANGERS_MAX = 1024;
+const NS_PER_S = 1e9;
+
+/** What decides. */
+export interface ConnectorOwner {
+  readonly log: Log;
+  readonly nowNs: number;
+  /** What this end says first when it connects a link. */
+  introductionFor(link: TcpLink): Introduction;
+  /** The answer to a peer that has connected. */
+  answerTo(peer: Introduction): Introduction;
+  /** A socket is ready for a peer that was welcomed. */
+  onAccepted(peer: Introduction, fd: number): void;
+  /** The link has its socket. */
+  onConnected(link: TcpLink, peer: Introduction, fd: number): void;
+  /** The link has no socket yet: that which the peer connects is used. */
+  onDuplicate(link: TcpLink): void;
+  /** The link has no socket, and gets none this way. */
+  onRefused(link: TcpLink, status: Status, reason: string): void;
+}
+
+/** A handshake in the set of what is watched. */
+class Attempt implements Watched {
+  token = 0;
+  readonly handshake: Handshake;
+  readonly name: string;
+  readonly #connector: Connector;
+
+  constructor(connector: Connector, handshake: Handshake, name: string) {
+    this.#connector = connector;
+    this.handshake = handshake;
+    this.name = name;
+  }
+
+  get fd(): number {
+    return this.handshake.fd;
+  }
+
+  get wantsRoom(): boolean {
+    return this.handshake.wantsRoom;
+  }
+
+  onReady(): number {
+    return this.#connector.advance(this);
+  }
+}
+
+/** The connector of one interface. */
+export class Connector {
+  readonly #owner: ConnectorOwner;
+  readonly #ready: ReadySet;
+  readonly #config: TcpConfig;
+  readonly #attempts: Set<Attempt> = new Set();
+  #strangers = 0;
+
+  constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig) {
+    this.#owner = owner;
+    this.#ready = ready;
+    this.#config = config;
+  }
+
+  /** Connections in the making. */
+  get size(): number {
+    return this.#attempts.size;
+  }
+
+  /** Whether a link is being connected. */
+  isConnecting(link: TcpLink): boolean {
+    for (const { handshake } of this.#attempts) if (handshake.link === link) return true;
+    return false;
+  }
+
+  /**
+   * Connects a link.
+   * @param source own address that the connection shall come from; undefined for what the kernel chooses
+   */
+  connect(link: TcpLink, address: InetAddress, source: string | undefined): void {
+    const name = printAddress(address);
+    let fd = -1;
+    try {
+      fd = tcpSocket(familyOf(address.address)!);
+      this.#setOptions(fd);
+      if (source !== undefined) tcpBind(fd, { address: source, port: 0 });
+      tcpConnect(fd, address);
+      const introduction = this.#owner.introductionFor(link);
+      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs(), link, introduction), name));
+    } catch (error) {
+      if (fd >= 0) tcpClose(fd);
+      if (!isUcxError(error)) throw error;
+      this.#owner.onRefused(link, error.status, error.message);
+    }
+  }
+
+  /** Takes the connections of peers that wait. */
+  accept(acceptor: Acceptor): number {
+    let count = 0;
+    for (let fd = acceptor.accept(); fd >= 0; fd = acceptor.accept()) {
+      count += 1;
+      if (this.#strangers >= STRANGERS_MAX) {
+        this.#owner.log.warn(`a connection is refused: ${STRANGERS_MAX} others have not introduced themselves`);
+        tcpClose(fd);
+        continue;
+      }
+      this.#setOptions(fd);
+      this.#strangers += 1;
+      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs()), nameOf(fd)));
+    }
+    return count;
+  }
+
+  /** Gives up connecting a link: its socket comes from the other end, or it is not wanted any more. */
+  abandon(link: TcpLink): void {
+    for (const attempt of this.#attempts) if (attempt.handshake.link === link) this.#drop(attempt);
+  }
+
+  /** Ends what takes too long; returns how long there is to wait for the next, Infinity for nothing. */
+  expire(): number {
+    let restNs = Number.POSITIVE_INFINITY;
+    for (const attempt of this.#attempts) {
+      const leftNs = attempt.handshake.deadlineNs - this.#owner.nowNs;
+      if (leftNs > 0) restNs = Math.min(restNs, leftNs);
+      else this.#fail(attempt, Status.TIMED_OUT, 'it does not answer');
+    }
+    return restNs;
+  }
+
+  /** Goes on with one; for what is watched. */
+  advance(attempt: Attempt): number {
+    const { handshake } = attempt;
+    const event = handshake.advance();
+    if (event === undefined) return 0;
+    if (event.kind === 'failed') this.#fail(attempt, event.status, event.reason);
+    else if (event.kind === 'answered') this.#answered(attempt);
+    else if (handshake.link !== undefined) this.#welcomed(attempt, handshake.link, event.peer);
+    else {
+      handshake.reply(this.#owner.answerTo(event.peer));
+      this.#ready.update(attempt);
+      return 1 + this.advance(attempt);
+    }
+    return 1;
+  }
+
+  close(): void {
+    for (const attempt of this.#attempts) this.#drop(attempt);
+  }
+
+  #answered(attempt: Attempt): void {
+    const { handshake } = attempt;
+    const { answer, peer } = handshake;
+    if (answer!.status === Answer.WELCOME) this.#owner.onAccepted(peer!, this.#take(attempt));
+    else this.#drop(attempt);
+  }
+
+  #welcomed(attempt: Attempt, link: TcpLink, peer: Introduction): void {
+    const { status } = peer;
+    if (status === Answer.WELCOME) this.#owner.onConnected(link, peer, this.#take(attempt));
+    // The peer connects at the same time, and its connection is used.
+    else if (status === Answer.DUPLICATE) {
+      this.#drop(attempt);
+      this.#owner.onDuplicate(link);
+    } else this.#fail(attempt, status < 0 ? (status as Status) : Status.REJECTED, 'it does not want this connection');
+  }
+
+  #fail(attempt: Attempt, status: Status, reason: string): void {
+    const { link } = attempt.handshake;
+    this.#drop(attempt);
+    if (link !== undefined) this.#owner.onRefused(link, status, `${attempt.name}: ${reason}`);
+    else this.#owner.log.diag(`a connection from ${attempt.name} is closed: ${reason}`);
+  }
+
+  #add(attempt: Attempt): void {
+    this.#attempts.add(attempt);
+    this.#ready.add(attempt);
+  }
+
+  #take(attempt: Attempt): number {
+    this.#ready.remove(attempt);
+    this.#attempts.delete(attempt);
+    if (attempt.handshake.link === undefined) this.#strangers -= 1;
+    return attempt.handshake.release();
+  }
+
+  #drop(attempt: Attempt): void {
+    if (this.#attempts.has(attempt)) tcpClose(this.#take(attempt));
+  }
+
+  #deadlineNs(): number {
+    return this.#owner.nowNs + this.#config.CONNECT_TIMEOUT;
+  }
+
+  #setOptions(fd: number): void {
+    const { NODELAY, SNDBUF, RCVBUF, KEEPIDLE, KEEPINTVL, KEEPCNT } = this.#config;
+    if (NODELAY) setSocketOption(fd, SocketOption.NODELAY, 1);
+    if (SNDBUF !== 'auto') setSocketOption(fd, SocketOption.SNDBUF, SNDBUF);
+    if (RCVBUF !== 'auto') setSocketOption(fd, SocketOption.RCVBUF, RCVBUF);
+    setSocketOption(fd, SocketOption.KEEPALIVE, 1);
+    setSocketOption(fd, SocketOption.KEEPIDLE, Math.ceil(KEEPIDLE / NS_PER_S));
+    setSocketOption(fd, SocketOption.KEEPINTVL, Math.ceil(KEEPINTVL / NS_PER_S));
+    setSocketOption(fd, SocketOption.KEEPCNT, KEEPCNT);
+  }
+}
+
+function nameOf(fd: number): string {
+  try {
+    return printAddress(tcpRemoteAddress(fd));
+  } catch {
+    return 'a peer that has gone';
+  }
+}

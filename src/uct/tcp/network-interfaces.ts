@@ -1,0 +1,66 @@
+/** The network interfaces of this machine that have an address, as the system shows them now. It opens none. */
+
+import { existsSync, readFileSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
+
+/** An address of an interface. */
+export interface InterfaceAddress {
+  /** Numeric; link-local IPv6 with its zone. */
+  readonly address: string;
+  readonly family: 4 | 6;
+  readonly prefixBits: number;
+}
+
+/** A network interface that is up. */
+export interface NetworkInterface {
+  readonly name: string;
+  /** IPv4 first, link-local IPv6 last. */
+  readonly addresses: readonly InterfaceAddress[];
+  readonly isLoopback: boolean;
+  readonly isBridge: boolean;
+  /** Undefined where the device does not say. */
+  readonly bytesPerSecond: number | undefined;
+}
+
+const BYTES_PER_MEGABIT = 125_000;
+
+/** All of them, by name, loopback last. */
+export function listNetworkInterfaces(): NetworkInterface[] {
+  const found: NetworkInterface[] = [];
+  for (const [name, entries = []] of Object.entries(networkInterfaces())) {
+    const addresses = entries.map(({ address, family, cidr, scopeid }) => {
+      const isLocal = family === 'IPv6' && (scopeid ?? 0) !== 0;
+      const prefixBits = Number(cidr?.split('/')[1] ?? 0);
+      return {
+        address: isLocal ? `${address}%${name}` : address,
+        family: family === 'IPv4' ? 4 : 6,
+        prefixBits,
+      } as const;
+    });
+    found.push({
+      name,
+      addresses: addresses.sort((left, right) => rank(left) - rank(right)),
+      isLoopback: entries.every(({ internal }) => internal),
+      isBridge: existsSync(`/sys/class/net/${name}/bridge`),
+      bytesPerSecond: speedOf(name),
+    });
+  }
+  const byName = (left: NetworkInterface, right: NetworkInterface): number =>
+    left.name.localeCompare(right.name, 'en', { numeric: true });
+  return found.sort((left, right) => Number(left.isLoopback) - Number(right.isLoopback) || byName(left, right));
+}
+
+function rank({ family, address }: InterfaceAddress): number {
+  if (family === 4) return 0;
+  return address.includes('%') ? 2 : 1;
+}
+
+function speedOf(name: string): number | undefined {
+  try {
+    const megabits = Number(readFileSync(`/sys/class/net/${name}/speed`, 'latin1'));
+    return megabits > 0 ? megabits * BYTES_PER_MEGABIT : undefined;
+  } catch {
+    // EINVAL for a device without a link, such as loopback.
+    return undefined;
+  }
+}

@@ -1,0 +1,145 @@
+/** Frames that wait to be sent, and the pool they come from: a header or a whole frame in memory of its own, and pieces of memory behind it. */
+
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import type { Completion, IovEntry } from '../api/iface.ts';
+import type { HostMemory } from '../base/host-memory.ts';
+import { HEADER_BYTES_MAX, padded } from './frame.ts';
+
+/** A frame, or the rest of one. */
+export class Outgoing {
+  /** Header, or the whole frame. */
+  readonly block: ScratchBlock;
+  readonly words: Int32Array;
+  readonly isLarge: boolean;
+  next: Outgoing | undefined = undefined;
+  /** What is sent, in order: addresses and lengths, the header first. */
+  readonly addresses: number[] = [];
+  readonly lengths: number[] = [];
+  count = 0;
+  /** The piece that is being sent, and how much of it has been. */
+  piece = 0;
+  offset = 0;
+  /** Memory behind the pieces: it stays until they are sent. */
+  readonly memories: HostMemory[] = [];
+  memoryCount = 0;
+  /** Told when everything is sent; undefined for nobody. */
+  completion: Completion | undefined = undefined;
+
+  constructor(byteLength: number, isLarge: boolean) {
+    this.block = allocateScratch(byteLength);
+    this.words = new Int32Array(this.block.u8.buffer, this.block.u8.byteOffset, byteLength >> 2);
+    this.isLarge = isLarge;
+  }
+
+  get isStarted(): boolean {
+    return this.piece > 0 || this.offset > 0;
+  }
+
+  /** Adds memory of a list, of which only `[from, from + byteLength)` counts, then padding. */
+  addIov(iov: readonly IovEntry[], from: number, byteLength: number, zeros: number): void {
+    let skip = from;
+    let left = byteLength;
+    for (let i = 0; i < iov.length && left > 0; i++) {
+      const entry = iov[i]!;
+      if (skip >= entry.byteLength) {
+        skip -= entry.byteLength;
+        continue;
+      }
+      const bytes = Math.min(entry.byteLength - skip, left);
+      this.addMemory(entry.memory as HostMemory, entry.offset + skip, bytes);
+      skip = 0;
+      left -= bytes;
+    }
+    this.#pad(byteLength, zeros);
+  }
+
+  /** Adds a body of one piece of memory, then padding. */
+  addBody(memory: HostMemory, offset: number, byteLength: number, zeros: number): void {
+    if (byteLength > 0) this.addMemory(memory, offset, byteLength);
+    this.#pad(byteLength, zeros);
+  }
+
+  /** Adds a piece of registered memory, which counts as in flight until it is sent. */
+  addMemory(memory: HostMemory, offset: number, byteLength: number): void {
+    this.add(memory.location + offset, byteLength);
+    memory.inFlight += 1;
+    this.memories[this.memoryCount] = memory;
+    this.memoryCount += 1;
+  }
+
+  add(address: number, byteLength: number): void {
+    this.addresses[this.count] = address;
+    this.lengths[this.count] = byteLength;
+    this.count += 1;
+  }
+
+  /** Counts bytes that were sent: returns how many of them were not of this frame, or -1 when some of it is left. */
+  advance(byteLength: number): number {
+    let left = byteLength;
+    while (this.piece < this.count) {
+      const rest = this.lengths[this.piece]! - this.offset;
+      if (left < rest) {
+        this.offset += left;
+        return -1;
+      }
+      left -= rest;
+      this.piece += 1;
+      this.offset = 0;
+    }
+    return left;
+  }
+
+  #pad(byteLength: number, zeros: number): void {
+    const padding = padded(byteLength) - byteLength;
+    if (padding > 0) this.add(zeros, padding);
+  }
+}
+
+/** The frames of one interface. */
+export class OutgoingPool {
+  /** Eight zeros: padding. */
+  readonly zeros: ScratchBlock = allocateScratch(8);
+  readonly #largeBytes: number;
+  readonly #small: Outgoing[] = [];
+  readonly #large: Outgoing[] = [];
+  readonly #all: Outgoing[] = [];
+
+  /** @param largeBytes of the longest frame that is copied */
+  constructor(largeBytes: number) {
+    this.#largeBytes = largeBytes;
+  }
+
+  /** A frame with room for a header. */
+  takeSmall(): Outgoing {
+    return this.#small.pop() ?? this.#make(HEADER_BYTES_MAX, false);
+  }
+
+  /** A frame with room for one that is copied. */
+  takeLarge(): Outgoing {
+    return this.#large.pop() ?? this.#make(this.#largeBytes, true);
+  }
+
+  put(outgoing: Outgoing): void {
+    for (let i = 0; i < outgoing.memoryCount; i++) outgoing.memories[i]!.inFlight -= 1;
+    outgoing.memories.length = 0;
+    outgoing.memoryCount = 0;
+    outgoing.count = 0;
+    outgoing.piece = 0;
+    outgoing.offset = 0;
+    outgoing.next = undefined;
+    outgoing.completion = undefined;
+    (outgoing.isLarge ? this.#large : this.#small).push(outgoing);
+  }
+
+  /** Gives all memory back; nothing is sent any more. */
+  close(): void {
+    for (const { block } of this.#all) block.free();
+    this.zeros.free();
+  }
+
+  #make(byteLength: number, isLarge: boolean): Outgoing {
+    const outgoing = new Outgoing(byteLength, isLarge);
+    this.#all.push(outgoing);
+    return outgoing;
+  }
+}

@@ -1,0 +1,276 @@
+/** An endpoint of tcp: turns operations into frames of a link. */
+
+import { Status } from '../../ucs/status.ts';
+import type { AmPacker, Completion, IovEntry, UctEndpoint } from '../api/iface.ts';
+import type { RemoteKey } from '../api/memory.ts';
+import { copyBytes } from '../base/copy-bytes.ts';
+import { checkIov } from '../base/host-iov.ts';
+import { isInside } from '../base/range.ts';
+import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
+import {
+  FRAME_BODY_BYTES_MAX,
+  FrameType,
+  FrameWord,
+  GET_HEADER_BYTES,
+  GETS_MAX,
+  HEADER_BYTES,
+  KEY_WORDS,
+  PUT_HEADER_BYTES,
+  PUTS_MAX,
+  padded,
+} from './frame.ts';
+import type { TcpLink } from './link.ts';
+import { ShortTarget } from './short-target.ts';
+import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
+import { TCP_NAME, type TcpKey } from './tcp-key.ts';
+
+/** Frames of the application that may wait on one link; more find NO_RESOURCE. */
+const QUEUE_MAX = 64;
+const TX_WORD: number = TX_START >> 2;
+const NO_MEMORY: readonly IovEntry[] = [];
+
+/** What an endpoint needs of its interface. */
+export interface EndpointOwner {
+  readonly buffers: TcpBuffers;
+  readonly counters: TransferCounters;
+  countOutstanding(change: number): void;
+  forget(endpoint: TcpEndpoint): void;
+}
+
+/** An endpoint. */
+export class TcpEndpoint implements UctEndpoint {
+  readonly link: TcpLink;
+  readonly #owner: EndpointOwner;
+  readonly #buffers: TcpBuffers;
+  readonly #counters: TransferCounters;
+  #closed = false;
+
+  constructor(owner: EndpointOwner, link: TcpLink) {
+    this.#owner = owner;
+    this.#buffers = owner.buffers;
+    this.#counters = owner.counters;
+    this.link = link;
+    link.users += 1;
+  }
+
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion?: Completion,
+  ): Status {
+    const key = rkey as TcpKey;
+    if (byteLength > this.#buffers.txBytesMax || !isInside(sourceOffset, byteLength, source.byteLength)) {
+      return Status.INVALID_PARAM;
+    }
+    if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    const { link } = this;
+    if (link.state !== 'up') return this.#notUp();
+    const transmitter = link.transmitter!;
+    if (transmitter.isBlocked || link.puts.inFlight >= PUTS_MAX) return this.#counters.refused(Status.NO_RESOURCE);
+    const { words, bytes } = this.#buffers.txFrame;
+    describePut(words, TX_WORD, key, remoteOffset, byteLength);
+    copyBytes(bytes, TX_START + PUT_HEADER_BYTES, source, sourceOffset, byteLength);
+    const status = link.check(transmitter.sendBuilt(PUT_HEADER_BYTES + padded(byteLength)));
+    if (status !== Status.OK) return this.#counters.refused(status);
+    this.#counters.short(Transfer.PUT, byteLength);
+    link.puts.sent += 1;
+    if (completion === undefined) return Status.OK;
+    link.puts.expect(1, completion, NO_MEMORY);
+    this.#owner.countOutstanding(1);
+    return Status.INPROGRESS;
+  }
+
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    const key = rkey as TcpKey;
+    const total = checkIov(iov, TCP_NAME);
+    if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    const { link } = this;
+    if (link.state !== 'up') return this.#notUp();
+    const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
+    if (link.transmitter!.length + frames > QUEUE_MAX || link.puts.inFlight + frames > PUTS_MAX) {
+      return this.#counters.refused(Status.NO_RESOURCE);
+    }
+    const { pool } = this.#buffers;
+    link.puts.sent += frames;
+    link.puts.expect(frames, completion, iov);
+    this.#owner.countOutstanding(1);
+    this.#counters.zcopy(Transfer.PUT, total);
+    for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
+      const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
+      const frame = pool.takeSmall();
+      describePut(frame.words, 0, key, remoteOffset + from, bytes);
+      frame.add(frame.block.address, PUT_HEADER_BYTES);
+      frame.addIov(iov, from, bytes, pool.zeros.address);
+      // A link that fails here ends the operation through its completion.
+      if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
+    }
+    return Status.INPROGRESS;
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion: Completion,
+  ): Status {
+    if (byteLength > this.#buffers.txBytesMax || !isInside(targetOffset, byteLength, target.byteLength)) {
+      return Status.INVALID_PARAM;
+    }
+    const iov = [{ memory: new ShortTarget(target), offset: targetOffset, byteLength }];
+    const status = this.#get(iov, byteLength, remoteOffset, rkey as TcpKey, completion);
+    if (status === Status.INPROGRESS) this.#counters.short(Transfer.GET, byteLength);
+    return status;
+  }
+
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    const total = checkIov(iov, TCP_NAME);
+    const status = this.#get(iov, total, remoteOffset, rkey as TcpKey, completion);
+    if (status === Status.INPROGRESS) this.#counters.zcopy(Transfer.GET, total);
+    return status;
+  }
+
+  #get(iov: readonly IovEntry[], total: number, remoteOffset: number, key: TcpKey, completion: Completion): Status {
+    if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
+    const { link } = this;
+    if (link.state !== 'up') return this.#notUp();
+    const frames = Math.max(1, Math.ceil(total / FRAME_BODY_BYTES_MAX));
+    if (link.transmitter!.length + frames > QUEUE_MAX || link.gets.inFlight + frames > GETS_MAX) {
+      return this.#counters.refused(Status.NO_RESOURCE);
+    }
+    link.gets.sent += frames;
+    link.gets.expect(frames, completion, iov);
+    this.#owner.countOutstanding(1);
+    for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
+      const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
+      link.expectGet(iov, from, bytes);
+      const frame = this.#buffers.pool.takeSmall();
+      describeGet(frame.words, key, remoteOffset + from, bytes);
+      frame.add(frame.block.address, GET_HEADER_BYTES);
+      if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
+    }
+    return Status.INPROGRESS;
+  }
+
+  flush(completion: Completion | undefined): Status {
+    return this.#counters.flush(this.link.flush(completion));
+  }
+
+  /** Frames stay in order; other lanes are waited for by whoever asks this. */
+  fence(): Status {
+    const { puts, gets } = this.link;
+    return this.#counters.fence(puts.inFlight + gets.inFlight > 0 ? Status.INPROGRESS : Status.OK);
+  }
+
+  amShort(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    const total = headerWords * 4 + payloadLength;
+    if (total > this.#buffers.txBytesMax) return Status.INVALID_PARAM;
+    const { link } = this;
+    if (link.state !== 'up') return this.#notUp();
+    const transmitter = link.transmitter!;
+    if (transmitter.isBlocked) return this.#counters.refused(Status.NO_RESOURCE);
+    const { words, bytes } = this.#buffers.txFrame;
+    words[TX_WORD] = FrameType.AM | (id << 8);
+    words[TX_WORD + 1] = total;
+    for (let i = 0; i < headerWords; i++) words[TX_WORD + 2 + i] = header[i]!;
+    if (payload !== undefined) {
+      copyBytes(bytes, TX_START + HEADER_BYTES + headerWords * 4, payload, payloadOffset, payloadLength);
+    }
+    const status = link.check(transmitter.sendBuilt(HEADER_BYTES + padded(total)));
+    if (status !== Status.OK) return this.#counters.refused(status);
+    this.#counters.short(Transfer.AM, total);
+    return Status.OK;
+  }
+
+  amBcopy(id: number, packer: AmPacker): Status {
+    const { link } = this;
+    if (link.state !== 'up') return this.#notUp();
+    const transmitter = link.transmitter!;
+    if (transmitter.isBlocked) return this.#counters.refused(Status.NO_RESOURCE);
+    const frame = this.#buffers.txFrame;
+    frame.offset = TX_START + HEADER_BYTES;
+    frame.byteLength = this.#buffers.txBytesMax;
+    const total = packer.pack(frame);
+    frame.words[TX_WORD] = FrameType.AM | (id << 8);
+    frame.words[TX_WORD + 1] = total;
+    const status = link.check(transmitter.sendBuilt(HEADER_BYTES + padded(total)));
+    if (status !== Status.OK) return this.#counters.refused(status);
+    this.#counters.bcopy(Transfer.AM, total);
+    return Status.OK;
+  }
+
+  amZcopy(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    iov: readonly IovEntry[],
+    completion: Completion,
+  ): Status {
+    const total = headerWords * 4 + checkIov(iov, TCP_NAME);
+    const { link } = this;
+    if (link.state !== 'up') return this.#notUp();
+    if (headerWords > KEY_WORDS + 4 || total > link.peerBytesMax) return Status.INVALID_PARAM;
+    if (link.transmitter!.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
+    const frame = this.#buffers.pool.takeSmall();
+    frame.words[FrameWord.INFO] = FrameType.AM | (id << 8);
+    frame.words[FrameWord.LENGTH] = total;
+    for (let i = 0; i < headerWords; i++) frame.words[2 + i] = header[i]!;
+    frame.add(frame.block.address, HEADER_BYTES + headerWords * 4);
+    frame.addIov(iov, 0, total - headerWords * 4, this.#buffers.pool.zeros.address);
+    frame.completion = completion;
+    this.#counters.zcopy(Transfer.AM, total);
+    // A link that fails here ends the operation through its completion.
+    link.check(link.transmitter!.push(frame));
+    return Status.INPROGRESS;
+  }
+
+  /** Peers do atomic operations themselves when they are asked to in messages: tcp has none. */
+  atomic(): Status {
+    return Status.UNSUPPORTED;
+  }
+
+  check(): Status {
+    return this.link.look();
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.link.users -= 1;
+    this.#owner.forget(this);
+    if (this.link.users === 0) this.link.retire();
+  }
+
+  #notUp(): Status {
+    return this.#counters.refused(this.#closed ? Status.CANCELED : this.link.begin());
+  }
+}
+
+function describePut(words: Int32Array, at: number, key: TcpKey, offset: number, byteLength: number): void {
+  words[at + FrameWord.INFO] = FrameType.PUT;
+  words[at + FrameWord.LENGTH] = byteLength;
+  for (let i = 0; i < KEY_WORDS; i++) words[at + FrameWord.KEY + i] = key.words[i]!;
+  words[at + FrameWord.OFFSET] = offset | 0;
+  words[at + FrameWord.OFFSET + 1] = (offset / 2 ** 32) | 0;
+}
+
+function describeGet(words: Int32Array, key: TcpKey, offset: number, byteLength: number): void {
+  words[FrameWord.INFO] = FrameType.GET;
+  words[FrameWord.LENGTH] = 0;
+  for (let i = 0; i < KEY_WORDS; i++) words[FrameWord.KEY + i] = key.words[i]!;
+  words[FrameWord.OFFSET] = offset | 0;
+  words[FrameWord.OFFSET + 1] = (offset / 2 ** 32) | 0;
+  words[FrameWord.GET_LENGTH] = byteLength | 0;
+  words[FrameWord.GET_LENGTH + 1] = 0;
+}

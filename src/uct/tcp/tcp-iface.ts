@@ -1,0 +1,356 @@
+/**
+ * The interface of tcp on one network device: where it listens, its links to peers, and who of them is ready. What goes over a link is the link's
+ * business.
+ */
+
+import { EventAlarm, sourceAddressTo } from '../../sys/index.ts';
+import type { Clock } from '../../ucs/clock.ts';
+import { closedError, UcxError } from '../../ucs/error.ts';
+import type { Log } from '../../ucs/log.ts';
+import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import { Status, statusName } from '../../ucs/status.ts';
+import type { AmHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
+import type { ComponentServices } from '../api/memory-domain.ts';
+import type { ClosableIface } from '../base/host-domain.ts';
+import { uniqueAddress, unreachable } from '../base/iface-address.ts';
+import { sameSecret } from '../base/key-bytes.ts';
+import { Sleeper } from '../base/sleeper.ts';
+import { TransferCounters } from '../base/transfer-counters.ts';
+import { Acceptor } from './acceptor.ts';
+import { tcpAttributes } from './attributes.ts';
+import { TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
+import { Connector, type ConnectorOwner } from './connector.ts';
+import { Answer, type Introduction } from './introduction.ts';
+import { type LinkOwner, TcpLink } from './link.ts';
+import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
+import { type Reach, reachOf } from './reachability.ts';
+import { ReadySet } from './ready-set.ts';
+import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './tcp-address.ts';
+import { TcpBuffers } from './tcp-buffers.ts';
+import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
+import { TCP_NAME, type TcpKeyTable } from './tcp-key.ts';
+
+/** Calls of progress after which all sockets are looked at, besides the one that has brought something last. A power of two. */
+const LOOK_EVERY = 8;
+/** Calls of progress that bring nothing, after which only one in {@link LOOK_EVERY} makes a system call: other transports are not to be held up. */
+const QUIET_AFTER = 4096;
+/** Calls of progress after which an interface without connections looks whether a peer connects. A power of two. */
+const LISTEN_EVERY = 256;
+const NS_PER_MS = 1e6;
+
+/** The interface. */
+export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, EndpointOwner {
+  readonly attributes: IfaceAttributes;
+  readonly log: Log;
+  readonly buffers: TcpBuffers;
+  readonly keys: TcpKeyTable;
+  readonly counters: TransferCounters = new TransferCounters();
+  readonly peerTimeoutMs: number;
+  readonly pollsMax: number;
+  handler: AmHandler | undefined = undefined;
+  outstanding = 0;
+  readonly #id: Uint8Array = uniqueAddress();
+  readonly #device: NetworkInterface;
+  readonly #config: TcpConfig;
+  readonly #clock: Clock;
+  readonly #ready: ReadySet = new ReadySet();
+  readonly #connector: Connector;
+  readonly #sleeper: Sleeper;
+  /** By the id of the peer: the link that new endpoints use. */
+  readonly #links: Map<string, TcpLink> = new Map();
+  /** All that are not down. */
+  readonly #all: Set<TcpLink> = new Set();
+  /** Those whose socket has no room. */
+  readonly #blocked: Set<TcpLink> = new Set();
+  /** Those that wait for a socket that the peer connects, and how long. */
+  readonly #orphans: Map<TcpLink, number> = new Map();
+  readonly #endpoints: Set<TcpEndpoint> = new Set();
+  #acceptor: Acceptor | undefined = undefined;
+  #address: Uint8Array | undefined = undefined;
+  #alarm: EventAlarm | undefined = undefined;
+  /** The link that has brought something last. */
+  #hot: TcpLink | undefined = undefined;
+  #polls = 0;
+  #quiet = 0;
+  #skipped = 0;
+  #failure: UcxError | undefined = undefined;
+  #closed = false;
+
+  constructor(resource: IfaceResource, device: NetworkInterface, keys: TcpKeyTable, services: ComponentServices) {
+    const config = services.config.get(TCP_CONFIG_TABLE);
+    this.attributes = tcpAttributes(resource, device, config);
+    this.log = services.log;
+    this.keys = keys;
+    this.peerTimeoutMs = config.PEER_TIMEOUT / NS_PER_MS;
+    this.pollsMax = config.MAX_POLL;
+    this.#config = config;
+    this.#clock = services.clock;
+    this.#device = device;
+    this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE);
+    this.#connector = new Connector(this, this.#ready, config);
+    this.#sleeper = new Sleeper(services.clock, () => undefined);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get nowNs(): number {
+    return this.#clock.nowNs();
+  }
+
+  get nowMs(): number {
+    return this.#clock.nowNs() / NS_PER_MS;
+  }
+
+  /** Listens from the first time on that somebody asks: whoever gives the address away wants to be reached. Throws SyscallError. */
+  get address(): Uint8Array {
+    this.#address ??= this.#listen();
+    return this.#address;
+  }
+
+  unreachableReason(address: Uint8Array): string | undefined {
+    const peer = unpackTcpAddress(address);
+    if (peer === undefined) return 'the address is none of this transport and version';
+    const reach = this.#reach(peer);
+    return 'reason' in reach ? reach.reason : undefined;
+  }
+
+  connect(address: Uint8Array): UctEndpoint {
+    if (this.#closed) throw closedError('interface tcp');
+    const peer = unpackTcpAddress(address);
+    if (peer === undefined) throw unreachable(TCP_NAME, 'the address is none of this transport and version');
+    const reach = this.#reach(peer);
+    if ('reason' in reach) throw unreachable(TCP_NAME, reach.reason);
+    const endpoint = new TcpEndpoint(this, this.#linkTo(peer, reach.address));
+    this.#endpoints.add(endpoint);
+    return endpoint;
+  }
+
+  setAmHandler(handler: AmHandler): void {
+    this.handler = handler;
+  }
+
+  progress(): number {
+    if (this.#ready.size === 0 || !this.#isTurn()) return 0;
+    let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
+    this.#polls = (this.#polls + 1) & (LOOK_EVERY - 1);
+    if (count === 0 && (this.#hot === undefined || this.#polls === 0)) count = this.#look();
+    if (count === 0) this.#quiet += 1;
+    else {
+      this.#quiet = 0;
+      if (this.#sleeper.sleeping) this.#sleeper.wake();
+    }
+    return count;
+  }
+
+  errorOf(status: Status): UcxError | undefined {
+    return this.#failure?.status === status ? this.#failure : undefined;
+  }
+
+  stats(): StatsNode {
+    return this.counters.node(this.attributes.resource);
+  }
+
+  wait(timeoutNs: number): Promise<void> {
+    if (this.#closed || (this.handler === undefined && this.outstanding === 0)) return Promise.resolve();
+    for (const link of this.#blocked) this.#ready.update(link);
+    this.#alarm ??= new EventAlarm(this.#ready.fd, () => this.#sleeper.wake());
+    this.#alarm.arm();
+    return this.#sleeper.sleep(Math.min(timeoutNs, this.#expire()));
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const endpoint of this.#endpoints) endpoint.close();
+    for (const link of this.#all) link.close();
+    this.#connector.close();
+    if (this.#acceptor !== undefined) this.#ready.remove(this.#acceptor);
+    this.#acceptor?.close();
+    this.#sleeper.wake();
+    this.#alarm?.close();
+    this.#ready.close();
+    this.buffers.close();
+  }
+
+  // What endpoints and links need of the interface.
+
+  forget(endpoint: TcpEndpoint): void {
+    this.#endpoints.delete(endpoint);
+  }
+
+  countOutstanding(change: number): void {
+    this.outstanding += change;
+  }
+
+  noteBlocked(link: TcpLink): void {
+    this.#blocked.add(link);
+  }
+
+  noteReceived(link: TcpLink): void {
+    this.#hot = link;
+  }
+
+  connectLink(link: TcpLink): void {
+    link.state = 'waiting';
+    this.#connector.connect(link, link.target!, link.source);
+  }
+
+  onLinkDown(link: TcpLink, reason: string): void {
+    this.#ready.remove(link);
+    this.#connector.abandon(link);
+    this.#blocked.delete(link);
+    this.#orphans.delete(link);
+    this.#all.delete(link);
+    if (this.#hot === link) this.#hot = undefined;
+    if (this.#links.get(keyOf(link.peerId)) === link) this.#links.delete(keyOf(link.peerId));
+    const { status } = link;
+    if (status === Status.CANCELED || this.#closed) return;
+    const message = `the connection to ${link.name} has ended: ${reason}`;
+    this.#failure = new UcxError({
+      code: `ERR_${statusName(status)}`,
+      status,
+      message: `${TCP_NAME}/${this.#device.name}: ${message}`,
+      details: { peer: link.name, reason },
+    });
+    this.log.diag(message);
+  }
+
+  // What the connector needs to know, and what it tells.
+
+  introductionFor(link: TcpLink): Introduction {
+    return this.#introduction(link.peerId, Answer.WELCOME);
+  }
+
+  answerTo(peer: Introduction): Introduction {
+    return this.#introduction(peer.sender, this.#verdictOn(peer));
+  }
+
+  onAccepted(peer: Introduction, fd: number): void {
+    const key = keyOf(peer.sender);
+    const known = this.#links.get(key);
+    const isWanted = known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#isOwn(peer);
+    const link = isWanted ? known : new TcpLink(this, peer.sender);
+    this.#connector.abandon(link);
+    this.#attach(link, peer, fd);
+    if (known === undefined) this.#links.set(key, link);
+  }
+
+  onConnected(link: TcpLink, peer: Introduction, fd: number): void {
+    this.#attach(link, peer, fd);
+  }
+
+  onDuplicate(link: TcpLink): void {
+    this.#orphans.set(link, this.nowNs + this.#config.CONNECT_TIMEOUT);
+  }
+
+  onRefused(link: TcpLink, status: Status, reason: string): void {
+    // Whoever listened there has gone.
+    if (status === Status.REJECTED) link.fail(Status.UNREACHABLE, reason);
+    else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
+  }
+
+  #attach(link: TcpLink, peer: Introduction, fd: number): void {
+    this.#orphans.delete(link);
+    this.#all.add(link);
+    link.attach(fd, peer.messageBytesMax);
+    this.#ready.add(link);
+    // Whoever waited for the connection can go on.
+    this.#sleeper.wake();
+  }
+
+  #linkTo(peer: TcpAddress, address: string): TcpLink {
+    const key = keyOf(peer.id);
+    const known = this.#links.get(key);
+    if (known !== undefined && !known.hasRetired) return known;
+    const link = new TcpLink(this, peer.id);
+    const isLocal = address.startsWith('fe80:');
+    link.target = { address: isLocal ? `${address}%${this.#device.name}` : address, port: peer.port };
+    // Several devices that reach the same network are several ways only if each is told to be used.
+    if (!peer.isOwnNode) link.source = this.#sourceFor(address);
+    this.#links.set(key, link);
+    this.#all.add(link);
+    return link;
+  }
+
+  #sourceFor(address: string): string | undefined {
+    const isIPv6 = address.includes(':');
+    return this.#device.addresses.find(({ family }) => (family === 6) === isIPv6)?.address;
+  }
+
+  /** WELCOME, DUPLICATE, or the status that a peer is refused with. */
+  #verdictOn(peer: Introduction): number {
+    if (!sameSecret(peer.wanted, this.#id)) return Status.UNREACHABLE;
+    if (peer.messageBytesMax < this.#config.TX_SEG_SIZE) return Status.UNSUPPORTED;
+    const link = this.#links.get(keyOf(peer.sender));
+    if (link === undefined || this.#isOwn(peer) || !this.#connector.isConnecting(link)) return Answer.WELCOME;
+    // Both ends connect at the same time: both know which of the two connections is used.
+    if (Buffer.compare(this.#id, peer.sender) < 0) return Answer.DUPLICATE;
+    this.#connector.abandon(link);
+    this.onDuplicate(link);
+    return Answer.WELCOME;
+  }
+
+  /** A connection of this interface to itself: its ends are two links. */
+  #isOwn(peer: Introduction): boolean {
+    return sameSecret(peer.sender, this.#id);
+  }
+
+  #introduction(wanted: Uint8Array, status: number): Introduction {
+    return { sender: this.#id, wanted, status, messageBytesMax: this.#config.RX_SEG_SIZE };
+  }
+
+  #reach(peer: TcpAddress): Reach {
+    const own = new Set(listNetworkInterfaces().flatMap(({ addresses }) => addresses.map(({ address }) => address)));
+    return reachOf(this.#device, peer, { own, sourceAddressTo });
+  }
+
+  #listen(): Uint8Array {
+    if (this.#closed) throw closedError('interface tcp');
+    const { addresses, isLoopback } = this.#device;
+    const { PORT_RANGE, BACKLOG } = this.#config;
+    const [first] = addresses;
+    const told = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
+    const acceptor = new Acceptor(first!.address, PORT_RANGE, BACKLOG, this.log, (ready) =>
+      this.#connector.accept(ready),
+    );
+    this.#acceptor = acceptor;
+    this.#ready.add(acceptor);
+    return packTcpAddress(this.#id, acceptor.port, isLoopback, told);
+  }
+
+  /** Whether this call of progress looks at sockets. */
+  #isTurn(): boolean {
+    const isBusy = this.#all.size + this.#connector.size > 0;
+    if (isBusy && this.#quiet < QUIET_AFTER) return true;
+    this.#skipped = (this.#skipped + 1) & (isBusy ? LOOK_EVERY - 1 : LISTEN_EVERY - 1);
+    return this.#skipped === 0;
+  }
+
+  /** Looks at all sockets. */
+  #look(): number {
+    if (this.#connector.size + this.#orphans.size > 0) this.#expire();
+    let count = this.#ready.poll();
+    for (const link of this.#blocked) {
+      count += link.progress(1);
+      if (!link.wantsRoom) this.#blocked.delete(link);
+    }
+    return count;
+  }
+
+  /** Ends what takes too long; returns how long there is to wait for the next. */
+  #expire(): number {
+    let restNs = this.#connector.expire();
+    for (const [link, deadlineNs] of this.#orphans) {
+      const leftNs = deadlineNs - this.nowNs;
+      if (leftNs > 0) restNs = Math.min(restNs, leftNs);
+      else link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');
+    }
+    return restNs;
+  }
+}
+
+function keyOf(id: Uint8Array): string {
+  return Buffer.from(id).toString('hex');
+}

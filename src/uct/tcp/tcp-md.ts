@@ -1,0 +1,89 @@
+/** The memory domain of tcp: host memory that peers write and read through frames, which the owner's progress carries out. */
+
+import { type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
+import { invalidParam, UcxError } from '../../ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import { DeviceType, type Iface, type IfaceResource } from '../api/iface.ts';
+import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../api/memory-domain.ts';
+import { type ClosableIface, HostDomain } from '../base/host-domain.ts';
+import type { HostMemory } from '../base/host-memory.ts';
+import { TCP_CONFIG_TABLE } from './config.ts';
+import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
+import { TcpIface } from './tcp-iface.ts';
+import { TCP_KEY_BYTES, TCP_NAME, type TcpKey, TcpKeyTable } from './tcp-key.ts';
+
+const HOST: number = memoryTypeBit(MemoryType.HOST);
+
+/** The memory domain. */
+export class TcpMd extends HostDomain {
+  readonly resources: readonly IfaceResource[];
+  readonly attributes: MdAttributes = {
+    name: TCP_NAME,
+    component: TCP_NAME,
+    flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE,
+    registerMemoryTypes: HOST,
+    allocateMemoryTypes: HOST,
+    accessMemoryTypes: HOST,
+    detectMemoryTypes: 0,
+    dmabufMemoryTypes: 0,
+    cacheMemoryTypes: 0,
+    registerCost: { overheadNs: 0, perByteNs: 0 },
+    rkeyPackedBytes: TCP_KEY_BYTES,
+    allocateBytesMax: VIEW_LENGTH_MAX,
+    registerBytesMax: Number.MAX_SAFE_INTEGER,
+  };
+  readonly #services: ComponentServices;
+  readonly #interfaces: readonly NetworkInterface[];
+  readonly #keys: TcpKeyTable = new TcpKeyTable();
+
+  /** @throws UcxError ERR_NO_DEVICE where no network interface that may be used has an address */
+  constructor(services: ComponentServices) {
+    super(TCP_NAME, true);
+    this.#services = services;
+    const { BRIDGE_ENABLE } = services.config.get(TCP_CONFIG_TABLE);
+    const found = listNetworkInterfaces().filter(({ isBridge }) => BRIDGE_ENABLE || !isBridge);
+    this.#interfaces = found;
+    if (found.length === 0) {
+      throw new UcxError({
+        code: 'ERR_NO_DEVICE',
+        status: Status.NO_DEVICE,
+        message: 'no network interface that may be used has an address',
+      });
+    }
+    this.resources = found.map(({ name }) => ({
+      transport: TCP_NAME,
+      aliases: [],
+      device: name,
+      deviceType: DeviceType.NET,
+      sysDevice: undefined,
+    }));
+  }
+
+  memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
+    this.checkOpen();
+    if (options.memoryType !== MemoryType.HOST) {
+      throw invalidParam('memoryType', `must be host in memory domain ${TCP_NAME}`, options.memoryType);
+    }
+    const mapped: MappedMemory = mapAnonymous(byteLength);
+    return this.own({ bytes: mapped.u8, allocation: mapped, packable: true });
+  }
+
+  rkeyUnpack(packed: Uint8Array): TcpKey {
+    this.checkOpen();
+    return this.#keys.unpack(packed);
+  }
+
+  protected packKey(memory: HostMemory, target: Uint8Array, offset: number): void {
+    this.#keys.pack(memory, target, offset);
+  }
+
+  protected revokeKey(memory: HostMemory): void {
+    this.#keys.revoke(memory);
+  }
+
+  protected makeIface(resource: IfaceResource): ClosableIface & Iface {
+    const device = this.#interfaces.find(({ name }) => name === resource.device)!;
+    return new TcpIface(resource, device, this.#keys, this.#services);
+  }
+}

@@ -1,0 +1,192 @@
+/** The sending half of a connection: frames in their order, at once where the kernel takes them, the rest when it does again. */
+
+import { Errno, GATHER_MAX, tcpSend } from '../../sys/index.ts';
+import { Status } from '../../ucs/status.ts';
+import { completeOne } from '../base/completion.ts';
+import { FrameType, FrameWord, HEADER_BYTES } from './frame.ts';
+import type { Outgoing } from './outgoing.ts';
+import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
+
+/** The transmitter. */
+export class Transmitter {
+  readonly #buffers: TcpBuffers;
+  readonly #fd: number;
+  #head: Outgoing | undefined = undefined;
+  #tail: Outgoing | undefined = undefined;
+  /** Puts of the peer that have arrived and that it has not been told of. */
+  #owed = 0;
+  /** The kernel had no room for a message: its sender waits. */
+  #refused = false;
+  /** Error number that ended the connection; 0 while it works. */
+  failure = 0;
+  /** Frames that were queued, and those of them that have been sent. */
+  queued = 0;
+  released = 0;
+
+  constructor(fd: number, buffers: TcpBuffers) {
+    this.#fd = fd;
+    this.#buffers = buffers;
+  }
+
+  /** Frames that wait. */
+  get length(): number {
+    return this.queued - this.released;
+  }
+
+  /** Whether frames wait: nothing may be sent past them. */
+  get isBlocked(): boolean {
+    return this.#head !== undefined;
+  }
+
+  /** Whether the socket has to become writable before there is progress. */
+  get wantsRoom(): boolean {
+    return this.#head !== undefined || this.#refused;
+  }
+
+  /**
+   * Sends the frame that was built in the shared memory, behind acknowledgements that are owed. Nothing waits.
+   * @param byteLength of the frame with its padding
+   * @returns OK, NO_RESOURCE where the kernel has no room, or IO_ERROR: see {@link failure}
+   */
+  sendBuilt(byteLength: number): Status {
+    const { tx, txFrame } = this.#buffers;
+    let start = TX_START;
+    if (this.#owed > 0) {
+      start = 0;
+      txFrame.words[FrameWord.INFO] = FrameType.ACK;
+      txFrame.words[FrameWord.LENGTH] = this.#owed;
+    }
+    const total = TX_START + byteLength - start;
+    const sent = tcpSend(this.#fd, tx.address + start, total);
+    if (sent === total) {
+      this.#owed = 0;
+      return Status.OK;
+    }
+    if (sent === -Errno.EAGAIN || sent === 0) {
+      this.#refused = true;
+      return Status.NO_RESOURCE;
+    }
+    if (sent < 0) return this.#fail(-sent);
+    this.#owed = 0;
+    const rest = this.#buffers.pool.takeLarge();
+    rest.block.u8.set(tx.u8.subarray(start + sent, start + total));
+    rest.add(rest.block.address, total - sent);
+    this.#append(rest);
+    return Status.OK;
+  }
+
+  /** Queues a frame behind the others, and sends what the kernel takes. Returns OK, or IO_ERROR: see {@link failure}. */
+  push(outgoing: Outgoing): Status {
+    this.#append(outgoing);
+    return this.length === 1 ? this.sendMore() : Status.OK;
+  }
+
+  /** Owes the peer an acknowledgement of one put more. */
+  owe(): void {
+    this.#owed += 1;
+  }
+
+  /** Tells the peer of the puts that have arrived: at once, or between the frames that wait. */
+  acknowledge(): Status {
+    if (this.#owed === 0) return Status.OK;
+    const ack = this.#header(FrameType.ACK, this.#owed);
+    this.#owed = 0;
+    return this.#insert(ack);
+  }
+
+  /** Tells the peer that the put behind those that it is told of has failed. */
+  refuse(status: Status): Status {
+    const acknowledged = this.acknowledge();
+    if (acknowledged !== Status.OK) return acknowledged;
+    return this.push(this.#header(FrameType.NACK, status));
+  }
+
+  /** Sends a frame of a header alone. */
+  signal(type: number, word = 0): Status {
+    return this.push(this.#header(type, word));
+  }
+
+  /** Sends what waits, as far as the kernel takes it. Returns OK, or IO_ERROR: see {@link failure}. */
+  sendMore(): Status {
+    const { gather } = this.#buffers;
+    this.#refused = false;
+    while (this.#head !== undefined) {
+      gather.clear();
+      let pieces = 0;
+      let total = 0;
+      for (let each: Outgoing | undefined = this.#head; each !== undefined && pieces < GATHER_MAX; each = each.next) {
+        for (let i = each.piece; i < each.count && pieces < GATHER_MAX; i++, pieces++) {
+          const skip = i === each.piece ? each.offset : 0;
+          gather.add(each.addresses[i]! + skip, each.lengths[i]! - skip);
+          total += each.lengths[i]! - skip;
+        }
+      }
+      const sent = gather.send(this.#fd);
+      if (sent === -Errno.EAGAIN) return Status.OK;
+      if (sent < 0) return this.#fail(-sent);
+      this.#sent(sent);
+      if (sent < total) return Status.OK;
+    }
+    return Status.OK;
+  }
+
+  /** Drops what waits; its completions end with `status`. */
+  close(status: Status): void {
+    while (this.#head !== undefined) this.#release(this.#head, status);
+  }
+
+  #sent(byteLength: number): void {
+    let left = byteLength;
+    while (this.#head !== undefined && left >= 0) {
+      left = this.#head.advance(left);
+      if (left >= 0) this.#release(this.#head, Status.OK);
+      if (left === 0) return;
+    }
+  }
+
+  /** Takes the first frame out. */
+  #release(outgoing: Outgoing, status: Status): void {
+    this.#head = outgoing.next;
+    if (this.#head === undefined) this.#tail = undefined;
+    this.released += 1;
+    const { completion } = outgoing;
+    this.#buffers.pool.put(outgoing);
+    if (completion !== undefined) completeOne(completion, status);
+  }
+
+  #append(outgoing: Outgoing): void {
+    if (this.#tail === undefined) this.#head = outgoing;
+    else this.#tail.next = outgoing;
+    this.#tail = outgoing;
+    this.queued += 1;
+  }
+
+  /** Puts a frame before all others but the one that has begun. */
+  #insert(outgoing: Outgoing): Status {
+    const head = this.#head;
+    if (head === undefined) return this.push(outgoing);
+    this.queued += 1;
+    if (head.isStarted) {
+      outgoing.next = head.next;
+      head.next = outgoing;
+      if (this.#tail === head) this.#tail = outgoing;
+    } else {
+      outgoing.next = head;
+      this.#head = outgoing;
+    }
+    return Status.OK;
+  }
+
+  #header(type: number, word: number): Outgoing {
+    const outgoing = this.#buffers.pool.takeSmall();
+    outgoing.words[FrameWord.INFO] = type;
+    outgoing.words[FrameWord.LENGTH] = word;
+    outgoing.add(outgoing.block.address, HEADER_BYTES);
+    return outgoing;
+  }
+
+  #fail(code: number): Status {
+    this.failure = code;
+    return Status.IO_ERROR;
+  }
+}
