@@ -102,6 +102,7 @@ export {
   tcpClose,
   tcpConnect,
   tcpError,
+  tcpIsEstablished,
   tcpListen,
   tcpLocalAddress,
   tcpReceivedMs,

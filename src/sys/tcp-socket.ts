@@ -45,6 +45,7 @@ const SHUT_RDWR = 2;
 const FIONREAD = 0x541b;
 const TCP_INFO = 11;
 /** Places in struct tcp_info, and bytes of its part that every kernel has. */
+const TCP_ESTABLISHED = 1;
 const TCPI_UNACKED = 24;
 const TCPI_LAST_DATA_RECV = 52;
 const TCPI_LAST_ACK_RECV = 56;
@@ -208,6 +209,11 @@ function readInfo(fd: number): DataView {
     throw new SyscallError('getsockopt', errno(), `TCP_INFO of fd ${fd}`);
   }
   return view;
+}
+
+/** Whether a connection still goes both ways: the peer has neither closed it nor gone, as far as this node knows. */
+export function tcpIsEstablished(fd: number): boolean {
+  return readInfo(fd).getUint8(VALUE) === TCP_ESTABLISHED;
 }
 
 /** Bytes that have arrived and that nobody has read. */

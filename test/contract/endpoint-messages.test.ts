@@ -1,8 +1,9 @@
 import { endpointMessagesContract } from './endpoint-messages.ts';
-import { openPosix, openSelf } from './uct-implementations.ts';
+import { openPosix, openSelf, openTcp } from './uct-implementations.ts';
 
 endpointMessagesContract('self', openSelf);
 endpointMessagesContract('posix', openPosix);
+endpointMessagesContract('tcp', (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k' }), true);
 endpointMessagesContract('posix with the smallest rings', (log) =>
   openPosix(log, { POSIX_FIFO_SIZE: '2', POSIX_SEG_COUNT: '1', POSIX_FIFO_ELEM_SIZE: '64', POSIX_SEG_SIZE: '8256' }),
 );

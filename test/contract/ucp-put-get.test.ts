@@ -66,7 +66,7 @@ describe.each(CONNECTION_KINDS)('put and get over $name', (kind) => {
     if (!row.protocol.endsWith('/am')) {
       expect([what, `${request.transport}/${request.device}`]).toEqual([what, row.transport]);
       expect([what, request.protocol]).toEqual([what, row.protocol]);
-    } else expect([what, request.transport]).toEqual([what, expect.stringMatching(/^(posix|cma|gaudi_ipc|self)$/)]);
+    } else expect([what, request.transport]).toEqual([what, expect.stringMatching(/^(posix|cma|tcp|gaudi_ipc|self)$/)]);
     request.free();
     if (operation === 'put') {
       const flush = ab.flushNbx(KEEP);

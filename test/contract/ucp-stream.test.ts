@@ -172,7 +172,7 @@ describe.each(CONNECTION_KINDS)('streams over $name', (kind) => {
     request.free();
     abort.abort();
     await expect(awaited).rejects.toMatchObject({ name: 'AbortError' });
-    await ab.streamSend(pattern(8, 1));
+    await serving(pair, () => ab.streamSend(pattern(8, 1)));
     const target = new Uint8Array(8);
     await ba.streamRecv(target, { waitAll: true });
     expectSame(target, pattern(8, 1));

@@ -35,8 +35,8 @@ export function openCma(log: TestLog): MdUnderTest {
 }
 
 /** Opens the memory domain of sockets. */
-export function openTcp(log: TestLog): MdUnderTest {
-  return openHost(tcpComponent(), log, {});
+export function openTcp(log: TestLog, config: Readonly<Record<string, string>> = {}): MdUnderTest {
+  return openHost(tcpComponent(), log, config);
 }
 
 function openHost(component: Component, log: TestLog, overrides: Readonly<Record<string, string>>): MdUnderTest {
@@ -85,7 +85,7 @@ export const IMPLEMENTATIONS: readonly (readonly [string, MdSetup])[] = [
   ['self', openSelf],
   ['posix', openPosix],
   ['cma', openCma],
-  ['tcp', openTcp],
+  ['tcp', (log) => openTcp(log)],
   ...(['gaudi2', 'gaudi'] as const).flatMap((asic) =>
     [0, 1].map((dmaThreads): readonly [string, MdSetup] => [
       `gaudi_copy on emulated ${asic}, ${dmaThreads} engine threads`,

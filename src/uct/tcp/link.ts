@@ -11,6 +11,7 @@ import {
   statusOfErrno,
   tcpAckedMs,
   tcpClose,
+  tcpIsEstablished,
   tcpReceivedMs,
   tcpRecv,
   tcpRemoteAddress,
@@ -103,6 +104,8 @@ export class TcpLink implements FrameSink, Watched {
   /** What is being received: a put, with its status, or what a get brings. */
   #isPut = false;
   #bodyStatus: Status = Status.OK;
+  /** Operations that have ended and messages that have come, and steps of long ones. */
+  #events = 0;
   /** Answers to the gets of the peer that wait to be sent. */
   #served = 0;
   /** Time between two signs of life that the peer gives by itself; 0 while it gives none. */
@@ -129,7 +132,7 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   get wantsRoom(): boolean {
-    return this.transmitter?.wantsRoom === true;
+    return this.isBlocked;
   }
 
   /** Of the peer, for logs. */
@@ -157,30 +160,33 @@ export class TcpLink implements FrameSink, Watched {
     return this.state === 'down' ? this.status : Status.NO_RESOURCE;
   }
 
-  /** Receives and sends what can be; returns how much happened. */
+  /** Receives and sends what can be; returns how many operations ended and messages came, or at least 1 where bytes have moved. */
   progress(polls: number): number {
     if (this.state !== 'up') return 0;
-    const received = this.receive(polls);
-    return this.isUp && this.transmitter!.wantsRoom ? received + this.#sendMore() : received;
+    const before = this.#events;
+    this.#receive(polls);
+    if (this.isUp && this.transmitter!.isBlocked) this.#sendMore();
+    return this.#events - before;
   }
 
-  receive(polls: number): number {
+  #receive(polls: number): void {
     const receiver = this.#receiver!;
     const received = receiver.receive(polls);
     if (received > 0) {
+      // A long body is on its way.
+      if (this.payload.left > 0) this.#events += 1;
       this.#owner.noteReceived(this);
       if (this.#flushes.length > 0) this.#settleFlushes();
       if (this.isUp) this.check(this.transmitter!.acknowledge());
     }
     if (receiver.end !== undefined && this.isUp) this.#endReceiving(receiver);
-    return received;
   }
 
   /** Ends the link where a call of its transmitter failed; returns the status. */
   check(status: Status): Status {
     const transmitter = this.transmitter!;
     if (status !== Status.IO_ERROR) {
-      if (transmitter.wantsRoom) this.#owner.noteBlocked(this);
+      if (transmitter.isBlocked) this.#owner.noteBlocked(this);
       return status;
     }
     const code = transmitter.failure;
@@ -211,6 +217,11 @@ export class TcpLink implements FrameSink, Watched {
    */
   look(): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
+    // Also where nobody makes progress: a peer that has closed, and has left nothing to be read.
+    if (!tcpIsEstablished(this.fd) && tcpUnreadBytes(this.fd) === 0) {
+      this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
+      return this.status;
+    }
     const { peerTimeoutMs, nowMs } = this.#owner;
     const intervalMs = this.#lookedMs === 0 ? 0 : Math.max(1, Math.round(nowMs - this.#lookedMs));
     this.#lookedMs = nowMs;
@@ -267,6 +278,7 @@ export class TcpLink implements FrameSink, Watched {
   // What the receiver hands over.
 
   onMessage(id: number): void {
+    this.#events += 1;
     const frame = this.#owner.buffers.rxFrame;
     this.#owner.counters.received(frame.byteLength);
     this.#owner.handler!(id, frame);
@@ -299,6 +311,7 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   onPayloadEnd(): void {
+    this.#events += 1;
     // Memory that has gone away while its bytes were on their way.
     const status = this.payload.isLost ? Status.INVALID_ADDR : this.#bodyStatus;
     if (!this.#isPut) this.#answered(this.gets, 1, status);
@@ -353,17 +366,19 @@ export class TcpLink implements FrameSink, Watched {
   };
 
   #answered(operations: PendingOperations, count: number, status: Status): boolean {
+    this.#events += 1;
     const before = operations.outstanding;
     const isGood = operations.answer(count, status);
     this.#owner.countOutstanding(operations.outstanding - before);
     return isGood;
   }
 
-  #sendMore(): number {
-    const before = this.transmitter!.length;
-    this.check(this.transmitter!.sendMore());
+  #sendMore(): void {
+    const transmitter = this.transmitter!;
+    const before = transmitter.moved;
+    this.check(transmitter.sendMore());
+    if (transmitter.moved !== before) this.#events += 1;
     if (this.#flushes.length > 0 && this.isUp) this.#settleFlushes();
-    return this.isUp ? before - this.transmitter!.length : 1;
   }
 
   /** Nobody has endpoints here: a connection that nobody can use. */

@@ -53,7 +53,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   readonly #device: NetworkInterface;
   readonly #config: TcpConfig;
   readonly #clock: Clock;
+  /** Sockets of links: only progress looks at them. */
   readonly #ready: ReadySet = new ReadySet();
+  /** The listening socket, and those whose ends have not introduced themselves: the event loop looks at them as well, so that peers need not wait. */
+  readonly #making: ReadySet = new ReadySet();
+  #makingAlarm: EventAlarm | undefined = undefined;
   readonly #connector: Connector;
   readonly #sleeper: Sleeper;
   /** By the id of the peer: the link that new endpoints use. */
@@ -87,7 +91,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#clock = services.clock;
     this.#device = device;
     this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE);
-    this.#connector = new Connector(this, this.#ready, config);
+    this.#connector = new Connector(this, this.#making, config);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
   }
 
@@ -132,7 +136,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   progress(): number {
-    if (this.#ready.size === 0 || !this.#isTurn()) return 0;
+    if (this.#ready.size + this.#making.size === 0 || !this.#isTurn()) return 0;
     let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
     this.#polls = (this.#polls + 1) & (LOOK_EVERY - 1);
     if (count === 0 && (this.#hot === undefined || this.#polls === 0)) count = this.#look();
@@ -166,11 +170,13 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     for (const endpoint of this.#endpoints) endpoint.close();
     for (const link of this.#all) link.close();
     this.#connector.close();
-    if (this.#acceptor !== undefined) this.#ready.remove(this.#acceptor);
+    if (this.#acceptor !== undefined) this.#making.remove(this.#acceptor);
     this.#acceptor?.close();
     this.#sleeper.wake();
     this.#alarm?.close();
+    this.#makingAlarm?.close();
     this.#ready.close();
+    this.#making.close();
     this.buffers.close();
   }
 
@@ -195,6 +201,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   connectLink(link: TcpLink): void {
     link.state = 'waiting';
     this.#connector.connect(link, link.target!, link.source);
+    this.#watchMaking();
   }
 
   onLinkDown(link: TcpLink, reason: string): void {
@@ -206,7 +213,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#hot === link) this.#hot = undefined;
     if (this.#links.get(keyOf(link.peerId)) === link) this.#links.delete(keyOf(link.peerId));
     const { status } = link;
-    if (status === Status.CANCELED || this.#closed) return;
+    // Nobody here has lost anything.
+    if (status === Status.CANCELED || link.users === 0 || this.#closed) return;
     const message = `the connection to ${link.name} has ended: ${reason}`;
     this.#failure = new UcxError({
       code: `ERR_${statusName(status)}`,
@@ -316,7 +324,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       this.#connector.accept(ready),
     );
     this.#acceptor = acceptor;
-    this.#ready.add(acceptor);
+    this.#making.add(acceptor);
+    this.#watchMaking();
     return packTcpAddress(this.#id, acceptor.port, isLoopback, told);
   }
 
@@ -331,12 +340,22 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** Looks at all sockets. */
   #look(): number {
     if (this.#connector.size + this.#orphans.size > 0) this.#expire();
-    let count = this.#ready.poll();
+    let count = this.#making.size > 0 ? this.#making.poll() : 0;
+    if (this.#ready.size > 0) count += this.#ready.poll();
     for (const link of this.#blocked) {
       count += link.progress(1);
       if (!link.wantsRoom) this.#blocked.delete(link);
     }
     return count;
+  }
+
+  /** Lets the event loop make connections. */
+  #watchMaking(): void {
+    this.#makingAlarm ??= new EventAlarm(this.#making.fd, () => {
+      this.#making.poll();
+      this.#makingAlarm?.arm();
+    });
+    this.#makingAlarm.arm();
   }
 
   /** Ends what takes too long; returns how long there is to wait for the next. */

@@ -15,13 +15,13 @@ export class Transmitter {
   #tail: Outgoing | undefined = undefined;
   /** Puts of the peer that have arrived and that it has not been told of. */
   #owed = 0;
-  /** The kernel had no room for a message: its sender waits. */
-  #refused = false;
   /** Error number that ended the connection; 0 while it works. */
   failure = 0;
   /** Frames that were queued, and those of them that have been sent. */
   queued = 0;
   released = 0;
+  /** Calls that have sent something of them. */
+  moved = 0;
 
   constructor(fd: number, buffers: TcpBuffers) {
     this.#fd = fd;
@@ -38,15 +38,11 @@ export class Transmitter {
     return this.#head !== undefined;
   }
 
-  /** Whether the socket has to become writable before there is progress. */
-  get wantsRoom(): boolean {
-    return this.#head !== undefined || this.#refused;
-  }
-
   /**
-   * Sends the frame that was built in the shared memory, behind acknowledgements that are owed. Nothing waits.
+   * Sends the frame that was built in the shared memory, behind acknowledgements that are owed. Nothing waits; what the kernel has no room for does
+   * then.
    * @param byteLength of the frame with its padding
-   * @returns OK, NO_RESOURCE where the kernel has no room, or IO_ERROR: see {@link failure}
+   * @returns OK, or IO_ERROR: see {@link failure}
    */
   sendBuilt(byteLength: number): Status {
     const { tx, txFrame } = this.#buffers;
@@ -62,15 +58,12 @@ export class Transmitter {
       this.#owed = 0;
       return Status.OK;
     }
-    if (sent === -Errno.EAGAIN || sent === 0) {
-      this.#refused = true;
-      return Status.NO_RESOURCE;
-    }
-    if (sent < 0) return this.#fail(-sent);
+    if (sent < 0 && sent !== -Errno.EAGAIN) return this.#fail(-sent);
     this.#owed = 0;
+    const from = start + Math.max(sent, 0);
     const rest = this.#buffers.pool.takeLarge();
-    rest.block.u8.set(tx.u8.subarray(start + sent, start + total));
-    rest.add(rest.block.address, total - sent);
+    rest.block.u8.set(tx.u8.subarray(from, start + total));
+    rest.add(rest.block.address, start + total - from);
     this.#append(rest);
     return Status.OK;
   }
@@ -109,7 +102,6 @@ export class Transmitter {
   /** Sends what waits, as far as the kernel takes it. Returns OK, or IO_ERROR: see {@link failure}. */
   sendMore(): Status {
     const { gather } = this.#buffers;
-    this.#refused = false;
     while (this.#head !== undefined) {
       gather.clear();
       let pieces = 0;
@@ -124,6 +116,7 @@ export class Transmitter {
       const sent = gather.send(this.#fd);
       if (sent === -Errno.EAGAIN) return Status.OK;
       if (sent < 0) return this.#fail(-sent);
+      this.moved += 1;
       this.#sent(sent);
       if (sent < total) return Status.OK;
     }
