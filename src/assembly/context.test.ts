@@ -38,7 +38,7 @@ describe('UCX_TLS', () => {
     expect([...endpoint.transports].sort()).toEqual([...transports].sort());
   });
 
-  it.each(['nic', '^self,shm,gaudi', '^*'])('%s leaves nothing, and the error says why', async (TLS) => {
+  it.each(['nic', '^self,shm,tcp,gaudi', '^*'])('%s leaves nothing, and the error says why', async (TLS) => {
     fixture.allow(/^transport 'nic' is not available/);
     const node = fixture.node();
     const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));
@@ -74,6 +74,7 @@ describe('UCX_TLS', () => {
       'self',
       'posix',
       'cma',
+      'tcp',
       'gaudi_ipc',
     ]);
     expect(remote.bytes).toEqual(new Uint8Array(4096));

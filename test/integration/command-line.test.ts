@@ -84,23 +84,29 @@ describe('info', { timeout: 60_000 }, () => {
   });
 
   it('-d prints memory domains, transports and devices as ucx_info does', () => {
-    const text = output(['info', '-d']);
+    const text = output(['info', '-d'], { UCX_NET_DEVICES: 'lo' });
     for (const line of text.trimEnd().split('\n')) expect(line).toMatch(/^#/);
     expect([...text.matchAll(/^# Memory domain: (\S+)$/gm)].map(([, name]) => name)).toEqual([
       'self',
       'posix',
       'cma',
+      'tcp',
       'gaudi_copy',
       'gaudi_ipc',
     ]);
-    expect([...text.matchAll(/^#\s+Component: (\S+)$/gm)]).toHaveLength(5);
-    expect([...text.matchAll(/^#\s+Device: (\S+)$/gm)].map(([, name]) => name)).toEqual([
+    expect([...text.matchAll(/^#\s+Component: (\S+)$/gm)]).toHaveLength(6);
+    const devices = [...text.matchAll(/^#\s+Device: (\S+)$/gm)].map(([, name]) => name!);
+    expect(devices).toContain('lo');
+    expect(devices).toEqual([
       ...['memory', 'memory', 'memory'],
+      // Other network devices are as the machine has them.
+      ...devices.filter((device) => !/^(memory|gaudi\d)$/.test(device)),
       ...['gaudi0', 'gaudi1'],
       ...['gaudi0', 'gaudi1'],
     ]);
     expect([...text.matchAll(/^#\s+Transport: (\S+)$/gm)].map(([, name]) => name)).toEqual([
       ...['self', 'posix', 'cma'],
+      ...devices.filter((device) => !/^(memory|gaudi\d)$/.test(device)).map(() => 'tcp'),
       ...['gaudi_cpy', 'gaudi_cpy'],
       ...['gaudi_ipc', 'gaudi_ipc'],
     ]);
@@ -175,17 +181,19 @@ describe('info', { timeout: 60_000 }, () => {
   });
 
   it('-d says what the configuration excludes', () => {
-    const text = output(['info', '-d'], { UCX_TLS: '^cma', UCX_ACC_DEVICES: 'gaudi1' });
+    const text = output(['info', '-d'], { UCX_TLS: '^cma', UCX_ACC_DEVICES: 'gaudi1', UCX_NET_DEVICES: 'lo' });
     const parts = text.split(/^#\s+Transport: /m).slice(1);
     const excluded = parts.map((part) => {
       const [, device] = /Device: (\S+)/.exec(part)!;
       const reason = /Not used: (.+)/.exec(part)?.[1];
       return `${part.split('\n', 1)[0]}/${device}${reason === undefined ? '' : ` ${reason}`}`;
     });
-    expect(excluded).toEqual([
+    const isOtherNetwork = (line: string): boolean => line.startsWith('tcp/') && !line.startsWith('tcp/lo');
+    expect(excluded.filter((line) => !isOtherNetwork(line))).toEqual([
       'self/memory',
       'posix/memory',
       'cma/memory excluded by UCX_TLS',
+      'tcp/lo',
       'gaudi_cpy/gaudi0 excluded by UCX_ACC_DEVICES',
       'gaudi_cpy/gaudi1',
       'gaudi_ipc/gaudi0 excluded by UCX_ACC_DEVICES',
