@@ -11,6 +11,8 @@ export interface Channel {
   readonly fd: number;
   /** True while it has something to send that the caller does not know of. */
   readonly hasOutput: boolean;
+  /** Whether anything has come of the peer. */
+  readonly hasHeard: boolean;
   /**
    * Goes on with what has to precede the first byte, as far as it can.
    * @returns OK when bytes may be sent and received, INPROGRESS while that takes more of the peer, or why it cannot be
@@ -28,6 +30,7 @@ export interface Channel {
 class PlainChannel implements Channel {
   readonly fd: number;
   readonly hasOutput: boolean = false;
+  hasHeard = false;
   readonly #staging: ScratchBlock;
   #closed = false;
 
@@ -44,7 +47,9 @@ class PlainChannel implements Channel {
     const { address, byteLength, u8 } = this.#staging;
     if (this.#closed) return -Errno.EBADF;
     const received = tcpRecv(this.fd, address, Math.min(target.byteLength, byteLength));
-    if (received > 0) target.set(u8.subarray(0, received));
+    if (received <= 0) return received;
+    target.set(u8.subarray(0, received));
+    this.hasHeard = true;
     return received;
   }
 

@@ -1,5 +1,8 @@
 /**
- * An attempt to connect to a listener: connects, says what the client wants, waits for the answer and confirms it. It does not try again.
+ * An attempt to connect to a listener: connects, waits until somebody listens, says what the client wants, waits for the answer and confirms it.
+ *
+ * A connection that nobody says anything on is made anew after a while: the system drops what a full backlog has no room for, without a word, and would try
+ * again with all others at the same time. Once the listener has said something the attempt has one try.
  */
 
 import {
@@ -20,6 +23,7 @@ import {
 } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/clock.ts';
 import { isUcxError, type UcxError } from '../../../ucs/error.ts';
+import type { Random } from '../../../ucs/random.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { ConnectAnswer, ConnectAttempt, OnConnectAnswer, SocketAddress } from '../../api/connection-manager.ts';
 import { openChannel } from './channel.ts';
@@ -31,8 +35,11 @@ import { type Frame, FrameType, packFrame } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';
 
 /** How far an attempt is. */
-const State = { CONNECTING: 0, ASKING: 1, CONFIRMING: 2, FAILED: 3, OVER: 4 } as const;
+const State = { CONNECTING: 0, GREETING: 1, ASKING: 2, CONFIRMING: 3, FAILED: 4, OVER: 5 } as const;
 type State = (typeof State)[keyof typeof State];
+
+/** Time for a listener to say something: at first, and doubled with every try; up to as much is added, so that clients come apart. */
+const FIRST_TRY_NS = 1e9;
 
 /** The manager behind an attempt. */
 export interface AttemptOwner {
@@ -42,6 +49,7 @@ export interface AttemptOwner {
   readonly counters: CmCounters;
   /** Memory of the channels. */
   readonly staging: ScratchBlock;
+  readonly random: Random;
   readonly received: Uint8Array;
   /** An attempt has failed at once: progress has to look at it. */
   attemptFailed(attempt: ClientAttempt): void;
@@ -50,7 +58,10 @@ export interface AttemptOwner {
 
 /** An attempt. */
 export class ClientAttempt implements ConnectAttempt, Watched {
-  deadlineNs: number;
+  deadlineNs = 0;
+  /** The end of all tries. */
+  readonly #endNs: number;
+  #tryNs = FIRST_TRY_NS;
   readonly #owner: AttemptOwner;
   readonly #address: SocketAddress;
   readonly #request: Uint8Array;
@@ -69,13 +80,15 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     this.#address = address;
     this.#request = packFrame(FrameType.REQUEST, Status.OK, privateData);
     this.#onAnswer = onAnswer;
-    this.deadlineNs = owner.clock.nowNs() + owner.config.TIMEOUT;
+    this.#endNs = owner.clock.nowNs() + owner.config.TIMEOUT;
     owner.counters.count(CmCounter.CONNECTS);
     try {
       this.#connect();
     } catch (error) {
       if (!isUcxError(error) || error.status === Status.INVALID_PARAM) throw error;
-      this.#failLater(unreachableAnswer(error));
+      this.#state = State.FAILED;
+      this.#failure = unreachableAnswer(error);
+      owner.attemptFailed(this);
     }
   }
 
@@ -107,10 +120,16 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   }
 
   onDeadline(): number {
-    if (this.#state === State.CONFIRMING) this.cancel();
-    if (this.#state === State.OVER) return 0;
-    const what = this.#state === State.CONNECTING ? 'no connection' : 'no answer of the program that listens';
-    return this.#answer(failedAnswer(Status.TIMED_OUT, `${what} in time`));
+    switch (this.#state) {
+      case State.CONNECTING:
+      case State.GREETING:
+        return this.#tryAgain();
+      case State.ASKING:
+        return this.#answer(failedAnswer(Status.TIMED_OUT, 'no answer of the program that listens in time'));
+      default:
+        this.cancel();
+        return 0;
+    }
   }
 
   /** Reports what went wrong when the attempt was made. */
@@ -118,17 +137,48 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     return this.#failure === undefined ? 0 : this.#answer(this.#failure);
   }
 
+  #tryAgain(): number {
+    const conversation = this.#conversation;
+    if (this.#owner.clock.nowNs() >= this.#endNs) {
+      return this.#answer(failedAnswer(Status.TIMED_OUT, 'nobody has taken the connection in time'));
+    }
+    if (conversation?.hasHeard === true) {
+      this.#await(this.#state, this.#endNs);
+      return 0;
+    }
+    conversation?.close();
+    this.#conversation = undefined;
+    this.#closeSocket();
+    this.#tryNs *= 2;
+    try {
+      this.#connect();
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      return this.#unreachable(error);
+    }
+    return 0;
+  }
+
   #connect(): void {
+    const { clock, random } = this.#owner;
+    const patienceNs = this.#tryNs * (1 + random.below(1024) / 1024);
+    this.#await(State.CONNECTING, Math.min(this.#endNs, clock.nowNs() + patienceNs));
     this.#fd = tcpSocket(familyOf(this.#address.address) ?? AddressFamily.INET);
     try {
       setSocketOption(this.#fd, SocketOption.NODELAY, 1);
-      const isConnected = tcpConnect(this.#fd, this.#address);
-      if (isConnected) this.#converse();
-      else this.#token = this.#owner.watch.add(this.#fd, ReadyFor.WRITE, this);
+      tcpConnect(this.#fd, this.#address);
+      // Also where it stands already: it is writable then.
+      this.#token = this.#owner.watch.add(this.#fd, ReadyFor.WRITE, this);
     } catch (error) {
       this.#closeSocket();
       throw error;
     }
+  }
+
+  #await(state: State, deadlineNs: number): void {
+    this.#state = state;
+    this.deadlineNs = deadlineNs;
+    this.#owner.watch.due(deadlineNs);
   }
 
   #onConnected(): number {
@@ -144,22 +194,17 @@ export class ClientAttempt implements ConnectAttempt, Watched {
       if (!isUcxError(error)) throw error;
       return this.#unreachable(error);
     }
-    return 0;
+    return this.onReady();
   }
 
-  /** The connection stands: says what the client wants. */
+  /** The system has a connection; nobody may have taken it yet. */
   #converse(): void {
     const fd = this.#fd;
-    const { watch, staging, clock, config } = this.#owner;
-    this.#state = State.ASKING;
-    this.deadlineNs = clock.nowNs() + config.ANSWER_TIMEOUT;
+    const { watch, staging } = this.#owner;
+    this.#state = State.GREETING;
     this.#fd = -1;
     this.#conversation = new Conversation(watch, openChannel(fd, staging), this);
-    watch.due(this.deadlineNs);
     this.#addresses = { clientAddress: tcpLocalAddress(fd), serverAddress: tcpRemoteAddress(fd) };
-    this.#conversation.send(this.#request);
-    const fault = this.#conversation.open();
-    if (fault !== undefined) this.#failLater(failedAnswer(fault.status, fault.reason));
   }
 
   #onFrame({ type, status, payload }: Frame): number {
@@ -167,14 +212,18 @@ export class ClientAttempt implements ConnectAttempt, Watched {
       const reason = printable(payload);
       return this.#answer(failedAnswer(status, reason === '' ? 'no reason was given' : reason));
     }
-    if (type !== FrameType.ACCEPT) {
-      return this.#fail({ status: Status.INVALID_PARAM, reason: `the answer is a frame of type ${type}` });
-    }
+    const { clock, config, counters } = this.#owner;
     const conversation = this.#conversation!;
-    this.#state = State.CONFIRMING;
-    this.#owner.counters.count(CmCounter.CONNECTED);
-    this.deadlineNs = this.#owner.clock.nowNs() + this.#owner.config.TIMEOUT;
-    this.#owner.watch.due(this.deadlineNs);
+    if (type === FrameType.HELLO && this.#state === State.GREETING) {
+      this.#await(State.ASKING, clock.nowNs() + config.ANSWER_TIMEOUT);
+      conversation.send(this.#request);
+      return 0;
+    }
+    if (type !== FrameType.ACCEPT || this.#state !== State.ASKING) {
+      return this.#fail({ status: Status.INVALID_PARAM, reason: `a frame of type ${type} is no answer` });
+    }
+    counters.count(CmCounter.CONNECTED);
+    this.#await(State.CONFIRMING, clock.nowNs() + config.TIMEOUT);
     let taken: Status = Status.CANCELED;
     try {
       taken = this.#onAnswer({ status: Status.OK, privateData: payload, ...this.#addresses });
@@ -196,12 +245,6 @@ export class ClientAttempt implements ConnectAttempt, Watched {
 
   #unreachable(error: UcxError): number {
     return this.#answer(unreachableAnswer(error));
-  }
-
-  #failLater(answer: ConnectAnswer): void {
-    this.#state = State.FAILED;
-    this.#failure = answer;
-    this.#owner.attemptFailed(this);
   }
 
   #answer(answer: ConnectAnswer): number {

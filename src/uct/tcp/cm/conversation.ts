@@ -55,9 +55,9 @@ export class Conversation {
     }
   }
 
-  /** Whether the peer has begun a frame that is not complete. */
-  get isInFrame(): boolean {
-    return this.#reader.hasBegun;
+  /** Whether anything has come of the peer. */
+  get hasHeard(): boolean {
+    return this.#channel.hasHeard;
   }
 
   /** True when nothing waits to be sent. */

@@ -27,6 +27,8 @@ export const FrameType = {
   REJECT: 3,
   /** What the client makes of the agreement: status. */
   CONFIRM: 4,
+  /** The server has taken the connection and listens: the first frame of it. */
+  HELLO: 5,
 } as const;
 export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 
@@ -36,6 +38,7 @@ const PAYLOAD_BYTES_MAX: readonly (number | undefined)[] = [
   PRIVATE_DATA_BYTES_MAX,
   PRIVATE_DATA_BYTES_MAX,
   REASON_BYTES_MAX,
+  0,
   0,
 ];
 
@@ -78,11 +81,6 @@ export class FrameReader {
   /** What is wrong, in words; undefined while nothing is. */
   get fault(): string | undefined {
     return this.#fault;
-  }
-
-  /** Whether some of the frame is there. */
-  get hasBegun(): boolean {
-    return this.#filled > 0;
   }
 
   /** Bytes that belong to the frame and are still to come: 0 when it is there, or will never be. */

@@ -94,12 +94,13 @@ export class Listening implements SocketListener, Watched {
   }
 
   onReady(): number {
+    let count = 0;
     for (let i = 0; i < ACCEPTS_MAX && !this.#closed; i++) {
       const fd = tcpAccept(this.#fd);
-      if (fd >= 0) this.#take(fd);
-      else if (NOBODY.includes(-fd) || !this.#goesOnAfter(-fd)) return 0;
+      if (fd >= 0) count += this.#take(fd);
+      else if (NOBODY.includes(-fd) || !this.#goesOnAfter(-fd)) break;
     }
-    return 0;
+    return count;
   }
 
   /** The pause is over. */
@@ -109,7 +110,7 @@ export class Listening implements SocketListener, Watched {
     return 0;
   }
 
-  #take(fd: number): void {
+  #take(fd: number): number {
     const channel = openChannel(fd, this.#owner.staging);
     try {
       const clientAddress = tcpRemoteAddress(fd);
@@ -119,18 +120,20 @@ export class Listening implements SocketListener, Watched {
         log.warn(`client ${printAddress(clientAddress)} of ${printAddress(this.address)}: rejected, as ${reason}`);
         counters.count(CmCounter.CLIENTS_SENT_AWAY);
         refuse(channel, Status.NO_RESOURCE, reason);
-        return;
+        return 0;
       }
       const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
       keepWatch(fd);
       const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
       this.#owner.counters.count(CmCounter.CLIENTS);
       this.#owner.clientCame(client);
+      return client.greet();
     } catch (error) {
       // It has gone already, or cannot be watched.
       channel.close();
       if (!isSyscallError(error)) throw error;
       this.#owner.log.diag(`a client of ${printAddress(this.address)} was lost: ${error.message}`);
+      return 0;
     }
   }
 

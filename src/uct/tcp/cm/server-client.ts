@@ -84,6 +84,12 @@ export class ServerClient implements ClientRequest, Watched {
     this.#conversation = new Conversation(owner.watch, channel, this);
   }
 
+  /** Begins: says that somebody listens. Returns like {@link onReady}. */
+  greet(): number {
+    this.#conversation.send(packFrame(FrameType.HELLO, Status.OK));
+    return this.onReady();
+  }
+
   get live(): boolean {
     return this.#state === State.WAITING;
   }

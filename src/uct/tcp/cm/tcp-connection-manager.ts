@@ -10,6 +10,7 @@ import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/clock.ts';
 import { closedError, invalidParam } from '../../../ucs/error.ts';
 import { LimitedLog } from '../../../ucs/limited-log.ts';
+import { createRandom, type Random, systemRandomBytes } from '../../../ucs/random.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
 import {
@@ -46,6 +47,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   readonly counters: CmCounters = new CmCounters();
   readonly watch: Watch;
   readonly staging: ScratchBlock;
+  readonly random: Random = createRandom(new DataView(systemRandomBytes(4).buffer).getUint32(0));
   readonly received: Uint8Array = new Uint8Array(FRAME_BYTES_MAX);
   readonly #listeners: Set<Listening> = new Set();
   readonly #clients: Set<ServerClient> = new Set();
