@@ -45,7 +45,7 @@ export function unpackConnectData(packed: Uint8Array): ConnectData {
   const view = viewOf(packed, REQUEST_BYTES, 'request');
   const flags = view.getUint8(1);
   if (flags > HAS_CLIENT_ID) throw malformed('request', `has the flags ${flags}`);
-  const workerAddress = packed.slice(REQUEST_BYTES);
+  const workerAddress = new Uint8Array(packed.subarray(REQUEST_BYTES));
   unpackWorkerAddress(workerAddress);
   return { clientId: flags === HAS_CLIENT_ID ? view.getBigUint64(8, true) : undefined, workerAddress };
 }
@@ -63,7 +63,7 @@ export function unpackAcceptData(packed: Uint8Array): AcceptData {
   if (connectionId === 0 || connectionId > CONNECTION_ID_MAX) {
     throw malformed('acceptance', `names the connection ${connectionId}`);
   }
-  const workerAddress = packed.slice(ACCEPTANCE_BYTES);
+  const workerAddress = new Uint8Array(packed.subarray(ACCEPTANCE_BYTES));
   unpackWorkerAddress(workerAddress);
   return { connectionId, workerAddress };
 }

@@ -140,9 +140,12 @@ export class Listening implements SocketListener, Watched {
   /** What accept has refused; returns whether the next connection can be taken. */
   #goesOnAfter(code: number): boolean {
     if (LOST.includes(code)) return true;
-    const { log, watch, clock } = this.#owner;
-    if (OUT_OF_DESCRIPTORS.includes(code) && this.#sendAway()) {
-      this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
+    const { log, watch, clock, counters } = this.#owner;
+    const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#sendAway() : -code;
+    // Without descriptors accept does not even look whether somebody is there.
+    if (NOBODY.includes(-left)) return false;
+    if (left >= 0) {
+      counters.count(CmCounter.CLIENTS_SENT_AWAY);
       log.warn(`a client of ${printAddress(this.address)} was sent away: ${errnoText(code)}`);
       return true;
     }
@@ -154,15 +157,15 @@ export class Listening implements SocketListener, Watched {
     return false;
   }
 
-  /** Takes a connection with the reserve, and closes it; false where there is no reserve, or others were faster. */
-  #sendAway(): boolean {
+  /** Takes a connection with the reserve, and closes it; returns what accept does. */
+  #sendAway(): number {
     this.#reclaimReserve();
-    if (this.#reserve < 0) return false;
+    if (this.#reserve < 0) return -Errno.EMFILE;
     this.#giveUpReserve();
     const fd = tcpAccept(this.#fd);
     if (fd >= 0) tcpClose(fd);
     this.#reclaimReserve();
-    return fd >= 0;
+    return fd;
   }
 
   #giveUpReserve(): void {

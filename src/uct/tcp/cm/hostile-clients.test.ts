@@ -1,0 +1,346 @@
+/** Clients and servers that are no connection managers, or bad ones: they are dropped with a reason, and nobody else is the worse for it. */
+
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, connect as netConnect, type Server, type Socket } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type ManagerFixture, useManagers } from '../../../../test/fixtures/connection-managers.ts';
+import { close, OpenFlag, open } from '../../../sys/index.ts';
+import { ManualClock } from '../../../ucs/clock.ts';
+import { WARNINGS_MAX } from '../../../ucs/limited-log.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { ConnectionManager, SocketAddress } from '../../api/connection-manager.ts';
+import { FRAME_HEADER_BYTES, FrameType, packFrame } from './frame.ts';
+import { tcpConnectionManager } from './tcp-connection-manager.ts';
+
+const sockets: (Socket | Server)[] = [];
+const fixture = useManagers(tcpConnectionManager);
+afterEach(async () => {
+  // Sockets first: a server closes with the last of them.
+  for (const socket of sockets.splice(0).reverse()) {
+    if ('destroy' in socket) socket.destroy();
+    else await new Promise((resolve) => socket.close(resolve));
+  }
+});
+
+/** A socket of somebody who does not use this library, and what it has received. */
+interface Raw {
+  readonly socket: Socket;
+  readonly bytes: () => Buffer;
+  readonly isEnded: () => boolean;
+}
+
+async function rawClient({ port }: SocketAddress): Promise<Raw> {
+  const socket = netConnect(port, '127.0.0.1');
+  sockets.push(socket);
+  const raw = rawOf(socket);
+  await once(socket, 'connect');
+  return raw;
+}
+
+function rawOf(socket: Socket): Raw {
+  let bytes = Buffer.alloc(0);
+  let isEnded = false;
+  socket.on('data', (data: Buffer) => {
+    bytes = Buffer.concat([bytes, data]);
+  });
+  socket.on('close', () => {
+    isEnded = true;
+  });
+  socket.on('error', () => undefined);
+  return { socket, bytes: () => bytes, isEnded: () => isEnded };
+}
+
+/** A server that is no listener of this library. */
+async function rawServer(onClient: (socket: Socket) => void): Promise<SocketAddress> {
+  const server = createServer((socket) => {
+    sockets.push(socket);
+    socket.on('error', () => undefined);
+    onClient(socket);
+  });
+  sockets.push(server);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return server.address() as unknown as SocketAddress;
+}
+
+function counters(manager: ConnectionManager): Readonly<Record<string, number>> {
+  return manager.stats().counters;
+}
+
+/** Shows that a manager still takes clients. */
+async function expectServes(to: SocketAddress, requests: ManagerFixture, seen: readonly unknown[]): Promise<void> {
+  const before = seen.length;
+  const honest = requests.connect(requests.open(), { address: '127.0.0.1', port: to.port });
+  await requests.until(() => seen.length > before);
+  honest.attempt.cancel();
+}
+
+const request = packFrame(FrameType.REQUEST, Status.OK, new Uint8Array(100));
+
+function changed(at: number, value: number): Uint8Array {
+  const bytes = request.slice();
+  bytes[at] = value;
+  return bytes;
+}
+
+describe('a client', () => {
+  it.each([
+    ['that speaks another protocol', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'), /does not begin as one/],
+    ['of another version', changed(4, 9), /version 9, this library speaks 1/],
+    ['with an unknown frame', changed(5, 99), /unknown type 99/],
+    ['with a frame that is too long', changed(10, 1), /has 65636 bytes, more than 16384/],
+    ['with a status that nobody asked for', changed(6, 1), /has the status 1/],
+    ['with a wrong checksum', changed(50, 1), /wrong checksum/],
+    ['that accepts', packFrame(FrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
+    ['that confirms', packFrame(FrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
+  ])('%s is dropped', async (_, bytes, reason) => {
+    fixture.log.allow(reason);
+    const manager = fixture.open();
+    const { listener, requests } = fixture.listen(manager);
+    const raw = await rawClient(listener.address);
+    raw.socket.write(bytes);
+    await fixture.until(raw.isEnded);
+    expect(requests).toEqual([]);
+    expect(fixture.log.records.filter(({ message }) => reason.test(message))).toHaveLength(1);
+    expect(counters(manager)).toMatchObject({ clients: 1, clients_dropped: 1, requests: 0 });
+    await expectServes(listener.address, fixture, requests);
+  });
+
+  it('that goes away at any byte is no reason to warn', async () => {
+    const manager = fixture.open();
+    const { listener, requests } = fixture.listen(manager);
+    for (const byteLength of [0, 1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, request.byteLength - 1]) {
+      const raw = await rawClient(listener.address);
+      raw.socket.end(request.subarray(0, byteLength));
+      await fixture.until(raw.isEnded);
+    }
+    await fixture.until(() => manager.outstanding === 1);
+    expect(requests).toEqual([]);
+    expect(counters(manager)).toMatchObject({ clients: 5, clients_dropped: 5 });
+    await expectServes(listener.address, fixture, requests);
+  });
+
+  it('may say it byte by byte', async () => {
+    const manager = fixture.open();
+    const { listener, requests } = fixture.listen(manager);
+    const raw = await rawClient(listener.address);
+    raw.socket.setNoDelay(true);
+    for (const byte of request) {
+      raw.socket.write(Uint8Array.of(byte));
+      await fixture.idle();
+    }
+    await fixture.until(() => requests.length === 1);
+    expect(requests[0]!.privateData).toEqual(new Uint8Array(100));
+  });
+
+  it('that takes too long is dropped, also when it sends now and then', async () => {
+    fixture.log.allow(/took too long to ask/);
+    const clock = new ManualClock();
+    const manager = fixture.open({}, clock);
+    const { listener } = fixture.listen(manager);
+    const raw = await rawClient(listener.address);
+    for (let i = 0; i < 9; i++) {
+      raw.socket.write(request.subarray(i, i + 1));
+      await fixture.idle();
+      clock.advance(1e9);
+    }
+    await fixture.idle();
+    expect(raw.isEnded()).toBe(false);
+    clock.advance(1e9);
+    await fixture.until(raw.isEnded);
+    expect(counters(manager)).toMatchObject({ clients_dropped: 1 });
+  });
+
+  it('that says more than its request is dropped, and its request with it', async () => {
+    fixture.log.allow(/said more than it may/);
+    const manager = fixture.open();
+    const { listener, requests } = fixture.listen(manager);
+    const raw = await rawClient(listener.address);
+    raw.socket.write(Buffer.concat([request, Uint8Array.of(1)]));
+    await fixture.until(raw.isEnded);
+    expect(requests).toHaveLength(1);
+    expect(requests[0]!.live).toBe(false);
+    const flood = await rawClient(listener.address);
+    flood.socket.write(request);
+    await fixture.until(() => requests.length === 2);
+    flood.socket.write(new Uint8Array(1 << 20));
+    await fixture.until(() => !requests[1]!.live);
+  });
+
+  it.each([
+    ['says something else', packFrame(FrameType.REQUEST, Status.OK), Status.CONNECTION_RESET, /to confirm/],
+    ['says garbage', new Uint8Array(64), Status.CONNECTION_RESET, /does not begin as one/],
+    ['says nothing', new Uint8Array(0), Status.TIMED_OUT, /too long to confirm/],
+  ])('that was accepted and %s fails the acceptance', async (_, bytes, status, reason) => {
+    fixture.log.allow(reason);
+    const clock = new ManualClock();
+    const manager = fixture.open({}, clock);
+    const { listener, requests } = fixture.listen(manager);
+    const raw = await rawClient(listener.address);
+    raw.socket.write(request);
+    await fixture.until(() => requests.length === 1);
+    const settled: Status[] = [];
+    requests[0]!.accept(new Uint8Array(5), (ending) => settled.push(ending));
+    raw.socket.write(bytes);
+    if (bytes.byteLength === 0) clock.advance(10e9);
+    await fixture.until(() => settled.length === 1);
+    expect(settled).toEqual([status]);
+    await fixture.until(raw.isEnded);
+  });
+
+  it('that does not go away after a rejection is closed', async () => {
+    const clock = new ManualClock();
+    const manager = fixture.open({}, clock);
+    const { listener, requests } = fixture.listen(manager);
+    const raw = await rawClient(listener.address);
+    raw.socket.write(request);
+    await fixture.until(() => requests.length === 1);
+    requests[0]!.reject(Status.REJECTED, 'no');
+    await fixture.idle();
+    expect(manager.outstanding).toBe(2);
+    clock.advance(1e9);
+    await fixture.until(() => manager.outstanding === 1);
+    await fixture.until(raw.isEnded);
+    expect(raw.bytes().toString('latin1')).toContain('no');
+  });
+
+  it('cannot fill the log', async () => {
+    fixture.log.allow(/does not begin as one/);
+    fixture.log.allow(/5 more warnings/);
+    const manager = fixture.open({}, new ManualClock());
+    const { listener } = fixture.listen(manager);
+    for (let i = 0; i < WARNINGS_MAX + 5; i++) {
+      const raw = await rawClient(listener.address);
+      raw.socket.write(new Uint8Array(64).fill(1));
+      await fixture.until(raw.isEnded);
+    }
+    expect(fixture.log.records.filter(({ message }) => /begin as one/.test(message))).toHaveLength(WARNINGS_MAX);
+    manager.close();
+    expect(fixture.log.records.at(-1)!.message).toMatch(/5 more warnings/);
+  });
+});
+
+describe('too many clients', () => {
+  it('that say nothing are sent away, and there is room when they are gone', async () => {
+    fixture.log.allow(/rejected, as 2 clients are being listened to/);
+    const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '2' });
+    const { listener, requests } = fixture.listen(manager);
+    const silent = [await rawClient(listener.address), await rawClient(listener.address)];
+    await fixture.until(() => counters(manager)['clients'] === 2);
+    const { answers } = fixture.connect(fixture.open(), listener.address);
+    await fixture.until(() => answers.length === 1);
+    expect(answers[0]).toMatchObject({ status: Status.NO_RESOURCE, error: { code: 'ERR_TCP_CM' } });
+    expect(counters(manager)).toMatchObject({ clients: 2, clients_sent_away: 1 });
+    silent[0]!.socket.destroy();
+    await fixture.until(() => counters(manager)['clients_dropped'] === 1);
+    await expectServes(listener.address, fixture, requests);
+  });
+
+  it('with requests are rejected with BUSY, and there is room when one is answered', async () => {
+    fixture.log.allow(/as 2 requests to connect wait/);
+    const manager = fixture.open({ TCP_CM_MAX_REQUESTS: '2' });
+    const { listener, requests } = fixture.listen(manager);
+    const client = fixture.open();
+    const waiting = [0, 1].map(() => fixture.connect(client, listener.address));
+    await fixture.until(() => requests.length === 2);
+    const { answers } = fixture.connect(client, listener.address);
+    await fixture.until(() => answers.length === 1);
+    expect(answers[0]).toMatchObject({ status: Status.BUSY });
+    requests[0]!.accept(new Uint8Array(0), () => undefined);
+    await fixture.until(() => waiting.some(({ answers: heard }) => heard.length === 1));
+    await expectServes(listener.address, fixture, requests);
+    expect(counters(manager)).toMatchObject({ requests: 3, requests_busy: 1, accepted: 1 });
+  });
+
+  it('for the descriptors of the process are sent away, without spinning', async () => {
+    fixture.log.allow(/sent away: too many open files/);
+    const manager = fixture.open();
+    const { listener, requests } = fixture.listen(manager);
+    const clients = [await rawClient(listener.address), await rawClient(listener.address)];
+    const freed = exhaustDescriptors();
+    try {
+      await fixture.until(() => clients.every(({ isEnded }) => isEnded()));
+    } finally {
+      freed();
+    }
+    expect(counters(manager)).toMatchObject({ clients: 0, clients_sent_away: 2 });
+    expect(fixture.log.records.filter(({ message }) => /sent away/.test(message))).toHaveLength(2);
+    await expectServes(listener.address, fixture, requests);
+  });
+});
+
+/** Takes all descriptors that the process may have; returns what gives them back. */
+function exhaustDescriptors(): () => void {
+  const limit = (nofile: string): void => {
+    execFileSync('prlimit', ['--pid', String(process.pid), `--nofile=${nofile}`]);
+  };
+  const soft = execFileSync('prlimit', ['--pid', String(process.pid), '--nofile', '--output=SOFT', '--noheadings']);
+  limit('200:');
+  const taken: number[] = [];
+  try {
+    for (;;) taken.push(open('/dev/null', OpenFlag.RDONLY));
+  } catch {
+    // That was the last one.
+  }
+  return () => {
+    for (const fd of taken) close(fd);
+    limit(`${soft.toString().trim()}:`);
+  };
+}
+
+describe('what listens', () => {
+  it.each([
+    ['garbage', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n'), /does not begin as one/],
+    ['a request', request, /type 1 is no answer/],
+    ['an acceptance before anything was asked', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
+    ['hello again', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
+    ['nothing, and ends', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
+  ])('and says %s is nobody to connect to', async (_, bytes, reason) => {
+    const address = await rawServer((socket) => socket.end(bytes));
+    const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
+    await fixture.until(() => answers.length === 1);
+    const isSilent = bytes.byteLength === 0;
+    expect(answers[0]!.status).toBe(isSilent ? Status.CONNECTION_RESET : Status.UNREACHABLE);
+    expect(answers[0]!.error).toMatchObject({ code: 'ERR_TCP_CM', message: expect.stringMatching(reason) });
+  });
+
+  it('and says nothing is given up in time, after some tries', async () => {
+    let tries = 0;
+    const address = await rawServer(() => (tries += 1));
+    const clock = new ManualClock();
+    const { answers } = fixture.connect(fixture.open({}, clock), { address: '127.0.0.1', port: address.port });
+    for (let second = 0; second < 10; second++) {
+      expect(answers).toEqual([]);
+      await fixture.idle();
+      clock.advance(1e9);
+    }
+    await fixture.until(() => answers.length === 1);
+    expect(answers[0]).toMatchObject({ status: Status.TIMED_OUT, error: { code: 'ERR_TCP_CM' } });
+    expect(tries).toBeGreaterThan(1);
+  });
+
+  it('and goes away after its hello has reset the connection', async () => {
+    const address = await rawServer((socket) => {
+      socket.write(hello());
+      socket.once('data', () => socket.destroy());
+    });
+    const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
+    await fixture.until(() => answers.length === 1);
+    expect(answers[0]!.status).toBe(Status.CONNECTION_RESET);
+  });
+
+  it('and prints nothing but text as its reason', async () => {
+    const reason = Buffer.from('no\u001b[31m\nreally\u0000');
+    const address = await rawServer((socket) => {
+      socket.end(Buffer.concat([hello(), packFrame(FrameType.REJECT, Status.REJECTED, reason)]));
+    });
+    const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
+    await fixture.until(() => answers.length === 1);
+    expect(answers[0]!.error!.message).toBe('no?[31m?really?');
+  });
+});
+
+function hello(): Uint8Array {
+  return packFrame(FrameType.HELLO, Status.OK);
+}

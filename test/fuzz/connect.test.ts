@@ -1,0 +1,148 @@
+/**
+ * What clients and listeners send each other with any change, also with right checksums: it is refused with a reason, or read as what it says. Never a crash,
+ * never more memory than a frame may have.
+ */
+
+import { crc32 } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { isUcxError, Status } from '../../src/index.ts';
+import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/core/message.ts';
+import {
+  packAcceptData,
+  packConnectData,
+  unpackAcceptData,
+  unpackConnectData,
+} from '../../src/ucp/wireup/connect-data.ts';
+import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/frame.ts';
+import { connectionKind, driveIdle, usePairs } from '../fixtures/pair.ts';
+
+const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
+const ROUNDS = Number(process.env['GAUDI_UCX_FUZZ_ROUNDS'] ?? 3000);
+const AT_CHECKSUM = 12;
+
+function mutated(random: Random, packed: Uint8Array): Uint8Array {
+  let bytes = packed.slice();
+  for (let changes = 1 + random.below(3); changes > 0; changes--) {
+    const at = random.below(Math.max(1, bytes.byteLength));
+    const kind = random.below(5);
+    if (kind <= 1) bytes[at]! ^= 1 << random.below(8);
+    else if (kind === 2) bytes[at] = random.below(2) * 255;
+    else if (kind === 3) bytes = bytes.slice(0, at);
+    else bytes = Buffer.concat([bytes.subarray(0, at), random.bytes(random.below(20)), bytes.subarray(at)]);
+  }
+  return bytes;
+}
+
+/** Gives a frame the checksum of what it has become. */
+function sealed(frame: Uint8Array): Uint8Array {
+  if (frame.byteLength < AT_CHECKSUM + 4) return frame;
+  const bytes = frame.slice();
+  const checksum = crc32(bytes.subarray(AT_CHECKSUM + 4), crc32(bytes.subarray(0, AT_CHECKSUM)));
+  new DataView(bytes.buffer).setUint32(AT_CHECKSUM, checksum, true);
+  return bytes;
+}
+
+/** Feeds bytes as a socket would, in pieces; returns how many were wanted. */
+function feed(reader: FrameReader, bytes: Uint8Array, random: Random): number {
+  let at = 0;
+  while (reader.missing > 0 && at < bytes.byteLength) {
+    const length = Math.min(reader.missing, 1 + random.below(64), bytes.byteLength - at);
+    reader.take(bytes.subarray(at, at + length));
+    at += length;
+  }
+  return at;
+}
+
+describe('fuzzed', () => {
+  const fixture = usePairs();
+
+  it('frames are refused or read', () => {
+    const random = createRandom(SEED);
+    let read = 0;
+    for (let round = 0; round < ROUNDS; round++) {
+      const type = (1 + random.below(5)) as FrameType;
+      const hasPayload = type <= FrameType.REJECT;
+      const status = type === FrameType.REJECT ? Status.REJECTED : Status.OK;
+      const frame = packFrame(type, status, hasPayload ? random.bytes(random.below(300)) : undefined);
+      const isChanged = random.below(4) > 0;
+      const changed = isChanged ? mutated(random, frame) : frame;
+      const bytes = random.below(2) === 0 ? sealed(changed) : changed;
+      const reader = new FrameReader();
+      const wanted = feed(reader, bytes, random);
+      expect(wanted).toBeLessThanOrEqual(FRAME_BYTES_MAX);
+      expect(reader.missing).toBeLessThanOrEqual(FRAME_BYTES_MAX);
+      const outcomes = [reader.frame !== undefined, reader.fault !== undefined, reader.missing > 0];
+      expect(outcomes.filter(Boolean), Buffer.from(bytes).toString('hex')).toHaveLength(1);
+      if (!isChanged) expect(reader.frame).toMatchObject({ type, status });
+      if (reader.frame !== undefined) {
+        read += 1;
+        expect(packFrame(reader.frame.type, reader.frame.status, reader.frame.payload)).toEqual(
+          new Uint8Array(bytes.subarray(0, wanted)),
+        );
+      }
+    }
+    expect(read).toBeGreaterThan(ROUNDS / 10);
+  });
+
+  it('requests and acceptances are refused or read', async () => {
+    const { one } = await fixture.pair(connectionKind('posix'));
+    const random = createRandom(SEED);
+    const workerAddress = one.worker.address();
+    const shapes = [
+      [packConnectData({ clientId: 5n, workerAddress }), unpackConnectData],
+      [packAcceptData({ connectionId: 65_537, workerAddress }), unpackAcceptData],
+    ] as const;
+    for (let round = 0; round < ROUNDS; round++) {
+      const [packed, unpack] = shapes[round % 2]!;
+      const bytes = mutated(random, packed);
+      try {
+        const read = unpack(bytes);
+        expect(read.workerAddress).toEqual(workerAddress);
+      } catch (error) {
+        const isOwn = isUcxError(error) && /^ERR_(CONNECT|ADDRESS)_MALFORMED$/.test(error.code);
+        if (!isOwn) throw error;
+      }
+    }
+  });
+
+  it('attaching to what nobody has accepted, or as somebody else, does nothing', async () => {
+    const pair = await fixture.pair(connectionKind('posix'));
+    const { one, two } = pair;
+    const accepted = one.worker.connections.accept(two.worker.address());
+    const connections = one.worker.connections.all.length;
+    const buffer = new ArrayBuffer(64);
+    const words = new Int32Array(buffer);
+    const attach = (to: number, from: number, workerId: Uint8Array): void => {
+      words.set([to, WireupCode.ATTACH, from, 0]);
+      new Uint8Array(buffer, 16).set(workerId);
+      const frame = { bytes: new Uint8Array(buffer), words, offset: 0, byteLength: 16 + workerId.byteLength };
+      one.worker.protocols.onMessage(MessageId.WIREUP, frame);
+    };
+    const random = createRandom(SEED);
+    for (let round = 0; round < ROUNDS; round++) {
+      const isNear = random.below(2) === 0;
+      const to = isNear ? accepted.id : random.nextU32() | 0;
+      const workerId = random.below(2) === 0 ? random.bytes(16) : two.worker.workerId.subarray(0, random.below(16));
+      attach(to, random.nextU32() | 0, workerId);
+    }
+    attach(accepted.id, 0, two.worker.workerId);
+    attach(accepted.id, -5, two.worker.workerId);
+    // An answer is no attachment.
+    words.set([accepted.id, WireupCode.REPLY, 77, 0]);
+    one.worker.protocols.onMessage(MessageId.WIREUP, {
+      bytes: new Uint8Array(buffer),
+      words,
+      offset: 0,
+      byteLength: 16,
+    });
+    await driveIdle(pair, 300);
+    expect([accepted.remoteId, one.worker.connections.all.length]).toEqual([NO_ENDPOINT, connections]);
+    attach(accepted.id, 77, two.worker.workerId);
+    expect(accepted.remoteId).toBe(77);
+    attach(accepted.id, 78, two.worker.workerId);
+    expect(accepted.remoteId).toBe(77);
+    accepted.fail(Status.CONNECTION_RESET);
+    one.worker.connections.drop(accepted);
+  });
+});

@@ -1,0 +1,145 @@
+/** Listeners and their clients in processes of their own: they find each other, and are killed at the worst moments. */
+
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type Endpoint, Status } from '../../src/index.ts';
+import { scavenge } from '../../src/uct/base/segment.ts';
+import { failureOf } from '../fixtures/contexts.ts';
+import { type Side, usePairs } from '../fixtures/pair.ts';
+
+const PROGRAM = join(import.meta.dirname, '../fixtures/listener-program.ts');
+const fixture = usePairs();
+
+/** A process, and what it has told. */
+class Program {
+  readonly #child: ChildProcess;
+  readonly #told: Record<string, unknown>[] = [];
+
+  constructor(...args: readonly string[]) {
+    this.#child = fork(PROGRAM, [...args], {
+      execArgv: ['--import', 'tsx'],
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    this.#child.on('message', (message) => this.#told.push(message as Record<string, unknown>));
+  }
+
+  /** The next thing that it tells. */
+  async next(): Promise<Readonly<Record<string, unknown>>> {
+    while (this.#told.length === 0) await once(this.#child, 'message');
+    return this.#told.shift()!;
+  }
+
+  async kill(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const exit = once(this.#child, 'exit');
+    this.#child.kill('SIGKILL');
+    await exit;
+  }
+
+  /** Its end: the exit code. */
+  async end(): Promise<unknown> {
+    if (this.#child.exitCode === null) await once(this.#child, 'exit');
+    return this.#child.exitCode;
+  }
+}
+
+const programs: Program[] = [];
+afterEach(async () => {
+  for (const program of programs.splice(0)) await program.kill();
+  scavenge();
+});
+
+function start(...args: readonly string[]): Program {
+  const program = new Program(...args);
+  programs.push(program);
+  return program;
+}
+
+function side(): Promise<Side> {
+  return fixture.side(fixture.node({ cards: 1 }), 0, { UCX_TLS: 'posix,self', UCX_KEEPALIVE_INTERVAL: '100ms' });
+}
+
+async function expectEcho(endpoint: Endpoint, byte: number): Promise<void> {
+  const received = new Uint8Array(1);
+  await Promise.all([endpoint.streamSend(Uint8Array.of(byte)), endpoint.streamRecv(received)]);
+  expect(received[0]).toBe(byte);
+}
+
+describe('processes', { timeout: 60_000 }, () => {
+  it('find each other in both directions', async () => {
+    const own = await side();
+    const server = start('echo');
+    const { port } = await server.next();
+    const endpoints = [1, 2, 3].map(() => own.worker.connect({ address: '127.0.0.1', port: Number(port) }));
+    for (const [i, endpoint] of (await Promise.all(endpoints)).entries()) await expectEcho(endpoint, i);
+    const listener = own.worker.listener();
+    const client = start('client', String(listener.port));
+    const request = await listener.next();
+    expect(request!.clientId).toBe(4711n);
+    const endpoint = request!.accept();
+    const received = new Uint8Array(1);
+    await endpoint.streamRecv(received);
+    await endpoint.streamSend(received);
+    await client.next();
+    expect(await client.next()).toEqual({ byte: 42 });
+  });
+
+  it('that die between request and answer are gone requests; others go on', async () => {
+    const own = await side();
+    const listener = own.worker.listener();
+    const client = start('client', String(listener.port));
+    const request = await listener.next();
+    await client.kill();
+    const other = start('client', String(listener.port));
+    const next = await listener.next();
+    expect(request!.live).toBe(false);
+    expect(await failureOf(() => request!.accept())).toMatchObject({ code: 'ERR_NOT_CONNECTED' });
+    const received = new Uint8Array(1);
+    await next!.accept().streamRecv(received);
+    expect(received[0]).toBe(42);
+    await other.kill();
+  });
+
+  it('that die after they were accepted end their endpoint, once', async () => {
+    const own = await side();
+    const listener = own.worker.listener();
+    const client = start('client', String(listener.port));
+    const request = await listener.next();
+    await client.kill();
+    // Nobody has driven progress since: it is not known yet.
+    expect(request!.live).toBe(true);
+    const errors: Status[] = [];
+    let endpoint: Endpoint | undefined;
+    const failure = await failureOf(async () => {
+      endpoint = request!.accept({ onError: (_, status) => errors.push(status) });
+      await endpoint.tagSendSync(Uint8Array.of(1), { tag: 1 });
+    });
+    // The transport may find out first, when the lanes are made.
+    if (endpoint === undefined) expect(failure).toMatchObject({ code: 'ERR_UNREACHABLE' });
+    else {
+      expect([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]).toContain(failure.status);
+      expect(errors).toEqual([failure.status]);
+    }
+  });
+
+  it('that die with requests waiting reset them', async () => {
+    const own = await side();
+    const server = start('deaf');
+    const { port } = await server.next();
+    const clients = [1, 2, 3].map(() =>
+      failureOf(() => own.worker.connect({ address: '127.0.0.1', port: Number(port), sendClientId: true })),
+    );
+    for (const _ of clients) expect(await server.next()).toEqual({ clientId: String(own.worker.clientId) });
+    await server.kill();
+    for (const failure of await Promise.all(clients)) expect(failure).toMatchObject({ code: 'ERR_CONNECTION_RESET' });
+    expect(own.worker.requestsInUse).toBe(0);
+  });
+
+  it('with a listener that nobody serves end by themselves', async () => {
+    const program = start('idle');
+    await program.next();
+    expect(await program.end()).toBe(0);
+  });
+});
