@@ -1,5 +1,5 @@
 /**
- * `gaudi-ucx perftest` beside `ucx_perftest` of C UCX over shared memory, in turns on the same processors; and device memory of another process
+ * `gaudi-ucx perftest` beside `ucx_perftest` of C UCX over shared memory and TCP, in turns on the same processors; and device memory of another process
  * of a node server beside memcpy.
  */
 
@@ -30,8 +30,10 @@ const THEIRS: readonly string[] = ['ucx_perftest'];
 /** The receiver has nothing to do: the emulated card needs the processor that its polling would take. */
 const GAUDI_PUT: readonly string[] = ['-t', 'ucp_put_bw', '-m', 'gaudi,gaudi', '-o'];
 
-/** A test of shared memory and its target. */
-interface ShmCase {
+/** A test and its target. */
+interface RatioCase {
+  /** UCX_TLS of both tools, and what the results are called by. */
+  readonly transports: string;
   readonly test: string;
   readonly bytes: number;
   readonly iterations: number;
@@ -39,12 +41,19 @@ interface ShmCase {
   readonly target: number;
 }
 
-const SHM_CASES: readonly ShmCase[] = [
-  { test: 'ucp_put_lat', bytes: 8, iterations: 3_000_000, target: 1.5 },
-  { test: 'ucp_am_lat', bytes: 8, iterations: 3_000_000, target: 2 },
-  { test: 'tag_lat', bytes: 8, iterations: 3_000_000, target: 2 },
-  { test: 'tag_bw', bytes: MIB, iterations: 10_000, target: 1 },
-  { test: 'ucp_put_bw', bytes: MIB, iterations: 30_000, target: 0.8 },
+const SHM = 'posix,cma,self';
+const RATIO_CASES: readonly RatioCase[] = [
+  { transports: SHM, test: 'ucp_put_lat', bytes: 8, iterations: 3_000_000, target: 1.5 },
+  { transports: SHM, test: 'ucp_am_lat', bytes: 8, iterations: 3_000_000, target: 2 },
+  { transports: SHM, test: 'tag_lat', bytes: 8, iterations: 3_000_000, target: 2 },
+  { transports: SHM, test: 'tag_bw', bytes: MIB, iterations: 10_000, target: 1 },
+  { transports: SHM, test: 'ucp_put_bw', bytes: MIB, iterations: 30_000, target: 0.8 },
+  { transports: 'tcp', test: 'tag_lat', bytes: 8, iterations: 200_000, target: 1 },
+  { transports: 'tcp', test: 'ucp_am_lat', bytes: 8, iterations: 200_000, target: 1.1 },
+  { transports: 'tcp', test: 'tag_bw', bytes: MIB, iterations: 5000, target: 0.9 },
+  { transports: 'tcp', test: 'ucp_put_bw', bytes: MIB, iterations: 5000, target: 4 },
+  // A put ends with its flush in both tools.
+  { transports: 'tcp', test: 'ucp_put_lat', bytes: 8, iterations: 100_000, target: 1 },
 ];
 
 const IPC_CASES: readonly (readonly [bytes: number, iterations: number])[] = [
@@ -57,16 +66,16 @@ const IPC_CASES: readonly (readonly [bytes: number, iterations: number])[] = [
 export async function benchPerftestRatios(scale = 1): Promise<Result[]> {
   const results: Result[] = [];
   if (spawnSync('ucx_perftest', ['-h']).error === undefined) {
-    for (const shmCase of SHM_CASES) results.push(await compare(shmCase, scale));
+    for (const ratioCase of RATIO_CASES) results.push(await compare(ratioCase, scale));
   } else console.log('perftest ratios to C UCX: left out, ucx_perftest (Debian package ucx-utils) is not installed');
   return [...results, ...(await deviceMemory(scale))];
 }
 
-async function compare({ test, bytes, iterations, target }: ShmCase, scale: number): Promise<Result> {
+async function compare({ transports, test, bytes, iterations, target }: RatioCase, scale: number): Promise<Result> {
   const isLatency = test.endsWith('_lat');
   const column = isLatency ? OVERALL_LATENCY : OVERALL_BANDWIDTH;
   const args = ['-t', test, '-s', String(bytes), '-n', String(Math.ceil(iterations * scale))];
-  const env = { UCX_TLS: 'posix,cma,self' };
+  const env = { UCX_TLS: transports };
   const [ours, theirs]: [number[], number[]] = [[], []];
   for (let round = 0; round < ROUNDS; round++) {
     theirs.push((await runPair(THEIRS, args, env))[column]!);
@@ -76,7 +85,7 @@ async function compare({ test, bytes, iterations, target }: ShmCase, scale: numb
   const ratio = own / other;
   const unit = isLatency ? 'us' : 'MB/s';
   return {
-    name: `${test} ${sizeOf(bytes)} to C UCX`,
+    name: `${transports} ${test} ${sizeOf(bytes)} to C UCX`,
     value: `${own} to ${other} ${unit}`,
     ratio,
     target: `${isLatency ? '<=' : '>='} ${target}`,

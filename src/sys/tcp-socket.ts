@@ -52,22 +52,34 @@ const TCPI_LAST_ACK_RECV = 56;
 const TCP_INFO_BYTES = 104;
 
 const SOL_SOCKET = 1;
+const IPPROTO_TCP = 6;
+const IPPROTO_IPV6 = 41;
 const SO_ERROR = 4;
 
 /** Options with an integer value, as level and name. */
-export const SocketOption = {
+export const SocketOption: Readonly<Record<SocketOptionName, SocketOption>> = {
   REUSEADDR: [SOL_SOCKET, 2],
   SNDBUF: [SOL_SOCKET, 7],
   RCVBUF: [SOL_SOCKET, 8],
   KEEPALIVE: [SOL_SOCKET, 9],
-  V6ONLY: [41, 26],
-  NODELAY: [6, 1],
-  KEEPIDLE: [6, 4],
-  KEEPINTVL: [6, 5],
-  KEEPCNT: [6, 6],
-  USER_TIMEOUT: [6, 18],
-} as const;
-export type SocketOption = (typeof SocketOption)[keyof typeof SocketOption];
+  V6ONLY: [IPPROTO_IPV6, 26],
+  NODELAY: [IPPROTO_TCP, 1],
+  KEEPIDLE: [IPPROTO_TCP, 4],
+  KEEPINTVL: [IPPROTO_TCP, 5],
+  KEEPCNT: [IPPROTO_TCP, 6],
+};
+/** Level and name. */
+export type SocketOption = readonly [number, number];
+type SocketOptionName =
+  | 'REUSEADDR'
+  | 'SNDBUF'
+  | 'RCVBUF'
+  | 'KEEPALIVE'
+  | 'V6ONLY'
+  | 'NODELAY'
+  | 'KEEPIDLE'
+  | 'KEEPINTVL'
+  | 'KEEPCNT';
 
 /** The most pieces of one {@link TcpGather}. */
 export const GATHER_MAX = 20;
@@ -205,7 +217,7 @@ export function tcpAckedMs(fd: number): number {
 function readInfo(fd: number): DataView {
   const { view, address } = stage();
   view.setUint32(LENGTH, TCP_INFO_BYTES, true);
-  if (getsockopt(fd, SocketOption.NODELAY[0], TCP_INFO, address + VALUE, address + LENGTH) !== 0) {
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, address + VALUE, address + LENGTH) !== 0) {
     throw new SyscallError('getsockopt', errno(), `TCP_INFO of fd ${fd}`);
   }
   return view;
