@@ -208,32 +208,35 @@ describe('a listener', () => {
 });
 
 describe('endpoints that were accepted', () => {
-  it('belong to the clients that were accepted, whatever else the two workers connect, in any order', async () => {
-    const { one, two } = await sides();
-    const listener = one.worker.listener({ backlog: 64 });
-    const clients: Promise<Endpoint>[] = [];
-    const numbered: Endpoint[] = [];
-    for (let i = 0; i < CLIENTS; i++) {
-      clients.push(two.worker.connect(portOf(listener)));
-      numbered.push((i % 2 === 0 ? one : two).worker.endpoint((i % 2 === 0 ? two : one).worker.address()));
-    }
-    const requests: ConnectionRequest<Endpoint>[] = [];
-    while (requests.length < CLIENTS) requests.push(await requestOf(listener));
-    // The last one first.
-    const servers = new Map<number, Endpoint>();
-    for (const request of requests.reverse()) servers.set(request.clientAddress.port, request.accept());
-    for (const [i, client] of (await Promise.all(clients)).entries()) {
-      const server = servers.get(client.query().localAddress!.port)!;
-      await expectPaired(client, server, i);
-      await expectPaired(server, client, i + 100);
-    }
-    // The numbering of the others goes on as if nothing had been.
-    const [fromOne, fromTwo] = [numbered.filter((_, i) => i % 2 === 0), numbered.filter((_, i) => i % 2 === 1)];
-    for (const [i, endpoint] of fromOne.entries()) await expectPaired(endpoint, fromTwo[i]!, i);
-  });
+  it.each(['posix,self', 'tcp,self'])(
+    'over %s belong to the clients that were accepted, whatever else is connected, in any order',
+    async (tls) => {
+      const { one, two } = await sides({ UCX_TLS: tls });
+      const listener = one.worker.listener({ backlog: 64 });
+      const clients: Promise<Endpoint>[] = [];
+      const numbered: Endpoint[] = [];
+      for (let i = 0; i < CLIENTS; i++) {
+        clients.push(two.worker.connect(portOf(listener)));
+        numbered.push((i % 2 === 0 ? one : two).worker.endpoint((i % 2 === 0 ? two : one).worker.address()));
+      }
+      const requests: ConnectionRequest<Endpoint>[] = [];
+      while (requests.length < CLIENTS) requests.push(await requestOf(listener));
+      // The last one first.
+      const servers = new Map<number, Endpoint>();
+      for (const request of requests.reverse()) servers.set(request.clientAddress.port, request.accept());
+      for (const [i, client] of (await Promise.all(clients)).entries()) {
+        const server = servers.get(client.query().localAddress!.port)!;
+        await expectPaired(client, server, i);
+        await expectPaired(server, client, i + 100);
+      }
+      // The numbering of the others goes on as if nothing had been.
+      const [fromOne, fromTwo] = [numbered.filter((_, i) => i % 2 === 0), numbered.filter((_, i) => i % 2 === 1)];
+      for (const [i, endpoint] of fromOne.entries()) await expectPaired(endpoint, fromTwo[i]!, i);
+    },
+  );
 
   it('of one worker that connects to itself are two ends', async () => {
-    for (const tls of ['self', 'posix,self', 'all']) {
+    for (const tls of ['self', 'posix,self', 'tcp', 'all']) {
       const { one } = await sides({ UCX_TLS: tls });
       const listener = one.worker.listener();
       const pairs: (readonly [Endpoint, Endpoint])[] = [];

@@ -45,7 +45,7 @@ export interface ClientRequest {
 export interface SocketListener {
   /** With the port that was taken. */
   readonly address: SocketAddress;
-  /** Ends listening; requests that were handed out can still be answered. Idempotent. */
+  /** Ends listening: nothing is reported any more; requests that were handed out can still be answered. Idempotent. */
   close(): void;
 }
 

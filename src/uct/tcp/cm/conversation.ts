@@ -9,7 +9,7 @@ import type { Channel } from './channel.ts';
 import { type Frame, FrameReader } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';
 
-/** Bytes that are read ahead of knowing what to do with them: for a peer that may say nothing more. */
+/** Bytes that are read of a peer that may say nothing more: enough to know that it does. */
 const PROBE_BYTES = 1;
 
 /** Why there is no frame. */

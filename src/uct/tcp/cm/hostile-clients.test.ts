@@ -189,6 +189,17 @@ describe('a client', () => {
     await fixture.until(raw.isEnded);
   });
 
+  it('that asks when the listener has closed is rejected', async () => {
+    const manager = fixture.open();
+    const { listener, requests } = fixture.listen(manager);
+    const raw = await rawClient(listener.address);
+    await fixture.until(() => counters(manager)['clients'] === 1);
+    listener.close();
+    raw.socket.write(request);
+    await fixture.until(() => /the listener has closed/.test(raw.bytes().toString('latin1')));
+    expect(requests).toEqual([]);
+  });
+
   it('that does not go away after a rejection is closed', async () => {
     const clock = new ManualClock();
     const manager = fixture.open({}, clock);

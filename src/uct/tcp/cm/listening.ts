@@ -71,7 +71,11 @@ export class Listening implements SocketListener, Watched {
     onRequest: (request: ClientRequest) => void,
   ) {
     this.#owner = owner;
-    this.#onRequest = onRequest;
+    this.#onRequest = (request) => {
+      // Its client was taken while this listened, and has asked only now.
+      if (this.#closed) request.reject(Status.REJECTED, 'the listener has closed');
+      else onRequest(request);
+    };
     this.#fd = tcpListen(address, backlog);
     try {
       this.address = tcpLocalAddress(this.#fd);
