@@ -93,7 +93,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'SNDBUF',
       type: socketBufferType,
       default: 'auto',
-      doc: 'Bytes of the send buffer of a socket (SO_SNDBUF), which is the send window; auto leaves it to the kernel.',
+      doc: 'Bytes of the send buffer of a socket (SO_SNDBUF), which is the send window; auto is 256k to peers on this node, and leaves it to the kernel for others.',
     },
     {
       name: 'RCVBUF',

@@ -6,9 +6,11 @@
 import {
   familyOf,
   type InetAddress,
+  isSyscallError,
   printAddress,
   SocketOption,
   setSocketOption,
+  sourceAddressTo,
   tcpBind,
   tcpClose,
   tcpConnect,
@@ -27,6 +29,8 @@ import type { ReadySet, Watched } from './ready-set.ts';
 
 /** Sockets of peers that have not introduced themselves, at most; more are closed. */
 const STRANGERS_MAX = 1024;
+/** Send buffer between processes of one node: what is on its way stays in the caches, which makes twice the bandwidth of what the kernel would grow it to. */
+const LOCAL_SNDBUF = 262_144;
 const NS_PER_S = 1e9;
 
 /** What decides. */
@@ -107,7 +111,7 @@ export class Connector {
     let fd = -1;
     try {
       fd = tcpSocket(familyOf(address.address)!);
-      this.#setOptions(fd);
+      this.#setOptions(fd, address.address);
       if (source !== undefined) tcpBind(fd, { address: source, port: 0 });
       tcpConnect(fd, address);
       const introduction = this.#owner.introductionFor(link);
@@ -129,9 +133,14 @@ export class Connector {
         tcpClose(fd);
         continue;
       }
-      this.#setOptions(fd);
+      const peer = remoteOf(fd);
+      if (peer === undefined) {
+        tcpClose(fd);
+        continue;
+      }
+      this.#setOptions(fd, peer.address);
       this.#strangers += 1;
-      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs()), nameOf(fd)));
+      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs()), printAddress(peer)));
     }
     return count;
   }
@@ -216,10 +225,11 @@ export class Connector {
     return this.#owner.nowNs + this.#config.CONNECT_TIMEOUT;
   }
 
-  #setOptions(fd: number): void {
+  #setOptions(fd: number, peer: string): void {
     const { NODELAY, SNDBUF, RCVBUF, KEEPIDLE, KEEPINTVL, KEEPCNT } = this.#config;
     if (NODELAY) setSocketOption(fd, SocketOption.NODELAY, 1);
     if (SNDBUF !== 'auto') setSocketOption(fd, SocketOption.SNDBUF, SNDBUF);
+    else if (sourceAddressTo(peer) === peer) setSocketOption(fd, SocketOption.SNDBUF, LOCAL_SNDBUF);
     if (RCVBUF !== 'auto') setSocketOption(fd, SocketOption.RCVBUF, RCVBUF);
     setSocketOption(fd, SocketOption.KEEPALIVE, 1);
     setSocketOption(fd, SocketOption.KEEPIDLE, Math.ceil(KEEPIDLE / NS_PER_S));
@@ -228,10 +238,12 @@ export class Connector {
   }
 }
 
-function nameOf(fd: number): string {
+/** The other end; undefined where it has gone already. */
+function remoteOf(fd: number): InetAddress | undefined {
   try {
-    return printAddress(tcpRemoteAddress(fd));
-  } catch {
-    return 'a peer that has gone';
+    return tcpRemoteAddress(fd);
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    return undefined;
   }
 }

@@ -58,7 +58,7 @@ export interface LinkOwner {
   onLinkDown(link: TcpLink, reason: string): void;
   /** Calls of the kernel in one go at most. */
   readonly pollsMax: number;
-  /** The socket has no room. */
+  /** The socket has no room, or there is something to be acknowledged. */
   noteBlocked(link: TcpLink): void;
   /** Something has come. */
   noteReceived(link: TcpLink): void;
@@ -135,6 +135,11 @@ export class TcpLink implements FrameSink, Watched {
     return this.isBlocked;
   }
 
+  /** Whether there is something to send without anything having come. */
+  get hasMore(): boolean {
+    return this.isBlocked || this.transmitter?.owes === true;
+  }
+
   /** Of the peer, for logs. */
   get name(): string {
     if (this.target !== undefined) return printAddress(this.target);
@@ -164,9 +169,15 @@ export class TcpLink implements FrameSink, Watched {
   progress(polls: number): number {
     if (this.state !== 'up') return 0;
     const before = this.#events;
+    this.acknowledge();
     this.#receive(polls);
     if (this.isUp && this.transmitter!.isBlocked) this.#sendMore();
     return this.#events - before;
+  }
+
+  /** Tells the peer of the puts that arrived in the last turn, unless something that was sent since has taken that along. */
+  acknowledge(): void {
+    if (this.isUp && this.transmitter!.owes) this.check(this.transmitter!.acknowledge());
   }
 
   #receive(polls: number): void {
@@ -177,7 +188,7 @@ export class TcpLink implements FrameSink, Watched {
       if (this.payload.left > 0) this.#events += 1;
       this.#owner.noteReceived(this);
       if (this.#flushes.length > 0) this.#settleFlushes();
-      if (this.isUp) this.check(this.transmitter!.acknowledge());
+      if (this.isUp && this.transmitter!.owes) this.#owner.noteBlocked(this);
     }
     if (receiver.end !== undefined && this.isUp) this.#endReceiving(receiver);
   }

@@ -69,7 +69,8 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
-    if (transmitter.isBlocked || link.puts.inFlight >= PUTS_MAX) return this.#counters.refused(Status.NO_RESOURCE);
+    if (transmitter.length >= QUEUE_MAX || link.puts.inFlight >= PUTS_MAX)
+      return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
     describePut(words, TX_WORD, key, remoteOffset, byteLength);
     copyBytes(bytes, TX_START + PUT_HEADER_BYTES, source, sourceOffset, byteLength);
@@ -179,7 +180,7 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
-    if (transmitter.isBlocked) return this.#counters.refused(Status.NO_RESOURCE);
+    if (transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
     words[TX_WORD] = FrameType.AM | (id << 8);
     words[TX_WORD + 1] = total;
@@ -197,7 +198,7 @@ export class TcpEndpoint implements UctEndpoint {
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
-    if (transmitter.isBlocked) return this.#counters.refused(Status.NO_RESOURCE);
+    if (transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.txFrame;
     frame.offset = TX_START + HEADER_BYTES;
     frame.byteLength = this.#buffers.txBytesMax;

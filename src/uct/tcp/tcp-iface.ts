@@ -158,7 +158,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   wait(timeoutNs: number): Promise<void> {
     if (this.#closed || (this.handler === undefined && this.outstanding === 0)) return Promise.resolve();
-    for (const link of this.#blocked) this.#ready.update(link);
+    for (const link of this.#blocked) {
+      link.acknowledge();
+      if (link.isUp) this.#ready.update(link);
+    }
     this.#alarm ??= new EventAlarm(this.#ready.fd, () => this.#sleeper.wake());
     this.#alarm.arm();
     return this.#sleeper.sleep(Math.min(timeoutNs, this.#expire()));
@@ -344,7 +347,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#ready.size > 0) count += this.#ready.poll();
     for (const link of this.#blocked) {
       count += link.progress(1);
-      if (!link.wantsRoom) this.#blocked.delete(link);
+      if (!link.hasMore) this.#blocked.delete(link);
     }
     return count;
   }

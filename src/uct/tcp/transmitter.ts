@@ -39,14 +39,15 @@ export class Transmitter {
   }
 
   /**
-   * Sends the frame that was built in the shared memory, behind acknowledgements that are owed. Nothing waits; what the kernel has no room for does
-   * then.
+   * Sends the frame that was built in the shared memory, behind acknowledgements that are owed; it waits where others do, and what the kernel has no
+   * room for does too.
    * @param byteLength of the frame with its padding
    * @returns OK, or IO_ERROR: see {@link failure}
    */
   sendBuilt(byteLength: number): Status {
     const { tx, txFrame } = this.#buffers;
     let start = TX_START;
+    if (this.#head !== undefined) return this.#keep(start, start + byteLength);
     if (this.#owed > 0) {
       start = 0;
       txFrame.words[FrameWord.INFO] = FrameType.ACK;
@@ -60,10 +61,14 @@ export class Transmitter {
     }
     if (sent < 0 && sent !== -Errno.EAGAIN) return this.#fail(-sent);
     this.#owed = 0;
-    const from = start + Math.max(sent, 0);
+    return this.#keep(start + Math.max(sent, 0), start + total);
+  }
+
+  /** Queues a copy of a part of the shared memory. */
+  #keep(from: number, end: number): Status {
     const rest = this.#buffers.pool.takeLarge();
-    rest.block.u8.set(tx.u8.subarray(from, start + total));
-    rest.add(rest.block.address, start + total - from);
+    rest.block.u8.set(this.#buffers.tx.u8.subarray(from, end));
+    rest.add(rest.block.address, end - from);
     this.#append(rest);
     return Status.OK;
   }
@@ -74,7 +79,12 @@ export class Transmitter {
     return this.length === 1 ? this.sendMore() : Status.OK;
   }
 
-  /** Owes the peer an acknowledgement of one put more. */
+  /** Whether the peer is to be told of puts that have arrived. */
+  get owes(): boolean {
+    return this.#owed > 0;
+  }
+
+  /** Owes the peer an acknowledgement of one put more: it goes with the next frame, or with {@link acknowledge}. */
   owe(): void {
     this.#owed += 1;
   }
