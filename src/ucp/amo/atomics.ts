@@ -224,9 +224,11 @@ const NOBODY = { count: 1, failure: Status.OK as Status, onComplete: (): void =>
 
 function startOffload(request: Request, call: Call, lane: Lane, rkey: RemoteKey, remoteOffset: number): Status {
   lane.activity.busy = true;
-  const status = lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, request);
-  if (status === Status.OK) request.atomicResult = call.result;
-  return status;
+  // Where the transport ends it later.
+  request.release = () => {
+    request.atomicResult = call.result;
+  };
+  return lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, request);
 }
 
 /** The lane with atomic operations on words of this memory that has the lowest latency. */

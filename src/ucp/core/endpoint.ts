@@ -372,13 +372,11 @@ export class Endpoint {
       isFlushed = true;
       promises.wake();
     });
-    await promises.until(
-      () =>
-        isFlushed &&
-        this.#awaited === 0 &&
-        connection.waiting.size === 0 &&
-        (this.#isForced || !streams.isSending(connection)),
-    );
+    await promises.until(() => {
+      // Also what the peer has asked for since: it may never go on with it.
+      if (this.#isForced && connection.waiting.size > 0) connection.cancelWaiting(Status.CANCELED);
+      return isFlushed && this.#awaited === 0 && connection.waiting.size === 0 && !streams.isSending(connection);
+    });
     this.#worker.forgetEndpoint(connection);
     connections.close(connection);
   }

@@ -54,6 +54,8 @@ export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, do
   const flush = new Request(owner);
   describeFlush(flush, connection, connection.lanes, Status.OK);
   flush.callback = done;
+  // Also on a connection that ends meanwhile: transports end what they have begun by themselves.
+  flush.abandon = () => connection.enqueue(flush);
   connection.enqueue(flush);
 }
 

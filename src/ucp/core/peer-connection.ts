@@ -11,7 +11,7 @@ import { RkeyCache } from '../mem/rkey-cache.ts';
 import { type ConnectedLanes, nameOf } from '../wireup/lanes.ts';
 import type { SocketAddresses } from '../wireup/socket-address.ts';
 import type { Lane } from './lane.ts';
-import { NO_ENDPOINT } from './message.ts';
+import { MessageId, NO_ENDPOINT } from './message.ts';
 import { sendMessage } from './message-packer.ts';
 import { PendingQueue } from './pending-queue.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
@@ -51,6 +51,10 @@ export class PeerConnection implements Connection {
   /** Messages of the protocol itself: they must not wait behind a fence of the application. */
   readonly #posted: PendingQueue = new PendingQueue();
   #postedCount = 0;
+  /** Why nothing waits here any more; OK while it does. */
+  #givenUp: Status = Status.OK;
+  /** Messages among them without which the peer does not know where to answer. */
+  #introductions = 0;
   #nextWireId = 1;
   #remoteOperations = 0;
   readonly #flushes: Request[] = [];
@@ -68,7 +72,7 @@ export class PeerConnection implements Connection {
   }
 
   get hasPending(): boolean {
-    return !this.#pending.isEmpty;
+    return !this.#pending.isEmpty || this.#introductions > 0;
   }
 
   /** True when nothing is left that this end could send. */
@@ -108,12 +112,14 @@ export class PeerConnection implements Connection {
     message.bytes = payload?.slice();
     message.byteLength = bytes;
     message.starter = sendPosted;
+    if (messageId === MessageId.WIREUP) this.#introductions += 1;
     this.#post(message);
   }
 
   run(request: Request): void {
     const status = this.#posted.isEmpty ? start(request) : Status.NO_RESOURCE;
-    if (status === Status.NO_RESOURCE) this.#post(request);
+    if (status === Status.NO_RESOURCE && this.#givenUp !== Status.OK) this.#abandon(request, this.#givenUp);
+    else if (status === Status.NO_RESOURCE) this.#post(request);
     else if (status !== Status.INPROGRESS) request.end(status);
   }
 
@@ -130,7 +136,7 @@ export class PeerConnection implements Connection {
 
   /** Starts a request of the protocol itself that must not overtake those of the application. */
   enqueue(request: Request): void {
-    const status = this.#pending.isEmpty ? start(request) : Status.NO_RESOURCE;
+    const status = this.hasPending ? Status.NO_RESOURCE : start(request);
     if (status === Status.NO_RESOURCE) this.queue(request);
     else if (status !== Status.INPROGRESS) request.end(status);
   }
@@ -142,7 +148,8 @@ export class PeerConnection implements Connection {
 
   /** Starts what waits, as far as there are resources; returns how many requests were started or ended. */
   restart(): number {
-    return this.#restart(this.#posted) + this.#restart(this.#pending);
+    const started = this.#restart(this.#posted);
+    return this.#introductions > 0 ? started : started + this.#restart(this.#pending);
   }
 
   expect(request: Request): void {
@@ -175,7 +182,9 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
+    this.#introductions = 0;
     if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));
+    this.#failFlushes(status);
     const ended = [...this.waiting.values()];
     for (const queue of [this.#posted, this.#pending]) {
       for (let head = queue.shift(); head !== undefined; head = queue.shift()) if (head.wireId === 0) ended.push(head);
@@ -183,9 +192,13 @@ export class PeerConnection implements Connection {
     for (const request of ended) this.#abandon(request, status);
   }
 
-  /** Ends one of several requests: what its callback throws is an uncaught exception, and the others end all the same. */
+  /**
+   * Ends one of several requests: what its callback throws is an uncaught exception, and the others end all the same. One whose memory transports
+   * still use ends with that, and is waited for until then.
+   */
   #abandon(request: Request, status: Status): void {
     if (request.wireId !== 0) this.forget(request);
+    const { abandon } = request;
     try {
       request.onAbandoned(status);
     } catch (error) {
@@ -193,19 +206,28 @@ export class PeerConnection implements Connection {
         throw error;
       });
     }
+    // After its end the object may be another operation.
+    const goesOn = abandon !== undefined && request.abandon === abandon && !request.isCompleted;
+    if (goesOn && request.kind !== RequestKind.FLUSH) this.expect(request);
   }
 
   /** Ends the requests that wait for the peer, and messages that have not been sent. */
   cancelWaiting(status: Status): void {
+    this.#givenUp = status;
+    this.#failFlushes(status);
     const ended = [...this.waiting.values()];
-    const kept: Request[] = [];
-    for (let head = this.#pending.shift(); head !== undefined; head = this.#pending.shift()) {
-      const isMessage = head.kind === RequestKind.MESSAGE || head.isRemote;
-      if (!isMessage) kept.push(head);
-      else if (head.wireId === 0) ended.push(head);
-    }
-    for (const request of kept) this.#pending.push(request);
+    const take = (request: Request): void => {
+      if (request.wireId === 0) ended.push(request);
+    };
+    this.#pending.sift((request) => request.kind !== RequestKind.MESSAGE && !request.isRemote, take);
+    // Parts of transfers that no transport works on yet; what is to be said to the peer is said.
+    this.#postedCount -= this.#posted.sift((request) => request.starter === sendPosted, take);
     for (const request of ended) this.#abandon(request, status);
+  }
+
+  /** What flushes wait for comes to no good end. */
+  #failFlushes(status: Status): void {
+    for (const flush of this.#flushes) if (flush.failure === Status.OK) flush.failure = status;
   }
 
   /** Closes the lanes. */
@@ -223,7 +245,10 @@ export class PeerConnection implements Connection {
       // A start may end the connection, and with it everything that is queued.
       if (queue.head !== head) continue;
       queue.shift();
-      if (queue === this.#posted) this.#postedCount -= 1;
+      if (queue === this.#posted) {
+        this.#postedCount -= 1;
+        if (head.messageId === MessageId.WIREUP && head.starter === sendPosted) this.#introductions -= 1;
+      }
       started += 1;
       if (status !== Status.INPROGRESS) head.end(status);
     }

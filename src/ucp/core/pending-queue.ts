@@ -33,6 +33,21 @@ export class PendingQueue {
     return request;
   }
 
+  /** Takes out the requests that `keeps` refuses; returns how many. */
+  sift(keeps: (request: Request) => boolean, take: (request: Request) => void): number {
+    const all: Request[] = [];
+    for (let head = this.shift(); head !== undefined; head = this.shift()) all.push(head);
+    let taken = 0;
+    for (const request of all) {
+      if (keeps(request)) this.push(request);
+      else {
+        taken += 1;
+        take(request);
+      }
+    }
+    return taken;
+  }
+
   /** Takes a request out of the middle; false when it is not here. */
   remove(request: Request): boolean {
     let before: Request | undefined;

@@ -79,8 +79,9 @@ export class ProgressDriver {
     for (const end of this.#serving) end();
   }
 
-  /** Ends the sleeps at hand: there is something to do that no transport tells of. */
+  /** Ends the sleeps at hand: there is something to do that no transport tells of, or on a transport that is not slept on. */
   wake(): void {
+    if (this.#wakers.size === 0) return;
     for (const wake of [...this.#wakers]) wake();
   }
 

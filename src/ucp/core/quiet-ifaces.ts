@@ -18,13 +18,13 @@ export class QuietIfaces {
   /** Drives those with something on its way. @param isTurn also the others: they may serve peers */
   progress(isTurn: boolean): number {
     let count = 0;
-    let busy = false;
+    // First: what ends on one of them may start something on another that was looked at before.
+    this.activity.busy = false;
     for (const iface of this.#ifaces) {
       if (iface.outstanding === 0 && !isTurn) continue;
       count += iface.progress();
-      if (iface.outstanding > 0) busy = true;
+      if (iface.outstanding > 0) this.activity.busy = true;
     }
-    this.activity.busy = busy;
     return count;
   }
 }

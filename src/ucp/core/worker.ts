@@ -454,7 +454,9 @@ export class Worker
     this.counters.count(WorkerCounter.REQUESTS);
     this.observation.started(request);
     const started = this.#requests.start(request, params);
-    if (typeof started !== 'number') this.#event.started();
+    if (typeof started === 'number') return started;
+    this.#event.started();
+    this.#driver.wake();
     return started;
   }
 

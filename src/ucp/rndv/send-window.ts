@@ -66,7 +66,8 @@ export class SendTransfer {
     if (this.ended) return;
     this.#answerTo = connection;
     this.#peerRequest = peerRequest;
-    if (this.request.wireId !== 0) connection.forget(this.request);
+    // What the peer says to it now is ignored; flushes and closes wait for the end.
+    if (this.request.wireId !== 0) connection.renew(this.request);
     this.end(status);
   }
 

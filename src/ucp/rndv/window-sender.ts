@@ -101,8 +101,8 @@ export class WindowSender {
     if (target === undefined) return false;
     const write = { connection, pieces, from: 0, byteLength, rkey: target, offset: targetOffset };
     if (!canWrite(write)) return false;
-    // What else the receiver asks for meanwhile is on its way, and nobody waits for.
-    connection.forget(request);
+    // What else the receiver asks for meanwhile is on its way, and nobody waits for. Flushes and closes wait for the end.
+    connection.renew(request);
     transfer.asked = byteLength;
     this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');

@@ -294,8 +294,12 @@ export class Streams {
             end(status);
             return;
           }
-          this.#sendFragment(connection, fragment, bytes, () => {
+          this.#sendFragment(connection, fragment, bytes, (sent) => {
             staging.release(fragment);
+            if (sent < 0) {
+              end(sent);
+              return;
+            }
             request.done += bytes;
             next();
           });
@@ -306,14 +310,19 @@ export class Streams {
     return Status.INPROGRESS;
   }
 
-  #sendFragment(connection: Connection, fragment: MemoryHandle, byteLength: number, done: () => void): void {
+  #sendFragment(
+    connection: Connection,
+    fragment: MemoryHandle,
+    byteLength: number,
+    done: (status: Status) => void,
+  ): void {
     const part = new Request(this.#host);
     part.begin(RequestKind.MESSAGE);
     part.connection = connection;
     part.pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
     part.byteLength = byteLength;
     part.starter = sendRest;
-    part.callback = done;
+    part.callback = (_part, status) => done(status);
     connection.run(part);
   }
 }
