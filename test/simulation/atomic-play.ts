@@ -1,0 +1,98 @@
+/** Atomic operations: everybody adds to words of everybody. Every addition counts once, and sees a value that no other has seen. */
+
+import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
+import type { RemoteKey } from '../../src/ucp/mem/remote-key.ts';
+import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { Status } from '../../src/ucs/status.ts';
+import type { End } from './link.ts';
+import { storageOf } from './local-memory.ts';
+import type { Player } from './player.ts';
+import type { World } from './world.ts';
+
+const WORDS = 2;
+const BITS = [32, 64] as const;
+const WORD_BYTES = 8;
+
+interface Word {
+  started: number;
+  ended: number;
+  failed: number;
+  readonly seen: Set<bigint>;
+}
+
+interface Counters {
+  readonly owner: Player;
+  readonly handle: MemoryHandle;
+  readonly packed: Uint8Array;
+  readonly words: readonly Word[];
+}
+
+/** The atomic operations of one schedule. */
+export class AtomicPlay {
+  readonly #world: World;
+  readonly #counters: Map<Player, Counters> = new Map();
+  readonly #keys: Map<End, RemoteKey> = new Map();
+
+  constructor(world: World) {
+    this.#world = world;
+    world.onPlayer.push((owner) => {
+      const { context } = owner.host;
+      const isOfCard = world.variation.hasCard && world.isOneOf(2);
+      const where = isOfCard ? { memoryType: MemoryType.GAUDI, sysDevice: 0 } : {};
+      const handle = context.memMap({ allocate: WORDS * WORD_BYTES, ...where });
+      storageOf(handle).fill(0);
+      const words = BITS.map((): Word => ({ started: 0, ended: 0, failed: 0, seen: new Set() }));
+      this.#counters.set(owner, { owner, handle, packed: context.packRkey(handle), words });
+    });
+    world.onEnd.push((end) => {
+      const counters = this.#counters.get(end.peerPlayer)!;
+      this.#keys.set(end, end.endpoint.unpackRkey(counters.packed));
+    });
+  }
+
+  add(end: End): void {
+    const world = this.#world;
+    const { words } = this.#counters.get(end.peerPlayer)!;
+    const index = world.random.below(WORDS);
+    const word = words[index]!;
+    word.started += 1;
+    const onEnd = (status: Status, request: { readonly atomicResult: bigint } | undefined): void => {
+      if (status !== Status.OK) {
+        word.failed += 1;
+        return;
+      }
+      word.ended += 1;
+      const before = request!.atomicResult;
+      if (word.seen.has(before)) world.fail(`two additions of ${end} saw ${before}`);
+      word.seen.add(before);
+    };
+    const name = `add${BITS[index]} ${end}`;
+    const rkey = this.#keys.get(end)!;
+    world.start({ name, player: end.player, end, needsRequest: true, onEnd }, (params) =>
+      end.endpoint.atomicNbx('add', 1, rkey, index * WORD_BYTES, { ...params, bits: BITS[index]! }),
+    );
+  }
+
+  check(): void {
+    for (const { owner, handle, words } of this.#counters.values()) {
+      if (owner.host.isDead) continue;
+      const storage = storageOf(handle);
+      const view = new DataView(storage.buffer, storage.byteOffset);
+      for (const [index, word] of words.entries()) {
+        const at = index * WORD_BYTES;
+        const value = BITS[index] === 32 ? view.getUint32(at, true) : Number(view.getBigUint64(at, true));
+        const { started, ended } = word;
+        if (value < ended || value > started) {
+          this.#world.fail(`${ended} to ${started} additions of ${BITS[index]} bits at ${owner} are ${value}`);
+        }
+      }
+    }
+  }
+
+  release(): void {
+    for (const [end, rkey] of this.#keys) if (!end.player.host.isDead) rkey.release();
+    for (const { owner, handle } of this.#counters.values()) {
+      if (!owner.host.isDead) owner.host.context.memUnmap(handle);
+    }
+  }
+}

@@ -1,0 +1,377 @@
+/**
+ * The endpoint of a simulated transport: every operation is something that travels to the peer and an answer that travels back. Zero copies read
+ * and write the memory of the caller at any time before they end, and never after.
+ */
+
+import { Status } from '../../src/ucs/status.ts';
+import type { AmFrame, AmPacker, AtomicCall, Completion, IovEntry, UctEndpoint } from '../../src/uct/api/iface.ts';
+import type { RemoteKey } from '../../src/uct/api/memory.ts';
+import { atomicOn } from '../../src/uct/base/atomic-word.ts';
+import { completeOne } from '../../src/uct/base/completion.ts';
+import { isInside } from '../../src/uct/base/range.ts';
+import type { SimulatedIface } from './iface.ts';
+import { type SimulatedKey, SimulatedMemory } from './memory.ts';
+import type { Line, Stream } from './network.ts';
+
+/** What a handler sees of a message after its call. */
+const POISON = 0xdb;
+
+/** A message, or the room for one. */
+class Frame implements AmFrame {
+  readonly bytes: Uint8Array;
+  readonly words: Int32Array;
+  readonly offset = 0;
+  byteLength: number;
+
+  constructor(byteLength: number) {
+    this.words = new Int32Array((((byteLength + 7) & ~7) + 8) >> 2);
+    this.bytes = new Uint8Array(this.words.buffer);
+    this.byteLength = byteLength;
+  }
+}
+
+/** Something on its way. */
+interface Operation {
+  readonly completion: Completion | undefined;
+  readonly memory: SimulatedMemory | undefined;
+  hasEnded: boolean;
+}
+
+interface Flush {
+  readonly completion: Completion;
+  readonly waitsFor: Set<Operation>;
+}
+
+/** What happens at the memory of the peer: a failure, or OK. */
+type RemoteWork = (memory: SimulatedMemory) => Status;
+
+/** The endpoint. */
+export class SimulatedEndpoint implements UctEndpoint, Line {
+  readonly peerPort: number;
+  readonly peerHost: number;
+  readonly #iface: SimulatedIface;
+  readonly #there: Stream;
+  readonly #back: Stream;
+  readonly #operations: Set<Operation> = new Set();
+  #flushes: Flush[] = [];
+  #messages = 0;
+  /** Why the peer is lost; OK while it is not. */
+  #lost: Status = Status.OK;
+  /** First failure of an operation that nobody was told of. */
+  #failure: Status = Status.OK;
+  #isClosed = false;
+
+  constructor(iface: SimulatedIface, peerPort: number, peerHost: number) {
+    this.#iface = iface;
+    this.peerPort = peerPort;
+    this.peerHost = peerHost;
+    this.#there = iface.network.stream(iface.host, peerHost);
+    this.#back = iface.network.stream(peerHost, iface.host);
+    const isGone = iface.network.port(peerPort) === undefined || iface.network.isLost(iface.host, peerHost);
+    if (isGone) iface.network.noticeLoss(iface, this, peerHost);
+  }
+
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion?: Completion,
+  ): Status {
+    const isShort = byteLength <= this.#iface.lane.rmaShortMax && isInside(sourceOffset, byteLength, source.byteLength);
+    if (!isShort) return Status.INVALID_PARAM;
+    const refused = this.#refusal(rkey, remoteOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const bytes = source.slice(sourceOffset, sourceOffset + byteLength);
+    this.#reach(this.#begin(completion, undefined), rkey, remoteOffset, byteLength, (memory) => {
+      memory.storage.set(bytes, remoteOffset);
+      return Status.OK;
+    });
+    return completion === undefined ? Status.OK : Status.INPROGRESS;
+  }
+
+  putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    const entry = this.#entryOf(iov);
+    if (entry === undefined) return Status.INVALID_PARAM;
+    const { memory, offset, byteLength } = entry;
+    const refused = this.#refusal(rkey, remoteOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    const { network, host } = this.#iface;
+    let bytes: Uint8Array | undefined;
+    const gather = (): void => {
+      bytes ??= memory.storage.slice(offset, offset + byteLength);
+    };
+    if (network.random.below(2) === 0) network.soon(host, gather);
+    this.#reach(this.#begin(completion, memory), rkey, remoteOffset, byteLength, (target) => {
+      gather();
+      target.storage.set(bytes!, remoteOffset);
+      return Status.OK;
+    });
+    return Status.INPROGRESS;
+  }
+
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    byteLength: number,
+    remoteOffset: number,
+    rkey: RemoteKey,
+    completion: Completion,
+  ): Status {
+    const isShort = byteLength <= this.#iface.lane.rmaShortMax && isInside(targetOffset, byteLength, target.byteLength);
+    if (!isShort) return Status.INVALID_PARAM;
+    const refused = this.#refusal(rkey, remoteOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    this.#read(this.#begin(completion, undefined), rkey, remoteOffset, byteLength, (bytes) => {
+      target.set(bytes, targetOffset);
+    });
+    return Status.INPROGRESS;
+  }
+
+  getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    const entry = this.#entryOf(iov);
+    if (entry === undefined) return Status.INVALID_PARAM;
+    const { memory, offset, byteLength } = entry;
+    const refused = this.#refusal(rkey, remoteOffset, byteLength);
+    if (refused !== Status.OK) return refused;
+    this.#read(this.#begin(completion, memory), rkey, remoteOffset, byteLength, (bytes) => {
+      memory.storage.set(bytes, offset);
+    });
+    return Status.INPROGRESS;
+  }
+
+  flush(completion: Completion | undefined): Status {
+    if (this.#operations.size === 0) return this.#takeFailure();
+    if (completion === undefined) return Status.INPROGRESS;
+    if (this.#isRefused()) return Status.NO_RESOURCE;
+    this.#flushes.push({ completion, waitsFor: new Set(this.#operations) });
+    return Status.INPROGRESS;
+  }
+
+  fence(): Status {
+    return this.#iface.lane.isOrdered || this.#operations.size === 0 ? Status.OK : Status.INPROGRESS;
+  }
+
+  amShort(
+    id: number,
+    header: Int32Array,
+    headerWords: number,
+    payload: Uint8Array | undefined,
+    payloadOffset: number,
+    payloadLength: number,
+  ): Status {
+    const byteLength = headerWords * 4 + payloadLength;
+    if (byteLength > this.#iface.lane.amShortMax) return Status.INVALID_PARAM;
+    const refused = this.#messageRefusal();
+    if (refused !== Status.OK) return refused;
+    const frame = new Frame(byteLength);
+    frame.words.set(header.subarray(0, headerWords));
+    if (payload !== undefined) {
+      frame.bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), headerWords * 4);
+    }
+    this.#sendMessage(id, frame);
+    return Status.OK;
+  }
+
+  amBcopy(id: number, packer: AmPacker): Status {
+    const refused = this.#messageRefusal();
+    if (refused !== Status.OK) return refused;
+    const frame = new Frame(this.#iface.lane.amBcopyMax);
+    const byteLength = packer.pack(frame);
+    if (byteLength > frame.byteLength) {
+      this.#iface.network.complaints.push(`a message of ${byteLength} bytes was packed into ${frame.byteLength}`);
+    }
+    frame.byteLength = byteLength;
+    this.#sendMessage(id, frame);
+    return Status.OK;
+  }
+
+  atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
+    const refused = this.#refusal(rkey, remoteOffset, call.wordBytes);
+    if (refused !== Status.OK) return refused;
+    const operation = this.#begin(completion, undefined);
+    const { wordBytes, operation: kind, value, compare } = call;
+    const remote: AtomicCall = { operation: kind, wordBytes, value, compare, result: 0n };
+    this.#reach(
+      operation,
+      rkey,
+      remoteOffset,
+      wordBytes,
+      (memory) => atomicOn(memory.storage, remoteOffset, remote),
+      () => {
+        call.result = remote.result;
+      },
+    );
+    return Status.INPROGRESS;
+  }
+
+  check(): Status {
+    return this.#lost;
+  }
+
+  /** What is on its way goes on. */
+  close(): void {
+    if (this.#isClosed) this.#iface.network.complaints.push('an endpoint was closed twice');
+    this.#isClosed = true;
+    this.#retire();
+  }
+
+  /** The peer is lost: what is on its way fails. */
+  lose(status: Status): void {
+    if (this.#lost !== Status.OK) return;
+    this.#lost = status;
+    for (const operation of [...this.#operations]) this.#end(operation, Status.CONNECTION_RESET);
+  }
+
+  /** Refuses puts, gets and atomic operations. */
+  #refusal(rkey: RemoteKey, offset: number, byteLength: number): Status {
+    if (this.#isClosed) this.#iface.network.complaints.push('a closed endpoint was used');
+    if (this.#lost !== Status.OK) return Status.CONNECTION_RESET;
+    if (!isInside(offset, byteLength, rkey.byteLength)) return Status.INVALID_ADDR;
+    return this.#operations.size >= this.#iface.lane.window || this.#isRefused() ? Status.NO_RESOURCE : Status.OK;
+  }
+
+  #messageRefusal(): Status {
+    if (this.#isClosed) this.#iface.network.complaints.push('a closed endpoint was used');
+    if (this.#lost !== Status.OK) return Status.CONNECTION_RESET;
+    return this.#messages >= this.#iface.lane.window || this.#isRefused() ? Status.NO_RESOURCE : Status.OK;
+  }
+
+  /** Refuses without a reason; whoever sleeps on the interface is told soon that there is room. */
+  #isRefused(): boolean {
+    const { network, host, lane } = this.#iface;
+    if (lane.refusals === 0 || network.random.below(256) >= lane.refusals) return false;
+    this.#iface.messages += 1;
+    network.soon(host, () => {
+      this.#iface.messages -= 1;
+      this.#iface.wake();
+    });
+    return true;
+  }
+
+  #entryOf(iov: readonly IovEntry[]): (IovEntry & { readonly memory: SimulatedMemory }) | undefined {
+    const [entry] = iov;
+    if (iov.length !== 1 || entry === undefined || !(entry.memory instanceof SimulatedMemory)) return undefined;
+    const { memory, offset, byteLength } = entry;
+    const { zcopyMin, zcopyMax } = this.#iface.lane;
+    if (byteLength < zcopyMin || byteLength > zcopyMax) return undefined;
+    if (!memory.live || !isInside(offset, byteLength, memory.byteLength)) return undefined;
+    return { memory, offset, byteLength };
+  }
+
+  #begin(completion: Completion | undefined, memory: SimulatedMemory | undefined): Operation {
+    const operation: Operation = { completion, memory, hasEnded: false };
+    this.#operations.add(operation);
+    this.#iface.operations += 1;
+    if (completion !== undefined) this.#iface.awaited += 1;
+    if (memory !== undefined) memory.inFlight += 1;
+    return operation;
+  }
+
+  #end(operation: Operation, status: Status): void {
+    if (operation.hasEnded) return;
+    operation.hasEnded = true;
+    this.#operations.delete(operation);
+    this.#iface.operations -= 1;
+    if (operation.memory !== undefined) operation.memory.inFlight -= 1;
+    if (operation.completion !== undefined) {
+      this.#iface.awaited -= 1;
+      completeOne(operation.completion, status);
+    }
+    if (operation.completion === undefined && status < 0 && this.#failure === Status.OK) this.#failure = status;
+    for (const flush of this.#flushes) flush.waitsFor.delete(operation);
+    const ended = this.#flushes.filter(({ waitsFor }) => waitsFor.size === 0);
+    if (ended.length > 0) this.#flushes = this.#flushes.filter(({ waitsFor }) => waitsFor.size > 0);
+    for (const { completion } of ended) completeOne(completion, this.#takeFailure());
+    this.#retire();
+  }
+
+  /** An endpoint that is closed and has nothing on its way is of no interest to anybody. */
+  #retire(): void {
+    if (this.#isClosed && this.#operations.size === 0) this.#iface.endpoints.delete(this);
+  }
+
+  #takeFailure(): Status {
+    const failure = this.#lost === Status.OK ? this.#failure : Status.CONNECTION_RESET;
+    this.#failure = Status.OK;
+    return failure;
+  }
+
+  /** Does something at the memory behind a key, and ends the operation with what came of it. */
+  #reach(
+    operation: Operation,
+    rkey: RemoteKey,
+    offset: number,
+    byteLength: number,
+    work: RemoteWork,
+    answered?: () => void,
+  ): void {
+    const { network, lane } = this.#iface;
+    const peer = this.#peer();
+    if (peer === undefined) return;
+    const serve = (): void => {
+      const found = peer.md.find((rkey as SimulatedKey).packed, offset, byteLength);
+      const status = found instanceof SimulatedMemory ? work(found) : found;
+      const atOnce = status === Status.OK ? answered : undefined;
+      const arrival = (): void => this.#end(operation, status);
+      network.send(this.#back, this.#iface, {
+        isOrdered: lane.isOrdered,
+        atOnce: this.#unless(operation, atOnce),
+        arrival,
+      });
+    };
+    // A card at the other end does it without asking, also while its owner looks at nothing.
+    const sending = lane.isOffloaded ? { atOnce: serve } : { arrival: serve };
+    network.send(this.#there, peer, { isOrdered: lane.isOrdered, ...sending });
+  }
+
+  #read(
+    operation: Operation,
+    rkey: RemoteKey,
+    offset: number,
+    byteLength: number,
+    store: (bytes: Uint8Array) => void,
+  ): void {
+    let bytes: Uint8Array;
+    const load: RemoteWork = (memory) => {
+      bytes = memory.storage.slice(offset, offset + byteLength);
+      return Status.OK;
+    };
+    this.#reach(operation, rkey, offset, byteLength, load, () => store(bytes));
+  }
+
+  /** What has been given up touches the memory of the caller no more. */
+  #unless(operation: Operation, run: (() => void) | undefined): (() => void) | undefined {
+    if (run === undefined) return undefined;
+    return () => {
+      if (!operation.hasEnded) run();
+    };
+  }
+
+  #sendMessage(id: number, frame: Frame): void {
+    const { network, lane } = this.#iface;
+    this.#messages += 1;
+    this.#iface.messages += 1;
+    const operation = lane.flushesMessages ? this.#begin(undefined, undefined) : undefined;
+    const peer = this.#peer();
+    if (peer === undefined) return;
+    const deliver = (): void => {
+      peer.handler?.(id, frame);
+      frame.bytes.fill(POISON);
+      const atOnce = (): void => {
+        this.#messages -= 1;
+        this.#iface.messages -= 1;
+        this.#iface.wake();
+      };
+      const arrival = operation === undefined ? undefined : (): void => this.#end(operation, Status.OK);
+      network.send(this.#back, this.#iface, { isOrdered: lane.isOrdered, atOnce, arrival });
+    };
+    network.send(this.#there, peer, { isOrdered: true, arrival: deliver });
+  }
+
+  /** The interface of the peer; undefined for one that is gone: what is sent there is lost. */
+  #peer(): SimulatedIface | undefined {
+    return this.#iface.network.port(this.peerPort) as SimulatedIface | undefined;
+  }
+}

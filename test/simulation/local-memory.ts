@@ -1,0 +1,135 @@
+/** Memory of the caller in every form that operations take: plain bytes, mapped bytes, lists, memory of a card. It says what it holds. */
+
+import type { IovPiece, LocalBuffer } from '../../src/ucp/mem/local-bytes.ts';
+import type { LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
+import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { SimulatedMemory } from './memory.ts';
+import { isUntouched, UNTOUCHED, untouched } from './payload.ts';
+import type { Player } from './player.ts';
+import type { World } from './world.ts';
+
+/** What an ended send leaves in memory that is its caller's again. */
+const SPENT = 0xdd;
+const MARGIN = 16;
+
+/** One piece, with bytes around it that nobody may touch. */
+interface Part {
+  readonly memory: LocalMemory;
+  readonly handle: MemoryHandle | undefined;
+  readonly storage: Uint8Array;
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** Memory for one operation. */
+export class LocalSpace {
+  readonly byteLength: number;
+  readonly kind: string;
+  readonly #parts: readonly Part[];
+  readonly #world: World;
+  readonly #player: Player;
+  readonly #isList: boolean;
+
+  constructor(world: World, player: Player, byteLength: number, takesLists: boolean) {
+    this.#world = world;
+    this.#player = player;
+    this.byteLength = byteLength;
+    const choice = world.random.below(10);
+    this.#isList = takesLists && choice === 0 && byteLength > 1;
+    const first = this.#isList ? 1 + world.random.below(byteLength - 1) : byteLength;
+    this.#parts = this.#isList ? [this.#part(first), this.#part(byteLength - first)] : [this.#part(byteLength)];
+    this.kind = this.#parts.map(({ handle }) => (handle === undefined ? 'b' : handle.memoryType ? 'c' : 'm')).join('');
+  }
+
+  /** What operations are given: a list has no offset and no length of its own. */
+  get local(): LocalBuffer {
+    if (!this.#isList) return this.#parts[0]!.memory;
+    return this.#parts.map(({ memory, offset, byteLength }): IovPiece => ({ memory, offset, byteLength }));
+  }
+
+  /** For operations that take no lists. */
+  get single(): LocalMemory {
+    return this.#parts[0]!.memory;
+  }
+
+  get offset(): number {
+    return this.#isList ? 0 : this.#parts[0]!.offset;
+  }
+
+  get length(): number {
+    return this.#isList ? 0 : this.byteLength;
+  }
+
+  /** True where all of it is memory of the host. */
+  get isHost(): boolean {
+    return !this.kind.includes('c');
+  }
+
+  fill(bytes: Uint8Array): void {
+    let at = 0;
+    for (const { storage, offset, byteLength } of this.#parts) {
+      storage.set(bytes.subarray(at, at + byteLength), offset);
+      at += byteLength;
+    }
+  }
+
+  read(): Uint8Array {
+    const bytes = new Uint8Array(this.byteLength);
+    let at = 0;
+    for (const { storage, offset, byteLength } of this.#parts) {
+      bytes.set(storage.subarray(offset, offset + byteLength), at);
+      at += byteLength;
+    }
+    return bytes;
+  }
+
+  /** Whether anybody has written around the memory, or behind so many bytes of it. */
+  isTouchedBehind(byteLength: number): boolean {
+    let left = byteLength;
+    return this.#parts.some((part) => {
+      const used = Math.min(left, part.byteLength);
+      left -= used;
+      return !isUntouched(part.storage, 0, part.offset) || !isUntouched(part.storage, part.offset + used);
+    });
+  }
+
+  /** The operation has ended: the memory is its caller's again, who puts it to another use. */
+  spend(): void {
+    if (this.#player.host.isDead) return;
+    for (const { storage, offset, byteLength } of this.#parts) storage.fill(SPENT, offset, offset + byteLength);
+    this.release();
+  }
+
+  /** Gives mapped memory back. */
+  release(): void {
+    if (this.#player.host.isDead) return;
+    for (const { handle } of this.#parts) if (handle?.mapped === true) this.#player.host.context.memUnmap(handle);
+  }
+
+  #part(byteLength: number): Part {
+    const { context } = this.#player.host;
+    const choice = this.#world.random.below(8);
+    const offset = this.#world.isOneOf(2) ? 0 : this.#world.random.below(MARGIN);
+    const total = byteLength + offset + this.#world.random.below(MARGIN) + 1;
+    if (choice === 0 || (choice === 1 && !this.#world.variation.hasCard)) {
+      const storage = untouched(total);
+      const handle = context.memMap({ buffer: storage });
+      return { memory: handle, handle, storage, offset, byteLength };
+    }
+    if (choice < 4 && this.#world.variation.hasCard) {
+      const handle = context.memMap({ allocate: total, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+      const storage = storageOf(handle);
+      storage.fill(UNTOUCHED);
+      return { memory: handle, handle, storage, offset, byteLength };
+    }
+    const storage = untouched(total);
+    return { memory: storage, handle: undefined, storage, offset, byteLength };
+  }
+}
+
+/** The bytes of mapped memory, also of a card. */
+export function storageOf(handle: MemoryHandle): Uint8Array {
+  if (handle.bytes !== undefined) return handle.bytes;
+  const part = handle.mdMemory.find((memory) => memory instanceof SimulatedMemory && memory.sysDevice !== undefined);
+  return (part as SimulatedMemory).storage;
+}

@@ -1,0 +1,184 @@
+/**
+ * Simulated memory domains: host memory that a network card reaches, and memory of a card that no CPU reaches. Memory and keys as data, with counts of
+ * what is registered and in use; the operations are in endpoint.ts.
+ */
+
+import { invalidParam, isUcxError, statusError } from '../../src/ucs/error.ts';
+import { MemoryType, memoryTypeBit } from '../../src/ucs/memory-type.ts';
+import { type StatsNode, statsNode } from '../../src/ucs/stats/stats-node.ts';
+import { Status } from '../../src/ucs/status.ts';
+import type { Iface, IfaceResource } from '../../src/uct/api/iface.ts';
+import type { MdMemory } from '../../src/uct/api/memory.ts';
+import {
+  type AllocateOptions,
+  type Component,
+  type DmabufExport,
+  type MdAttributes,
+  MdFlag,
+  type MemoryAttributes,
+  type MemoryDomain,
+  type RegistrationSource,
+} from '../../src/uct/api/memory-domain.ts';
+import { hostBytesOf } from '../../src/uct/base/host-buffer.ts';
+import { KEY_BYTES, unpackKey } from '../../src/uct/base/key-bytes.ts';
+import { KeyTable } from '../../src/uct/base/key-table.ts';
+import { isInside } from '../../src/uct/base/range.ts';
+import { SimulatedIface } from './iface.ts';
+import { type LaneOptions, resourceOf } from './lane.ts';
+import { type MemoryOwner, SimulatedKey, SimulatedMemory } from './memory.ts';
+import type { Network } from './network.ts';
+
+const HOST = memoryTypeBit(MemoryType.HOST);
+const GAUDI = memoryTypeBit(MemoryType.GAUDI);
+
+/** What simulated memory domains are opened in. */
+export interface HostPlace {
+  readonly network: Network;
+  readonly host: number;
+  /** All memory domains of the host that were opened, for looks from outside. */
+  readonly mds: SimulatedMd[];
+}
+
+/** The component of one memory domain with its lanes. */
+export function simulatedComponent(place: HostPlace, lanes: readonly LaneOptions[]): Component {
+  return {
+    name: lanes[0]!.md,
+    transports: lanes.map(({ transport }) => ({ name: transport, aliases: [] })),
+    configTable: undefined,
+    openMd: () => new SimulatedMd(place, lanes),
+  };
+}
+
+/** A simulated memory domain. */
+export class SimulatedMd implements MemoryDomain, MemoryOwner {
+  readonly name: string;
+  readonly attributes: MdAttributes;
+  readonly resources: readonly IfaceResource[];
+  readonly isCard: boolean;
+  /** Memory that is allocated or registered now. */
+  readonly live: Set<SimulatedMemory> = new Set();
+  readonly #place: HostPlace;
+  readonly #lanes: readonly LaneOptions[];
+  readonly #keys: KeyTable<SimulatedMemory>;
+  #generation = 0;
+
+  constructor(place: HostPlace, lanes: readonly LaneOptions[]) {
+    const { md: name, kind } = lanes[0]!;
+    this.name = name;
+    this.#place = place;
+    this.#lanes = lanes;
+    this.#keys = new KeyTable(name);
+    this.isCard = kind === 'card';
+    this.resources = lanes.map(resourceOf);
+    const own = this.isCard ? GAUDI : HOST;
+    this.attributes = {
+      name,
+      component: name,
+      flags: MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE,
+      registerMemoryTypes: HOST,
+      allocateMemoryTypes: own,
+      accessMemoryTypes: own,
+      detectMemoryTypes: 0,
+      dmabufMemoryTypes: 0,
+      cacheMemoryTypes: 0,
+      registerCost: { overheadNs: 100, perByteNs: 0.01 },
+      rkeyPackedBytes: KEY_BYTES,
+      allocateBytesMax: 2 ** 30,
+      registerBytesMax: 2 ** 30,
+    };
+    place.mds.push(this);
+  }
+
+  memAlloc(byteLength: number, { memoryType }: AllocateOptions): SimulatedMemory {
+    if ((memoryTypeBit(memoryType) & this.attributes.allocateMemoryTypes) === 0) {
+      throw invalidParam('memoryType', 'must be one that this memory domain allocates', memoryType);
+    }
+    return this.#add(new Uint8Array(byteLength), memoryType, true);
+  }
+
+  memFree(memory: MdMemory): void {
+    this.#remove(memory, true, false);
+  }
+
+  memReg(source: RegistrationSource): SimulatedMemory {
+    return this.#add(hostBytesOf(source), MemoryType.HOST, false);
+  }
+
+  memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
+    this.#remove(memory, false, options.force === true);
+  }
+
+  memAdvise(): void {}
+
+  memQuery(address: bigint): MemoryAttributes {
+    throw statusError(Status.INVALID_ADDR, `query 0x${address.toString(16)}`);
+  }
+
+  memExportDmabuf(): DmabufExport {
+    throw statusError(Status.UNSUPPORTED, 'export');
+  }
+
+  detectMemoryType(): undefined {
+    return undefined;
+  }
+
+  mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
+    this.#keys.pack(this.#own(memory), target, offset);
+  }
+
+  rkeyUnpack(packed: Uint8Array): SimulatedKey {
+    const fields = unpackKey(packed);
+    if (fields === undefined) throw invalidParam('packed', 'must be a remote key', packed);
+    return new SimulatedKey(this.attributes.name, this.isCard, packed.slice(), fields.byteLength);
+  }
+
+  /** The memory behind a key that a peer has used; a status for one that is good for nothing. */
+  find(packed: Uint8Array, offset: number, byteLength: number): SimulatedMemory | Status {
+    try {
+      const memory = this.#keys.find(packed);
+      return isInside(offset, byteLength, memory.byteLength) ? memory : Status.INVALID_ADDR;
+    } catch (error) {
+      if (isUcxError(error)) return error.status;
+      throw error;
+    }
+  }
+
+  openIface(resource: IfaceResource): Iface {
+    const lane = this.#lanes[this.resources.indexOf(resource)]!;
+    return new SimulatedIface(this.#place.network, this.#place.host, this, lane);
+  }
+
+  stats(): StatsNode {
+    return statsNode('uct_md', this.attributes.name, { memory_handles: this.live.size });
+  }
+
+  close(): void {
+    for (const memory of this.live) {
+      memory.live = false;
+      this.#keys.revoke(memory);
+    }
+    this.live.clear();
+  }
+
+  #add(storage: Uint8Array, memoryType: MemoryType, isAllocated: boolean): SimulatedMemory {
+    this.#generation += 1;
+    const memory = new SimulatedMemory(this, storage, memoryType, isAllocated, this.#generation);
+    this.live.add(memory);
+    return memory;
+  }
+
+  #remove(memory: MdMemory, isAllocated: boolean, force: boolean): void {
+    const own = this.#own(memory);
+    if (own.isAllocated !== isAllocated) throw invalidParam('memory', 'must be given back as it was got', own.address);
+    if (own.inFlight > 0 && !force) throw statusError(Status.BUSY, 'give back memory in use');
+    own.live = false;
+    this.live.delete(own);
+    this.#keys.revoke(own);
+  }
+
+  #own(memory: MdMemory): SimulatedMemory {
+    if (!(memory instanceof SimulatedMemory)) throw invalidParam('memory', 'must be simulated', memory);
+    if (!memory.live) throw invalidParam('memory', 'must not be given back before', memory.address);
+    return memory;
+  }
+}

@@ -1,0 +1,220 @@
+/**
+ * The simulated network: when what is sent arrives, and what is lost. It knows hosts, interfaces and the order of things, and nothing of what
+ * travels.
+ */
+
+import type { ManualClock } from '../../src/ucs/clock.ts';
+import type { Random } from '../../src/ucs/random.ts';
+import { Status } from '../../src/ucs/status.ts';
+
+/** How slow and how unreliable the network is. */
+export interface NetworkOptions {
+  /** Shortest way from one host to another, and what chance adds to it. */
+  readonly delayNs: number;
+  readonly jitterNs: number;
+  /** Longest time until a loss is noticed by transports. */
+  readonly detectionNsMax: number;
+}
+
+/** What a host notices at its interface, one by one, in its progress. */
+export type Arrival = () => void;
+
+/** An interface as the network sees it. */
+export interface Port {
+  readonly id: number;
+  readonly host: number;
+  readonly isClosed: boolean;
+  /** Something has arrived: kept until progress looks at it. */
+  arrive(arrival: Arrival): void;
+  /** The host dies. */
+  halt(): void;
+  /** The connections that lead to a port, or to any port of a host. */
+  linesTo(host: number, port: number | undefined): readonly Line[];
+  /** When the last of what a host has sent here arrives. */
+  readonly lastFrom: Map<number, number>;
+}
+
+/** One end of a connection, which can lose the other. */
+export interface Line {
+  lose(status: Status): void;
+}
+
+/** What goes one way on one connection: arrives in its order, unless told otherwise. */
+export class Stream {
+  readonly from: number;
+  readonly to: number;
+  lastNs = 0;
+  sent = 0;
+  arrived = 0;
+  /** What was sent from this number on is lost. */
+  lostFrom: number = Number.POSITIVE_INFINITY;
+
+  constructor(from: number, to: number) {
+    this.from = from;
+    this.to = to;
+  }
+}
+
+/** How something is sent. */
+export interface Sending {
+  /** Behind everything that was sent on this stream before. */
+  readonly isOrdered: boolean;
+  /** Runs when it arrives, before anybody looks at it. */
+  readonly atOnce?: (() => void) | undefined;
+  /** Runs when the receiver looks at it; undefined for what the receiver need not look at. */
+  readonly arrival?: Arrival | undefined;
+}
+
+/** The network. */
+export class Network {
+  readonly clock: ManualClock;
+  readonly random: Random;
+  readonly #options: NetworkOptions;
+  readonly #ports: Map<number, Port> = new Map();
+  readonly #streams: Stream[] = [];
+  readonly #dead: Set<number> = new Set();
+  /** Pairs of hosts that do not hear of each other any more, and those that do again at a later time. */
+  readonly #severed: Set<string> = new Set();
+  readonly #pausedUntil: Map<string, number> = new Map();
+  #nextPort = 1;
+  /** Broken promises of the code under test towards its transports. */
+  readonly complaints: string[] = [];
+
+  constructor(clock: ManualClock, random: Random, options: NetworkOptions) {
+    this.clock = clock;
+    this.random = random;
+    this.#options = options;
+  }
+
+  /** Gives out the number of a new port. */
+  newPort(): number {
+    return this.#nextPort++;
+  }
+
+  attach(port: Port): void {
+    this.#ports.set(port.id, port);
+  }
+
+  port(id: number): Port | undefined {
+    return this.#ports.get(id);
+  }
+
+  isDead(host: number): boolean {
+    return this.#dead.has(host);
+  }
+
+  stream(from: number, to: number): Stream {
+    const stream = new Stream(from, to);
+    if (this.#isSevered(from, to)) stream.lostFrom = 0;
+    this.#streams.push(stream);
+    return stream;
+  }
+
+  /** Sends something to a port, where it arrives later, or never. */
+  send(stream: Stream, to: Port, { isOrdered, atOnce, arrival }: Sending): void {
+    const number = stream.sent++;
+    let atNs = this.clock.nowNs() + this.#travelNs(stream);
+    if (isOrdered) {
+      atNs = Math.max(atNs, stream.lastNs);
+      stream.lastNs = atNs;
+    }
+    to.lastFrom.set(stream.from, Math.max(atNs, to.lastFrom.get(stream.from) ?? 0));
+    this.clock.setTimer(atNs - this.clock.nowNs(), () => {
+      stream.arrived += 1;
+      if (number >= stream.lostFrom || to.isClosed || this.#dead.has(to.host)) return;
+      atOnce?.();
+      if (arrival !== undefined) to.arrive(arrival);
+    });
+  }
+
+  /** Runs something between now and the next arrival: what a network card does by itself. */
+  soon(host: number, run: () => void): void {
+    this.clock.setTimer(this.random.below(this.#options.delayNs), () => {
+      if (!this.#dead.has(host)) run();
+    });
+  }
+
+  /** A host dies, and with it a part of what it had sent. Others notice later. */
+  kill(host: number): void {
+    this.#dead.add(host);
+    for (const stream of this.#streams) {
+      if (stream.from === host || stream.to === host) this.#cut(stream);
+    }
+    for (const port of this.#ports.values()) {
+      if (port.host === host) port.halt();
+      else this.#tell(port, host, undefined);
+    }
+  }
+
+  /** Two hosts do not hear of each other from now on, and notice it later. */
+  sever(one: number, other: number): void {
+    this.#severed.add(pairOf(one, other));
+    for (const stream of this.#streams) {
+      if (pairOf(stream.from, stream.to) === pairOf(one, other)) this.#cut(stream);
+    }
+    for (const port of this.#ports.values()) {
+      if (port.host === one) this.#tell(port, other, undefined);
+      if (port.host === other) this.#tell(port, one, undefined);
+    }
+  }
+
+  /** What two hosts send each other from now on arrives after this time only. */
+  pause(one: number, other: number, ns: number): void {
+    this.#pausedUntil.set(pairOf(one, other), this.clock.nowNs() + ns);
+  }
+
+  /** A port is closed in good order: what it has sent arrives, and then the others notice. */
+  closed(port: Port): void {
+    this.#ports.delete(port.id);
+    for (const other of this.#ports.values()) this.#tell(other, port.host, port.id);
+  }
+
+  /** A connection that leads nowhere notices it as all others do. */
+  noticeLoss(port: Port, line: Line, host: number): void {
+    this.#later(port, host, () => line.lose(this.#lossStatus()));
+  }
+
+  /** True where nothing gets from one host to the other any more. */
+  isLost(from: number, to: number): boolean {
+    return this.#dead.has(to) || this.#isSevered(from, to);
+  }
+
+  #tell(port: Port, host: number, lost: number | undefined): void {
+    for (const line of port.linesTo(host, lost)) this.noticeLoss(port, line, host);
+  }
+
+  /** After everything that the host has sent. */
+  #later(port: Port, host: number, arrival: Arrival): void {
+    const last = Math.max(0, (port.lastFrom.get(host) ?? 0) - this.clock.nowNs());
+    this.clock.setTimer(last + 1 + this.random.below(this.#options.detectionNsMax), () => {
+      if (!port.isClosed && !this.#dead.has(port.host)) port.arrive(arrival);
+    });
+  }
+
+  #lossStatus(): Status {
+    return this.random.below(2) === 0 ? Status.CONNECTION_RESET : Status.ENDPOINT_TIMEOUT;
+  }
+
+  #cut(stream: Stream): void {
+    const lost = this.random.below(stream.sent - stream.arrived + 1);
+    stream.lostFrom = Math.min(stream.lostFrom, stream.sent - lost);
+  }
+
+  #travelNs({ from, to }: Stream): number {
+    const { delayNs, jitterNs } = this.#options;
+    const isFar = this.random.below(16) === 0;
+    // Different ways are differently long, also the two directions of one.
+    const wayNs = (((from * 7 + to * 13) % 5) * delayNs) >> 1;
+    const travelNs = delayNs + wayNs + this.random.below(jitterNs) * (isFar ? 8 : 1);
+    const pausedNs = (this.#pausedUntil.get(pairOf(from, to)) ?? 0) - this.clock.nowNs();
+    return travelNs + Math.max(0, pausedNs);
+  }
+
+  #isSevered(from: number, to: number): boolean {
+    return this.#severed.size > 0 && this.#severed.has(pairOf(from, to));
+  }
+}
+
+function pairOf(one: number, other: number): string {
+  return one < other ? `${one}-${other}` : `${other}-${one}`;
+}

@@ -1,0 +1,133 @@
+/**
+ * The hosts of a schedule, and the workers on them: real contexts over simulated transports. A host has a clock of its own, so that nothing of it goes on
+ * when it dies.
+ */
+
+import { UCP_CONFIG_TABLE } from '../../src/ucp/core/config.ts';
+import { Context } from '../../src/ucp/core/context.ts';
+import type { Worker } from '../../src/ucp/core/worker.ts';
+import type { Clock, Timer } from '../../src/ucs/clock.ts';
+import { type Config, loadConfig } from '../../src/ucs/config.ts';
+import { createLog, LogLevel } from '../../src/ucs/log.ts';
+import { selfComponent } from '../../src/uct/self/component.ts';
+import type { LaneOptions } from './lane.ts';
+import { type SimulatedMd, simulatedComponent } from './memory-domain.ts';
+import type { Network } from './network.ts';
+import type { Variation } from './variation.ts';
+
+const DEFAULTS: Config = loadConfig([UCP_CONFIG_TABLE]);
+
+/** Time as a host sees it: its timers end with it. */
+class HostClock implements Clock {
+  readonly #clock: Clock;
+  readonly #timers: Set<Timer> = new Set();
+  #isStopped = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  nowNs(): number {
+    return this.#clock.nowNs();
+  }
+
+  setTimer(delayNs: number, callback: () => void): Timer {
+    const timer = this.#clock.setTimer(delayNs, () => {
+      this.#timers.delete(timer);
+      callback();
+    });
+    if (this.#isStopped) timer.cancel();
+    else this.#timers.add(timer);
+    return timer;
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    for (const timer of this.#timers) timer.cancel();
+  }
+}
+
+/** A host: one process with one context. */
+export class Host {
+  readonly id: number;
+  readonly context: Context;
+  readonly mds: SimulatedMd[] = [];
+  isDead = false;
+  readonly #clock: HostClock;
+
+  /** @param onWarning takes what the context logs beyond information */
+  constructor(id: number, network: Network, variation: Variation, onWarning: (message: string) => void) {
+    this.id = id;
+    this.#clock = new HostClock(network.clock);
+    const place = { network, host: id, mds: this.mds };
+    const mds = [...new Set(variation.lanes.map(({ md }) => md))];
+    const lanesOf = (md: string): LaneOptions[] => variation.lanes.filter((lane) => lane.md === md);
+    const simulated = mds.map((md) => simulatedComponent(place, lanesOf(md)));
+    this.context = new Context({
+      components: variation.hasSelf ? [...simulated, selfComponent()] : simulated,
+      config: configOf(variation),
+      log: createLog(`host${id}`, LogLevel.WARN, (_level, source, message) => onWarning(`${source}: ${message}`)),
+      clock: this.#clock,
+      emulated: true,
+      newSignal: () => ({ fd: -1, signal: () => {}, close: () => {} }),
+      hostRange: () => {
+        throw new TypeError('a schedule has no memory of others');
+      },
+      onClose: () => {},
+    });
+  }
+
+  die(): void {
+    this.isDead = true;
+    this.#clock.stop();
+  }
+}
+
+/** A worker that takes part. */
+export class Player {
+  readonly id: number;
+  readonly host: Host;
+  readonly worker: Worker;
+  /** Its worker is being closed, or is. */
+  isClosing = false;
+  isClosed = false;
+  /** Does not look at anything until this step: a stopped process. */
+  stalledUntil = 0;
+  readonly serving: AbortController | undefined;
+
+  constructor(id: number, host: Host, isServed: boolean) {
+    this.id = id;
+    this.host = host;
+    this.worker = host.context.worker();
+    if (!isServed) return;
+    this.serving = new AbortController();
+    void this.worker.serve(this.serving.signal);
+  }
+
+  /** Whether it can still be asked to do something. */
+  get isActive(): boolean {
+    return !this.isClosing && !this.host.isDead;
+  }
+
+  /** Whether its progress may be called. */
+  get isRunning(): boolean {
+    return !this.isClosed && !this.host.isDead;
+  }
+
+  toString(): string {
+    return `w${this.id}`;
+  }
+}
+
+/** The defaults with what the seed chose: also values that a user may not give, so that little data has many parts. */
+function configOf({ keepaliveNs, rendezvousThreshold, fragmentBytes, fragmentCount }: Variation): Config {
+  const values = {
+    ...DEFAULTS.get(UCP_CONFIG_TABLE),
+    PROGRESS_SPIN: 0,
+    KEEPALIVE_INTERVAL: keepaliveNs,
+    RNDV_THRESH: rendezvousThreshold,
+    RNDV_FRAG_SIZE: fragmentBytes,
+    RNDV_FRAG_ALLOC_COUNT: fragmentCount,
+  };
+  return { ...DEFAULTS, get: <V>() => values as unknown as Readonly<V> };
+}

@@ -1,0 +1,279 @@
+/**
+ * Puts, gets, flushes and fences: every end has memory at its peer that it alone writes, cell by cell. What a flush has promised is there when it ends, a
+ * get sees what is in front of it, and memory that was taken back is not touched any more.
+ */
+
+import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
+import type { RemoteKey } from '../../src/ucp/mem/remote-key.ts';
+import { isUcxError } from '../../src/ucs/error.ts';
+import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { Status } from '../../src/ucs/status.ts';
+import type { Entry } from './ledger.ts';
+import type { End } from './link.ts';
+import { LocalSpace, storageOf } from './local-memory.ts';
+import { differenceOf, payload } from './payload.ts';
+import type { Player } from './player.ts';
+import type { World } from './world.ts';
+
+interface Put {
+  readonly version: number;
+  readonly era: number;
+  entry: Entry | undefined;
+}
+
+/** A part of remote memory that is written as a whole. */
+interface Cell {
+  readonly offset: number;
+  readonly byteLength: number;
+  /** What it holds for sure when nothing is on its way; undefined after a failure. */
+  committed: number | undefined;
+  /** Puts since then, in order, each behind a fence after the one before. */
+  puts: Put[];
+  /** The last era in which a get was started that has not ended. */
+  gets: number;
+  getEra: number;
+}
+
+/** Memory that one end writes at its peer. */
+interface Region {
+  readonly end: End;
+  readonly owner: Player;
+  readonly handle: MemoryHandle;
+  readonly storage: Uint8Array;
+  rkey: RemoteKey;
+  readonly cells: readonly Cell[];
+  /** Operations of one era have no order among themselves. */
+  era: number;
+  /** What it held when it was taken back. */
+  left: Uint8Array | undefined;
+  isUnmapped: boolean;
+}
+
+/** The puts and gets of one schedule. */
+export class RmaPlay {
+  readonly #world: World;
+  readonly #regions: Map<End, Region> = new Map();
+  readonly #promises: { readonly region: Region; readonly cell: Cell; readonly put: Put }[] = [];
+
+  constructor(world: World) {
+    this.#world = world;
+    world.onEnd.push((end) => this.#addRegion(end));
+  }
+
+  put(end: End): void {
+    const world = this.#world;
+    const region = this.#regions.get(end)!;
+    const cell = world.find(region.cells, (one) => isFree(one, region.era));
+    if (cell === undefined) return;
+    const version = world.newId();
+    const space = new LocalSpace(world, end.player, cell.byteLength, false);
+    space.fill(payload(version, cell.byteLength));
+    const put: Put = { version, era: region.era, entry: undefined };
+    cell.puts.push(put);
+    const onEnd = (status: Status): void => {
+      if (status !== Status.OK) spoil(cell);
+      space.spend();
+    };
+    const excuses = (status: Status): boolean => isStale(status) && region.isUnmapped;
+    const name = `put ${version} ${end} ${cell.offset}+${cell.byteLength}${space.kind}`;
+    put.entry = world.start({ name, player: end.player, end, excuses, onEnd }, (params) =>
+      end.endpoint.putNbx(space.single, space.offset, cell.byteLength, region.rkey, cell.offset, params),
+    );
+  }
+
+  get(end: End): void {
+    const world = this.#world;
+    const region = this.#regions.get(end)!;
+    const cell = world.pick(region.cells);
+    const last = cell.puts.at(-1);
+    // In front of the get stands only what was there, or what a fence has put there.
+    const isSure = last === undefined || last.era < region.era;
+    const version = last === undefined ? cell.committed : last.version;
+    const space = new LocalSpace(world, end.player, cell.byteLength, false);
+    cell.gets += 1;
+    cell.getEra = region.era;
+    const onEnd = (status: Status): void => {
+      cell.gets -= 1;
+      if (status === Status.OK && isSure && version !== undefined && cell.committed !== undefined) {
+        const difference = differenceOf(space.read(), payload(version, cell.byteLength));
+        if (difference !== undefined) world.fail(`a get of ${end} did not see put ${version}: ${difference}`);
+      }
+      if (space.isTouchedBehind(cell.byteLength)) world.fail(`a get of ${end} wrote beyond its end`);
+      space.release();
+    };
+    const excuses = (status: Status): boolean => isStale(status) && region.isUnmapped;
+    const name = `get ${end} ${cell.offset}+${cell.byteLength}${space.kind}`;
+    world.start({ name, player: end.player, end, excuses, onEnd }, (params) =>
+      end.endpoint.getNbx(space.single, space.offset, cell.byteLength, region.rkey, cell.offset, params),
+    );
+  }
+
+  fence(end: End, isOfWorker: boolean): void {
+    this.#world.note(`fence ${isOfWorker ? end.player : end}`);
+    if (isOfWorker) end.player.worker.fence();
+    else end.endpoint.fence();
+    for (const region of this.#regions.values()) {
+      if (region.end === end || (isOfWorker && region.end.player === end.player)) region.era += 1;
+    }
+  }
+
+  flush(end: End, isOfWorker: boolean): void {
+    const { player } = end;
+    const regions = [...this.#regions.values()].filter((region) =>
+      isOfWorker ? region.end.player === player && !region.end.isClosing : region.end === end,
+    );
+    const promised = regions.flatMap((region) =>
+      region.cells.flatMap((cell) =>
+        cell.puts.length > 0 ? [{ region, cell, count: cell.puts.length, put: cell.puts.at(-1)! }] : [],
+      ),
+    );
+    const onEnd = (status: Status): void => {
+      for (const { region, cell, put } of promised) this.#flushed(region, cell, put, status);
+    };
+    const isUnmapped = (): boolean => regions.some((region) => region.isUnmapped);
+    const excuses = (status: Status): boolean => {
+      const isBreak = status === Status.CONNECTION_RESET || status === Status.ENDPOINT_TIMEOUT;
+      if (isBreak || status === Status.CANCELED) return isOfWorker && this.#mayBreak(player);
+      return isStale(status) && isUnmapped();
+    };
+    const name = `flush ${isOfWorker ? player : end}`;
+    this.#world.start({ name, player, end: isOfWorker ? undefined : end, excuses, onEnd }, (params) =>
+      isOfWorker ? player.worker.flushNbx(params) : end.endpoint.flushNbx(params),
+    );
+  }
+
+  /** The owner of memory takes it back. */
+  unmap(end: End): void {
+    const region = this.#regions.get(end);
+    if (region === undefined || region.isUnmapped || region.owner.host.isDead || !region.owner.isActive) return;
+    try {
+      region.owner.host.context.memUnmap(region.handle);
+    } catch (error) {
+      if (!isUcxError(error) || error.status !== Status.BUSY) throw error;
+      this.#world.note(`region of ${end} is busy`);
+      return;
+    }
+    this.#world.note(`region of ${end} unmapped`);
+    region.isUnmapped = true;
+    end.hasStale = true;
+    region.left = region.storage.slice();
+    for (const cell of region.cells) spoil(cell);
+  }
+
+  /** What flushes have promised that have ended in this step: their puts have ended as well, and are there. */
+  checkFlushed(): void {
+    for (const { region, cell, put } of this.#promises.splice(0)) {
+      const { end, owner, storage } = region;
+      if (end.player.host.isDead) continue;
+      const status = put.entry?.status;
+      if (status === undefined) this.#world.fail(`a flush of ${end} ended before put ${put.version}`);
+      const isLast = cell.puts.length === 0 && cell.committed === put.version;
+      if (status !== Status.OK || !isLast || owner.host.isDead || region.isUnmapped) continue;
+      this.#compare(end, storage, cell);
+    }
+  }
+
+  check(): void {
+    const world = this.#world;
+    for (const { end, owner, cells, storage, left } of this.#regions.values()) {
+      if (owner.host.isDead) continue;
+      if (left !== undefined) {
+        const difference = differenceOf(storage, left);
+        if (difference !== undefined) world.fail(`memory of ${end} was written after it was taken back: ${difference}`);
+        continue;
+      }
+      if (!end.isReliable) continue;
+      for (const cell of cells) {
+        if (cell.puts.length === 0 && cell.committed !== undefined) this.#compare(end, storage, cell);
+      }
+    }
+  }
+
+  /** Gives all memory back that is still mapped. */
+  release(): void {
+    for (const region of this.#regions.values()) {
+      if (!region.end.player.host.isDead) region.rkey.release();
+      if (region.isUnmapped || region.owner.host.isDead) continue;
+      region.isUnmapped = true;
+      region.owner.host.context.memUnmap(region.handle);
+    }
+  }
+
+  #addRegion(end: End): void {
+    const world = this.#world;
+    const { context } = end.peerPlayer.host;
+    const sizes = [8, 40, 256, 300, 1000, world.variation.bytesMax];
+    const lengths = [0, 1, 2].map(() => world.pick(sizes));
+    const byteLength = lengths.reduce((sum, length) => sum + length + 8, 0);
+    const isOfCard = world.variation.hasCard && world.isOneOf(2);
+    let handle: MemoryHandle;
+    if (isOfCard) handle = context.memMap({ allocate: byteLength, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+    else if (world.isOneOf(2)) handle = context.memMap({ buffer: new Uint8Array(byteLength) });
+    else handle = context.memMap({ allocate: byteLength });
+    const storage = storageOf(handle);
+    let offset = 0;
+    const cells = lengths.map((length): Cell => {
+      const cell: Cell = { offset, byteLength: length, committed: world.newId(), puts: [], gets: 0, getEra: -1 };
+      storage.set(payload(cell.committed!, length), offset);
+      offset += length + 8;
+      return cell;
+    });
+    const rkey = end.endpoint.unpackRkey(context.packRkey(handle));
+    const region = {
+      end,
+      owner: end.peerPlayer,
+      handle,
+      storage,
+      rkey,
+      cells,
+      era: 0,
+      left: undefined,
+      isUnmapped: false,
+    };
+    this.#regions.set(end, region);
+  }
+
+  #flushed(region: Region, cell: Cell, put: Put, status: Status): void {
+    if (status !== Status.OK) {
+      spoil(cell);
+      return;
+    }
+    // An earlier flush of the same put may have ended before.
+    const index = cell.puts.indexOf(put);
+    if (index < 0 || cell.committed === undefined) return;
+    cell.puts.splice(0, index + 1);
+    cell.committed = put.version;
+    this.#promises.push({ region, cell, put });
+  }
+
+  #compare(end: End, storage: Uint8Array, { offset, byteLength, committed }: Cell): void {
+    const actual = storage.subarray(offset, offset + byteLength);
+    const difference = differenceOf(actual, payload(committed!, byteLength));
+    if (difference !== undefined) this.#world.fail(`put ${committed} of ${end} is not there: ${difference}`);
+  }
+
+  #mayBreak(player: Player): boolean {
+    return this.#world.ends.some(
+      (end) =>
+        (end.player === player && (end.mayBreak || end.isClosing)) || (end.peerPlayer === player && !end.isReliable),
+    );
+  }
+}
+
+/** What operations on memory end with that its owner has taken back. */
+function isStale(status: Status): boolean {
+  return status === Status.INVALID_ADDR || status === Status.INVALID_PARAM;
+}
+
+/** Whether a put to a cell has its place behind everything that was started on it before. */
+function isFree({ puts, gets, getEra, committed }: Cell, era: number): boolean {
+  if (committed === undefined) return false;
+  const last = puts.at(-1);
+  return (last === undefined || last.era < era) && (gets === 0 || getEra < era);
+}
+
+/** Nobody knows what a cell holds. */
+function spoil(cell: Cell): void {
+  cell.committed = undefined;
+  cell.puts = [];
+}

@@ -1,0 +1,63 @@
+/**
+ * Thousands of schedules of the whole stack in virtual time, over simulated transports with faults: see docs/TESTING.md. A failure names its seed, which
+ * replays it.
+ */
+
+import { describe, expect, it } from 'vitest';
+import { type Outcome, simulate } from './simulation.ts';
+
+const SCHEDULES = Number(process.env['SIMULATION_SCHEDULES'] ?? 2000);
+const SEED = process.env['SIMULATION_SEED'];
+/** Schedules of one case: a failing one does not keep the others from running. */
+const BATCH = 250;
+const TIMEOUT_MS = 600_000;
+
+/** What was thrown where nobody could catch it, since the last look. */
+const uncaught: string[] = [];
+process.on('uncaughtException', (error) => uncaught.push(`uncaught: ${error.stack}`));
+process.on('unhandledRejection', (error) => uncaught.push(`unhandled: ${String(error)}`));
+
+async function run(seed: number): Promise<Outcome> {
+  const outcome = await simulate(seed);
+  const thrown = uncaught.splice(0)[0];
+  return thrown === undefined ? outcome : { ...outcome, failure: thrown };
+}
+
+async function expectGood(seed: number): Promise<void> {
+  const { failure, events } = await run(seed);
+  if (failure === undefined) return;
+  const replay = `SIMULATION_SEED=${seed} npx vitest run test/simulation`;
+  expect.fail(`schedule ${seed}: ${failure}\nreplay: ${replay}\nlast events:\n  ${events.join('\n  ')}`);
+}
+
+describe('a schedule', () => {
+  it('is the same every time', async () => {
+    const seeds = SEED === undefined ? [1, 2, 3, 5, 8, 13, 21, 34] : [Number(SEED)];
+    for (const seed of seeds) {
+      const first = await run(seed);
+      const second = await run(seed);
+      expect([seed, second.digest, second.failure]).toEqual([seed, first.digest, first.failure]);
+    }
+  });
+
+  it('is another one for every seed', async () => {
+    expect((await run(1)).digest).not.toBe((await run(2)).digest);
+  });
+});
+
+describe('every schedule ends well', () => {
+  if (SEED !== undefined) {
+    it(`seed ${SEED}`, () => expectGood(Number(SEED)), TIMEOUT_MS);
+    return;
+  }
+  for (let first = 1; first <= SCHEDULES; first += BATCH) {
+    const last = Math.min(SCHEDULES, first + BATCH - 1);
+    it(
+      `seeds ${first} to ${last}`,
+      async () => {
+        for (let seed = first; seed <= last; seed++) await expectGood(seed);
+      },
+      TIMEOUT_MS,
+    );
+  }
+});

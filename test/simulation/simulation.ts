@@ -1,0 +1,333 @@
+/**
+ * Runs one schedule: chance decides what is started, who makes progress, when time passes and what is lost; then everything is brought to its end, and
+ * nothing may be left.
+ */
+
+import { AmPlay } from './am-play.ts';
+import { AtomicPlay } from './atomic-play.ts';
+import type { End } from './link.ts';
+import { LossPlay } from './loss-play.ts';
+import type { Player } from './player.ts';
+import { RmaPlay } from './rma-play.ts';
+import { StreamPlay } from './stream-play.ts';
+import { TagPlay } from './tag-play.ts';
+import { World } from './world.ts';
+
+/** How a schedule has ended. */
+export interface Outcome {
+  readonly seed: number;
+  /** Equal for equal schedules. */
+  readonly digest: string;
+  /** What went wrong first; undefined when nothing did. */
+  readonly failure: string | undefined;
+  /** The last events. */
+  readonly events: readonly string[];
+}
+
+/** Turns without the end of anything after which help is needed, and time. */
+const QUIET_TURNS = 24;
+/** Turns between two looks whether everything has ended. */
+const LOOK_TURNS = 6;
+const QUIET_NS = 1e6;
+/** Longer than what travels takes. */
+const LONG_NS = 100_000;
+/** Turns of one close, at most: one more is one that never ends. */
+const TURNS_MAX = 20_000;
+/** Time in which everything ends that nothing holds up. Shorter than any look after forgotten work. */
+const SETTLE_NS = 30e6;
+/** Longest timer that anybody sets. */
+const LONGEST_TIMER_NS = 2e9;
+
+/** Runs the schedule of a seed. */
+export async function simulate(seed: number): Promise<Outcome> {
+  const simulation = new Simulation(seed);
+  try {
+    await simulation.run();
+  } catch (error) {
+    simulation.world.fail(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  }
+  const { failures, trace } = simulation.world;
+  return { seed, digest: trace.digest, failure: failures[0], events: [...trace.last] };
+}
+
+class Simulation {
+  readonly world: World;
+  readonly #tag: TagPlay;
+  readonly #am: AmPlay;
+  readonly #stream: StreamPlay;
+  readonly #rma: RmaPlay;
+  readonly #atomic: AtomicPlay;
+  readonly #loss: LossPlay;
+  readonly #actions: readonly (readonly [number, () => void])[];
+
+  constructor(seed: number) {
+    const world = new World(seed);
+    this.world = world;
+    this.#tag = new TagPlay(world);
+    this.#am = new AmPlay(world);
+    this.#stream = new StreamPlay(world);
+    this.#rma = new RmaPlay(world);
+    this.#atomic = new AtomicPlay(world);
+    this.#loss = new LossPlay(world);
+    this.#actions = this.#weighted();
+  }
+
+  async run(): Promise<void> {
+    const { world } = this;
+    const { hosts, steps } = world.variation;
+    for (let i = 0; i < hosts; i++) world.addPlayer(world.addHost());
+    for (let i = 1; i < hosts; i++) world.addLink(world.players[i - 1]!, world.players[i]!);
+    for (world.step = 0; world.step < steps; world.step++) {
+      this.#act();
+      if (world.random.below(3) > 0) this.#pass();
+      if (this.#needsTurns) await turn();
+      if (world.failures.length > 0) return;
+    }
+    await this.#finish();
+    if (world.failures.length > 0) return;
+    for (const play of [this.#tag, this.#am, this.#rma, this.#atomic, this.#loss]) play.check();
+    if (world.failures.length > 0) return;
+    await this.#close();
+  }
+
+  get #needsTurns(): boolean {
+    return this.world.variation.isServed || this.world.closing > 0;
+  }
+
+  /** Starts something. */
+  #act(): void {
+    const total = this.#actions.reduce((sum, [weight]) => sum + weight, 0);
+    let choice = this.world.random.below(total);
+    for (const [weight, act] of this.#actions) {
+      choice -= weight;
+      if (choice < 0) {
+        act();
+        return;
+      }
+    }
+  }
+
+  #weighted(): (readonly [number, () => void])[] {
+    const onEnd = (run: (end: End) => void, fits: (end: End) => boolean = () => true): (() => void) => {
+      return () => {
+        const end = this.world.find(this.world.ends, (one) => one.isUsable && fits(one));
+        if (end !== undefined) run(end);
+      };
+    };
+    const onPlayer = (run: (player: Player) => void): (() => void) => {
+      return () => {
+        const player = this.world.find(this.world.players, (one) => one.isActive);
+        if (player !== undefined) run(player);
+      };
+    };
+    const both = (end: End): boolean => this.#stream.canSend(end);
+    return [
+      [14, onEnd((end) => this.#tag.send(end, this.#length()))],
+      [12, onPlayer((player) => this.#tag.receive(player))],
+      [2, onPlayer((player) => this.#tag.probe(player))],
+      [8, onEnd((end) => this.#am.send(end, this.#length()))],
+      [3, () => this.#am.continueKept()],
+      [5, onEnd((end) => this.#stream.send(end, this.#length() + 1), both)],
+      [4, onEnd((end) => this.#stream.receive(end, this.#length() + 1), both)],
+      [1, onEnd((end) => this.#stream.take(end), both)],
+      [8, onEnd((end) => this.#rma.put(end))],
+      [5, onEnd((end) => this.#rma.get(end))],
+      [2, onEnd((end) => this.#rma.fence(end, this.world.isOneOf(3)))],
+      [4, onEnd((end) => this.#rma.flush(end, this.world.isOneOf(4)))],
+      [4, onEnd((end) => this.#atomic.add(end))],
+      [2, () => this.#cancelAny()],
+      [1, onEnd((end) => this.world.isOneOf(3) && this.#rma.unmap(end))],
+      [2, () => this.#loss.act()],
+    ];
+  }
+
+  #length(): number {
+    const { random, variation } = this.world;
+    const { bytesMax, lanes } = variation;
+    const main = lanes[0]!;
+    const around = this.world.pick([0, 8, 16, 64, main.amShortMax, main.amBcopyMax, variation.fragmentBytes, bytesMax]);
+    const length = random.below(2) === 0 ? random.below(100) : around + random.below(40) - 30;
+    return length < 8 ? 0 : Math.min(length, bytesMax);
+  }
+
+  #cancelAny(): void {
+    const entry = this.world.find([...this.world.ledger.open], ({ options }) => options.player.isActive);
+    if (entry !== undefined) this.world.ledger.cancel(entry);
+  }
+
+  /** Lets somebody make progress, or time pass. */
+  #pass(): void {
+    const { world } = this;
+    const { random, clock } = world;
+    const choice = random.below(8);
+    if (choice === 0) world.find(world.players, (player) => player.isRunning && world.isOneOf(2));
+    if (choice < 4) this.#progress(world.find(world.players, (player) => player.isRunning));
+    else if (choice < 6) clock.advance(random.below(10_000));
+    else this.#toNextEvent(random.below(50_000));
+    if (choice === 7) for (const player of world.players) this.#progress(player);
+    world.ledger.poll();
+    this.#rma.checkFlushed();
+  }
+
+  #progress(player: Player | undefined): void {
+    if (player?.isRunning !== true || this.world.variation.isServed) return;
+    if (player.stalledUntil > this.world.step) return;
+    player.worker.progress();
+  }
+
+  #toNextEvent(atLeastNs = 0): void {
+    const { clock } = this.world;
+    const next = clock.nextDeadlineNs;
+    clock.advance(Math.max(atLeastNs, next === undefined ? 0 : Math.max(0, next - clock.nowNs())));
+  }
+
+  /** Lets everybody go on. */
+  async #turnAll(): Promise<void> {
+    const { clock, ledger, players } = this.world;
+    const waitNs = (clock.nextDeadlineNs ?? Number.POSITIVE_INFINITY) - clock.nowNs();
+    // Nobody sleeps before everybody has done what there is to do.
+    if (this.#needsTurns && waitNs > LONG_NS) {
+      for (let i = 0; i < 3; i++) await turn();
+      ledger.poll();
+    }
+    this.#toNextEvent(waitNs === Number.POSITIVE_INFINITY ? QUIET_NS : 0);
+    for (const player of players) this.#progress(player);
+    if (this.#needsTurns) await turn();
+    ledger.poll();
+    this.#rma.checkFlushed();
+  }
+
+  /** Brings everything to its end that can end: receives what was sent, and waits. */
+  async #finish(): Promise<void> {
+    const { world } = this;
+    world.step = Number.MAX_SAFE_INTEGER;
+    world.note(`${world.nowNs()} finish`);
+    let sinceNs = world.nowNs();
+    let open = -1;
+    let quietTurns = 0;
+    for (;;) {
+      await this.#turnAll();
+      if (world.failures.length > 0) return;
+      const quietNs = world.nowNs() - sinceNs;
+      quietTurns += 1;
+      const isQuiet = world.ledger.open.size === open;
+      if (!isQuiet) {
+        // Nobody can have known: whoever ends something so late had slept through it.
+        if (open >= 0 && world.ledger.lastEndNs - sinceNs > this.#limitNs)
+          world.fail(`ended late, of ${open} operations`);
+      } else if (quietTurns % LOOK_TURNS > 0) continue;
+      else {
+        const unfinished = this.#unfinished();
+        if (unfinished.length === 0) return;
+        if (quietTurns < QUIET_TURNS || quietNs < QUIET_NS) continue;
+        if (quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4) {
+          world.fail(`not ended: ${unfinished.join('; ')}`);
+          return;
+        }
+        if (!this.#help()) continue;
+      }
+      open = world.ledger.open.size;
+      sinceNs = world.nowNs();
+      quietTurns = 0;
+    }
+  }
+
+  /** Time without the end of anything, after which nothing ends any more. */
+  get #limitNs(): number {
+    const { network, keepaliveNs } = this.world.variation;
+    return SETTLE_NS + network.detectionNsMax + keepaliveNs + this.#loss.pausedNs;
+  }
+
+  /** What has not come to its end, in words. Receives that nothing is for are taken back when nothing else is left. */
+  #unfinished(): string[] {
+    const { players, ends, ledger, closing } = this.world;
+    const isReceive = (name: string): boolean => name.startsWith('tag receive');
+    const left = [...ledger.open].filter(({ options }) => !isReceive(options.name)).map(String);
+    if (closing > 0) left.push(`${closing} closes`);
+    left.push(...this.#loss.unnoticed().map((end) => `${end} was not told`));
+    for (const player of players) {
+      if (this.#am.hasKept(player)) left.push(`${player} keeps messages`);
+      if (this.#tag.expects(player)) left.push(`${player} expects messages`);
+    }
+    for (const end of ends) if (end.isUsable && this.#stream.missing(end) > 0) left.push(`${end} expects its stream`);
+    if (left.length > 0) return left;
+    for (const player of players) if (player.isActive) this.#tag.cancelReceives(player);
+    ledger.poll();
+    return [...ledger.open].map(String);
+  }
+
+  /** Starts what others wait for; true where there was something to do. */
+  #help(): boolean {
+    const { world } = this;
+    const before = world.trace.digest;
+    for (const player of world.players) {
+      if (!player.isActive) continue;
+      if (this.#tag.expects(player)) this.#tag.receive(player, true);
+      while (this.#am.hasKept(player)) this.#am.continueKept(player);
+    }
+    for (const end of world.ends) {
+      if (!end.isUsable || end.peer === undefined) continue;
+      if (this.#stream.missing(end) > 0 && !this.#stream.isWaiting(end))
+        this.#stream.receive(end, world.variation.bytesMax * 2, false);
+      else if (this.#stream.isWaiting(end) && end.isReliable) {
+        if (this.#stream.isWhole(end.peer)) this.#stream.send(end.peer, world.variation.bytesMax);
+        else this.#loss.close(end, true);
+      }
+    }
+    return world.trace.digest !== before;
+  }
+
+  /** Closes everything; nothing may be left. */
+  async #close(): Promise<void> {
+    const { world } = this;
+    this.#rma.release();
+    this.#atomic.release();
+    world.ledger.poll();
+    for (const { isRunning, worker } of world.players) {
+      if (!isRunning) continue;
+      const { requestsInUse } = worker;
+      if (requestsInUse > 0) world.fail(`${requestsInUse} requests are in use at the end`);
+      const fragments = worker.protocols.rendezvous.staging.inUse;
+      if (fragments > 0) world.fail(`${fragments} fragments are in use at the end`);
+    }
+    if (world.isOneOf(2)) this.#loss.closeEnds();
+    for (const player of world.players) this.#loss.closeWorker(player);
+    await this.#until(() => world.closing === 0, 'close');
+    for (const player of world.players) {
+      const { all } = player.worker.connections;
+      if (!player.host.isDead && all.length > 0) world.fail(`${player} has ${all.length} connections at the end`);
+    }
+    for (const host of world.hosts) {
+      if (host.isDead) continue;
+      const live = host.mds.reduce((sum, md) => sum + md.live.size, 0);
+      if (live > 0) world.fail(`${live} registrations of host ${host.id} are left`);
+      this.#loss.closeHost(host);
+    }
+    await this.#until(() => world.closing === 0, 'close hosts');
+    world.clock.advance(LONGEST_TIMER_NS);
+    await turn();
+    await turn();
+    if (world.clock.pendingTimers > 0) world.fail(`${world.clock.pendingTimers} timers are left`);
+    for (const complaint of world.network.complaints) world.fail(complaint);
+  }
+
+  async #until(isDone: () => boolean, what: string): Promise<void> {
+    const startedNs = this.world.nowNs();
+    await turn();
+    for (let turns = 0; !isDone(); turns++) {
+      await this.#turnAll();
+      if (this.world.failures.length > 0) return;
+      if (turns > TURNS_MAX || this.world.nowNs() - startedNs > this.#limitNs) {
+        this.world.fail(`${what} does not end`);
+        return;
+      }
+    }
+  }
+}
+
+/** One turn of the event loop: promises go on. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+}

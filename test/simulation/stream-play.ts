@@ -1,0 +1,149 @@
+/** Streams: what goes in at one end comes out at the other, in order, whatever the sizes of sends and receives are. */
+
+import type { Request } from '../../src/ucp/core/request.ts';
+import { Status } from '../../src/ucs/status.ts';
+import type { End } from './link.ts';
+import { LocalSpace } from './local-memory.ts';
+import { differenceOf, streamBytes } from './payload.ts';
+import type { World } from './world.ts';
+
+/** What one send adds to a stream. */
+interface Part {
+  readonly from: number;
+  readonly byteLength: number;
+  received: number;
+  wasTakenBack: boolean;
+}
+
+/** One direction of a link. */
+interface Flow {
+  readonly id: number;
+  /** Sends whose bytes have not all come, in order, and the bytes of all there ever were. */
+  readonly parts: Part[];
+  sent: number;
+  /** A send did not end well: what comes behind it is unknown. */
+  isBroken: boolean;
+  /** Receives that wait, in order. */
+  readonly waiting: Set<object>;
+}
+
+/** The streams of one schedule. */
+export class StreamPlay {
+  readonly #world: World;
+  /** By the end that sends. */
+  readonly #flows: Map<End, Flow> = new Map();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  /** Whether both ends of a stream were asked for. */
+  canSend(end: End): boolean {
+    return end.peer !== undefined;
+  }
+
+  send(end: End, byteLength: number): void {
+    const world = this.#world;
+    const flow = this.#flowOf(end);
+    if (flow.isBroken) return;
+    const space = new LocalSpace(world, end.player, byteLength, true);
+    space.fill(streamBytes(flow.id, flow.sent, byteLength));
+    const part: Part = { from: flow.sent, byteLength, received: 0, wasTakenBack: false };
+    flow.parts.push(part);
+    flow.sent += byteLength;
+    const onEnd = (status: Status): void => {
+      if (status === Status.CANCELED && !end.isClosing && end.player.isActive) part.wasTakenBack = true;
+      else if (status !== Status.OK) flow.isBroken = true;
+      space.spend();
+    };
+    const name = `stream send ${end} ${byteLength}${space.kind} to ${flow.sent}`;
+    world.start({ name, player: end.player, end, onEnd }, (params) =>
+      end.endpoint.streamSendNbx(space.local, space.offset, space.length, params),
+    );
+  }
+
+  receive(end: End, byteLength: number, waitAll = this.#world.isOneOf(3)): void {
+    const world = this.#world;
+    const flow = this.#flowOf(end.peer!);
+    const space = new LocalSpace(world, end.player, byteLength, true);
+    const token = {};
+    flow.waiting.add(token);
+    const onEnd = (status: Status, request: Request | undefined): void => {
+      const [first] = flow.waiting;
+      if (status === Status.OK && first !== token) world.fail(`a stream receive of ${end} overtook another`);
+      flow.waiting.delete(token);
+      if (status === Status.OK) this.#arrived(end, flow, space, request!.receivedBytes, waitAll);
+      // A receive that was cut off may have taken bytes with it.
+      else if (request !== undefined && request.done > 0) flow.isBroken = true;
+      space.release();
+    };
+    const name = `stream receive ${end} ${byteLength}${space.kind}${waitAll ? ' all' : ''}`;
+    world.start({ name, player: end.player, end, needsRequest: true, isOrdered: true, onEnd }, (params) =>
+      end.endpoint.streamRecvNbx(space.local, space.offset, space.length, { ...params, waitAll }),
+    );
+  }
+
+  /** Takes what is there, without a receive. */
+  take(end: End): void {
+    const flow = this.#flowOf(end.peer!);
+    const bytes = end.endpoint.streamRecvData();
+    this.#world.note(`${end} takes ${bytes?.byteLength} of the stream`);
+    if (bytes === undefined) return;
+    if (flow.waiting.size > 0) this.#world.fail(`${end} took bytes that a receive waits for`);
+    this.#compare(end, flow, bytes);
+  }
+
+  /** Bytes that are to come to an end, and nobody receives. */
+  missing(end: End): number {
+    if (end.peer === undefined || !end.isReliable) return 0;
+    const flow = this.#flowOf(end.peer);
+    if (flow.isBroken) return 0;
+    return flow.parts.reduce((sum, part) => sum + (part.wasTakenBack ? 0 : part.byteLength - part.received), 0);
+  }
+
+  isWaiting(end: End): boolean {
+    return end.peer !== undefined && this.#flowOf(end.peer).waiting.size > 0;
+  }
+
+  /** Whether what is sent from an end is known. */
+  isWhole(end: End): boolean {
+    return !this.#flowOf(end).isBroken;
+  }
+
+  #arrived(end: End, flow: Flow, space: LocalSpace, byteLength: number, waitAll: boolean): void {
+    const world = this.#world;
+    if (byteLength > space.byteLength) world.fail(`${end} got ${byteLength} bytes into ${space.byteLength}`);
+    if (waitAll && byteLength < space.byteLength)
+      world.fail(`${end} got ${byteLength} of all ${space.byteLength} bytes`);
+    if (byteLength === 0) world.fail(`${end} got nothing of the stream`);
+    if (space.isTouchedBehind(byteLength)) world.fail(`the stream at ${end} was written beyond its end`);
+    this.#compare(end, flow, space.read().subarray(0, byteLength));
+  }
+
+  #compare(end: End, flow: Flow, bytes: Uint8Array): void {
+    if (flow.isBroken) return;
+    for (let done = 0; done < bytes.byteLength; ) {
+      const part = flow.parts[0];
+      if (part === undefined) {
+        this.#world.fail(`the stream at ${end} has more bytes than were sent`);
+        return;
+      }
+      const byteLength = part.wasTakenBack ? 0 : Math.min(bytes.byteLength - done, part.byteLength - part.received);
+      const from = part.from + part.received;
+      const difference = differenceOf(bytes.subarray(done, done + byteLength), streamBytes(flow.id, from, byteLength));
+      if (difference !== undefined) this.#world.fail(`the stream at ${end} is wrong from ${from}: ${difference}`);
+      part.received += byteLength;
+      done += byteLength;
+      if (part.wasTakenBack || part.received === part.byteLength) flow.parts.shift();
+    }
+  }
+
+  #flowOf(sender: End): Flow {
+    let flow = this.#flows.get(sender);
+    if (flow === undefined) {
+      flow = { id: 1_000_000 + sender.id, parts: [], sent: 0, isBroken: false, waiting: new Set() };
+      this.#flows.set(sender, flow);
+    }
+    return flow;
+  }
+}

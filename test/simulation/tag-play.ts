@@ -1,0 +1,267 @@
+/**
+ * Tagged messages: sends, synchronous sends, receives with every kind of mask, probes. What was received is compared with what was sent, and with the rules
+ * of matching: no message overtakes another of the same sender, and no receive one that was posted before.
+ */
+
+import type { Request } from '../../src/ucp/core/request.ts';
+import { Status, statusName } from '../../src/ucs/status.ts';
+import type { Entry } from './ledger.ts';
+import type { End } from './link.ts';
+import { LocalSpace } from './local-memory.ts';
+import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';
+import type { Player } from './player.ts';
+import type { World } from './world.ts';
+
+/** Messages of a tag without a number are short, so that every receive has room for them. */
+const PLAIN_BYTES_MAX = 32;
+const CLASSES = 3;
+const CLASS_MASK = 0xffn;
+const FULL_MASK = 0xffff_ffff_ffff_ffffn;
+const ID_SHIFT = 32n;
+
+interface Message {
+  readonly id: number;
+  readonly from: End;
+  readonly tag: bigint;
+  readonly byteLength: number;
+  readonly order: number;
+  readonly isSync: boolean;
+  /** How the send ended. */
+  status: Status | undefined;
+  receive: Receive | undefined;
+}
+
+interface Receive {
+  readonly player: Player;
+  readonly tag: bigint;
+  readonly mask: bigint;
+  /** When it was posted, or its message was taken by a probe. */
+  readonly order: number;
+  entry: Entry | undefined;
+  message: Message | undefined;
+  status: Status | undefined;
+}
+
+/** Tagged messages of one schedule. */
+export class TagPlay {
+  readonly #world: World;
+  readonly #messages: Map<number, Message> = new Map();
+  readonly #receives: Receive[] = [];
+  #order = 0;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  send(end: End, byteLength: number): void {
+    const world = this.#world;
+    const id = world.newId();
+    const kind = BigInt(world.random.below(CLASSES));
+    const isPlain = byteLength >= ID_BYTES && byteLength <= PLAIN_BYTES_MAX && world.isOneOf(2);
+    const isSync = world.isOneOf(4);
+    const tag = isPlain ? kind : (BigInt(id) << ID_SHIFT) | kind;
+    const message: Message = {
+      id,
+      from: end,
+      tag,
+      byteLength,
+      order: end.sent++,
+      isSync,
+      status: undefined,
+      receive: undefined,
+    };
+    this.#messages.set(id, message);
+    const space = new LocalSpace(world, end.player, byteLength, true);
+    space.fill(payload(id, byteLength));
+    const name = `tag ${isSync ? 'sync ' : ''}m${id} ${end} ${byteLength}${space.kind} ${tag.toString(16)}`;
+    const onEnd = (status: Status): void => {
+      message.status = status;
+      if (status === Status.OK && isSync && space.isHost) this.#checkSync(message);
+      space.spend();
+    };
+    world.start({ name, player: end.player, end, onEnd }, (params) => {
+      const { endpoint } = end;
+      const { local, offset, length } = space;
+      return isSync
+        ? endpoint.tagSendSyncNbx(local, offset, length, tag, params)
+        : endpoint.tagSendNbx(local, offset, length, tag, params);
+    });
+  }
+
+  receive(player: Player, wildcard = false): void {
+    const world = this.#world;
+    const kind = BigInt(world.random.below(CLASSES));
+    const mask = wildcard ? 0n : world.pick([FULL_MASK, CLASS_MASK, CLASS_MASK, 0n]);
+    const receive = this.#newReceive(player, kind, mask);
+    const byteLength = wildcard || world.random.below(4) > 0 ? world.variation.bytesMax : PLAIN_BYTES_MAX * 2;
+    this.#post(receive, byteLength, `tag receive ${kind}/${mask.toString(16)}`, (space, params) =>
+      player.worker.tagRecvNbx(space.local, space.offset, space.length, kind, mask, params),
+    );
+  }
+
+  /** Looks for a message, and takes it or leaves it. */
+  probe(player: Player): void {
+    const world = this.#world;
+    const kind = BigInt(world.random.below(CLASSES));
+    const mask = world.pick([FULL_MASK, CLASS_MASK, 0n]);
+    const takes = world.isOneOf(2);
+    const found = player.worker.tagProbe(kind, mask, takes);
+    world.note(`${player} probes ${kind}/${mask.toString(16)}: ${found?.senderTag.toString(16)}`);
+    if (found === undefined) return;
+    if ((found.senderTag & mask) !== (kind & mask))
+      world.fail(`${player} found ${found.senderTag} for ${kind}/${mask}`);
+    if (!takes) return;
+    const receive = this.#newReceive(player, kind, mask);
+    const room = found.byteLength + world.random.below(8);
+    this.#post(receive, room, `tag receive of what was found`, (space, params) =>
+      player.worker.tagMessageRecvNbx(space.local, space.offset, space.length, found, params),
+    );
+  }
+
+  /** Whether there is a message that a live worker has not got and is going to get. */
+  expects(player: Player): boolean {
+    const isAwaited = ({ from, receive, status }: Message): boolean =>
+      receive === undefined && status === undefined && from.peerPlayer === player && from.player.isRunning;
+    return this.#left(player).length > 0 || [...this.#messages.values()].some(isAwaited);
+  }
+
+  /** Takes back the receives of a worker that no message is for. */
+  cancelReceives(player: Player): void {
+    for (const { entry, player: owner, status } of this.#receives) {
+      if (owner !== player || status !== undefined || entry === undefined) continue;
+      if (!this.#world.ledger.cancel(entry) && entry.status === undefined) this.#world.fail(`${entry} is stuck`);
+    }
+  }
+
+  /** Checks the matching of every worker that still stands. */
+  check(): void {
+    for (const player of this.#world.players) {
+      if (!player.isActive) continue;
+      const receives = this.#receives.filter((receive) => receive.player === player);
+      for (const receive of receives) this.#checkReceive(receive, receives);
+      for (const message of this.#left(player)) this.#world.fail(`m${message.id} never came`);
+    }
+    for (const message of this.#messages.values()) {
+      if (message.status === Status.OK && message.isSync) this.#checkSync(message);
+    }
+  }
+
+  #newReceive(player: Player, tag: bigint, mask: bigint): Receive {
+    const order = this.#order++;
+    const receive = { player, tag, mask, order, entry: undefined, message: undefined, status: undefined };
+    this.#receives.push(receive);
+    return receive;
+  }
+
+  #post(
+    receive: Receive,
+    byteLength: number,
+    name: string,
+    run: (space: LocalSpace, params: Parameters<Parameters<World['start']>[1]>[0]) => Status | Request,
+  ): void {
+    const world = this.#world;
+    const { player } = receive;
+    const space = new LocalSpace(world, player, byteLength, true);
+    const excuses = (status: Status): boolean => {
+      const isBreak = status === Status.CONNECTION_RESET || status === Status.ENDPOINT_TIMEOUT;
+      // A sender that has given up takes its memory with it.
+      const isLost = isBreak || status === Status.CANCELED || status === Status.INVALID_ADDR;
+      if (isLost) return world.ends.some((end) => end.player === player && !end.isReliable) || this.#hasUnasked(player);
+      return status === Status.MESSAGE_TRUNCATED;
+    };
+    const onEnd = (status: Status, request: Request | undefined): void => {
+      receive.status = status;
+      this.#arrived(receive, status, request!, space);
+      space.release();
+    };
+    const options = { name: `${name} ${byteLength}${space.kind}`, player, excuses, needsRequest: true, onEnd };
+    receive.entry = world.start(options, (params) => run(space, params));
+  }
+
+  /** Whether somebody may have a connection to the worker that it has not asked for. */
+  #hasUnasked(player: Player): boolean {
+    return this.#world.ends.some(
+      (end) => end.peerPlayer === player && (end.hasStale || end.isClosing || !end.player.isActive || end.isSevered),
+    );
+  }
+
+  #arrived(receive: Receive, status: Status, request: Request, space: LocalSpace): void {
+    if (status === Status.CANCELED) return;
+    const world = this.#world;
+    const { senderTag, receivedBytes } = request;
+    if ((senderTag & receive.mask) !== (receive.tag & receive.mask)) {
+      world.fail(`${receive.entry} got a message of tag ${senderTag.toString(16)}`);
+    }
+    const bytes = space.read();
+    const plain = senderTag >> ID_SHIFT === 0n;
+    const id = plain ? idOf(bytes) : Number(senderTag >> ID_SHIFT);
+    const message = this.#messages.get(id);
+    if (message === undefined) {
+      if (status === Status.OK) world.fail(`${receive.entry} got message ${id}, which nobody sent`);
+      return;
+    }
+    world.note(`${receive.player} got m${id}: ${statusName(status)}`);
+    this.#match(receive, message);
+    if (receivedBytes !== message.byteLength)
+      world.fail(`m${id} of ${message.byteLength} bytes came as ${receivedBytes}`);
+    const isTruncated = message.byteLength > space.byteLength;
+    if (isTruncated !== (status === Status.MESSAGE_TRUNCATED) && status !== Status.CONNECTION_RESET) {
+      if (status !== Status.ENDPOINT_TIMEOUT)
+        world.fail(`m${id} came with ${statusName(status)} into ${space.byteLength}`);
+    }
+    if (status !== Status.OK) return;
+    const difference = differenceOf(bytes.subarray(0, receivedBytes), payload(id, message.byteLength));
+    if (difference !== undefined) world.fail(`m${id} from ${message.from} came wrong: ${difference}`);
+    if (space.isTouchedBehind(receivedBytes)) world.fail(`m${id} was written beyond its end`);
+  }
+
+  #match(receive: Receive, message: Message): void {
+    const world = this.#world;
+    if (message.receive !== undefined) world.fail(`m${message.id} came twice`);
+    if (message.from.peerPlayer !== receive.player) world.fail(`m${message.id} came to ${receive.player}`);
+    if (message.status === Status.CANCELED && !message.from.isForced && !message.from.player.isClosing) {
+      world.fail(`m${message.id} was taken back, and came`);
+    }
+    message.receive = receive;
+    receive.message = message;
+  }
+
+  #checkSync(message: Message): void {
+    const { from, receive } = message;
+    const { peerPlayer } = from;
+    if (receive !== undefined || peerPlayer.host.isDead || peerPlayer.isClosing || this.#world.variation.hasCard)
+      return;
+    // A rendezvous may end at its sender before its receiver has been told so.
+    const isMatched = this.#receives.some(({ player, status }) => player === peerPlayer && status === undefined);
+    if (!isMatched) this.#world.fail(`m${message.id} ended at its sender, and nobody has got it`);
+  }
+
+  #checkReceive(receive: Receive, receives: readonly Receive[]): void {
+    const { message } = receive;
+    if (message === undefined) return;
+    const fits = ({ tag, mask }: Receive, { tag: sent }: Message): boolean => (tag & mask) === (sent & mask);
+    for (const other of this.#messages.values()) {
+      const isEarlier = other.from === message.from && other.order < message.order && fits(receive, other);
+      if (!isEarlier || other.status === Status.CANCELED) continue;
+      if (other.status !== undefined && other.status < 0) continue;
+      if (other.receive === undefined && !message.from.isReliable) continue;
+      if (other.receive === undefined || other.receive.order > receive.order) {
+        this.#world.fail(`m${message.id} overtook m${other.id}`);
+      }
+    }
+    for (const other of receives) {
+      if (other.order >= receive.order || !fits(other, message)) continue;
+      if (other.status === undefined) this.#world.fail(`${receive.entry} overtook ${other.entry}`);
+      const isLater = other.message?.from === message.from && other.message.order > message.order;
+      if (isLater) this.#world.fail(`${receive.entry} got m${message.id} before ${other.entry}`);
+    }
+  }
+
+  /** Messages that are on their way to a worker for sure. */
+  #left(player: Player): Message[] {
+    return [...this.#messages.values()].filter(({ from, receive, status }) => {
+      const isSent = status === undefined || status === Status.OK;
+      return receive === undefined && isSent && from.peerPlayer === player && player.isActive && from.isReliable;
+    });
+  }
+}

@@ -1,0 +1,136 @@
+/**
+ * One schedule: its chance, its time, the hosts, workers and links that take part, and what is known to be wrong. What happens is decided in
+ * simulation.ts and the files of the operations.
+ */
+
+import { ManualClock } from '../../src/ucs/clock.ts';
+import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { statusName } from '../../src/ucs/status.ts';
+import { type Entry, type EntryOptions, Ledger, type LedgerOwner, type Start } from './ledger.ts';
+import { End } from './link.ts';
+import { Network } from './network.ts';
+import { Host, Player } from './player.ts';
+import { Trace } from './trace.ts';
+import { chooseVariation, type Variation } from './variation.ts';
+
+/** A clock that has run for a while. */
+const START_NS = 5e9;
+
+/** One schedule. */
+export class World implements LedgerOwner {
+  readonly random: Random;
+  readonly clock: ManualClock = new ManualClock(START_NS);
+  readonly trace: Trace = new Trace();
+  readonly variation: Variation;
+  readonly network: Network;
+  readonly ledger: Ledger = new Ledger(this);
+  readonly hosts: Host[] = [];
+  readonly players: Player[] = [];
+  readonly ends: End[] = [];
+  /** What is wrong, first things first. */
+  readonly failures: string[] = [];
+  /** Runs for every end that is made. */
+  readonly onEnd: ((end: End) => void)[] = [];
+  /** Runs for every worker that is made. */
+  readonly onPlayer: ((player: Player) => void)[] = [];
+  step = 0;
+  /** Closes on their way: promises need turns of the event loop. */
+  closing = 0;
+  #nextId = 1;
+
+  constructor(seed: number) {
+    this.random = createRandom(seed);
+    this.variation = chooseVariation(this.random);
+    this.network = new Network(this.clock, this.random, this.variation.network);
+    this.note(JSON.stringify(this.variation));
+  }
+
+  nowNs(): number {
+    return this.clock.nowNs();
+  }
+
+  note(event: string): void {
+    this.trace.note(event);
+  }
+
+  fail(reason: string): void {
+    this.note(`WRONG: ${reason}`);
+    this.failures.push(reason);
+  }
+
+  /** A number that nothing else has. */
+  newId(): number {
+    return this.#nextId++;
+  }
+
+  /** True once in `count` times. */
+  isOneOf(count: number): boolean {
+    return this.random.below(count) === 0;
+  }
+
+  pick<T>(choices: readonly T[]): T {
+    return choices[this.random.below(choices.length)]!;
+  }
+
+  /** One of those that fit; undefined where none does. */
+  find<T>(choices: readonly T[], fits: (choice: T) => boolean): T | undefined {
+    const fitting = choices.filter(fits);
+    return fitting.length === 0 ? undefined : this.pick(fitting);
+  }
+
+  start(options: EntryOptions, run: Start): Entry {
+    return this.ledger.start(options, run);
+  }
+
+  addHost(): Host {
+    const id = this.hosts.length;
+    const host = new Host(id, this.network, this.variation, (message) => this.fail(`warning of ${message}`));
+    this.hosts.push(host);
+    return host;
+  }
+
+  addPlayer(host: Host): Player {
+    const player = new Player(this.players.length, host, this.variation.isServed);
+    this.players.push(player);
+    this.note(`${player} on host ${host.id}`);
+    for (const run of this.onPlayer) run(player);
+    return player;
+  }
+
+  /** Whether a pair of workers makes endpoints at one of both only. The same for ever, as endpoints are paired by their number. */
+  isOneSided(from: Player, to: Player): boolean {
+    return (from.id + to.id) % 3 === 2;
+  }
+
+  /** Makes an endpoint at both ends, or at one. */
+  addLink(one: Player, other: Player): void {
+    const [from, to] = this.isOneSided(one, other) && one.id > other.id ? [other, one] : [one, other];
+    const first = this.#addEnd(from, to);
+    if (from === to) first.peer = first;
+    else if (!this.isOneSided(from, to)) {
+      const second = this.#addEnd(to, from);
+      first.peer = second;
+      second.peer = first;
+    }
+    for (const end of new Set([first, first.peer])) {
+      if (end !== undefined) for (const run of this.onEnd) run(end);
+    }
+  }
+
+  #addEnd(player: Player, peer: Player): End {
+    const id = this.ends.length;
+    const onError = (_endpoint: unknown, status: number): void => {
+      if (player.host.isDead) return;
+      this.note(`${this.nowNs()} ${player} ${end} broke: ${statusName(status)}`);
+      end.errors.push(end.endpoint.status);
+      if (end.endpoint.status !== status) this.fail(`${end} broke with ${status}, and has ${end.endpoint.status}`);
+      if (end.errors.length > 1) this.fail(`${end} broke twice`);
+      if (!end.mayBreak) this.fail(`${end} broke without a reason`);
+      if (end.isClosed) this.fail(`${end} broke after it was closed`);
+    };
+    const end: End = new End(id, player, peer, player.worker.endpoint(peer.worker.packedAddress.slice(), { onError }));
+    this.ends.push(end);
+    this.note(`${player} ${end} to ${peer}`);
+    return end;
+  }
+}
