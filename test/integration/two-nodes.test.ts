@@ -1,0 +1,75 @@
+/** Two hosts, each with an emulated node of two cards: every operation from HBM to HBM across the network, also a bad one, and what happens when it is cut. */
+
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { reasonWithoutHosts, reasonWithoutNetem, TwoHosts } from '../fixtures/network/two-hosts.ts';
+
+const PROGRAM = join(import.meta.dirname, '../fixtures/network/host-program.ts');
+
+const withoutHosts = reasonWithoutHosts();
+if (withoutHosts !== undefined) console.info(`skipped: two hosts cannot be made here (${withoutHosts})`);
+const withoutNetem = withoutHosts ?? reasonWithoutNetem();
+if (withoutNetem !== undefined) console.info(`skipped: the kernel cannot impair a network (netem: ${withoutNetem})`);
+const withoutWire = withoutHosts ?? (existsSync('/dev/net/tun') ? undefined : 'no /dev/net/tun');
+if (withoutWire !== undefined) console.info(`skipped: no wire of user space (${withoutWire})`);
+
+/** Runs every operation between two hosts, then cuts the network under a put. */
+async function runBetween(hosts: TwoHosts): Promise<void> {
+  const children: ChildProcess[] = [];
+  const start = (host: 0 | 1, args: readonly string[]): ChildProcess => {
+    const child = hosts.spawn(host, [PROGRAM, ...args]);
+    children.push(child);
+    return child;
+  };
+  try {
+    const server = start(0, ['server', hosts.addresses[0]]);
+    const { port } = await answerOf<{ readonly port: number }>(server);
+    const client = start(1, ['client', hosts.addresses[0], String(port)]);
+    const result = await answerOf(client);
+    expect(result).toEqual({
+      transports: [expect.stringMatching(/^tcp\/gx(eth|tun)0$/)],
+      sum: 30,
+    });
+    hosts.cut();
+    const end = answerOf(client);
+    client.send('go');
+    expect(await end).toEqual({ status: 'ERR_ENDPOINT_TIMEOUT', later: 'ERR_ENDPOINT_TIMEOUT', failures: 1 });
+  } finally {
+    for (const child of children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      const ended = once(child, 'exit');
+      child.kill('SIGKILL');
+      await ended;
+    }
+    await hosts.close();
+  }
+}
+
+async function answerOf<T = unknown>(child: ChildProcess): Promise<T> {
+  const decided = new AbortController();
+  const { signal } = decided;
+  const [answer] = await Promise.race([once(child, 'message', { signal }), once(child, 'exit', { signal })]).finally(
+    () => decided.abort(),
+  );
+  if (typeof answer !== 'object' || answer === null) throw new Error(`the program has ended with ${String(answer)}`);
+  return answer as T;
+}
+
+describe('HBM on one host and HBM on another', { timeout: 120_000 }, () => {
+  it.skipIf(withoutHosts !== undefined)('exchange bytes by every operation, until the cable is pulled', async () => {
+    await runBetween(TwoHosts.joined());
+  });
+
+  it.skipIf(withoutNetem !== undefined)('do so over a network that delays and loses packets (netem)', async () => {
+    const hosts = TwoHosts.joined();
+    hosts.impair(['delay', '2ms', '1ms', 'loss', '0.5%', 'rate', '400mbit']);
+    await runBetween(hosts);
+  });
+
+  it.skipIf(withoutWire !== undefined)('do so over a wire that delays and loses packets', async () => {
+    await runBetween(await TwoHosts.wired({ delayMs: 2, loss: 0.005, megabitPerSecond: 400, seed: 5 }));
+  });
+});
