@@ -51,6 +51,7 @@ function memoryTypes(md: MdAttributes): string {
     ['alloc', md.allocateMemoryTypes],
     ['detect', md.detectMemoryTypes],
     ['dmabuf', md.dmabufMemoryTypes],
+    ['reg_dmabuf', md.registerDmabufMemoryTypes ?? 0],
     ['cache', md.cacheMemoryTypes],
   ];
   const all = abilities.reduce((mask, [, part]) => mask | part, 0);

@@ -49,6 +49,9 @@ function attributeCases(setup: MdSetup): void {
       expect(fixture.has(MdFlag.ALLOC)).toBe(attributes.allocateMemoryTypes !== 0);
       expect(fixture.has(MdFlag.REG)).toBe(attributes.registerMemoryTypes !== 0);
       expect(fixture.has(MdFlag.EXPORT_DMABUF)).toBe(attributes.dmabufMemoryTypes !== 0);
+      const takesDmabufs = (attributes.registerDmabufMemoryTypes ?? 0) !== 0;
+      expect(fixture.has(MdFlag.REG_DMABUF)).toBe(takesDmabufs);
+      expect(fixture.md.memRegDmabuf !== undefined).toBe(takesDmabufs);
       expect(fixture.has(MdFlag.NEED_RKEY)).toBe(attributes.rkeyPackedBytes > 0);
       expect(attributes.dmabufMemoryTypes & ~attributes.detectMemoryTypes).toBe(0);
       expect(attributes.cacheMemoryTypes & ~attributes.registerMemoryTypes).toBe(0);
