@@ -386,7 +386,10 @@ export class Endpoint {
     if (connection.failure !== Status.OK) return connection.failure;
     const tried = tryFlush(lanes);
     const isIdle = tried !== Status.INPROGRESS && !connection.hasPending && connection.remoteOperations === 0;
-    if (isIdle && params?.noImmediateCompletion !== true) return tried;
+    if (isIdle && params?.noImmediateCompletion !== true) {
+      const kept = connection.takeFailure();
+      return tried === Status.OK ? kept : tried;
+    }
     const request = this.#worker.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
     describeFlush(request, connection, lanes, tried === Status.INPROGRESS ? Status.OK : tried);

@@ -3,6 +3,7 @@
  */
 
 import { Status } from '../../ucs/status.ts';
+import { IfaceFlag } from '../../uct/api/iface.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
@@ -26,7 +27,8 @@ export function describeFlush(request: Request, connection: Connection, lanes: r
   request.lane = undefined;
   request.lanes = lanes;
   // A lane reports its failure once: what a look at it took belongs to this flush.
-  request.failure = failure;
+  const kept = connection.takeFailure();
+  request.failure = failure === Status.OK ? kept : failure;
   request.starter = startFlush;
 }
 
@@ -93,9 +95,25 @@ export function fenceConnection(connection: PeerConnection, owner: RequestOwner)
 }
 
 function isOrdered(connection: PeerConnection): boolean {
-  let ordered = connection.remoteOperations === 0;
-  for (const { endpoint } of connection.lanes) {
+  if (connection.remoteOperations > 0) return false;
+  const { lanes } = connection;
+  let ordered = true;
+  for (const { endpoint } of lanes) {
     if (endpoint.fence() === Status.INPROGRESS) ordered = false;
   }
+  if (!ordered || lanes.filter(canMove).length < 2) return ordered;
+  // A lane keeps its own order only: what comes next may take another one.
+  for (const { endpoint } of lanes) {
+    const status = endpoint.flush(undefined);
+    if (status === Status.INPROGRESS) ordered = false;
+    else if (status < 0) connection.keepFailure(status);
+  }
   return ordered;
+}
+
+/** Whether puts, gets or atomic operations may take a lane. */
+function canMove({ iface: { attributes } }: Lane): boolean {
+  const { put, get, flags } = attributes;
+  const isRma = put.shortBytesMax + put.zcopyBytesMax + get.shortBytesMax + get.zcopyBytesMax > 0;
+  return isRma || (flags & (IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64)) !== 0;
 }

@@ -58,6 +58,7 @@ export class PeerConnection implements Connection {
   #nextWireId = 1;
   #remoteOperations = 0;
   readonly #flushes: Request[] = [];
+  #keptFailure: Status = Status.OK;
 
   constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable }: ConnectedLanes) {
     this.#owner = owner;
@@ -169,6 +170,17 @@ export class PeerConnection implements Connection {
     this.#remoteOperations -= 1;
     if (this.#remoteOperations > 0) return;
     for (const flush of this.#flushes.splice(0)) countDown(flush);
+  }
+
+  /** Keeps what a look at the lanes has found for the next flush. */
+  keepFailure(status: Status): void {
+    if (this.#keptFailure === Status.OK) this.#keptFailure = status;
+  }
+
+  takeFailure(): Status {
+    const kept = this.#keptFailure;
+    this.#keptFailure = Status.OK;
+    return kept;
   }
 
   awaitRemote(flush: Request): boolean {

@@ -116,6 +116,8 @@ export interface Connection {
   renew(request: Request): void;
   /** The peer has nothing more to say to a request. */
   forget(request: Request): void;
+  /** A failure of a lane that was found before its flush: the next flush reports it, once. OK for none. */
+  takeFailure(): Status;
   /** Ends `flush` one count later if operations are on their way that only the peer can end; false when there are none. */
   awaitRemote(flush: Request): boolean;
 }
