@@ -26,6 +26,8 @@ export interface Outcome {
 
 /** Turns without the end of anything after which help is needed, and time. */
 const QUIET_TURNS = 24;
+/** Helps after which there is no help. */
+const HELPS_MAX = 250;
 /** Turns between two looks whether everything has ended. */
 const LOOK_TURNS = 6;
 const QUIET_NS = 1e6;
@@ -205,6 +207,7 @@ class Simulation {
     let sinceNs = world.nowNs();
     let open = -1;
     let quietTurns = 0;
+    let helps = 0;
     for (;;) {
       await this.#turnAll();
       if (world.failures.length > 0) return;
@@ -220,10 +223,12 @@ class Simulation {
         const unfinished = this.#unfinished();
         if (unfinished.length === 0) return;
         if (quietTurns < QUIET_TURNS || quietNs < QUIET_NS) continue;
-        if (quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4) {
+        const isHopeless = quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4;
+        if (isHopeless || helps > HELPS_MAX) {
           world.fail(`not ended: ${unfinished.join('; ')}`);
           return;
         }
+        helps += 1;
         if (!this.#help()) continue;
       }
       open = world.ledger.open.size;

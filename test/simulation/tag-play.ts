@@ -40,6 +40,8 @@ interface Receive {
   entry: Entry | undefined;
   message: Message | undefined;
   status: Status | undefined;
+  /** It was still posted at the end. */
+  isLeft: boolean;
 }
 
 /** Tagged messages of one schedule. */
@@ -127,8 +129,10 @@ export class TagPlay {
 
   /** Takes back the receives of a worker that no message is for. */
   cancelReceives(player: Player): void {
-    for (const { entry, player: owner, status } of this.#receives) {
+    for (const receive of this.#receives) {
+      const { entry, player: owner, status } = receive;
       if (owner !== player || status !== undefined || entry === undefined) continue;
+      receive.isLeft = true;
       if (!this.#world.ledger.cancel(entry) && entry.status === undefined) this.#world.fail(`${entry} is stuck`);
     }
   }
@@ -148,7 +152,16 @@ export class TagPlay {
 
   #newReceive(player: Player, tag: bigint, mask: bigint): Receive {
     const order = this.#order++;
-    const receive = { player, tag, mask, order, entry: undefined, message: undefined, status: undefined };
+    const receive = {
+      player,
+      tag,
+      mask,
+      order,
+      entry: undefined,
+      message: undefined,
+      status: undefined,
+      isLeft: false,
+    };
     this.#receives.push(receive);
     return receive;
   }
@@ -251,7 +264,7 @@ export class TagPlay {
     }
     for (const other of receives) {
       if (other.order >= receive.order || !fits(other, message)) continue;
-      if (other.status === undefined) this.#world.fail(`${receive.entry} overtook ${other.entry}`);
+      if (other.status === undefined || other.isLeft) this.#world.fail(`${receive.entry} overtook ${other.entry}`);
       const isLater = other.message?.from === message.from && other.message.order > message.order;
       if (isLater) this.#world.fail(`${receive.entry} got m${message.id} before ${other.entry}`);
     }
