@@ -1,13 +1,16 @@
 /**
- * Keepalive: looks at regular times whether the peers of connections live. What happens to those that do not is the worker's business.
+ * Keepalive: whether the peers of connections live, by looking at regular times and by what transports tell at once. What happens to those that do not is
+ * the worker's business.
  */
 
 import type { Clock, Timer } from '../../ucs/clock.ts';
 import { Status } from '../../ucs/status.ts';
+import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
 import type { PeerConnection } from './peer-connection.ts';
 
 /** What is looked at. */
 export interface KeepaliveOwner {
+  readonly ifaces: readonly Iface[];
   /** The connections that are to be watched. */
   watched(): readonly PeerConnection[];
   onPeerGone(connection: PeerConnection, status: Status): void;
@@ -26,6 +29,7 @@ export class Keepalive {
     this.#owner = owner;
     this.#clock = clock;
     this.#intervalNs = intervalNs;
+    for (const iface of owner.ifaces) iface.setErrorHandler?.((endpoint, status) => this.#onFailed(endpoint, status));
   }
 
   /** There is something to watch. */
@@ -42,12 +46,20 @@ export class Keepalive {
     this.#timer?.cancel();
   }
 
+  /** A transport has lost a peer. */
+  #onFailed(failed: UctEndpoint, status: Status): void {
+    const watched = this.#owner.watched();
+    const connection = watched.find(({ lanes }) => lanes.some(({ endpoint }) => endpoint === failed));
+    if (connection !== undefined) this.#owner.onPeerGone(connection, status);
+  }
+
   #look(): void {
     const watched = this.#owner.watched();
     // First: what is called below is the application's, and may throw.
     if (watched.length > 0) this.start();
     for (const connection of watched) {
-      const failed = connection.lanes.map(({ endpoint }) => endpoint.check()).find((status) => status !== Status.OK);
+      const statuses = connection.lanes.map(({ endpoint }) => endpoint.check(this.#intervalNs));
+      const failed = statuses.find((status) => status !== Status.OK);
       if (failed !== undefined) this.#owner.onPeerGone(connection, failed);
     }
   }

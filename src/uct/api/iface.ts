@@ -159,6 +159,12 @@ export interface AmFrame {
  */
 export type AmHandler = (id: number, frame: AmFrame) => void;
 
+/**
+ * Is told that the connection of an endpoint has ended without being closed here, once for each endpoint, inside `progress()`. Operations on it end with this
+ * status by themselves; the endpoint is still to be closed.
+ */
+export type EndpointErrorHandler = (endpoint: UctEndpoint, status: Status) => void;
+
 /** Writes an active message into the memory of a transport. */
 export interface AmPacker {
   /** Writes at `frame.offset`, at most `frame.byteLength` bytes; returns how many. */
@@ -236,8 +242,11 @@ export interface UctEndpoint {
    * @returns OK when `call.result` is set; INPROGRESS, NO_RESOURCE or a failure
    */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
-  /** Whether the peer lives, as far as the transport can tell: OK, or ENDPOINT_TIMEOUT for one that is gone (uct_ep_check). */
-  check(): Status;
+  /**
+   * Whether the peer lives, as far as the transport can tell: OK, or ENDPOINT_TIMEOUT for one that is gone (uct_ep_check).
+   * @param intervalNs time after which the caller asks again, if it does: peers may be told to expect that
+   */
+  check(intervalNs?: number): Status;
   close(): void;
 }
 
@@ -265,6 +274,8 @@ export interface Iface {
   remotePath?(rkey: RemoteKey): RemotePath | undefined;
   /** Takes the active messages that arrive from now on; those that arrived before are kept. One handler per interface. */
   setAmHandler(handler: AmHandler): void;
+  /** Who is told at once that a peer has gone (uct_iface err_handler); absent where only {@link UctEndpoint.check} finds that out. */
+  setErrorHandler?(handler: EndpointErrorHandler): void;
   /**
    * Drives outstanding operations; completions run inside.
    * @returns number of operations that ended

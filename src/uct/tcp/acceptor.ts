@@ -11,7 +11,7 @@ import {
   tcpListen,
   tcpLocalAddress,
 } from '../../sys/index.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { LimitedLog } from '../../ucs/limited-log.ts';
 import type { PortRange } from './config.ts';
 import type { Watched } from './ready-set.ts';
 
@@ -24,7 +24,7 @@ export class Acceptor implements Watched {
   readonly wantsRoom = false;
   readonly fd: number;
   readonly port: number;
-  readonly #log: Log;
+  readonly #log: LimitedLog;
   readonly #onPeers: (acceptor: Acceptor) => number;
   /** A descriptor that is given up to refuse a peer when there is no other: a connection that nobody takes would wake this process for ever. */
   #reserve: number;
@@ -35,7 +35,13 @@ export class Acceptor implements Watched {
    * @param onPeers called when peers may wait: takes them, and returns how many
    * @throws SyscallError EADDRINUSE when none is, EACCES, EMFILE
    */
-  constructor(address: string, ports: PortRange, backlog: number, log: Log, onPeers: (acceptor: Acceptor) => number) {
+  constructor(
+    address: string,
+    ports: PortRange,
+    backlog: number,
+    log: LimitedLog,
+    onPeers: (acceptor: Acceptor) => number,
+  ) {
     this.#log = log;
     this.#onPeers = onPeers;
     this.#reserve = open(NOTHING, OpenFlag.RDONLY);
@@ -53,6 +59,7 @@ export class Acceptor implements Watched {
     const fd = tcpAccept(this.fd);
     if (fd >= 0) {
       this.#hasWarned = false;
+      if (this.#reserve < 0) this.#keepReserve();
       return fd;
     }
     if (fd === -Errno.EMFILE || fd === -Errno.ENFILE) this.#refuse();
@@ -69,19 +76,25 @@ export class Acceptor implements Watched {
   }
 
   #refuse(): void {
-    if (this.#reserve < 0) return;
-    closeFd(this.#reserve);
-    const fd = tcpAccept(this.fd);
-    if (fd >= 0) tcpClose(fd);
+    if (this.#reserve >= 0) {
+      closeFd(this.#reserve);
+      const fd = tcpAccept(this.fd);
+      if (fd >= 0) tcpClose(fd);
+    }
+    this.#keepReserve();
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.#log.warn('peers that connect are refused: this process has no descriptors left (EMFILE)');
+  }
+
+  /** Takes the reserve back; another part of the process may have been faster. */
+  #keepReserve(): void {
     try {
       this.#reserve = open(NOTHING, OpenFlag.RDONLY);
     } catch (error) {
       if (!isSyscallError(error)) throw error;
       this.#reserve = -1;
     }
-    if (this.#hasWarned) return;
-    this.#hasWarned = true;
-    this.#log.warn('peers that connect are refused: this process has no descriptors left (EMFILE)');
   }
 }
 

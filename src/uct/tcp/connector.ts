@@ -10,21 +10,22 @@ import {
   printAddress,
   SocketOption,
   setSocketOption,
-  sourceAddressTo,
   tcpBind,
   tcpClose,
   tcpConnect,
+  tcpLocalAddress,
   tcpRemoteAddress,
   tcpSocket,
 } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { LimitedLog } from '../../ucs/limited-log.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Acceptor } from './acceptor.ts';
 import type { TcpConfig } from './config.ts';
 import { Handshake } from './handshake.ts';
 import { Answer, type Introduction } from './introduction.ts';
 import type { TcpLink } from './link.ts';
+import { failureOfPeer } from './peer-status.ts';
 import type { ReadySet, Watched } from './ready-set.ts';
 
 /** Sockets of peers that have not introduced themselves, at most; more are closed. */
@@ -35,12 +36,14 @@ const NS_PER_S = 1e9;
 
 /** What decides. */
 export interface ConnectorOwner {
-  readonly log: Log;
+  readonly warnings: LimitedLog;
   readonly nowNs: number;
   /** What this end says first when it connects a link. */
   introductionFor(link: TcpLink): Introduction;
   /** The answer to a peer that has connected. */
   answerTo(peer: Introduction): Introduction;
+  /** Why the answer of a peer that welcomes a link is not good enough; undefined when it is. */
+  objectionTo(link: TcpLink, peer: Introduction): { readonly status: Status; readonly reason: string } | undefined;
   /** A socket is ready for a peer that was welcomed. */
   onAccepted(peer: Introduction, fd: number): void;
   /** The link has its socket. */
@@ -111,9 +114,10 @@ export class Connector {
     let fd = -1;
     try {
       fd = tcpSocket(familyOf(address.address)!);
-      this.#setOptions(fd, address.address);
+      this.#setOptions(fd);
       if (source !== undefined) tcpBind(fd, { address: source, port: 0 });
       tcpConnect(fd, address);
+      this.#fitBuffer(fd, address.address);
       const introduction = this.#owner.introductionFor(link);
       this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs(), link, introduction), name));
     } catch (error) {
@@ -129,20 +133,26 @@ export class Connector {
     for (let fd = acceptor.accept(); fd >= 0; fd = acceptor.accept()) {
       count += 1;
       if (this.#strangers >= STRANGERS_MAX) {
-        this.#owner.log.warn(`a connection is refused: ${STRANGERS_MAX} others have not introduced themselves`);
+        this.#owner.warnings.warn(`a connection is refused: ${STRANGERS_MAX} others have not introduced themselves`);
         tcpClose(fd);
-        continue;
-      }
-      const peer = remoteOf(fd);
-      if (peer === undefined) {
-        tcpClose(fd);
-        continue;
-      }
-      this.#setOptions(fd, peer.address);
-      this.#strangers += 1;
-      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs()), printAddress(peer)));
+      } else this.#welcome(fd);
     }
     return count;
+  }
+
+  /** Lets a peer introduce itself. One that has gone already, or has come when this process is out of means, is nobody's failure. */
+  #welcome(fd: number): void {
+    try {
+      const peer = tcpRemoteAddress(fd);
+      this.#setOptions(fd);
+      this.#fitBuffer(fd, peer.address);
+      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs()), printAddress(peer)));
+      this.#strangers += 1;
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+      tcpClose(fd);
+      this.#owner.warnings.diag(`a connection is closed: ${error.message}`);
+    }
   }
 
   /** Gives up connecting a link: its socket comes from the other end, or it is not wanted any more. */
@@ -166,7 +176,7 @@ export class Connector {
     const { handshake } = attempt;
     const event = handshake.advance();
     if (event === undefined) return 0;
-    if (event.kind === 'failed') this.#fail(attempt, event.status, event.reason);
+    if (event.kind === 'failed') this.#fail(attempt, event.status, event.reason, event.isViolation);
     else if (event.kind === 'answered') this.#answered(attempt);
     else if (handshake.link !== undefined) this.#welcomed(attempt, handshake.link, event.peer);
     else {
@@ -190,19 +200,24 @@ export class Connector {
 
   #welcomed(attempt: Attempt, link: TcpLink, peer: Introduction): void {
     const { status } = peer;
-    if (status === Answer.WELCOME) this.#owner.onConnected(link, peer, this.#take(attempt));
+    if (status === Answer.WELCOME) {
+      const objection = this.#owner.objectionTo(link, peer);
+      if (objection === undefined) this.#owner.onConnected(link, peer, this.#take(attempt));
+      else this.#fail(attempt, objection.status, objection.reason);
+    }
     // The peer connects at the same time, and its connection is used.
     else if (status === Answer.DUPLICATE) {
       this.#drop(attempt);
       this.#owner.onDuplicate(link);
-    } else this.#fail(attempt, status < 0 ? (status as Status) : Status.REJECTED, 'it does not want this connection');
+    } else
+      this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it does not want this connection');
   }
 
-  #fail(attempt: Attempt, status: Status, reason: string): void {
+  #fail(attempt: Attempt, status: Status, reason: string, isViolation = false): void {
     const { link } = attempt.handshake;
     this.#drop(attempt);
     if (link !== undefined) this.#owner.onRefused(link, status, `${attempt.name}: ${reason}`);
-    else this.#owner.log.diag(`a connection from ${attempt.name} is closed: ${reason}`);
+    else this.#owner.warnings[isViolation ? 'warn' : 'diag'](`a connection from ${attempt.name} is closed: ${reason}`);
   }
 
   #add(attempt: Attempt): void {
@@ -225,25 +240,20 @@ export class Connector {
     return this.#owner.nowNs + this.#config.CONNECT_TIMEOUT;
   }
 
-  #setOptions(fd: number, peer: string): void {
+  #setOptions(fd: number): void {
     const { NODELAY, SNDBUF, RCVBUF, KEEPIDLE, KEEPINTVL, KEEPCNT } = this.#config;
     if (NODELAY) setSocketOption(fd, SocketOption.NODELAY, 1);
     if (SNDBUF !== 'auto') setSocketOption(fd, SocketOption.SNDBUF, SNDBUF);
-    else if (sourceAddressTo(peer) === peer) setSocketOption(fd, SocketOption.SNDBUF, LOCAL_SNDBUF);
     if (RCVBUF !== 'auto') setSocketOption(fd, SocketOption.RCVBUF, RCVBUF);
     setSocketOption(fd, SocketOption.KEEPALIVE, 1);
     setSocketOption(fd, SocketOption.KEEPIDLE, Math.ceil(KEEPIDLE / NS_PER_S));
     setSocketOption(fd, SocketOption.KEEPINTVL, Math.ceil(KEEPINTVL / NS_PER_S));
     setSocketOption(fd, SocketOption.KEEPCNT, KEEPCNT);
   }
-}
 
-/** The other end; undefined where it has gone already. */
-function remoteOf(fd: number): InetAddress | undefined {
-  try {
-    return tcpRemoteAddress(fd);
-  } catch (error) {
-    if (!isSyscallError(error)) throw error;
-    return undefined;
+  /** Of a connection within this node, whose ends have the same address. */
+  #fitBuffer(fd: number, peer: string): void {
+    if (this.#config.SNDBUF !== 'auto' || tcpLocalAddress(fd).address !== peer) return;
+    setSocketOption(fd, SocketOption.SNDBUF, LOCAL_SNDBUF);
   }
 }

@@ -25,7 +25,13 @@ const INCOMING = 64;
 export type HandshakeEvent =
   | { readonly kind: 'introduced'; readonly peer: Introduction }
   | { readonly kind: 'answered' }
-  | { readonly kind: 'failed'; readonly status: Status; readonly reason: string };
+  | {
+      readonly kind: 'failed';
+      readonly status: Status;
+      readonly reason: string;
+      /** The peer has said what makes no sense. */
+      readonly isViolation: boolean;
+    };
 
 /** A connection in the making. */
 export class Handshake {
@@ -104,11 +110,11 @@ export class Handshake {
     const received = tcpRecv(this.fd, at, INTRODUCTION_BYTES - this.#received);
     if (received === -Errno.EAGAIN) return undefined;
     if (received < 0) return failed(-received);
-    if (received === 0) return { kind: 'failed', status: Status.REJECTED, reason: 'it has hung up' };
+    if (received === 0) return refused('it has hung up', false);
     this.#received += received;
     if (this.#received < INTRODUCTION_BYTES) return undefined;
     const peer = unpackIntroduction(this.#block.u8.subarray(INCOMING, INCOMING + INTRODUCTION_BYTES));
-    if (typeof peer === 'string') return { kind: 'failed', status: Status.REJECTED, reason: peer };
+    if (typeof peer === 'string') return refused(peer, true);
     this.peer = peer;
     return { kind: 'introduced', peer };
   }
@@ -120,5 +126,9 @@ export class Handshake {
 }
 
 function failed(code: number): HandshakeEvent {
-  return { kind: 'failed', status: statusOfErrno(code), reason: errnoText(code) };
+  return { kind: 'failed', status: statusOfErrno(code), reason: errnoText(code), isViolation: false };
+}
+
+function refused(reason: string, isViolation: boolean): HandshakeEvent {
+  return { kind: 'failed', status: Status.REJECTED, reason, isViolation };
 }

@@ -8,7 +8,6 @@ import {
   errnoText,
   type InetAddress,
   printAddress,
-  statusOfErrno,
   tcpAckedMs,
   tcpClose,
   tcpIsEstablished,
@@ -21,8 +20,9 @@ import { Status } from '../../ucs/status.ts';
 import type { AmHandler, Completion, IovEntry } from '../api/iface.ts';
 import { completeOne } from '../base/completion.ts';
 import { isInside } from '../base/range.ts';
-import { FrameType, FrameWord, GET_DATA_HEADER_BYTES, GETS_MAX } from './frame.ts';
+import { FRAME_BODY_BYTES_MAX, FrameType, FrameWord, GET_DATA_HEADER_BYTES, GETS_MAX, PUTS_MAX } from './frame.ts';
 import { Payload } from './payload.ts';
+import { failureOfPeer } from './peer-status.ts';
 import { PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
@@ -35,6 +35,11 @@ export type LinkState = 'idle' | 'waiting' | 'up' | 'down';
 
 /** A peer may be late, or one of its signs: so many intervals are waited for. */
 const INTERVALS = 3;
+const NS_PER_MS = 1e6;
+/** Frames that may wait for a peer that does not read what it is answered: more than one that keeps to the bounds can cause. */
+const WAITING_MAX: number = PUTS_MAX + 1024;
+/** Calls of the kernel in which what a peer has sent is read before its connection is closed. */
+const DRAIN_POLLS = 64;
 
 /** A get that the peer has to answer. */
 interface PendingGet {
@@ -56,6 +61,8 @@ export interface LinkOwner {
   connectLink(link: TcpLink): void;
   /** The link has ended; its descriptor is open until this returns. */
   onLinkDown(link: TcpLink, reason: string): void;
+  /** The peer has done what it may not; the link ends. */
+  onViolation(link: TcpLink, what: string): void;
   /** Calls of the kernel in one go at most. */
   readonly pollsMax: number;
   /** The socket has no room, or there is something to be acknowledged. */
@@ -93,8 +100,8 @@ export class TcpLink implements FrameSink, Watched {
   /** This end, and the peer, have said that they have no endpoints. */
   hasRetired = false;
   peerRetired = false;
-  readonly puts: PendingOperations = new PendingOperations();
-  readonly gets: PendingOperations = new PendingOperations();
+  readonly puts: PendingOperations;
+  readonly gets: PendingOperations;
   readonly payload: Payload = new Payload();
   transmitter: Transmitter | undefined = undefined;
   readonly #owner: LinkOwner;
@@ -116,6 +123,8 @@ export class TcpLink implements FrameSink, Watched {
   constructor(owner: LinkOwner, peerId: Uint8Array) {
     this.#owner = owner;
     this.peerId = peerId;
+    this.puts = new PendingOperations(owner);
+    this.gets = new PendingOperations(owner);
   }
 
   get isUp(): boolean {
@@ -135,9 +144,14 @@ export class TcpLink implements FrameSink, Watched {
     return this.isBlocked;
   }
 
-  /** Whether there is something to send without anything having come. */
+  /** Whether there is something to do without anything having come. */
   get hasMore(): boolean {
-    return this.isBlocked || this.transmitter?.owes === true;
+    return this.isUp && (this.isBlocked || this.isBroken || this.transmitter!.owes);
+  }
+
+  /** Whether sending has failed: the next progress ends the link. */
+  get isBroken(): boolean {
+    return this.transmitter !== undefined && this.transmitter.failure !== 0;
   }
 
   /** Of the peer, for logs. */
@@ -170,8 +184,10 @@ export class TcpLink implements FrameSink, Watched {
     if (this.state !== 'up') return 0;
     const before = this.#events;
     this.acknowledge();
-    this.#receive(polls);
+    const received = this.#receive(polls);
     if (this.isUp && this.transmitter!.isBlocked) this.#sendMore();
+    // What the peer has sent before it went comes first.
+    if (received === 0 && this.isBroken) this.#endBroken();
     return this.#events - before;
   }
 
@@ -180,29 +196,32 @@ export class TcpLink implements FrameSink, Watched {
     if (this.isUp && this.transmitter!.owes) this.check(this.transmitter!.acknowledge());
   }
 
-  #receive(polls: number): void {
+  /** Returns how many bytes. */
+  #receive(polls: number): number {
     const receiver = this.#receiver!;
     const received = receiver.receive(polls);
     if (received > 0) {
       // A long body is on its way.
       if (this.payload.left > 0) this.#events += 1;
-      this.#owner.noteReceived(this);
       if (this.#flushes.length > 0) this.#settleFlushes();
-      if (this.isUp && this.transmitter!.owes) this.#owner.noteBlocked(this);
+      if (this.isUp) {
+        this.#owner.noteReceived(this);
+        if (this.transmitter!.owes) this.#owner.noteBlocked(this);
+      }
     }
     if (receiver.end !== undefined && this.isUp) this.#endReceiving(receiver);
+    return received;
   }
 
-  /** Ends the link where a call of its transmitter failed; returns the status. */
+  /** Looks after what a call of the transmitter has left; returns the status. Its failure ends the link with the next progress: nobody is called in here. */
   check(status: Status): Status {
     const transmitter = this.transmitter!;
-    if (status !== Status.IO_ERROR) {
-      if (transmitter.isBlocked) this.#owner.noteBlocked(this);
-      return status;
+    if (hasFailed(status)) {
+      this.#owner.noteBlocked(this);
+      return endOf(transmitter.failure);
     }
-    const code = transmitter.failure;
-    this.fail(statusOfErrno(code), errnoText(code));
-    return this.status;
+    if (transmitter.isBlocked) this.#owner.noteBlocked(this);
+    return status;
   }
 
   /** Started after everything before has reached the peer; see UctEndpoint.flush. */
@@ -224,18 +243,27 @@ export class TcpLink implements FrameSink, Watched {
 
   /**
    * Whether the peer lives: its process by its pulses, its node by what the kernel hears of it. Gives a sign of life itself.
+   * @param intervalNs time until it is called again; undefined where that is not known
    * @returns OK, or the failure of the link
    */
-  look(): Status {
+  look(intervalNs?: number): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
     // Also where nobody makes progress: a peer that has closed, and has left nothing to be read.
     if (!tcpIsEstablished(this.fd) && tcpUnreadBytes(this.fd) === 0) {
       this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
       return this.status;
     }
+    if (this.isBroken) {
+      this.#endBroken();
+      return this.status;
+    }
     const { peerTimeoutMs, nowMs } = this.#owner;
-    const intervalMs = this.#lookedMs === 0 ? 0 : Math.max(1, Math.round(nowMs - this.#lookedMs));
+    const plannedMs = intervalNs === undefined ? 0 : Math.ceil(intervalNs / NS_PER_MS);
+    const passedMs = this.#lookedMs === 0 ? plannedMs : Math.round(nowMs - this.#lookedMs);
+    // Several endpoints stand on one link: one look serves them all.
+    if (passedMs < plannedMs / 2) return Status.OK;
     this.#lookedMs = nowMs;
+    const intervalMs = Math.max(plannedMs, passedMs);
     const processMs = Math.max(peerTimeoutMs, this.#pulseMs * INTERVALS);
     const nodeMs = Math.max(peerTimeoutMs, intervalMs * INTERVALS);
     // Data that nobody has read is no silence: it is this process that has not looked.
@@ -243,7 +271,8 @@ export class TcpLink implements FrameSink, Watched {
     if (isSilent || tcpAckedMs(this.fd) > nodeMs) {
       this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${isSilent ? processMs : nodeMs} ms`);
     } else if (!this.transmitter!.isBlocked) {
-      this.check(this.transmitter!.signal(FrameType.PULSE, intervalMs));
+      this.check(this.transmitter!.signal(FrameType.PULSE, intervalNs === undefined ? 0 : intervalMs));
+      if (this.isBroken) this.#endBroken();
     }
     return this.status;
   }
@@ -262,7 +291,7 @@ export class TcpLink implements FrameSink, Watched {
   close(): void {
     if (this.fd >= 0) {
       const { rx } = this.#owner.buffers;
-      while (tcpRecv(this.fd, rx.address, rx.byteLength) > 0);
+      for (let poll = 0; poll < DRAIN_POLLS && tcpRecv(this.fd, rx.address, rx.byteLength) > 0; poll++);
     }
     this.fail(Status.CANCELED, '');
   }
@@ -275,15 +304,16 @@ export class TcpLink implements FrameSink, Watched {
     this.#owner.onLinkDown(this, reason);
     if (this.fd >= 0) tcpClose(this.fd);
     this.fd = -1;
-    const outstanding = this.puts.outstanding + this.gets.outstanding + this.#flushes.length;
     this.transmitter?.close(status);
     this.#pendingGets = [];
     this.puts.close(status);
     this.gets.close(status);
     const flushes = this.#flushes;
     this.#flushes = [];
-    for (const { completion } of flushes) completeOne(completion, status);
-    this.#owner.countOutstanding(-outstanding);
+    for (const { completion } of flushes) {
+      this.#owner.countOutstanding(-1);
+      completeOne(completion, status);
+    }
   }
 
   // What the receiver hands over.
@@ -309,13 +339,14 @@ export class TcpLink implements FrameSink, Watched {
 
   onGetData(words: Int32Array, at: number): boolean {
     const byteLength = words[at + FrameWord.LENGTH]!;
-    const status = words[at + FrameWord.STATUS]!;
+    const word = words[at + FrameWord.STATUS]!;
+    const status = word < 0 ? failureOfPeer(word) : Status.OK;
     const get = this.#pendingGets[0];
     const isGood = get !== undefined && (status < 0 ? byteLength === 0 : byteLength === get.byteLength);
     if (!isGood) return this.#violated(`an answer of ${byteLength} bytes and status ${status} that no get waits for`);
     this.#pendingGets.shift();
     this.#isPut = false;
-    this.#bodyStatus = status < 0 ? (status as Status) : Status.OK;
+    this.#bodyStatus = status;
     this.payload.begin(byteLength, false);
     this.payload.addIov(get.iov, get.from, byteLength);
     return true;
@@ -326,6 +357,7 @@ export class TcpLink implements FrameSink, Watched {
     // Memory that has gone away while its bytes were on their way.
     const status = this.payload.isLost ? Status.INVALID_ADDR : this.#bodyStatus;
     if (!this.#isPut) this.#answered(this.gets, 1, status);
+    else if (this.transmitter!.length > WAITING_MAX) this.#violated('puts, without reading the answers');
     else if (status === Status.OK) this.transmitter!.owe();
     else this.check(this.transmitter!.refuse(status));
   }
@@ -335,6 +367,7 @@ export class TcpLink implements FrameSink, Watched {
     const memory = this.#owner.keys.find(words, at + FrameWord.KEY);
     const offset = joined(words, at + FrameWord.OFFSET);
     const byteLength = joined(words, at + FrameWord.GET_LENGTH);
+    if (byteLength > FRAME_BODY_BYTES_MAX) return this.#violated(`a get of ${byteLength} bytes`);
     const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
     const answer = this.#owner.buffers.pool.takeSmall();
     answer.words[FrameWord.INFO] = FrameType.GET_DATA;
@@ -345,7 +378,8 @@ export class TcpLink implements FrameSink, Watched {
     if (isGood) answer.addBody(memory, offset, byteLength, this.#owner.buffers.pool.zeros.address);
     this.#served += 1;
     answer.completion = this.#servedOne;
-    return this.check(this.transmitter!.push(answer)) === Status.OK;
+    this.check(this.transmitter!.push(answer));
+    return true;
   }
 
   onAcknowledged(count: number): boolean {
@@ -354,7 +388,7 @@ export class TcpLink implements FrameSink, Watched {
 
   onRefused(status: number): boolean {
     if (status >= 0) return this.#violated(`a refusal with status ${status}`);
-    return this.#answered(this.puts, 1, status as Status) || this.#violated('a refusal of nothing');
+    return this.#answered(this.puts, 1, failureOfPeer(status)) || this.#violated('a refusal of nothing');
   }
 
   onPulse(intervalMs: number): void {
@@ -378,10 +412,7 @@ export class TcpLink implements FrameSink, Watched {
 
   #answered(operations: PendingOperations, count: number, status: Status): boolean {
     this.#events += 1;
-    const before = operations.outstanding;
-    const isGood = operations.answer(count, status);
-    this.#owner.countOutstanding(operations.outstanding - before);
-    return isGood;
+    return operations.answer(count, status);
   }
 
   #sendMore(): void {
@@ -390,6 +421,7 @@ export class TcpLink implements FrameSink, Watched {
     this.check(transmitter.sendMore());
     if (transmitter.moved !== before) this.#events += 1;
     if (this.#flushes.length > 0 && this.isUp) this.#settleFlushes();
+    if (this.isUp && this.peerRetired) this.#closeIfUnused();
   }
 
   /** Nobody has endpoints here: a connection that nobody can use. */
@@ -410,13 +442,20 @@ export class TcpLink implements FrameSink, Watched {
 
   #endReceiving({ end, failure, violation }: Receiver): void {
     if (end === 'violation') this.#violated(violation);
-    else if (end === 'failed') this.fail(statusOfErrno(failure), errnoText(failure));
+    else if (this.isBroken) this.#endBroken();
+    else if (end === 'failed') this.fail(endOf(failure), errnoText(failure));
     // A peer that has taken leave closes without a word.
     else if (this.peerRetired && this.hasRetired) this.fail(Status.CANCELED, '');
     else this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
   }
 
+  #endBroken(): void {
+    const { failure } = this.transmitter!;
+    this.fail(endOf(failure), errnoText(failure));
+  }
+
   #violated(what: string): false {
+    this.#owner.onViolation(this, what);
     this.fail(Status.CONNECTION_RESET, `the peer sent what makes no sense: ${what}`);
     return false;
   }
@@ -425,6 +464,17 @@ export class TcpLink implements FrameSink, Watched {
 /** A 64-bit length or offset of the peer; one that is no safe integer lies outside everything. */
 function joined(words: Int32Array, at: number): number {
   return (words[at]! >>> 0) + (words[at + 1]! >>> 0) * 2 ** 32;
+}
+
+/** Whether a transmitter's call failed; see its `failure`. */
+function hasFailed(status: Status): boolean {
+  return status === Status.IO_ERROR;
+}
+
+/** What the end of a connection that stood is for those who use it. */
+function endOf(code: number): Status {
+  const isSilence = code === Errno.ETIMEDOUT || code === Errno.EHOSTUNREACH || code === Errno.ENETUNREACH;
+  return isSilence ? Status.ENDPOINT_TIMEOUT : Status.CONNECTION_RESET;
 }
 
 function remoteName(fd: number): string {

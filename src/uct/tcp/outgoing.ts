@@ -22,6 +22,8 @@ export class Outgoing {
   /** Memory behind the pieces: it stays until they are sent. */
   readonly memories: HostMemory[] = [];
   memoryCount = 0;
+  /** It was put before others that came first. */
+  hasOvertaken = false;
   /** Told when everything is sent; undefined for nobody. */
   completion: Completion | undefined = undefined;
 
@@ -127,6 +129,7 @@ export class OutgoingPool {
     outgoing.piece = 0;
     outgoing.offset = 0;
     outgoing.next = undefined;
+    outgoing.hasOvertaken = false;
     outgoing.completion = undefined;
     (outgoing.isLarge ? this.#large : this.#small).push(outgoing);
   }

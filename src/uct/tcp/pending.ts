@@ -23,6 +23,11 @@ interface Operation {
   failure: Status;
 }
 
+/** Counts operations that have not ended. */
+export interface OutstandingCounter {
+  countOutstanding(change: number): void;
+}
+
 /** One kind of operations of one connection. Frames are numbered from 1. */
 export class PendingOperations {
   /** Frames that were sent, and that have been answered. */
@@ -32,21 +37,22 @@ export class PendingOperations {
   failure: Status = Status.OK;
   readonly #operations: Operation[] = [];
   #first = 0;
+  readonly #counter: OutstandingCounter;
+
+  constructor(counter: OutstandingCounter) {
+    this.#counter = counter;
+  }
 
   /** Frames without an answer. */
   get inFlight(): number {
     return this.sent - this.done;
   }
 
-  /** Operations with a completion that has not run. */
-  get outstanding(): number {
-    return this.#operations.length - this.#first;
-  }
-
   /** The operation whose `frames` were sent last wants to be told. */
   expect(frames: number, completion: Completion, iov: readonly IovEntry[]): void {
     for (let i = 0; i < iov.length; i++) (iov[i]!.memory as Counted).inFlight += 1;
     this.#operations.push({ first: this.sent - frames + 1, last: this.sent, completion, iov, failure: Status.OK });
+    this.#counter.countOutstanding(1);
   }
 
   /** The next `count` frames have been answered with `status`; false when there are not so many. */
@@ -57,8 +63,7 @@ export class PendingOperations {
     while (this.#first < this.#operations.length) {
       const operation = this.#operations[this.#first]!;
       if (operation.last > this.done) break;
-      this.#shift();
-      finish(operation, operation.failure);
+      this.#finish(operation, operation.failure);
     }
     return true;
   }
@@ -68,8 +73,7 @@ export class PendingOperations {
     this.done = this.sent;
     while (this.#first < this.#operations.length) {
       const operation = this.#operations[this.#first]!;
-      this.#shift();
-      finish(operation, operation.failure === Status.OK ? status : operation.failure);
+      this.#finish(operation, operation.failure === Status.OK ? status : operation.failure);
     }
   }
 
@@ -87,6 +91,14 @@ export class PendingOperations {
     else if (this.failure === Status.OK) this.failure = status;
   }
 
+  /** Ends the first operation. Its completion may do anything, also end all others. */
+  #finish({ completion, iov }: Operation, status: Status): void {
+    this.#shift();
+    for (let i = 0; i < iov.length; i++) (iov[i]!.memory as Counted).inFlight -= 1;
+    this.#counter.countOutstanding(-1);
+    completeOne(completion, status);
+  }
+
   #shift(): void {
     this.#operations[this.#first] = undefined as unknown as Operation;
     this.#first += 1;
@@ -95,9 +107,4 @@ export class PendingOperations {
     else return;
     this.#first = 0;
   }
-}
-
-function finish({ completion, iov }: Operation, status: Status): void {
-  for (let i = 0; i < iov.length; i++) (iov[i]!.memory as Counted).inFlight -= 1;
-  completeOne(completion, status);
 }

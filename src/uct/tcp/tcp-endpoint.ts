@@ -33,7 +33,6 @@ const NO_MEMORY: readonly IovEntry[] = [];
 export interface EndpointOwner {
   readonly buffers: TcpBuffers;
   readonly counters: TransferCounters;
-  countOutstanding(change: number): void;
   forget(endpoint: TcpEndpoint): void;
 }
 
@@ -80,7 +79,6 @@ export class TcpEndpoint implements UctEndpoint {
     link.puts.sent += 1;
     if (completion === undefined) return Status.OK;
     link.puts.expect(1, completion, NO_MEMORY);
-    this.#owner.countOutstanding(1);
     return Status.INPROGRESS;
   }
 
@@ -97,7 +95,6 @@ export class TcpEndpoint implements UctEndpoint {
     const { pool } = this.#buffers;
     link.puts.sent += frames;
     link.puts.expect(frames, completion, iov);
-    this.#owner.countOutstanding(1);
     this.#counters.zcopy(Transfer.PUT, total);
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
@@ -145,7 +142,6 @@ export class TcpEndpoint implements UctEndpoint {
     }
     link.gets.sent += frames;
     link.gets.expect(frames, completion, iov);
-    this.#owner.countOutstanding(1);
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
       link.expectGet(iov, from, bytes);
@@ -241,8 +237,8 @@ export class TcpEndpoint implements UctEndpoint {
     return Status.UNSUPPORTED;
   }
 
-  check(): Status {
-    return this.link.look();
+  check(intervalNs?: number): Status {
+    return this.link.look(intervalNs);
   }
 
   close(): void {

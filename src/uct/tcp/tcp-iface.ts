@@ -6,10 +6,11 @@
 import { EventAlarm, sourceAddressTo } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import { closedError, UcxError } from '../../ucs/error.ts';
+import { LimitedLog } from '../../ucs/limited-log.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status, statusName } from '../../ucs/status.ts';
-import type { AmHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
+import type { AmHandler, EndpointErrorHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
 import type { ClosableIface } from '../base/host-domain.ts';
 import { uniqueAddress, unreachable } from '../base/iface-address.ts';
@@ -20,6 +21,7 @@ import { Acceptor } from './acceptor.ts';
 import { tcpAttributes } from './attributes.ts';
 import { TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Connector, type ConnectorOwner } from './connector.ts';
+import { FailureReports } from './failure-reports.ts';
 import { Answer, type Introduction } from './introduction.ts';
 import { type LinkOwner, TcpLink } from './link.ts';
 import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
@@ -42,6 +44,8 @@ const NS_PER_MS = 1e6;
 export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, EndpointOwner {
   readonly attributes: IfaceAttributes;
   readonly log: Log;
+  /** What peers can cause. */
+  readonly warnings: LimitedLog;
   readonly buffers: TcpBuffers;
   readonly keys: TcpKeyTable;
   readonly counters: TransferCounters = new TransferCounters();
@@ -69,6 +73,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** Those that wait for a socket that the peer connects, and how long. */
   readonly #orphans: Map<TcpLink, number> = new Map();
   readonly #endpoints: Set<TcpEndpoint> = new Set();
+  readonly #failures: FailureReports = new FailureReports();
   #acceptor: Acceptor | undefined = undefined;
   #address: Uint8Array | undefined = undefined;
   #alarm: EventAlarm | undefined = undefined;
@@ -84,6 +89,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const config = services.config.get(TCP_CONFIG_TABLE);
     this.attributes = tcpAttributes(resource, device, config);
     this.log = services.log;
+    this.warnings = new LimitedLog(services.log, services.clock);
     this.keys = keys;
     this.peerTimeoutMs = config.PEER_TIMEOUT / NS_PER_MS;
     this.pollsMax = config.MAX_POLL;
@@ -135,11 +141,17 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.handler = handler;
   }
 
+  setErrorHandler(handler: EndpointErrorHandler): void {
+    this.#failures.handler = handler;
+  }
+
   progress(): number {
+    if (this.#failures.size > 0) return this.#failures.deliver();
     if (this.#ready.size + this.#making.size === 0 || !this.#isTurn()) return 0;
     let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
     this.#polls = (this.#polls + 1) & (LOOK_EVERY - 1);
-    if (count === 0 && (this.#hot === undefined || this.#polls === 0)) count = this.#look();
+    // Also while one peer brings more and more: the others are not to wait for its end.
+    if (this.#polls === 0 || (count === 0 && this.#hot === undefined)) count += this.#look();
     if (count === 0) this.#quiet += 1;
     else {
       this.#quiet = 0;
@@ -157,9 +169,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   wait(timeoutNs: number): Promise<void> {
-    if (this.#closed || (this.handler === undefined && this.outstanding === 0)) return Promise.resolve();
+    const isIdle = this.handler === undefined && this.outstanding === 0;
+    if (this.#closed || isIdle || this.#failures.size > 0) return Promise.resolve();
     for (const link of this.#blocked) {
       link.acknowledge();
+      if (link.isBroken) return Promise.resolve();
       if (link.isUp) this.#ready.update(link);
     }
     this.#alarm ??= new EventAlarm(this.#ready.fd, () => this.#sleeper.wake());
@@ -181,12 +195,14 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#ready.close();
     this.#making.close();
     this.buffers.close();
+    this.warnings.tellLeft();
   }
 
   // What endpoints and links need of the interface.
 
   forget(endpoint: TcpEndpoint): void {
     this.#endpoints.delete(endpoint);
+    this.#failures.delete(endpoint);
   }
 
   countOutstanding(change: number): void {
@@ -218,6 +234,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const { status } = link;
     // Nobody here has lost anything.
     if (status === Status.CANCELED || link.users === 0 || this.#closed) return;
+    for (const endpoint of this.#endpoints) if (endpoint.link === link) this.#failures.add(endpoint, status);
+    this.#sleeper.wake();
     const message = `the connection to ${link.name} has ended: ${reason}`;
     this.#failure = new UcxError({
       code: `ERR_${statusName(status)}`,
@@ -228,6 +246,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.log.diag(message);
   }
 
+  onViolation(link: TcpLink, what: string): void {
+    this.warnings.warn(`the connection to ${link.name} is closed: the peer sent what makes no sense: ${what}`);
+  }
+
   // What the connector needs to know, and what it tells.
 
   introductionFor(link: TcpLink): Introduction {
@@ -236,6 +258,13 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   answerTo(peer: Introduction): Introduction {
     return this.#introduction(peer.sender, this.#verdictOn(peer));
+  }
+
+  objectionTo(link: TcpLink, peer: Introduction): { readonly status: Status; readonly reason: string } | undefined {
+    if (!sameSecret(peer.sender, link.peerId)) return { status: Status.UNREACHABLE, reason: 'somebody else answers' };
+    const { messageBytesMax } = peer;
+    if (messageBytesMax >= this.#config.TX_SEG_SIZE) return undefined;
+    return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
   }
 
   onAccepted(peer: Introduction, fd: number): void {
@@ -323,7 +352,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const { PORT_RANGE, BACKLOG } = this.#config;
     const [first] = addresses;
     const told = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
-    const acceptor = new Acceptor(first!.address, PORT_RANGE, BACKLOG, this.log, (ready) =>
+    const acceptor = new Acceptor(first!.address, PORT_RANGE, BACKLOG, this.warnings, (ready) =>
       this.#connector.accept(ready),
     );
     this.#acceptor = acceptor;

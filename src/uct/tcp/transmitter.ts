@@ -17,7 +17,9 @@ export class Transmitter {
   #owed = 0;
   /** Error number that ended the connection; 0 while it works. */
   failure = 0;
-  /** Frames that were queued, and those of them that have been sent. */
+  /** Frames that wait. */
+  length = 0;
+  /** Frames that were queued in their order, and those of them that have been sent; acknowledgements that overtake them do not count. */
   queued = 0;
   released = 0;
   /** Calls that have sent something of them. */
@@ -26,11 +28,6 @@ export class Transmitter {
   constructor(fd: number, buffers: TcpBuffers) {
     this.#fd = fd;
     this.#buffers = buffers;
-  }
-
-  /** Frames that wait. */
-  get length(): number {
-    return this.queued - this.released;
   }
 
   /** Whether frames wait: nothing may be sent past them. */
@@ -75,8 +72,9 @@ export class Transmitter {
 
   /** Queues a frame behind the others, and sends what the kernel takes. Returns OK, or IO_ERROR: see {@link failure}. */
   push(outgoing: Outgoing): Status {
+    const isFirst = this.#head === undefined;
     this.#append(outgoing);
-    return this.length === 1 ? this.sendMore() : Status.OK;
+    return isFirst ? this.sendMore() : Status.OK;
   }
 
   /** Whether the peer is to be told of puts that have arrived. */
@@ -135,32 +133,40 @@ export class Transmitter {
 
   /** Drops what waits; its completions end with `status`. */
   close(status: Status): void {
-    while (this.#head !== undefined) this.#release(this.#head, status);
+    if (this.#tail !== undefined) this.#release(this.#tail, status);
   }
 
   #sent(byteLength: number): void {
     let left = byteLength;
-    while (this.#head !== undefined && left >= 0) {
-      left = this.#head.advance(left);
-      if (left >= 0) this.#release(this.#head, Status.OK);
-      if (left === 0) return;
+    let last: Outgoing | undefined;
+    for (let each = this.#head; each !== undefined && left > 0; each = each.next) {
+      left = each.advance(left);
+      if (left >= 0) last = each;
     }
+    if (last !== undefined) this.#release(last, Status.OK);
   }
 
-  /** Takes the first frame out. */
-  #release(outgoing: Outgoing, status: Status): void {
-    this.#head = outgoing.next;
+  /** Takes the frames up to `last` out; then, because whoever is told may send more, tells of them. */
+  #release(last: Outgoing, status: Status): void {
+    let each = this.#head;
+    this.#head = last.next;
     if (this.#head === undefined) this.#tail = undefined;
-    this.released += 1;
-    const { completion } = outgoing;
-    this.#buffers.pool.put(outgoing);
-    if (completion !== undefined) completeOne(completion, status);
+    last.next = undefined;
+    while (each !== undefined) {
+      const { completion, next } = each;
+      this.length -= 1;
+      if (!each.hasOvertaken) this.released += 1;
+      this.#buffers.pool.put(each);
+      if (completion !== undefined) completeOne(completion, status);
+      each = next;
+    }
   }
 
   #append(outgoing: Outgoing): void {
     if (this.#tail === undefined) this.#head = outgoing;
     else this.#tail.next = outgoing;
     this.#tail = outgoing;
+    this.length += 1;
     this.queued += 1;
   }
 
@@ -168,7 +174,8 @@ export class Transmitter {
   #insert(outgoing: Outgoing): Status {
     const head = this.#head;
     if (head === undefined) return this.push(outgoing);
-    this.queued += 1;
+    outgoing.hasOvertaken = true;
+    this.length += 1;
     if (head.isStarted) {
       outgoing.next = head.next;
       head.next = outgoing;

@@ -1,0 +1,331 @@
+/** Connections of tcp interfaces: who connects, who is refused, and how all ends are told of. */
+
+import { describe, expect, it } from 'vitest';
+import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
+import {
+  frame,
+  introductionBytes,
+  introductionTo,
+  keyed,
+  keyOf,
+  type RawPeer,
+  TcpInterfaces,
+  type TcpSide,
+} from '../../../test/fixtures/tcp-interfaces.ts';
+import { ManualClock } from '../../ucs/clock.ts';
+import { Status } from '../../ucs/status.ts';
+import type { UctEndpoint } from '../api/iface.ts';
+import { FrameType } from './frame.ts';
+import { INTRODUCTION_BYTES, unpackIntroduction } from './introduction.ts';
+import type { TcpEndpoint } from './tcp-endpoint.ts';
+
+const HEADER = Int32Array.of(1, 2);
+const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
+
+/** Sends a message, again while there is no connection. */
+async function send(net: TcpInterfaces, side: TcpSide, endpoint: UctEndpoint, id = 3): Promise<Status> {
+  let status: Status = Status.NO_RESOURCE;
+  await net.until([side], () => {
+    status = endpoint.amShort(id, HEADER, 2, BYTES, 0, BYTES.byteLength);
+    return status !== Status.NO_RESOURCE;
+  });
+  return status;
+}
+
+/** Two sides, with an endpoint of the first to the second that has sent a message. */
+async function connected(net: TcpInterfaces): Promise<{ one: TcpSide; two: TcpSide; endpoint: UctEndpoint }> {
+  const [one, two] = [net.open(), net.open()];
+  const endpoint = one.iface.connect(two.iface.address);
+  expect(await sendTo(net, one, two, endpoint)).toBe(Status.OK);
+  await net.until([one, two], () => two.messages.length === 1);
+  return { one, two, endpoint };
+}
+
+async function sendTo(net: TcpInterfaces, one: TcpSide, two: TcpSide, endpoint: UctEndpoint): Promise<Status> {
+  let status: Status = Status.NO_RESOURCE;
+  await net.until([one, two], () => {
+    status = endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength);
+    return status !== Status.NO_RESOURCE;
+  });
+  return status;
+}
+
+describe('a connection that ends', () => {
+  const net = new TcpInterfaces();
+
+  it('is told of once for each endpoint on it, within progress', async () => {
+    const { one, two, endpoint } = await connected(net);
+    const second = one.iface.connect(two.iface.address);
+    const closed = one.iface.connect(two.iface.address);
+    const third = net.open();
+    const other = one.iface.connect(third.iface.address);
+    await sendTo(net, one, third, other);
+    two.iface.close();
+    expect(one.failed).toEqual([]);
+    closed.close();
+    await net.until([one, third], () => one.failed.length === 2);
+    expect(one.failed.map(({ endpoint: failed }) => failed)).toEqual([endpoint, second]);
+    expect(new Set(one.failed.map(({ status }) => status))).toEqual(new Set([Status.CONNECTION_RESET]));
+    expect(endpoint.check()).toBe(Status.CONNECTION_RESET);
+    for (let turn = 0; turn < 100; turn++) one.iface.progress();
+    expect(one.failed).toHaveLength(2);
+    expect(await sendTo(net, one, third, other)).toBe(Status.OK);
+    await net.until([one, third], () => third.messages.length === 2);
+  });
+
+  it('that an operation finds out ends nothing within the call of the operation', async () => {
+    const { one, endpoint } = await connected(net);
+    const peers: RawPeer[] = [];
+    const id = new Uint8Array(16).fill(9);
+    const address = await net.listener((peer) => peers.push(peer), id);
+    const raw = one.iface.connect(address);
+    expect(raw.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
+    await net.until([one], () => (peers[0]?.received.byteLength ?? 0) >= INTRODUCTION_BYTES);
+    const { sender } = unpackIntroduction(peers[0]!.take(INTRODUCTION_BYTES)) as { sender: Uint8Array };
+    peers[0]!.write(introductionBytes({ sender: id, wanted: sender, status: 0, messageBytesMax: 65_536 }));
+    expect(await send(net, one, raw)).toBe(Status.OK);
+    const { memory, key } = keyed(one, 8192);
+    const completion = new CountingCompletion();
+    expect(raw.putZcopy([{ memory, offset: 0, byteLength: 8192 }], 0, key, completion)).toBe(Status.INPROGRESS);
+    peers[0]!.socket.resetAndDestroy();
+    const zcopies: CountingCompletion[] = [];
+    // Without progress: what finds out is the call itself.
+    for (let status: Status = Status.INPROGRESS; status === Status.INPROGRESS; ) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const zcopy = new CountingCompletion();
+      zcopies.push(zcopy);
+      status = raw.amZcopy!(4, HEADER, 2, [{ memory, offset: 0, byteLength: 4096 }], zcopy);
+      if ((raw as TcpEndpoint).link.isBroken) break;
+      expect(status).toBe(Status.INPROGRESS);
+      expect(zcopies.length).toBeLessThan(1000);
+    }
+    expect([completion.calls, zcopies.at(-1)!.calls, one.failed.length]).toEqual([0, 0, 0]);
+    await net.until([one], () => one.failed.length === 1);
+    expect(one.failed).toEqual([{ endpoint: raw, status: Status.CONNECTION_RESET }]);
+    expect([completion.calls, completion.failure]).toEqual([1, Status.CONNECTION_RESET]);
+    expect(zcopies.at(-1)).toMatchObject({ calls: 1, failure: Status.CONNECTION_RESET });
+    expect(one.iface.outstanding).toBe(0);
+    expect(endpoint.check()).toBe(Status.OK);
+  });
+
+  it('ends every operation once, also those that completions start, and counts them', async () => {
+    const { one, two, endpoint } = await connected(net);
+    const { memory, key } = keyed(two, 4096);
+    const local = keyed(one, 4096).memory;
+    // The peer takes leave: who closes the last endpoint here closes the connection.
+    two.iface.connect(one.iface.address).close();
+    await net.until([one, two], () => (endpoint as TcpEndpoint).link.peerRetired);
+    const iov = [{ memory: local, offset: 0, byteLength: 4096 }];
+    const ended: Status[] = [];
+    const start = (): Status => {
+      const completion = { count: 1, failure: Status.OK as Status, onComplete: () => again(completion.failure) };
+      return endpoint.getZcopy(iov, 0, key, completion);
+    };
+    const again = (status: Status): void => {
+      ended.push(status);
+      if (status !== Status.OK) expect(start()).toBe(Status.CANCELED);
+      // The last user of the connection, while others are on their way.
+      else endpoint.close();
+    };
+    for (let i = 0; i < 5; i++) expect(start()).toBe(Status.INPROGRESS);
+    expect(one.iface.outstanding).toBe(5);
+    await net.until([one, two], () => ended.length === 5);
+    expect(ended).toEqual([Status.OK, ...Array.from({ length: 4 }, () => Status.CANCELED)]);
+    expect(one.iface.outstanding).toBe(0);
+    expect([memory.inFlight, local.inFlight]).toEqual([0, 0]);
+  });
+});
+
+describe('a peer', () => {
+  const net = new TcpInterfaces();
+
+  /** Answers everybody who connects to a listener of nobody. */
+  function answering(answer: (sender: Uint8Array) => Uint8Array): (peer: RawPeer) => void {
+    return (peer) => {
+      peer.socket.on('data', () => {
+        if (peer.received.byteLength < INTRODUCTION_BYTES) return;
+        const introduction = unpackIntroduction(peer.take(INTRODUCTION_BYTES));
+        peer.write(answer((introduction as { sender: Uint8Array }).sender));
+      });
+    };
+  }
+
+  const id = new Uint8Array(16).fill(9);
+
+  it.each([
+    ['is somebody else', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
+    ['takes shorter messages than are sent', { messageBytesMax: 4096 }, Status.UNSUPPORTED],
+    ['does not want the connection', { status: Status.UNSUPPORTED }, Status.UNSUPPORTED],
+    ['says that it has no room', { status: Status.NO_RESOURCE }, Status.IO_ERROR],
+    ['fails by a status that is none', { status: -9999 }, Status.IO_ERROR],
+    ['answers by an unknown word', { status: 7 }, Status.UNREACHABLE],
+  ])('that %s is not used', async (_name, changes, status) => {
+    const one = net.open();
+    const address = await net.listener(
+      answering((wanted) => introductionBytes({ sender: id, wanted, status: 0, messageBytesMax: 65_536, ...changes })),
+      id,
+    );
+    const endpoint = one.iface.connect(address);
+    expect(await send(net, one, endpoint)).toBe(status);
+    await net.until([one], () => one.failed.length > 0);
+    expect(one.failed).toEqual([{ endpoint, status }]);
+    expect(one.iface.errorOf(status)?.message).toMatch(/^tcp\/lo: the connection to 127\.0\.0\.1:\d+ has ended: /);
+  });
+
+  it('that connects to a port where nobody listens any more finds nobody', async () => {
+    const [one, two] = [net.open(), net.open()];
+    const { address } = two.iface;
+    two.iface.close();
+    expect(await send(net, one, one.iface.connect(address))).toBe(Status.UNREACHABLE);
+  });
+
+  it('that never answers is given up after CONNECT_TIMEOUT, on both ends', async () => {
+    const clock = new ManualClock(1e9);
+    const one = net.open({ CONNECT_TIMEOUT: '5s' }, clock);
+    const silent = await net.listener(() => undefined);
+    const stranger = await net.stranger(one);
+    const endpoint = one.iface.connect(silent);
+    expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
+    for (let turn = 0; turn < 50; turn++) {
+      one.iface.progress();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    clock.advance(4.9e9);
+    expect(await outcomeOf(one, endpoint)).toBe(Status.NO_RESOURCE);
+    expect(stranger.isClosed).toBe(false);
+    clock.advance(0.2e9);
+    await net.until([one], () => stranger.isClosed && one.failed.length === 1);
+    expect(one.failed).toEqual([{ endpoint, status: Status.ENDPOINT_TIMEOUT }]);
+  });
+
+  async function outcomeOf({ iface }: TcpSide, endpoint: UctEndpoint): Promise<Status> {
+    for (let turn = 0; turn < 20; turn++) iface.progress();
+    return endpoint.amShort(3, HEADER, 2, BYTES, 0, 100);
+  }
+
+  it('on the IPv6 loopback device is reached like others', async () => {
+    const device = {
+      name: 'lo',
+      addresses: [{ address: '::1', family: 6, prefixBits: 128 }] as const,
+      isLoopback: true,
+      isBridge: false,
+      bytesPerSecond: undefined,
+    };
+    const [one, two] = [net.openOn(device), net.openOn(device)];
+    const endpoint = one.iface.connect(two.iface.address);
+    expect(await sendTo(net, one, two, endpoint)).toBe(Status.OK);
+    await net.until([one, two], () => two.messages.length === 1);
+    two.iface.close();
+    await net.until([one], () => one.failed.length === 1);
+    expect(one.iface.errorOf(Status.CONNECTION_RESET)?.message).toMatch(/the connection to \[::1\]:\d+ has ended/);
+  });
+
+  it('that connects at the same time shares one connection, whoever has the lower id', async () => {
+    const orders = new Set<number>();
+    for (let round = 0; round < 40 || orders.size < 2; round++) {
+      const [one, two] = [net.open(), net.open()];
+      orders.add(Math.sign(Buffer.compare(idOf(one), idOf(two))));
+      const [there, back] = [one.iface.connect(two.iface.address), two.iface.connect(one.iface.address)];
+      const wants = [one, two].map(() => 5);
+      await net.until([one, two], () => {
+        for (const [i, endpoint] of [there, back].entries()) {
+          while (wants[i]! > 0 && endpoint.amShort(3, HEADER, 2, BYTES, 0, 100) === Status.OK) wants[i]! -= 1;
+        }
+        return one.messages.length === 5 && two.messages.length === 5;
+      });
+      expect((there as TcpEndpoint).link.fd).toBeGreaterThan(0);
+      expect([one.failed, two.failed]).toEqual([[], []]);
+      one.iface.close();
+      two.iface.close();
+    }
+    expect(orders.size).toBe(2);
+  });
+
+  function idOf({ iface }: TcpSide): Uint8Array {
+    return iface.address.subarray(28, 44);
+  }
+
+  it('that brings more and more does not keep others waiting', async () => {
+    const one = net.open();
+    const flood = await net.introduced(one, { sender: new Uint8Array(16).fill(1) });
+    const quiet = await net.introduced(one, { sender: new Uint8Array(16).fill(2) });
+    const message = frame([FrameType.AM | (7 << 8), 4096], new Uint8Array(4096));
+    for (let i = 0; i < 3000; i++) flood.write(message);
+    await net.until([one], () => one.messages.length > 20);
+    quiet.write(frame([FrameType.AM | (9 << 8), 8], new Uint8Array(8)));
+    await net.until([one], () => one.messages.some(({ id: message }) => message === 9));
+    expect(one.messages.length).toBeLessThan(3000);
+  });
+});
+
+describe('keepalive', () => {
+  const net = new TcpInterfaces();
+
+  it('of many endpoints on one connection gives one sign of life at a time', async () => {
+    const clock = new ManualClock(1e9);
+    const one = net.open({}, clock);
+    const peer = await net.introduced(one, { sender: new Uint8Array(16).fill(9) });
+    const address = await net.listener(() => undefined);
+    const endpoints = Array.from({ length: 20 }, () => one.iface.connect(address));
+    for (let round = 0; round < 3; round++) {
+      for (const endpoint of endpoints) expect(endpoint.check(20e9)).toBe(Status.OK);
+      clock.advance(20e9);
+    }
+    await net.until([one], () => peer.received.byteLength >= 3 * 8);
+    const words = new Int32Array(peer.received.buffer, peer.received.byteOffset, 6);
+    expect([...words]).toEqual([FrameType.PULSE, 20_000, FrameType.PULSE, 20_000, FrameType.PULSE, 20_000]);
+  });
+
+  it('takes silence of a process for its end only where it has promised to be heard', async () => {
+    const { one, two, endpoint } = await connected(net);
+    const back = two.iface.connect(one.iface.address);
+    // The second hears nothing, and has been promised nothing.
+    expect(back.check(1e6)).toBe(Status.OK);
+    await net.until([one, two], () => endpoint.check(1e6) === Status.OK);
+    expect(one.failed).toEqual([]);
+  });
+});
+
+describe('keys', () => {
+  const net = new TcpInterfaces();
+
+  it('of memory that has gone are refused by the owner, and write nothing', async () => {
+    const { one, two, endpoint } = await connected(net);
+    const canary = keyed(two, 4096).memory;
+    const memory = two.md.memReg(new Uint8Array(4096));
+    const packed = new Uint8Array(two.md.attributes.rkeyPackedBytes);
+    two.md.mkeyPack(memory, packed, 0);
+    const key = one.md.rkeyUnpack(packed);
+    two.md.memDereg(memory);
+    const local = keyed(one, 4096).memory;
+    local.bytes.fill(7);
+    const iov = [{ memory: local, offset: 0, byteLength: 4096 }];
+    const completions = [new CountingCompletion(), new CountingCompletion(), new CountingCompletion()];
+    expect(endpoint.putZcopy(iov, 0, key, completions[0]!)).toBe(Status.INPROGRESS);
+    expect(endpoint.getZcopy(iov, 0, key, completions[1]!)).toBe(Status.INPROGRESS);
+    expect(endpoint.putShort(BYTES, 0, 100, 0, key, completions[2]!)).toBe(Status.INPROGRESS);
+    await net.until([one, two], () => completions.every(({ calls }) => calls === 1));
+    expect(completions.map(({ failure }) => failure)).toEqual(completions.map(() => Status.INVALID_ADDR));
+    expect(canary.bytes.every((byte) => byte === 0)).toBe(true);
+    expect(memory.bytes.every((byte) => byte === 0)).toBe(true);
+    expect(local.bytes.every((byte) => byte === 7)).toBe(true);
+    // The connection is none the worse.
+
+    const after = new CountingCompletion();
+    expect(endpoint.putZcopy(iov, 0, keyOf(two.md, canary), after)).toBe(Status.INPROGRESS);
+    await net.until([one, two], () => after.calls === 1);
+    expect([after.failure, canary.bytes.every((byte) => byte === 7)]).toEqual([Status.OK, true]);
+  });
+
+  it('introduce themselves in pieces of one byte', async () => {
+    const one = net.open();
+    const peer = await net.stranger(one);
+    for (const byte of introductionTo(one)) {
+      peer.write(Uint8Array.of(byte));
+      await net.until([one], () => peer.socket.writableLength === 0);
+    }
+    peer.write(frame([FrameType.AM | (5 << 8), 3], Uint8Array.of(1, 2, 3)));
+    await net.until([one], () => one.messages.length === 1);
+    expect(one.messages).toEqual([{ id: 5, bytes: Uint8Array.of(1, 2, 3) }]);
+  });
+});
