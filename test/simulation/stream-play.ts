@@ -62,7 +62,7 @@ export class StreamPlay {
     );
   }
 
-  receive(end: End, byteLength: number, waitAll = this.#world.isOneOf(3)): void {
+  receive(end: End, byteLength: number, waitAll: boolean = this.#world.isOneOf(3)): void {
     const world = this.#world;
     const flow = this.#flowOf(end.peer!);
     const space = new LocalSpace(world, end.player, byteLength, true);
