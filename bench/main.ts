@@ -2,6 +2,7 @@
 
 import os from 'node:os';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
+import { benchEndpoints } from './endpoints.ts';
 import { benchInsight } from './insight.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
@@ -20,6 +21,7 @@ const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
   benchNodeServer,
   benchSharedMemory,
   benchPerftestRatios,
+  benchEndpoints,
   benchSmallPut,
   benchInsight,
   benchCopyBandwidth,
