@@ -28,6 +28,9 @@ export interface UcpConfig {
   readonly RNDV_THRESH: number | 'auto';
   readonly RNDV_FRAG_SIZE: number;
   readonly RNDV_FRAG_ALLOC_COUNT: number;
+  readonly MAX_RNDV_RAILS: number;
+  readonly MIN_RNDV_CHUNK_SIZE: number;
+  readonly MULTI_LANE_MAX_RATIO: number;
   readonly KEEPALIVE_INTERVAL: number;
   readonly RCACHE_ENABLE: Ternary;
   readonly MEMTYPE_CACHE: Ternary;
@@ -118,6 +121,24 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: ofHostMemory(fragmentCountType),
       default: '16',
       doc: 'Host fragments of one worker at most, 2 or more: half of them for what it receives, as many windows of a message are under way at once; operations that find none wait.',
+    },
+    {
+      name: 'MAX_RNDV_RAILS',
+      type: restricted(uintType, 'an unsigned integer, 1 to 8', (count) => count >= 1 && count <= 8),
+      default: '2',
+      doc: 'Network devices between which a rendezvous divides the bytes of a message at most, 1 to 8.',
+    },
+    {
+      name: 'MIN_RNDV_CHUNK_SIZE',
+      type: restricted(memorySizeType, 'a size from 4k to 1g', (bytes) => bytes >= 4096 && bytes <= 2 ** 30),
+      default: '16k',
+      doc: 'Bytes of a message for each of these devices at least, 4k to 1g.',
+    },
+    {
+      name: 'MULTI_LANE_MAX_RATIO',
+      type: restricted(uintType, 'an unsigned integer, at least 1', (ratio) => ratio >= 1),
+      default: '4',
+      doc: 'Devices whose estimated bandwidth is smaller than that of the best by more than this ratio get no part.',
     },
     {
       name: 'KEEPALIVE_INTERVAL',

@@ -23,6 +23,7 @@ import { type AdviseOptions, MemoryMap, type OperationRegistrar } from '../mem/m
 import { type AddressedMemory, type MemoryInfo, type MemoryTypeEvent, MemoryTypes } from '../mem/memory-types.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
+import type { RailLimits } from '../rndv/rails.ts';
 import { UCP_CONFIG_TABLE } from './config.ts';
 import type { UnpackOptions } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
@@ -62,6 +63,7 @@ export class Context implements WorkerContext<Worker> {
   readonly rendezvousThreshold: number;
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
+  readonly rails: RailLimits;
   readonly protocolInfoMode: ProtocolInfoMode;
   readonly #newSignal: () => SignalFd;
   readonly #memoryTypes: MemoryTypes;
@@ -89,6 +91,11 @@ export class Context implements WorkerContext<Worker> {
     this.rendezvousThreshold = config.RNDV_THRESH === 'auto' ? Number.POSITIVE_INFINITY : config.RNDV_THRESH;
     this.fragmentBytes = config.RNDV_FRAG_SIZE;
     this.fragmentCount = config.RNDV_FRAG_ALLOC_COUNT;
+    this.rails = {
+      railsMax: config.MAX_RNDV_RAILS,
+      chunkBytesMin: config.MIN_RNDV_CHUNK_SIZE,
+      bandwidthRatioMax: config.MULTI_LANE_MAX_RATIO,
+    };
     this.protocolInfoMode = config.PROTO_INFO;
     this.#newSignal = params.newSignal;
     this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md));

@@ -7,6 +7,7 @@ import type { ExportedMemory } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
+import type { RailLimits } from '../rndv/rails.ts';
 import type { Connection, Request, RequestOwner, RequestParams } from './request.ts';
 import type { OpenMd } from './resources.ts';
 import type { WorkerCounters } from './worker-counters.ts';
@@ -26,6 +27,8 @@ export interface ProtocolContext {
   /** See UCX_RNDV_FRAG_SIZE and UCX_RNDV_FRAG_ALLOC_COUNT. */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
+  /** How long transfers are divided between devices. */
+  readonly rails: RailLimits;
   /** Allocates host memory that every transport reaches. */
   allocateHost(byteLength: number): MemoryHandle;
   memUnmap(handle: MemoryHandle): void;

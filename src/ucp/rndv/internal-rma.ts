@@ -8,8 +8,9 @@ import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request } from '../core/request.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { candidateFor, type Operation, Protocol } from '../proto/selection.ts';
+import { type Candidate, candidateFor, type Operation, Protocol } from '../proto/selection.ts';
 import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from '../rma/put-get.ts';
+import { type RailLimits, railsOf } from './rails.ts';
 
 /** Told how a copy has ended. */
 export type CopyDone = (status: Status) => void;
@@ -21,6 +22,8 @@ export interface RmaPlace {
   readonly byteLength: number;
   readonly rkey: RemoteKey;
   readonly remoteOffset: number;
+  /** What carries it; undefined for what is best. */
+  readonly candidate?: Candidate | undefined;
 }
 
 /** True when a lane moves the bytes between these places by itself. */
@@ -28,6 +31,25 @@ export function canMove(connection: Connection, operation: Operation, place: Rma
   const plan = planFor(operation, place.local, place.rkey, connection);
   const candidate = candidateFor(plan, place.byteLength);
   return candidate !== undefined && candidate.protocol !== Protocol.MESSAGE;
+}
+
+/** The parts of a transfer that goes over several devices of a network; the transfer itself where one lane carries it. */
+export function placesOf(
+  connection: Connection,
+  operation: Operation,
+  place: RmaPlace,
+  limits: RailLimits,
+): readonly RmaPlace[] {
+  const plan = planFor(operation, place.local, place.rkey, connection);
+  const rails = railsOf(plan, connection.lanes, place.byteLength, limits);
+  if (rails === undefined) return [place];
+  return rails.map(({ candidate, offset, byteLength }) => ({
+    ...place,
+    candidate,
+    byteLength,
+    localOffset: place.localOffset + offset,
+    remoteOffset: place.remoteOffset + offset,
+  }));
 }
 
 /**
@@ -44,7 +66,7 @@ export function describeTransfer(
   const { local, localOffset, byteLength, rkey, remoteOffset } = place;
   checkRemote(connection, rkey, remoteOffset, byteLength);
   const plan = planFor(operation, local, rkey, connection);
-  const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
+  const candidate = place.candidate ?? chooseCandidate(plan, operation, local, rkey, byteLength);
   const request = new Request(host);
   describeRma(request, operation, connection, candidate, rkey, remoteOffset);
   describeLocal(request, local, localOffset, byteLength, host.context);

@@ -16,7 +16,7 @@ import { WorkerCounter } from '../core/worker-counters.ts';
 import { bytesOf, type Piece } from '../mem/local-bytes.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { canMove, describeTransfer, type RmaPlace } from './internal-rma.ts';
+import { canMove, describeTransfer, placesOf, type RmaPlace } from './internal-rma.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
@@ -161,7 +161,8 @@ export class Rendezvous {
       connection.rkeys.release(rkey);
       return false;
     }
-    let left = places.length;
+    const parts = places.flatMap((place) => placesOf(connection, Operation.GET, place, this.#host.context.rails));
+    let left = parts.length;
     let failure: Status = Status.OK;
     const done = (status: Status): void => {
       if (status < 0 && failure === Status.OK) failure = status;
@@ -173,7 +174,7 @@ export class Rendezvous {
     };
     this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
-    for (const place of places) this.#move(request, connection, Operation.GET, place, done);
+    for (const part of parts) this.#move(request, connection, Operation.GET, part, done);
     return true;
   }
 

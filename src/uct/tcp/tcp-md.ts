@@ -42,7 +42,11 @@ export class TcpMd extends HostDomain {
     super(TCP_NAME, true);
     this.#services = services;
     const { BRIDGE_ENABLE } = services.config.get(TCP_CONFIG_TABLE);
-    const found = listNetworkInterfaces().filter(({ isBridge }) => BRIDGE_ENABLE || !isBridge);
+    const usable = listNetworkInterfaces().filter(({ isBridge }) => BRIDGE_ENABLE || !isBridge);
+    const allowed = usable.filter(({ name }) => services.isDeviceAllowed?.(DeviceType.NET, name) !== false);
+    // Peers on this node are reached through every device: loopback is for those that have nothing else.
+    const isBeside = allowed.some(({ isLoopback }) => !isLoopback);
+    const found = usable.filter(({ isLoopback }) => !(isLoopback && isBeside));
     this.#interfaces = found;
     if (found.length === 0) {
       throw new UcxError({
