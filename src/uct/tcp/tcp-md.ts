@@ -43,9 +43,9 @@ export class TcpMd extends HostDomain {
     this.#services = services;
     const { BRIDGE_ENABLE } = services.config.get(TCP_CONFIG_TABLE);
     const usable = listNetworkInterfaces().filter(({ isBridge }) => BRIDGE_ENABLE || !isBridge);
-    const allowed = usable.filter(({ name }) => services.isDeviceAllowed?.(DeviceType.NET, name) !== false);
-    // Peers on this node are reached through every device: loopback is for those that have nothing else.
-    const isBeside = allowed.some(({ isLoopback }) => !isLoopback);
+    // Peers on this node are reached through every device: whoever chooses devices has loopback only where it has chosen nothing else.
+    const { isDeviceAllowed = () => false } = services;
+    const isBeside = usable.some(({ name, isLoopback }) => !isLoopback && isDeviceAllowed(DeviceType.NET, name));
     const found = usable.filter(({ isLoopback }) => !(isLoopback && isBeside));
     this.#interfaces = found;
     if (found.length === 0) {
