@@ -3,6 +3,7 @@
 import type { Component } from '../api/memory-domain.ts';
 import { tcpConnectionManager } from './cm/tcp-connection-manager.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
+import { openSecurity } from './secure/security.ts';
 import { TCP_NAME } from './tcp-key.ts';
 import { TcpMd } from './tcp-md.ts';
 
@@ -13,6 +14,7 @@ export function tcpComponent(): Component {
     transports: [{ name: TCP_NAME, aliases: [] }],
     configTable: TCP_CONFIG_TABLE,
     openMd: (services) => new TcpMd(services),
-    openConnectionManager: tcpConnectionManager,
+    openConnectionManager: (services) =>
+      tcpConnectionManager(services, openSecurity(services.config.get(TCP_CONFIG_TABLE), services.log)),
   };
 }

@@ -5,18 +5,21 @@ import {
   bandwidthType,
   boolType,
   type ConfigType,
+  enumType,
   memorySizeType,
   memoryUnitsType,
   restricted,
+  stringType,
   timeType,
   uintType,
 } from '../../ucs/config-value.ts';
+import { SECURITY_LEVELS, type SecurityConfig } from './secure/security.ts';
 
 /** The first and the last port that may be listened on; [0, 0] for any. */
 export type PortRange = readonly [number, number];
 
 /** The values of the table. */
-export interface TcpConfig {
+export interface TcpConfig extends SecurityConfig {
   readonly TX_SEG_SIZE: number;
   readonly RX_SEG_SIZE: number;
   readonly MAX_POLL: number;
@@ -130,6 +133,18 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       type: secondsType,
       default: '10s',
       doc: 'Time without data after which the kernel asks whether the node of the peer lives (TCP_KEEPIDLE).',
+    },
+    {
+      name: 'SECURITY',
+      type: enumType(SECURITY_LEVELS),
+      default: 'none',
+      doc: 'What peers, and clients and listeners, have to prove: none, fit for loopback and networks that are trusted; auth: that they know the shared key, by TCP_KEY_FILE, while data goes in clear. Must be the same at both ends; holds on all devices.',
+    },
+    {
+      name: 'KEY_FILE',
+      type: stringType,
+      default: '',
+      doc: 'File of the shared key for TCP_SECURITY: at least 16 bytes that cannot be guessed, readable by its owner only.',
     },
     { name: 'KEEPINTVL', type: secondsType, default: '2s', doc: 'Time between two such questions (TCP_KEEPINTVL).' },
     {

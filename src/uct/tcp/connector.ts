@@ -27,6 +27,7 @@ import { Answer, type Introduction } from './introduction.ts';
 import type { TcpLink } from './link.ts';
 import { failureOfPeer } from './peer-status.ts';
 import type { ReadySet, Watched } from './ready-set.ts';
+import type { Security } from './secure/security.ts';
 
 /** Sockets of peers that have not introduced themselves, at most; more are closed. */
 const STRANGERS_MAX = 1024;
@@ -85,13 +86,16 @@ export class Connector {
   readonly #owner: ConnectorOwner;
   readonly #ready: ReadySet;
   readonly #config: TcpConfig;
+  readonly #security: Security | undefined;
   readonly #attempts: Set<Attempt> = new Set();
   #strangers = 0;
 
-  constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig) {
+  /** @param security what is asked of every peer; undefined for nothing */
+  constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig, security: Security | undefined) {
     this.#owner = owner;
     this.#ready = ready;
     this.#config = config;
+    this.#security = security;
   }
 
   /** Connections in the making. */
@@ -119,7 +123,7 @@ export class Connector {
       tcpConnect(fd, address);
       this.#fitBuffer(fd, address.address);
       const introduction = this.#owner.introductionFor(link);
-      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs(), link, introduction), name));
+      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs(), this.#security, { link, introduction }), name));
     } catch (error) {
       if (fd >= 0) tcpClose(fd);
       if (!isUcxError(error)) throw error;
@@ -146,7 +150,7 @@ export class Connector {
       const peer = tcpRemoteAddress(fd);
       this.#setOptions(fd);
       this.#fitBuffer(fd, peer.address);
-      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs()), printAddress(peer)));
+      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs(), this.#security), printAddress(peer)));
       this.#strangers += 1;
     } catch (error) {
       if (!isSyscallError(error)) throw error;
@@ -175,7 +179,11 @@ export class Connector {
   advance(attempt: Attempt): number {
     const { handshake } = attempt;
     const event = handshake.advance();
-    if (event === undefined) return 0;
+    if (event === undefined) {
+      // It may have come to something to say.
+      this.#ready.update(attempt);
+      return 0;
+    }
     if (event.kind === 'failed') this.#fail(attempt, event.status, event.reason, event.isViolation);
     else if (event.kind === 'answered') this.#answered(attempt);
     else if (handshake.link !== undefined) this.#welcomed(attempt, handshake.link, event.peer);

@@ -17,9 +17,12 @@ import {
 import { Status } from '../../ucs/status.ts';
 import { INTRODUCTION_BYTES, type Introduction, packIntroduction, unpackIntroduction } from './introduction.ts';
 import type { TcpLink } from './link.ts';
+import { SecureHandshake } from './secure/secure-handshake.ts';
+import type { Security } from './secure/security.ts';
+import type { Session } from './secure/session.ts';
 
 /** Where the incoming introduction is in the memory; before it the outgoing one. */
-const INCOMING = 64;
+const INCOMING = 128;
 
 /** What has happened: nothing yet, the peer has introduced itself, the answer is sent, or it is over. */
 export type HandshakeEvent =
@@ -33,6 +36,12 @@ export type HandshakeEvent =
       readonly isViolation: boolean;
     };
 
+/** What the end that connects begins with. */
+export interface Opening {
+  readonly link: TcpLink;
+  readonly introduction: Introduction;
+}
+
 /** A connection in the making. */
 export class Handshake {
   readonly fd: number;
@@ -44,28 +53,39 @@ export class Handshake {
   /** What was answered, for the end that was connected to. */
   answer: Introduction | undefined = undefined;
   peer: Introduction | undefined = undefined;
-  readonly #block: ScratchBlock = allocateScratch(2 * INTRODUCTION_BYTES);
+  /** What both have agreed on before they introduced themselves; undefined where that is not asked for, or not done. */
+  session: Session | undefined = undefined;
+  readonly #block: ScratchBlock = allocateScratch(2 * INCOMING);
+  /** Runs before the introductions. */
+  #secure: SecureHandshake | undefined;
+  #opening: Introduction | undefined;
   #isConnecting: boolean;
-  #sent = INTRODUCTION_BYTES;
+  /** Bytes of an introduction as it is sent. */
+  #bytes: number = INTRODUCTION_BYTES;
+  #toSend = 0;
+  #sent = 0;
   #received = 0;
   #closed = false;
 
   /**
    * Takes ownership of a socket.
-   * @param link of the end that connects
-   * @param introduction that this end sends first; undefined on the end that answers
+   * @param security what is asked of the peer; undefined for nothing
+   * @param opening of the end that connects; undefined on the end that answers
    */
-  constructor(fd: number, deadlineNs: number, link?: TcpLink, introduction?: Introduction) {
+  constructor(fd: number, deadlineNs: number, security: Security | undefined, opening?: Opening) {
     this.fd = fd;
     this.deadlineNs = deadlineNs;
-    this.link = link;
-    this.#isConnecting = introduction !== undefined;
-    if (introduction !== undefined) this.#say(introduction);
+    this.link = opening?.link;
+    this.#opening = opening?.introduction;
+    this.#isConnecting = opening !== undefined;
+    const role = this.#isConnecting ? 'connecting' : 'accepting';
+    this.#secure = security === undefined ? undefined : new SecureHandshake(fd, security, role);
+    if (security === undefined) this.#open();
   }
 
   /** Whether it waits for room in the socket, as well as for bytes. */
   get wantsRoom(): boolean {
-    return this.#isConnecting || this.#sent < INTRODUCTION_BYTES;
+    return this.#isConnecting || this.#sent < this.#toSend || this.#secure?.hasOutput === true;
   }
 
   /** Answers the introduction of the peer. */
@@ -81,13 +101,20 @@ export class Handshake {
       if (code !== 0) return failed(code);
       this.#isConnecting = false;
     }
-    if (this.#sent < INTRODUCTION_BYTES) {
-      const sent = tcpSend(this.fd, this.#block.address + this.#sent, INTRODUCTION_BYTES - this.#sent);
+    if (this.#secure !== undefined) {
+      const status = this.#secure.advance();
+      if (status === Status.INPROGRESS) return undefined;
+      if (status !== Status.OK)
+        return { kind: 'failed', status, reason: this.#secure.reason, isViolation: this.#secure.isViolation };
+      this.#agreed(this.#secure);
+    }
+    if (this.#sent < this.#toSend) {
+      const sent = tcpSend(this.fd, this.#block.address + this.#sent, this.#toSend - this.#sent);
       // Not connected yet: the kernel tells when it is.
       if (sent === -Errno.EAGAIN || sent === -Errno.ENOTCONN) return undefined;
       if (sent < 0) return failed(-sent);
       this.#sent += sent;
-      if (this.#sent < INTRODUCTION_BYTES) return undefined;
+      if (this.#sent < this.#toSend) return undefined;
       if (this.answer !== undefined) return { kind: 'answered' };
     }
     return this.peer === undefined ? this.#receive() : undefined;
@@ -96,6 +123,7 @@ export class Handshake {
   /** Gives the socket to somebody else. */
   release(): number {
     this.#closed = true;
+    this.#secure?.close();
     this.#block.free();
     return this.fd;
   }
@@ -107,20 +135,37 @@ export class Handshake {
 
   #receive(): HandshakeEvent | undefined {
     const at = this.#block.address + INCOMING + this.#received;
-    const received = tcpRecv(this.fd, at, INTRODUCTION_BYTES - this.#received);
+    const received = tcpRecv(this.fd, at, this.#bytes - this.#received);
     if (received === -Errno.EAGAIN) return undefined;
     if (received < 0) return failed(-received);
     if (received === 0) return refused('it has hung up', false);
     this.#received += received;
-    if (this.#received < INTRODUCTION_BYTES) return undefined;
-    const peer = unpackIntroduction(this.#block.u8.subarray(INCOMING, INCOMING + INTRODUCTION_BYTES));
+    if (this.#received < this.#bytes) return undefined;
+    const sealed = this.#block.u8.subarray(INCOMING, INCOMING + this.#bytes);
+    const bytes = this.session === undefined ? sealed : this.session.openIntroduction(sealed);
+    const peer = bytes === undefined ? 'its introduction is not its own' : unpackIntroduction(bytes);
     if (typeof peer === 'string') return refused(peer, true);
     this.peer = peer;
     return { kind: 'introduced', peer };
   }
 
+  #agreed(secure: SecureHandshake): void {
+    this.session = secure.session!;
+    this.#bytes += this.session.overheadBytes;
+    secure.close();
+    this.#secure = undefined;
+    this.#open();
+  }
+
+  #open(): void {
+    if (this.#opening !== undefined) this.#say(this.#opening);
+  }
+
   #say(introduction: Introduction): void {
-    packIntroduction(introduction, this.#block.u8);
+    const { u8 } = this.#block;
+    packIntroduction(introduction, u8);
+    if (this.session !== undefined) u8.set(this.session.sealIntroduction(u8.subarray(0, INTRODUCTION_BYTES)));
+    this.#toSend = this.#bytes;
     this.#sent = 0;
   }
 }

@@ -7,6 +7,7 @@
  */
 
 import { TCP_VERSION } from './frame.ts';
+import { HELLO_MAGIC } from './secure/key-exchange.ts';
 import { INTERFACE_ID_BYTES } from './tcp-address.ts';
 
 /** Bytes of an introduction. */
@@ -52,7 +53,9 @@ export function packIntroduction({ sender, wanted, status, messageBytesMax }: In
 /** Reads an introduction, or says what is wrong with it. */
 export function unpackIntroduction(bytes: Uint8Array): Introduction | string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, INTRODUCTION_BYTES);
-  if (view.getUint32(0, true) !== MAGIC) return 'it does not speak this protocol';
+  const magic = view.getUint32(0, true);
+  if (magic === HELLO_MAGIC) return 'it authenticates itself and wants that of this end: UCX_TCP_SECURITY is none here';
+  if (magic !== MAGIC) return 'it does not speak this protocol';
   const version = view.getUint16(AT_VERSION, true);
   if (version !== TCP_VERSION) return `it speaks version ${version} of this protocol, this library ${TCP_VERSION}`;
   const messageBytesMax = view.getUint32(AT_BYTES_MAX, true);

@@ -27,6 +27,7 @@ import { type LinkOwner, TcpLink } from './link.ts';
 import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
 import { type Reach, reachOf } from './reachability.ts';
 import { ReadySet } from './ready-set.ts';
+import type { Security } from './secure/security.ts';
 import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './tcp-address.ts';
 import { TcpBuffers } from './tcp-buffers.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
@@ -39,6 +40,13 @@ const QUIET_AFTER = 4096;
 /** Calls of progress after which an interface without connections looks whether a peer connects. A power of two. */
 const LISTEN_EVERY = 256;
 const NS_PER_MS = 1e6;
+
+/** What the interfaces of a memory domain share. */
+export interface TcpDomain {
+  readonly keys: TcpKeyTable;
+  /** What is asked of every peer; undefined for nothing. */
+  readonly security: Security | undefined;
+}
 
 /** The interface. */
 export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, EndpointOwner {
@@ -85,7 +93,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #failure: UcxError | undefined = undefined;
   #closed = false;
 
-  constructor(resource: IfaceResource, device: NetworkInterface, keys: TcpKeyTable, services: ComponentServices) {
+  constructor(resource: IfaceResource, device: NetworkInterface, domain: TcpDomain, services: ComponentServices) {
+    const { keys, security } = domain;
     const config = services.config.get(TCP_CONFIG_TABLE);
     this.attributes = tcpAttributes(resource, device, config);
     this.log = services.log;
@@ -97,7 +106,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#clock = services.clock;
     this.#device = device;
     this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE);
-    this.#connector = new Connector(this, this.#making, config);
+    this.#connector = new Connector(this, this.#making, config, security);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
   }
 

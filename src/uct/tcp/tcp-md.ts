@@ -10,6 +10,7 @@ import { type ClosableIface, HostDomain } from '../base/host-domain.ts';
 import type { HostMemory } from '../base/host-memory.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
 import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
+import { openSecurity, type Security } from './secure/security.ts';
 import { TcpIface } from './tcp-iface.ts';
 import { TCP_KEY_BYTES, TCP_NAME, type TcpKey, TcpKeyTable } from './tcp-key.ts';
 
@@ -36,13 +37,15 @@ export class TcpMd extends HostDomain {
   readonly #services: ComponentServices;
   readonly #interfaces: readonly NetworkInterface[];
   readonly #keys: TcpKeyTable = new TcpKeyTable();
+  readonly #security: Security | undefined;
 
-  /** @throws UcxError ERR_NO_DEVICE where no network interface that may be used has an address */
+  /** @throws UcxError ERR_NO_DEVICE where no network interface that may be used has an address; ERR_TCP_KEY_FILE */
   constructor(services: ComponentServices) {
     super(TCP_NAME, true);
     this.#services = services;
-    const { BRIDGE_ENABLE } = services.config.get(TCP_CONFIG_TABLE);
-    const usable = listNetworkInterfaces().filter(({ isBridge }) => BRIDGE_ENABLE || !isBridge);
+    const config = services.config.get(TCP_CONFIG_TABLE);
+    this.#security = openSecurity(config, services.log);
+    const usable = listNetworkInterfaces().filter(({ isBridge }) => config.BRIDGE_ENABLE || !isBridge);
     // Peers on this node are reached through every device: whoever chooses devices has loopback only where it has chosen nothing else.
     const { isDeviceAllowed = () => false } = services;
     const isBeside = usable.some(({ name, isLoopback }) => !isLoopback && isDeviceAllowed(DeviceType.NET, name));
@@ -88,6 +91,6 @@ export class TcpMd extends HostDomain {
 
   protected makeIface(resource: IfaceResource): ClosableIface & Iface {
     const device = this.#interfaces.find(({ name }) => name === resource.device)!;
-    return new TcpIface(resource, device, this.#keys, this.#services);
+    return new TcpIface(resource, device, { keys: this.#keys, security: this.#security }, this.#services);
   }
 }

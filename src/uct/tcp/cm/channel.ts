@@ -5,6 +5,9 @@
 
 import { Errno, type ScratchBlock, tcpClose, tcpRecv, tcpSend } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
+import type { Role } from '../secure/key-exchange.ts';
+import { SecureHandshake } from '../secure/secure-handshake.ts';
+import type { Security } from '../secure/security.ts';
 
 /** A connected socket. Nothing waits; what cannot be done now is tried again when the descriptor is ready. */
 export interface Channel {
@@ -18,6 +21,8 @@ export interface Channel {
    * @returns OK when bytes may be sent and received, INPROGRESS while that takes more of the peer, or why it cannot be
    */
   handshake(): Status;
+  /** Why that has failed. */
+  readonly failure: string;
   /** Receives into `target`: how many bytes, 0 at the peer's end; or -errno: -EAGAIN, -ECONNRESET. */
   read(target: Uint8Array): number;
   /** Sends: how many bytes were taken, maybe fewer; or -errno: -EAGAIN, -EPIPE, -ECONNRESET. */
@@ -31,6 +36,7 @@ class PlainChannel implements Channel {
   readonly fd: number;
   readonly hasOutput: boolean = false;
   hasHeard = false;
+  readonly failure: string = '';
   readonly #staging: ScratchBlock;
   #closed = false;
 
@@ -68,10 +74,60 @@ class PlainChannel implements Channel {
   }
 }
 
-/**
- * Makes the channel of a connected socket, which it owns from then on.
- * @param staging memory that all channels of a manager share
- */
-export function openChannel(fd: number, staging: ScratchBlock): Channel {
-  return new PlainChannel(fd, staging);
+/** A channel whose ends prove first that they know the shared key; then the bytes of the socket themselves. */
+class AuthenticatedChannel implements Channel {
+  readonly #plain: PlainChannel;
+  readonly #secure: SecureHandshake;
+
+  constructor(plain: PlainChannel, secure: SecureHandshake) {
+    this.#plain = plain;
+    this.#secure = secure;
+  }
+
+  get fd(): number {
+    return this.#plain.fd;
+  }
+
+  get hasOutput(): boolean {
+    return this.#secure.hasOutput;
+  }
+
+  get hasHeard(): boolean {
+    return this.#secure.hasHeard;
+  }
+
+  get failure(): string {
+    return this.#secure.reason;
+  }
+
+  handshake(): Status {
+    return this.#secure.session === undefined || this.hasOutput ? this.#secure.advance() : Status.OK;
+  }
+
+  read(target: Uint8Array): number {
+    return this.#plain.read(target);
+  }
+
+  write(source: Uint8Array): number {
+    return this.#plain.write(source);
+  }
+
+  close(): void {
+    this.#secure.close();
+    this.#plain.close();
+  }
+}
+
+/** What all channels of a manager share. */
+export interface ChannelOwner {
+  /** Memory to send from and receive to. */
+  readonly staging: ScratchBlock;
+  /** What is asked of the other end; undefined for nothing. */
+  readonly security: Security | undefined;
+}
+
+/** Makes the channel of a connected socket, which it owns from then on. */
+export function openChannel(fd: number, { staging, security }: ChannelOwner, role: Role): Channel {
+  const plain = new PlainChannel(fd, staging);
+  return security === undefined ? plain : new AuthenticatedChannel(plain, new SecureHandshake(fd, security, role));
 }

@@ -10,7 +10,6 @@ import {
   familyOf,
   printAddress,
   ReadyFor,
-  type ScratchBlock,
   SocketOption,
   SyscallError,
   setSocketOption,
@@ -26,7 +25,7 @@ import { isUcxError, type UcxError } from '../../../ucs/error.ts';
 import type { Random } from '../../../ucs/random.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { ConnectAnswer, ConnectAttempt, OnConnectAnswer, SocketAddress } from '../../api/connection-manager.ts';
-import { openChannel } from './channel.ts';
+import { type ChannelOwner, openChannel } from './channel.ts';
 import type { TcpCmConfig } from './config.ts';
 import { failedAnswer, printable, unreachableAnswer } from './connect-error.ts';
 import { Conversation, type Fault } from './conversation.ts';
@@ -42,13 +41,11 @@ type State = (typeof State)[keyof typeof State];
 const FIRST_TRY_NS = 1e9;
 
 /** The manager behind an attempt. */
-export interface AttemptOwner {
+export interface AttemptOwner extends ChannelOwner {
   readonly watch: Watch;
   readonly clock: Clock;
   readonly config: TcpCmConfig;
   readonly counters: CmCounters;
-  /** Memory of the channels. */
-  readonly staging: ScratchBlock;
   readonly random: Random;
   readonly received: Uint8Array;
   /** An attempt has failed at once: progress has to look at it. */
@@ -200,10 +197,10 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   /** The system has a connection; nobody may have taken it yet. */
   #converse(): void {
     const fd = this.#fd;
-    const { watch, staging } = this.#owner;
+    const { watch } = this.#owner;
     this.#state = State.GREETING;
     this.#fd = -1;
-    this.#conversation = new Conversation(watch, openChannel(fd, staging), this);
+    this.#conversation = new Conversation(watch, openChannel(fd, this.#owner, 'connecting'), this);
     this.#addresses = { clientAddress: tcpLocalAddress(fd), serverAddress: tcpRemoteAddress(fd) };
   }
 

@@ -90,7 +90,7 @@ export class Conversation {
   open(): Fault | undefined {
     if (this.#isOpen) return undefined;
     const status = this.#channel.handshake();
-    if (status < 0) return { status, reason: 'the handshake has failed' };
+    if (status < 0) return { status, reason: this.#channel.failure };
     this.#isOpen = status === Status.OK;
     this.flush();
     return undefined;

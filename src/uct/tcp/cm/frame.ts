@@ -8,6 +8,7 @@
 import { crc32 } from 'node:zlib';
 import { Status } from '../../../ucs/status.ts';
 import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../api/connection-manager.ts';
+import { HELLO_MAGIC } from '../secure/key-exchange.ts';
 
 const MAGIC = 0x4d435855;
 const VERSION = 1;
@@ -122,7 +123,9 @@ export class FrameReader {
 }
 
 function headerFault(view: DataView): string | undefined {
-  if (view.getUint32(0, true) !== MAGIC) return 'does not begin as one';
+  const magic = view.getUint32(0, true);
+  if (magic === HELLO_MAGIC) return 'asks for the key of UCX_TCP_KEY_FILE: UCX_TCP_SECURITY is none here';
+  if (magic !== MAGIC) return 'does not begin as one';
   const version = view.getUint8(4);
   if (version !== VERSION) return `has version ${version}, this library speaks ${VERSION}`;
   const type = view.getUint8(5);

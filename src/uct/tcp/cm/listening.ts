@@ -11,7 +11,6 @@ import {
   isSyscallError,
   printAddress,
   ReadyFor,
-  type ScratchBlock,
   SocketOption,
   setSocketOption,
   tcpAccept,
@@ -22,7 +21,7 @@ import {
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { ClientRequest, SocketAddress, SocketListener } from '../../api/connection-manager.ts';
-import { type Channel, openChannel } from './channel.ts';
+import { type Channel, type ChannelOwner, openChannel } from './channel.ts';
 import { CmCounter } from './counters.ts';
 import { FrameType, packFrame } from './frame.ts';
 import { type ClientOwner, ServerClient } from './server-client.ts';
@@ -42,9 +41,7 @@ const NOBODY: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
 const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EHOSTUNREACH, Errno.EPERM];
 
 /** The manager behind a listener. */
-export interface ListeningOwner extends ClientOwner {
-  /** Memory of the channels. */
-  readonly staging: ScratchBlock;
+export interface ListeningOwner extends ClientOwner, ChannelOwner {
   /** Clients that do not wait for the program. */
   readonly strangers: number;
   clientCame(client: ServerClient): void;
@@ -115,7 +112,7 @@ export class Listening implements SocketListener, Watched {
   }
 
   #take(fd: number): number {
-    const channel = openChannel(fd, this.#owner.staging);
+    const channel = openChannel(fd, this.#owner, 'accepting');
     try {
       const clientAddress = tcpRemoteAddress(fd);
       const { strangers, config, counters, log } = this.#owner;

@@ -23,6 +23,7 @@ import {
   type SocketListener,
 } from '../../api/connection-manager.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import type { Security } from '../secure/security.ts';
 import { type AttemptOwner, ClientAttempt } from './client-attempt.ts';
 import { TCP_CM_CONFIG_TABLE, type TcpCmConfig } from './config.ts';
 import { CmCounters } from './counters.ts';
@@ -34,9 +35,13 @@ import { Watch } from './watch.ts';
 const BACKLOG_MAX = 65_535;
 const PORT_MAX = 65_535;
 
-/** Makes the connection manager of a worker. @throws SyscallError EMFILE */
-export function tcpConnectionManager(services: ComponentServices): ConnectionManager {
-  return new TcpConnectionManager(services);
+/**
+ * Makes the connection manager of a worker.
+ * @param security what is asked of clients and listeners; nothing without
+ * @throws SyscallError EMFILE
+ */
+export function tcpConnectionManager(services: ComponentServices, security?: Security): ConnectionManager {
+  return new TcpConnectionManager(services, security);
 }
 
 class TcpConnectionManager implements ConnectionManager, ListeningOwner, AttemptOwner {
@@ -47,6 +52,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   readonly counters: CmCounters = new CmCounters();
   readonly watch: Watch;
   readonly staging: ScratchBlock;
+  readonly security: Security | undefined;
   readonly random: Random = createRandom(new DataView(systemRandomBytes(4).buffer).getUint32(0));
   readonly received: Uint8Array = new Uint8Array(FRAME_BYTES_MAX);
   readonly #listeners: Set<Listening> = new Set();
@@ -57,7 +63,8 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   readonly #failed: ClientAttempt[] = [];
   #closed = false;
 
-  constructor({ clock, log, config }: ComponentServices) {
+  constructor({ clock, log, config }: ComponentServices, security: Security | undefined) {
+    this.security = security;
     this.clock = clock;
     this.log = new LimitedLog(log, clock);
     this.config = config.get(TCP_CM_CONFIG_TABLE);

@@ -1,0 +1,92 @@
+/** Listeners and clients with a shared key. */
+
+import { once } from 'node:events';
+import { createServer, connect as netConnect, type Server, type Socket } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { useManagers } from '../../../../test/fixtures/connection-managers.ts';
+import { KEY, keyFile } from '../../../../test/fixtures/key-files.ts';
+import { Status } from '../../../ucs/status.ts';
+import { tcpComponent } from '../component.ts';
+
+const PATH = keyFile();
+const OTHER_PATH = keyFile(`${KEY} 2`);
+const AUTH = { TCP_SECURITY: 'auth', TCP_KEY_FILE: PATH };
+const OTHER_KEY = { TCP_SECURITY: 'auth', TCP_KEY_FILE: OTHER_PATH };
+const DATA = Uint8Array.from({ length: 10_000 }, (_, i) => i);
+
+const fixture = useManagers(tcpComponent().openConnectionManager!);
+const sockets: (Socket | Server)[] = [];
+afterEach(async () => {
+  for (const socket of sockets.splice(0).reverse()) {
+    if ('destroy' in socket) socket.destroy();
+    else await new Promise((resolve) => socket.close(resolve));
+  }
+});
+
+describe('a listener with a shared key', () => {
+  it('hears clients that know it, and they hear it', async () => {
+    const { listener, requests } = fixture.listen(fixture.open(AUTH));
+    const { answers } = fixture.connect(fixture.open(AUTH), listener.address, DATA);
+    await fixture.until(() => requests.length === 1);
+    expect(requests[0]!.privateData).toEqual(DATA);
+    const settled: Status[] = [];
+    requests[0]!.accept(DATA.subarray(1), (status) => settled.push(status));
+    await fixture.until(() => answers.length === 1 && settled.length === 1);
+    expect(answers[0]).toMatchObject({ status: Status.OK });
+    expect(answers[0]!.privateData).toEqual(DATA.slice(1));
+    expect(settled).toEqual([Status.OK]);
+  });
+
+  it.each([
+    ['another key', AUTH, OTHER_KEY, Status.REJECTED, /does not know the key/, /does not know the key/],
+    [
+      'none at the listener',
+      AUTH,
+      {},
+      Status.REJECTED,
+      /UCX_TCP_SECURITY is none there/,
+      /UCX_TCP_SECURITY is none here/,
+    ],
+    ['none at the client', {}, AUTH, Status.UNREACHABLE, /UCX_TCP_SECURITY is none here/, /has hung up/],
+  ])('hears nobody with %s, and both ends say why', async (_name, client, server, status, told, heard) => {
+    fixture.log.allow(heard);
+    const { listener, requests } = fixture.listen(fixture.open(server));
+    const { answers } = fixture.connect(fixture.open(client), listener.address, DATA);
+    await fixture.until(() => answers.length === 1);
+    expect(answers[0]).toMatchObject({ status, error: { code: 'ERR_TCP_CM' } });
+    expect(answers[0]!.error!.message).toMatch(told);
+    await fixture.until(() => fixture.log.records.some(({ message }) => heard.test(message)));
+    expect(requests).toEqual([]);
+  });
+
+  it('drops whoever says something else', async () => {
+    fixture.log.allow(/does not authenticate itself/);
+    const { listener, requests } = fixture.listen(fixture.open(AUTH));
+    const socket = netConnect(listener.address.port, '127.0.0.1');
+    sockets.push(socket);
+    let isEnded = false;
+    socket.on('close', () => {
+      isEnded = true;
+    });
+    socket.on('error', () => undefined);
+    socket.resume();
+    socket.write('GET / HTTP/1.1\r\n\r\n');
+    await fixture.until(() => isEnded);
+    expect(requests).toEqual([]);
+  });
+
+  it('that is silent, or gone, is no listener', async () => {
+    const server = createServer((socket) => {
+      sockets.push(socket);
+      socket.end();
+    });
+    sockets.push(server);
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as { port: number };
+    const { answers } = fixture.connect(fixture.open(AUTH), { address: '127.0.0.1', port });
+    await fixture.until(() => answers.length === 1);
+    expect(answers[0]).toMatchObject({ status: Status.REJECTED });
+    expect(answers[0]!.error!.message).toMatch(/hung up instead of authenticating itself/);
+  });
+});

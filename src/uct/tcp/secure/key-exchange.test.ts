@@ -1,0 +1,136 @@
+import { describe, expect, it } from 'vitest';
+import { HELLO_BYTES, KeyExchange, PROOF_BYTES, type Role } from './key-exchange.ts';
+import type { Security } from './security.ts';
+import type { Session } from './session.ts';
+
+const SECURITY: Security = { level: 'auth', key: Buffer.from('correct horse battery staple') };
+const OTHER: Security = { level: 'auth', key: Buffer.from('correct horse battery stapler') };
+const MESSAGE = Uint8Array.from({ length: 64 }, (_, i) => i);
+
+interface Ends {
+  readonly client: KeyExchange;
+  readonly server: KeyExchange;
+}
+
+function ends(client = SECURITY, server = SECURITY): Ends {
+  return { client: new KeyExchange(client, 'connecting'), server: new KeyExchange(server, 'accepting') };
+}
+
+function proofs({ client, server }: Ends): { readonly ofClient: Uint8Array; readonly ofServer: Uint8Array } {
+  return { ofClient: proof(client.hear(server.hello)), ofServer: proof(server.hear(client.hello)) };
+}
+
+function proof(heard: Uint8Array | string): Uint8Array {
+  if (typeof heard === 'string') throw new Error(heard);
+  return heard;
+}
+
+function flipped(bytes: Uint8Array, bit: number): Uint8Array {
+  const changed = Uint8Array.from(bytes);
+  changed[bit >> 3]! ^= 1 << (bit & 7);
+  return changed;
+}
+
+function sessions(): { readonly atClient: Session; readonly atServer: Session } {
+  const both = ends();
+  const { ofClient, ofServer } = proofs(both);
+  return { atClient: both.client.verify(ofServer)!, atServer: both.server.verify(ofClient)! };
+}
+
+describe('an exchange of keys', () => {
+  it('ends with keys that fit, whose first messages are read by the other end alone', () => {
+    const { atClient, atServer } = sessions();
+    const said = atClient.sealIntroduction(MESSAGE);
+    expect(said).toHaveLength(MESSAGE.byteLength + atClient.overheadBytes);
+    expect(Buffer.from(atServer.openIntroduction(said)!).equals(MESSAGE)).toBe(true);
+    const answered = atServer.sealIntroduction(MESSAGE);
+    expect(Buffer.from(atClient.openIntroduction(answered)!).equals(MESSAGE)).toBe(true);
+    // Nobody is told what they said themselves.
+    expect(atClient.openIntroduction(atClient.sealIntroduction(MESSAGE))).toBeUndefined();
+  });
+
+  it('has first messages that fit no other connection, and none with a bit changed', () => {
+    const [one, two] = [sessions(), sessions()];
+    const said = one.atClient.sealIntroduction(MESSAGE);
+    expect(two.atServer.openIntroduction(said)).toBeUndefined();
+    for (let bit = 0; bit < said.byteLength * 8; bit++) {
+      expect(one.atServer.openIntroduction(flipped(said, bit))).toBeUndefined();
+    }
+    expect(one.atServer.openIntroduction(new Uint8Array(0))).toBeUndefined();
+  });
+
+  it('shows both ends that the other has another key', () => {
+    const both = ends(SECURITY, OTHER);
+    const { ofClient, ofServer } = proofs(both);
+    expect(both.client.verify(ofServer)).toBeUndefined();
+    expect(both.server.verify(ofClient)).toBeUndefined();
+  });
+
+  it('fails by any bit of a hello', () => {
+    for (let bit = 0; bit < HELLO_BYTES * 8; bit++) {
+      const { client, server } = ends();
+      const heard = server.hear(flipped(client.hello, bit));
+      const ofClient = proof(client.hear(server.hello));
+      if (typeof heard === 'string') continue;
+      expect(client.verify(heard)).toBeUndefined();
+      expect(server.verify(ofClient)).toBeUndefined();
+    }
+  });
+
+  it('fails by any bit of a proof, and by a proof that is cut', () => {
+    for (let bit = 0; bit < PROOF_BYTES * 8; bit++) {
+      const both = ends();
+      const { ofClient } = proofs(both);
+      expect(both.server.verify(flipped(ofClient, bit))).toBeUndefined();
+      // There is one try.
+      expect(both.server.verify(ofClient)).toBeUndefined();
+    }
+    const both = ends();
+    expect(both.server.verify(proofs(both).ofClient.subarray(1))).toBeUndefined();
+    expect(ends().server.verify(new Uint8Array(PROOF_BYTES))).toBeUndefined();
+  });
+
+  it('is fooled neither by what was said before nor by its own words', () => {
+    const before = ends();
+    const said = proofs(before);
+    const { server, client } = ends();
+    // A replay of a client's part.
+    expect(typeof server.hear(before.client.hello)).toBe('object');
+    expect(server.verify(said.ofClient)).toBeUndefined();
+    // Somebody who repeats what it is told.
+    expect(client.hear(client.hello)).toMatch(/repeats/);
+    const accepting = Uint8Array.from(client.hello);
+    accepting[6] = 1;
+    const own = proof(client.hear(accepting));
+    expect(client.verify(own)).toBeUndefined();
+  });
+
+  it.each([
+    ['says nothing of security', (hello: Buffer) => hello.fill(0x55), /UCX_TCP_SECURITY is none there/],
+    ['has another version', (hello: Buffer) => hello.fill(2, 4, 5), /by version 2, not 1/],
+    ['asks for nothing', (hello: Buffer) => hello.fill(0, 5, 6), /has UCX_TCP_SECURITY=none, this end auth/],
+    ['asks for what nobody knows', (hello: Buffer) => hello.fill(9, 5, 6), /has UCX_TCP_SECURITY=9, this end auth/],
+    ['has no role', (hello: Buffer) => hello.fill(9, 6, 7), /makes no sense/],
+    ['has a public key of zeros', (hello: Buffer) => hello.fill(0, 32), /its public key is none/],
+    ['has a public key of low order', (hello: Buffer) => hello.fill(0, 32).fill(1, 32, 33), /its public key is none/],
+  ])('refuses a peer that %s', (_name, change, reason) => {
+    const { client, server } = ends();
+    expect(server.hear(change(Buffer.from(client.hello)))).toMatch(reason);
+  });
+
+  it('says what is wrong as soon as it can be known', () => {
+    const { client, server } = ends();
+    for (let end = 0; end < HELLO_BYTES; end++) {
+      expect(server.objectionTo(client.hello.subarray(0, end))).toBeUndefined();
+      const stranger = new Uint8Array(end);
+      if (end >= 4) expect(server.objectionTo(stranger)).toMatch(/does not authenticate itself/);
+    }
+  });
+
+  it('says something else every time', () => {
+    const hellos = (['connecting', 'accepting'] as Role[]).flatMap((role) =>
+      [0, 1].map(() => Buffer.from(new KeyExchange(SECURITY, role).hello).toString('hex', 8)),
+    );
+    expect(new Set(hellos.flatMap((hello) => [hello.slice(0, 48), hello.slice(48)])).size).toBe(8);
+  });
+});

@@ -1,0 +1,68 @@
+import { dirname } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { errorOf } from '../../../../test/contract/uct-fixture.ts';
+import { KEY, keyFile } from '../../../../test/fixtures/key-files.ts';
+import { createTestLog } from '../../../../test/fixtures/test-log.ts';
+import { Status } from '../../../ucs/status.ts';
+import { KEY_BYTES_MIN, readKeyFile } from './key-file.ts';
+import { openSecurity } from './security.ts';
+
+const good = keyFile(`\n  ${KEY}\t\r\n`);
+const binary = Uint8Array.from({ length: 32 }, (_, i) => 255 - i);
+const files = {
+  binary: keyFile(binary),
+  shortest: keyFile('k'.repeat(KEY_BYTES_MIN), 0o400),
+  short: keyFile(`  ${'k'.repeat(KEY_BYTES_MIN - 1)}\n`),
+  empty: keyFile(''),
+  long: keyFile('k'.repeat(4097)),
+  group: keyFile(KEY, 0o640),
+  world: keyFile(KEY, 0o604),
+  writable: keyFile(KEY, 0o620),
+};
+
+describe('the file of a key', () => {
+  it('is the key without blanks around it, whatever the bytes', () => {
+    expect(Buffer.from(readKeyFile(good)).toString()).toBe(KEY);
+    expect(readKeyFile(files.binary)).toEqual(binary);
+    expect(readKeyFile(files.shortest)).toHaveLength(KEY_BYTES_MIN);
+  });
+
+  it.each([
+    ['that is too short', files.short, Status.INVALID_PARAM, /must have a key of at least 16 bytes, got 15/],
+    ['that is empty', files.empty, Status.INVALID_PARAM, /at least 16 bytes, got 0/],
+    ['that is too long', files.long, Status.INVALID_PARAM, /must have at most 4096 bytes/],
+    ['that the group may read', files.group, Status.INVALID_PARAM, /by its owner only, mode 0600 or 0400, got 0640/],
+    ['that all may read', files.world, Status.INVALID_PARAM, /got 0604/],
+    ['that the group may write', files.writable, Status.INVALID_PARAM, /got 0620/],
+    ['that is a directory', dirname(good), Status.INVALID_PARAM, /must be a regular file/],
+    ['that is none', `${good}.not`, Status.IO_ERROR, /cannot be read: ENOENT/],
+  ])('%s is refused', (_name, path, status, message) => {
+    const error = errorOf(() => readKeyFile(path));
+    expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status });
+    expect(error.message).toMatch(message);
+    expect(error.message).toContain(path);
+    expect(error.message).not.toContain(KEY);
+  });
+});
+
+describe('what is asked of peers', () => {
+  it('needs a key only where something is asked', () => {
+    const log = createTestLog();
+    expect(openSecurity({ SECURITY: 'none', KEY_FILE: '' }, log.log)).toBeUndefined();
+    expect(openSecurity({ SECURITY: 'auth', KEY_FILE: good }, log.log)).toEqual({
+      level: 'auth',
+      key: Uint8Array.from(Buffer.from(KEY)),
+    });
+    const error = errorOf(() => openSecurity({ SECURITY: 'auth', KEY_FILE: '' }, log.log));
+    expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
+    expect(error.message).toBe('UCX_TCP_SECURITY=auth needs a shared key: UCX_TCP_KEY_FILE names no file');
+    log.expectQuiet();
+  });
+
+  it('is nothing with a key that is not used, with a warning', () => {
+    const log = createTestLog();
+    log.allow(/UCX_TCP_KEY_FILE is not used/);
+    expect(openSecurity({ SECURITY: 'none', KEY_FILE: good }, log.log)).toBeUndefined();
+    expect(log.records).toHaveLength(1);
+  });
+});

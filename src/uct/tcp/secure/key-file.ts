@@ -1,0 +1,60 @@
+/** The file of the shared key: who may read it, and what is a key. It does not say what the key is used for. */
+
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { UcxError } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+
+/** Bytes of a key, blanks at its ends not counted. */
+export const KEY_BYTES_MIN = 16;
+const FILE_BYTES_MAX = 4096;
+const OTHERS = 0o077;
+const PERMISSIONS = 0o777;
+const BLANKS: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
+
+/**
+ * Reads a key: the bytes of the file without blanks and line ends around them.
+ * @throws UcxError ERR_TCP_KEY_FILE, status IO_ERROR where it cannot be read, INVALID_PARAM where others may read it, or it is too short or too long
+ */
+export function readKeyFile(path: string): Uint8Array {
+  try {
+    // A pipe without a writer must not hold the program up: it is refused below.
+    const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    try {
+      return readKey(fd, path);
+    } finally {
+      closeSync(fd);
+    }
+  } catch (error) {
+    if (error instanceof UcxError) throw error;
+    throw keyFileError(path, `cannot be read: ${(error as Error).message}`, Status.IO_ERROR);
+  }
+}
+
+function readKey(fd: number, path: string): Uint8Array {
+  const status = fstatSync(fd);
+  if (!status.isFile()) throw keyFileError(path, 'must be a regular file');
+  if ((status.mode & OTHERS) !== 0) {
+    const mode = (status.mode & PERMISSIONS).toString(8).padStart(4, '0');
+    throw keyFileError(path, `must be readable by its owner only, mode 0600 or 0400, got ${mode}`);
+  }
+  const bytes = new Uint8Array(FILE_BYTES_MAX + 1);
+  let end = readSync(fd, bytes);
+  if (end > FILE_BYTES_MAX) throw keyFileError(path, `must have at most ${FILE_BYTES_MAX} bytes`);
+  let start = 0;
+  while (start < end && BLANKS.includes(bytes[start]!)) start += 1;
+  while (end > start && BLANKS.includes(bytes[end - 1]!)) end -= 1;
+  if (end - start < KEY_BYTES_MIN) {
+    throw keyFileError(path, `must have a key of at least ${KEY_BYTES_MIN} bytes, got ${end - start}`);
+  }
+  return bytes.slice(start, end);
+}
+
+/** The error for a file that is no key. */
+export function keyFileError(path: string, rule: string, status: Status = Status.INVALID_PARAM): UcxError {
+  return new UcxError({
+    code: 'ERR_TCP_KEY_FILE',
+    status,
+    message: `the file of UCX_TCP_KEY_FILE, ${JSON.stringify(path)}, ${rule}`,
+    details: { path },
+  });
+}

@@ -1,0 +1,120 @@
+/** An exchange of keys over a nonblocking socket, step by step as the socket is ready. It neither owns the socket nor knows when time is over. */
+
+import {
+  allocateScratch,
+  Errno,
+  errnoText,
+  type ScratchBlock,
+  statusOfErrno,
+  tcpRecv,
+  tcpSend,
+} from '../../../sys/index.ts';
+import { Status } from '../../../ucs/status.ts';
+import { HELLO_BYTES, KeyExchange, PROOF_BYTES, type Role } from './key-exchange.ts';
+import type { Security } from './security.ts';
+import type { Session } from './session.ts';
+
+const SAID_BYTES: number = HELLO_BYTES + PROOF_BYTES;
+const LOST: readonly number[] = [Errno.ECONNRESET, Errno.EPIPE];
+const NOT_YET: readonly number[] = [Errno.EAGAIN, Errno.ENOTCONN];
+
+/** A handshake. */
+export class SecureHandshake {
+  /** What was agreed, once it is over. */
+  session: Session | undefined = undefined;
+  /** Why it has failed, in words that complete "the peer: ...". */
+  reason = '';
+  /** Whether that is what the peer has said, and not that it has gone. */
+  isViolation = false;
+  readonly #fd: number;
+  readonly #exchange: KeyExchange;
+  readonly #role: Role;
+  /** What this end says, and behind it what it hears. */
+  readonly #block: ScratchBlock = allocateScratch(2 * SAID_BYTES);
+  #toSend: number = HELLO_BYTES;
+  #sent = 0;
+  #received = 0;
+
+  constructor(fd: number, security: Security, role: Role) {
+    this.#fd = fd;
+    this.#role = role;
+    this.#exchange = new KeyExchange(security, role);
+    this.#block.u8.set(this.#exchange.hello);
+  }
+
+  /** Whether it waits for room in the socket. */
+  get hasOutput(): boolean {
+    return this.#sent < this.#toSend;
+  }
+
+  /** Whether anything has come of the peer. */
+  get hasHeard(): boolean {
+    return this.#received > 0;
+  }
+
+  /**
+   * Goes on as far as it can.
+   * @returns OK once both have proven that they know the key; INPROGRESS; REJECTED, or CONNECTION_RESET where a peer that has connected is gone: see {@link reason}
+   */
+  advance(): Status {
+    this.#send();
+    while (this.session === undefined) {
+      const expected = this.#received < HELLO_BYTES ? HELLO_BYTES : SAID_BYTES;
+      const at = this.#block.address + SAID_BYTES + this.#received;
+      const received = tcpRecv(this.#fd, at, expected - this.#received);
+      if (NOT_YET.includes(-received)) return Status.INPROGRESS;
+      if (received <= 0) return this.#hungUp(received);
+      this.#received += received;
+      const objection = this.#hear();
+      if (objection === undefined) continue;
+      this.isViolation = true;
+      return this.#fail(Status.REJECTED, objection);
+    }
+    return this.hasOutput ? Status.INPROGRESS : Status.OK;
+  }
+
+  /** Gives its memory back. Idempotent. */
+  close(): void {
+    this.#block.free();
+  }
+
+  /** Makes something of what has come; returns what is wrong with it. */
+  #hear(): string | undefined {
+    const heard = this.#block.u8.subarray(SAID_BYTES, SAID_BYTES + this.#received);
+    if (this.#received < HELLO_BYTES) return this.#exchange.objectionTo(heard);
+    if (this.#received === HELLO_BYTES) {
+      const proof = this.#exchange.hear(heard);
+      if (typeof proof === 'string') return proof;
+      this.#block.u8.set(proof, HELLO_BYTES);
+      this.#toSend = SAID_BYTES;
+      this.#send();
+    }
+    if (this.#received < SAID_BYTES) return undefined;
+    this.session = this.#exchange.verify(heard.subarray(HELLO_BYTES));
+    return this.session === undefined ? 'it does not know the key: that of UCX_TCP_KEY_FILE is another one' : undefined;
+  }
+
+  #send(): void {
+    if (!this.hasOutput) return;
+    const sent = tcpSend(this.#fd, this.#block.address + this.#sent, this.#toSend - this.#sent);
+    if (sent >= 0) this.#sent += sent;
+    // Why it does not listen, it may have said before: that is read.
+    else if (!NOT_YET.includes(-sent)) this.#sent = this.#toSend;
+  }
+
+  #hungUp(received: number): Status {
+    if (received < 0 && !LOST.includes(-received)) return this.#fail(statusOfErrno(-received), errnoText(-received));
+    const status = this.#role === 'connecting' ? Status.REJECTED : Status.CONNECTION_RESET;
+    return this.#fail(
+      status,
+      this.#received < HELLO_BYTES
+        ? 'it has hung up instead of authenticating itself: UCX_TCP_SECURITY may be none there'
+        : 'it has hung up: its UCX_TCP_SECURITY or its key may be another one',
+    );
+  }
+
+  #fail(status: Status, reason: string): Status {
+    this.reason = reason;
+    return status;
+  }
+}

@@ -1,0 +1,151 @@
+/** Interfaces of tcp that want peers to know a key: who is let in, and what everybody else is told. */
+
+import { describe, expect, it } from 'vitest';
+import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
+import {
+  frame,
+  introductionTo,
+  type RawPeer,
+  TcpInterfaces,
+  type TcpSide,
+} from '../../../test/fixtures/tcp-interfaces.ts';
+import { ManualClock } from '../../ucs/clock.ts';
+import { Status } from '../../ucs/status.ts';
+import type { UctEndpoint } from '../api/iface.ts';
+import { FrameType } from './frame.ts';
+import { INTRODUCTION_BYTES } from './introduction.ts';
+import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
+import type { Session } from './secure/session.ts';
+
+const PATH = keyFile();
+const AUTH = { SECURITY: 'auth', KEY_FILE: PATH };
+const OTHER_KEY = { SECURITY: 'auth', KEY_FILE: keyFile(`${KEY} 2`) };
+const HEADER = Int32Array.of(1, 2);
+const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
+const SECURITY = { level: 'auth', key: Buffer.from(KEY) } as const;
+const MESSAGE = frame([FrameType.AM | (5 << 8), 3], Uint8Array.of(1, 2, 3));
+
+const net = new TcpInterfaces();
+
+async function send(sides: readonly TcpSide[], endpoint: UctEndpoint): Promise<Status> {
+  let status: Status = Status.NO_RESOURCE;
+  await net.until(sides, () => {
+    status = endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength);
+    return status !== Status.NO_RESOURCE;
+  });
+  return status;
+}
+
+function logged(pattern: RegExp): number {
+  return net.log.records.filter(({ message }) => pattern.test(message)).length;
+}
+
+/** A peer that knows the key, up to its proof, which it has not sent. */
+async function proving(side: TcpSide): Promise<{ peer: RawPeer; exchange: KeyExchange; proof: Uint8Array }> {
+  const peer = await net.stranger(side);
+  const exchange = new KeyExchange(SECURITY, 'connecting');
+  peer.write(exchange.hello);
+  await net.until([side], () => peer.received.byteLength >= HELLO_BYTES + PROOF_BYTES);
+  return { peer, exchange, proof: exchange.hear(peer.take(HELLO_BYTES)) as Uint8Array };
+}
+
+describe('interfaces with a shared key', () => {
+  it('connect where both know it, in both directions', async () => {
+    const [one, two] = [net.open(AUTH), net.open(AUTH)];
+    expect(await send([one, two], one.iface.connect(two.iface.address))).toBe(Status.OK);
+    expect(await send([one, two], two.iface.connect(one.iface.address))).toBe(Status.OK);
+    await net.until([one, two], () => one.messages.length + two.messages.length === 2);
+  });
+
+  it('connect to themselves, and to each other at the same time', async () => {
+    const [one, two] = [net.open(AUTH), net.open(AUTH)];
+    expect(await send([one], one.iface.connect(one.iface.address))).toBe(Status.OK);
+    const [there, back] = [one.iface.connect(two.iface.address), two.iface.connect(one.iface.address)];
+    there.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength);
+    expect(await send([one, two], back)).toBe(Status.OK);
+    expect(await send([one, two], there)).toBe(Status.OK);
+    expect([one.failed, two.failed]).toEqual([[], []]);
+  });
+
+  it.each([
+    ['another key', AUTH, OTHER_KEY, /does not know the key/, /does not know the key/],
+    [
+      'no security at the listening end',
+      AUTH,
+      {},
+      /UCX_TCP_SECURITY may be none there/,
+      /UCX_TCP_SECURITY is none here/,
+    ],
+    ['no security at the connecting end', {}, AUTH, /UCX_TCP_SECURITY is none here/, /UCX_TCP_SECURITY is none there/],
+  ])('do not connect with %s, and both ends say why', async (_name, own, others, told, heard) => {
+    net.log.allow(heard);
+    const [one, two] = [net.open(own), net.open(others)];
+    const endpoint = one.iface.connect(two.iface.address);
+    expect(await send([one, two], endpoint)).toBe(Status.UNREACHABLE);
+    expect(one.iface.errorOf(Status.UNREACHABLE)?.message).toMatch(told);
+    await net.until([one, two], () => logged(heard) > 0);
+    await net.until([one, two], () => one.failed.length === 1);
+    expect(two.messages).toEqual([]);
+  });
+
+  it('are told apart by what they prove, not by what they say', async () => {
+    const side = net.open(AUTH);
+    const { peer, exchange, proof } = await proving(side);
+    const session = exchange.verify(peer.take(PROOF_BYTES)) as Session;
+    // One byte at a time.
+    for (const byte of [...proof, ...session.sealIntroduction(introductionTo(side))]) {
+      peer.write(Uint8Array.of(byte));
+      await net.until([side], () => peer.socket.writableLength === 0);
+    }
+    const answerBytes = INTRODUCTION_BYTES + session.overheadBytes;
+    await net.until([side], () => peer.received.byteLength >= answerBytes);
+    expect(session.openIntroduction(peer.take(answerBytes))).toBeDefined();
+    peer.write(MESSAGE);
+    await net.until([side], () => side.messages.length === 1);
+    expect(side.messages).toEqual([{ id: 5, bytes: Uint8Array.of(1, 2, 3) }]);
+  });
+
+  it.each([
+    ['a wrong proof', /does not know the key/, (proof: Uint8Array) => proof.map((byte) => byte ^ 1)],
+    ['no proof', /does not know the key/, () => new Uint8Array(PROOF_BYTES)],
+    ['an introduction of somebody else', /its introduction is not its own/, (proof: Uint8Array) => proof],
+  ])('close the connection of a peer with %s', async (_name, reason, change) => {
+    net.log.allow(reason);
+    const side = net.open(AUTH);
+    const { peer, proof } = await proving(side);
+    // What a peer sends behind its proof without having the keys.
+    peer.write(change(proof), introductionTo(side), new Uint8Array(32), MESSAGE);
+    await net.until([side], () => peer.isClosed);
+    expect(logged(reason)).toBe(1);
+    expect(side.messages).toEqual([]);
+  });
+
+  it('close the connection of a peer that repeats what it hears, or goes away at any byte', async () => {
+    net.log.allow(/it repeats what it has heard/);
+    const side = net.open(AUTH);
+    const mirror = await net.stranger(side);
+    await net.until([side], () => mirror.received.byteLength >= HELLO_BYTES);
+    mirror.write(mirror.take(HELLO_BYTES));
+    await net.until([side], () => mirror.isClosed);
+    expect(mirror.received).toHaveLength(0);
+    for (const byteLength of [0, 1, HELLO_BYTES - 1, HELLO_BYTES, HELLO_BYTES + 1, HELLO_BYTES + PROOF_BYTES - 1]) {
+      const exchange = new KeyExchange(SECURITY, 'connecting');
+      const peer = await net.stranger(side);
+      const all = Buffer.concat([exchange.hello, new Uint8Array(PROOF_BYTES)]);
+      peer.socket.end(all.subarray(0, byteLength));
+      await net.until([side], () => peer.isClosed);
+    }
+    expect(logged(/has hung up/)).toBe(6);
+  });
+
+  it('bound the time of all that by CONNECT_TIMEOUT', async () => {
+    const clock = new ManualClock(1e9);
+    const side = net.open({ ...AUTH, CONNECT_TIMEOUT: '5s' }, clock);
+    const { peer } = await proving(side);
+    clock.advance(4.9e9);
+    for (let turn = 0; turn < 20; turn++) side.iface.progress();
+    expect(peer.isClosed).toBe(false);
+    clock.advance(0.2e9);
+    await net.until([side], () => peer.isClosed);
+  });
+});
