@@ -68,7 +68,7 @@ export async function benchPerftestRatios(scale = 1): Promise<Result[]> {
   if (spawnSync('ucx_perftest', ['-h']).error === undefined) {
     for (const ratioCase of RATIO_CASES) results.push(await compare(ratioCase, scale));
   } else console.log('perftest ratios to C UCX: left out, ucx_perftest (Debian package ucx-utils) is not installed');
-  return [...results, ...(await deviceMemory(scale))];
+  return [...results, await networkPipeline(scale), ...(await deviceMemory(scale))];
 }
 
 async function compare({ transports, test, bytes, iterations, target }: RatioCase, scale: number): Promise<Result> {
@@ -90,6 +90,26 @@ async function compare({ transports, test, bytes, iterations, target }: RatioCas
     ratio,
     target: `${isLatency ? '<=' : '>='} ${target}`,
     met: isLatency ? ratio <= target : ratio >= target,
+  };
+}
+
+/** Messages from HBM to HBM of two emulated nodes over TCP, beside those of host memory. Both ends take a processor: their cards copy on it too. */
+async function networkPipeline(scale: number): Promise<Result> {
+  const env = { UCX_TLS: 'tcp,self,gaudi_cpy', UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_DMA_THREADS: '0' };
+  const args = ['-t', 'tag_bw', '-s', String(64 * MIB), '-n', String(Math.ceil(60 * scale)), '-w', '4'];
+  const [device, host]: [number[], number[]] = [[], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    host.push((await runPair(OURS, [...args, '-m', 'host'], env))[OVERALL_BANDWIDTH]!);
+    device.push((await runPair(OURS, [...args, '-m', 'gaudi'], env))[OVERALL_BANDWIDTH]!);
+  }
+  const [own, other] = [median(device), median(host)];
+  const ratio = own / other;
+  return {
+    name: 'tcp tag_bw 64 MiB, HBM->HBM to host->host',
+    value: `${own} to ${other} MB/s (emulated)`,
+    ratio,
+    target: `>= ${SHARE_MIN}`,
+    met: ratio >= SHARE_MIN,
   };
 }
 
