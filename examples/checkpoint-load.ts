@@ -3,6 +3,7 @@
  * the first card and from there to all others, card to card. The example makes the file itself, reads every shard back and compares it.
  */
 
+import { randomFillSync } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type FileHandle, open, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -39,7 +40,7 @@ async function makeCheckpoint(path: string): Promise<void> {
   const header = Buffer.from(JSON.stringify(tensors));
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(header.byteLength));
-  const data = Uint8Array.from({ length: at }, (_, i) => (i * 31) ^ (i >> 9));
+  const data = randomFillSync(new Uint8Array(at));
   await writeFile(path, Buffer.concat([length, header, data]));
 }
 

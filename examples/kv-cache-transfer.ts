@@ -7,7 +7,7 @@
  */
 
 import { fork } from 'node:child_process';
-import { createHash } from 'node:crypto';
+import { createHash, randomFillSync } from 'node:crypto';
 import { once } from 'node:events';
 import { Context, type Endpoint, type MemoryHandle, MemoryType, type TransferResult } from '../src/index.ts';
 
@@ -39,7 +39,7 @@ async function prefill(port: number): Promise<void> {
   await using context = await onOwnNode();
   const worker = context.worker();
   const cache = context.memMap({ allocate: LAYERS * LAYER_BYTES, memoryType: MemoryType.GAUDI });
-  const bytes = Uint8Array.from({ length: LAYERS * LAYER_BYTES }, (_, i) => i ^ (i >> 8) ^ (i >> 16));
+  const bytes = randomFillSync(new Uint8Array(LAYERS * LAYER_BYTES));
   await copy(worker.endpoint(worker.address()), context, cache, bytes, 'put');
 
   await using endpoint = await worker.connect({ address: '127.0.0.1', port });
