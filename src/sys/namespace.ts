@@ -9,15 +9,17 @@ import { SyscallError } from './syscall-error.ts';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 const NETWORK_NAMESPACE = '/proc/self/ns/net';
 const PID_NAMESPACE = '/proc/self/ns/pid';
+/** It never changes, and is asked for also when no descriptors are left. */
+let bootText: string | undefined;
 
 /**
  * Bytes that identify this machine since it was started: equal in all its processes and containers.
  * @returns 16 bytes
- * @throws SyscallError ENOENT without /proc
+ * @throws SyscallError ENOENT without /proc, EMFILE the first time
  */
 export function bootId(): Uint8Array<ArrayBuffer> {
-  const text = fromProc(BOOT_ID, () => fs.readFileSync(BOOT_ID, 'latin1'));
-  return new Uint8Array(Buffer.from(text.trim().replaceAll('-', ''), 'hex'));
+  bootText ??= fromProc(BOOT_ID, () => fs.readFileSync(BOOT_ID, 'latin1'));
+  return new Uint8Array(Buffer.from(bootText.trim().replaceAll('-', ''), 'hex'));
 }
 
 /** Identifies the namespace of the process ids of this process; 32 bits, unsigned. Throws SyscallError ENOENT without /proc. */
@@ -41,6 +43,7 @@ function fromProc<T>(path: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    throw new SyscallError('open', Errno.ENOENT, path, error);
+    const code = -((error as { errno?: number }).errno ?? -Errno.ENOENT);
+    throw new SyscallError('open', code, path, error);
   }
 }

@@ -58,7 +58,7 @@ export class Keepalive {
     // First: what is called below is the application's, and may throw.
     if (watched.length > 0) this.start();
     for (const connection of watched) {
-      const statuses = connection.lanes.map(({ endpoint }) => endpoint.check(this.#intervalNs));
+      const statuses = connection.lanes.map(({ endpoint }) => endpoint.check());
       const failed = statuses.find((status) => status !== Status.OK);
       if (failed !== undefined) this.#owner.onPeerGone(connection, failed);
     }

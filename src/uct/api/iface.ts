@@ -242,11 +242,8 @@ export interface UctEndpoint {
    * @returns OK when `call.result` is set; INPROGRESS, NO_RESOURCE or a failure
    */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
-  /**
-   * Whether the peer lives, as far as the transport can tell: OK, or ENDPOINT_TIMEOUT for one that is gone (uct_ep_check).
-   * @param intervalNs time after which the caller asks again, if it does: peers may be told to expect that
-   */
-  check(intervalNs?: number): Status;
+  /** Whether the peer lives, as far as the transport can tell: OK, or ENDPOINT_TIMEOUT for one that is gone (uct_ep_check). */
+  check(): Status;
   close(): void;
 }
 

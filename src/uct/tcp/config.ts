@@ -157,7 +157,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'PEER_TIMEOUT',
       type: boundedTimeType,
       default: '10s',
-      doc: 'Time without a sign of life of a peer, its process or its node, after which the connection ends. Peers with error handling give one in every UCX_KEEPALIVE_INTERVAL while their event loop runs: a process that computes for longer than this counts as gone.',
+      doc: 'Time without a sign of life of a peer, its process or its node, after which UCX_KEEPALIVE_INTERVAL finds it gone. Three times in it a process tells its peers that its event loop runs: one that computes for longer than this counts as gone.',
     },
     {
       name: 'MAX_BW',

@@ -20,7 +20,7 @@ export const FrameType = {
   GET: 5,
   /** Word 2: status; body: the bytes of the next get, nothing for a failure. */
   GET_DATA: 6,
-  /** Word 1: the process of the sender lives, and says so every so many milliseconds; 0 when it does not know yet. */
+  /** Word 1: the process of the sender lives, and says so every so many milliseconds. */
   PULSE: 7,
   /** The sender has no endpoint on this connection any more, and makes no new one on it. */
   BYE: 8,

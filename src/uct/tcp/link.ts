@@ -34,8 +34,7 @@ import { Transmitter } from './transmitter.ts';
 export type LinkState = 'idle' | 'waiting' | 'up' | 'down';
 
 /** A peer may be late, or one of its signs: so many intervals are waited for. */
-const INTERVALS = 3;
-const NS_PER_MS = 1e6;
+export const INTERVALS = 3;
 /** Frames that may wait for a peer that does not read what it is answered: more than one that keeps to the bounds can cause. */
 const WAITING_MAX: number = PUTS_MAX + 1024;
 /** Calls of the kernel in which what a peer has sent is read before its connection is closed. */
@@ -115,10 +114,10 @@ export class TcpLink implements FrameSink, Watched {
   #events = 0;
   /** Answers to the gets of the peer that wait to be sent. */
   #served = 0;
-  /** Time between two signs of life that the peer gives by itself; 0 while it gives none. */
+  /** Time between two signs of life that the peer gives by itself; 0 while it has not said. */
   #pulseMs = 0;
-  /** When this end last gave one. */
-  #lookedMs = 0;
+  /** Since when the node of the peer has to acknowledge something. */
+  #askedMs = 0;
 
   constructor(owner: LinkOwner, peerId: Uint8Array) {
     this.#owner = owner;
@@ -242,11 +241,10 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   /**
-   * Whether the peer lives: its process by its pulses, its node by what the kernel hears of it. Gives a sign of life itself.
-   * @param intervalNs time until it is called again; undefined where that is not known
+   * Whether the peer lives: its process by its pulses, its node by what the kernel hears of it.
    * @returns OK, or the failure of the link
    */
-  look(intervalNs?: number): Status {
+  look(): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
     // Also where nobody makes progress: a peer that has closed, and has left nothing to be read.
     if (!tcpIsEstablished(this.fd) && tcpUnreadBytes(this.fd) === 0) {
@@ -258,23 +256,23 @@ export class TcpLink implements FrameSink, Watched {
       return this.status;
     }
     const { peerTimeoutMs, nowMs } = this.#owner;
-    const plannedMs = intervalNs === undefined ? 0 : Math.ceil(intervalNs / NS_PER_MS);
-    const passedMs = this.#lookedMs === 0 ? plannedMs : Math.round(nowMs - this.#lookedMs);
-    // Several endpoints stand on one link: one look serves them all.
-    if (passedMs < plannedMs / 2) return Status.OK;
-    this.#lookedMs = nowMs;
-    const intervalMs = Math.max(plannedMs, passedMs);
     const processMs = Math.max(peerTimeoutMs, this.#pulseMs * INTERVALS);
-    const nodeMs = Math.max(peerTimeoutMs, intervalMs * INTERVALS);
     // Data that nobody has read is no silence: it is this process that has not looked.
     const isSilent = this.#pulseMs > 0 && tcpReceivedMs(this.fd) > processMs && tcpUnreadBytes(this.fd) === 0;
-    if (isSilent || tcpAckedMs(this.fd) > nodeMs) {
-      this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${isSilent ? processMs : nodeMs} ms`);
-    } else if (!this.transmitter!.isBlocked) {
-      this.check(this.transmitter!.signal(FrameType.PULSE, intervalNs === undefined ? 0 : intervalMs));
-      if (this.isBroken) this.#endBroken();
+    const isCut = tcpAckedMs(this.fd) > peerTimeoutMs && nowMs - this.#askedMs > peerTimeoutMs;
+    if (isSilent || isCut) {
+      this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${isSilent ? processMs : peerTimeoutMs} ms`);
     }
     return this.status;
+  }
+
+  /** Tells the peer that this process lives, and asks its node for an answer. @param intervalMs time until the next call */
+  pulse(intervalMs: number): void {
+    if (!this.isUp) return;
+    // A question that stands open goes on: else this process may have slept, and the peer is not to blame.
+    if (tcpAckedMs(this.fd) === 0) this.#askedMs = this.#owner.nowMs;
+    // Whatever waits is a sign of life as well.
+    if (!this.transmitter!.isBlocked) this.check(this.transmitter!.signal(FrameType.PULSE, intervalMs));
   }
 
   /** This end has no endpoints any more. */

@@ -10,7 +10,7 @@ import type { TcpAddress } from './tcp-address.ts';
 /** What this machine knows. */
 export interface Routing {
   /** All addresses of this machine. */
-  readonly own: ReadonlySet<string>;
+  ownAddresses(): ReadonlySet<string>;
   /** The own address from which the kernel reaches an address; undefined without a route. */
   sourceAddressTo(address: string): string | undefined;
 }
@@ -24,7 +24,8 @@ export function reachOf(device: NetworkInterface, peer: TcpAddress, routing: Rou
   if (peer.isOwnNode) return onOwnNode(device, peer);
   if (device.isLoopback) return { reason: 'the loopback device reaches peers on this node only' };
   if (peer.isLoopback) return { reason: 'the peer, on another node, listens on its loopback device only' };
-  const foreign = peer.addresses.filter(({ address }) => !routing.own.has(address));
+  const own = routing.ownAddresses();
+  const foreign = peer.addresses.filter(({ address }) => !own.has(address));
   if (foreign.length === 0) {
     const names = peer.addresses.map(({ address }) => address).join(', ');
     return { reason: `the address of the peer, on another node, is an address of this node too: ${names}` };

@@ -237,8 +237,8 @@ export class TcpEndpoint implements UctEndpoint {
     return Status.UNSUPPORTED;
   }
 
-  check(intervalNs?: number): Status {
-    return this.link.look(intervalNs);
+  check(): Status {
+    return this.link.look();
   }
 
   close(): void {

@@ -261,28 +261,41 @@ describe('a peer', () => {
 describe('keepalive', () => {
   const net = new TcpInterfaces();
 
-  it('of many endpoints on one connection gives one sign of life at a time', async () => {
+  it('tells every peer at once, and three times in PEER_TIMEOUT, that this process lives', async () => {
     const clock = new ManualClock(1e9);
-    const one = net.open({}, clock);
-    const peer = await net.introduced(one, { sender: new Uint8Array(16).fill(9) });
-    const address = await net.listener(() => undefined);
-    const endpoints = Array.from({ length: 20 }, () => one.iface.connect(address));
-    for (let round = 0; round < 3; round++) {
-      for (const endpoint of endpoints) expect(endpoint.check(20e9)).toBe(Status.OK);
-      clock.advance(20e9);
+    const one = net.open({ PEER_TIMEOUT: '3s' }, clock);
+    const peer = await net.introduced(one);
+    await net.until([one], () => peer.received.byteLength >= 8);
+    for (let pulse = 2; pulse <= 4; pulse++) {
+      clock.advance(1e9);
+      await net.until([one], () => peer.received.byteLength >= pulse * 8);
     }
-    await net.until([one], () => peer.received.byteLength >= 3 * 8);
-    const words = new Int32Array(peer.received.buffer, peer.received.byteOffset, 6);
-    expect([...words]).toEqual([FrameType.PULSE, 20_000, FrameType.PULSE, 20_000, FrameType.PULSE, 20_000]);
+    const words = new Int32Array(Uint8Array.from(peer.received).buffer);
+    expect([...words]).toEqual(Array.from({ length: 4 }, () => [FrameType.PULSE, 1000]).flat());
   });
 
-  it('takes silence of a process for its end only where it has promised to be heard', async () => {
-    const { one, two, endpoint } = await connected(net);
-    const back = two.iface.connect(one.iface.address);
-    // The second hears nothing, and has been promised nothing.
-    expect(back.check(1e6)).toBe(Status.OK);
-    await net.until([one, two], () => endpoint.check(1e6) === Status.OK);
-    expect(one.failed).toEqual([]);
+  it('finds a process gone that does not tell any more', async () => {
+    const one = net.open({ PEER_TIMEOUT: '60ms' });
+    const peer = await net.introduced(one, { sender: new Uint8Array(16).fill(9) });
+    const endpoint = one.iface.connect(await net.listener(() => undefined));
+    peer.write(frame([FrameType.PULSE, 20]));
+    const begin = performance.now();
+    await net.until([one], () => endpoint.check() !== Status.OK);
+    expect(performance.now() - begin).toBeGreaterThan(50);
+    expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
+    await net.until([one], () => one.failed.length === 1);
+  });
+
+  it('leaves those alone whose signs of life nobody has read', async () => {
+    const one = net.open({ PEER_TIMEOUT: '30ms' });
+    const peer = await net.introduced(one, { sender: new Uint8Array(16).fill(9) });
+    const endpoint = one.iface.connect(await net.listener(() => undefined));
+    peer.write(frame([FrameType.PULSE, 10]));
+    await net.until([one], () => peer.socket.writableLength === 0 && (endpoint as TcpEndpoint).link.isUp);
+    peer.write(frame([FrameType.AM | (1 << 8), 8], new Uint8Array(8)));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(endpoint.check()).toBe(Status.OK);
+    await net.until([one], () => one.messages.length === 1);
   });
 });
 

@@ -23,8 +23,9 @@ import { TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Connector, type ConnectorOwner } from './connector.ts';
 import { FailureReports } from './failure-reports.ts';
 import { Answer, type Introduction } from './introduction.ts';
-import { type LinkOwner, TcpLink } from './link.ts';
+import { INTERVALS, type LinkOwner, TcpLink } from './link.ts';
 import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
+import { Pulses } from './pulses.ts';
 import { type Reach, reachOf } from './reachability.ts';
 import { ReadySet } from './ready-set.ts';
 import type { Security } from './secure/security.ts';
@@ -72,6 +73,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #makingAlarm: EventAlarm | undefined = undefined;
   readonly #connector: Connector;
   readonly #sleeper: Sleeper;
+  readonly #pulses: Pulses;
+  readonly #pulseMs: number;
   /** By the id of the peer: the link that new endpoints use. */
   readonly #links: Map<string, TcpLink> = new Map();
   /** All that are not down. */
@@ -108,6 +111,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE);
     this.#connector = new Connector(this, this.#making, config, security);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
+    this.#pulseMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
+    this.#pulses = new Pulses(services.clock, this.#pulseMs * NS_PER_MS, () => this.#pulse());
   }
 
   get closed(): boolean {
@@ -193,6 +198,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#pulses.close();
     for (const endpoint of this.#endpoints) endpoint.close();
     for (const link of this.#all) link.close();
     this.#connector.close();
@@ -295,8 +301,9 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   onRefused(link: TcpLink, status: Status, reason: string): void {
-    // Whoever listened there has gone.
-    if (status === Status.REJECTED) link.fail(Status.UNREACHABLE, reason);
+    // Whoever listened there has gone, or hangs up.
+    const isHungUp = status === Status.REJECTED || status === Status.CONNECTION_RESET;
+    if (isHungUp) link.fail(Status.UNREACHABLE, reason);
     else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
   }
 
@@ -305,8 +312,15 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#all.add(link);
     link.attach(fd, peer.messageBytesMax);
     this.#ready.add(link);
+    link.pulse(this.#pulseMs);
+    this.#pulses.start();
     // Whoever waited for the connection can go on.
     this.#sleeper.wake();
+  }
+
+  #pulse(): boolean {
+    for (const link of this.#all) link.pulse(this.#pulseMs);
+    return this.#all.size > 0;
   }
 
   #linkTo(peer: TcpAddress, address: string): TcpLink {
@@ -351,8 +365,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   #reach(peer: TcpAddress): Reach {
-    const own = new Set(listNetworkInterfaces().flatMap(({ addresses }) => addresses.map(({ address }) => address)));
-    return reachOf(this.#device, peer, { own, sourceAddressTo });
+    return reachOf(this.#device, peer, { ownAddresses, sourceAddressTo });
   }
 
   #listen(): Uint8Array {
@@ -409,6 +422,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     }
     return restNs;
   }
+}
+
+function ownAddresses(): ReadonlySet<string> {
+  return new Set(listNetworkInterfaces().flatMap(({ addresses }) => addresses.map(({ address }) => address)));
 }
 
 function keyOf(id: Uint8Array): string {
