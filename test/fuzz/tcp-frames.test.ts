@@ -1,0 +1,374 @@
+/**
+ * Peers that do not keep to the protocol of tcp, byte by byte against a live interface: the connection is closed with a logged reason, the process lives,
+ * others go on, and no byte changes that nobody was allowed to change.
+ */
+
+import * as fc from 'fast-check';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { ManualClock } from '../../src/ucs/clock.ts';
+import { LogLevel } from '../../src/ucs/log.ts';
+import { Status } from '../../src/ucs/status.ts';
+import type { UctEndpoint } from '../../src/uct/api/iface.ts';
+import type { HostMemory } from '../../src/uct/base/host-memory.ts';
+import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX } from '../../src/uct/tcp/frame.ts';
+import { INTRODUCTION_BYTES, unpackIntroduction } from '../../src/uct/tcp/introduction.ts';
+import { frame, introductionTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
+
+const CANARY = 0xa5;
+const NAMED_BYTES = 4096;
+const MARGIN_BYTES = 4096;
+const HEADER = Int32Array.of(1, 2);
+const VIOLATION = /the peer sent what makes no sense/;
+/** Of a peer that says nothing of the protocol. */
+const STRANGE = /a connection from .* is closed: it/;
+
+/** What a hostile peer knows: a key, with canaries around its memory. */
+interface Target {
+  readonly side: TcpSide;
+  readonly whole: Uint8Array;
+  readonly memory: HostMemory;
+  readonly words: readonly number[];
+}
+
+function targetOf(side: TcpSide): Target {
+  const whole = new Uint8Array(new ArrayBuffer(NAMED_BYTES + 2 * MARGIN_BYTES)).fill(CANARY);
+  const memory = side.md.memReg(whole.subarray(MARGIN_BYTES, MARGIN_BYTES + NAMED_BYTES));
+  return { side, whole, memory, words: [...keyOf(side.md, memory).words] };
+}
+
+/** Nothing outside of the named memory has changed. */
+function expectCanaries({ whole }: Target): void {
+  const around = [whole.subarray(0, MARGIN_BYTES), whole.subarray(MARGIN_BYTES + NAMED_BYTES)];
+  for (const margin of around) expect(margin.every((byte) => byte === CANARY)).toBe(true);
+}
+
+function put(
+  words: readonly number[],
+  offset: number,
+  body: Uint8Array,
+  byteLength: number = body.byteLength,
+): Uint8Array {
+  return frame([FrameType.PUT, byteLength, ...words, offset, offset / 2 ** 32], body);
+}
+
+function get(words: readonly number[], offset: number, byteLength: number): Uint8Array {
+  return frame([FrameType.GET, 0, ...words, offset, offset / 2 ** 32, byteLength, byteLength / 2 ** 32]);
+}
+
+function am(byteLength: number, body: Uint8Array = new Uint8Array(byteLength)): Uint8Array {
+  return frame([FrameType.AM | (3 << 8), byteLength], body);
+}
+
+describe('hostile peers of tcp', () => {
+  const net = new TcpInterfaces();
+  let side: TcpSide;
+  let target: Target;
+  let witness: TcpSide;
+  let endpoint: UctEndpoint;
+
+  beforeEach(async () => {
+    net.log.allow(VIOLATION);
+    net.log.allow(STRANGE);
+    net.log.allow(/more warnings about peers were left out/);
+    side = net.open();
+    target = targetOf(side);
+    witness = net.open();
+    endpoint = witness.iface.connect(side.iface.address);
+    await expectWitness();
+  });
+
+  /** A peer that keeps to the protocol is not disturbed. */
+  async function expectWitness(): Promise<void> {
+    const before = side.messages.length;
+    await net.until([side, witness], () => endpoint.amShort(31, HEADER, 2, undefined, 0, 0) === Status.OK);
+    await net.until([side, witness], () => side.messages.slice(before).some(({ id }) => id === 31));
+    expect([endpoint.check(), witness.failed, side.failed]).toEqual([Status.OK, [], []]);
+    expectCanaries(target);
+  }
+
+  function warnings(): readonly string[] {
+    return net.log.records.filter(({ level }) => level <= LogLevel.WARN).map(({ message }) => message);
+  }
+
+  /** The peer sends this, and is closed for that reason. */
+  async function expectClosed(peer: RawPeer, bytes: readonly Uint8Array[], reason: RegExp): Promise<void> {
+    peer.write(...bytes);
+    await net.until([side], () => peer.isClosed);
+    expect(
+      warnings().some((message) => reason.test(message)),
+      `${warnings().join('\n')} has ${reason}`,
+    ).toBe(true);
+    await expectWitness();
+  }
+
+  /** Reads frames of a header alone that have come, without pulses. */
+  function answers(peer: RawPeer): [number, number][] {
+    const words = new Int32Array(Uint8Array.from(peer.received.subarray(0, peer.received.byteLength & ~7)).buffer);
+    const found: [number, number][] = [];
+    for (let i = 0; i < words.length; i += 2) {
+      if (words[i] !== FrameType.PULSE) found.push([words[i]!, words[i + 1]!]);
+    }
+    return found;
+  }
+
+  describe('that introduce themselves', () => {
+    const full = (): Uint8Array => introductionTo(side);
+
+    it.each([
+      [
+        'by another protocol',
+        () => new TextEncoder().encode('GET / HTTP/1.1\r\nHost: here\r\n\r\n'.padEnd(64)),
+        /does not speak this/,
+      ],
+      ['by another version', () => edited(full(), 4, 9), /speaks version 9/],
+      ['with a message length of zero', () => full().fill(0, 40, 44), /takes messages of 0 bytes/],
+      ['with a message length without end', () => full().fill(0xff, 40, 44), /takes messages of 4294967295 bytes/],
+    ])('%s are closed with a reason', async (_name, bytes, reason) => {
+      await expectClosed(await net.stranger(side), [bytes()], reason);
+    });
+
+    it('for somebody else are told so', async () => {
+      const peer = await net.stranger(side);
+      peer.write(introductionTo(side, { wanted: new Uint8Array(16).fill(3) }));
+      await net.until([side], () => peer.isClosed);
+      expect(unpackIntroduction(peer.take(INTRODUCTION_BYTES))).toMatchObject({ status: Status.UNREACHABLE });
+      await expectWitness();
+    });
+
+    it('in part, and hang up, leave nothing', async () => {
+      for (let length = 0; length < INTRODUCTION_BYTES; length += 7) {
+        const peer = await net.stranger(side);
+        peer.write(full().subarray(0, length));
+        if (length % 2 === 0) peer.socket.end();
+        else peer.socket.resetAndDestroy();
+        await net.until([side], () => peer.isClosed);
+      }
+      await expectWitness();
+    });
+
+    it('by any bytes, and by flipped bits, are closed or welcomed', async () => {
+      await fc.assert(
+        fc.asyncProperty(fc.integer({ min: 0, max: INTRODUCTION_BYTES * 8 - 1 }), async (bit) => {
+          const bytes = full();
+          bytes[bit >> 3]! ^= 1 << (bit & 7);
+          const peer = await net.stranger(side);
+          peer.write(bytes);
+          await net.until([side], () => peer.isClosed || peer.received.byteLength >= INTRODUCTION_BYTES);
+          peer.socket.destroy();
+        }),
+        { numRuns: 60 },
+      );
+      await expectWitness();
+    });
+
+    it('as so many that there is no room for more are refused, and given up after CONNECT_TIMEOUT', {
+      timeout: 60_000,
+    }, async () => {
+      net.log.allow(/a connection is refused: 1024 others/);
+      const clock = new ManualClock(1e9);
+      const busy = net.open({}, clock);
+      const peers: RawPeer[] = [];
+      for (let i = 0; i < 1100; i++) peers.push(await net.stranger(busy));
+      await net.until([busy], () => peers.filter(({ isClosed }) => isClosed).length === 1100 - 1024);
+      expect(warnings().filter((message) => /refused/.test(message)).length).toBeLessThanOrEqual(10);
+      clock.advance(11e9);
+      await net.until([busy], () => peers.every(({ isClosed }) => isClosed));
+      const peer = await net.introduced(busy);
+      peer.write(am(8));
+      await net.until([busy], () => busy.messages.length === 1);
+    });
+  });
+
+  describe('that were welcomed', () => {
+    const MAX = 65_536;
+
+    it.each([
+      ['a type that is none', () => frame([99, 0]), /a frame of type 99/],
+      ['type zero', () => frame([0, 0]), /a frame of type 0/],
+      ['a message that is too long', () => am(MAX + 1, new Uint8Array(0)), /a message of 65537 bytes/],
+      ['a message of negative length', () => am(-1, new Uint8Array(0)), /a message of 4294967295 bytes/],
+      [
+        'a put that is too long',
+        () => put(target.words, 0, new Uint8Array(0), FRAME_BODY_BYTES_MAX + 1),
+        /a body of 1073741825/,
+      ],
+      ['a put of negative length', () => put(target.words, 0, new Uint8Array(0), -8), /a body of 4294967288/],
+      ['an acknowledgement of nothing', () => frame([FrameType.ACK, 1]), /1 acknowledgements too many/],
+      ['an acknowledgement of no put', () => frame([FrameType.ACK, 0]), /0 acknowledgements too many/],
+      ['a negative acknowledgement', () => frame([FrameType.ACK, -5]), /-5 acknowledgements too many/],
+      ['a refusal of nothing', () => frame([FrameType.NACK, Status.INVALID_ADDR]), /a refusal of nothing/],
+      ['a refusal that is none', () => frame([FrameType.NACK, 3]), /a refusal with status 3/],
+      [
+        'an answer that no get waits for',
+        () => frame([FrameType.GET_DATA, 8, 0, 0], new Uint8Array(8)),
+        /no get waits for/,
+      ],
+      ['a get that is too long', () => get(target.words, 0, FRAME_BODY_BYTES_MAX + 1), /a get of 1073741825 bytes/],
+      [
+        'a get without end',
+        () => frame([FrameType.GET, 0, ...target.words, 0, 0, -1, -1]),
+        /a get of 18446744073709552000/,
+      ],
+    ])('and send %s are closed with a reason', async (_name, bytes, reason) => {
+      await expectClosed(await net.introduced(side), [bytes()], reason);
+    });
+
+    it('and write a warning for each of a thousand violations write ten', async () => {
+      for (let i = 0; i < 40; i++) {
+        const peer = await net.introduced(side, { sender: new Uint8Array(16).fill(i + 1) });
+        peer.write(frame([99, 0]));
+        await net.until([side], () => peer.isClosed);
+      }
+      expect(warnings().filter((message) => VIOLATION.test(message))).toHaveLength(10);
+      await expectWitness();
+    });
+
+    it('are refused what their key does not reach, and nothing else', async () => {
+      const peer = await net.introduced(side);
+      const { words } = target;
+      const body = new Uint8Array(64).fill(1);
+      const gone = targetOf(side);
+      side.md.memDereg(gone.memory);
+      const bad = [
+        put(words, NAMED_BYTES - 63, body),
+        put(words, NAMED_BYTES, body),
+        put(words, -64, body),
+        put(words, 2 ** 53, body),
+        put(words, 2 ** 63, body),
+        put(gone.words, 0, body),
+        ...words.map((_, i) =>
+          put(
+            words.map((word, j) => (i === j ? word ^ 0x10 : word)),
+            0,
+            body,
+          ),
+        ),
+        put([0, 0, 0, 0, 0, 0], 0, body),
+        put([-1, ...words.slice(1)], 0, body),
+      ];
+      for (const bytes of bad) peer.write(bytes);
+      peer.write(put(words, NAMED_BYTES - 64, body));
+      await net.until([side], () => answers(peer).some(([type]) => type === FrameType.ACK));
+      const refused = bad.map(() => [FrameType.NACK, Status.INVALID_ADDR]);
+      expect(answers(peer)).toEqual([...refused, [FrameType.ACK, 1]]);
+      expect(target.memory.bytes.subarray(0, -64).every((byte) => byte === CANARY)).toBe(true);
+      expect(target.memory.bytes.subarray(-64)).toEqual(body);
+      expect(gone.whole.every((byte) => byte === CANARY)).toBe(true);
+      await expectWitness();
+    });
+
+    it('and put into memory that goes away meanwhile write nothing any more', async () => {
+      const peer = await net.introduced(side);
+      const bytes = put(target.words, 0, new Uint8Array(NAMED_BYTES).fill(1));
+      peer.write(bytes.subarray(0, 1040));
+      await net.until([side], () => target.memory.bytes[999] === 1);
+      side.md.memDereg(target.memory);
+      const before = target.whole.slice();
+      peer.write(bytes.subarray(1040));
+      await net.until([side], () => answers(peer).length === 1);
+      expect(answers(peer)).toEqual([[FrameType.NACK, Status.INVALID_ADDR]]);
+      expect(target.whole).toEqual(before);
+      await expectWitness();
+    });
+
+    it('and hang up in the middle of a body leave nothing', async () => {
+      for (const cut of [8, 39, 40, 41, 1000, 4135]) {
+        const peer = await net.introduced(side, { sender: new Uint8Array(16).fill(cut & 0xff) });
+        peer.write(put(target.words, 0, new Uint8Array(NAMED_BYTES)).subarray(0, cut));
+        peer.socket.end();
+        await net.until([side], () => peer.isClosed);
+      }
+      await expectWitness();
+    });
+
+    it('and ask for more than GETS_MAX without reading are closed', async () => {
+      const memory = side.md.memReg(new Uint8Array(2 ** 20));
+      const words = [...keyOf(side.md, memory).words];
+      const peer = await net.introduced(side);
+      peer.socket.pause();
+      peer.write(...Array.from({ length: GETS_MAX + 16 }, () => get(words, 0, 2 ** 20)));
+      await net.until([side], () => warnings().some((message) => /more than 64 gets/.test(message)));
+      expect(memory.inFlight).toBe(0);
+      await expectWitness();
+    });
+
+    it('and never read what they are answered are closed at a bound', async () => {
+      const small = net.open({ SNDBUF: '4k' });
+      const peer = await net.introduced(small);
+      peer.socket.pause();
+      const batch = Buffer.concat(Array.from({ length: 1000 }, () => put([0, 0, 0, 0, 0, 0], 0, new Uint8Array(0))));
+      let batches = 0;
+      await net.until([small], () => {
+        if (peer.socket.writableLength === 0 && batches < 2000) {
+          batches += 1;
+          peer.socket.write(batch);
+        }
+        return warnings().some((message) => /without reading the answers/.test(message));
+      });
+      await expectWitness();
+    });
+
+    it('and send what another connection has sent before reach nothing by it', async () => {
+      const recorded = [am(8), put(target.words, 0, new Uint8Array(64).fill(2)), get(target.words, 0, 8)];
+      const first = await net.introduced(side);
+      first.write(...recorded);
+      await net.until([side], () => target.memory.bytes[63] === 2);
+      first.socket.destroy();
+      side.md.memDereg(target.memory);
+      target.memory.bytes.fill(CANARY);
+      const second = await net.introduced(side);
+      second.write(...recorded);
+      await net.until([side], () => second.received.byteLength >= 3 * 8 + 8);
+      expect(answers(second).slice(0, 2)).toEqual([
+        [FrameType.NACK, Status.INVALID_ADDR],
+        [FrameType.GET_DATA, 0],
+      ]);
+      expect(target.whole.every((byte) => byte === CANARY)).toBe(true);
+      await expectWitness();
+    });
+
+    it('and send any bytes, or good frames with flipped bits, harm nobody', { timeout: 60_000 }, async () => {
+      const { words } = target;
+      const good = (): Uint8Array[] => [
+        am(24),
+        put(words, 8, new Uint8Array(100).fill(3)),
+        get(words, 0, 64),
+        frame([FrameType.PULSE, 1000]),
+        am(0, new Uint8Array(0)),
+        put(words, 0, new Uint8Array(0)),
+        frame([FrameType.BYE, 0]),
+      ];
+      const flip = fc.record({ at: fc.nat(2000), bit: fc.nat(7) });
+      const stream = fc.oneof(
+        fc.uint8Array({ maxLength: 3000 }),
+        fc.array(flip, { minLength: 1, maxLength: 4 }).map((flips) => {
+          const bytes = Buffer.concat(good());
+          for (const { at, bit } of flips) bytes[at % bytes.byteLength]! ^= 1 << bit;
+          return new Uint8Array(bytes);
+        }),
+      );
+      let sender = 0;
+      await fc.assert(
+        fc.asyncProperty(stream, fc.boolean(), async (bytes, inPieces) => {
+          sender = (sender + 1) & 0xff;
+          const peer = await net.introduced(side, { sender: new Uint8Array(16).fill(sender) });
+          const step = inPieces ? 13 : Math.max(bytes.byteLength, 1);
+          for (let at = 0; at < bytes.byteLength; at += step) {
+            peer.write(bytes.subarray(at, at + step));
+            for (let turn = 0; turn < 3; turn++) side.iface.progress();
+          }
+          peer.socket.end();
+          await net.until([side], () => peer.isClosed);
+          expectCanaries(target);
+        }),
+        { numRuns: 300 },
+      );
+      await expectWitness();
+    });
+  });
+});
+
+function edited(bytes: Uint8Array, at: number, value: number): Uint8Array {
+  bytes[at] = value;
+  return bytes;
+}
