@@ -170,6 +170,7 @@ export class TcpLink implements FrameSink, Watched {
     this.state = 'up';
     this.transmitter = new Transmitter(fd, this.#owner.buffers);
     this.#receiver = new Receiver(fd, this.#owner.buffers, this);
+    if (this.hasRetired) this.#takeLeave();
   }
 
   /** Connects if that has not been tried: NO_RESOURCE as long as there is no connection, or why there will be none. */
@@ -277,12 +278,22 @@ export class TcpLink implements FrameSink, Watched {
 
   /** This end has no endpoints any more. */
   retire(): void {
-    if (this.state !== 'up') this.fail(Status.CANCELED, '');
-    else if (!this.hasRetired) {
-      this.hasRetired = true;
-      this.check(this.transmitter!.signal(FrameType.BYE));
-      this.#closeIfUnused();
-    }
+    if (this.hasRetired || this.state === 'down') return;
+    this.hasRetired = true;
+    if (this.state === 'idle') this.fail(Status.CANCELED, '');
+    else if (this.state === 'up') this.#takeLeave();
+    // The peer may have the connection already, and use it: it is told when this end has it too.
+  }
+
+  /** Whether endpoints can be made on it; also again, as long as the peer has not been told of the end. */
+  revive(): boolean {
+    if (this.hasRetired && this.state === 'waiting') this.hasRetired = false;
+    return !this.hasRetired;
+  }
+
+  #takeLeave(): void {
+    this.check(this.transmitter!.signal(FrameType.BYE));
+    this.#closeIfUnused();
   }
 
   /** Ends the link because its interface closes. What the peer has sent is read first, as the kernel would take back what it has not delivered yet. */

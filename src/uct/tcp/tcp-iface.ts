@@ -297,6 +297,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   onDuplicate(link: TcpLink): void {
+    if (link.users === 0) {
+      link.fail(Status.CANCELED, '');
+      return;
+    }
     this.#orphans.set(link, this.nowNs + this.#config.CONNECT_TIMEOUT);
   }
 
@@ -326,7 +330,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #linkTo(peer: TcpAddress, address: string): TcpLink {
     const key = keyOf(peer.id);
     const known = this.#links.get(key);
-    if (known !== undefined && !known.hasRetired) return known;
+    if (known?.revive() === true) return known;
     const link = new TcpLink(this, peer.id);
     const isLocal = address.startsWith('fe80:');
     link.target = { address: isLocal ? `${address}%${this.#device.name}` : address, port: peer.port };
