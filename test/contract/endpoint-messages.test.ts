@@ -1,9 +1,17 @@
+import { keyFile } from '../fixtures/key-files.ts';
 import { endpointMessagesContract } from './endpoint-messages.ts';
 import { openPosix, openSelf, openTcp } from './uct-implementations.ts';
 
 endpointMessagesContract('self', openSelf);
 endpointMessagesContract('posix', openPosix);
 endpointMessagesContract('tcp', (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k' }), true);
+const SECURITY = { TCP_SECURITY: 'encrypt', TCP_KEY_FILE: keyFile() };
+endpointMessagesContract('tcp with encryption', (log) => openTcp(log, SECURITY), true);
+endpointMessagesContract(
+  'tcp with encryption and the smallest buffers',
+  (log) => openTcp(log, { ...SECURITY, TCP_SNDBUF: '16k', TCP_RCVBUF: '16k', TCP_RX_SEG_SIZE: '8k' }),
+  true,
+);
 endpointMessagesContract('posix with the smallest rings', (log) =>
   openPosix(log, { POSIX_FIFO_SIZE: '2', POSIX_SEG_COUNT: '1', POSIX_FIFO_ELEM_SIZE: '64', POSIX_SEG_SIZE: '8256' }),
 );

@@ -138,7 +138,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'SECURITY',
       type: enumType(SECURITY_LEVELS),
       default: 'none',
-      doc: 'What peers, and clients and listeners, have to prove: none, fit for loopback and networks that are trusted; auth: that they know the shared key, by TCP_KEY_FILE, while data goes in clear. Must be the same at both ends; holds on all devices.',
+      doc: 'What peers, and clients and listeners, have to prove: none, fit for loopback and networks that are trusted; auth: that they know the shared key, by TCP_KEY_FILE, while data goes in clear; encrypt: that as well, and data is encrypted. Must be the same at both ends; holds on all devices.',
     },
     {
       name: 'KEY_FILE',

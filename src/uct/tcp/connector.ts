@@ -28,6 +28,7 @@ import type { TcpLink } from './link.ts';
 import { failureOfPeer } from './peer-status.ts';
 import type { ReadySet, Watched } from './ready-set.ts';
 import type { Security } from './secure/security.ts';
+import type { Session } from './secure/session.ts';
 
 /** Sockets of peers that have not introduced themselves, at most; more are closed. */
 const STRANGERS_MAX = 1024;
@@ -46,9 +47,9 @@ export interface ConnectorOwner {
   /** Why the answer of a peer that welcomes a link is not good enough; undefined when it is. */
   objectionTo(link: TcpLink, peer: Introduction): { readonly status: Status; readonly reason: string } | undefined;
   /** A socket is ready for a peer that was welcomed. */
-  onAccepted(peer: Introduction, fd: number): void;
+  onAccepted(peer: Introduction, fd: number, session: Session | undefined): void;
   /** The link has its socket. */
-  onConnected(link: TcpLink, peer: Introduction, fd: number): void;
+  onConnected(link: TcpLink, peer: Introduction, fd: number, session: Session | undefined): void;
   /** The link has no socket yet: that which the peer connects is used. */
   onDuplicate(link: TcpLink): void;
   /** The link has no socket, and gets none this way. */
@@ -202,7 +203,7 @@ export class Connector {
   #answered(attempt: Attempt): void {
     const { handshake } = attempt;
     const { answer, peer } = handshake;
-    if (answer!.status === Answer.WELCOME) this.#owner.onAccepted(peer!, this.#take(attempt));
+    if (answer!.status === Answer.WELCOME) this.#owner.onAccepted(peer!, this.#take(attempt), handshake.session);
     else this.#drop(attempt);
   }
 
@@ -210,7 +211,7 @@ export class Connector {
     const { status } = peer;
     if (status === Answer.WELCOME) {
       const objection = this.#owner.objectionTo(link, peer);
-      if (objection === undefined) this.#owner.onConnected(link, peer, this.#take(attempt));
+      if (objection === undefined) this.#owner.onConnected(link, peer, this.#take(attempt), attempt.handshake.session);
       else this.#fail(attempt, objection.status, objection.reason);
     }
     // The peer connects at the same time, and its connection is used.

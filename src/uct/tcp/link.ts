@@ -26,6 +26,8 @@ import { failureOfPeer } from './peer-status.ts';
 import { PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
+import type { RecordStream } from './secure/record-stream.ts';
+import type { Session } from './secure/session.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 import type { TcpKeyTable } from './tcp-key.ts';
 import { Transmitter } from './transmitter.ts';
@@ -105,6 +107,7 @@ export class TcpLink implements FrameSink, Watched {
   transmitter: Transmitter | undefined = undefined;
   readonly #owner: LinkOwner;
   #receiver: Receiver | undefined = undefined;
+  #records: RecordStream | undefined = undefined;
   #pendingGets: PendingGet[] = [];
   #flushes: Flush[] = [];
   /** What is being received: a put, with its status, or what a get brings. */
@@ -164,12 +167,13 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   /** Takes a connected socket whose ends have introduced themselves. */
-  attach(fd: number, peerBytesMax: number): void {
+  attach(fd: number, peerBytesMax: number, session: Session | undefined): void {
+    this.#records = session?.recordsOver(fd);
     this.fd = fd;
     this.peerBytesMax = peerBytesMax;
     this.state = 'up';
-    this.transmitter = new Transmitter(fd, this.#owner.buffers);
-    this.#receiver = new Receiver(fd, this.#owner.buffers, this);
+    this.transmitter = new Transmitter(fd, this.#owner.buffers, this.#records);
+    this.#receiver = new Receiver(fd, this.#owner.buffers, this, this.#records);
     if (this.hasRetired) this.#takeLeave();
   }
 
@@ -312,6 +316,7 @@ export class TcpLink implements FrameSink, Watched {
     this.status = status;
     this.#owner.onLinkDown(this, reason);
     if (this.fd >= 0) tcpClose(this.fd);
+    this.#records?.close();
     this.fd = -1;
     this.transmitter?.close(status);
     this.#pendingGets = [];

@@ -6,6 +6,7 @@
 import { Errno, tcpRecv } from '../../sys/index.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, FrameWord, HEADER_BYTES, headerBytesOf, padded } from './frame.ts';
 import type { Payload } from './payload.ts';
+import type { RecordStream } from './secure/record-stream.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 
 /** Longer bodies are received straight into memory: what follows their header is not read along with it. */
@@ -45,6 +46,7 @@ export class Receiver {
   /** What the peer did, for `violation`. */
   violation = '';
   readonly #fd: number;
+  readonly #records: RecordStream | undefined;
   readonly #buffers: TcpBuffers;
   readonly #sink: FrameSink;
   /** What has come of a frame that is not complete. */
@@ -56,7 +58,9 @@ export class Receiver {
   #isStalled = false;
   #expectsBulk = false;
 
-  constructor(fd: number, buffers: TcpBuffers, sink: FrameSink) {
+  /** @param records that everything comes out of; undefined for a connection that is not encrypted */
+  constructor(fd: number, buffers: TcpBuffers, sink: FrameSink, records: RecordStream | undefined) {
+    this.#records = records;
     this.#fd = fd;
     this.#buffers = buffers;
     this.#sink = sink;
@@ -72,7 +76,7 @@ export class Receiver {
     let total = 0;
     for (let poll = 0; poll < polls && this.#sink.isUp && !this.#isStalled; poll++) {
       const { payload } = this.#sink;
-      const isDirect = this.#inPayload && payload.left > 0 && payload.address !== 0;
+      const isDirect = this.#records === undefined && this.#inPayload && payload.left > 0 && payload.address !== 0;
       const wanted = isDirect ? Math.min(payload.contiguous, payload.left) : this.#room();
       const received = isDirect ? tcpRecv(this.#fd, payload.address, wanted) : this.#fill(wanted);
       if (received <= 0) {
@@ -84,7 +88,8 @@ export class Receiver {
         payload.advance(received);
         if (payload.left === 0) this.#endPayload();
       }
-      if (received < wanted || this.end !== undefined) return total;
+      // A record that is shorter is no sign that there is nothing more.
+      if ((received < wanted && this.#records === undefined) || this.end !== undefined) return total;
     }
     return total;
   }
@@ -108,7 +113,8 @@ export class Receiver {
     const { rx } = this.#buffers;
     const partial = this.#partial;
     const start = this.#start;
-    const received = tcpRecv(this.#fd, rx.address + start, wanted);
+    const received =
+      this.#records === undefined ? tcpRecv(this.#fd, rx.address + start, wanted) : this.#records.receive(rx.u8, start);
     if (received <= 0) return received;
     if (partial !== undefined) rx.u8.set(partial);
     this.#consume(partial === undefined ? start : 0, start + received);
@@ -233,6 +239,10 @@ export class Receiver {
   }
 
   #stop(received: number): void {
+    if (received === -Errno.EBADMSG && this.#records !== undefined) {
+      this.#violate(this.#records.violation, 0);
+      return;
+    }
     this.failure = -received;
     this.end = received === 0 ? 'closed' : 'failed';
   }

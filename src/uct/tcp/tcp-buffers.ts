@@ -4,6 +4,7 @@ import { type MappedMemory, mapAnonymous, TcpGather } from '../../sys/index.ts';
 import type { AmFrame } from '../api/iface.ts';
 import { HEADER_BYTES, HEADER_BYTES_MAX } from './frame.ts';
 import { OutgoingPool } from './outgoing.ts';
+import { RECORD_PLAIN_BYTES_MAX } from './secure/record-cipher.ts';
 
 /** Where messages are built: an acknowledgement may come before them. */
 export const TX_START: number = HEADER_BYTES;
@@ -35,15 +36,17 @@ export class TcpBuffers {
   /**
    * @param txBytesMax longest message that is copied to be sent
    * @param rxBytesMax longest message that is received
+   * @param isEncrypted whether connections are: they receive records
    */
-  constructor(txBytesMax: number, rxBytesMax: number) {
+  constructor(txBytesMax: number, rxBytesMax: number, isEncrypted: boolean) {
     this.txBytesMax = txBytesMax;
     this.rxBytesMax = rxBytesMax;
     const frameBytes = TX_START + HEADER_BYTES_MAX + txBytesMax + 8;
     this.tx = mapAnonymous(frameBytes);
     this.txFrame = new TcpFrame(this.tx);
-    // What is left of a frame, and as much again.
-    this.rx = mapAnonymous(2 * (HEADER_BYTES_MAX + rxBytesMax + 8));
+    // What is left of a frame, and as much again, or a record.
+    const restBytes = HEADER_BYTES_MAX + rxBytesMax + 8;
+    this.rx = mapAnonymous(restBytes + (isEncrypted ? Math.max(restBytes, RECORD_PLAIN_BYTES_MAX) : restBytes));
     this.rxFrame = new TcpFrame(this.rx);
     this.pool = new OutgoingPool(frameBytes);
   }

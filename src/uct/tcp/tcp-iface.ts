@@ -29,6 +29,7 @@ import { Pulses } from './pulses.ts';
 import { type Reach, reachOf } from './reachability.ts';
 import { ReadySet } from './ready-set.ts';
 import type { Security } from './secure/security.ts';
+import type { Session } from './secure/session.ts';
 import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './tcp-address.ts';
 import { TcpBuffers } from './tcp-buffers.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
@@ -108,7 +109,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#config = config;
     this.#clock = services.clock;
     this.#device = device;
-    this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE);
+    this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE, security?.level === 'encrypt');
     this.#connector = new Connector(this, this.#making, config, security);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
     this.#pulseMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
@@ -282,18 +283,18 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
   }
 
-  onAccepted(peer: Introduction, fd: number): void {
+  onAccepted(peer: Introduction, fd: number, session: Session | undefined): void {
     const key = keyOf(peer.sender);
     const known = this.#links.get(key);
     const isWanted = known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#isOwn(peer);
     const link = isWanted ? known : new TcpLink(this, peer.sender);
     this.#connector.abandon(link);
-    this.#attach(link, peer, fd);
+    this.#attach(link, peer, fd, session);
     if (known === undefined) this.#links.set(key, link);
   }
 
-  onConnected(link: TcpLink, peer: Introduction, fd: number): void {
-    this.#attach(link, peer, fd);
+  onConnected(link: TcpLink, peer: Introduction, fd: number, session: Session | undefined): void {
+    this.#attach(link, peer, fd, session);
   }
 
   onDuplicate(link: TcpLink): void {
@@ -311,10 +312,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
   }
 
-  #attach(link: TcpLink, peer: Introduction, fd: number): void {
+  #attach(link: TcpLink, peer: Introduction, fd: number, session: Session | undefined): void {
     this.#orphans.delete(link);
     this.#all.add(link);
-    link.attach(fd, peer.messageBytesMax);
+    link.attach(fd, peer.messageBytesMax, session);
     this.#ready.add(link);
     link.pulse(this.#pulseMs);
     this.#pulses.start();

@@ -1,5 +1,6 @@
 /** Interfaces of tcp that want peers to know a key: who is let in, and what everybody else is told. */
 
+import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
 import {
@@ -16,6 +17,7 @@ import { FrameType } from './frame.ts';
 import { INTRODUCTION_BYTES } from './introduction.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
 import type { Session } from './secure/session.ts';
+import { unpackTcpAddress } from './tcp-address.ts';
 
 const PATH = keyFile();
 const AUTH = { SECURITY: 'auth', KEY_FILE: PATH };
@@ -49,6 +51,31 @@ async function proving(side: TcpSide): Promise<{ peer: RawPeer; exchange: KeyExc
   return { peer, exchange, proof: exchange.hear(peer.take(HELLO_BYTES)) as Uint8Array };
 }
 
+const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: PATH };
+
+/** Somebody on the way from one side to another: hears everything, and may change it. */
+async function relay(
+  side: TcpSide,
+  change: (data: Buffer) => Buffer = (data) => data,
+): Promise<{ address: Uint8Array; heard: () => Buffer }> {
+  const { id, port } = unpackTcpAddress(side.iface.address)!;
+  const heard: Buffer[] = [];
+  const pass = (from: Socket, to: Socket): void => {
+    from.on('data', (data: Buffer) => {
+      heard.push(Buffer.from(data));
+      to.write(change(data));
+    });
+    from.on('close', () => to.destroy());
+    from.on('error', () => undefined);
+  };
+  const address = await net.listener(({ socket }) => {
+    const onward = connect({ host: '127.0.0.1', port });
+    pass(socket, onward);
+    pass(onward, socket);
+  }, id);
+  return { address, heard: () => Buffer.concat(heard) };
+}
+
 describe('interfaces with a shared key', () => {
   it('connect where both know it, in both directions', async () => {
     const [one, two] = [net.open(AUTH), net.open(AUTH)];
@@ -68,6 +95,7 @@ describe('interfaces with a shared key', () => {
   });
 
   it.each([
+    ['another level', AUTH, ENCRYPT, /has UCX_TCP_SECURITY=encrypt, this end auth/, /=auth, this end encrypt/],
     ['another key', AUTH, OTHER_KEY, /does not know the key/, /does not know the key/],
     [
       'no security at the listening end',
@@ -147,5 +175,40 @@ describe('interfaces with a shared key', () => {
     expect(peer.isClosed).toBe(false);
     clock.advance(0.2e9);
     await net.until([side], () => peer.isClosed);
+  });
+});
+
+describe('what is heard on the way', () => {
+  it.each([
+    ['is everything with auth', AUTH, true],
+    ['is nothing with encrypt, neither data nor the id of an address', ENCRYPT, false],
+  ])('%s', async (_name, config, isHeard) => {
+    const [one, two] = [net.open(config), net.open(config)];
+    const { address, heard } = await relay(two);
+    const endpoint = one.iface.connect(address);
+    for (let i = 0; i < 3; i++) expect(await send([one, two], endpoint)).toBe(Status.OK);
+    await net.until([one, two], () => two.messages.length === 3);
+    for (const { bytes } of two.messages) expect(bytes.subarray(8)).toEqual(BYTES);
+    expect(heard().includes(Buffer.from(BYTES))).toBe(isHeard);
+    expect(heard().includes(Buffer.from(unpackTcpAddress(two.iface.address)!.id))).toBe(isHeard);
+  });
+
+  it.each([
+    ['changed', 1, (data: Buffer) => data.fill(data.at(-1)! ^ 1, data.byteLength - 1)],
+    ['repeated', 2, (data: Buffer) => Buffer.concat([data, data])],
+  ])('and %s ends an encrypted connection, with a reason', async (_name, arrived, change) => {
+    net.log.allow(/a record that was changed, repeated, moved or left out/);
+    const [one, two] = [net.open(ENCRYPT), net.open(ENCRYPT)];
+    let isChanging = false;
+    const { address } = await relay(two, (data) => (isChanging ? change(data) : data));
+    const endpoint = one.iface.connect(address);
+    expect(await send([one, two], endpoint)).toBe(Status.OK);
+    await net.until([one, two], () => two.messages.length === 1);
+    isChanging = true;
+    expect(await send([one, two], endpoint)).toBe(Status.OK);
+    await net.until([one, two], () => one.failed.length === 1);
+    expect(one.failed).toEqual([{ endpoint, status: Status.CONNECTION_RESET }]);
+    expect(two.messages).toHaveLength(arrived);
+    expect(logged(/a record that was changed/)).toBe(1);
   });
 });

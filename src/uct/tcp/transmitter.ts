@@ -5,12 +5,14 @@ import { Status } from '../../ucs/status.ts';
 import { completeOne } from '../base/completion.ts';
 import { FrameType, FrameWord, HEADER_BYTES } from './frame.ts';
 import type { Outgoing } from './outgoing.ts';
+import type { RecordStream } from './secure/record-stream.ts';
 import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
 
 /** The transmitter. */
 export class Transmitter {
   readonly #buffers: TcpBuffers;
   readonly #fd: number;
+  readonly #records: RecordStream | undefined;
   #head: Outgoing | undefined = undefined;
   #tail: Outgoing | undefined = undefined;
   /** Puts of the peer that have arrived and that it has not been told of. */
@@ -25,8 +27,10 @@ export class Transmitter {
   /** Calls that have sent something of them. */
   moved = 0;
 
-  constructor(fd: number, buffers: TcpBuffers) {
+  /** @param records that everything goes through; undefined for a connection that is not encrypted */
+  constructor(fd: number, buffers: TcpBuffers, records: RecordStream | undefined) {
     this.#fd = fd;
+    this.#records = records;
     this.#buffers = buffers;
   }
 
@@ -49,6 +53,11 @@ export class Transmitter {
       start = 0;
       txFrame.words[FrameWord.INFO] = FrameType.ACK;
       txFrame.words[FrameWord.LENGTH] = this.#owed;
+    }
+    if (this.#records !== undefined) {
+      this.#owed = 0;
+      this.#keep(start, TX_START + byteLength);
+      return this.#sealMore(this.#records);
     }
     const total = TX_START + byteLength - start;
     const sent = tcpSend(this.#fd, tx.address + start, total);
@@ -109,6 +118,7 @@ export class Transmitter {
 
   /** Sends what waits, as far as the kernel takes it. Returns OK, or IO_ERROR: see {@link failure}. */
   sendMore(): Status {
+    if (this.#records !== undefined) return this.#sealMore(this.#records);
     const { gather } = this.#buffers;
     while (this.#head !== undefined) {
       gather.clear();
@@ -129,6 +139,30 @@ export class Transmitter {
       if (sent < total) return Status.OK;
     }
     return Status.OK;
+  }
+
+  /** Sends what waits in records. A frame counts as sent when the last record with a part of it is. */
+  #sealMore(records: RecordStream): Status {
+    while (this.#head !== undefined) {
+      if (!records.isPending) this.#gather(records);
+      const sent = records.flush();
+      if (sent === -Errno.EAGAIN) return Status.OK;
+      if (sent < 0) return this.#fail(-sent);
+      this.moved += 1;
+      this.#sent(sent);
+    }
+    return Status.OK;
+  }
+
+  /** Fills a record. */
+  #gather(records: RecordStream): void {
+    for (let each = this.#head; each !== undefined; each = each.next) {
+      for (let i = each.piece; i < each.count; i++) {
+        const skip = i === each.piece ? each.offset : 0;
+        const wanted = each.lengths[i]! - skip;
+        if (records.add(each.addresses[i]! + skip, wanted) < wanted) return;
+      }
+    }
   }
 
   /** Drops what waits; its completions end with `status`. */
@@ -174,6 +208,11 @@ export class Transmitter {
   #insert(outgoing: Outgoing): Status {
     const head = this.#head;
     if (head === undefined) return this.push(outgoing);
+    // What the record that waits is made of, is the beginning of the queue.
+    if (this.#records?.isPending === true) {
+      this.#append(outgoing);
+      return Status.OK;
+    }
     outgoing.hasOvertaken = true;
     this.length += 1;
     if (head.isStarted) {

@@ -6,8 +6,11 @@
 import { Errno, type ScratchBlock, tcpClose, tcpRecv, tcpSend } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Role } from '../secure/key-exchange.ts';
+import type { RecordStream } from '../secure/record-stream.ts';
 import { SecureHandshake } from '../secure/secure-handshake.ts';
 import type { Security } from '../secure/security.ts';
+
+const NOTHING = new Uint8Array(0);
 
 /** A connected socket. Nothing waits; what cannot be done now is tried again when the descriptor is ready. */
 export interface Channel {
@@ -74,12 +77,17 @@ class PlainChannel implements Channel {
   }
 }
 
-/** A channel whose ends prove first that they know the shared key; then the bytes of the socket themselves. */
-class AuthenticatedChannel implements Channel {
+/** A channel whose ends prove first that they know the shared key; then the bytes of the socket themselves, or encrypted. */
+class SecureChannel implements Channel {
   readonly #plain: PlainChannel;
   readonly #secure: SecureHandshake;
+  readonly #staging: ScratchBlock;
+  #records: RecordStream | undefined = undefined;
+  /** What a record has brought and nobody has read. */
+  #rest: Uint8Array = NOTHING;
 
-  constructor(plain: PlainChannel, secure: SecureHandshake) {
+  constructor(plain: PlainChannel, secure: SecureHandshake, staging: ScratchBlock) {
+    this.#staging = staging;
     this.#plain = plain;
     this.#secure = secure;
   }
@@ -101,19 +109,38 @@ class AuthenticatedChannel implements Channel {
   }
 
   handshake(): Status {
-    return this.#secure.session === undefined || this.hasOutput ? this.#secure.advance() : Status.OK;
+    const status = this.#secure.advance();
+    if (status === Status.OK) this.#records = this.#secure.session!.recordsOver(this.fd);
+    return status;
   }
 
   read(target: Uint8Array): number {
-    return this.#plain.read(target);
+    if (this.#records === undefined) return this.#plain.read(target);
+    if (this.#rest.byteLength === 0) {
+      const received = this.#records.receive(this.#staging.u8, 0);
+      if (received <= 0) return received;
+      this.#rest = this.#staging.u8.slice(0, received);
+    }
+    const taken = this.#rest.subarray(0, target.byteLength);
+    target.set(taken);
+    this.#rest = this.#rest.subarray(taken.byteLength);
+    return taken.byteLength;
   }
 
+  /** Whoever is told that there is no room comes again with the same bytes. */
   write(source: Uint8Array): number {
-    return this.#plain.write(source);
+    if (this.#records === undefined) return this.#plain.write(source);
+    if (!this.#records.isPending) {
+      const piece = source.subarray(0, this.#staging.byteLength);
+      this.#staging.u8.set(piece);
+      this.#records.add(this.#staging.address, piece.byteLength);
+    }
+    return this.#records.flush();
   }
 
   close(): void {
     this.#secure.close();
+    this.#records?.close();
     this.#plain.close();
   }
 }
@@ -129,5 +156,5 @@ export interface ChannelOwner {
 /** Makes the channel of a connected socket, which it owns from then on. */
 export function openChannel(fd: number, { staging, security }: ChannelOwner, role: Role): Channel {
   const plain = new PlainChannel(fd, staging);
-  return security === undefined ? plain : new AuthenticatedChannel(plain, new SecureHandshake(fd, security, role));
+  return security === undefined ? plain : new SecureChannel(plain, new SecureHandshake(fd, security, role), staging);
 }

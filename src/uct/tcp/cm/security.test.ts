@@ -12,6 +12,7 @@ const PATH = keyFile();
 const OTHER_PATH = keyFile(`${KEY} 2`);
 const AUTH = { TCP_SECURITY: 'auth', TCP_KEY_FILE: PATH };
 const OTHER_KEY = { TCP_SECURITY: 'auth', TCP_KEY_FILE: OTHER_PATH };
+const ENCRYPT = { ...AUTH, TCP_SECURITY: 'encrypt' };
 const DATA = Uint8Array.from({ length: 10_000 }, (_, i) => i);
 
 const fixture = useManagers(tcpComponent().openConnectionManager!);
@@ -24,9 +25,10 @@ afterEach(async () => {
 });
 
 describe('a listener with a shared key', () => {
-  it('hears clients that know it, and they hear it', async () => {
-    const { listener, requests } = fixture.listen(fixture.open(AUTH));
-    const { answers } = fixture.connect(fixture.open(AUTH), listener.address, DATA);
+  it.each(['auth', 'encrypt'])('hears clients that know it, and they hear it: %s', async (level) => {
+    const config = { ...AUTH, TCP_SECURITY: level };
+    const { listener, requests } = fixture.listen(fixture.open(config));
+    const { answers } = fixture.connect(fixture.open(config), listener.address, DATA);
     await fixture.until(() => requests.length === 1);
     expect(requests[0]!.privateData).toEqual(DATA);
     const settled: Status[] = [];
@@ -38,6 +40,7 @@ describe('a listener with a shared key', () => {
   });
 
   it.each([
+    ['another level', ENCRYPT, AUTH, Status.REJECTED, /=auth, this end encrypt/, /=encrypt, this end auth/],
     ['another key', AUTH, OTHER_KEY, Status.REJECTED, /does not know the key/, /does not know the key/],
     [
       'none at the listener',

@@ -6,7 +6,7 @@ import { Status } from '../../../ucs/status.ts';
 import { readKeyFile } from './key-file.ts';
 
 /** What may be asked for, the least first. */
-export const SECURITY_LEVELS = ['none', 'auth'] as const;
+export const SECURITY_LEVELS = ['none', 'auth', 'encrypt'] as const;
 /** One of {@link SECURITY_LEVELS}. */
 export type SecurityLevel = (typeof SECURITY_LEVELS)[number];
 

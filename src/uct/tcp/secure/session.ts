@@ -1,17 +1,20 @@
 /** What two ends have agreed on: the keys of both directions, and how each shows that what it says first is its own. No socket. */
 
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import { RECORD_KEY_BYTES, RECORD_OVERHEAD_BYTES, RecordCipher } from './record-cipher.ts';
+import { RecordStream } from './record-stream.ts';
 import type { Security } from './security.ts';
 
 const MAC_BYTES = 32;
 
 /** Bytes of the keys of one direction. */
-export const SESSION_KEY_BYTES: number = MAC_BYTES;
+export const SESSION_KEY_BYTES: number = MAC_BYTES + RECORD_KEY_BYTES;
 
 /** The keys of what one end sends. */
 export interface DirectionKeys {
   /** For the introduction. */
   readonly mac: Buffer;
+  readonly records: Buffer;
 }
 
 /** What was agreed on for one connection. */
@@ -19,34 +22,53 @@ export class Session {
   readonly level: Security['level'];
   readonly #own: DirectionKeys;
   readonly #peer: DirectionKeys;
+  readonly #sealing: RecordCipher;
+  readonly #opening: RecordCipher;
 
   constructor(level: Security['level'], own: DirectionKeys, peer: DirectionKeys) {
     this.level = level;
     this.#own = own;
     this.#peer = peer;
+    this.#sealing = new RecordCipher(own.records);
+    this.#opening = new RecordCipher(peer.records);
   }
 
   /** Cuts {@link SESSION_KEY_BYTES} into keys. */
   static cut(bytes: Buffer): DirectionKeys {
-    return { mac: bytes.subarray(0, MAC_BYTES) };
+    return { mac: bytes.subarray(0, MAC_BYTES), records: bytes.subarray(MAC_BYTES) };
   }
 
   /** Bytes that an introduction becomes longer by. */
   get overheadBytes(): number {
-    return MAC_BYTES;
+    return this.#isEncrypted ? RECORD_OVERHEAD_BYTES : MAC_BYTES;
   }
 
   /** The first message of this end as it is sent: nobody else can have made it, and it fits no other connection. */
   sealIntroduction(introduction: Uint8Array): Uint8Array {
+    if (this.#isEncrypted) {
+      const record = new Uint8Array(introduction.byteLength + RECORD_OVERHEAD_BYTES);
+      this.#sealing.seal(introduction, record);
+      return record;
+    }
     return Buffer.concat([introduction, macOf(this.#own, introduction)]);
   }
 
   /** The first message of the peer; undefined where it is not the peer's. */
   openIntroduction(sealed: Uint8Array): Uint8Array | undefined {
+    if (this.#isEncrypted) return this.#opening.open(sealed);
     const introduction = sealed.subarray(0, sealed.byteLength - MAC_BYTES);
     const mac = Buffer.from(sealed.subarray(introduction.byteLength));
     const expected = macOf(this.#peer, introduction);
     return mac.byteLength === MAC_BYTES && timingSafeEqual(mac, expected) ? introduction : undefined;
+  }
+
+  /** What everything afterwards goes through; undefined where it goes in clear. */
+  recordsOver(fd: number): RecordStream | undefined {
+    return this.#isEncrypted ? new RecordStream(fd, this.#sealing, this.#opening) : undefined;
+  }
+
+  get #isEncrypted(): boolean {
+    return this.level === 'encrypt';
   }
 }
 
