@@ -36,9 +36,11 @@ import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
 import { TCP_NAME, type TcpKeyTable } from './tcp-key.ts';
 
 /** Calls of progress after which all sockets are looked at, besides the one that has brought something last. A power of two. */
-const LOOK_EVERY = 8;
-/** Calls of progress that bring nothing, after which only one in {@link LOOK_EVERY} makes a system call: other transports are not to be held up. */
+const LOOK_EVERY = 32;
+/** Calls of progress that bring nothing, after which only one in {@link QUIET_EVERY} makes a system call: other transports are not to be held up. */
 const QUIET_AFTER = 4096;
+/** A power of two. */
+const QUIET_EVERY = 8;
 /** Calls of progress after which an interface without connections looks whether a peer connects. A power of two. */
 const LISTEN_EVERY = 256;
 const NS_PER_MS = 1e6;
@@ -392,7 +394,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #isTurn(): boolean {
     const isBusy = this.#all.size + this.#connector.size > 0;
     if (isBusy && this.#quiet < QUIET_AFTER) return true;
-    this.#skipped = (this.#skipped + 1) & (isBusy ? LOOK_EVERY - 1 : LISTEN_EVERY - 1);
+    this.#skipped = (this.#skipped + 1) & (isBusy ? QUIET_EVERY - 1 : LISTEN_EVERY - 1);
     return this.#skipped === 0;
   }
 
@@ -400,7 +402,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #look(): number {
     if (this.#connector.size + this.#orphans.size > 0) this.#expire();
     let count = this.#making.size > 0 ? this.#making.poll() : 0;
-    if (this.#ready.size > 0) count += this.#ready.poll();
+    // One that is looked at all the time need not be asked for.
+    if (this.#ready.size > (this.#hot === undefined ? 0 : 1)) count += this.#ready.poll();
     for (const link of this.#blocked) {
       count += link.progress(1);
       if (!link.hasMore) this.#blocked.delete(link);
