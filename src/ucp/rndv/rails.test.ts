@@ -25,8 +25,8 @@ function planOf(...candidates: readonly Candidate[]): Plan {
 const NETWORKS = [0, 1, 2].map(() => laneOf(DeviceType.NET));
 
 describe('rails', () => {
-  it('have shares in proportion to the bandwidth, and all of the bytes', () => {
-    fc.assert(
+  it('have shares in proportion to the bandwidth, and all of the bytes', async () => {
+    await fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 2 ** 31 }),
         fc.array(fc.integer({ min: 1, max: 4 }), { minLength: 2, maxLength: 3 }),
