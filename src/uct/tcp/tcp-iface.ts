@@ -35,8 +35,10 @@ import { TcpBuffers } from './tcp-buffers.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
 import { TCP_NAME, type TcpKeyTable } from './tcp-key.ts';
 
-/** Calls of progress after which all sockets are looked at, besides the one that has brought something last. A power of two. */
-const LOOK_EVERY = 32;
+/** Calls of progress after which all sockets are looked at, besides the one that has brought something last. */
+const LOOK_EVERY = 16;
+/** Operations and messages of one call after which that is done at once. */
+const MANY = 16;
 /** Calls of progress that bring nothing, after which only one in {@link QUIET_EVERY} makes a system call: other transports are not to be held up. */
 const QUIET_AFTER = 4096;
 /** A power of two. */
@@ -166,9 +168,12 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#failures.size > 0) return this.#failures.deliver();
     if (this.#ready.size + this.#making.size === 0 || !this.#isTurn()) return 0;
     let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
-    this.#polls = (this.#polls + 1) & (LOOK_EVERY - 1);
-    // Also while one peer brings more and more: the others are not to wait for its end.
-    if (this.#polls === 0 || (count === 0 && this.#hot === undefined)) count += this.#look();
+    // Sooner while one peer brings more and more: the others are not to wait for its end.
+    this.#polls += count >= MANY ? LOOK_EVERY : 1;
+    if (this.#polls >= LOOK_EVERY || (count === 0 && this.#hot === undefined)) {
+      this.#polls = 0;
+      count += this.#look();
+    }
     if (count === 0) this.#quiet += 1;
     else {
       this.#quiet = 0;
