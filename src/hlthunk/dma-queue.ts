@@ -23,6 +23,7 @@ import type { Clock } from '../ucs/clock.ts';
 import { ObjectPool } from '../ucs/object-pool.ts';
 import { Ring } from '../ucs/ring.ts';
 import { Status } from '../ucs/status.ts';
+import { throwLater } from '../ucs/uncaught.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { highAt, lowAt } from './device-address.ts';
@@ -493,8 +494,6 @@ function tell(request: DmaRequest, onComplete: DmaCallback): void {
   try {
     onComplete(request);
   } catch (error) {
-    queueMicrotask(() => {
-      throw error;
-    });
+    throwLater(error);
   }
 }

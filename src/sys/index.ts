@@ -93,6 +93,7 @@ export {
   GATHER_MAX,
   getSocketOption,
   SocketOption,
+  setKeepalive,
   setSocketOption,
   sourceAddressTo,
   TcpGather,

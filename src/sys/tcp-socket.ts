@@ -56,30 +56,23 @@ const IPPROTO_TCP = 6;
 const IPPROTO_IPV6 = 41;
 const SO_ERROR = 4;
 
+/** Options of keepalive (SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT). */
+const KEEPALIVE: SocketOption = [SOL_SOCKET, 9];
+const KEEPIDLE: SocketOption = [IPPROTO_TCP, 4];
+const KEEPINTVL: SocketOption = [IPPROTO_TCP, 5];
+const KEEPCNT: SocketOption = [IPPROTO_TCP, 6];
+
 /** Options with an integer value, as level and name. */
 export const SocketOption: Readonly<Record<SocketOptionName, SocketOption>> = {
   REUSEADDR: [SOL_SOCKET, 2],
   SNDBUF: [SOL_SOCKET, 7],
   RCVBUF: [SOL_SOCKET, 8],
-  KEEPALIVE: [SOL_SOCKET, 9],
   V6ONLY: [IPPROTO_IPV6, 26],
   NODELAY: [IPPROTO_TCP, 1],
-  KEEPIDLE: [IPPROTO_TCP, 4],
-  KEEPINTVL: [IPPROTO_TCP, 5],
-  KEEPCNT: [IPPROTO_TCP, 6],
 };
 /** Level and name. */
 export type SocketOption = readonly [number, number];
-type SocketOptionName =
-  | 'REUSEADDR'
-  | 'SNDBUF'
-  | 'RCVBUF'
-  | 'KEEPALIVE'
-  | 'V6ONLY'
-  | 'NODELAY'
-  | 'KEEPIDLE'
-  | 'KEEPINTVL'
-  | 'KEEPCNT';
+type SocketOptionName = 'REUSEADDR' | 'SNDBUF' | 'RCVBUF' | 'V6ONLY' | 'NODELAY';
 
 /** The most pieces of one {@link TcpGather}. */
 export const GATHER_MAX = 20;
@@ -189,6 +182,20 @@ export function setSocketOption(fd: number, [level, name]: SocketOption, value: 
   if (setsockopt(fd, level, name, address + VALUE, 4) !== 0) {
     throw new SyscallError('setsockopt', errno(), `option ${level}/${name} of fd ${fd} to ${value}`);
   }
+}
+
+/**
+ * Has the kernel ask whether the other node lives.
+ * @param idleSeconds of silence before the first question
+ * @param intervalSeconds between two questions
+ * @param probes without an answer after which the connection ends
+ * @throws SyscallError
+ */
+export function setKeepalive(fd: number, idleSeconds: number, intervalSeconds: number, probes: number): void {
+  setSocketOption(fd, KEEPIDLE, idleSeconds);
+  setSocketOption(fd, KEEPINTVL, intervalSeconds);
+  setSocketOption(fd, KEEPCNT, probes);
+  setSocketOption(fd, KEEPALIVE, 1);
 }
 
 function socketOption(fd: number, level: number, name: number): number {

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { messageOrExit } from '../fixtures/child-answer.ts';
 import { reasonWithoutHosts, reasonWithoutNetem, TwoHosts } from '../fixtures/network/two-hosts.ts';
 
 const PROGRAM = join(import.meta.dirname, '../fixtures/network/host-program.ts');
@@ -48,11 +49,7 @@ async function runBetween(hosts: TwoHosts, devices: readonly string[]): Promise<
 }
 
 async function answerOf<T = unknown>(child: ChildProcess): Promise<T> {
-  const decided = new AbortController();
-  const { signal } = decided;
-  const [answer] = await Promise.race([once(child, 'message', { signal }), once(child, 'exit', { signal })]).finally(
-    () => decided.abort(),
-  );
+  const answer = await messageOrExit(child);
   if (typeof answer !== 'object' || answer === null) throw new Error(`the program has ended with ${String(answer)}`);
   return answer as T;
 }

@@ -6,6 +6,7 @@
 import { type EndpointChange, endpointFail } from '../../ucs/diagnostics.ts';
 import { isUcxError, UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
+import { throwLater } from '../../ucs/uncaught.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import { type ConnectedLanes, nameOf } from '../wireup/lanes.ts';
@@ -214,9 +215,7 @@ export class PeerConnection implements Connection {
     try {
       request.onAbandoned(status);
     } catch (error) {
-      queueMicrotask(() => {
-        throw error;
-      });
+      throwLater(error);
     }
     // After its end the object may be another operation.
     const goesOn = abandon !== undefined && request.abandon === abandon && !request.isCompleted;

@@ -6,6 +6,7 @@
 import { addAbortListener } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Clock } from '../../ucs/clock.ts';
+import { throwLater } from '../../ucs/uncaught.ts';
 import { SLEEP_NS_MAX, type Sleeper, sleepOn } from './sleep.ts';
 
 /** Polls of one turn at most, whatever the clock says. */
@@ -121,9 +122,7 @@ export class ProgressDriver {
         await this.step();
       } catch (error) {
         // Thrown by a callback of the application: an uncaught exception, as from every other callback. Others are driven on.
-        queueMicrotask(() => {
-          throw error;
-        });
+        throwLater(error);
       }
     }
     this.#driving = false;

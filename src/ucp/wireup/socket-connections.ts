@@ -8,6 +8,7 @@ import { closedError, invalidParam, isUcxError, statusError } from '../../ucs/er
 import { LimitedLog } from '../../ucs/limited-log.ts';
 import type { Log } from '../../ucs/log.ts';
 import { Status } from '../../ucs/status.ts';
+import { throwLater } from '../../ucs/uncaught.ts';
 import type {
   ClientRequest,
   ConnectAnswer,
@@ -292,8 +293,6 @@ function call(callback: () => void): void {
   try {
     callback();
   } catch (error) {
-    queueMicrotask(() => {
-      throw error;
-    });
+    throwLater(error);
   }
 }

@@ -4,7 +4,6 @@
  */
 
 import { invalidParam } from '../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
 import {
@@ -15,12 +14,13 @@ import {
   type IfaceAttributes,
   IfaceFlag,
   type IovEntry,
-  type RmaLimits,
   type UctEndpoint,
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { atomicOn } from '../base/atomic-word.ts';
 import { copyBytes } from '../base/copy-bytes.ts';
+import { hostIfaceAttributes } from '../base/host-attributes.ts';
+import { IOV_MAX } from '../base/host-iov.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
 import { isInside } from '../base/range.ts';
 import { Transfer, TransferCounters } from '../base/transfer-counters.ts';
@@ -30,18 +30,10 @@ import { SELF_RESOURCE } from './self-resource.ts';
 
 /** Largest short operation, as the self transport of UCX has it by default (SEG_SIZE 8k). */
 const SHORT_BYTES_MAX = 8192;
-const IOV_MAX = 16;
 /** A copy on one core, as the cost model sees it: what UCX estimates for its self transport. */
 const BANDWIDTH: number = 19360 * 2 ** 20;
 
-const LIMITS: RmaLimits = {
-  shortBytesMax: SHORT_BYTES_MAX,
-  zcopyBytesMin: 0,
-  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
-  iovMax: IOV_MAX,
-};
-
-const ATTRIBUTES: IfaceAttributes = {
+const ATTRIBUTES: IfaceAttributes = hostIfaceAttributes({
   resource: SELF_RESOURCE,
   flags:
     IfaceFlag.PUT_SHORT |
@@ -56,27 +48,14 @@ const ATTRIBUTES: IfaceAttributes = {
     IfaceFlag.EVENT |
     IfaceFlag.CONNECT_TO_IFACE |
     IfaceFlag.ERRHANDLE_REMOTE_MEM,
-  put: LIMITS,
-  get: LIMITS,
+  shortBytesMax: SHORT_BYTES_MAX,
   am: { shortBytesMax: SHORT_BYTES_MAX, bcopyBytesMax: SHORT_BYTES_MAX },
-  localMemoryTypes: memoryTypeBit(MemoryType.HOST),
-  remoteMemoryTypes: memoryTypeBit(MemoryType.HOST),
-  requiredMemoryTypes: 0,
-  reachesOtherDevices: false,
-  performance: {
-    latencyNs: 0,
-    overheadNs: 10,
-    hostToDevice: 0,
-    deviceToHost: 0,
-    deviceToDevice: 0,
-    hostToHost: BANDWIDTH,
-  },
-  priority: 0,
-  deviceAddressBytes: 0,
+  latencyNs: 0,
+  overheadNs: 10,
+  bandwidth: BANDWIDTH,
   ifaceAddressBytes: UNIQUE_ADDRESS_BYTES,
-  endpointAddressBytes: 0,
   errorHandling: ['remote access'],
-};
+});
 
 /** The endpoint: from this process to itself. */
 class SelfEndpoint implements UctEndpoint {

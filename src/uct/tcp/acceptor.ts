@@ -1,22 +1,10 @@
 /** The listening socket of an interface: where peers connect to, and how it behaves when this process has no descriptors left. */
 
-import {
-  close as closeFd,
-  Errno,
-  isSyscallError,
-  OpenFlag,
-  open,
-  tcpAccept,
-  tcpClose,
-  tcpListen,
-  tcpLocalAddress,
-} from '../../sys/index.ts';
+import { Errno, isSyscallError, tcpAccept, tcpClose, tcpListen, tcpLocalAddress } from '../../sys/index.ts';
 import type { LimitedLog } from '../../ucs/limited-log.ts';
+import { ReserveDescriptor } from '../base/reserve-descriptor.ts';
 import type { PortRange } from './config.ts';
 import type { Watched } from './ready-set.ts';
-
-/** What the reserve is made of. */
-const NOTHING = '/dev/null';
 
 /** A listening socket. */
 export class Acceptor implements Watched {
@@ -26,8 +14,7 @@ export class Acceptor implements Watched {
   readonly port: number;
   readonly #log: LimitedLog;
   readonly #onPeers: (acceptor: Acceptor) => number;
-  /** A descriptor that is given up to refuse a peer when there is no other: a connection that nobody takes would wake this process for ever. */
-  #reserve: number;
+  readonly #reserve: ReserveDescriptor;
   #hasWarned = false;
 
   /**
@@ -44,11 +31,11 @@ export class Acceptor implements Watched {
   ) {
     this.#log = log;
     this.#onPeers = onPeers;
-    this.#reserve = open(NOTHING, OpenFlag.RDONLY);
+    this.fd = listenIn(address, ports, backlog);
     try {
-      this.fd = listenIn(address, ports, backlog);
+      this.#reserve = new ReserveDescriptor(this.fd);
     } catch (error) {
-      closeFd(this.#reserve);
+      tcpClose(this.fd);
       throw error;
     }
     this.port = tcpLocalAddress(this.fd).port;
@@ -59,7 +46,7 @@ export class Acceptor implements Watched {
     const fd = tcpAccept(this.fd);
     if (fd >= 0) {
       this.#hasWarned = false;
-      if (this.#reserve < 0) this.#keepReserve();
+      this.#reserve.reclaim();
       return fd;
     }
     if (fd === -Errno.EMFILE || fd === -Errno.ENFILE) this.#refuse();
@@ -72,29 +59,14 @@ export class Acceptor implements Watched {
 
   close(): void {
     tcpClose(this.fd);
-    if (this.#reserve >= 0) closeFd(this.#reserve);
+    this.#reserve.close();
   }
 
   #refuse(): void {
-    if (this.#reserve >= 0) {
-      closeFd(this.#reserve);
-      const fd = tcpAccept(this.fd);
-      if (fd >= 0) tcpClose(fd);
-    }
-    this.#keepReserve();
+    this.#reserve.sendAway();
     if (this.#hasWarned) return;
     this.#hasWarned = true;
     this.#log.warn('peers that connect are refused: this process has no descriptors left (EMFILE)');
-  }
-
-  /** Takes the reserve back; another part of the process may have been faster. */
-  #keepReserve(): void {
-    try {
-      this.#reserve = open(NOTHING, OpenFlag.RDONLY);
-    } catch (error) {
-      if (!isSyscallError(error)) throw error;
-      this.#reserve = -1;
-    }
   }
 }
 

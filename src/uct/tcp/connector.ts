@@ -9,6 +9,7 @@ import {
   isSyscallError,
   printAddress,
   SocketOption,
+  setKeepalive,
   setSocketOption,
   tcpBind,
   tcpClose,
@@ -254,10 +255,7 @@ export class Connector {
     if (NODELAY) setSocketOption(fd, SocketOption.NODELAY, 1);
     if (SNDBUF !== 'auto') setSocketOption(fd, SocketOption.SNDBUF, SNDBUF);
     if (RCVBUF !== 'auto') setSocketOption(fd, SocketOption.RCVBUF, RCVBUF);
-    setSocketOption(fd, SocketOption.KEEPALIVE, 1);
-    setSocketOption(fd, SocketOption.KEEPIDLE, Math.ceil(KEEPIDLE / NS_PER_S));
-    setSocketOption(fd, SocketOption.KEEPINTVL, Math.ceil(KEEPINTVL / NS_PER_S));
-    setSocketOption(fd, SocketOption.KEEPCNT, KEEPCNT);
+    setKeepalive(fd, Math.ceil(KEEPIDLE / NS_PER_S), Math.ceil(KEEPINTVL / NS_PER_S), KEEPCNT);
   }
 
   /** Of a connection within this node, whose ends have the same address. */

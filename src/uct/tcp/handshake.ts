@@ -9,7 +9,6 @@ import {
   errnoText,
   type ScratchBlock,
   statusOfErrno,
-  tcpClose,
   tcpError,
   tcpRecv,
   tcpSend,
@@ -45,8 +44,6 @@ export interface Opening {
 /** A connection in the making. */
 export class Handshake {
   readonly fd: number;
-  /** Names it in the event set of the interface. */
-  token = 0;
   /** The link that wants to be connected; undefined on the end that was connected to. */
   readonly link: TcpLink | undefined;
   readonly deadlineNs: number;
@@ -65,7 +62,6 @@ export class Handshake {
   #toSend = 0;
   #sent = 0;
   #received = 0;
-  #closed = false;
 
   /**
    * Takes ownership of a socket.
@@ -122,15 +118,9 @@ export class Handshake {
 
   /** Gives the socket to somebody else. */
   release(): number {
-    this.#closed = true;
     this.#secure?.close();
     this.#block.free();
     return this.fd;
-  }
-
-  /** Closes the socket. Idempotent. */
-  close(): void {
-    if (!this.#closed) tcpClose(this.release());
   }
 
   #receive(): HandshakeEvent | undefined {

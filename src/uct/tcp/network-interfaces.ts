@@ -1,7 +1,7 @@
 /** The network interfaces of this machine that have an address, as the system shows them now. It opens none. */
 
 import { existsSync, readFileSync } from 'node:fs';
-import { networkInterfaces } from 'node:os';
+import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 
 /** An address of an interface. */
 export interface InterfaceAddress {
@@ -28,15 +28,7 @@ const BYTES_PER_MEGABIT = 125_000;
 export function listNetworkInterfaces(): NetworkInterface[] {
   const found: NetworkInterface[] = [];
   for (const [name, entries = []] of Object.entries(networkInterfaces())) {
-    const addresses = entries.map(({ address, family, cidr, scopeid }) => {
-      const isLocal = family === 'IPv6' && (scopeid ?? 0) !== 0;
-      const prefixBits = Number(cidr?.split('/')[1] ?? 0);
-      return {
-        address: isLocal ? `${address}%${name}` : address,
-        family: family === 'IPv4' ? 4 : 6,
-        prefixBits,
-      } as const;
-    });
+    const addresses = entries.map((entry) => addressOf(name, entry));
     found.push({
       name,
       addresses: addresses.sort((left, right) => rank(left) - rank(right)),
@@ -48,6 +40,18 @@ export function listNetworkInterfaces(): NetworkInterface[] {
   const byName = (left: NetworkInterface, right: NetworkInterface): number =>
     left.name.localeCompare(right.name, 'en', { numeric: true });
   return found.sort((left, right) => Number(left.isLoopback) - Number(right.isLoopback) || byName(left, right));
+}
+
+/** All addresses of this machine: nothing but them is asked for. */
+export function ownAddresses(): ReadonlySet<string> {
+  const entries = Object.entries(networkInterfaces());
+  return new Set(entries.flatMap(([name, each = []]) => each.map((entry) => addressOf(name, entry).address)));
+}
+
+function addressOf(name: string, { address, family, cidr, scopeid }: NetworkInterfaceInfo): InterfaceAddress {
+  const isLocal = family === 'IPv6' && (scopeid ?? 0) !== 0;
+  const prefixBits = Number(cidr?.split('/')[1] ?? 0);
+  return { address: isLocal ? `${address}%${name}` : address, family: family === 'IPv4' ? 4 : 6, prefixBits };
 }
 
 function rank({ family, address }: InterfaceAddress): number {

@@ -24,7 +24,7 @@ import { Connector, type ConnectorOwner } from './connector.ts';
 import { FailureReports } from './failure-reports.ts';
 import { Answer, type Introduction } from './introduction.ts';
 import { INTERVALS, type LinkOwner, TcpLink } from './link.ts';
-import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
+import { type NetworkInterface, ownAddresses } from './network-interfaces.ts';
 import { Pulses } from './pulses.ts';
 import { type Reach, reachOf } from './reachability.ts';
 import { ReadySet } from './ready-set.ts';
@@ -435,10 +435,6 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     }
     return restNs;
   }
-}
-
-function ownAddresses(): ReadonlySet<string> {
-  return new Set(listNetworkInterfaces().flatMap(({ addresses }) => addresses.map(({ address }) => address)));
 }
 
 function keyOf(id: Uint8Array): string {

@@ -2,7 +2,6 @@
 
 import { close as closeFd, Errno, errnoName, errnoText, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
 import { closedError, UcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
 import {
@@ -11,12 +10,11 @@ import {
   IfaceFlag,
   type IfaceResource,
   NO_ACTIVE_MESSAGES,
-  type RmaLimits,
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import { hostIfaceAttributes } from '../../base/host-attributes.ts';
 import type { ClosableIface } from '../../base/host-domain.ts';
-import { IOV_MAX } from '../../base/host-iov.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import {
   hasEnded,
@@ -36,13 +34,6 @@ import { accessRefusal, missingPrivilege } from './process-access.ts';
 /** What the addresses of this version begin with. */
 const ADDRESS_KIND = 0x0161_6d63;
 const ADDRESS_BYTES = NODE_ADDRESS_BYTES + PROCESS_IDENTITY_BYTES;
-
-const LIMITS: RmaLimits = {
-  shortBytesMax: 0,
-  zcopyBytesMin: 0,
-  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
-  iovMax: IOV_MAX,
-};
 
 /** The interface. */
 export class CmaIface implements ClosableIface {
@@ -152,8 +143,7 @@ function openPidfd(peer: ProcessIdentity): number {
 }
 
 function attributesOf(resource: IfaceResource, config: CmaConfig): IfaceAttributes {
-  const host = memoryTypeBit(MemoryType.HOST);
-  return {
+  return hostIfaceAttributes({
     resource,
     flags:
       IfaceFlag.PUT_ZCOPY |
@@ -161,25 +151,12 @@ function attributesOf(resource: IfaceResource, config: CmaConfig): IfaceAttribut
       IfaceFlag.EP_CHECK |
       IfaceFlag.CONNECT_TO_IFACE |
       IfaceFlag.ERRHANDLE_REMOTE_MEM,
-    put: LIMITS,
-    get: LIMITS,
+    shortBytesMax: 0,
     am: NO_ACTIVE_MESSAGES,
-    localMemoryTypes: host,
-    remoteMemoryTypes: host,
-    requiredMemoryTypes: 0,
-    reachesOtherDevices: false,
-    performance: {
-      latencyNs: config.LATENCY,
-      overheadNs: config.OVERHEAD,
-      hostToDevice: 0,
-      deviceToHost: 0,
-      deviceToDevice: 0,
-      hostToHost: config.BW,
-    },
-    priority: 0,
-    deviceAddressBytes: 0,
+    latencyNs: config.LATENCY,
+    overheadNs: config.OVERHEAD,
+    bandwidth: config.BW,
     ifaceAddressBytes: ADDRESS_BYTES,
-    endpointAddressBytes: 0,
     errorHandling: ['remote access', 'peer failure'],
-  };
+  });
 }

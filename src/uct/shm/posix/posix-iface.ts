@@ -1,19 +1,17 @@
 /** The interface of posix: receives through a directory of rings, and connects to the directories of peers. */
 
 import { closedError, isUcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import {
   type AmHandler,
   type IfaceAttributes,
   IfaceFlag,
   type IfaceResource,
-  type RmaLimits,
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import { hostIfaceAttributes } from '../../base/host-attributes.ts';
 import type { ClosableIface } from '../../base/host-domain.ts';
-import { IOV_MAX } from '../../base/host-iov.ts';
 import { unreachable } from '../../base/iface-address.ts';
 import { SEGMENT_NAME_BYTES } from '../../base/segment.ts';
 import { Sleeper } from '../../base/sleeper.ts';
@@ -32,13 +30,6 @@ const ADDRESS_KIND = 0x0178_6f70;
 const ADDRESS_BYTES = NODE_ADDRESS_BYTES + SEGMENT_NAME_BYTES;
 /** Sleep of a sender that waits for what nobody will tell it: a free slot of the receiver. */
 const RETRY_NS = 5e6;
-
-const LIMITS: RmaLimits = {
-  shortBytesMax: SHORT_BYTES_MAX,
-  zcopyBytesMin: 0,
-  zcopyBytesMax: Number.MAX_SAFE_INTEGER,
-  iovMax: IOV_MAX,
-};
 
 /** The interface. */
 export class PosixIface implements ClosableIface, EndpointOwner {
@@ -185,8 +176,7 @@ function peerAt(address: Uint8Array): Peer | string {
 }
 
 function attributesOf(resource: IfaceResource, config: PosixConfig): IfaceAttributes {
-  const host = memoryTypeBit(MemoryType.HOST);
-  return {
+  return hostIfaceAttributes({
     resource,
     flags:
       IfaceFlag.PUT_SHORT |
@@ -201,25 +191,12 @@ function attributesOf(resource: IfaceResource, config: PosixConfig): IfaceAttrib
       IfaceFlag.EVENT |
       IfaceFlag.CONNECT_TO_IFACE |
       IfaceFlag.ERRHANDLE_REMOTE_MEM,
-    put: LIMITS,
-    get: LIMITS,
+    shortBytesMax: SHORT_BYTES_MAX,
     am: { shortBytesMax: config.SEG_SIZE, bcopyBytesMax: config.SEG_SIZE },
-    localMemoryTypes: host,
-    remoteMemoryTypes: host,
-    requiredMemoryTypes: 0,
-    reachesOtherDevices: false,
-    performance: {
-      latencyNs: config.LATENCY,
-      overheadNs: config.OVERHEAD,
-      hostToDevice: 0,
-      deviceToHost: 0,
-      deviceToDevice: 0,
-      hostToHost: config.BW,
-    },
-    priority: 0,
-    deviceAddressBytes: 0,
+    latencyNs: config.LATENCY,
+    overheadNs: config.OVERHEAD,
+    bandwidth: config.BW,
     ifaceAddressBytes: ADDRESS_BYTES,
-    endpointAddressBytes: 0,
     errorHandling: ['remote access', 'peer failure'],
-  };
+  });
 }

@@ -4,15 +4,12 @@
  */
 
 import {
-  close as closeFd,
-  dup,
   Errno,
   errnoText,
   isSyscallError,
   printAddress,
   ReadyFor,
-  SocketOption,
-  setSocketOption,
+  setKeepalive,
   tcpAccept,
   tcpClose,
   tcpListen,
@@ -21,6 +18,7 @@ import {
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { ClientRequest, SocketAddress, SocketListener } from '../../api/connection-manager.ts';
+import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
 import { type Channel, type ChannelOwner, openChannel } from './channel.ts';
 import { CmCounter } from './counters.ts';
 import { FrameType, packFrame } from './frame.ts';
@@ -56,8 +54,7 @@ export class Listening implements SocketListener, Watched {
   readonly #onRequest: (request: ClientRequest) => void;
   readonly #fd: number;
   readonly #token: number;
-  /** A descriptor that can be given up, to take a connection and send it away; -1 for none. */
-  #reserve = -1;
+  readonly #reserve: ReserveDescriptor;
   #closed = false;
 
   /** @throws UcxError ERR_INVALID_PARAM; SyscallError */
@@ -74,12 +71,14 @@ export class Listening implements SocketListener, Watched {
       else onRequest(request);
     };
     this.#fd = tcpListen(address, backlog);
+    let reserve: ReserveDescriptor | undefined;
     try {
       this.address = tcpLocalAddress(this.#fd);
-      this.#reserve = dup(this.#fd);
+      reserve = new ReserveDescriptor(this.#fd);
+      this.#reserve = reserve;
       this.#token = owner.watch.add(this.#fd, ReadyFor.READ, this);
     } catch (error) {
-      this.#giveUpReserve();
+      reserve?.close();
       tcpClose(this.#fd);
       throw error;
     }
@@ -89,7 +88,7 @@ export class Listening implements SocketListener, Watched {
     if (this.#closed) return;
     this.#closed = true;
     this.#owner.watch.remove(this.#fd, this.#token);
-    this.#giveUpReserve();
+    this.#reserve.close();
     tcpClose(this.#fd);
     this.#owner.listenerClosed(this);
   }
@@ -124,7 +123,8 @@ export class Listening implements SocketListener, Watched {
         return 0;
       }
       const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
-      keepWatch(fd);
+      // A client that waits may go without a word.
+      setKeepalive(fd, KEEPALIVE_S, KEEPALIVE_S, KEEPALIVE_PROBES);
       const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
       this.#owner.counters.count(CmCounter.CLIENTS);
       this.#owner.clientCame(client);
@@ -142,7 +142,7 @@ export class Listening implements SocketListener, Watched {
   #goesOnAfter(code: number): boolean {
     if (LOST.includes(code)) return true;
     const { log, watch, clock, counters } = this.#owner;
-    const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#sendAway() : -code;
+    const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.sendAway() : -code;
     // Without descriptors accept does not even look whether somebody is there.
     if (NOBODY.includes(-left)) return false;
     if (left >= 0) {
@@ -157,39 +157,6 @@ export class Listening implements SocketListener, Watched {
     watch.due(this.deadlineNs);
     return false;
   }
-
-  /** Takes a connection with the reserve, and closes it; returns what accept does. */
-  #sendAway(): number {
-    this.#reclaimReserve();
-    if (this.#reserve < 0) return -Errno.EMFILE;
-    this.#giveUpReserve();
-    const fd = tcpAccept(this.#fd);
-    if (fd >= 0) tcpClose(fd);
-    this.#reclaimReserve();
-    return fd;
-  }
-
-  #giveUpReserve(): void {
-    if (this.#reserve >= 0) closeFd(this.#reserve);
-    this.#reserve = -1;
-  }
-
-  #reclaimReserve(): void {
-    if (this.#reserve >= 0) return;
-    try {
-      this.#reserve = dup(this.#fd);
-    } catch (error) {
-      if (!isSyscallError(error)) throw error;
-    }
-  }
-}
-
-/** Has the kernel find out when a client that waits is gone without a word. */
-function keepWatch(fd: number): void {
-  setSocketOption(fd, SocketOption.KEEPIDLE, KEEPALIVE_S);
-  setSocketOption(fd, SocketOption.KEEPINTVL, KEEPALIVE_S);
-  setSocketOption(fd, SocketOption.KEEPCNT, KEEPALIVE_PROBES);
-  setSocketOption(fd, SocketOption.KEEPALIVE, 1);
 }
 
 /** Sends somebody away without having heard what they want. They read why, where the channel needs no handshake. */

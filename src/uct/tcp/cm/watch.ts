@@ -3,7 +3,7 @@
  * the business of those who are watched.
  */
 
-import { EventSet, type PollSubscription, pollReadable } from '../../../sys/index.ts';
+import { EventAlarm, EventSet } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/clock.ts';
 import { Sleeper } from '../../base/sleeper.ts';
 
@@ -28,7 +28,7 @@ export class Watch {
   readonly #retired: number[] = [];
   /** No deadline is before. */
   #earliestNs = Number.POSITIVE_INFINITY;
-  #subscription: PollSubscription | undefined;
+  #alarm: EventAlarm | undefined;
   #closed = false;
 
   /** @throws SyscallError EMFILE */
@@ -93,10 +93,8 @@ export class Watch {
   /** Sleeps until a descriptor may be ready, a deadline is over, or `timeoutNs`. */
   wait(timeoutNs: number): Promise<void> {
     if (this.#closed) return Promise.resolve();
-    if (this.#subscription === undefined) {
-      this.#subscription = pollReadable(this.#set.fd, () => this.#onReadable());
-      this.#subscription.unref();
-    }
+    this.#alarm ??= new EventAlarm(this.#set.fd, () => this.#sleeper.wake());
+    this.#alarm.arm();
     return this.#sleeper.sleep(Math.min(timeoutNs, Math.max(0, this.#earliestNs - this.#clock.nowNs())));
   }
 
@@ -105,7 +103,7 @@ export class Watch {
     if (this.#closed) return;
     this.#closed = true;
     this.#sleeper.wake();
-    this.#subscription?.close();
+    this.#alarm?.close();
     this.#set.close();
     this.#watched.length = 0;
   }
@@ -113,16 +111,6 @@ export class Watch {
   #release(token: number): void {
     this.#watched[token] = undefined;
     this.#retired.push(token);
-  }
-
-  #onReadable(): void {
-    if (this.#sleeper.sleeping) {
-      this.#sleeper.wake();
-      return;
-    }
-    // Nobody wants to know: the event loop would come back at once, for ever.
-    this.#subscription?.close();
-    this.#subscription = undefined;
   }
 
   #expire(): number {

@@ -1,0 +1,58 @@
+/** The attributes of interfaces that reach host memory and nothing else, on either side. Data only. */
+
+import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import type { AmLimits, IfaceAttributes, IfaceResource, RmaLimits } from '../api/iface.ts';
+import { IOV_MAX } from './host-iov.ts';
+
+/** What differs between them. */
+export interface HostIfaceParams {
+  readonly resource: IfaceResource;
+  /** Bits of IfaceFlag. */
+  readonly flags: number;
+  /** Of put and get; 0 where they have no short form. */
+  readonly shortBytesMax: number;
+  readonly am: AmLimits;
+  readonly latencyNs: number;
+  readonly overheadNs: number;
+  /** Bytes per second. */
+  readonly bandwidth: number;
+  readonly ifaceAddressBytes: number;
+  readonly errorHandling: readonly string[];
+}
+
+/** The attributes. */
+export function hostIfaceAttributes(params: HostIfaceParams): IfaceAttributes {
+  const { resource, flags, shortBytesMax, am, latencyNs, overheadNs, bandwidth, ifaceAddressBytes, errorHandling } =
+    params;
+  const limits: RmaLimits = {
+    shortBytesMax,
+    zcopyBytesMin: 0,
+    zcopyBytesMax: Number.MAX_SAFE_INTEGER,
+    iovMax: IOV_MAX,
+  };
+  const host = memoryTypeBit(MemoryType.HOST);
+  return {
+    resource,
+    flags,
+    put: limits,
+    get: limits,
+    am,
+    localMemoryTypes: host,
+    remoteMemoryTypes: host,
+    requiredMemoryTypes: 0,
+    reachesOtherDevices: false,
+    performance: {
+      latencyNs,
+      overheadNs,
+      hostToDevice: 0,
+      deviceToHost: 0,
+      deviceToDevice: 0,
+      hostToHost: bandwidth,
+    },
+    priority: 0,
+    deviceAddressBytes: 0,
+    ifaceAddressBytes,
+    endpointAddressBytes: 0,
+    errorHandling,
+  };
+}
