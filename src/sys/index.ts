@@ -2,6 +2,8 @@
  * Linux system calls for Node.js: the one folder that knows the FFI. Re-exports only.
  */
 
+export { DynamicLibrary, type NativeType, textAt } from './dynamic-library.ts';
+export { getEnvironment, setEnvironment } from './environment.ts';
 export { Errno, type ErrnoName, errnoName, errnoText } from './errno.ts';
 export { EventAlarm } from './event-alarm.ts';
 export { EventFd } from './event-fd.ts';
@@ -70,6 +72,7 @@ export {
   memset,
 } from './memory.ts';
 export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './namespace.ts';
+export { NativeCallback, type NativeCallbackFunction, type NativeCallbackInit } from './native-callback.ts';
 export { PollSubscription, pollReadable } from './poll.ts';
 export {
   allowMemoryAccess,

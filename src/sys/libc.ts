@@ -1,6 +1,6 @@
 /**
  * The C library: declarations of the functions that sys/ calls. Internal to sys/ and, with memory views and fd polling, the only place
- * that names koffi. Not an API: no checks, no retries, no typed errors; a wrong address here is a SIGSEGV.
+ * that names koffi but for the libraries that a program opens (dynamic-library.ts, native-callback.ts). Not an API: no checks, no retries, no typed errors; a wrong address here is a SIGSEGV.
  *
  * Every pointer is an integer and every address a JavaScript Number: the fastest form (16 ns a call), nothing is allocated
  * and `mmap` fails with -1. Variadic functions are declared with the fixed arguments that we pass (sound on x86-64).
@@ -257,6 +257,14 @@ export const pidfdOpenCall: (number: number, pid: number, flags: number) => numb
   'int',
   'uint32_t',
 ]);
+/** null when it is not set. */
+export const getenv: (name: string) => string | null = declare('getenv', 'str', ['str']);
+export const setenv: (name: string, value: string, overwrite: number) => number = declare('setenv', 'int', [
+  'str',
+  'str',
+  'int',
+]);
+export const unsetenv: (name: string) => number = declare('unsetenv', 'int', ['str']);
 export const kill: (pid: number, signal: number) => number = declare('kill', 'int', ['int', 'int']);
 export const clockGettime: (clock: number, address: number) => number = declare('clock_gettime', 'int', [
   'int',

@@ -1,0 +1,27 @@
+/**
+ * The environment that libraries of C see. Not process.env, which in a worker thread is a copy of its own and never reaches C; in the main thread the
+ * two are one.
+ */
+
+import { invalidParam } from '../ucs/error.ts';
+import { errno, getenv, setenv, unsetenv } from './libc.ts';
+import { SyscallError } from './syscall-error.ts';
+
+/** The value of a variable; undefined when it is not set. */
+export function getEnvironment(name: string): string | undefined {
+  return getenv(name) ?? undefined;
+}
+
+/**
+ * Sets a variable, or removes it (undefined). C has no lock for readers: a thread of C that reads the environment now may see freed memory, so that this
+ * is for the moment before a library is loaded.
+ * @throws UcxError ERR_INVALID_PARAM for a name that is empty or has `=` or a zero byte, or a value with a zero byte; SyscallError ENOMEM
+ */
+export function setEnvironment(name: string, value: string | undefined): void {
+  if (name === '' || name.includes('=') || name.includes('\0')) {
+    throw invalidParam('name', 'must not be empty nor have = or a zero byte', name);
+  }
+  if (value?.includes('\0')) throw invalidParam('value', 'must not have a zero byte', value);
+  const result = value === undefined ? unsetenv(name) : setenv(name, value, 1);
+  if (result !== 0) throw new SyscallError(value === undefined ? 'unsetenv' : 'setenv', errno(), name);
+}
