@@ -7,31 +7,23 @@
 export { Context, type ContextOptions } from './assembly/context.ts';
 export { type ConfigReadOptions, type Environment, ProgramConfig as Config } from './assembly/program-config.ts';
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
-export { AM_HEADER_BYTES_MAX, AM_IDS, type AmSendParams } from './ucp/am/active-message.ts';
-export type { AmCallback, AmMessage } from './ucp/am/message-view.ts';
-export type { AtomicName, AtomicParams } from './ucp/amo/atomics.ts';
+export { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, type AmMessage } from './ucp/api/active-message.ts';
+export type { MessageQueue } from './ucp/api/awaited/message-queue.ts';
+export type { Engine, EngineName } from './ucp/api/context.ts';
 export type {
   AmSendOptions,
   AtomicOptions,
+  CloseOptions,
+  Endpoint,
+  EndpointAttributes,
+  EndpointOptions,
+  ExplainedOperation,
   SendOptions,
-  TagRecvOptions,
-  TagRecvResult,
+  StreamRecvOptions,
   TagSendOptions,
   TransferOptions,
   TransferResult,
-} from './ucp/core/awaited-options.ts';
-export type { Endpoint, EndpointOptions } from './ucp/core/endpoint.ts';
-export type { CloseOptions, EndpointAttributes } from './ucp/core/endpoint-attributes.ts';
-export type { ExplainedOperation } from './ucp/core/explain-transfer.ts';
-export type { Request, RequestCallback, RequestParams } from './ucp/core/request.ts';
-export { REQUESTS_MAX } from './ucp/core/request-pool.ts';
-export type { Worker } from './ucp/core/worker.ts';
-export type { WorkerOptions } from './ucp/core/worker-context.ts';
-export { IOV_MAX, type IovPiece, type LocalBuffer } from './ucp/mem/local-bytes.ts';
-export type { LocalMemory, MemMapParams, MemoryHandle } from './ucp/mem/memory-handle.ts';
-export type { AdviseOptions } from './ucp/mem/memory-map.ts';
-export type { AddressedMemory, MemoryInfo, MemoryTypeEvent } from './ucp/mem/memory-types.ts';
-export type { RemoteKey } from './ucp/mem/remote-key.ts';
+} from './ucp/api/endpoint.ts';
 export type {
   ChosenProtocol,
   Explanation,
@@ -39,13 +31,35 @@ export type {
   SizeExplanation,
   SizeLoser,
   SizeWinner,
-} from './ucp/proto/explain.ts';
-export type { StreamRecvParams } from './ucp/stream/stream.ts';
-export type { TagMessage } from './ucp/tag/tag.ts';
-export { TAG_MASK_FULL, type Tag } from './ucp/tag/tag-value.ts';
-export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/wireup/connection-request.ts';
-export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/wireup/listener.ts';
-export type { ConnectNbxOptions, ConnectOptions } from './ucp/wireup/socket-connections.ts';
+} from './ucp/api/explanation.ts';
+export {
+  type AddressedMemory,
+  type AdviseOptions,
+  IOV_MAX,
+  type IovPiece,
+  type LocalBuffer,
+  type LocalMemory,
+  type MemMapParams,
+  type MemoryHandle,
+  type MemoryInfo,
+  type MemoryTypeEvent,
+  type RemoteKey,
+} from './ucp/api/memory.ts';
+export type {
+  AmSendParams,
+  AtomicName,
+  AtomicParams,
+  Request,
+  RequestCallback,
+  RequestParams,
+  StreamRecvParams,
+} from './ucp/api/request.ts';
+export type { ConnectNbxOptions, ConnectOptions } from './ucp/api/sockets/connect.ts';
+export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/api/sockets/connection-request.ts';
+export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/sockets/listener.ts';
+export { TAG_MASK_FULL, type Tag } from './ucp/api/tag.ts';
+export type { TagMessage, TagRecvOptions, TagRecvResult, Worker, WorkerOptions } from './ucp/api/worker.ts';
+export { REQUESTS_MAX } from './ucp/core/request-pool.ts';
 export type { ConfigEntry } from './ucs/config.ts';
 export type { ConfigPrintOptions } from './ucs/config-print.ts';
 export type {

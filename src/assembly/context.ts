@@ -4,6 +4,7 @@
 
 import type { DriverNode } from '../driver/port.ts';
 import { EventFd } from '../sys/index.ts';
+import type { Context as ApiContext, Engine } from '../ucp/api/context.ts';
 import { Context as UcpContext } from '../ucp/core/context.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { hostRange } from '../uct/base/host-range.ts';
@@ -16,6 +17,7 @@ import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
 import { type Insight, openInsight } from './insight.ts';
 import { openNode } from './open-node.ts';
+import { packageVersion } from './package-version.ts';
 import { type ProgramOptions, startProgram } from './program.ts';
 
 /** What a context may be given. */
@@ -23,6 +25,8 @@ export interface ContextOptions extends ProgramOptions {
   /** A node to use instead of the one that UCX_GAUDI_DRIVER chooses; it stays the caller's to close. */
   readonly node?: DriverNode;
 }
+
+const NATIVE: Engine = { name: 'native', version: packageVersion(), reason: 'the default' };
 
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
@@ -41,7 +45,12 @@ export function components(node: DriverNode, mappingTable: string | undefined): 
  * Opens a context: reads the configuration, chooses the driver, opens every mapped card.
  * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport
  */
-async function create(options: ContextOptions = {}): Promise<UcpContext> {
+async function create(options: ContextOptions = {}): Promise<ApiContext> {
+  return openNative(options, NATIVE);
+}
+
+/** Opens a context of the native engine: what {@link create} does unless another is asked for. For what looks behind the API. */
+export async function openNative(options: ContextOptions = {}, engine: Engine = NATIVE): Promise<UcpContext> {
   const program = startProgram(options);
   const node = options.node ?? openNode(program);
   const release = options.node === undefined ? (): void => node.close() : (): void => {};
@@ -50,6 +59,7 @@ async function create(options: ContextOptions = {}): Promise<UcpContext> {
   try {
     context = new UcpContext({
       ...program,
+      engine,
       components: components(node, program.env['GAUDI_MAPPING_TABLE']),
       emulated: node.kind === 'emulator',
       newSignal: () => new EventFd(),
@@ -67,5 +77,5 @@ async function create(options: ContextOptions = {}): Promise<UcpContext> {
 }
 
 /** A context: the start of every program. `await Context.create()` opens one. */
-export type Context = UcpContext;
+export type Context = ApiContext;
 export const Context: { readonly create: typeof create } = { create };

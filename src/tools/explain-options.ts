@@ -1,6 +1,6 @@
 /** The arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. Reads texts; opens nothing. */
 
-import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../ucp/core/explain-transfer.ts';
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../ucp/api/endpoint.ts';
 import { memorySizeType } from '../ucs/config-value.ts';
 import { invalidParam } from '../ucs/error.ts';
 import { MemoryType, memoryTypeName } from '../ucs/memory-type.ts';

@@ -1,6 +1,6 @@
 /** What `gaudi-ucx explain` prints: sizes that go the same way in one row, with the reason of every loser below. Text only. */
 
-import type { SizeExplanation, SizeLoser } from '../ucp/proto/explain.ts';
+import type { SizeExplanation, SizeLoser } from '../ucp/api/explanation.ts';
 import { formatBytes, formatTime } from './text-table.ts';
 
 /** Widest line. */

@@ -1,7 +1,7 @@
 /** The arguments and the text of `gaudi-ucx explain`. */
 
 import { describe, expect, it } from 'vitest';
-import type { SizeExplanation } from '../ucp/proto/explain.ts';
+import type { SizeExplanation } from '../ucp/api/explanation.ts';
 import { MemoryType } from '../ucs/memory-type.ts';
 import { type ExplainArguments, readExplainArguments } from './explain-options.ts';
 import { type ExplainReport, explainText, REPORT_COLUMNS } from './explain-report.ts';

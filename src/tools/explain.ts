@@ -2,8 +2,8 @@
 
 import { Command } from 'commander';
 import { Context } from '../assembly/context.ts';
-import type { Endpoint } from '../ucp/core/endpoint.ts';
-import type { MemoryHandle } from '../ucp/mem/memory-handle.ts';
+import type { Endpoint } from '../ucp/api/endpoint.ts';
+import type { MemoryHandle } from '../ucp/api/memory.ts';
 import { invalidParam } from '../ucs/error.ts';
 import { MemoryType } from '../ucs/memory-type.ts';
 import {

@@ -2,6 +2,7 @@
 
 import { components } from '../assembly/context.ts';
 import { openNode } from '../assembly/open-node.ts';
+import { packageVersion } from '../assembly/package-version.ts';
 import { type Program, startProgram } from '../assembly/program.ts';
 import { readTopology } from '../assembly/topology.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
@@ -10,7 +11,6 @@ import { printConfig } from '../ucs/config-print.ts';
 import { isUcxError } from '../ucs/error.ts';
 import { describeMemoryDomain, describeMissing } from './info-devices.ts';
 import { describeCards } from './info-system.ts';
-import { packageVersion } from './package-version.ts';
 
 /** What was asked for. */
 export interface InfoOptions {

@@ -2,6 +2,7 @@
 /** The command line `gaudi-ucx`: arguments in, text out, exit codes. What the commands do is in the file of each. */
 
 import { Command } from 'commander';
+import { packageVersion } from '../assembly/package-version.ts';
 import { startProgram } from '../assembly/program.ts';
 import { isUcxError } from '../ucs/error.ts';
 import { demoCommand } from './demo/demo-command.ts';
@@ -9,7 +10,6 @@ import { explainCommand } from './explain.ts';
 import { describeInfo, type InfoOptions } from './info.ts';
 import { type BlocksArguments, blocksOptions, describeBlocks } from './info-blocks.ts';
 import { nodeCommand } from './node.ts';
-import { packageVersion } from './package-version.ts';
 import { perftestCommand } from './perftest/command.ts';
 import { topCommand } from './top/command.ts';
 

@@ -9,7 +9,6 @@ import {
   AM_IDS,
   type AmMessage,
   type AmSendParams,
-  type Endpoint,
   type IovPiece,
   type Request,
   Status,
@@ -39,7 +38,7 @@ const OFFSET = 5;
 const MARGIN = 32;
 const ID = 77;
 
-type Message = AmMessage<Endpoint>;
+type Message = AmMessage;
 
 /** What a handler has seen. */
 interface Seen {

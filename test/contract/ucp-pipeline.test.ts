@@ -6,6 +6,7 @@
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type LocalMemory, type Request, Status } from '../../src/index.ts';
 import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
   connectionKind,
   driveIdle,
@@ -45,7 +46,7 @@ const WAYS = [
 ] as const;
 
 function inUse({ worker }: Side): number {
-  return worker.protocols.rendezvous.staging.inUse;
+  return nativeWorker(worker).protocols.rendezvous.staging.inUse;
 }
 
 function countersOf({ worker }: Side): Readonly<Record<string, number>> {
@@ -275,7 +276,7 @@ describe('a pipeline that ends before its time', () => {
     const self = two.endpoint;
     const next = memoryOf(two, 'gaudi', 10_000);
     await Promise.all([self.tagSend(pattern(10_000, 2), { tag: 2 }), two.worker.tagRecv(next, { tag: 2 })]);
-    const held = two.worker.protocols.rendezvous.staging;
+    const held = nativeWorker(two.worker).protocols.rendezvous.staging;
     const seen: Uint8Array[] = [];
     held.acquire((fragment) => {
       fragment.bytes!.fill(0x11);

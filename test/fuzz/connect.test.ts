@@ -15,6 +15,7 @@ import {
 } from '../../src/ucp/wireup/connect-data.ts';
 import { createRandom, type Random } from '../../src/ucs/random.ts';
 import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/frame.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveIdle, usePairs } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
@@ -109,40 +110,41 @@ describe('fuzzed', () => {
   it('attaching to what nobody has accepted, or as somebody else, does nothing', async () => {
     const pair = await fixture.pair(connectionKind('posix'));
     const { one, two } = pair;
-    const accepted = one.worker.connections.accept(two.worker.address());
-    const connections = one.worker.connections.all.length;
+    const accepted = nativeWorker(one.worker).connections.accept(two.worker.address());
+    const connections = nativeWorker(one.worker).connections.all.length;
     const buffer = new ArrayBuffer(64);
     const words = new Int32Array(buffer);
     const attach = (to: number, from: number, workerId: Uint8Array): void => {
       words.set([to, WireupCode.ATTACH, from, 0]);
       new Uint8Array(buffer, 16).set(workerId);
       const frame = { bytes: new Uint8Array(buffer), words, offset: 0, byteLength: 16 + workerId.byteLength };
-      one.worker.protocols.onMessage(MessageId.WIREUP, frame);
+      nativeWorker(one.worker).protocols.onMessage(MessageId.WIREUP, frame);
     };
     const random = createRandom(SEED);
     for (let round = 0; round < ROUNDS; round++) {
       const isNear = random.below(2) === 0;
       const to = isNear ? accepted.id : random.nextU32() | 0;
-      const workerId = random.below(2) === 0 ? random.bytes(16) : two.worker.workerId.subarray(0, random.below(16));
+      const workerId =
+        random.below(2) === 0 ? random.bytes(16) : nativeWorker(two.worker).workerId.subarray(0, random.below(16));
       attach(to, random.nextU32() | 0, workerId);
     }
-    attach(accepted.id, 0, two.worker.workerId);
-    attach(accepted.id, -5, two.worker.workerId);
+    attach(accepted.id, 0, nativeWorker(two.worker).workerId);
+    attach(accepted.id, -5, nativeWorker(two.worker).workerId);
     // An answer is no attachment.
     words.set([accepted.id, WireupCode.REPLY, 77, 0]);
-    one.worker.protocols.onMessage(MessageId.WIREUP, {
+    nativeWorker(one.worker).protocols.onMessage(MessageId.WIREUP, {
       bytes: new Uint8Array(buffer),
       words,
       offset: 0,
       byteLength: 16,
     });
     await driveIdle(pair, 300);
-    expect([accepted.remoteId, one.worker.connections.all.length]).toEqual([NO_ENDPOINT, connections]);
-    attach(accepted.id, 77, two.worker.workerId);
+    expect([accepted.remoteId, nativeWorker(one.worker).connections.all.length]).toEqual([NO_ENDPOINT, connections]);
+    attach(accepted.id, 77, nativeWorker(two.worker).workerId);
     expect(accepted.remoteId).toBe(77);
-    attach(accepted.id, 78, two.worker.workerId);
+    attach(accepted.id, 78, nativeWorker(two.worker).workerId);
     expect(accepted.remoteId).toBe(77);
     accepted.fail(Status.CONNECTION_RESET);
-    one.worker.connections.drop(accepted);
+    nativeWorker(one.worker).connections.drop(accepted);
   });
 });

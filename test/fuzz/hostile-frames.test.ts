@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
 import { MessageId } from '../../src/ucp/core/message.ts';
 import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveUntil, mappedOf, type Pair, usePairs } from '../fixtures/pair.ts';
 
 const fixture = usePairs();
@@ -22,13 +23,14 @@ function inject(
   frame.words.set(words);
   frame.bytes.set(payload, words.length * 4);
   frame.byteLength = words.length * 4 + payload.byteLength;
-  side.worker.protocols.onMessage(id, frame);
+  nativeWorker(side.worker).protocols.onMessage(id, frame);
 }
 
 /** The connection of a side to the other one, once it stands. */
 async function connected(pair: Pair, side: Pair['one']): Promise<PeerConnection> {
   pair.ab.tagSendNbx(new Uint8Array(1), 0, 1, 1);
-  const found = (): PeerConnection | undefined => side.worker.connections.all.find((each) => !each.isLoopback);
+  const found = (): PeerConnection | undefined =>
+    nativeWorker(side.worker).connections.all.find((each) => !each.isLoopback);
   await driveUntil(pair, () => (found()?.remoteId ?? 0) !== 0);
   return found()!;
 }

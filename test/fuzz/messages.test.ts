@@ -10,6 +10,7 @@ import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
 import { unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
 import { createRandom, type Random } from '../../src/ucs/random.ts';
 import { openPosix } from '../contract/uct-implementations.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
   connectionKind,
   driveIdle,
@@ -288,7 +289,7 @@ describe.each(['posix', 'staging, cma and posix', 'all transports'])('frames of 
     let started = 0;
     for (let i = 0; i < FRAMES; i++) {
       const make = random.below(6) === 0 ? windowFrame : frameOf;
-      last = make(random, snippets, two.worker.connections.all);
+      last = make(random, snippets, nativeWorker(two.worker).connections.all);
       attacker.send(last, drive);
       // Also when what no frame has answered piles up.
       if (ba.status !== Status.OK || ab.status !== Status.OK || two.worker.requestsInUse > 400) {
@@ -330,7 +331,7 @@ describe.each(['posix', 'staging, cma and posix', 'all transports'])('frames of 
     ]);
     expectSame(here, pattern(100_000, 1));
     await Promise.all([back.tagSend(pattern(50, 1), { tag: TAG + 1n }), one.worker.tagRecv(here, { tag: TAG + 1n })]);
-    const { staging } = two.worker.protocols.rendezvous;
+    const { staging } = nativeWorker(two.worker).protocols.rendezvous;
     await two.worker.close();
     expect([settledTwice, two.worker.requestsInUse, staging.inUse]).toEqual([0, 0, 0]);
   });

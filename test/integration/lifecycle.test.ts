@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { getDramUsage, openControl } from '../../src/hlthunk/index.ts';
 import { Context, isUcxError, MemoryType, type Request, Status } from '../../src/index.ts';
 import { device, failureOf, rkeyOf, useContexts } from '../fixtures/contexts.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
 
 const fixture = useContexts();
 const MEBIBYTE = 2 ** 20;
@@ -240,7 +241,7 @@ describe('memory in use', () => {
       const request = stack.endpoint.getNbx(new Uint8Array(8), 0, 8, rkey, 0);
       if (typeof request !== 'number') pending.push(request);
     }
-    expect(stack.worker.hasPending).toBe(true);
+    expect(nativeWorker(stack.worker).hasPending).toBe(true);
     const local = stack.context.memMap({ buffer: new Uint8Array(65536).fill(4) });
     const queued = stack.endpoint.putNbx(local, 0, 65536, rkey, 0) as Request;
     let refused: unknown;

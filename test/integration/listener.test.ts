@@ -13,6 +13,7 @@ import {
   type Worker,
 } from '../../src/index.ts';
 import { failureOf } from '../fixtures/contexts.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
 import { driveUntil, type Side, serving, usePairs } from '../fixtures/pair.ts';
 
 const fixture = usePairs();
@@ -31,19 +32,19 @@ async function sides(env: Readonly<Record<string, string>> = {}): Promise<Sides>
   return { one: await fixture.side(node, 0, settings), two: await fixture.side(node, 1, settings) };
 }
 
-function portOf(listener: Listener<Endpoint>): { readonly address: string; readonly port: number } {
+function portOf(listener: Listener): { readonly address: string; readonly port: number } {
   return { address: LOOPBACK, port: listener.port };
 }
 
 /** The next request of a listener. */
-async function requestOf(listener: Listener<Endpoint>): Promise<ConnectionRequest<Endpoint>> {
+async function requestOf(listener: Listener): Promise<ConnectionRequest> {
   const request = await listener.next();
   if (request === undefined) throw new Error('the listener has closed');
   return request;
 }
 
 /** Connects and accepts. */
-async function connected(client: Worker, listener: Listener<Endpoint>): Promise<readonly [Endpoint, Endpoint]> {
+async function connected(client: Worker, listener: Listener): Promise<readonly [Endpoint, Endpoint]> {
   const connecting = client.connect(portOf(listener));
   const request = await requestOf(listener);
   const accepted = request.accept();
@@ -219,7 +220,7 @@ describe('endpoints that were accepted', () => {
         clients.push(two.worker.connect(portOf(listener)));
         numbered.push((i % 2 === 0 ? one : two).worker.endpoint((i % 2 === 0 ? two : one).worker.address()));
       }
-      const requests: ConnectionRequest<Endpoint>[] = [];
+      const requests: ConnectionRequest[] = [];
       while (requests.length < CLIENTS) requests.push(await requestOf(listener));
       // The last one first.
       const servers = new Map<number, Endpoint>();
@@ -294,14 +295,16 @@ describe('endpoints that were accepted', () => {
     expect(await sending).toMatchObject({ code: 'ERR_CONNECTION_RESET' });
     await server.close();
     expect([errors, server.status]).toEqual([[Status.CONNECTION_RESET], Status.CONNECTION_RESET]);
-    expect(one.worker.connections.all.filter(({ isLoopback }) => !isLoopback)).toEqual([]);
+    expect(nativeWorker(one.worker).connections.all.filter(({ isLoopback }) => !isLoopback)).toEqual([]);
     // Closed before that is known, it takes no leave of anybody.
     const again = new AbortController();
     const other = failureOf(() => two.worker.connect({ ...portOf(listener), signal: again.signal }));
     await (await requestOf(listener)).accept().close();
     again.abort();
     await other;
-    await driveUntil({ one, two }, () => one.worker.connections.all.every(({ isLoopback }) => isLoopback));
+    await driveUntil({ one, two }, () =>
+      nativeWorker(one.worker).connections.all.every(({ isLoopback }) => isLoopback),
+    );
   });
 });
 
@@ -340,7 +343,7 @@ describe('a client', () => {
     expect(failure).toMatchObject({ code: 'ERR_UNREACHABLE' });
     expect(failure.message).toContain('posix/memory');
     expect(listener.query().waiting).toBe(0);
-    expect(one.worker.connections.all.every(({ isLoopback }) => isLoopback)).toBe(true);
+    expect(nativeWorker(one.worker).connections.all.every(({ isLoopback }) => isLoopback)).toBe(true);
   });
 
   it('finds nobody, with the reason', async () => {
@@ -397,7 +400,7 @@ describe('a client', () => {
     expect(await waiting).toMatchObject(aborted);
     await driveUntil({ one, two }, () => !request.live);
     expect(two.worker.requestsInUse).toBe(0);
-    expect(two.worker.sockets.outstanding).toBe(0);
+    expect(nativeWorker(two.worker).sockets.outstanding).toBe(0);
   });
 
   it('is stopped when its worker closes', async () => {
@@ -440,7 +443,7 @@ describe('a client', () => {
 describe('connectNbx', () => {
   it('connects inside progress, and can be cancelled', async () => {
     const { one, two } = await sides();
-    const requests: ConnectionRequest<Endpoint>[] = [];
+    const requests: ConnectionRequest[] = [];
     const listener = one.worker.listener({ onConnection: (request) => requests.push(request) });
     const endpoints: Endpoint[] = [];
     const onConnected = (endpoint: Endpoint): unknown => endpoints.push(endpoint);

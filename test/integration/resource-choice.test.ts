@@ -3,11 +3,12 @@
 import { describe, expect, it } from 'vitest';
 import { Context, type ContextOptions, MemoryType } from '../../src/index.ts';
 import { device, failureOf, rkeyOf, useContexts } from '../fixtures/contexts.ts';
+import { nativeContext } from '../fixtures/native-engine.ts';
 
 const fixture = useContexts();
 
 const rejectionsOf = ({ context }: { readonly context: Context }): string[] =>
-  context.resources.rejections.map(({ name, reason }) => `${name}: ${reason}`);
+  nativeContext(context).resources.rejections.map(({ name, reason }) => `${name}: ${reason}`);
 
 describe('UCX_ACC_DEVICES', () => {
   it('opens the cards it names and leaves the others to other programs', async () => {

@@ -3,8 +3,7 @@
  * the order of its sender, with its bytes.
  */
 
-import type { AmMessage } from '../../src/ucp/am/message-view.ts';
-import type { Endpoint } from '../../src/ucp/core/endpoint.ts';
+import type { AmMessage } from '../../src/ucp/api/active-message.ts';
 import { Status } from '../../src/ucs/status.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
@@ -31,7 +30,7 @@ interface Message {
 interface Kept {
   readonly message: Message;
   readonly player: Player;
-  readonly view: AmMessage<Endpoint>;
+  readonly view: AmMessage;
 }
 
 interface Answer {
@@ -125,7 +124,7 @@ export class AmPlay {
     }
   }
 
-  #onMessage(player: Player, handler: number, view: AmMessage<Endpoint>): void {
+  #onMessage(player: Player, handler: number, view: AmMessage): void {
     const world = this.#world;
     if (player.host.isDead) return;
     const id = handler === PLAIN ? idOf(view.data!) : idOf(view.header);
@@ -165,7 +164,7 @@ export class AmPlay {
     message.hasCome = true;
   }
 
-  #receive(player: Player, view: AmMessage<Endpoint>, message: Message): void {
+  #receive(player: Player, view: AmMessage, message: Message): void {
     const world = this.#world;
     const { id, byteLength, from } = message;
     const space = new LocalSpace(world, player, byteLength + world.random.below(9), true);
@@ -190,7 +189,7 @@ export class AmPlay {
     );
   }
 
-  #answer(player: Player, { from }: Message, view: AmMessage<Endpoint>): void {
+  #answer(player: Player, { from }: Message, view: AmMessage): void {
     const world = this.#world;
     const endpoint = view.replyEndpoint;
     const end = from.peer;
@@ -213,7 +212,7 @@ export class AmPlay {
     );
   }
 
-  #onAnswer(player: Player, { data }: AmMessage<Endpoint>): void {
+  #onAnswer(player: Player, { data }: AmMessage): void {
     if (player.host.isDead) return;
     const id = idOf(data!);
     const answer = this.#answers.get(id);

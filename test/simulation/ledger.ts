@@ -3,7 +3,7 @@
  * the business of those who start them.
  */
 
-import type { Request, RequestParams } from '../../src/ucp/core/request.ts';
+import type { Request, RequestParams } from '../../src/ucp/api/request.ts';
 import { isUcxError } from '../../src/ucs/error.ts';
 import type { Random } from '../../src/ucs/random.ts';
 import { Status, statusName } from '../../src/ucs/status.ts';

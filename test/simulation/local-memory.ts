@@ -1,6 +1,6 @@
 /** Memory of the caller in every form that operations take: plain bytes, mapped bytes, lists, memory of a card. It says what it holds. */
 
-import type { IovPiece, LocalBuffer } from '../../src/ucp/mem/local-bytes.ts';
+import type { LocalBuffer, LocalPiece } from '../../src/ucp/mem/local-bytes.ts';
 import type { LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import { MemoryType } from '../../src/ucs/memory-type.ts';
 import { SimulatedMemory } from './memory.ts';
@@ -44,7 +44,7 @@ export class LocalSpace {
   /** What operations are given: a list has no offset and no length of its own. */
   get local(): LocalBuffer {
     if (!this.#isList) return this.#parts[0]!.memory;
-    return this.#parts.map(({ memory, offset, byteLength }): IovPiece => ({ memory, offset, byteLength }));
+    return this.#parts.map(({ memory, offset, byteLength }): LocalPiece => ({ memory, offset, byteLength }));
   }
 
   /** For operations that take no lists. */

@@ -68,6 +68,7 @@ export class Host {
       config: configOf(variation),
       log: createLog(`host${id}`, LogLevel.WARN, (_level, source, message) => onWarning(`${source}: ${message}`)),
       clock: this.#clock,
+      engine: { name: 'native', version: '0', reason: 'a simulation' },
       emulated: true,
       newSignal: () => ({ fd: -1, signal: () => {}, close: () => {} }),
       hostRange: () => {

@@ -1,6 +1,7 @@
 /** Streams: what goes in at one end comes out at the other, in order, whatever the sizes of sends and receives are. */
 
-import type { Request } from '../../src/ucp/core/request.ts';
+import type { Request } from '../../src/ucp/api/request.ts';
+import { Request as NativeRequest } from '../../src/ucp/core/request.ts';
 import { Status } from '../../src/ucs/status.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
@@ -74,7 +75,7 @@ export class StreamPlay {
       flow.waiting.delete(token);
       if (status === Status.OK) this.#arrived(end, flow, space, request!.receivedBytes, waitAll);
       // A receive that was cut off may have taken bytes with it.
-      else if (request !== undefined && request.done > 0) flow.isBroken = true;
+      else if (request instanceof NativeRequest && request.done > 0) flow.isBroken = true;
       space.release();
     };
     const name = `stream receive ${end} ${byteLength}${space.kind}${waitAll ? ' all' : ''}`;

@@ -3,7 +3,7 @@
  * of matching: no message overtakes another of the same sender, and no receive one that was posted before.
  */
 
-import type { Request } from '../../src/ucp/core/request.ts';
+import type { Request } from '../../src/ucp/api/request.ts';
 import { Status, statusName } from '../../src/ucs/status.ts';
 import type { Entry } from './ledger.ts';
 import type { End } from './link.ts';

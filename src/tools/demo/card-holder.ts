@@ -6,13 +6,10 @@
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { Context } from '../../assembly/context.ts';
-import type { TransferResult } from '../../ucp/core/awaited-options.ts';
-import type { Endpoint } from '../../ucp/core/endpoint.ts';
-import type { Request } from '../../ucp/core/request.ts';
-import type { Worker } from '../../ucp/core/worker.ts';
-import type { IovPiece } from '../../ucp/mem/local-bytes.ts';
-import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
-import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
+import type { Endpoint, TransferResult } from '../../ucp/api/endpoint.ts';
+import type { IovPiece, MemoryHandle, RemoteKey } from '../../ucp/api/memory.ts';
+import type { Request } from '../../ucp/api/request.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
 import { systemClock } from '../../ucs/clock.ts';
 import { statusError } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';

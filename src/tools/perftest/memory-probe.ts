@@ -3,12 +3,12 @@
  * checked. Device memory is read and written by the worker's own endpoint; nothing here is a measurement.
  */
 
-import type { Endpoint } from '../../ucp/core/endpoint.ts';
-import type { Request } from '../../ucp/core/request.ts';
-import type { Worker } from '../../ucp/core/worker.ts';
-import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
-import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Context } from '../../ucp/api/context.ts';
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { MemoryHandle, RemoteKey } from '../../ucp/api/memory.ts';
+import type { Request } from '../../ucp/api/request.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
+import { systemClock } from '../../ucs/clock.ts';
 import { statusError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 
@@ -19,19 +19,17 @@ const TURNS_MASK = 1023;
 /** Access to one piece of mapped memory. */
 export class MemoryProbe {
   readonly memory: MemoryHandle;
-  readonly #clock: Clock;
   readonly #worker: Worker;
   readonly #endpoint: Endpoint;
   readonly #rkey: RemoteKey;
   readonly #byte: Uint8Array = new Uint8Array(1);
   #reading: Request | undefined;
 
-  constructor(worker: Worker, memory: MemoryHandle) {
+  constructor(context: Context, worker: Worker, memory: MemoryHandle) {
     this.memory = memory;
-    this.#clock = worker.context.clock;
     this.#worker = worker;
     this.#endpoint = worker.endpoint(worker.address());
-    this.#rkey = this.#endpoint.unpackRkey(worker.context.packRkey(memory));
+    this.#rkey = this.#endpoint.unpackRkey(context.packRkey(memory));
   }
 
   /** Writes bytes and waits until they are there. Not to be called in a callback. */
@@ -83,10 +81,10 @@ export class MemoryProbe {
       if (started < 0) throw statusError(started, 'access memory of the test');
       return;
     }
-    const deadline = this.#clock.nowNs() + ACCESS_NS_MAX;
+    const deadline = systemClock.nowNs() + ACCESS_NS_MAX;
     for (let turn = 1; !started.isCompleted; turn++) {
       this.#worker.progress();
-      if ((turn & TURNS_MASK) === 0 && this.#clock.nowNs() > deadline) {
+      if ((turn & TURNS_MASK) === 0 && systemClock.nowNs() > deadline) {
         throw statusError(Status.TIMED_OUT, 'access memory of the test');
       }
     }

@@ -7,9 +7,9 @@ import { Context } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
-import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { invalidParam, isUcxError } from '../../ucs/error.ts';
-import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
+import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
 
@@ -109,10 +109,9 @@ async function openCard(
   const table = JSON.stringify([{ index: 0, bus_id: busId }]);
   try {
     const context = await Context.create({ node, env: { ...program.env, GAUDI_MAPPING_TABLE: table } });
-    if (context.mds.some(({ md }) => hasMemoryType(md.attributes.allocateMemoryTypes, MemoryType.GAUDI))) {
-      return context;
-    }
-    const refused = context.resources.rejections.filter(({ name }) => name.startsWith('gaudi'));
+    const { memoryTypes, unavailable } = context.query();
+    if (memoryTypes.includes(MemoryType.GAUDI)) return context;
+    const refused = unavailable.filter(({ name }) => name.startsWith('gaudi'));
     reasons.push(...refused.map(({ name, reason }) => `${busId}: ${name}: ${reason}`));
     await context.close();
   } catch (error) {

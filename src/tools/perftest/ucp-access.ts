@@ -1,9 +1,8 @@
 /** Put, get and atomic operations on remote memory as traffic of a test. */
 
-import type { AtomicName, AtomicParams } from '../../ucp/amo/atomics.ts';
-import type { Request } from '../../ucp/core/request.ts';
-import type { LocalMemory } from '../../ucp/mem/memory-handle.ts';
-import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
+import type { LocalMemory, RemoteKey } from '../../ucp/api/memory.ts';
+import type { AtomicName, AtomicParams, Request } from '../../ucp/api/request.ts';
+import { systemClock } from '../../ucs/clock.ts';
 import { Status } from '../../ucs/status.ts';
 import { dataError } from './content.ts';
 import { SEQUENCE_MASK, SEQUENCE_NONE } from './traffic.ts';
@@ -75,7 +74,7 @@ export class PutTraffic extends AccessTraffic {
     const hasCome =
       bytes === undefined ? this.targetProbe.pollByte(this.#last) === sequence : pollByte(bytes, this.#last, sequence);
     if (!hasCome) return false;
-    if (this.verifies) this.targetContent.checkPut(sequence, this.worker.context.clock, this);
+    if (this.verifies) this.targetContent.checkPut(sequence, systemClock, this);
     return true;
   }
 

@@ -1,13 +1,9 @@
 /** Tagged messages, active messages and streams as traffic of a test. */
 
-import type { AmSendParams } from '../../ucp/am/active-message.ts';
-import type { AmMessage } from '../../ucp/am/message-view.ts';
-import type { Endpoint } from '../../ucp/core/endpoint.ts';
-import type { Request, RequestParams } from '../../ucp/core/request.ts';
-import type { LocalBuffer } from '../../ucp/mem/local-bytes.ts';
-import type { LocalMemory } from '../../ucp/mem/memory-handle.ts';
-import type { StreamRecvParams } from '../../ucp/stream/stream.ts';
-import type { Tag } from '../../ucp/tag/tag-value.ts';
+import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { LocalBuffer, LocalMemory } from '../../ucp/api/memory.ts';
+import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/request.ts';
+import type { Tag } from '../../ucp/api/tag.ts';
 import { Status } from '../../ucs/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';
@@ -133,7 +129,7 @@ export class AmTraffic extends MessageTraffic {
   readonly #header: Uint8Array | undefined;
   readonly #copies: boolean;
   /** Messages of a verified test that wait until the one before them has been checked. */
-  readonly #kept: AmMessage<Endpoint>[] = [];
+  readonly #kept: AmMessage[] = [];
   #isBusy = false;
   readonly #params: AmSendParams | undefined = undefined;
 
@@ -168,13 +164,13 @@ export class AmTraffic extends MessageTraffic {
 
   #taken = 0;
 
-  #onMessage(message: AmMessage<Endpoint>): void {
+  #onMessage(message: AmMessage): void {
     if (this.verifies && this.receivesData) this.#kept.push(message.retain());
     else if (message.isRendezvous || (this.#copies && this.receivesData)) this.#receive(message);
     else this.received += 1;
   }
 
-  #receive(message: AmMessage<Endpoint>): void {
+  #receive(message: AmMessage): void {
     const isData = message.byteLength === this.byteLength;
     const [local, bytes] = isData ? [this.incoming, this.incomingBytes] : [this.target, message.byteLength];
     this.checkStatus(this.count(message.receiveNbx(local, 0, bytes, this.taken)));

@@ -2,11 +2,10 @@
  * One side of a UCP test: context, worker, memory, and the endpoint to the other side. What is done with them is in the traffic classes.
  */
 
-import type { Endpoint } from '../../ucp/core/endpoint.ts';
-import type { Worker } from '../../ucp/core/worker.ts';
-import type { IovPiece, LocalBuffer } from '../../ucp/mem/local-bytes.ts';
-import type { LocalMemory, MemoryHandle } from '../../ucp/mem/memory-handle.ts';
-import type { RemoteKey } from '../../ucp/mem/remote-key.ts';
+import type { Context } from '../../ucp/api/context.ts';
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { IovPiece, LocalBuffer, LocalMemory, MemoryHandle, RemoteKey } from '../../ucp/api/memory.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
 import { invalidParam } from '../../ucs/error.ts';
 import type { Part } from './content.ts';
 import type { Datatype, TestSpec } from './spec.ts';
@@ -36,14 +35,18 @@ export class UcpSide {
     return new UcpSide(spec, await TestContext.open(spec, needsCard));
   }
 
+  get context(): Context {
+    return this.#opened.context;
+  }
+
   /** True when cards take part and are emulated. */
   get emulated(): boolean {
     const { sendMemory, recvMemory } = this.spec;
-    return this.#opened.context.emulated && (sendMemory === 'gaudi' || recvMemory === 'gaudi');
+    return this.context.emulated && (sendMemory === 'gaudi' || recvMemory === 'gaudi');
   }
 
   introduce(): Introduction {
-    return { address: hexOf(this.worker.address()), key: hexOf(this.#opened.context.packRkey(this.target)) };
+    return { address: hexOf(this.worker.address()), key: hexOf(this.context.packRkey(this.target)) };
   }
 
   /**

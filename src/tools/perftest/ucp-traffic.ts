@@ -1,8 +1,8 @@
 /** What the traffic of all UCP operations has in common: requests that end later, the flush, contents that are checked. */
 
-import type { Endpoint } from '../../ucp/core/endpoint.ts';
-import type { Request, RequestParams } from '../../ucp/core/request.ts';
-import type { Worker } from '../../ucp/core/worker.ts';
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { Worker } from '../../ucp/api/worker.ts';
 import { statusError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { Content } from './content.ts';
@@ -34,8 +34,8 @@ export abstract class UcpTraffic extends Traffic {
     this.endpoint = side.endpoint;
     this.byteLength = messageBytes(side.spec);
     this.verifies = side.spec.verify;
-    this.sourceProbe = new MemoryProbe(side.worker, side.source);
-    this.targetProbe = new MemoryProbe(side.worker, side.target);
+    this.sourceProbe = new MemoryProbe(side.context, side.worker, side.source);
+    this.targetProbe = new MemoryProbe(side.context, side.worker, side.target);
     this.sourceContent = new Content(this.sourceProbe, this.verifies ? side.parts(side.spec.sendType) : []);
     this.targetContent = new Content(this.targetProbe, this.verifies ? side.parts(side.spec.recvType) : []);
     this.sent = {

@@ -3,8 +3,11 @@
  * in uct-traffic.ts.
  */
 
+import type { Context } from '../../ucp/api/context.ts';
+import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import { Context as NativeContext } from '../../ucp/core/context.ts';
 import type { OpenMd } from '../../ucp/core/resources.ts';
-import type { MemoryHandle } from '../../ucp/mem/memory-handle.ts';
+import { MemoryHandle as NativeMemoryHandle } from '../../ucp/mem/memory-handle.ts';
 import { invalidParam } from '../../ucs/error.ts';
 import { hasMemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { type Iface, IfaceFlag, type IfaceResource, type UctEndpoint } from '../../uct/api/iface.ts';
@@ -36,15 +39,15 @@ export class UctSide {
   private constructor(spec: TestSpec, opened: TestContext) {
     this.spec = spec;
     this.#opened = opened;
-    this.#found = find(spec, opened.context.mds);
+    this.#found = find(spec, nativeMds(opened.context));
     const { open, resource } = this.#found;
     this.iface = open.md.openIface(resource);
     checkIface(spec, this.iface);
     this.source = this.#memory(opened.source);
     this.target = this.#memory(opened.target);
     const worker = opened.context.worker();
-    this.sourceProbe = new MemoryProbe(worker, opened.source);
-    this.targetProbe = new MemoryProbe(worker, opened.target);
+    this.sourceProbe = new MemoryProbe(opened.context, worker, opened.source);
+    this.targetProbe = new MemoryProbe(opened.context, worker, opened.target);
   }
 
   /**
@@ -112,10 +115,19 @@ export class UctSide {
   }
 
   #memory(handle: MemoryHandle): MdMemory {
-    const memory = handle.mdMemory[this.#found.open.index];
+    const memory = handle instanceof NativeMemoryHandle ? handle.mdMemory[this.#found.open.index] : undefined;
     if (memory !== undefined) return memory;
     throw unsupported(`${memoryTypeName(handle.memoryType)} memory`, `${this.carrier} does not register it`);
   }
+}
+
+/** The memory domains of this library. @throws UcxError ERR_UNSUPPORTED for a context over libucp, which shows none */
+function nativeMds(context: Context): readonly OpenMd[] {
+  if (context instanceof NativeContext) return context.mds;
+  throw unsupported(
+    'a test of uct',
+    `the engine ${context.engine.name} has no transports of this library: use UCX_ENGINE=native`,
+  );
 }
 
 function find({ transport, device }: TestSpec, mds: readonly OpenMd[]): Found {

@@ -5,11 +5,13 @@
 import { invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, AmMessage, type MessageOwner } from '../api/active-message.ts';
+import type { AmSendParams, RequestParams } from '../api/request.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendPieces } from '../core/message-packer.ts';
 import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
 import {
   areHost,
@@ -19,24 +21,19 @@ import {
   checkPieces,
   cut,
   hostBytes,
-  type IovPiece,
   type LocalBuffer,
+  type LocalPiece,
   type Piece,
   piecesOf,
   scatter,
 } from '../mem/local-bytes.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { type AmCallback, AmMessage, type MessageOwner } from './message-view.ts';
 
-/** Handler ids are below this. */
-export const AM_IDS = 65_536;
-/** Longest header, so that header and key fit into one message. */
-export const AM_HEADER_BYTES_MAX = 4096;
-
-/** How an active message is sent. */
-export interface AmSendParams extends RequestParams {
-  /** Sends it at once, or with a rendezvous; by default its length decides. */
-  readonly protocol?: 'eager' | 'rendezvous';
+/** Where the data of a long message waits. */
+export interface WaitingData {
+  readonly peerRequest: number;
+  readonly packedKey: Uint8Array | undefined;
+  readonly keyOffset: number;
 }
 
 const AM_WORDS = 4;
@@ -45,21 +42,21 @@ const HEADER = new Int32Array(RTS_WORDS);
 const NO_BYTES = new Uint8Array(0);
 
 /** Active messages of one worker. */
-export class ActiveMessages<E> {
+export class ActiveMessages {
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
-  readonly #handlers: (AmCallback<E> | undefined)[] = [];
+  readonly #handlers: (AmCallback | undefined)[] = [];
   /** The message that handlers see: one, since they run one after the other. */
-  readonly #view: AmMessage<E>;
+  readonly #view: AmMessage;
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<E>) {
+  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner) {
     this.#host = host;
     this.#rendezvous = rendezvous;
     this.#view = new AmMessage(owner);
   }
 
   /** See Worker.setAmHandler. */
-  setHandler(id: number, handler: AmCallback<E> | undefined): void {
+  setHandler(id: number, handler: AmCallback | undefined): void {
     checkId(id);
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
@@ -67,7 +64,7 @@ export class ActiveMessages<E> {
     this.#handlers[id] = handler;
   }
 
-  handlerOf(id: number): AmCallback<E> | undefined {
+  handlerOf(id: number): AmCallback | undefined {
     return this.#handlers[id];
   }
 
@@ -108,7 +105,7 @@ export class ActiveMessages<E> {
       }
     }
     const pieces = isList
-      ? checkPieces(this.#host.context, local as readonly IovPiece[])
+      ? checkPieces(this.#host.context, local as readonly LocalPiece[])
       : [{ memory: local as Uint8Array, offset: localOffset, byteLength, start: 0 }];
     return this.#start(connection, id, header ?? NO_BYTES, pieces, params);
   }
@@ -162,12 +159,17 @@ export class ActiveMessages<E> {
     this.#host.counters.count(WorkerCounter.AM_RX_RNDV);
     this.#call(view);
     // A handler that does not want the data releases the sender.
-    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(view.connection!, peerRequest, Status.OK);
+    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(view.sender as Connection, peerRequest, Status.OK);
+  }
+
+  /** Tells the sender of a rendezvous that nobody wants its data. */
+  release({ sender, waiting }: AmMessage): void {
+    this.#rendezvous.reply(sender as Connection, (waiting as WaitingData).peerRequest, Status.OK);
   }
 
   /** Puts the data of a message into local memory: see AmMessage.receiveNbx. */
   receiveData(
-    message: AmMessage<E>,
+    message: AmMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -187,7 +189,8 @@ export class ActiveMessages<E> {
     request.byteLength = message.byteLength;
     request.receivedBytes = message.byteLength;
     request.pieces = cut(pieces, message.byteLength);
-    const { waiting, connection } = message;
+    const waiting = message.waiting as WaitingData | undefined;
+    const connection = message.sender as Connection | undefined;
     request.starter = () => {
       if (waiting !== undefined) {
         this.#rendezvous.receive(request, connection!, waiting.peerRequest, request.pieces!, waiting);
@@ -197,7 +200,7 @@ export class ActiveMessages<E> {
     return this.#host.start(request, params);
   }
 
-  #copyOut({ source, dataOffset, byteLength }: AmMessage<E>, request: Request): void {
+  #copyOut({ source, dataOffset, byteLength }: AmMessage, request: Request): void {
     const pieces = request.pieces!;
     if (areHost(pieces)) {
       scatter(pieces, 0, byteLength, source, dataOffset);
@@ -275,18 +278,18 @@ export class ActiveMessages<E> {
   }
 
   /** The view for a message; undefined where nobody handles it. */
-  #take(endpointId: number, id: number): AmMessage<E> | undefined {
+  #take(endpointId: number, id: number): AmMessage | undefined {
     const connection = this.#host.connectionById(endpointId);
     if (connection === undefined || this.#handlers[id] === undefined) return undefined;
     const view = this.#view;
     view.id = id;
-    view.connection = connection;
+    view.sender = connection;
     view.isTaken = false;
     view.isReceived = false;
     return view;
   }
 
-  #call(view: AmMessage<E>): void {
+  #call(view: AmMessage): void {
     this.#handlers[view.id]!(view);
   }
 }

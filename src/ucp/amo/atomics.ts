@@ -7,20 +7,18 @@ import { invalidParam } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import { type AmFrame, type AtomicCall, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
+import type { AtomicName, AtomicParams } from '../api/request.ts';
 import type { Lane } from '../core/lane.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { checkRemote } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-
-/** Names of the operations in the API. */
-export type AtomicName = 'add' | 'and' | 'or' | 'xor' | 'swap' | 'cswap';
 
 const ATOMIC_OPERATIONS: ReadonlyMap<AtomicName, AtomicOperation> = new Map([
   ['add', AtomicOperation.ADD],
@@ -30,14 +28,6 @@ const ATOMIC_OPERATIONS: ReadonlyMap<AtomicName, AtomicOperation> = new Map([
   ['swap', AtomicOperation.SWAP],
   ['cswap', AtomicOperation.CSWAP],
 ]);
-
-/** An atomic operation on a word of remote memory. */
-export interface AtomicParams extends RequestParams {
-  /** Bits of the word. Default 64. */
-  readonly bits?: 32 | 64;
-  /** For cswap: the value that the word must have. */
-  readonly compare?: number | bigint;
-}
 
 const ASK_WORDS = 10;
 const HEADER = new Int32Array(ASK_WORDS);

@@ -6,6 +6,7 @@ import type { Clock } from '../../ucs/clock.ts';
 import type { Config } from '../../ucs/config.ts';
 import { closedError, isUcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
+import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
@@ -17,10 +18,14 @@ import type {
   MemoryDomain,
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
+import type { SignalFd } from '../api/awaited/worker-event.ts';
+import type { Context as ApiContext, ContextAttributes, Engine } from '../api/context.ts';
+import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
+import type { WorkerOptions } from '../api/worker.ts';
 import { type ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts';
-import type { MemMapParams, MemoryHandle } from '../mem/memory-handle.ts';
-import { type AdviseOptions, MemoryMap, type OperationRegistrar } from '../mem/memory-map.ts';
-import { type AddressedMemory, type MemoryInfo, type MemoryTypeEvent, MemoryTypes } from '../mem/memory-types.ts';
+import type { MemoryHandle } from '../mem/memory-handle.ts';
+import { MemoryMap, type OperationRegistrar } from '../mem/memory-map.ts';
+import { MemoryTypes } from '../mem/memory-types.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { RailLimits } from '../rndv/rails.ts';
@@ -30,8 +35,7 @@ import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Connection } from './request.ts';
 import { type OpenMd, Resources } from './resources.ts';
 import { Worker } from './worker.ts';
-import type { WorkerContext, WorkerOptions } from './worker-context.ts';
-import type { SignalFd } from './worker-event.ts';
+import type { WorkerContext } from './worker-context.ts';
 
 /** What a context is made of. */
 export interface ContextParams {
@@ -39,6 +43,8 @@ export interface ContextParams {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
+  /** What it says of itself. */
+  readonly engine: Engine;
   /** True when the Gaudi cards are emulated: every figure obtained with them must say so. */
   readonly emulated: boolean;
   /** Makes an eventfd, for workers. */
@@ -52,10 +58,11 @@ export interface ContextParams {
 }
 
 /** A context. */
-export class Context implements WorkerContext<Worker> {
+export class Context implements ApiContext, WorkerContext<Worker> {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
+  readonly engine: Engine;
   readonly emulated: boolean;
   readonly resources: Resources;
   readonly progressSpinNs: number;
@@ -84,6 +91,7 @@ export class Context implements WorkerContext<Worker> {
     this.config = params.config;
     this.log = params.log;
     this.clock = params.clock;
+    this.engine = params.engine;
     this.emulated = params.emulated;
     const config = params.config.get(UCP_CONFIG_TABLE);
     this.progressSpinNs = config.PROGRESS_SPIN;
@@ -121,7 +129,15 @@ export class Context implements WorkerContext<Worker> {
     return this.resources.mds;
   }
 
-  /** Makes a worker. @throws UcxError ERR_INVALID_PARAM */
+  query(): ContextAttributes {
+    const canAllocate = (type: MemoryType): boolean =>
+      this.mds.some(({ md }) => hasMemoryType(md.attributes.allocateMemoryTypes, type));
+    return {
+      memoryTypes: Object.values(MemoryType).filter(canAllocate),
+      unavailable: this.resources.rejections,
+    };
+  }
+
   worker(options: WorkerOptions = {}): Worker {
     this.#checkOpen();
     const worker = new Worker(this, options);
@@ -139,17 +155,10 @@ export class Context implements WorkerContext<Worker> {
     return this.#memory.registrars;
   }
 
-  /** The caches of registrations, with their counters: plain numbers that change. */
   get registrationCaches(): readonly RegistrationCache[] {
     return this.mds.flatMap(({ md }) => md.caches ?? []);
   }
 
-  /**
-   * Allocates memory, or registers a host buffer or memory of another library by its address (ucp_mem_map). Whoever owns memory that is
-   * mapped by its address calls {@link memoryUnmapped} before it goes.
-   * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
-   *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport serves the memory type
-   */
   memMap(params: MemMapParams): MemoryHandle {
     this.#checkOpen();
     return this.#memory.map(params);
@@ -160,62 +169,31 @@ export class Context implements WorkerContext<Worker> {
     return this.#memory.handleOf(bytes);
   }
 
-  /**
-   * Unmaps memory, and frees it if memMap allocated it (ucp_mem_unmap). Its remote keys stop working.
-   * @throws UcxError BUSY while transfers use it, ERR_INVALID_PARAM for a handle that is unmapped or of another context
-   */
   memUnmap(handle: MemoryHandle): void {
     this.#memory.unmap(handle);
   }
 
-  /**
-   * Says how mapped memory is going to be used (ucp_mem_advise). `will-need` backs the pages of host memory and maps them into all cards, so that
-   * the next transfer has nothing to prepare; HBM is mapped when it is allocated, and needs nothing. `normal` changes nothing: what was
-   * prepared stays while the memory is mapped.
-   * @throws UcxError ERR_INVALID_PARAM for a handle that is unmapped, another advice or a range outside the memory; what mapping throws
-   */
   memAdvise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions = {}): void {
     this.#memory.advise(handle, advice, options);
   }
 
-  /**
-   * What kind of memory lies at an address, and in which allocation (ucp_mem_query for memory that is not mapped).
-   * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that lies in one allocation in part only, or in several
-   */
   memQuery(memory: AddressedMemory): MemoryInfo {
     return this.#memoryTypes.query(memory);
   }
 
-  /**
-   * A dma-buf of device memory, for a driver or a library that imports such: the memory domain that knows the memory exports it.
-   * @returns a descriptor that belongs to the caller, who closes it, and the byte of the dma-buf at which the memory begins
-   * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link memQuery}; ERR_UNSUPPORTED with the reason, as for host memory
-   */
   exportDmabuf(memory: AddressedMemory): DmabufExport {
     this.#checkOpen();
     return this.#memoryTypes.exportDmabuf(memory);
   }
 
-  /**
-   * Takes the report that host memory of others was unmapped, or is about to be: no registration of it is used again, and handles of it are
-   * unmapped, their remote keys included. May be called from inside any callback: drivers are told later, when no transfer uses the
-   * memory any more.
-   * @throws UcxError ERR_INVALID_PARAM
-   */
   memoryUnmapped(address: number | bigint, byteLength: number): void {
     this.#memory.unmapped(address, byteLength);
   }
 
-  /**
-   * Takes the report that memory which is not host memory and not of this library was allocated or freed: it feeds {@link memQuery}, by which
-   * such memory is told from host memory. Without effect with UCX_MEMTYPE_CACHE=n.
-   * @throws UcxError ERR_INVALID_PARAM
-   */
   memoryTypeEvent(event: MemoryTypeEvent): void {
     this.#memoryTypes.take(event);
   }
 
-  /** The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). */
   packRkey(handle: MemoryHandle): Uint8Array {
     return this.#memory.packRkey(handle);
   }
@@ -249,7 +227,6 @@ export class Context implements WorkerContext<Worker> {
     return this.#newSignal();
   }
 
-  /** Closes workers, memory and memory domains. Idempotent, never fails. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -259,7 +236,6 @@ export class Context implements WorkerContext<Worker> {
     await this.close();
   }
 
-  /** What the memory domains and workers have done since the start, as data: nodes with counters. Cold. */
   stats(): StatsNode {
     const closed = this.#closedWorkers === undefined ? [] : [this.#closedWorkers];
     return statsNode('ucp_context', '', {}, [

@@ -5,8 +5,8 @@
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages } from '../am/active-message.ts';
-import type { MessageOwner } from '../am/message-view.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
+import type { MessageOwner } from '../api/active-message.ts';
 import { EmulatedRma } from '../rma/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
 import { readCarrier } from '../rndv/reply.ts';
@@ -20,10 +20,10 @@ import type { ProtocolHost } from './protocol-host.ts';
 const REPLY_BYTES = 24;
 
 /** The protocols. `E` is the endpoint of the API. */
-export class Protocols<E> {
+export class Protocols {
   readonly rendezvous: Rendezvous;
   readonly tag: TagProtocol;
-  readonly am: ActiveMessages<E>;
+  readonly am: ActiveMessages;
   readonly streams: Streams;
   readonly emulated: EmulatedRma;
   readonly atomics: AtomicProtocol;
@@ -32,7 +32,7 @@ export class Protocols<E> {
   /** What takes the messages of each id, but the hottest. */
   readonly #takers: (((frame: AmFrame) => void) | undefined)[] = [];
 
-  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<E>) {
+  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner) {
     this.#host = host;
     this.#connections = connections;
     this.rendezvous = new Rendezvous(host);

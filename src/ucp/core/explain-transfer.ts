@@ -3,10 +3,12 @@
 import { invalidParam } from '../../ucs/error.ts';
 import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { MdFlag } from '../../uct/api/memory-domain.ts';
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
+import type { Explanation } from '../api/explanation.ts';
 import { checkLocal } from '../mem/local-bytes.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type Explanation, explainPlan } from '../proto/explain.ts';
+import { explainPlan } from '../proto/explain.ts';
 import { explainAtomics, explainMessages } from '../proto/explain-messages.ts';
 import type { ExplainedCandidate } from '../proto/explain-size.ts';
 import { type Candidate, Operation, Protocol, selectProtocols } from '../proto/selection.ts';
@@ -16,10 +18,6 @@ import { nameOf } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
-
-/** The operations that can be explained. */
-export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
-export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
 
 /** What is asked of the context. */
 export interface ExplainContext {

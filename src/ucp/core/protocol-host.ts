@@ -3,12 +3,13 @@
  */
 
 import type { Status } from '../../ucs/status.ts';
+import type { RequestParams } from '../api/request.ts';
 import type { ExportedMemory } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RailLimits } from '../rndv/rails.ts';
-import type { Connection, Request, RequestOwner, RequestParams } from './request.ts';
+import type { Connection, Request, RequestOwner } from './request.ts';
 import type { OpenMd } from './resources.ts';
 import type { WorkerCounters } from './worker-counters.ts';
 

@@ -8,7 +8,7 @@ import type { ConfigType } from '../../ucs/config-value.ts';
 import { boolType } from '../../ucs/config-value.ts';
 import type { OperationEnd } from '../../ucs/diagnostics.ts';
 import { type Log, LogLevel } from '../../ucs/log.ts';
-import type { Explanation } from '../proto/explain.ts';
+import type { Explanation } from '../api/explanation.ts';
 import {
   describeOperation,
   describeProtocol,

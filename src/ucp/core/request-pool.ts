@@ -5,8 +5,9 @@
 import { invalidParam, statusError } from '../../ucs/error.ts';
 import { ObjectPool } from '../../ucs/object-pool.ts';
 import { Status } from '../../ucs/status.ts';
+import type { RequestParams } from '../api/request.ts';
 import { type PeerConnection, start } from './peer-connection.ts';
-import { Request, RequestKind, type RequestOwner, type RequestParams } from './request.ts';
+import { Request, RequestKind, type RequestOwner } from './request.ts';
 
 /** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
 export const REQUESTS_MAX = 4096;

@@ -7,6 +7,7 @@ import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import type { Request as ApiRequest, RequestCallback } from '../api/request.ts';
 import type { Piece } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
@@ -16,9 +17,6 @@ import type { Lane } from './lane.ts';
 import { HEADER_WORDS_MAX } from './message.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
 import type { Rejection } from './resource-filter.ts';
-
-/** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
-export type RequestCallback = (request: Request, status: Status) => void;
 
 /** An ended operation must not be kept from ending. */
 const FORCE = { force: true } as const;
@@ -44,15 +42,6 @@ class RequestEntry implements IovEntry {
   constructor(memory: MdMemory) {
     this.memory = memory;
   }
-}
-
-/** Options of an nbx call (ucp_request_param_t). Reuse one object: the call keeps nothing of it. */
-export interface RequestParams {
-  /** Return a request even when the operation ended at once (UCP_OP_ATTR_FLAG_NO_IMM_CMPL). */
-  readonly noImmediateCompletion?: boolean;
-  /** Runs when the request ends; not for an operation that ended at once. */
-  readonly callback?: RequestCallback;
-  readonly userData?: unknown;
 }
 
 /** The worker behind a request. */
@@ -123,7 +112,7 @@ export interface Connection {
 }
 
 /** A request. */
-export class Request implements Completion {
+export class Request implements ApiRequest, Completion {
   /** INPROGRESS until it ends, then final. */
   status: Status = Status.OK;
   /** Operations of transports that have not ended, and their first failure: see Completion. */

@@ -4,9 +4,8 @@
 
 import type { Clock } from '../../ucs/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
+import { SLEEP_NS_MAX } from '../api/awaited/progress-driver.ts';
 
-/** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
-export const SLEEP_NS_MAX = 1e9;
 /** Pause where no transport tells when to go on: the application must free requests. */
 const PAUSE_NS = 1e6;
 /** Look after requests that wait for resources, should the transport that is slept on not tell of them. */
@@ -15,7 +14,7 @@ const PENDING_NS = 50e6;
 const LISTENING: number = IfaceFlag.AM_SHORT | IfaceFlag.EVENT;
 
 /** What is slept on. */
-export interface Sleeper {
+export interface SleptOn {
   readonly ifaces: readonly Iface[];
   /** Listeners and attempts to connect by socket addresses. */
   readonly sockets: { readonly outstanding: number; wait(timeoutNs: number): Promise<void> };
@@ -24,7 +23,7 @@ export interface Sleeper {
 }
 
 /** Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived. */
-export function sleepOn({ ifaces, sockets, hasPending }: Sleeper, clock: Clock, wake: () => void): void {
+export function sleepOn({ ifaces, sockets, hasPending }: SleptOn, clock: Clock, wake: () => void): void {
   let isSleeping = false;
   for (const iface of ifaces) {
     const hears = (iface.attributes.flags & LISTENING) === LISTENING;

@@ -4,10 +4,11 @@ import type { Clock } from '../../ucs/clock.ts';
 import { invalidParam } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
+import type { SignalFd } from '../api/awaited/worker-event.ts';
+import type { WorkerOptions } from '../api/worker.ts';
 import type { ProtocolContext } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Resources } from './resources.ts';
-import type { SignalFd } from './worker-event.ts';
 
 const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;
 
@@ -22,12 +23,6 @@ export interface WorkerContext<W> extends ProtocolContext {
   readonly protocolInfoMode: ProtocolInfoMode;
   newSignal(): SignalFd;
   forget(worker: W): void;
-}
-
-/** What a worker may be given (ucp_worker_params_t). */
-export interface WorkerOptions {
-  /** By which listeners know its clients where these want to tell: 0 to 2^64 - 1. Default: a random number. */
-  readonly clientId?: bigint | number;
 }
 
 /**

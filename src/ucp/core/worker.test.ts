@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../../../test/fixtures/contexts.ts';
+import { nativeWorker } from '../../../test/fixtures/native-engine.ts';
 import { REQUESTS_MAX, type Request, Status, type Worker } from '../../index.ts';
 
 const fixture = useContexts();
@@ -96,7 +97,7 @@ describe('requests', () => {
       refused = true;
     }
     const inUse = stack.worker.requestsInUse;
-    await drive(stack, () => stack.worker.ifaces.every((iface) => iface.outstanding === 0));
+    await drive(stack, () => nativeWorker(stack.worker).ifaces.every((iface) => iface.outstanding === 0));
     expect(inUse).toBe(1);
     // Refused, or freed by itself at its end as in UCX.
     if (refused) request.free();
@@ -249,7 +250,7 @@ describe('cancelling', () => {
     const request = stack.endpoint.getNbx(target, 0, 8, rkey, 0, {
       callback: (_request, status) => statuses.push(status),
     }) as Request;
-    expect(stack.worker.hasPending).toBe(true);
+    expect(nativeWorker(stack.worker).hasPending).toBe(true);
     expect(request.cancel()).toBe(true);
     expect(statuses).toEqual([Status.CANCELED]);
     expect(request.cancel()).toBe(false);

@@ -3,61 +3,54 @@
  * folders beside this one.
  */
 
-import { closedError } from '../../ucs/error.ts';
+import { closedError, UcxError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Iface } from '../../uct/api/iface.ts';
-import type { AmCallback, AmMessage, MessageOwner } from '../am/message-view.ts';
+import type { AmCallback, AmMessage, MessageOwner } from '../api/active-message.ts';
+import { lengthOf } from '../api/awaited/awaited-options.ts';
+import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.ts';
+import { ProgressDriver } from '../api/awaited/progress-driver.ts';
+import { checkSignal, PromiseTier } from '../api/awaited/promise-tier.ts';
+import { WorkerEvent } from '../api/awaited/worker-event.ts';
+import type { Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
+import { checkErrorHandling } from '../api/error-handling.ts';
+import type { RequestParams } from '../api/request.ts';
+import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.ts';
+import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
+import type { Tag } from '../api/tag.ts';
+import type { Worker as ApiWorker, TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
 import type { LocalBuffer } from '../mem/local-bytes.ts';
-import type { TagMessage } from '../tag/tag.ts';
-import type { Tag } from '../tag/tag-value.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { addressOfWorker, isListening, type OpenIface } from '../wireup/lanes.ts';
-import type { Listener, ListenerOptions } from '../wireup/listener.ts';
-import {
-  type ConnectNbxOptions,
-  type ConnectOptions,
-  SocketConnections,
-  type SocketOwner,
-} from '../wireup/socket-connections.ts';
+import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';
 import { WORKER_ID_BYTES } from '../wireup/worker-address.ts';
-import { lengthOf, type TagRecvOptions, type TagRecvResult } from './awaited-options.ts';
 import { cancelRequest } from './cancel.ts';
 import { Protocols } from './dispatch.ts';
-import { Endpoint, type EndpointOptions } from './endpoint.ts';
+import { Endpoint } from './endpoint.ts';
 import type { EndpointWorker } from './endpoint-attributes.ts';
-import { checkErrorHandling } from './error-handling.ts';
 import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
 import type { Activity } from './lane.ts';
-import { type MessageQueue, MessageQueues } from './message-queue.ts';
 import { Observation } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import { PendingConnections } from './pending-connections.ts';
-import { ProgressDriver } from './progress-driver.ts';
-import { checkSignal, PromiseTier } from './promise-tier.ts';
 import type { ProtocolHost } from './protocol-host.ts';
 import { QuietIfaces } from './quiet-ifaces.ts';
-import type { Connection, Request, RequestParams } from './request.ts';
+import type { Connection, Request } from './request.ts';
 import { RequestPool } from './request-pool.ts';
-import { clientIdOf, type WorkerContext, type WorkerOptions } from './worker-context.ts';
+import { sleepOn } from './sleep.ts';
+import { clientIdOf, type WorkerContext } from './worker-context.ts';
 import { WorkerCounter, WorkerCounters } from './worker-counters.ts';
-import { WorkerEvent } from './worker-event.ts';
 
 /** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
 const QUIET_TURNS_MASK = 255;
 
 /** A worker. */
 export class Worker
-  implements
-    ProtocolHost,
-    EndpointWorker<Endpoint>,
-    ConnectionsOwner,
-    KeepaliveOwner,
-    MessageOwner<Endpoint>,
-    SocketOwner<Endpoint>
+  implements ApiWorker, ProtocolHost, EndpointWorker, ConnectionsOwner, KeepaliveOwner, MessageOwner, SocketOwner
 {
   readonly context: WorkerContext<Worker>;
   readonly log: Log;
@@ -69,15 +62,15 @@ export class Worker
   readonly openIfaces: readonly OpenIface[];
   /** The interfaces, for tools and for sleeping. */
   readonly ifaces: readonly Iface[];
-  readonly protocols: Protocols<Endpoint>;
+  readonly protocols: Protocols;
   readonly connections: Connections;
-  readonly sockets: SocketConnections<Endpoint>;
+  readonly sockets: SocketConnections;
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly #requests: RequestPool = new RequestPool(this);
   readonly observation: Observation;
   readonly #pending: PendingConnections = new PendingConnections();
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
-  readonly #queues: MessageQueues<Endpoint>;
+  readonly #queues: MessageQueues;
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
@@ -108,12 +101,14 @@ export class Worker
     this.#quiet = new QuietIfaces(this.ifaces);
     this.activity = this.#quiet.activity;
     this.connections = new Connections(this);
-    this.protocols = new Protocols<Endpoint>(this, this.connections, this);
+    this.protocols = new Protocols(this, this.connections, this);
     for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
     this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
-    this.promises = new PromiseTier(this.#driver, () => this.ifaces);
-    this.#queues = new MessageQueues<Endpoint>(this.protocols.am, this.#driver);
-    this.sockets = new SocketConnections<Endpoint>(this, this.#driver);
+    this.promises = new PromiseTier(this.#driver, (status, request) =>
+      this.#causeOf(status, request as Request | undefined),
+    );
+    this.#queues = new MessageQueues(this.protocols.am, this.#driver);
+    this.sockets = new SocketConnections(this, this.#driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
     this.#event = new WorkerEvent(this, context.clock, () => context.newSignal());
   }
@@ -127,7 +122,6 @@ export class Worker
     return this.#pending.size > 0 || this.connections.isLeaving;
   }
 
-  /** Requests in use. */
   get requestsInUse(): number {
     return this.#requests.inUse;
   }
@@ -143,17 +137,11 @@ export class Worker
     return this.#loopback;
   }
 
-  /** The address by which endpoints are made, in this process or another: opaque bytes. */
   address(): Uint8Array {
     this.#checkOpen();
     return this.packedAddress.slice();
   }
 
-  /**
-   * Connects to a worker, the own one included. The call does not wait for the peer: operations that need it wait by themselves.
-   * @param address from Worker.address of the peer
-   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED
-   */
   endpoint(address: Uint8Array, options: EndpointOptions = {}): Endpoint {
     this.#checkOpen();
     checkErrorHandling(options);
@@ -161,39 +149,21 @@ export class Worker
     return this.adopt(connection, options);
   }
 
-  /**
-   * Listens for clients at a socket address (ucp_listener_create). Whoever can connect to it and is accepted gets the address of this worker, and can
-   * send to it: listen on other devices than loopback where that is meant.
-   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; ERR_UNSUPPORTED without a connection manager; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE
-   */
-  listener(options: ListenerOptions<Endpoint> = {}): Listener<Endpoint> {
+  listener(options: ListenerOptions = {}): Listener {
     this.#checkOpen();
     return this.sockets.listen(options);
   }
 
-  /**
-   * Connects to a listener (ucp_ep_create with a socket address). The request ends when the listener's program has answered.
-   * @returns a request in progress, or NO_RESOURCE; it ends with REJECTED or what the listener says, UNREACHABLE, TIMED_OUT, CONNECTION_RESET
-   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNSUPPORTED without a connection manager
-   */
-  connectNbx(options: ConnectNbxOptions<Endpoint>, params?: RequestParams): Status | Request {
+  connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
     this.#checkOpen();
     return this.sockets.connect(options, params);
   }
 
-  /**
-   * Connects to a listener and waits for the endpoint. See {@link connectNbx}.
-   * @throws UcxError as the request ends, with the reason as its cause; AbortError when `signal` fires
-   */
-  async connect(options: ConnectOptions<Endpoint>): Promise<Endpoint> {
+  async connect(options: ConnectOptions): Promise<ApiEndpoint> {
     this.#checkOpen();
     return this.sockets.connectTo(options);
   }
 
-  /**
-   * Drives everything outstanding (ucp_worker_progress). Callbacks run inside; it must not be called from them.
-   * @returns number of operations that ended or started, and messages that arrived
-   */
   progress(): number {
     let count = 0;
     for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
@@ -205,43 +175,31 @@ export class Worker
     return count;
   }
 
-  /**
-   * Resolves when progress may have something to do: an operation has ended, a message has arrived (ucp_worker_wait).
-   * @throws AbortError when `signal` fires
-   */
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#checkOpen();
     return this.#event.wait(options.signal);
   }
 
-  /**
-   * Makes {@link eventFd} readable at the next event (ucp_worker_arm). An event that is there already counts; there may be one too many.
-   * Call progress until it returns 0 before.
-   */
   arm(): Status {
     this.#checkOpen();
     return this.#event.arm();
   }
 
-  /** A descriptor that {@link arm} makes readable, for event loops (ucp_worker_get_efd). It belongs to the worker. */
   get eventFd(): number {
     this.#checkOpen();
     return this.#event.fd;
   }
 
-  /** Makes the event happen, and ends {@link wait} (ucp_worker_signal). */
   signal(): void {
     this.#event.signal();
     this.#driver.wake();
   }
 
-  /** What the worker, its endpoints' protocols and its interfaces have done. Cold. */
   stats(): StatsNode {
     const levels = { requests_in_use: this.requestsInUse, endpoints: this.#endpoints.size };
     return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);
   }
 
-  /** Drives progress until the signal fires or the worker closes: for a process whose peers do all the work. */
   async serve(signal: AbortSignal): Promise<void> {
     this.#checkOpen();
     checkSignal(signal);
@@ -249,15 +207,6 @@ export class Worker
     await this.#driver.serve(signal);
   }
 
-  /**
-   * Receives a tagged message (ucp_tag_recv_nbx).
-   * @param local where to: bytes, mapped memory of any type, or a list of pieces
-   * @param localOffset byte to start at; with a list 0
-   * @param byteLength room; a longer message ends the request with MESSAGE_TRUNCATED
-   * @param mask bits of the tag that count; undefined for all
-   * @returns OK, a request in progress whose senderTag and receivedBytes tell what came, or NO_RESOURCE
-   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
-   */
   tagRecvNbx(
     local: LocalBuffer,
     localOffset: number,
@@ -270,16 +219,11 @@ export class Worker
     return this.protocols.tag.receive(local, localOffset, byteLength, tag, mask, params);
   }
 
-  /**
-   * Looks for a message that no receive has taken (ucp_tag_probe_nb).
-   * @param remove take it out of the matching: {@link tagMessageRecvNbx} must receive it then
-   */
   tagProbe(tag: Tag, mask?: Tag, remove = false): TagMessage | undefined {
     this.#checkOpen();
     return this.protocols.tag.probe(tag, mask, remove);
   }
 
-  /** Receives a message that a probe took out (ucp_tag_msg_recv_nbx). See {@link tagRecvNbx}. */
   tagMessageRecvNbx(
     local: LocalBuffer,
     localOffset: number,
@@ -291,10 +235,6 @@ export class Worker
     return this.protocols.tag.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
-  /**
-   * Receives a tagged message and waits for it.
-   * @throws UcxError ERR_MESSAGE_TRUNCATED for a message longer than the memory; AbortError when `signal` fires before it has come
-   */
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
     const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
@@ -303,23 +243,16 @@ export class Worker
     return { senderTag, byteLength: receivedBytes };
   }
 
-  /** Sets the handler of active messages with an id, 0 to 65535 (ucp_worker_set_am_recv_handler); undefined removes it. */
-  setAmHandler(id: number, handler: AmCallback<Endpoint> | undefined): void {
+  setAmHandler(id: number, handler: AmCallback | undefined): void {
     this.#checkOpen();
     this.protocols.am.setHandler(id, handler);
   }
 
-  /**
-   * The active messages with an id that arrive from now on, for `for await`: until the loop is left, the worker closes, or `signal` fires
-   * (AbortError). Progress is driven while the loop waits; messages that come while it is busy are kept.
-   * @throws UcxError ERR_INVALID_PARAM when the id has a handler
-   */
-  messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue<Endpoint> {
+  messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.#checkOpen();
     return this.#queues.open(id, options.signal);
   }
 
-  /** Waits until everything started before on any endpoint has reached remote memory (ucp_worker_flush_nbx). */
   flushNbx(params?: RequestParams): Status | Request {
     this.#checkOpen();
     const request = this.newRequest();
@@ -328,18 +261,15 @@ export class Worker
     return this.start(request, params);
   }
 
-  /** The awaited form of {@link flushNbx}. */
   async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 
-  /** Orders the puts, gets and atomic operations started before on every endpoint against those started after (ucp_worker_fence). */
   fence(): void {
     this.#checkOpen();
     for (const connection of this.connections.all) fenceConnection(connection, this);
   }
 
-  /** Closes endpoints and interfaces; what has not ended by then is cancelled. Idempotent, never fails. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -362,6 +292,10 @@ export class Worker
     return endpoint;
   }
 
+  endpointTo(sender: object): Endpoint {
+    return this.endpointOf(sender as Connection);
+  }
+
   endpointOf(connection: Connection): Endpoint {
     const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this, connection as PeerConnection);
     this.#endpoints.set(connection, endpoint);
@@ -369,7 +303,7 @@ export class Worker
   }
 
   receiveData(
-    message: AmMessage<Endpoint>,
+    message: AmMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -379,11 +313,11 @@ export class Worker
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
-  releaseData(connection: Connection, peerRequest: number): void {
-    this.protocols.rendezvous.reply(connection, peerRequest, Status.OK);
+  releaseData(message: AmMessage): void {
+    this.protocols.am.release(message);
   }
 
-  async awaitData(message: AmMessage<Endpoint>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+  async awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = lengthOf(local);
     const what = 'receive of an active message';
     const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
@@ -494,7 +428,28 @@ export class Worker
     this.context.forget(this);
   }
 
+  sleepOn(wake: () => void): void {
+    sleepOn(this, this.context.clock, wake);
+  }
+
+  /** What a transport knows about a failure. */
+  #causeOf(status: Status, request: Request | undefined): unknown {
+    if (status === Status.INVALID_ADDR) return staleKey();
+    // A flush covers all transports: it may have failed on any of them.
+    const asked = request?.lane === undefined ? this.ifaces : [request.lane.iface];
+    return asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
+  }
+
   #checkOpen(): void {
     if (this.#closed) throw closedError('worker');
   }
+}
+
+/** Ranges were checked before: what a transport still refuses as an address is memory that its owner has given up. */
+function staleKey(): UcxError {
+  return new UcxError({
+    code: 'ERR_RKEY_STALE',
+    status: Status.INVALID_ADDR,
+    message: 'argument rkey must stand for memory that is still mapped, and whose buffer was not detached',
+  });
 }

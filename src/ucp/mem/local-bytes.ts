@@ -4,22 +4,16 @@
  */
 
 import { closedError, invalidParam } from '../../ucs/error.ts';
+import { IOV_MAX, type IovPiece } from '../api/memory.ts';
 import { type LocalMemory, MemoryHandle } from './memory-handle.ts';
 
-/** Pieces of a list at most. */
-export const IOV_MAX = 1024;
-
 /** One piece of local memory. */
-export interface IovPiece {
+export interface LocalPiece extends IovPiece {
   readonly memory: LocalMemory;
-  /** Default 0. */
-  readonly offset?: number;
-  /** Default: what the memory has from `offset` on. */
-  readonly byteLength?: number;
 }
 
 /** Local memory of a message: one piece, or pieces that are one message in order. */
-export type LocalBuffer = LocalMemory | readonly IovPiece[];
+export type LocalBuffer = LocalMemory | readonly LocalPiece[];
 
 /** A checked piece. */
 export interface Piece {
@@ -67,7 +61,7 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
  * Checks a list and gives every piece its place.
  * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or a piece that is wrong
  */
-export function checkPieces(owner: object, iov: readonly IovPiece[]): Piece[] {
+export function checkPieces(owner: object, iov: readonly LocalPiece[]): Piece[] {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
   let start = 0;
   return iov.map((given) => {
@@ -83,7 +77,7 @@ export function checkPieces(owner: object, iov: readonly IovPiece[]): Piece[] {
 }
 
 /** True for a list of pieces. */
-export function isList(local: LocalBuffer): local is readonly IovPiece[] {
+export function isList(local: LocalBuffer): local is readonly LocalPiece[] {
   return Array.isArray(local);
 }
 

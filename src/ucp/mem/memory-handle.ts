@@ -5,35 +5,13 @@
 import { closedError } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
+import type { MemoryHandle as MappedMemory } from '../api/memory.ts';
 import type { MemoryPlace } from '../proto/selection.ts';
-
-/** What memMap can be asked for. */
-export type MemMapParams =
-  | {
-      /** Host memory to register. It must own its bytes and keep its length while it is mapped. */
-      readonly buffer: Uint8Array;
-    }
-  | {
-      /** Address of host memory that another library of this process owns; it must stay until it is reported unmapped. */
-      readonly address: number | bigint;
-      /** Bytes of it, 4 GiB at most. */
-      readonly byteLength: number;
-    }
-  | {
-      /** Bytes to allocate. */
-      readonly allocate: number;
-      /** Default host. */
-      readonly memoryType?: MemoryType;
-      /** Card, by its logical index; the first one by default. */
-      readonly sysDevice?: number;
-      /** Asks for device memory that can be shared without exposing neighbours. */
-      readonly shared?: boolean;
-    };
 
 const NONE: ReadonlyMap<number, string> = new Map();
 
 /** Mapped memory. */
-export class MemoryHandle implements MemoryPlace {
+export class MemoryHandle implements MemoryPlace, MappedMemory {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   /** Address of the first byte: host virtual or of the device. */
@@ -91,7 +69,7 @@ export class MemoryHandle implements MemoryPlace {
   }
 }
 
-/** Memory on the local side of an operation: mapped memory, or any host buffer. */
+/** Memory on the local side of an operation, once it is known to be of this engine. */
 export type LocalMemory = MemoryHandle | Uint8Array;
 
 /** Host memory as a place. */

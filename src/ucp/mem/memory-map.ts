@@ -18,23 +18,16 @@ import {
   type MemoryDomain,
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
+import type { AdviseOptions, MemMapParams } from '../api/memory.ts';
 import type { OpenMd, Resources } from '../core/resources.ts';
 import { registerByDmabuf } from './dmabuf-registration.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
-import { type MemMapParams, MemoryHandle } from './memory-handle.ts';
+import { MemoryHandle } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
 import { packRkey, type RkeyPart } from './rkey-bytes.ts';
 
 /** Time between two looks whether transfers still use memory that was unmapped under them. */
 const LOST_LOOK_NS = 1e6;
-
-/** Which part of mapped memory an advice is about. */
-export interface AdviseOptions {
-  /** First byte. Default 0. */
-  readonly offset?: number;
-  /** Default: all from `offset` on. */
-  readonly byteLength?: number;
-}
 
 /** What registers memory for the time of one operation. */
 export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;

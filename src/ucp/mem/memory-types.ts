@@ -8,35 +8,11 @@ import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '..
 import { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
 import { Status } from '../../ucs/status.ts';
 import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
+import type { AddressedMemory, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
 /** Stands for memory in the addresses of the process that is on no device of ours. */
 const NO_DEVICE: number = 2 ** 31 - 1;
-
-/** A range of addresses, as users name it. */
-export interface AddressedMemory {
-  /** Address of the first byte: a host virtual address or one of a device. */
-  readonly address: number | bigint;
-  readonly byteLength: number;
-  /** The card whose address it is; without it all are asked, and several that have memory there are an error. */
-  readonly sysDevice?: number;
-}
-
-/** What is known about memory (ucp_mem_attr). */
-export interface MemoryInfo {
-  readonly memoryType: MemoryType;
-  /** Undefined for host memory. */
-  readonly sysDevice: number | undefined;
-  /** Start and length of the whole allocation; of host memory those of the question. */
-  readonly baseAddress: bigint;
-  readonly allocLength: number;
-}
-
-/** A report about memory that is not host memory and that this library does not allocate. */
-export interface MemoryTypeEvent extends AddressedMemory {
-  readonly event: 'allocated' | 'freed';
-  readonly memoryType: MemoryType;
-}
 
 /** The memory types of one context. */
 export class MemoryTypes {

@@ -5,6 +5,7 @@
 import type { MemoryType } from '../../ucs/memory-type.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import type { RemoteKey as UnpackedKey } from '../api/memory.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 import type { RkeyFields } from './rkey-bytes.ts';
 
@@ -20,7 +21,7 @@ export interface ShortPut {
 }
 
 /** An unpacked remote key. */
-export class RemoteKey implements MemoryPlace {
+export class RemoteKey implements MemoryPlace, UnpackedKey {
   /** The connection it was unpacked for. */
   readonly owner: object;
   readonly memoryType: MemoryType;

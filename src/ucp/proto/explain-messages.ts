@@ -4,7 +4,8 @@
  */
 
 import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
-import { type Explanation, type ExplanationTitle, explanationOf, type RejectedProtocol } from './explain.ts';
+import type { Explanation, RejectedProtocol } from '../api/explanation.ts';
+import { type ExplanationTitle, explanationOf } from './explain.ts';
 import type { ExplainedCandidate } from './explain-size.ts';
 
 /** Operations by messages, and the bytes of their own that every message has. */

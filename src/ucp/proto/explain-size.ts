@@ -2,13 +2,7 @@
  * The explanation for one size: what moves so many bytes, what the others would cost, and why they do not. Pure: data in, data out.
  */
 
-/** A transport or protocol that is not used. */
-export interface RejectedProtocol {
-  readonly transport: string;
-  /** Undefined when the transport as a whole is out. */
-  readonly protocol: string | undefined;
-  readonly reason: string;
-}
+import type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from '../api/explanation.ts';
 
 /** A protocol on a transport for a range of sizes, with the names that users see. */
 export interface ExplainedCandidate {
@@ -31,31 +25,6 @@ export interface ExplainedStep {
   /** Inclusive. */
   readonly bytesMax: number;
   readonly candidate: ExplainedCandidate;
-}
-
-/** What moves the bytes. */
-export interface SizeWinner {
-  readonly transport: string;
-  readonly protocol: string;
-  /** By the cost model, not measured. */
-  readonly estimatedNs: number;
-  /** Bytes per second, by the same model. */
-  readonly bandwidth: number;
-  readonly note?: string | undefined;
-}
-
-/** What does not move them. */
-export interface SizeLoser extends RejectedProtocol {
-  /** What it would take; undefined where it cannot. */
-  readonly estimatedNs?: number | undefined;
-}
-
-/** The explanation for one size. */
-export interface SizeExplanation {
-  readonly bytes: number;
-  /** Undefined where nothing can move so many bytes. */
-  readonly winner: SizeWinner | undefined;
-  readonly losers: readonly SizeLoser[];
 }
 
 /** All that there is to choose from. */

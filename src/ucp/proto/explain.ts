@@ -4,46 +4,9 @@
 
 import { memoryTypeName } from '../../ucs/memory-type.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import {
-  type Choice,
-  type ExplainedCandidate,
-  type ExplainedStep,
-  estimateNs,
-  explainSize,
-  type RejectedProtocol,
-  type SizeExplanation,
-} from './explain-size.ts';
+import type { ChosenProtocol, Explanation, RejectedProtocol } from '../api/explanation.ts';
+import { type Choice, type ExplainedCandidate, type ExplainedStep, estimateNs, explainSize } from './explain-size.ts';
 import { type Candidate, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
-
-export type { RejectedProtocol, SizeExplanation, SizeLoser, SizeWinner } from './explain-size.ts';
-
-/** A range of sizes and what moves them. */
-export interface ChosenProtocol {
-  readonly bytesMin: number;
-  /** Inclusive; Infinity for no end. */
-  readonly bytesMax: number;
-  /** Such as `put/short`. */
-  readonly protocol: string;
-  /** Such as `gaudi_cpy/gaudi0`. */
-  readonly transport: string;
-  /** Estimated time at the smallest size of the range, in nanoseconds: by the cost model, not measured. */
-  readonly estimatedNs: number;
-  /** What the estimate takes into account besides the attributes of the transport, such as `2 of 3 links up`. */
-  readonly note?: string | undefined;
-}
-
-/** The explanation of one operation between two kinds of memory. */
-export interface Explanation {
-  readonly operation: string;
-  readonly local: string;
-  readonly remote: string;
-  readonly chosen: readonly ChosenProtocol[];
-  readonly rejected: readonly RejectedProtocol[];
-  /** The choice for a number of bytes, 1 or more, with an estimate or a reason for every candidate. */
-  at(bytes: number): SizeExplanation;
-  /** The table as UCX prints it with UCX_PROTO_INFO=y, and the rejections below it. */
-  toString(): string;
-}
 
 /** What there is to explain. */
 export interface ExplainInput {

@@ -5,11 +5,12 @@
 
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage, sendPieces } from '../core/message-packer.ts';
 import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { type Connection, Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
 import { areHost, areMapped, bytesOf, hostBytes, type LocalBuffer, piecesOf, scatter } from '../mem/local-bytes.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
@@ -17,12 +18,6 @@ import type { Rendezvous } from '../rndv/rendezvous.ts';
 
 const STREAM_WORDS = 2;
 const HEADER = new Int32Array(STREAM_WORDS);
-
-/** How a stream is received. */
-export interface StreamRecvParams extends RequestParams {
-  /** Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). */
-  readonly waitAll?: boolean;
-}
 
 /** A message of the stream, or what is left of it. */
 interface Chunk {

@@ -5,11 +5,14 @@
 import { invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import type { RequestParams } from '../api/request.ts';
+import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
+import type { TagMessage } from '../api/worker.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage, sendPieces } from '../core/message-packer.ts';
 import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
 import {
   areHost,
@@ -20,16 +23,15 @@ import {
   copyBytes,
   cut,
   hostBytes,
-  type IovPiece,
   isList,
   type LocalBuffer,
+  type LocalPiece,
   type Piece,
   scatter,
 } from '../mem/local-bytes.ts';
 import { MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { TagMatcher } from './matching.ts';
-import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from './tag-value.ts';
 import { UnexpectedMessage } from './unexpected.ts';
 
 const TAG_WORDS = 4;
@@ -55,12 +57,6 @@ interface RendezvousContent {
 }
 
 type Content = EagerContent | RendezvousContent;
-
-/** A message that a probe has found. */
-export interface TagMessage {
-  readonly senderTag: bigint;
-  readonly byteLength: number;
-}
 
 /** A probed message that was taken out of the matching: only messageRecv gets it. */
 class TakenMessage implements TagMessage {
@@ -238,7 +234,7 @@ export class TagProtocol {
 
   #sendList(
     connection: Connection,
-    list: readonly IovPiece[],
+    list: readonly LocalPiece[],
     low: number,
     high: number,
     sync: boolean,

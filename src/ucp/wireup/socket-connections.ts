@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { closedError, invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
+import { closedError, isUcxError } from '../../ucs/error.ts';
 import { LimitedLog } from '../../ucs/limited-log.ts';
 import type { Log } from '../../ucs/log.ts';
 import { Status } from '../../ucs/status.ts';
@@ -16,12 +16,21 @@ import type {
   ConnectionManager,
   SocketAddress,
 } from '../../uct/api/connection-manager.ts';
-import { checkErrorHandling, type ErrorHandlingOptions } from '../core/error-handling.ts';
+import type { PromiseTier } from '../api/awaited/promise-tier.ts';
+import type { Endpoint, EndpointOptions } from '../api/endpoint.ts';
+import type { RequestParams } from '../api/request.ts';
+import {
+  type ConnectNbxOptions,
+  type ConnectOptions,
+  checkConnectOptions,
+  connectToFirst,
+} from '../api/sockets/connect.ts';
+import { ConnectionRequest, type RequestListener } from '../api/sockets/connection-request.ts';
+import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/sockets/listener.ts';
+import { printSocketAddress } from '../api/sockets/socket-address.ts';
 import { NO_ENDPOINT } from '../core/message.ts';
 import type { PeerConnection } from '../core/peer-connection.ts';
-import type { PromiseTier } from '../core/promise-tier.ts';
-import { checkSignal } from '../core/promise-tier.ts';
-import { type Request, RequestKind, type RequestParams } from '../core/request.ts';
+import { type Request, RequestKind } from '../core/request.ts';
 import {
   type ConnectData,
   packAcceptData,
@@ -29,35 +38,10 @@ import {
   unpackAcceptData,
   unpackConnectData,
 } from './connect-data.ts';
-import { ConnectionRequest, type RequestListener } from './connection-request.ts';
 import type { Connections } from './connections.ts';
-import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from './listener.ts';
-import { addressesOf, checkSocketAddress, printSocketAddress } from './socket-address.ts';
-
-/** Failures after which another address of the same host may do better. */
-const TRY_NEXT: readonly Status[] = [Status.UNREACHABLE, Status.TIMED_OUT, Status.CONNECTION_RESET];
-
-/** Where a listener is, and how the endpoint to its worker behaves. */
-export interface ConnectNbxOptions<E> extends SocketAddress, ErrorHandlingOptions<E> {
-  /** Tells the listener the client id of this worker (UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID). Default false. */
-  readonly sendClientId?: boolean;
-  /** Gets the endpoint, inside progress, just before the request ends with OK. */
-  readonly onConnected: (endpoint: E) => void;
-}
-
-/** As {@link ConnectNbxOptions}, for awaiting: either `address` or `host`. */
-export interface ConnectOptions<E> extends ErrorHandlingOptions<E> {
-  /** Numeric address of the listener. */
-  readonly address?: string;
-  /** Name of the machine: its addresses are tried one after the other. */
-  readonly host?: string;
-  readonly port: number;
-  readonly sendClientId?: boolean;
-  readonly signal?: AbortSignal;
-}
 
 /** The worker behind them. */
-export interface SocketOwner<E> {
+export interface SocketOwner {
   readonly context: { readonly resources: { openConnectionManager(): ConnectionManager }; readonly clock: Clock };
   readonly log: Log;
   readonly clientId: bigint;
@@ -65,24 +49,24 @@ export interface SocketOwner<E> {
   readonly connections: Connections;
   readonly promises: PromiseTier;
   /** Makes the endpoint of a connection. */
-  adopt(connection: PeerConnection, options: ErrorHandlingOptions<E>): E;
+  adopt(connection: PeerConnection, options: EndpointOptions): Endpoint;
   onPeerGone(connection: PeerConnection, status: Status): void;
   newRequest(): Request | undefined;
   start(request: Request, params: RequestParams | undefined): Status | Request;
 }
 
-/** The connections. `E` is the endpoint of the API. */
-export class SocketConnections<E> {
-  readonly #owner: SocketOwner<E>;
+/** The connections. */
+export class SocketConnections {
+  readonly #owner: SocketOwner;
   readonly #driver: Driver;
   readonly #log: LimitedLog;
-  readonly #listeners: Set<Listener<E>> = new Set();
+  readonly #listeners: Set<Listener> = new Set();
   readonly #attempts: Map<Request, ConnectAttempt> = new Map();
   #manager: ConnectionManager | undefined;
   #isDue = false;
   #closed = false;
 
-  constructor(owner: SocketOwner<E>, driver: Driver) {
+  constructor(owner: SocketOwner, driver: Driver) {
     this.#owner = owner;
     this.#driver = driver;
     this.#log = new LimitedLog(owner.log, owner.context.clock);
@@ -119,10 +103,10 @@ export class SocketConnections<E> {
   }
 
   /** See Worker.listener. */
-  listen(options: ListenerOptions<E>): Listener<E> {
+  listen(options: ListenerOptions): Listener {
     const checked = checkListenerOptions(options);
     const manager = this.#open();
-    const listener = new Listener<E>(
+    const listener = new Listener(
       checked,
       this.#driver,
       (self) => manager.listen(checked, checked.backlog, (request) => this.#onRequest(self, request)),
@@ -133,12 +117,9 @@ export class SocketConnections<E> {
   }
 
   /** See Worker.connectNbx. */
-  connect(options: ConnectNbxOptions<E>, params: RequestParams | undefined): Status | Request {
-    checkErrorHandling(options);
-    checkSocketAddress(options, 1);
-    const { sendClientId = false, onConnected } = options;
-    if (typeof sendClientId !== 'boolean') throw invalidParam('sendClientId', 'must be a boolean', sendClientId);
-    if (typeof onConnected !== 'function') throw invalidParam('onConnected', 'must be a function', onConnected);
+  connect(options: ConnectNbxOptions, params: RequestParams | undefined): Status | Request {
+    checkConnectOptions(options);
+    const { sendClientId = false } = options;
     const manager = this.#open();
     const request = this.#owner.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
@@ -159,23 +140,8 @@ export class SocketConnections<E> {
   }
 
   /** See Worker.connect. */
-  async connectTo(options: ConnectOptions<E>): Promise<E> {
-    checkErrorHandling(options);
-    const { address, host, signal } = options;
-    if ((address === undefined) === (host === undefined)) {
-      throw invalidParam('address', 'must be given, or host instead of it', address);
-    }
-    if (signal !== undefined) checkSignal(signal);
-    const addresses = address === undefined ? await addressesOf(host!, signal) : [address];
-    for (const [index, candidate] of addresses.entries()) {
-      try {
-        return await this.#await({ ...options, address: candidate }, signal);
-      } catch (error) {
-        const isLast = index === addresses.length - 1;
-        if (isLast || !isUcxError(error) || !TRY_NEXT.includes(error.status)) throw error;
-      }
-    }
-    throw statusError(Status.UNREACHABLE, `connect to ${host}: it has no address`);
+  connectTo(options: ConnectOptions): Promise<Endpoint> {
+    return connectToFirst(options, (address) => this.#await({ ...options, ...address }, options.signal));
   }
 
   /** Gives up an attempt; false when it has ended. */
@@ -203,10 +169,10 @@ export class SocketConnections<E> {
     return this.#manager;
   }
 
-  async #await(options: ConnectOptions<E> & SocketAddress, signal: AbortSignal | undefined): Promise<E> {
+  async #await(options: ConnectOptions & SocketAddress, signal: AbortSignal | undefined): Promise<Endpoint> {
     const { promises } = this.#owner;
-    const endpoints: E[] = [];
-    const onConnected = (endpoint: E): void => {
+    const endpoints: Endpoint[] = [];
+    const onConnected = (endpoint: Endpoint): void => {
       endpoints.push(endpoint);
     };
     const what = `connect to ${printSocketAddress(options)}`;
@@ -215,7 +181,7 @@ export class SocketConnections<E> {
     return endpoints[0]!;
   }
 
-  #onRequest(listener: Listener<E>, request: ClientRequest): void {
+  #onRequest(listener: Listener, request: ClientRequest): void {
     let data: ConnectData;
     try {
       data = unpackConnectData(request.privateData);
@@ -225,14 +191,14 @@ export class SocketConnections<E> {
       request.reject(error.status, error.message);
       return;
     }
-    const owner: RequestListener<E> = {
-      accept: (client, sent, options) => this.#accept(client, sent, options),
+    const owner: RequestListener = {
+      accept: (options) => this.#accept(request, data, options),
       answered: (answered) => listener.answered(answered),
     };
-    listener.requested(new ConnectionRequest<E>(owner, request, data));
+    listener.requested(new ConnectionRequest(owner, request, data.clientId));
   }
 
-  #accept(request: ClientRequest, { workerAddress }: ConnectData, options: ErrorHandlingOptions<E>): E {
+  #accept(request: ClientRequest, { workerAddress }: ConnectData, options: EndpointOptions): Endpoint {
     const { connections, packedAddress } = this.#owner;
     let connection: PeerConnection;
     try {
@@ -253,14 +219,14 @@ export class SocketConnections<E> {
   }
 
   /** @returns what becomes of the connection, for the server; see OnConnectAnswer */
-  #onAnswer(request: Request, options: ConnectNbxOptions<E>, answer: ConnectAnswer): Status {
+  #onAnswer(request: Request, options: ConnectNbxOptions, answer: ConnectAnswer): Status {
     this.#attempts.delete(request);
     if (answer.status !== Status.OK) {
       request.error = answer.error;
       end(request, answer.status);
       return answer.status;
     }
-    let endpoint: E;
+    let endpoint: Endpoint;
     try {
       endpoint = this.#attach(answer, options);
     } catch (error) {
@@ -274,7 +240,7 @@ export class SocketConnections<E> {
     return Status.OK;
   }
 
-  #attach(answer: ConnectAnswer, options: ErrorHandlingOptions<E>): E {
+  #attach(answer: ConnectAnswer, options: EndpointOptions): Endpoint {
     const { connections } = this.#owner;
     const { connectionId, workerAddress } = unpackAcceptData(answer.privateData);
     const connection = connections.attach(workerAddress, connectionId);

@@ -2,8 +2,8 @@
 
 import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, hostname } from 'node:os';
+import { packageVersion } from '../../../assembly/package-version.ts';
 import { invalidParam } from '../../../ucs/error.ts';
-import { packageVersion } from '../../package-version.ts';
 import type { Measurement } from '../meter.ts';
 import type { TestSpec } from '../spec.ts';
 import { reportPage } from './page.ts';

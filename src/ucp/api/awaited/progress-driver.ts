@@ -5,14 +5,22 @@
 
 import { addAbortListener } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Clock } from '../../ucs/clock.ts';
-import { throwLater } from '../../ucs/uncaught.ts';
-import { SLEEP_NS_MAX, type Sleeper, sleepOn } from './sleep.ts';
+import type { Clock } from '../../../ucs/clock.ts';
+import { throwLater } from '../../../ucs/uncaught.ts';
 
 /** Polls of one turn at most, whatever the clock says. */
 const POLLS_MAX = 10_000;
 /** Time after which the event loop gets its turn, so that timers and signals are not starved. */
 const TURN_NS = 1e6;
+
+/** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
+export const SLEEP_NS_MAX = 1e9;
+
+/** What can be slept on. */
+export interface Sleeper {
+  /** Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived. */
+  sleepOn(wake: () => void): void;
+}
 
 /** What is driven. */
 export interface Progressable extends Sleeper {
@@ -39,11 +47,6 @@ export class ProgressDriver {
     this.#clock = clock;
     this.#spinNs = spinNs;
     this.#lastTurnNs = clock.nowNs();
-  }
-
-  /** True while some transport has operations on their way. */
-  get busy(): boolean {
-    return this.#worker.ifaces.some((iface) => iface.outstanding > 0);
   }
 
   /** Somebody awaits one more operation: progress is driven until as many {@link end} calls have come. */
@@ -111,7 +114,7 @@ export class ProgressDriver {
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#wakers.add(wake);
-      sleepOn(this.#worker, this.#clock, wake);
+      this.#worker.sleepOn(wake);
     });
   }
 

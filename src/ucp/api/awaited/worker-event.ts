@@ -3,10 +3,10 @@
  */
 
 import { addAbortListener } from 'node:events';
-import type { Clock } from '../../ucs/clock.ts';
-import { AbortError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
-import { SLEEP_NS_MAX, type Sleeper, sleepOn } from './sleep.ts';
+import type { Clock } from '../../../ucs/clock.ts';
+import { AbortError } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+import { SLEEP_NS_MAX, type Sleeper } from './progress-driver.ts';
 
 /** A counter of the kernel with a descriptor: an eventfd. Handed in, since protocols make no system calls. */
 export interface SignalFd {
@@ -51,7 +51,7 @@ export class WorkerEvent {
       alive.ref();
       this.#waiters.add(wake);
       if (signal !== undefined) listener = addAbortListener(signal, wake);
-      sleepOn(this.#worker, this.#clock, wake);
+      this.#worker.sleepOn(wake);
     });
     listener?.[Symbol.dispose]();
     throwIfAborted(signal);
@@ -62,13 +62,13 @@ export class WorkerEvent {
     this.#signal ??= this.#newSignal();
     // Again where it is armed: operations may have been started since.
     this.#armed = true;
-    sleepOn(this.#worker, this.#clock, () => this.signal());
+    this.#worker.sleepOn(() => this.signal());
     return Status.OK;
   }
 
   /** An operation was started: who waits has to hear of its end too. */
   started(): void {
-    if (this.#waiters.size > 0) sleepOn(this.#worker, this.#clock, () => this.signal());
+    if (this.#waiters.size > 0) this.#worker.sleepOn(() => this.signal());
   }
 
   signal(): void {

@@ -2,20 +2,14 @@
  * The awaited tier on top of the nbx tier: turns requests into promises. Who drives the progress meanwhile is progress-driver.ts.
  */
 
-import { AbortError, invalidParam, statusError, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
-import type { Iface } from '../../uct/api/iface.ts';
+import { AbortError, invalidParam, statusError } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { Request, RequestParams } from '../request.ts';
 import { AbortListeners } from './abort-listeners.ts';
-import type { Lane } from './lane.ts';
 import type { ProgressDriver } from './progress-driver.ts';
-import type { Request, RequestParams } from './request.ts';
 
-/**
- * What an operation tells when it has ended: the lane and the protocol that carried it (undefined where there was nothing to carry, and the
- * lane of a flush), and what was received.
- */
+/** What an operation tells when it has ended: what carried it (undefined where there was nothing to carry), and what was received. */
 export interface Outcome {
-  readonly lane: Lane | undefined;
   readonly protocol: string | undefined;
   readonly transport: string | undefined;
   readonly device: string | undefined;
@@ -28,7 +22,6 @@ export interface Outcome {
 }
 
 const NO_OUTCOME: Outcome = {
-  lane: undefined,
   protocol: undefined,
   transport: undefined,
   device: undefined,
@@ -59,10 +52,13 @@ interface EndingSlot {
   notify: () => void;
 }
 
+/** What an engine knows about why an operation has failed; the request is undefined for one that ended at once. */
+export type CauseOf = (status: Status, request: Request | undefined) => unknown;
+
 /** The awaited operations of one worker. */
 export class PromiseTier {
   readonly #driver: ProgressDriver;
-  readonly #ifaces: () => readonly Iface[];
+  readonly #causeOf: CauseOf;
   readonly #listeners: AbortListeners = new AbortListeners();
   #running = 0;
   /** Operations that wait for a request, in order, and how many have been told that there is one. */
@@ -70,10 +66,9 @@ export class PromiseTier {
   #granted = 0;
   readonly #idle: (() => void)[] = [];
 
-  /** @param ifaces the transports of the worker, asked for the cause of a failure */
-  constructor(driver: ProgressDriver, ifaces: () => readonly Iface[]) {
+  constructor(driver: ProgressDriver, causeOf: CauseOf) {
     this.#driver = driver;
-    this.#ifaces = ifaces;
+    this.#causeOf = causeOf;
   }
 
   /**
@@ -104,7 +99,7 @@ export class PromiseTier {
       const ending = await this.#end(started, signal);
       await this.#driver.breathe();
       if (ending.status < 0 || !keepsResult) throwIfAborted(signal);
-      if (ending.status < 0) throw this.#failure(ending, what);
+      if (ending.status < 0) throw statusError(ending.status, what, ending.error);
       return ending.outcome;
     }
   }
@@ -180,7 +175,8 @@ export class PromiseTier {
   #start(start: StartOperation): Started {
     const slot: EndingSlot = { ending: undefined, notify: () => {} };
     const callback = (request: Request, status: Status): void => {
-      slot.ending = { status, outcome: outcomeOf(request), error: request.error };
+      const error = status < 0 ? (request.error ?? this.#causeOf(status, request)) : undefined;
+      slot.ending = { status, outcome: outcomeOf(request), error };
       request.free();
       slot.notify();
     };
@@ -195,7 +191,7 @@ export class PromiseTier {
 
   async #end({ slot, result }: Started, signal: AbortSignal | undefined): Promise<Ending> {
     if (typeof result !== 'number' && slot.ending === undefined) await this.#awaitEnd(result, slot, signal);
-    return slot.ending ?? endingOf(result as Status);
+    return slot.ending ?? this.#endedAtOnce(result as Status);
   }
 
   async #awaitEnd(request: Request, slot: EndingSlot, signal: AbortSignal | undefined): Promise<void> {
@@ -217,33 +213,15 @@ export class PromiseTier {
     }
   }
 
-  /** The error for a failed operation, with what was thrown or what its transport knows as the cause. */
-  #failure({ status, outcome, error }: Ending, what: string): UcxError {
-    if (error !== undefined) return statusError(status, what, error);
-    if (status === Status.INVALID_ADDR) return statusError(status, what, staleKey());
-    // A flush covers all transports: it may have failed on any of them.
-    const asked = outcome.lane === undefined ? this.#ifaces() : [outcome.lane.iface];
-    const cause = asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
-    return statusError(status, what, cause);
+  #endedAtOnce(status: Status): Ending {
+    const error = status < 0 ? this.#causeOf(status, undefined) : undefined;
+    return { status, outcome: NO_OUTCOME, error };
   }
 }
 
 function outcomeOf(request: Request): Outcome {
-  const { lane, protocol, transport, device, receivedBytes, senderTag, atomicResult } = request;
-  return { lane, protocol, transport, device, receivedBytes, senderTag, atomicResult };
-}
-
-function endingOf(status: Status): Ending {
-  return { status, outcome: NO_OUTCOME, error: undefined };
-}
-
-/** Ranges were checked before: what a transport still refuses as an address is memory that its owner has given up. */
-function staleKey(): UcxError {
-  return new UcxError({
-    code: 'ERR_RKEY_STALE',
-    status: Status.INVALID_ADDR,
-    message: 'argument rkey must stand for memory that is still mapped, and whose buffer was not detached',
-  });
+  const { protocol, transport, device, receivedBytes, senderTag, atomicResult } = request;
+  return { protocol, transport, device, receivedBytes, senderTag, atomicResult };
 }
 
 /** @throws UcxError ERR_INVALID_PARAM for what is no AbortSignal */

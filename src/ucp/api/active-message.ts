@@ -1,40 +1,41 @@
 /**
  * A received active message as its handler sees it: header and data where they lie, valid during the call unless the handler takes them. How the
- * data of a long message is fetched is decided in rndv/.
+ * data of a long message is fetched is decided by the engine.
  */
 
 import { invalidParam } from '../../ucs/error.ts';
 import type { Status } from '../../ucs/status.ts';
-import type { Connection, Request, RequestParams } from '../core/request.ts';
-import type { LocalBuffer } from '../mem/local-bytes.ts';
+import type { Endpoint } from './endpoint.ts';
+import type { LocalBuffer } from './memory.ts';
+import type { Request, RequestParams } from './request.ts';
 
-/** Where the data of a long message waits. */
-export interface WaitingData {
-  readonly peerRequest: number;
-  readonly packedKey: Uint8Array | undefined;
-  readonly keyOffset: number;
-}
+/** Handler ids are below this. */
+export const AM_IDS = 65_536;
+/** Longest header, so that header and key fit into one message. */
+export const AM_HEADER_BYTES_MAX = 4096;
 
-/** What a message needs of the protocol that received it. */
-export interface MessageOwner<E> {
-  endpointOf(connection: Connection): E;
-  /** Tells the sender of a rendezvous that nobody wants its data. */
-  releaseData(connection: Connection, peerRequest: number): void;
+/** What a message needs of the engine that received it. */
+export interface MessageOwner {
+  /** The endpoint to the sender. */
+  endpointTo(sender: object): Endpoint;
+  /** Gives up the data of a rendezvous: tells the sender that nobody wants it. */
+  releaseData(message: AmMessage): void;
   receiveData(
-    message: AmMessage<E>,
+    message: AmMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  awaitData(message: AmMessage<E>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
+  awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
 }
 
 /** An active message. The object is used again for the next message: after the handler only what {@link retain} returned is left. */
-export class AmMessage<E> {
+export class AmMessage {
   /** Handler id. */
   id = 0;
-  connection: Connection | undefined = undefined;
+  /** The connection that it came by; for the engine. */
+  sender: object | undefined = undefined;
   /** Memory that holds header and data. */
   source: Uint8Array = new Uint8Array(0);
   headerOffset = 0;
@@ -42,15 +43,15 @@ export class AmMessage<E> {
   dataOffset = 0;
   /** Bytes of the data, whether they are here or must be received. */
   byteLength = 0;
-  /** Set while the data is still with the sender. */
-  waiting: WaitingData | undefined = undefined;
+  /** Set while the data is still with the sender: what the engine fetches it by. */
+  waiting: object | undefined = undefined;
   /** True when the handler has taken over the fetching of the data. */
   isTaken = false;
   /** True for the object that handlers see; false for one that was retained. */
   isView = true;
-  readonly #owner: MessageOwner<E>;
+  readonly #owner: MessageOwner;
 
-  constructor(owner: MessageOwner<E>) {
+  constructor(owner: MessageOwner) {
     this.#owner = owner;
   }
 
@@ -71,16 +72,16 @@ export class AmMessage<E> {
   }
 
   /** The endpoint to the sender. */
-  get replyEndpoint(): E {
-    return this.#owner.endpointOf(this.connection!);
+  get replyEndpoint(): Endpoint {
+    return this.#owner.endpointTo(this.sender!);
   }
 
   /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
-  retain(): AmMessage<E> {
-    const copy = new AmMessage<E>(this.#owner);
+  retain(): AmMessage {
+    const copy = new AmMessage(this.#owner);
     copy.isView = false;
     copy.id = this.id;
-    copy.connection = this.connection;
+    copy.sender = this.sender;
     copy.headerLength = this.headerLength;
     copy.dataOffset = this.headerLength;
     copy.byteLength = this.byteLength;
@@ -115,7 +116,7 @@ export class AmMessage<E> {
   release(): void {
     if (this.isReceived) return;
     this.isReceived = true;
-    if (this.waiting !== undefined) this.#owner.releaseData(this.connection!, this.waiting.peerRequest);
+    if (this.waiting !== undefined) this.#owner.releaseData(this);
   }
 
   #checkFirst(): void {
@@ -127,4 +128,4 @@ export class AmMessage<E> {
 }
 
 /** Takes active messages, inside `progress()`. It must not throw; it may send. */
-export type AmCallback<E> = (message: AmMessage<E>) => void;
+export type AmCallback = (message: AmMessage) => void;

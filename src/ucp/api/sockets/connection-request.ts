@@ -1,10 +1,10 @@
 /** A client that has asked a listener for a connection, until the application accepts or rejects it (ucp_conn_request_h). */
 
-import { invalidParam, statusError } from '../../ucs/error.ts';
-import { isFailure, Status } from '../../ucs/status.ts';
-import type { ClientRequest, SocketAddress } from '../../uct/api/connection-manager.ts';
-import { checkErrorHandling, type ErrorHandlingOptions } from '../core/error-handling.ts';
-import type { ConnectData } from './connect-data.ts';
+import { invalidParam, statusError } from '../../../ucs/error.ts';
+import { isFailure, Status } from '../../../ucs/status.ts';
+import type { ClientRequest, SocketAddress } from '../../../uct/api/connection-manager.ts';
+import type { Endpoint, EndpointOptions } from '../endpoint.ts';
+import { checkErrorHandling } from '../error-handling.ts';
 
 /** What is known about a request (ucp_conn_request_attr_t). */
 export interface ConnectionRequestAttributes {
@@ -15,29 +15,28 @@ export interface ConnectionRequestAttributes {
   readonly clientId: bigint | undefined;
 }
 
-/** The listener behind a request. */
-export interface RequestListener<E> {
+/** What a request needs of who has received it. */
+export interface RequestListener {
   /** Makes the endpoint of an accepted client. */
-  accept(request: ClientRequest, data: ConnectData, options: ErrorHandlingOptions<E>): E;
-  answered(request: ConnectionRequest<E>): void;
+  accept(options: EndpointOptions): Endpoint;
+  answered(request: ConnectionRequest): void;
 }
 
+/** The client behind a request. */
+export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress' | 'live' | 'reject'>;
+
 /** A request. Exactly one of accept and reject answers it; what nobody answers is rejected when the listener closes. */
-export class ConnectionRequest<E> {
-  readonly #listener: RequestListener<E>;
-  readonly #request: ClientRequest;
-  readonly #data: ConnectData;
+export class ConnectionRequest {
+  readonly #listener: RequestListener;
+  readonly #request: AskingClient;
+  /** Of the client's worker: see Worker.clientId. Undefined where the client does not tell. Nobody has checked it. */
+  readonly clientId: bigint | undefined;
 
   /** Made by listeners. */
-  constructor(listener: RequestListener<E>, request: ClientRequest, data: ConnectData) {
+  constructor(listener: RequestListener, request: AskingClient, clientId: bigint | undefined) {
     this.#listener = listener;
     this.#request = request;
-    this.#data = data;
-  }
-
-  /** Of the client's worker: see Worker.clientId. Undefined where the client does not tell. Nobody has checked it. */
-  get clientId(): bigint | undefined {
-    return this.#data.clientId;
+    this.clientId = clientId;
   }
 
   get clientAddress(): SocketAddress {
@@ -61,11 +60,11 @@ export class ConnectionRequest<E> {
    * @throws UcxError ERR_NOT_CONNECTED when the client has gone away or was answered; ERR_UNREACHABLE with the reason of every transport, the client
    *   is rejected then; ERR_INVALID_PARAM, ERR_CLOSED
    */
-  accept(options: ErrorHandlingOptions<E> = {}): E {
+  accept(options: EndpointOptions = {}): Endpoint {
     checkErrorHandling(options);
     if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
     try {
-      return this.#listener.accept(this.#request, this.#data, options);
+      return this.#listener.accept(options);
     } finally {
       this.#listener.answered(this);
     }

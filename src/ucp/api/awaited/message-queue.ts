@@ -3,31 +3,36 @@
  */
 
 import { addAbortListener } from 'node:events';
-import { AbortError, invalidParam } from '../../ucs/error.ts';
-import type { ActiveMessages } from '../am/active-message.ts';
-import type { AmMessage } from '../am/message-view.ts';
+import { AbortError, invalidParam } from '../../../ucs/error.ts';
+import type { AmCallback, AmMessage } from '../active-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
+/** Who has the handlers of active messages. */
+export interface MessageHandlers {
+  handlerOf(id: number): AmCallback | undefined;
+  setHandler(id: number, handler: AmCallback | undefined): void;
+}
+
 /** The messages of one id, from the moment it is made until it is left or the signal fires. Messages are copies that belong to the loop. */
-export class MessageQueue<E> implements AsyncIterableIterator<AmMessage<E>, void, void>, AsyncDisposable {
-  readonly #am: ActiveMessages<E>;
+export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void>, AsyncDisposable {
+  readonly #am: MessageHandlers;
   readonly #driver: ProgressDriver;
   readonly #id: number;
   readonly #signal: AbortSignal | undefined;
   readonly #listener: Disposable | undefined;
-  readonly #onClose: (queue: MessageQueue<E>) => void;
-  readonly #messages: AmMessage<E>[] = [];
+  readonly #onClose: (queue: MessageQueue) => void;
+  readonly #messages: AmMessage[] = [];
   /** Calls of next that wait for a message. */
   readonly #waiting: (() => void)[] = [];
   #closed = false;
 
   /** @throws UcxError ERR_INVALID_PARAM when the id has a handler */
   constructor(
-    am: ActiveMessages<E>,
+    am: MessageHandlers,
     driver: ProgressDriver,
     id: number,
     signal: AbortSignal | undefined,
-    onClose: (queue: MessageQueue<E>) => void,
+    onClose: (queue: MessageQueue) => void,
   ) {
     if (am.handlerOf(id) !== undefined) throw invalidParam('id', 'must have no handler', id);
     this.#am = am;
@@ -50,7 +55,7 @@ export class MessageQueue<E> implements AsyncIterableIterator<AmMessage<E>, void
    * The next message; progress is driven while it is awaited.
    * @throws AbortError when the signal has fired
    */
-  async next(): Promise<IteratorResult<AmMessage<E>, void>> {
+  async next(): Promise<IteratorResult<AmMessage, void>> {
     while (this.#messages.length === 0 && !this.#closed) await this.#arrival();
     if (this.#signal?.aborted === true) throw new AbortError(this.#signal);
     const value = this.#closed ? undefined : this.#messages.shift();
@@ -58,7 +63,7 @@ export class MessageQueue<E> implements AsyncIterableIterator<AmMessage<E>, void
   }
 
   /** Leaves the loop: later messages find no handler, and what nobody has taken is given up. */
-  return(): Promise<IteratorResult<AmMessage<E>, void>> {
+  return(): Promise<IteratorResult<AmMessage, void>> {
     this.close();
     return Promise.resolve({ done: true, value: undefined });
   }
@@ -90,19 +95,19 @@ export class MessageQueue<E> implements AsyncIterableIterator<AmMessage<E>, void
 }
 
 /** The queues of one worker. */
-export class MessageQueues<E> {
-  readonly #am: ActiveMessages<E>;
+export class MessageQueues {
+  readonly #am: MessageHandlers;
   readonly #driver: ProgressDriver;
-  readonly #open: Set<MessageQueue<E>> = new Set();
+  readonly #open: Set<MessageQueue> = new Set();
 
-  constructor(am: ActiveMessages<E>, driver: ProgressDriver) {
+  constructor(am: MessageHandlers, driver: ProgressDriver) {
     this.#am = am;
     this.#driver = driver;
   }
 
   /** See Worker.messages. */
-  open(id: number, signal: AbortSignal | undefined): MessageQueue<E> {
-    const queue = new MessageQueue<E>(this.#am, this.#driver, id, signal, (closed) => this.#open.delete(closed));
+  open(id: number, signal: AbortSignal | undefined): MessageQueue {
+    const queue = new MessageQueue(this.#am, this.#driver, id, signal, (closed) => this.#open.delete(closed));
     this.#open.add(queue);
     return queue;
   }

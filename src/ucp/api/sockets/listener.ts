@@ -4,9 +4,9 @@
  */
 
 import { addAbortListener } from 'node:events';
-import { AbortError, invalidParam } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
-import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
+import { AbortError, invalidParam } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { SocketAddress, SocketListener } from '../../../uct/api/connection-manager.ts';
 import type { ConnectionRequest } from './connection-request.ts';
 import { checkSocketAddress } from './socket-address.ts';
 
@@ -15,7 +15,7 @@ const BACKLOG_DEFAULT = 128;
 const BACKLOG_MAX = 65_535;
 
 /** Where and how to listen. */
-export interface ListenerOptions<E> {
+export interface ListenerOptions {
   /** Numeric address. Default `127.0.0.1`; `0.0.0.0` or `::` for every device. */
   readonly address?: string;
   /** Default 0: one that is free. */
@@ -23,7 +23,7 @@ export interface ListenerOptions<E> {
   /** Connections that the system keeps while the worker makes no progress; it may keep some more. Default 128. */
   readonly backlog?: number;
   /** Takes the requests, inside progress. Without it they are taken out of the listener by {@link Listener.next} or `for await`. */
-  readonly onConnection?: (request: ConnectionRequest<E>) => void;
+  readonly onConnection?: (request: ConnectionRequest) => void;
   /** Closes the listener when it fires. */
   readonly signal?: AbortSignal;
 }
@@ -36,8 +36,8 @@ export interface ListenerAttributes extends SocketAddress {
 }
 
 /** Options with the defaults filled in. */
-export type CheckedListenerOptions<E> = SocketAddress & { readonly backlog: number } & Pick<
-    ListenerOptions<E>,
+export type CheckedListenerOptions = SocketAddress & { readonly backlog: number } & Pick<
+    ListenerOptions,
     'onConnection' | 'signal'
   >;
 
@@ -45,7 +45,7 @@ export type CheckedListenerOptions<E> = SocketAddress & { readonly backlog: numb
  * Checks options and fills in what they leave out.
  * @throws UcxError ERR_INVALID_PARAM; AbortError for a signal that has fired
  */
-export function checkListenerOptions<E>(options: ListenerOptions<E>): CheckedListenerOptions<E> {
+export function checkListenerOptions(options: ListenerOptions): CheckedListenerOptions {
   if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
   const { address = '127.0.0.1', port = 0, backlog = BACKLOG_DEFAULT, onConnection, signal } = options;
   checkSocketAddress({ address, port }, 0);
@@ -75,26 +75,26 @@ export interface Driver {
 }
 
 /** A listener. */
-export class Listener<E> implements AsyncIterable<ConnectionRequest<E>, void, void>, AsyncDisposable {
-  readonly #options: CheckedListenerOptions<E>;
+export class Listener implements AsyncIterable<ConnectionRequest, void, void>, AsyncDisposable {
+  readonly #options: CheckedListenerOptions;
   readonly #socket: SocketListener;
   readonly #driver: Driver;
-  readonly #onClose: (listener: Listener<E>) => void;
+  readonly #onClose: (listener: Listener) => void;
   readonly #abort: Disposable | undefined;
   /** Requests that nobody has answered. */
-  readonly #unanswered: Set<ConnectionRequest<E>> = new Set();
+  readonly #unanswered: Set<ConnectionRequest> = new Set();
   /** Those among them that nobody has taken. */
-  #queue: ConnectionRequest<E>[] = [];
+  #queue: ConnectionRequest[] = [];
   /** Calls of next that wait. */
   readonly #waiting: Set<() => void> = new Set();
   #closed = false;
 
   /** Made by Worker.listener. @param listen opens the socket */
   constructor(
-    options: CheckedListenerOptions<E>,
+    options: CheckedListenerOptions,
     driver: Driver,
-    listen: (listener: Listener<E>) => SocketListener,
-    onClose: (listener: Listener<E>) => void,
+    listen: (listener: Listener) => SocketListener,
+    onClose: (listener: Listener) => void,
   ) {
     this.#options = options;
     this.#driver = driver;
@@ -130,7 +130,7 @@ export class Listener<E> implements AsyncIterable<ConnectionRequest<E>, void, vo
    * `worker.serve`, hold the process.
    * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError when `signal`, or that of the listener, has fired
    */
-  async next(options: { readonly signal?: AbortSignal } = {}): Promise<ConnectionRequest<E> | undefined> {
+  async next(options: { readonly signal?: AbortSignal } = {}): Promise<ConnectionRequest | undefined> {
     const { signal } = options;
     if (this.#options.onConnection !== undefined) {
       throw invalidParam('onConnection', 'must be left out to take requests one by one', this.#options.onConnection);
@@ -148,7 +148,7 @@ export class Listener<E> implements AsyncIterable<ConnectionRequest<E>, void, vo
   }
 
   /** The requests until the listener closes. Leaving the loop leaves the listener open. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<ConnectionRequest<E>, void, void> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<ConnectionRequest, void, void> {
     for (let request = await this.next(); request !== undefined; request = await this.next()) yield request;
   }
 
@@ -165,7 +165,7 @@ export class Listener<E> implements AsyncIterable<ConnectionRequest<E>, void, vo
   // What the worker and the requests need of the listener.
 
   /** A client has asked. */
-  requested(request: ConnectionRequest<E>): void {
+  requested(request: ConnectionRequest): void {
     this.#forgetGone();
     this.#unanswered.add(request);
     const { onConnection } = this.#options;
@@ -177,7 +177,7 @@ export class Listener<E> implements AsyncIterable<ConnectionRequest<E>, void, vo
     for (const wake of this.#waiting) wake();
   }
 
-  answered(request: ConnectionRequest<E>): void {
+  answered(request: ConnectionRequest): void {
     this.#unanswered.delete(request);
   }
 

@@ -1,0 +1,170 @@
+/**
+ * The awaited operations of an endpoint on top of its nbx operations, the same for every engine. Put and get are left to the engines, which know what has to
+ * be flushed.
+ */
+
+import { closedError } from '../../../ucs/error.ts';
+import type { Status } from '../../../ucs/status.ts';
+import type {
+  AmSendOptions,
+  AtomicOptions,
+  SendOptions,
+  StreamRecvOptions,
+  TagSendOptions,
+  TransferResult,
+} from '../endpoint.ts';
+import type { LocalBuffer, RemoteKey } from '../memory.ts';
+import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from '../request.ts';
+import type { Tag } from '../tag.ts';
+import { lengthOf, resultOf } from './awaited-options.ts';
+import type { Outcome, PromiseTier, StartOperation } from './promise-tier.ts';
+import { streamChunks } from './stream-chunks.ts';
+
+/** The awaited tier of one endpoint. */
+export abstract class AwaitedEndpoint {
+  readonly #promises: PromiseTier;
+  /** Awaited operations under way: closing waits for them. */
+  #awaited = 0;
+
+  constructor(promises: PromiseTier) {
+    this.#promises = promises;
+  }
+
+  abstract get closed(): boolean;
+  abstract get status(): Status;
+  abstract atomicNbx(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: AtomicParams,
+  ): Status | Request;
+  abstract tagSendNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request;
+  abstract tagSendSyncNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request;
+  abstract amSendNbx(
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: AmSendParams,
+  ): Status | Request;
+  abstract streamSendNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: RequestParams,
+  ): Status | Request;
+  abstract streamRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: StreamRecvParams,
+  ): Status | Request;
+  abstract flushNbx(params?: RequestParams): Status | Request;
+
+  async atomic(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    options: AtomicOptions = {},
+  ): Promise<bigint> {
+    const { remoteOffset = 0, signal, ...word } = options;
+    const { atomicResult } = await this.#await(`atomic ${operation}`, signal, (params) =>
+      this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, ...word }),
+    );
+    return atomicResult;
+  }
+
+  tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    return this.#send('tag send', local, options.signal, (length, params) =>
+      this.tagSendNbx(local, 0, length, options.tag ?? 0, params),
+    );
+  }
+
+  tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
+    return this.#send('synchronous tag send', local, options.signal, (length, params) =>
+      this.tagSendSyncNbx(local, 0, length, options.tag ?? 0, params),
+    );
+  }
+
+  amSend(id: number, local: LocalBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
+    const { header, signal, ...how } = options;
+    return this.#send('active message', local, signal, (length, params) =>
+      this.amSendNbx(id, header, local, 0, length, { ...params, ...how }),
+    );
+  }
+
+  streamSend(local: LocalBuffer, options: SendOptions = {}): Promise<TransferResult> {
+    return this.#send('stream send', local, options.signal, (length, params) =>
+      this.streamSendNbx(local, 0, length, params),
+    );
+  }
+
+  async streamRecv(local: LocalBuffer, options: StreamRecvOptions = {}): Promise<number> {
+    const { waitAll = false } = options;
+    const { receivedBytes } = await this.#await(
+      'stream receive',
+      options.signal,
+      (params) => this.streamRecvNbx(local, 0, lengthOf(local), { ...params, waitAll }),
+      true,
+    );
+    return receivedBytes;
+  }
+
+  stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
+    return streamChunks(this, options);
+  }
+
+  async flush(options: SendOptions = {}): Promise<void> {
+    if (this.closed) throw closedError('endpoint');
+    await this.#promises.run('flush', options.signal, (params) => this.flushNbx(params));
+  }
+
+  /** Awaited operations under way. */
+  protected get awaited(): number {
+    return this.#awaited;
+  }
+
+  /** Runs an awaited operation so that closing sees it until its very end. */
+  protected async whole<T>(run: () => Promise<T>): Promise<T> {
+    this.#awaited += 1;
+    try {
+      return await this.#promises.whole(run);
+    } finally {
+      this.#awaited -= 1;
+      if (this.closed) this.#promises.wake();
+    }
+  }
+
+  async #send(
+    what: string,
+    local: LocalBuffer,
+    signal: AbortSignal | undefined,
+    startSend: (byteLength: number, params: RequestParams) => Status | Request,
+  ): Promise<TransferResult> {
+    const length = lengthOf(local);
+    return resultOf(await this.#await(what, signal, (params) => startSend(length, params)), length);
+  }
+
+  #await(
+    what: string,
+    signal: AbortSignal | undefined,
+    startOperation: StartOperation,
+    keepsResult = false,
+  ): Promise<Outcome> {
+    return this.whole(() => this.#promises.run(what, signal, startOperation, keepsResult));
+  }
+}

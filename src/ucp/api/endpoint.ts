@@ -1,0 +1,262 @@
+/** An endpoint, a connection to a worker, as users see it: the operations of both tiers. Types only. */
+
+import type { Status } from '../../ucs/status.ts';
+import type { SocketAddress } from '../../uct/api/connection-manager.ts';
+import type { Explanation } from './explanation.ts';
+import type { LocalBuffer, LocalMemory, RemoteKey } from './memory.ts';
+import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from './request.ts';
+import type { Tag } from './tag.ts';
+
+/** How an endpoint behaves. */
+export interface EndpointOptions {
+  /**
+   * What happens when the peer is gone: `peer` (the default) ends every operation with its status within UCX_KEEPALIVE_INTERVAL and calls
+   * `onError`; with `none` nobody looks after the peer, and nobody is told.
+   */
+  readonly errorHandling?: 'peer' | 'none';
+  /** Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. */
+  readonly onError?: (endpoint: Endpoint, status: Status) => void;
+}
+
+/** What is known about an endpoint (ucp_ep_attr_t). */
+export interface EndpointAttributes {
+  /** The ends of the connection by which a client and a listener have found each other; undefined for endpoints by worker address. */
+  readonly localAddress: SocketAddress | undefined;
+  readonly remoteAddress: SocketAddress | undefined;
+  /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
+  readonly transports: readonly string[];
+  /** The lane that carries messages, such as `posix/memory`; undefined where none does, or nobody can tell. */
+  readonly messageTransport: string | undefined;
+}
+
+/** How an endpoint is closed. */
+export interface CloseOptions {
+  /** Ends what waits for the peer with CANCELED instead of waiting for it. */
+  readonly force?: boolean;
+}
+
+/** The operations that can be explained. */
+export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
+export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
+
+/** Options of an awaited put or get. */
+export interface TransferOptions {
+  /** Byte of the local memory to start at. Default 0. */
+  readonly localOffset?: number;
+  /** Bytes to move. Default: what the local memory has from `localOffset` on. */
+  readonly byteLength?: number;
+  /** Byte of the remote memory to start at. Default 0. */
+  readonly remoteOffset?: number;
+  /** Remote address instead of `remoteOffset`: an address inside the remote memory. */
+  readonly remoteAddress?: bigint;
+  readonly signal?: AbortSignal;
+}
+
+/** Options of an awaited message. */
+export interface SendOptions {
+  readonly signal?: AbortSignal;
+}
+
+/** Options of an awaited tagged message. */
+export interface TagSendOptions extends SendOptions {
+  /** Tag, 0 to 2^64 - 1. Default 0. */
+  readonly tag?: Tag;
+}
+
+/** Options of an awaited active message. */
+export interface AmSendOptions extends SendOptions {
+  /** At most 4096 bytes. */
+  readonly header?: Uint8Array;
+  /** See AmSendParams. */
+  readonly protocol?: 'eager' | 'rendezvous';
+}
+
+/** Options of an awaited receive of a stream. */
+export interface StreamRecvOptions extends SendOptions {
+  /** See StreamRecvParams. */
+  readonly waitAll?: boolean;
+}
+
+/** Options of an awaited atomic operation. */
+export interface AtomicOptions {
+  /** Byte of the remote memory, a multiple of the word. Default 0. */
+  readonly remoteOffset?: number;
+  readonly bits?: 32 | 64;
+  readonly compare?: number | bigint;
+  readonly signal?: AbortSignal;
+}
+
+/** What an awaited operation tells about itself. */
+export interface TransferResult {
+  readonly byteLength: number;
+  /** Transport, device and protocol that moved the bytes; undefined where there was nothing to move, or messages carried them. */
+  readonly transport: string | undefined;
+  readonly device: string | undefined;
+  readonly protocol: string | undefined;
+}
+
+/** An endpoint. */
+export interface Endpoint extends AsyncDisposable {
+  readonly closed: boolean;
+  /** OK, or why the connection has ended without being closed here. */
+  readonly status: Status;
+  /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
+  readonly transports: readonly string[];
+  /** The lane that carries messages, such as `posix/memory`; undefined where none does, or nobody can tell. */
+  readonly messageTransport: string | undefined;
+
+  /** What is known about it (ucp_ep_query). */
+  query(): EndpointAttributes;
+
+  /**
+   * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
+   * used again; flush waits for remote completion.
+   * @param local host bytes or mapped memory; must not change, nor be detached or transferred, until the request has ended
+   * @param byteLength bytes; 0 moves nothing
+   * @param remoteOffset byte of the memory behind `rkey`
+   * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE when as many requests as the worker has
+   *   are in use
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; nothing has moved then
+   */
+  putNbx(
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: RequestParams,
+  ): Status | Request;
+
+  /** Reads remote memory into local memory (ucp_get_nbx): the bytes are there when OK is returned or the request has ended. See {@link putNbx}. */
+  getNbx(
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: RequestParams,
+  ): Status | Request;
+
+  /**
+   * Changes a word of remote memory atomically (ucp_atomic_op_nbx). The request's `atomicResult` is the word before.
+   * @param operation add, and, or, xor, swap, or cswap with `params.compare`
+   * @param value integer of the word's bits
+   * @param remoteOffset byte of the remote memory, a multiple of the word
+   * @returns see {@link putNbx}
+   */
+  atomicNbx(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: AtomicParams,
+  ): Status | Request;
+
+  /**
+   * Sends a tagged message (ucp_tag_send_nbx). Its end means that the local memory can be used again.
+   * @param local bytes, mapped memory of any type, or a list of pieces; `localOffset` and `byteLength` are 0 with a list
+   * @param tag 0 to 2^64 - 1
+   */
+  tagSendNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request;
+
+  /** Like {@link tagSendNbx}, but ends only when a receive has taken the message (ucp_tag_send_sync_nbx). */
+  tagSendSyncNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request;
+
+  /**
+   * Sends an active message (ucp_am_send_nbx).
+   * @param id of the handler at the peer, 0 to 65535
+   * @param header at most 4096 bytes; copied
+   */
+  amSendNbx(
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: AmSendParams,
+  ): Status | Request;
+
+  /** Sends bytes of the stream (ucp_stream_send_nbx). */
+  streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request;
+
+  /** Receives bytes of the stream (ucp_stream_recv_nbx): what is there, at least one byte, or all of the memory with `waitAll`. */
+  streamRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: StreamRecvParams,
+  ): Status | Request;
+
+  /** Takes bytes of the stream that have arrived, without a copy where the engine can (ucp_stream_recv_data_nb); undefined for none. */
+  streamRecvData(): Uint8Array | undefined;
+
+  /**
+   * Waits until everything started before has reached remote memory (ucp_ep_flush_nbx).
+   * @returns OK when that is so, a request in progress, the failure of an earlier put, or NO_RESOURCE
+   */
+  flushNbx(params?: RequestParams): Status | Request;
+
+  /** Orders the puts, gets and atomic operations started before against those started after (ucp_worker_fence, for one endpoint). */
+  fence(): void;
+
+  /**
+   * Unpacks a remote key for this endpoint (ucp_ep_rkey_unpack).
+   * @throws UcxError ERR_RKEY_MALFORMED, ERR_RKEY_STALE, ERR_RKEY_FORGED
+   */
+  unpackRkey(packed: Uint8Array): RemoteKey;
+
+  /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
+  explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation;
+
+  /**
+   * Writes local bytes to remote memory and waits until they are there.
+   * @throws UcxError as {@link putNbx}, and for a transfer that failed; AbortError when `signal` fires: a transfer on its way is not
+   *   recalled, the promise settles when it no longer touches the local memory
+   */
+  put(local: LocalMemory, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
+
+  /** Reads remote memory into local memory. See {@link put}. */
+  get(local: LocalMemory, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
+
+  /** Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}. */
+  atomic(operation: AtomicName, value: number | bigint, rkey: RemoteKey, options?: AtomicOptions): Promise<bigint>;
+
+  /** Sends a tagged message; resolves when the local memory can be used again. */
+  tagSend(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
+
+  /** Sends a tagged message; resolves when a receive has taken it. */
+  tagSendSync(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
+
+  /** Sends an active message; resolves when the local memory can be used again. */
+  amSend(id: number, local: LocalBuffer, options?: AmSendOptions): Promise<TransferResult>;
+
+  /** Sends bytes of the stream; resolves when the local memory can be used again. */
+  streamSend(local: LocalBuffer, options?: SendOptions): Promise<TransferResult>;
+
+  /** Receives bytes of the stream; resolves with how many. */
+  streamRecv(local: LocalBuffer, options?: StreamRecvOptions): Promise<number>;
+
+  /** The bytes of the stream as they arrive, until the peer closes or the loop is left. */
+  stream(options?: SendOptions): AsyncGenerator<Uint8Array, void, void>;
+
+  /** Waits until everything started before has reached remote memory. */
+  flush(options?: SendOptions): Promise<void>;
+
+  /**
+   * Closes the endpoint: waits until what was started before has ended, or ends it with CANCELED where `force` is set and only the peer
+   * could end it. Idempotent; a failure of earlier operations is not reported here.
+   */
+  close(options?: CloseOptions): Promise<void>;
+}

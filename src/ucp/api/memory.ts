@@ -1,0 +1,112 @@
+/** Memory as the operations of the API take it: mapped memory, host bytes, lists of pieces, remote keys. Types only. */
+
+import type { MemoryType } from '../../ucs/memory-type.ts';
+
+/** What memMap can be asked for. */
+export type MemMapParams =
+  | {
+      /** Host memory to register. It must own its bytes and keep its length while it is mapped. */
+      readonly buffer: Uint8Array;
+    }
+  | {
+      /** Address of host memory that another library of this process owns; it must stay until it is reported unmapped. */
+      readonly address: number | bigint;
+      /** Bytes of it, 4 GiB at most. */
+      readonly byteLength: number;
+    }
+  | {
+      /** Bytes to allocate. */
+      readonly allocate: number;
+      /** Default host. */
+      readonly memoryType?: MemoryType;
+      /** Card, by its logical index; the first one by default. */
+      readonly sysDevice?: number;
+      /** Asks for device memory that can be shared without exposing neighbours. */
+      readonly shared?: boolean;
+    };
+
+/** Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys. */
+export interface MemoryHandle {
+  readonly memoryType: MemoryType;
+  /** The card, by its logical index; undefined for host memory. */
+  readonly sysDevice: number | undefined;
+  /** Address of the first byte: host virtual or of the device. */
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** The bytes, for host memory; device memory has none that a CPU can reach. */
+  readonly bytes: Uint8Array | undefined;
+  /** False after memUnmap. */
+  readonly mapped: boolean;
+  /**
+   * The bytes of host memory.
+   * @throws UcxError ERR_CLOSED after memUnmap; undefined for device memory
+   */
+  view(): Uint8Array | undefined;
+}
+
+/** Memory on the local side of an operation: mapped memory, or any host buffer. */
+export type LocalMemory = MemoryHandle | Uint8Array;
+
+/** Pieces of a list at most. */
+export const IOV_MAX = 1024;
+
+/** One piece of local memory. */
+export interface IovPiece {
+  readonly memory: LocalMemory;
+  /** Default 0. */
+  readonly offset?: number;
+  /** Default: what the memory has from `offset` on. */
+  readonly byteLength?: number;
+}
+
+/** Local memory of a message: one piece, or pieces that are one message in order. */
+export type LocalBuffer = LocalMemory | readonly IovPiece[];
+
+/** An unpacked remote key. */
+export interface RemoteKey {
+  readonly memoryType: MemoryType;
+  readonly sysDevice: number | undefined;
+  /** Address of the first byte at the owner. */
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr); undefined elsewhere. */
+  readonly bytes: Uint8Array | undefined;
+  readonly released: boolean;
+  /** False when a transport knows that the memory is gone. */
+  readonly live: boolean;
+  /** Gives the key back: it cannot be used any more. Idempotent. */
+  release(): void;
+}
+
+/** The part of mapped memory that advice is about. */
+export interface AdviseOptions {
+  /** First byte. Default 0. */
+  readonly offset?: number;
+  /** Default: all from `offset` on. */
+  readonly byteLength?: number;
+}
+
+/** A range of addresses, as users name it. */
+export interface AddressedMemory {
+  /** Address of the first byte: a host virtual address or one of a device. */
+  readonly address: number | bigint;
+  readonly byteLength: number;
+  /** The card whose address it is; without it all are asked, and several that have memory there are an error. */
+  readonly sysDevice?: number;
+}
+
+/** What is known about memory (ucp_mem_attr). */
+export interface MemoryInfo {
+  readonly memoryType: MemoryType;
+  /** Undefined for host memory. */
+  readonly sysDevice: number | undefined;
+  /** Start and length of the whole allocation; of host memory those of the question. */
+  readonly baseAddress: bigint;
+  readonly allocLength: number;
+}
+
+/** A report about memory that is not host memory and that this library does not allocate. */
+export interface MemoryTypeEvent extends AddressedMemory {
+  readonly event: 'allocated' | 'freed';
+  readonly memoryType: MemoryType;
+}

@@ -1,0 +1,70 @@
+/** Connecting to listeners: the options, and the addresses of a host tried one after the other. How one address is connected to is the engine's business. */
+
+import { invalidParam, isUcxError, statusError } from '../../../ucs/error.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
+import { checkSignal } from '../awaited/promise-tier.ts';
+import type { Endpoint, EndpointOptions } from '../endpoint.ts';
+import { checkErrorHandling } from '../error-handling.ts';
+import { addressesOf, checkSocketAddress } from './socket-address.ts';
+
+/** Failures after which another address of the same host may do better. */
+const TRY_NEXT: readonly Status[] = [Status.UNREACHABLE, Status.TIMED_OUT, Status.CONNECTION_RESET];
+
+/** Where a listener is, and how the endpoint to its worker behaves. */
+export interface ConnectNbxOptions extends SocketAddress, EndpointOptions {
+  /** Tells the listener the client id of this worker (UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID). Default false. */
+  readonly sendClientId?: boolean;
+  /** Gets the endpoint, inside progress, just before the request ends with OK. */
+  readonly onConnected: (endpoint: Endpoint) => void;
+}
+
+/** As {@link ConnectNbxOptions}, for awaiting: either `address` or `host`. */
+export interface ConnectOptions extends EndpointOptions {
+  /** Numeric address of the listener. */
+  readonly address?: string;
+  /** Name of the machine: its addresses are tried one after the other. */
+  readonly host?: string;
+  readonly port: number;
+  readonly sendClientId?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Checks options.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkConnectOptions(options: ConnectNbxOptions): void {
+  checkErrorHandling(options);
+  checkSocketAddress(options, 1);
+  const { sendClientId = false, onConnected } = options;
+  if (typeof sendClientId !== 'boolean') throw invalidParam('sendClientId', 'must be a boolean', sendClientId);
+  if (typeof onConnected !== 'function') throw invalidParam('onConnected', 'must be a function', onConnected);
+}
+
+/**
+ * Connects to the first address that answers.
+ * @param connect connects to one address
+ * @throws UcxError ERR_INVALID_PARAM, ERR_UNREACHABLE; what `connect` throws for the last address, or for a failure that is not about the address
+ */
+export async function connectToFirst(
+  options: ConnectOptions,
+  connect: (address: SocketAddress) => Promise<Endpoint>,
+): Promise<Endpoint> {
+  checkErrorHandling(options);
+  const { address, host, port, signal } = options;
+  if ((address === undefined) === (host === undefined)) {
+    throw invalidParam('address', 'must be given, or host instead of it', address);
+  }
+  if (signal !== undefined) checkSignal(signal);
+  const addresses = address === undefined ? await addressesOf(host!, signal) : [address];
+  for (const [index, candidate] of addresses.entries()) {
+    try {
+      return await connect({ address: candidate, port });
+    } catch (error) {
+      const isLast = index === addresses.length - 1;
+      if (isLast || !isUcxError(error) || !TRY_NEXT.includes(error.status)) throw error;
+    }
+  }
+  throw statusError(Status.UNREACHABLE, `connect to ${host}: it has no address`);
+}
