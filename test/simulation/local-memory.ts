@@ -1,7 +1,7 @@
 /** Memory of the caller in every form that operations take: plain bytes, mapped bytes, lists, memory of a card. It says what it holds. */
 
-import type { LocalBuffer, LocalPiece } from '../../src/ucp/mem/local-bytes.ts';
-import type { LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
+import type { PieceOf } from '../../src/ucp/api/local-bytes.ts';
+import type { LocalBuffer, LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import { MemoryType } from '../../src/ucs/memory-type.ts';
 import { SimulatedMemory } from './memory.ts';
 import { isUntouched, UNTOUCHED, untouched } from './payload.ts';
@@ -44,7 +44,7 @@ export class LocalSpace {
   /** What operations are given: a list has no offset and no length of its own. */
   get local(): LocalBuffer {
     if (!this.#isList) return this.#parts[0]!.memory;
-    return this.#parts.map(({ memory, offset, byteLength }): LocalPiece => ({ memory, offset, byteLength }));
+    return this.#parts.map(({ memory, offset, byteLength }): PieceOf<LocalMemory> => ({ memory, offset, byteLength }));
   }
 
   /** For operations that take no lists. */

@@ -6,13 +6,7 @@ import { invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, AmMessage, type MessageOwner } from '../api/active-message.ts';
-import type { AmSendParams, RequestParams } from '../api/request.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
-import { sendPieces } from '../core/message-packer.ts';
-import { isObserved } from '../core/observation.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import type { PieceOf } from '../api/local-bytes.ts';
 import {
   areHost,
   areMapped,
@@ -21,12 +15,17 @@ import {
   checkPieces,
   cut,
   hostBytes,
-  type LocalBuffer,
-  type LocalPiece,
-  type Piece,
   piecesOf,
   scatter,
-} from '../mem/local-bytes.ts';
+} from '../api/local-bytes.ts';
+import type { AmSendParams, RequestParams } from '../api/request.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { sendPieces } from '../core/message-packer.ts';
+import { isObserved } from '../core/observation.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { type Connection, type Request, RequestKind } from '../core/request.ts';
+import { WorkerCounter } from '../core/worker-counters.ts';
+import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 
 /** Where the data of a long message waits. */
@@ -105,7 +104,7 @@ export class ActiveMessages {
       }
     }
     const pieces = isList
-      ? checkPieces(this.#host.context, local as readonly LocalPiece[])
+      ? checkPieces(this.#host.context, local as readonly PieceOf<LocalMemory>[])
       : [{ memory: local as Uint8Array, offset: localOffset, byteLength, start: 0 }];
     return this.#start(connection, id, header ?? NO_BYTES, pieces, params);
   }
@@ -215,7 +214,7 @@ export class ActiveMessages {
     connection: Connection,
     id: number,
     header: Uint8Array,
-    pieces: readonly Piece[],
+    pieces: readonly LocalPiece[],
     params: AmSendParams | undefined,
   ): Status | Request {
     if (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX) {
@@ -241,7 +240,7 @@ export class ActiveMessages {
     request.byteLength = total;
     request.tagLow = id;
     // The header is the caller's again when the call returns; the data only when the request has ended.
-    const head: Piece = { memory: header.slice(), offset: 0, byteLength: padded, start: 0 };
+    const head: LocalPiece = { memory: header.slice(), offset: 0, byteLength: padded, start: 0 };
     request.pieces = pieces;
     request.protocolName = isEager ? 'am/eager' : 'am/rndv';
     this.#host.counters.count(isEager ? WorkerCounter.AM_TX : WorkerCounter.AM_TX_RNDV);
@@ -249,7 +248,7 @@ export class ActiveMessages {
     return this.#host.start(request, params);
   }
 
-  #sendRts(request: Request, head: Piece): Status {
+  #sendRts(request: Request, head: LocalPiece): Status {
     const connection = request.connection!;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.wireId === 0) {
@@ -271,7 +270,7 @@ export class ActiveMessages {
     HEADER[7] = 0;
     HEADER[8] = keyOffset | 0;
     HEADER[9] = highOf(keyOffset);
-    const tail: Piece = { memory: packed, offset: 0, byteLength: packed.byteLength, start: head.byteLength };
+    const tail: LocalPiece = { memory: packed, offset: 0, byteLength: packed.byteLength, start: head.byteLength };
     const length = head.byteLength + packed.byteLength;
     const status = sendPieces(connection, MessageId.AM_RTS, HEADER, RTS_WORDS, [unpadded(head), tail], 0, length);
     return status === Status.OK ? Status.INPROGRESS : status;
@@ -294,7 +293,7 @@ export class ActiveMessages {
   }
 }
 
-function sendEager(request: Request, head: Piece, headerLength: number): Status {
+function sendEager(request: Request, head: LocalPiece, headerLength: number): Status {
   const connection = request.connection!;
   if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
   HEADER[0] = connection.remoteId;
@@ -308,7 +307,7 @@ function sendEager(request: Request, head: Piece, headerLength: number): Status 
 }
 
 /** The bytes of a header without its padding, whose contents nobody reads. */
-function unpadded(head: Piece): Piece {
+function unpadded(head: LocalPiece): LocalPiece {
   return { ...head, byteLength: head.memory.byteLength };
 }
 

@@ -18,10 +18,10 @@ import type {
 } from '../api/endpoint.ts';
 import { ErrorHandling } from '../api/error-handling.ts';
 import type { Explanation } from '../api/explanation.ts';
+import { checkLocal } from '../api/local-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
-import { checkLocal, type LocalBuffer } from '../mem/local-bytes.ts';
-import type { LocalMemory } from '../mem/memory-handle.ts';
+import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation, Protocol } from '../proto/selection.ts';
 import {

@@ -5,7 +5,7 @@ import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory-type
 import { MdFlag } from '../../uct/api/memory-domain.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
 import type { Explanation } from '../api/explanation.ts';
-import { checkLocal } from '../mem/local-bytes.ts';
+import { checkLocal } from '../api/local-bytes.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { explainPlan } from '../proto/explain.ts';

@@ -4,8 +4,8 @@
 
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
-import type { Piece } from '../mem/local-bytes.ts';
-import { gather } from '../mem/local-bytes.ts';
+import { gather } from '../api/local-bytes.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request.ts';
 
 /** Writes header and payload, whatever the payload lies in. One for all: a packer runs inside the call that it is given to. */
@@ -13,7 +13,7 @@ class MessagePacker implements AmPacker {
   header: Int32Array = new Int32Array(0);
   headerWords = 0;
   bytes: Uint8Array | undefined = undefined;
-  pieces: readonly Piece[] | undefined = undefined;
+  pieces: readonly LocalPiece[] | undefined = undefined;
   offset = 0;
   byteLength = 0;
 
@@ -67,7 +67,7 @@ export function sendPieces(
   messageId: number,
   header: Int32Array,
   headerWords: number,
-  pieces: readonly Piece[],
+  pieces: readonly LocalPiece[],
   offset: number,
   byteLength: number,
 ): Status {

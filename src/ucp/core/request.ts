@@ -8,8 +8,7 @@ import { Status } from '../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { Request as ApiRequest, RequestCallback } from '../api/request.ts';
-import type { Piece } from '../mem/local-bytes.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
@@ -167,7 +166,7 @@ export class Request implements ApiRequest, Completion {
   messageId = 0;
   readonly header: Int32Array = new Int32Array(HEADER_WORDS_MAX);
   headerWords = 0;
-  pieces: readonly Piece[] | undefined = undefined;
+  pieces: readonly LocalPiece[] | undefined = undefined;
   /** Bytes that have been sent or received. */
   done = 0;
   protocolName = '';

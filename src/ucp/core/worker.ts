@@ -22,7 +22,7 @@ import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.t
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
 import type { Worker as ApiWorker, TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
-import type { LocalBuffer } from '../mem/local-bytes.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { addressOfWorker, isListening, type OpenIface } from '../wireup/lanes.ts';
 import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';

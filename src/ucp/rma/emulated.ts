@@ -10,8 +10,7 @@ import { sendMessage } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
-import type { Piece } from '../mem/local-bytes.ts';
-import type { LocalMemory } from '../mem/memory-handle.ts';
+import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import { Operation } from '../proto/selection.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 
@@ -32,7 +31,7 @@ export class EmulatedRma {
 
   /** Describes the local side of a request whose protocol is messages. */
   describe(request: Request, local: LocalMemory, offset: number, byteLength: number, memoryKey: Uint8Array): void {
-    const pieces: Piece[] = [{ memory: local, offset, byteLength, start: 0 }];
+    const pieces: LocalPiece[] = [{ memory: local, offset, byteLength, start: 0 }];
     request.pieces = pieces;
     request.byteLength = byteLength;
     request.isRemote = true;
@@ -108,7 +107,7 @@ export class EmulatedRma {
   }
 
   /** The memory that the peer means; undefined for a key that is wrong or a range outside the memory. */
-  #find({ words, bytes, offset, byteLength }: AmFrame): Piece | undefined {
+  #find({ words, bytes, offset, byteLength }: AmFrame): LocalPiece | undefined {
     const at = offset >> 2;
     const start = offset + ASK_WORDS * 4;
     if (byteLength < ASK_WORDS * 4 + MEMORY_KEY_BYTES) return undefined;

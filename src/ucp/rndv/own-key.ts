@@ -8,7 +8,7 @@ import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { ProtocolContext } from '../core/protocol-host.ts';
 import type { Connection } from '../core/request.ts';
-import type { Piece } from '../mem/local-bytes.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
 import { HOST_PLACE, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { packRkey } from '../mem/rkey-bytes.ts';
@@ -33,7 +33,7 @@ interface Registered {
 const KEYLESS: WeakSet<MemoryDomain> = new WeakSet();
 
 /** The key of a piece; undefined where no lane of the connection could use one. */
-export function ownKey(context: ProtocolContext, connection: Connection, piece: Piece): OwnKey | undefined {
+export function ownKey(context: ProtocolContext, connection: Connection, piece: LocalPiece): OwnKey | undefined {
   const { memory, offset } = piece;
   if (memory instanceof MemoryHandle) {
     if (!isOfUse(connection, memory)) return undefined;

@@ -1,10 +1,11 @@
 /** Writes parts of a message to memory of the peer by whatever lanes reach it, and tells when the bytes are there. Which memory is decided elsewhere. */
 
 import { Status } from '../../ucs/status.ts';
+import { eachPart } from '../api/local-bytes.ts';
 import type { Lane } from '../core/lane.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
-import { eachPart, type Piece } from '../mem/local-bytes.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
@@ -12,7 +13,7 @@ import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
 /** Bytes of a message, and where they shall be written. */
 export interface RemoteWrite {
   readonly connection: Connection;
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly LocalPiece[];
   /** First byte of the message, and how many. */
   readonly from: number;
   readonly byteLength: number;

@@ -9,11 +9,12 @@
 import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { bytesOf } from '../api/local-bytes.ts';
 import { joinWords } from '../core/message.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { Connection, Request } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
-import { bytesOf, type Piece } from '../mem/local-bytes.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { canMove, describeTransfer, placesOf, type RmaPlace } from './internal-rma.ts';
@@ -50,7 +51,7 @@ export class Rendezvous {
   }
 
   /** The key of memory that a peer may read; undefined for several pieces, or where no lane could use it. */
-  keyOf(connection: Connection, pieces: readonly Piece[], roomBytes: number): OwnKey | undefined {
+  keyOf(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
     const [piece] = pieces;
     if (pieces.length !== 1 || piece === undefined) return undefined;
     const key = ownKey(this.#host.context, connection, piece);
@@ -60,7 +61,7 @@ export class Rendezvous {
   }
 
   /** Makes a request the sender of a rendezvous: it ends with the answer of the peer. */
-  offer(request: Request, pieces: readonly Piece[], key: OwnKey | undefined): void {
+  offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
     this.#sender.offer(request, pieces, key);
   }
 
@@ -69,7 +70,7 @@ export class Rendezvous {
     request: Request,
     connection: Connection,
     peerRequest: number,
-    pieces: readonly Piece[],
+    pieces: readonly LocalPiece[],
     data: RemoteData,
   ): void {
     request.connection = connection;
@@ -147,7 +148,7 @@ export class Rendezvous {
     request: Request,
     connection: Connection,
     peerRequest: number,
-    pieces: readonly Piece[],
+    pieces: readonly LocalPiece[],
     { packedKey, keyOffset }: RemoteData,
   ): boolean {
     if (packedKey === undefined) return false;
@@ -200,7 +201,7 @@ export class Rendezvous {
   }
 
   /** The key of memory that a sender may write; undefined where it cannot have one: then the bytes come in messages. */
-  #keyToWrite(connection: Connection, pieces: readonly Piece[]): OwnKey | undefined {
+  #keyToWrite(connection: Connection, pieces: readonly LocalPiece[]): OwnKey | undefined {
     try {
       return this.keyOf(connection, pieces, connection.amBcopyMax - RTR_WORDS * 4);
     } catch (error) {
@@ -210,7 +211,7 @@ export class Rendezvous {
   }
 }
 
-function placeOf(piece: Piece, rkey: RemoteKey, keyOffset: number): RmaPlace {
+function placeOf(piece: LocalPiece, rkey: RemoteKey, keyOffset: number): RmaPlace {
   const { memory, offset, byteLength, start } = piece;
   return { local: memory, localOffset: offset, byteLength, rkey, remoteOffset: keyOffset + start };
 }

@@ -1,8 +1,9 @@
 /** What the sender of a rendezvous keeps: the message, and each window of it that the receiver has asked for. Data, and how it ends. */
 
 import { Status } from '../../ucs/status.ts';
+import { areHost, bytesOf } from '../api/local-bytes.ts';
 import type { Connection, Request } from '../core/request.ts';
-import { areHost, bytesOf, type Piece } from '../mem/local-bytes.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { OwnKey } from './own-key.ts';
 import { postReply } from './reply.ts';
@@ -10,7 +11,7 @@ import { postReply } from './reply.ts';
 /** One message. */
 export class SendTransfer {
   readonly request: Request;
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly LocalPiece[];
   /** The key of the memory, for a receiver that can read it. */
   readonly key: OwnKey | undefined;
   readonly byteLength: number;
@@ -36,7 +37,7 @@ export class SendTransfer {
   #peerRequest = 0;
   #isSettled = false;
 
-  constructor(request: Request, pieces: readonly Piece[], key: OwnKey | undefined) {
+  constructor(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined) {
     this.request = request;
     this.pieces = pieces;
     this.key = key;

@@ -4,9 +4,9 @@
  */
 
 import { Status } from '../../ucs/status.ts';
+import { eachPart, hostBytes } from '../api/local-bytes.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
-import { eachPart, hostBytes, type Piece } from '../mem/local-bytes.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
@@ -109,12 +109,12 @@ export class Staging {
   }
 
   /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */
-  write(pieces: readonly Piece[], to: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
+  write(pieces: readonly LocalPiece[], to: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
     this.#copy(Operation.PUT, pieces, to, fragment, byteLength, done);
   }
 
   /** Copies bytes, at most a fragment, to the beginning of a message of any pieces, through the next fragment that is free. */
-  writeBytes(pieces: readonly Piece[], bytes: Uint8Array, done: CopyDone): void {
+  writeBytes(pieces: readonly LocalPiece[], bytes: Uint8Array, done: CopyDone): void {
     this.acquire((fragment) => {
       fragment.bytes!.set(bytes);
       this.write(pieces, 0, fragment, bytes.byteLength, (status) => {
@@ -125,7 +125,7 @@ export class Staging {
   }
 
   /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment. */
-  read(pieces: readonly Piece[], from: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
+  read(pieces: readonly LocalPiece[], from: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
     this.#copy(Operation.GET, pieces, from, fragment, byteLength, done);
   }
 
@@ -174,7 +174,7 @@ export class Staging {
 
   #copy(
     operation: Operation,
-    pieces: readonly Piece[],
+    pieces: readonly LocalPiece[],
     from: number,
     fragment: MemoryHandle,
     byteLength: number,

@@ -5,12 +5,12 @@
 
 import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
+import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
 import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { Connection, Request } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
-import { areHost, areMapped, bytesOf, type Piece, scatter } from '../mem/local-bytes.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OwnKey } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
 import type { Staging } from './staging.ts';
@@ -38,7 +38,7 @@ export class ReceiveTransfer {
   readonly request: Request;
   readonly connection: Connection;
   readonly peerRequest: number;
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly LocalPiece[];
   readonly byteLength: number;
   readonly isHost: boolean;
   /** Key of the own memory, for a sender that can write it. */
@@ -60,7 +60,7 @@ export class ReceiveTransfer {
   /** The sender waits for an answer. */
   answers = false;
 
-  constructor(request: Request, connection: Connection, peerRequest: number, pieces: readonly Piece[]) {
+  constructor(request: Request, connection: Connection, peerRequest: number, pieces: readonly LocalPiece[]) {
     this.request = request;
     this.connection = connection;
     this.peerRequest = peerRequest;

@@ -5,13 +5,13 @@
 
 import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
+import { areMapped } from '../api/local-bytes.ts';
 import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
 import { sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
-import { areMapped, type Piece } from '../mem/local-bytes.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OwnKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { canWrite, type RemoteWrite, writeRemote } from './remote-write.ts';
@@ -47,7 +47,7 @@ interface Part {
   readonly from: number;
   readonly byteLength: number;
   /** What it is sent from, and the byte of that at which it begins. */
-  readonly pieces: readonly Piece[];
+  readonly pieces: readonly LocalPiece[];
   readonly start: number;
   /** Called when that is read. */
   readonly onRead: (() => void) | undefined;
@@ -64,7 +64,7 @@ export class WindowSender {
   }
 
   /** Makes a request the sender of a rendezvous: it ends with the answer of the peer, and when nothing reads its memory any more. */
-  offer(request: Request, pieces: readonly Piece[], key: OwnKey | undefined): void {
+  offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
     const transfer = new SendTransfer(request, pieces, key);
     request.transfer = transfer;
     request.release = () => transfer.release();

@@ -5,6 +5,7 @@
 
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
+import { areHost, areMapped, bytesOf, hostBytes, piecesOf, scatter } from '../api/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage, sendPieces } from '../core/message-packer.ts';
@@ -12,8 +13,7 @@ import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
-import { areHost, areMapped, bytesOf, hostBytes, type LocalBuffer, piecesOf, scatter } from '../mem/local-bytes.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalBuffer, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 
 const STREAM_WORDS = 2;

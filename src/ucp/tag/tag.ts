@@ -5,15 +5,7 @@
 import { invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import type { RequestParams } from '../api/request.ts';
-import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
-import type { TagMessage } from '../api/worker.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
-import { sendMessage, sendPieces } from '../core/message-packer.ts';
-import { isObserved } from '../core/observation.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import type { PieceOf } from '../api/local-bytes.ts';
 import {
   areHost,
   areMapped,
@@ -24,11 +16,18 @@ import {
   cut,
   hostBytes,
   isList,
-  type LocalBuffer,
-  type LocalPiece,
-  type Piece,
   scatter,
-} from '../mem/local-bytes.ts';
+} from '../api/local-bytes.ts';
+import type { RequestParams } from '../api/request.ts';
+import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
+import type { TagMessage } from '../api/worker.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { sendMessage, sendPieces } from '../core/message-packer.ts';
+import { isObserved } from '../core/observation.ts';
+import type { ProtocolHost } from '../core/protocol-host.ts';
+import { type Connection, type Request, RequestKind } from '../core/request.ts';
+import { WorkerCounter } from '../core/worker-counters.ts';
+import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import { MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { TagMatcher } from './matching.ts';
@@ -117,7 +116,7 @@ export class TagProtocol {
         }
       }
     }
-    const piece: Piece = { memory: local, offset: localOffset, byteLength, start: 0 };
+    const piece: LocalPiece = { memory: local, offset: localOffset, byteLength, start: 0 };
     return this.#start(connection, [piece], bytes !== undefined, low, high, sync, params);
   }
 
@@ -234,7 +233,7 @@ export class TagProtocol {
 
   #sendList(
     connection: Connection,
-    list: readonly LocalPiece[],
+    list: readonly PieceOf<LocalMemory>[],
     low: number,
     high: number,
     sync: boolean,
@@ -248,7 +247,7 @@ export class TagProtocol {
 
   #start(
     connection: Connection,
-    pieces: readonly Piece[],
+    pieces: readonly LocalPiece[],
     isHost: boolean,
     low: number,
     high: number,
@@ -386,7 +385,7 @@ export class TagProtocol {
 }
 
 /** The memory of a receive of one piece of host memory. */
-function wholeOf({ handle, bytes, localOffset, byteLength }: Request): Piece {
+function wholeOf({ handle, bytes, localOffset, byteLength }: Request): LocalPiece {
   return { memory: handle ?? bytes!, offset: localOffset, byteLength, start: 0 };
 }
 

@@ -1,23 +1,19 @@
 /**
- * Local memory of a message: one piece or a list of pieces, and copies between it and host bytes. Device memory is only described here;
- * staging.ts moves it.
+ * Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. Device memory is only described here.
  */
 
 import { closedError, invalidParam } from '../../ucs/error.ts';
-import { IOV_MAX, type IovPiece } from '../api/memory.ts';
-import { type LocalMemory, MemoryHandle } from './memory-handle.ts';
+import { IOV_MAX, type IovPiece, type LocalMemory } from './memory.ts';
+import { OwnedMemory } from './owned-memory.ts';
 
-/** One piece of local memory. */
-export interface LocalPiece extends IovPiece {
-  readonly memory: LocalMemory;
+/** One piece of local memory of an engine, which has handles of its own. */
+export interface PieceOf<M extends LocalMemory> extends IovPiece {
+  readonly memory: M;
 }
 
-/** Local memory of a message: one piece, or pieces that are one message in order. */
-export type LocalBuffer = LocalMemory | readonly LocalPiece[];
-
 /** A checked piece. */
-export interface Piece {
-  readonly memory: LocalMemory;
+export interface Piece<M extends LocalMemory = LocalMemory> {
+  readonly memory: M;
   readonly offset: number;
   readonly byteLength: number;
   /** Byte of the message at which it begins. */
@@ -33,7 +29,7 @@ export function checkLocal(owner: object, local: LocalMemory, offset: number, by
 
 /** Every rule by itself, for mapped memory and for the message of a refusal. */
 function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
-  const isHandle = local instanceof MemoryHandle;
+  const isHandle = local instanceof OwnedMemory;
   if (!isHandle && !(local instanceof Uint8Array))
     throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
   if (isHandle && !local.mapped) throw closedError('memory handle of the local side');
@@ -61,7 +57,7 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
  * Checks a list and gives every piece its place.
  * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or a piece that is wrong
  */
-export function checkPieces(owner: object, iov: readonly LocalPiece[]): Piece[] {
+export function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf<M>[]): Piece<M>[] {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
   let start = 0;
   return iov.map((given) => {
@@ -77,12 +73,17 @@ export function checkPieces(owner: object, iov: readonly LocalPiece[]): Piece[] 
 }
 
 /** True for a list of pieces. */
-export function isList(local: LocalBuffer): local is readonly LocalPiece[] {
+export function isList<M extends LocalMemory>(local: M | readonly PieceOf<M>[]): local is readonly PieceOf<M>[] {
   return Array.isArray(local);
 }
 
 /** Checks local memory of either form: one piece of it, or a list, whose pieces have ranges of their own. */
-export function piecesOf(owner: object, local: LocalBuffer, offset: number, byteLength: number): Piece[] {
+export function piecesOf<M extends LocalMemory>(
+  owner: object,
+  local: M | readonly PieceOf<M>[],
+  offset: number,
+  byteLength: number,
+): Piece<M>[] {
   if (isList(local)) return checkPieces(owner, local);
   checkLocal(owner, local, offset, byteLength);
   return [{ memory: local, offset, byteLength, start: 0 }];
@@ -100,7 +101,7 @@ export function hostBytes(local: LocalMemory): Uint8Array | undefined {
 }
 
 /** The first `byteLength` bytes of a list of pieces. */
-export function cut(pieces: readonly Piece[], byteLength: number): Piece[] {
+export function cut<M extends LocalMemory>(pieces: readonly Piece<M>[], byteLength: number): Piece<M>[] {
   return pieces
     .filter(({ start }) => start < byteLength)
     .map((piece) => ({ ...piece, byteLength: Math.min(piece.byteLength, byteLength - piece.start) }));
@@ -126,11 +127,11 @@ export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, fr
 }
 
 /** Calls `run` for the part of every piece that lies in `[from, from + byteLength)` of the message. */
-export function eachPart(
-  pieces: readonly Piece[],
+export function eachPart<M extends LocalMemory>(
+  pieces: readonly Piece<M>[],
   from: number,
   byteLength: number,
-  run: (memory: LocalMemory, offset: number, byteLength: number, at: number) => void,
+  run: (memory: M, offset: number, byteLength: number, at: number) => void,
 ): void {
   for (const { memory, offset, byteLength: bytes, start } of pieces) {
     const begin = Math.max(from, start);
