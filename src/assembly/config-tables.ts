@@ -1,5 +1,6 @@
 /** Every table of configuration fields of this library. What a field does is said beside its reader, in the table itself. */
 
+import { LIBUCX_CONFIG_TABLE } from '../libucx/config.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import type { AnyConfigTable } from '../ucs/config.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
@@ -28,4 +29,5 @@ export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   GAUDI_COPY_CONFIG_TABLE,
   GAUDI_IPC_CONFIG_TABLE,
   TOPOLOGY_CONFIG_TABLE,
+  LIBUCX_CONFIG_TABLE,
 ];

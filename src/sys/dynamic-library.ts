@@ -8,7 +8,7 @@ import { UcxError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
 
 /** The types of parameters and results that libraries are bound with. Pointers are `int64_t` or `uint64_t`, passed and returned as Numbers. */
-export type NativeType = 'void' | 'int' | 'int32_t' | 'uint32_t' | 'int64_t' | 'uint64_t' | 'double' | 'str';
+export type NativeType = 'void' | 'int' | 'int8_t' | 'int32_t' | 'uint32_t' | 'int64_t' | 'uint64_t' | 'double' | 'str';
 
 const RTLD_NOW = 2;
 
