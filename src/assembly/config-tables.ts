@@ -13,13 +13,14 @@ import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
 import { POSIX_CONFIG_TABLE } from '../uct/shm/posix/config.ts';
 import { TCP_CM_CONFIG_TABLE } from '../uct/tcp/cm/config.ts';
 import { TCP_CONFIG_TABLE } from '../uct/tcp/config.ts';
-import { GAUDI_CONFIG_TABLE } from './config.ts';
+import { ENGINE_CONFIG_TABLE, GAUDI_CONFIG_TABLE } from './config.ts';
 
 /** The tables, in the order in which `info -c` prints them. */
 export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   GLOBAL_CONFIG_TABLE,
   STATS_CONFIG_TABLE,
   PROFILE_CONFIG_TABLE,
+  ENGINE_CONFIG_TABLE,
   UCP_CONFIG_TABLE,
   POSIX_CONFIG_TABLE,
   CMA_CONFIG_TABLE,

@@ -1,5 +1,5 @@
 /**
- * The configuration of the composition root: which driver, and what the emulated node is made of.
+ * The configuration of the composition root: which engine, which driver, and what the emulated node is made of.
  */
 
 import { isAbsolute } from 'node:path';
@@ -24,6 +24,28 @@ const driverType: ConfigType<DriverChoice> = {
     return word.startsWith(SERVER_PREFIX) && isAbsolute(socket) ? { socket } : undefined;
   },
   print: (value) => (typeof value === 'string' ? value : `${SERVER_PREFIX}${value.socket}`),
+};
+
+/** How the engine is chosen. */
+export const ENGINE_CHOICES = ['native', 'libucx', 'auto'] as const;
+export type EngineChoice = (typeof ENGINE_CHOICES)[number];
+
+/** The values of the table. */
+export interface EngineConfig {
+  readonly ENGINE: EngineChoice;
+}
+
+/** `UCX_ENGINE`. */
+export const ENGINE_CONFIG_TABLE: ConfigTable<EngineConfig> = {
+  prefix: '',
+  fields: [
+    {
+      name: 'ENGINE',
+      type: enumType(ENGINE_CHOICES),
+      default: 'native',
+      doc: 'What runs the operations: native, the transports of this library; libucx, the UCX library of this machine (1.13 or newer), beside which the transports of this library move memory of cards; auto: libucx where it is installed, else native.',
+    },
+  ],
 };
 
 /** The values of the table. */

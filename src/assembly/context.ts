@@ -3,9 +3,12 @@
  */
 
 import type { DriverNode } from '../driver/port.ts';
+import { Context as LibucxContext } from '../libucx/context.ts';
+import type { Libucp } from '../libucx/library.ts';
 import { EventFd } from '../sys/index.ts';
 import type { Context as ApiContext, Engine } from '../ucp/api/context.ts';
-import { Context as UcpContext } from '../ucp/core/context.ts';
+import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
+import { Context as NativeContext } from '../ucp/core/context.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { hostRange } from '../uct/base/host-range.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
@@ -15,18 +18,20 @@ import { selfComponent } from '../uct/self/component.ts';
 import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
+import type { EngineChoice } from './config.ts';
+import { chooseEngine } from './engine.ts';
 import { type Insight, openInsight } from './insight.ts';
+import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
-import { packageVersion } from './package-version.ts';
-import { type ProgramOptions, startProgram } from './program.ts';
+import { type Program, type ProgramOptions, startProgram } from './program.ts';
 
 /** What a context may be given. */
 export interface ContextOptions extends ProgramOptions {
+  /** What runs the operations; beats UCX_ENGINE. */
+  readonly engine?: EngineChoice;
   /** A node to use instead of the one that UCX_GAUDI_DRIVER chooses; it stays the caller's to close. */
   readonly node?: DriverNode;
 }
-
-const NATIVE: Engine = { name: 'native', version: packageVersion(), reason: 'the default' };
 
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
@@ -42,22 +47,24 @@ export function components(node: DriverNode, mappingTable: string | undefined): 
 }
 
 /**
- * Opens a context: reads the configuration, chooses the driver, opens every mapped card.
- * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport
+ * Opens a context: reads the configuration, chooses engine and driver, opens every mapped card.
+ * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not there
  */
 async function create(options: ContextOptions = {}): Promise<ApiContext> {
-  return openNative(options, NATIVE);
+  const program = startProgram(options);
+  const { engine, libucp } = chooseEngine(program, options.engine);
+  if (libucp === undefined) return openNative(program, options.node, engine);
+  return openLibucx(program, options.node, engine, libucp);
 }
 
-/** Opens a context of the native engine: what {@link create} does unless another is asked for. For what looks behind the API. */
-export async function openNative(options: ContextOptions = {}, engine: Engine = NATIVE): Promise<UcpContext> {
-  const program = startProgram(options);
-  const node = options.node ?? openNode(program);
-  const release = options.node === undefined ? (): void => node.close() : (): void => {};
-  let context: UcpContext | undefined;
+/** Opens a context of the native engine. */
+async function openNative(program: Program, given: DriverNode | undefined, engine: Engine): Promise<NativeContext> {
+  const node = given ?? openNode(program);
+  const release = given === undefined ? (): void => node.close() : (): void => {};
+  let context: NativeContext | undefined;
   let insight: Insight | undefined;
   try {
-    context = new UcpContext({
+    context = new NativeContext({
       ...program,
       engine,
       components: components(node, program.env['GAUDI_MAPPING_TABLE']),
@@ -72,6 +79,41 @@ export async function openNative(options: ContextOptions = {}, engine: Engine = 
   } catch (error) {
     if (context === undefined) release();
     else await context.close();
+    throw error;
+  }
+}
+
+/** Opens a context over libucp, with one of the native engine for the cards of this node beside it. */
+async function openLibucx(
+  program: Program,
+  given: DriverNode | undefined,
+  engine: Engine,
+  libucp: Libucp,
+): Promise<ApiContext> {
+  const { PROGRESS_SPIN, RNDV_FRAG_SIZE, RNDV_FRAG_ALLOC_COUNT } = program.config.get(UCP_CONFIG_TABLE);
+  const source = program.source.clone();
+  source.modify('TLS', nodeTls(source.get('TLS'))).modify('STATS_DEST', '');
+  for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
+  const node = await openNative({ ...program, config: source.values, source }, given, engine);
+  let context: LibucxContext | undefined;
+  let insight: Insight | undefined;
+  try {
+    context = new LibucxContext({
+      libucp,
+      engine,
+      config: program.config,
+      log: program.log,
+      clock: program.clock,
+      progressSpinNs: PROGRESS_SPIN,
+      fragmentBytes: RNDV_FRAG_SIZE,
+      fragmentCount: RNDV_FRAG_ALLOC_COUNT,
+      node,
+      onClosing: () => insight?.close(),
+    });
+    insight = openInsight(program, context);
+    return context;
+  } catch (error) {
+    await (context ?? node).close();
     throw error;
   }
 }

@@ -27,6 +27,8 @@ export interface ProgramOptions extends ConfigReadOptions {
 /** Configuration, log, clock and environment of a program. */
 export interface Program {
   readonly config: Config;
+  /** Where the values are from, for a configuration with some changes. */
+  readonly source: ProgramConfig;
   readonly log: Log;
   readonly clock: Clock;
   readonly env: Environment;
@@ -37,14 +39,15 @@ export interface Program {
  * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
  */
 export function startProgram(options: ProgramOptions = {}): Program {
-  const { values: config, env } = configOf(options);
+  const source = configOf(options);
+  const { values: config, env } = source;
   const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE, WARN_UNUSED_ENV_VARS } = config.get(GLOBAL_CONFIG_TABLE);
   const sink = options.logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
   const log = createLog('ucp', LOG_LEVEL, sink);
   for (const warning of config.warnings) log.warn(warning);
   for (const section of config.skipped) log.debug(section);
   if (WARN_UNUSED_ENV_VARS) for (const warning of config.unused) log.warn(warning);
-  return { config, log, clock: options.clock ?? systemClock, env };
+  return { config, source, log, clock: options.clock ?? systemClock, env };
 }
 
 function configOf(options: ProgramOptions): ProgramConfig {

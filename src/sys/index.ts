@@ -44,6 +44,7 @@ export {
   unpackSockaddr,
 } from './inet-address.ts';
 export { ioctl, ioctlAsync } from './ioctl.ts';
+export { LentMemory } from './lent-memory.ts';
 export {
   type AnonymousOptions,
   type FileMappingOptions,

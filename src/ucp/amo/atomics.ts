@@ -6,8 +6,9 @@
 import { invalidParam } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
-import { type AmFrame, type AtomicCall, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
+import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
+import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
 import type { Lane } from '../core/lane.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
@@ -20,34 +21,8 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { checkRemote } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 
-const ATOMIC_OPERATIONS: ReadonlyMap<AtomicName, AtomicOperation> = new Map([
-  ['add', AtomicOperation.ADD],
-  ['and', AtomicOperation.AND],
-  ['or', AtomicOperation.OR],
-  ['xor', AtomicOperation.XOR],
-  ['swap', AtomicOperation.SWAP],
-  ['cswap', AtomicOperation.CSWAP],
-]);
-
 const ASK_WORDS = 10;
 const HEADER = new Int32Array(ASK_WORDS);
-const WORD64_END = 1n << 64n;
-
-/** The operands and the result of one operation. */
-class Call implements AtomicCall {
-  readonly operation: AtomicOperation;
-  readonly wordBytes: 4 | 8;
-  readonly value: bigint;
-  readonly compare: bigint;
-  result = 0n;
-
-  constructor(operation: AtomicOperation, wordBytes: 4 | 8, value: bigint, compare: bigint) {
-    this.operation = operation;
-    this.wordBytes = wordBytes;
-    this.value = value;
-    this.compare = compare;
-  }
-}
 
 /** The atomic operations of one worker, of both ends. */
 export class AtomicProtocol {
@@ -71,7 +46,7 @@ export class AtomicProtocol {
     remoteOffset: number,
     params: AtomicParams | undefined,
   ): Status | Request {
-    const call = checkCall(name, value, params);
+    const call = checkWordOperation(name, value, params);
     checkRemote(connection, rkey, remoteOffset, call.wordBytes);
     if (remoteOffset % call.wordBytes !== 0) {
       throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
@@ -114,7 +89,7 @@ export class AtomicProtocol {
     }
     this.#host.counters.count(WorkerCounter.ATOMIC_SW);
     const value = joinBig(words[at + 6]!, words[at + 7]!);
-    const call = new Call(operation, wordBytes, value, joinBig(words[at + 8]!, words[at + 9]!));
+    const call = new WordOperation(operation, wordBytes, value, joinBig(words[at + 8]!, words[at + 9]!));
     this.#run(() => this.#serve(connection, peerRequest, memory, from, call));
   }
 
@@ -130,7 +105,7 @@ export class AtomicProtocol {
     operation?.();
   }
 
-  #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: Call): void {
+  #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: WordOperation): void {
     const end = (status: Status): void => {
       const low = Number(BigInt.asIntN(32, call.result));
       const high = Number(BigInt.asIntN(32, call.result >> 32n));
@@ -140,12 +115,12 @@ export class AtomicProtocol {
     const lane = memory.mapped ? this.#localLane(memory, call.wordBytes) : undefined;
     if (!memory.mapped) end(Status.INVALID_ADDR);
     else if (lane !== undefined) end(lane(call, offset));
-    else if (memory.bytes !== undefined) end(modify(memory.bytes, offset, call));
+    else if (memory.bytes !== undefined) end(modifyWord(memory.bytes, offset, call));
     else this.#serveDevice(memory, offset, call, end);
   }
 
   /** Reads the word out of device memory, and writes the new one back. */
-  #serveDevice(memory: MemoryHandle, offset: number, call: Call, end: (status: Status) => void): void {
+  #serveDevice(memory: MemoryHandle, offset: number, call: WordOperation, end: (status: Status) => void): void {
     const { staging } = this.#rendezvous;
     const pieces = [{ memory, offset, byteLength: call.wordBytes, start: 0 }];
     staging.acquire((fragment) => {
@@ -158,14 +133,14 @@ export class AtomicProtocol {
           finish(status);
           return;
         }
-        modify(fragment.bytes!, 0, call);
+        modifyWord(fragment.bytes!, 0, call);
         staging.write(pieces, 0, fragment, call.wordBytes, finish);
       });
     });
   }
 
   /** The operation of a transport on own memory, so that it is atomic with peers that use the transport too. */
-  #localLane(memory: MemoryHandle, wordBytes: number): ((call: Call, offset: number) => Status) | undefined {
+  #localLane(memory: MemoryHandle, wordBytes: number): ((call: WordOperation, offset: number) => Status) | undefined {
     if (memory.memoryType !== MemoryType.HOST) return undefined;
     const { context, loopback } = this.#host;
     const rkey = context.unpackRkey(context.packRkey(memory), loopback, { messages: false });
@@ -181,7 +156,7 @@ export class AtomicProtocol {
     };
   }
 
-  #ask(request: Request, call: Call, rkey: RemoteKey): Status {
+  #ask(request: Request, call: WordOperation, rkey: RemoteKey): Status {
     const connection = request.connection!;
     const { memoryKey } = rkey;
     if (memoryKey === undefined || connection.am === undefined) return Status.UNREACHABLE;
@@ -212,7 +187,13 @@ export class AtomicProtocol {
 /** Takes the end of an operation that has ended when its call returns. */
 const NOBODY = { count: 1, failure: Status.OK as Status, onComplete: (): void => {} };
 
-function startOffload(request: Request, call: Call, lane: Lane, rkey: RemoteKey, remoteOffset: number): Status {
+function startOffload(
+  request: Request,
+  call: WordOperation,
+  lane: Lane,
+  rkey: RemoteKey,
+  remoteOffset: number,
+): Status {
   lane.activity.busy = true;
   // Where the transport ends it later.
   request.release = () => {
@@ -229,58 +210,6 @@ function laneFor({ lanes }: Connection, rkey: RemoteKey, wordBytes: number): Lan
   );
   const latency = ({ iface }: Lane): number => iface.attributes.performance.latencyNs;
   return able.sort((left, right) => latency(left) - latency(right))[0];
-}
-
-function checkCall(name: AtomicName, value: number | bigint, params: AtomicParams | undefined): Call {
-  const operation = ATOMIC_OPERATIONS.get(name);
-  if (operation === undefined) {
-    throw invalidParam('operation', `must be one of ${[...ATOMIC_OPERATIONS.keys()].join(', ')}`, name);
-  }
-  const bits = params?.bits ?? 64;
-  if (bits !== 32 && bits !== 64) throw invalidParam('bits', 'must be 32 or 64', bits);
-  if (operation === AtomicOperation.CSWAP && params?.compare === undefined) {
-    throw invalidParam('compare', 'must be given for cswap', params?.compare);
-  }
-  const wordBytes = bits === 32 ? 4 : 8;
-  return new Call(operation, wordBytes, wordOf('value', value, bits), wordOf('compare', params?.compare ?? 0, bits));
-}
-
-/** A value as an unsigned word; negative ones as two's complement. */
-function wordOf(argument: string, value: number | bigint, bits: 32 | 64): bigint {
-  const isInteger = typeof value === 'bigint' || Number.isSafeInteger(value);
-  const word = isInteger ? BigInt(value) : WORD64_END;
-  const end = 1n << BigInt(bits);
-  if (word >= end || word < -end / 2n) throw invalidParam(argument, `must be an integer of ${bits} bits`, value);
-  return BigInt.asUintN(bits, word);
-}
-
-/** Changes a word that only this worker changes. */
-function modify(bytes: Uint8Array, offset: number, call: Call): Status {
-  const view = new DataView(bytes.buffer, bytes.byteOffset + offset, call.wordBytes);
-  const bits = call.wordBytes * 8;
-  const before = call.wordBytes === 4 ? BigInt(view.getUint32(0, true)) : view.getBigUint64(0, true);
-  const after = BigInt.asUintN(bits, afterOf(call, before));
-  if (call.wordBytes === 4) view.setUint32(0, Number(after), true);
-  else view.setBigUint64(0, after, true);
-  call.result = before;
-  return Status.OK;
-}
-
-function afterOf({ operation, value, compare }: Call, before: bigint): bigint {
-  switch (operation) {
-    case AtomicOperation.ADD:
-      return before + value;
-    case AtomicOperation.AND:
-      return before & value;
-    case AtomicOperation.OR:
-      return before | value;
-    case AtomicOperation.XOR:
-      return before ^ value;
-    case AtomicOperation.SWAP:
-      return value;
-    case AtomicOperation.CSWAP:
-      return before === compare ? value : before;
-  }
 }
 
 function joinBig(low: number, high: number): bigint {

@@ -15,6 +15,7 @@ import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.t
 import { ProgressDriver } from '../api/awaited/progress-driver.ts';
 import { checkSignal, PromiseTier } from '../api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../api/awaited/worker-event.ts';
+import { clientIdOf } from '../api/client-id.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import type { RequestParams } from '../api/request.ts';
@@ -42,7 +43,7 @@ import { QuietIfaces } from './quiet-ifaces.ts';
 import type { Connection, Request } from './request.ts';
 import { RequestPool } from './request-pool.ts';
 import { sleepOn } from './sleep.ts';
-import { clientIdOf, type WorkerContext } from './worker-context.ts';
+import type { WorkerContext } from './worker-context.ts';
 import { WorkerCounter, WorkerCounters } from './worker-counters.ts';
 
 /** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */

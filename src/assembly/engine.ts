@@ -1,0 +1,42 @@
+/** The choice of the engine: the native one, or the UCX library of the machine. */
+
+import { LIBUCX_CONFIG_TABLE } from '../libucx/config.ts';
+import { type Libucp, openLibucp } from '../libucx/library.ts';
+import type { Engine } from '../ucp/api/context.ts';
+import { invalidParam, isUcxError } from '../ucs/error.ts';
+import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './config.ts';
+import { packageVersion } from './package-version.ts';
+import type { Program } from './program.ts';
+
+/** An engine, and the library where there is one. */
+export interface ChosenEngine {
+  readonly engine: Engine;
+  /** Undefined for the native engine. */
+  readonly libucp: Libucp | undefined;
+}
+
+/**
+ * Chooses.
+ * @param option what the program asks for; undefined for what UCX_ENGINE says
+ * @throws UcxError ERR_INVALID_PARAM; ERR_LIBUCX_NOT_FOUND, ERR_LIBUCX_UNUSABLE, ERR_LIBUCX_VERSION where libucx is asked for by its name
+ */
+export function chooseEngine({ config }: Program, option: EngineChoice | undefined): ChosenEngine {
+  if (option !== undefined && !ENGINE_CHOICES.includes(option)) {
+    throw invalidParam('engine', `must be one of ${ENGINE_CHOICES.join(', ')}`, option);
+  }
+  const choice = option ?? config.get(ENGINE_CONFIG_TABLE).ENGINE;
+  const by = option === undefined ? `UCX_ENGINE=${choice}` : `engine: '${choice}'`;
+  if (choice === 'native') return native(by);
+  try {
+    const libucp = openLibucp(config.get(LIBUCX_CONFIG_TABLE));
+    const reason = choice === 'auto' ? `${by}, and ${libucp.path} is UCX ${libucp.version}` : by;
+    return { engine: { name: 'libucx', version: libucp.version, reason }, libucp };
+  } catch (error) {
+    if (choice === 'libucx' || !isUcxError(error)) throw error;
+    return native(`${by}, and ${error.message}`);
+  }
+}
+
+function native(reason: string): ChosenEngine {
+  return { engine: { name: 'native', version: packageVersion(), reason }, libucp: undefined };
+}

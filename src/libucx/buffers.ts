@@ -1,0 +1,112 @@
+/** Local memory as libucp takes it: an address and a number of bytes, a list of such, or a datatype that copies from and to cards. */
+
+import { addressOf, allocateScratch } from '../sys/index.ts';
+import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../ucp/api/local-bytes.ts';
+import { UCP_DATATYPE, UCP_DT_IOV } from './abi.ts';
+import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from './memory-handle.ts';
+import type { UcpRequest } from './request.ts';
+import type { Requests } from './requests.ts';
+
+/** What describes memory that libucp cannot be given. */
+export interface DeviceDatatypes {
+  /**
+   * Sets the datatype of a request whose message lies on cards, at least in part.
+   * @param isReceived the operation writes the memory
+   */
+  describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): void;
+}
+
+/** The local side of the operations of one worker, described one after the other. */
+export class Buffers {
+  /** What is given to libucp, after {@link describe}. */
+  address = 0;
+  count = 0;
+  readonly #owner: object;
+  readonly #requests: Requests;
+  readonly #devices: DeviceDatatypes;
+
+  /** @param owner the context that memory must be of */
+  constructor(owner: object, requests: Requests, devices: DeviceDatatypes) {
+    this.#owner = owner;
+    this.#requests = requests;
+    this.#devices = devices;
+  }
+
+  /**
+   * Checks local memory and describes it to libucp; it stays pinned until the request has ended.
+   * @throws UcxError ERR_INVALID_PARAM; the request is as it was then
+   */
+  describe(request: UcpRequest, local: LocalBuffer, offset: number, byteLength: number, isReceived: boolean): void {
+    if (!isList(local)) {
+      checkLocal(this.#owner, local, offset, byteLength);
+      if (isHost(local)) {
+        this.#take(request, local, byteLength);
+        this.address = addressIn(local, offset);
+        this.count = byteLength;
+        return;
+      }
+    }
+    const pieces = piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
+    const bytes = bytesOf(pieces);
+    this.#take(request, local, bytes);
+    this.address = 0;
+    if (bytes === 0) {
+      this.count = 0;
+    } else if (pieces.every(({ memory }) => isHost(memory))) {
+      this.#describeList(request, pieces);
+    } else {
+      this.count = 1;
+      this.#devices.describe(request, pieces, bytes, isReceived);
+    }
+  }
+
+  /** Checks local memory that is not going to be used. @throws UcxError ERR_INVALID_PARAM */
+  check(local: LocalBuffer, offset: number, byteLength: number): void {
+    piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
+  }
+
+  #take(request: UcpRequest, local: LocalBuffer, byteLength: number): void {
+    request.byteLength = byteLength;
+    request.pinned = local;
+    pin(local);
+  }
+
+  /** The list lives as long as the request. */
+  #describeList(request: UcpRequest, pieces: readonly Piece<LocalMemory>[]): void {
+    const used = pieces.filter(({ byteLength }) => byteLength > 0);
+    const list = allocateScratch(used.length * UCP_DT_IOV.size);
+    for (const [index, { memory, offset, byteLength }] of used.entries()) {
+      const at = index * UCP_DT_IOV.size;
+      list.view.setBigUint64(at + UCP_DT_IOV.at.buffer, BigInt(addressIn(memory, offset)), true);
+      list.view.setBigUint64(at + UCP_DT_IOV.at.length, BigInt(byteLength), true);
+    }
+    request.scratch = list;
+    this.#requests.setDatatype(UCP_DATATYPE.IOV);
+    this.address = list.address;
+    this.count = used.length;
+  }
+}
+
+/** True for memory that libucp can be given. */
+export function isHost(local: LocalMemory): boolean {
+  return local instanceof Uint8Array || local.bytes !== undefined;
+}
+
+/** The address of a byte of host memory; 0 where there are no bytes. */
+export function addressIn(local: LocalMemory, offset: number): number {
+  if (local instanceof UcpMemory) return local.hostAddress + offset;
+  return local.byteLength === 0 ? 0 : addressOf(local) + offset;
+}
+
+/** A list that ends with the message. */
+export function cutList(list: readonly PieceOf<LocalMemory>[], byteLength: number): readonly PieceOf<LocalMemory>[] {
+  let start = 0;
+  const pieces = list.map((piece) => {
+    const { memory, offset = 0 } = piece;
+    const bytes = piece.byteLength ?? memory.byteLength - offset;
+    const placed = { memory, offset, byteLength: bytes, start };
+    start += bytes;
+    return placed;
+  });
+  return cut(pieces, byteLength);
+}

@@ -1,0 +1,203 @@
+/**
+ * A context over libucp: the installed library, the memory mapped with it, and a context of the node's own transports beside it, which knows the memory of
+ * cards and moves it on the machine. Workers communicate, contexts own.
+ */
+
+import type { Context as ApiContext, ContextAttributes, Engine } from '../ucp/api/context.ts';
+import type {
+  AddressedMemory,
+  AdviseOptions,
+  MemMapParams,
+  MemoryHandle,
+  MemoryInfo,
+  MemoryTypeEvent,
+} from '../ucp/api/memory.ts';
+import type { WorkerOptions } from '../ucp/api/worker.ts';
+import type { Clock } from '../ucs/clock.ts';
+import type { Config } from '../ucs/config.ts';
+import { checkStatus, closedError } from '../ucs/error.ts';
+import type { Log } from '../ucs/log.ts';
+import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
+import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
+import { UCP_API_MAJOR, UCP_API_MINOR, UCP_FEATURE, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
+import type { EngineContext } from './engine.ts';
+import { Fields, OutValue } from './fields.ts';
+import type { Libucp } from './library.ts';
+import { MemoryMap } from './memory-map.ts';
+import { readUcpConfig } from './ucp-configuration.ts';
+import { Worker } from './worker.ts';
+
+const FEATURES =
+  UCP_FEATURE.TAG |
+  UCP_FEATURE.RMA |
+  UCP_FEATURE.AMO32 |
+  UCP_FEATURE.AMO64 |
+  UCP_FEATURE.WAKEUP |
+  UCP_FEATURE.STREAM |
+  UCP_FEATURE.AM;
+
+/** What a context is made of. */
+export interface ContextParams {
+  readonly libucp: Libucp;
+  readonly engine: Engine;
+  readonly config: Config;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Time to poll before sleeping (UCX_PROGRESS_SPIN). */
+  readonly progressSpinNs: number;
+  /** Host memory through which that of cards goes: bytes of a fragment, and how many (UCX_RNDV_FRAG_SIZE, UCX_RNDV_FRAG_ALLOC_COUNT). */
+  readonly fragmentBytes: number;
+  readonly fragmentCount: number;
+  /** The transports of this library on this machine; closed with this context. */
+  readonly node: ApiContext;
+  /** Runs when the workers are closed: the last look at the statistics. */
+  readonly onClosing?: () => void;
+}
+
+/** A context. */
+export class Context implements ApiContext, EngineContext {
+  readonly libucp: Libucp;
+  readonly engine: Engine;
+  readonly config: Config;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly progressSpinNs: number;
+  readonly fragmentBytes: number;
+  readonly fragmentCount: number;
+  readonly node: ApiContext;
+  readonly memory: MemoryMap;
+  /** The handle of libucp. */
+  readonly handle: number;
+  readonly #workers: Set<Worker> = new Set();
+  readonly #onClosing: () => void;
+  #closed = false;
+  #closing: Promise<void> | undefined;
+
+  /** @throws UcxError ERR_CONFIG_VALUE; what ucp_init says */
+  constructor(params: ContextParams) {
+    this.libucp = params.libucp;
+    this.engine = params.engine;
+    this.config = params.config;
+    this.log = params.log;
+    this.clock = params.clock;
+    this.progressSpinNs = params.progressSpinNs;
+    this.fragmentBytes = params.fragmentBytes;
+    this.fragmentCount = params.fragmentCount;
+    this.node = params.node;
+    this.#onClosing = params.onClosing ?? (() => {});
+    this.handle = this.#init();
+    this.memory = new MemoryMap(this.libucp.functions, this.handle, this, this.node);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get emulated(): boolean {
+    return this.node.emulated;
+  }
+
+  get registrationCaches(): readonly RegistrationCache[] {
+    return this.node.registrationCaches;
+  }
+
+  query(): ContextAttributes {
+    return this.node.query();
+  }
+
+  worker(options: WorkerOptions = {}): Worker {
+    this.#checkOpen();
+    const worker = new Worker(this, options);
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  memMap(params: MemMapParams): MemoryHandle {
+    this.#checkOpen();
+    return this.memory.map(params);
+  }
+
+  memUnmap(handle: MemoryHandle): void {
+    this.memory.unmap(handle);
+  }
+
+  memAdvise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions = {}): void {
+    this.memory.advise(handle, advice, options);
+  }
+
+  memQuery(memory: AddressedMemory): MemoryInfo {
+    return this.node.memQuery(memory);
+  }
+
+  exportDmabuf(memory: AddressedMemory): DmabufExport {
+    this.#checkOpen();
+    return this.node.exportDmabuf(memory);
+  }
+
+  memoryUnmapped(address: number | bigint, byteLength: number): void {
+    this.memory.unmapped(address, byteLength);
+  }
+
+  memoryTypeEvent(event: MemoryTypeEvent): void {
+    this.node.memoryTypeEvent(event);
+  }
+
+  packRkey(handle: MemoryHandle): Uint8Array {
+    return this.memory.packRkey(handle);
+  }
+
+  stats(): StatsNode {
+    return statsNode('ucp_context', 'libucx', {}, [
+      ...[...this.#workers].map((worker) => worker.stats()),
+      this.node.stats(),
+    ]);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Forgets a closed worker. */
+  forget(worker: Worker): void {
+    this.#workers.delete(worker);
+  }
+
+  #init(): number {
+    const { functions } = this.libucp;
+    const ucpConfig = readUcpConfig(functions, this.config, this.log);
+    using params = new Fields(UCP_PARAMS);
+    using context = new OutValue();
+    params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', FEATURES);
+    try {
+      const status = functions.ucp_init_version(
+        UCP_API_MAJOR,
+        UCP_API_MINOR,
+        params.address,
+        ucpConfig,
+        context.address,
+      );
+      checkStatus(status, 'ucp_init');
+    } finally {
+      functions.ucp_config_release(ucpConfig);
+    }
+    return context.value;
+  }
+
+  async #close(): Promise<void> {
+    for (const worker of this.#workers) await worker.close();
+    this.#closed = true;
+    this.#onClosing();
+    this.memory.close();
+    this.libucp.functions.ucp_cleanup(this.handle);
+    await this.node.close();
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('context');
+  }
+}

@@ -1,0 +1,484 @@
+/**
+ * An endpoint over libucp: the operations of both tiers for memory that libucp reaches. What touches memory of cards is decided here and done elsewhere: by the
+ * transports of the node where they reach the peer, through fragments of host memory where not.
+ */
+
+import { addressOf, memcpy } from '../sys/index.ts';
+import { AM_HEADER_BYTES_MAX, AM_IDS } from '../ucp/api/active-message.ts';
+import { AwaitedEndpoint } from '../ucp/api/awaited/awaited-endpoint.ts';
+import { resolveTransfer, resultOf } from '../ucp/api/awaited/awaited-options.ts';
+import type {
+  Endpoint as ApiEndpoint,
+  CloseOptions,
+  EndpointAttributes,
+  ExplainedOperation,
+  TransferOptions,
+  TransferResult,
+} from '../ucp/api/endpoint.ts';
+import { ErrorHandling } from '../ucp/api/error-handling.ts';
+import type { Explanation } from '../ucp/api/explanation.ts';
+import { checkLocal } from '../ucp/api/local-bytes.ts';
+import type { RemoteKey } from '../ucp/api/memory.ts';
+import type {
+  AmSendParams,
+  AtomicName,
+  AtomicParams,
+  Request,
+  RequestParams,
+  StreamRecvParams,
+} from '../ucp/api/request.ts';
+import { type Tag, tagLow } from '../ucp/api/tag.ts';
+import { checkWordOperation } from '../ucp/api/word-operation.ts';
+import { closedError, invalidParam } from '../ucs/error.ts';
+import { Status } from '../ucs/status.ts';
+import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_STREAM_RECV_FLAG, ucpDtMakeContig } from './abi.ts';
+import { ATOMIC_OPCODES, REPLY_OFFSET, takeWord, wordsOf } from './atomic-words.ts';
+import { addressIn, isHost } from './buffers.ts';
+import { queryEndpoint } from './endpoint-query.ts';
+import type { EndpointHandling, EngineEndpoint, EngineWorker } from './engine.ts';
+import { explainOver } from './explain.ts';
+import { OutValue } from './fields.ts';
+import type { LibucpFunctions } from './functions.ts';
+import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
+import { checkRemote, UcpRemoteKey } from './remote-key.ts';
+import { RequestKind, type UcpRequest } from './request.ts';
+
+/** What requests say that carries them: which of its lanes libucp takes is its secret. */
+const TRANSPORT = 'libucp';
+
+/** An endpoint. */
+export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
+  /** The handle of libucp. */
+  readonly handle: number;
+  /** Operations on memory of cards of the peer that it has not confirmed: a flush waits for them. */
+  unconfirmed = 0;
+  /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
+  onceFailed: ((status: Status) => void) | undefined = undefined;
+  readonly #worker: EngineWorker;
+  readonly #functions: LibucpFunctions;
+  readonly #errorHandling: ErrorHandling = new ErrorHandling();
+  readonly #keys: Set<RemoteKey> = new Set();
+  /** The worker address of the peer for the transports of the node; empty where it is not known. */
+  readonly #nodeAddress: Uint8Array;
+  #nodeEndpoint: ApiEndpoint | undefined;
+  /** libucp looks after the peer, and can drop it by force. */
+  readonly #isWatched: boolean;
+  #failure: Status = Status.OK;
+  #closed = false;
+  #isForced = false;
+  #closing: Promise<void> | undefined;
+
+  /** @param handle of libucp; the worker hears of its failure */
+  constructor(worker: EngineWorker, handle: number, nodeAddress: Uint8Array, { options, isWatched }: EndpointHandling) {
+    super(worker.promises);
+    this.#worker = worker;
+    this.#functions = worker.functions;
+    this.handle = handle;
+    this.#nodeAddress = nodeAddress;
+    this.#errorHandling.set(options);
+    this.#isWatched = isWatched;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get status(): Status {
+    return this.#failure;
+  }
+
+  get transports(): readonly string[] {
+    return this.#closed ? [] : queryEndpoint(this.#worker.context.libucp, this.handle).transports;
+  }
+
+  get messageTransport(): string | undefined {
+    return undefined;
+  }
+
+  /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
+  get nodeEndpoint(): ApiEndpoint | undefined {
+    this.#nodeEndpoint ??= this.#worker.nodeEndpoint(this.#nodeAddress);
+    return this.#nodeEndpoint;
+  }
+
+  query(): EndpointAttributes {
+    this.#checkOpen();
+    return queryEndpoint(this.#worker.context.libucp, this.handle);
+  }
+
+  putNbx(
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#checkOpen();
+    checkLocal(this.#worker.context, local, localOffset, byteLength);
+    checkRemote(this, rkey, remoteOffset, byteLength);
+    if (byteLength === 0) return Status.OK;
+    if (this.#failure !== Status.OK) return this.#failure;
+    if (rkey.handle === 0 || !isHost(local)) {
+      return this.#worker.devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
+    }
+    const request = this.#begin(RequestKind.SEND, 'put/libucp', local, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const { param } = this.#worker.requests;
+    const address = addressIn(local, localOffset);
+    const remote = rkey.remoteAddress + remoteOffset;
+    const started = this.#functions.ucp_put_nbx(this.handle, address, byteLength, remote, rkey.handle, param);
+    return this.#worker.requests.started(request, started, params);
+  }
+
+  getNbx(
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#checkOpen();
+    checkLocal(this.#worker.context, local, localOffset, byteLength);
+    checkRemote(this, rkey, remoteOffset, byteLength);
+    if (byteLength === 0) return Status.OK;
+    if (this.#failure !== Status.OK) return this.#failure;
+    if (rkey.handle === 0 || !isHost(local)) {
+      return this.#worker.devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
+    }
+    const request = this.#begin(RequestKind.SEND, 'get/libucp', local, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const { param } = this.#worker.requests;
+    const address = addressIn(local, localOffset);
+    const remote = rkey.remoteAddress + remoteOffset;
+    const started = this.#functions.ucp_get_nbx(this.handle, address, byteLength, remote, rkey.handle, param);
+    return this.#worker.requests.started(request, started, params);
+  }
+
+  atomicNbx(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: AtomicParams,
+  ): Status | Request {
+    this.#checkOpen();
+    const call = checkWordOperation(operation, value, params);
+    checkRemote(this, rkey, remoteOffset, call.wordBytes);
+    if (remoteOffset % call.wordBytes !== 0) {
+      throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
+    }
+    if (this.#failure !== Status.OK) return this.#failure;
+    if (rkey.handle === 0) return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
+    const { requests } = this.#worker;
+    const request = requests.begin(RequestKind.SEND, 'amo/libucp');
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.byteLength = call.wordBytes;
+    const words = wordsOf(call);
+    request.scratch = words;
+    request.settle = takeWord;
+    requests.setDatatype(ucpDtMakeContig(call.wordBytes));
+    requests.setReplyBuffer(words.address + REPLY_OFFSET);
+    const opcode = ATOMIC_OPCODES[call.operation];
+    const remote = rkey.remoteAddress + remoteOffset;
+    const { address } = words;
+    const started = this.#functions.ucp_atomic_op_nbx(
+      this.handle,
+      opcode,
+      address,
+      1,
+      remote,
+      rkey.handle,
+      requests.param,
+    );
+    return requests.started(request, started, params);
+  }
+
+  tagSendNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#checkOpen();
+    tagLow('tag', tag);
+    const request = this.#describe(RequestKind.SEND, 'tag/libucp', local, localOffset, byteLength, false);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.#worker;
+    const started = this.#functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  tagSendSyncNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#checkOpen();
+    tagLow('tag', tag);
+    const request = this.#describe(RequestKind.SEND, 'tag/libucp', local, localOffset, byteLength, false);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.#worker;
+    const { address, count } = buffers;
+    const started = this.#functions.ucp_tag_send_sync_nbx(this.handle, address, count, tag, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  amSendNbx(
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: AmSendParams,
+  ): Status | Request {
+    this.#checkOpen();
+    checkMessage(id, header, params);
+    const request = this.#describe(RequestKind.SEND, 'am/libucp', local, localOffset, byteLength, false);
+    if (typeof request === 'number') return request;
+    return this.sendMessage(request, id, header, params);
+  }
+
+  /** Sends a message that has been described; also for the engine's own. */
+  sendMessage(
+    request: UcpRequest,
+    id: number,
+    header: Uint8Array | undefined,
+    params: AmSendParams | undefined,
+  ): Status | Request {
+    const { buffers, requests, headers } = this.#worker;
+    const { protocol } = params ?? {};
+    const how = protocol === 'eager' ? UCP_AM_SEND_FLAG.EAGER : protocol === undefined ? 0 : UCP_AM_SEND_FLAG.RNDV;
+    requests.setFlags(UCP_AM_SEND_FLAG.REPLY | how);
+    const headerLength = header?.byteLength ?? 0;
+    if (headerLength > 0) headers.u8.set(header!);
+    const { address, count } = buffers;
+    const at = headerLength > 0 ? headers.address : 0;
+    const started = this.#functions.ucp_am_send_nbx(this.handle, id, at, headerLength, address, count, requests.param);
+    // libucp reads the header until the request has ended.
+    if (started > 0 && headerLength > 0) request.header = this.#worker.lendHeader();
+    return requests.started(request, started, params);
+  }
+
+  streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
+    this.#checkOpen();
+    const request = this.#describe(RequestKind.SEND, 'stream/libucp', local, localOffset, byteLength, false);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.#worker;
+    const started = this.#functions.ucp_stream_send_nbx(this.handle, buffers.address, buffers.count, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  streamRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: StreamRecvParams,
+  ): Status | Request {
+    this.#checkOpen();
+    const request = this.#describe(RequestKind.STREAM_RECV, 'stream/libucp', local, localOffset, byteLength, true);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.#worker;
+    if (params?.waitAll === true) requests.setFlags(UCP_STREAM_RECV_FLAG.WAITALL);
+    const { address, count } = buffers;
+    const started = this.#functions.ucp_stream_recv_nbx(this.handle, address, count, requests.info, requests.param);
+    if (started === 0) requests.takeLength(request);
+    return requests.started(request, started, params);
+  }
+
+  streamRecvData(): Uint8Array | undefined {
+    this.#checkOpen();
+    using length = new OutValue();
+    const data = this.#functions.ucp_stream_recv_data_nb(this.handle, length.address);
+    if (data <= 0) return undefined;
+    const bytes = new Uint8Array(length.value);
+    if (bytes.byteLength > 0) memcpy(addressOf(bytes), data, bytes.byteLength);
+    this.#functions.ucp_stream_data_release(this.handle, data);
+    return bytes;
+  }
+
+  flushNbx(params?: RequestParams): Status | Request {
+    this.#checkOpen();
+    if (this.#failure !== Status.OK) return this.#failure;
+    return this.flushAll(params);
+  }
+
+  /** The flush of an endpoint that may be closing. */
+  flushAll(params: RequestParams | undefined): Status | Request {
+    if (this.unconfirmed > 0 || this.#nodeEndpoint !== undefined) return this.#worker.devices.flush(this, params);
+    return this.flushUcp(params);
+  }
+
+  /** What libucp has been given alone. */
+  flushUcp(params: RequestParams | undefined): Status | Request {
+    const { requests } = this.#worker;
+    const request = requests.begin(RequestKind.SEND, 'flush');
+    if (request === undefined) return Status.NO_RESOURCE;
+    return requests.started(request, this.#functions.ucp_ep_flush_nbx(this.handle, requests.param), params);
+  }
+
+  fence(): void {
+    this.#checkOpen();
+    this.#worker.fence();
+  }
+
+  unpackRkey(packed: Uint8Array): UcpRemoteKey {
+    this.#checkOpen();
+    const key = new UcpRemoteKey(this.#functions, this, packed);
+    this.#keys.add(key);
+    return key;
+  }
+
+  unpackNodeKey(packed: Uint8Array): RemoteKey | undefined {
+    return this.nodeEndpoint?.unpackRkey(packed);
+  }
+
+  forgetKey(key: RemoteKey): void {
+    this.#keys.delete(key);
+  }
+
+  explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
+    this.#checkOpen();
+    checkLocal(this.#worker.context, local, 0, 0);
+    checkRemote(this, rkey, 0, 0);
+    return explainOver(this.#worker.context, this, operation, local, rkey);
+  }
+
+  put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
+    return this.whole(() => this.#transfer('put', local, rkey, options));
+  }
+
+  get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
+    return this.whole(() => this.#transfer('get', local, rkey, options));
+  }
+
+  close(options: CloseOptions = {}): Promise<void> {
+    if (options.force === true) {
+      this.#isForced = true;
+      this.#closed = true;
+      this.#worker.promises.wake();
+    }
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** libucp has reported a failure; for the worker. */
+  onFailed(status: Status): void {
+    if (this.#failure === Status.OK) this.#failure = status;
+    this.onceFailed?.(status);
+    if (!this.#closed) this.#errorHandling.report(this, this.#failure);
+  }
+
+  async #transfer(
+    name: 'put' | 'get',
+    local: LocalMemory,
+    rkey: RemoteKey,
+    options: TransferOptions,
+  ): Promise<TransferResult> {
+    this.#checkOpen();
+    checkLocal(this.#worker.context, local, 0, 0);
+    checkRemote(this, rkey, 0, 0);
+    const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
+    const { promises } = this.#worker;
+    const outcome = await promises.run(name, options.signal, (params) =>
+      name === 'put'
+        ? this.putNbx(local, localOffset, byteLength, rkey, remoteOffset, params)
+        : this.getNbx(local, localOffset, byteLength, rkey, remoteOffset, params),
+    );
+    // Also on an endpoint that is being closed: it finishes what was started on it.
+    if (name === 'put' && byteLength > 0) await promises.run(name, undefined, (params) => this.flushAll(params));
+    return resultOf(outcome, byteLength);
+  }
+
+  async #close(): Promise<void> {
+    this.#closed = true;
+    const { promises, requests } = this.#worker;
+    requests.cancelAll(this.#worker.handle, (request) => request.stream === this);
+    await promises.until(() => this.#isForced || this.awaited === 0);
+    if (!this.#isForced && this.#failure === Status.OK) {
+      const flush = this.flushAll({ noImmediateCompletion: true });
+      await promises.until(() => this.#isForced || typeof flush === 'number' || flush.isCompleted);
+      if (typeof flush !== 'number') this.#worker.freeEventually(flush);
+    }
+    for (const key of this.#keys) key.release();
+    this.#worker.devices.endpointClosed(this);
+    const closing = this.#closeUcp();
+    await promises.until(() => typeof closing === 'number' || closing.isCompleted);
+    if (typeof closing !== 'number') closing.free();
+    this.#worker.forgetEndpoint(this);
+    await this.#nodeEndpoint?.close({ force: true });
+  }
+
+  #closeUcp(): Status | Request {
+    const { requests } = this.#worker;
+    const request = requests.begin(RequestKind.SEND, 'close');
+    if (request === undefined) return Status.NO_RESOURCE;
+    const isForced = this.#isForced || this.#failure !== Status.OK;
+    if (isForced && this.#isWatched) requests.setFlags(UCP_EP_CLOSE_FLAG.FORCE);
+    return requests.started(request, this.#functions.ucp_ep_close_nbx(this.handle, requests.param), {
+      noImmediateCompletion: true,
+    });
+  }
+
+  #begin(kind: RequestKind, protocol: string, local: LocalMemory, byteLength: number): UcpRequest | undefined {
+    const request = this.#worker.requests.begin(kind, protocol);
+    if (request === undefined) return undefined;
+    request.transport = TRANSPORT;
+    request.byteLength = byteLength;
+    request.pinned = local;
+    pin(local);
+    return request;
+  }
+
+  /** A request with its local memory described; a status where it cannot be started. */
+  #describe(
+    kind: RequestKind,
+    protocol: string,
+    local: LocalBuffer,
+    offset: number,
+    byteLength: number,
+    isReceived: boolean,
+  ): UcpRequest | Status {
+    const { requests, buffers } = this.#worker;
+    if (this.#failure !== Status.OK) {
+      buffers.check(local, offset, byteLength);
+      return this.#failure;
+    }
+    const request = requests.begin(kind, protocol);
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.transport = TRANSPORT;
+    if (kind === RequestKind.STREAM_RECV) request.stream = this;
+    try {
+      buffers.describe(request, local, offset, byteLength, isReceived);
+    } catch (error) {
+      requests.discard(request);
+      throw error;
+    }
+    return request;
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('endpoint');
+  }
+}
+
+function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {
+  if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
+    throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}`, id);
+  }
+  if (header !== undefined && (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX)) {
+    throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
+  }
+  const { protocol } = params ?? {};
+  if (protocol !== undefined && protocol !== 'eager' && protocol !== 'rendezvous') {
+    throw invalidParam('protocol', 'must be eager or rendezvous', protocol);
+  }
+}

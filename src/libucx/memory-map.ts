@@ -1,0 +1,173 @@
+/**
+ * The memory that a context over libucp has mapped: registered with libucp where it is host memory, and with the transports of the node, which check it, detect
+ * its type and move what is on cards. It moves no bytes.
+ */
+
+import { LentMemory } from '../sys/index.ts';
+import type { Context } from '../ucp/api/context.ts';
+import type { AdviseOptions, MemMapParams, MemoryHandle } from '../ucp/api/memory.ts';
+import { checkStatus, invalidParam, statusError } from '../ucs/error.ts';
+import { MemoryType } from '../ucs/memory-type.ts';
+import { systemRandomBytes } from '../ucs/random.ts';
+import { Status } from '../ucs/status.ts';
+import type { MemoryAdvice } from '../uct/api/memory-domain.ts';
+import { UCP_MEM_ATTR, UCP_MEM_ATTR_FIELD, UCP_MEM_MAP, UCP_MEM_MAP_PARAM_FIELD, UCP_MEM_MAP_PARAMS } from './abi.ts';
+import { Fields, OutValue } from './fields.ts';
+import type { LibucpFunctions } from './functions.ts';
+import { UcpMemory } from './memory-handle.ts';
+import { packRemoteKey } from './remote-key.ts';
+
+const EXPORT_ID_BYTES = 6;
+
+/** The memory. */
+export class MemoryMap {
+  readonly #functions: LibucpFunctions;
+  readonly #context: number;
+  readonly #owner: object;
+  readonly #node: Context;
+  readonly #handles: Set<UcpMemory> = new Set();
+  /** Device memory by the number that peers name it with. */
+  readonly #exported: Map<number, UcpMemory> = new Map();
+
+  /** @param context the handle of libucp's context */
+  constructor(functions: LibucpFunctions, context: number, owner: object, node: Context) {
+    this.#functions = functions;
+    this.#context = context;
+    this.#owner = owner;
+    this.#node = node;
+  }
+
+  /** See Context.memMap. */
+  map(params: MemMapParams): UcpMemory {
+    const isAllocated = typeof params === 'object' && params !== null && 'allocate' in params;
+    const isHost = !isAllocated || (params.memoryType ?? MemoryType.HOST) === MemoryType.HOST;
+    const memory = isAllocated && isHost ? this.#allocate(params.allocate) : this.#register(params);
+    this.#handles.add(memory);
+    if (memory.exportId !== 0) this.#exported.set(memory.exportId, memory);
+    return memory;
+  }
+
+  /** See Context.memUnmap. */
+  unmap(handle: MemoryHandle): void {
+    const memory = this.check(handle);
+    if (memory.inFlight > 0) {
+      const place = `0x${memory.address.toString(16)}`;
+      throw statusError(Status.BUSY, `unmap memory at ${place} that ${memory.inFlight} operations use`);
+    }
+    this.#node.memUnmap(memory.node);
+    this.#forget(memory);
+  }
+
+  /** See Context.memAdvise. */
+  advise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions): void {
+    this.#node.memAdvise(this.check(handle).node, advice, options);
+  }
+
+  /** See Context.memoryUnmapped. */
+  unmapped(address: number | bigint, byteLength: number): void {
+    this.#node.memoryUnmapped(address, byteLength);
+    for (const memory of this.#handles) if (!memory.node.mapped) this.#forget(memory);
+  }
+
+  /** See Context.packRkey. */
+  packRkey(handle: MemoryHandle): Uint8Array {
+    const memory = this.check(handle);
+    memory.packed ??= packRemoteKey(this.#functions, this.#context, memory, this.#node);
+    return memory.packed.slice();
+  }
+
+  /** Device memory that a peer names. */
+  exported(exportId: number): UcpMemory | undefined {
+    return this.#exported.get(exportId);
+  }
+
+  /** The handle, if it is mapped and of this context. @throws UcxError ERR_INVALID_PARAM */
+  check(handle: MemoryHandle): UcpMemory {
+    if (!(handle instanceof UcpMemory) || handle.owner !== this.#owner) {
+      throw invalidParam('handle', 'must be memory that this context has mapped', handle);
+    }
+    if (!handle.mapped) throw invalidParam('handle', 'must be mapped', handle.address);
+    return handle;
+  }
+
+  /** Gives everything back; the context of the node is closed afterwards. */
+  close(): void {
+    for (const memory of this.#handles) this.#forget(memory);
+  }
+
+  /** Host memory that libucp allocates: its shared-memory transports reach it without a copy. */
+  #allocate(byteLength: number): UcpMemory {
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+      throw invalidParam('allocate', 'must be a positive integer', byteLength);
+    }
+    const memh = this.#ucpMap(0, byteLength, UCP_MEM_MAP.ALLOCATE);
+    const unmap = (): void => this.#ucpUnmap(memh);
+    let lent: LentMemory;
+    try {
+      lent = new LentMemory(this.#addressOf(memh), byteLength, unmap);
+    } catch (error) {
+      unmap();
+      throw error;
+    }
+    try {
+      const node = this.#node.memMap({ address: lent.address, byteLength });
+      return new UcpMemory(this.#owner, node, { memh, lent, exportId: 0 });
+    } catch (error) {
+      lent.close();
+      throw error;
+    }
+  }
+
+  /** Memory that is there, which the node checks, or that a card has. */
+  #register(params: MemMapParams): UcpMemory {
+    const node = this.#node.memMap(params);
+    if (node.bytes === undefined) {
+      return new UcpMemory(this.#owner, node, { memh: 0, lent: undefined, exportId: this.#newExportId() });
+    }
+    try {
+      const memh = this.#ucpMap(Number(node.address), node.byteLength, 0);
+      return new UcpMemory(this.#owner, node, { memh, lent: undefined, exportId: 0 });
+    } catch (error) {
+      this.#node.memUnmap(node);
+      throw error;
+    }
+  }
+
+  #ucpMap(address: number, byteLength: number, flags: number): number {
+    const { ADDRESS, LENGTH, FLAGS } = UCP_MEM_MAP_PARAM_FIELD;
+    using params = new Fields(UCP_MEM_MAP_PARAMS);
+    using memh = new OutValue();
+    params.setU64('field_mask', ADDRESS | LENGTH | FLAGS);
+    params.setU64('address', address).setU64('length', byteLength).setU32('flags', flags);
+    const status = this.#functions.ucp_mem_map(this.#context, params.address, memh.address);
+    checkStatus(status, `ucp_mem_map of ${byteLength} bytes`);
+    return memh.value;
+  }
+
+  #ucpUnmap(memh: number): void {
+    this.#functions.ucp_mem_unmap(this.#context, memh);
+  }
+
+  #addressOf(memh: number): number {
+    using attributes = new Fields(UCP_MEM_ATTR);
+    attributes.setU64('field_mask', UCP_MEM_ATTR_FIELD.ADDRESS);
+    checkStatus(this.#functions.ucp_mem_query(memh, attributes.address), 'ucp_mem_query');
+    return attributes.number('address');
+  }
+
+  #forget(memory: UcpMemory): void {
+    memory.retire();
+    this.#handles.delete(memory);
+    this.#exported.delete(memory.exportId);
+    if (memory.lent !== undefined) memory.lent.close();
+    else if (memory.memh !== 0) this.#ucpUnmap(memory.memh);
+  }
+
+  /** A number that nobody guesses, exact as a Number. */
+  #newExportId(): number {
+    for (;;) {
+      const id = Buffer.from(systemRandomBytes(EXPORT_ID_BYTES)).readUIntLE(0, EXPORT_ID_BYTES);
+      if (id !== 0 && !this.#exported.has(id)) return id;
+    }
+  }
+}

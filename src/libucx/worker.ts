@@ -1,0 +1,436 @@
+/**
+ * A worker over libucp: its progress, its events, tag matching, and what endpoints need of it. What the transports of the node move beside it is driven along.
+ */
+
+import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock } from '../sys/index.ts';
+import { AM_HEADER_BYTES_MAX, type AmCallback, type AmMessage, type MessageOwner } from '../ucp/api/active-message.ts';
+import { lengthOf } from '../ucp/api/awaited/awaited-options.ts';
+import { type MessageQueue, MessageQueues } from '../ucp/api/awaited/message-queue.ts';
+import { ProgressDriver, type Sleeper } from '../ucp/api/awaited/progress-driver.ts';
+import { checkSignal, PromiseTier } from '../ucp/api/awaited/promise-tier.ts';
+import { WorkerEvent } from '../ucp/api/awaited/worker-event.ts';
+import { clientIdOf } from '../ucp/api/client-id.ts';
+import type { Endpoint as ApiEndpoint, EndpointOptions } from '../ucp/api/endpoint.ts';
+import { checkErrorHandling } from '../ucp/api/error-handling.ts';
+import { isList } from '../ucp/api/local-bytes.ts';
+import type { Request, RequestParams } from '../ucp/api/request.ts';
+import type { ConnectNbxOptions, ConnectOptions } from '../ucp/api/sockets/connect.ts';
+import type { Listener, ListenerOptions } from '../ucp/api/sockets/listener.ts';
+import { TAG_MASK_FULL, type Tag } from '../ucp/api/tag.ts';
+import type {
+  Worker as ApiWorker,
+  TagMessage,
+  TagRecvOptions,
+  TagRecvResult,
+  WorkerOptions,
+} from '../ucp/api/worker.ts';
+import { checkStatus, closedError, invalidParam, isUcxError, statusError } from '../ucs/error.ts';
+import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
+import { Status } from '../ucs/status.ts';
+import { Arrivals, type Descriptor } from './arrivals.ts';
+import { Buffers, cutList } from './buffers.ts';
+import { DeviceTransfers } from './device-transfers.ts';
+import { Endpoint } from './endpoint.ts';
+import { connectToAddress } from './endpoint-create.ts';
+import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from './engine.ts';
+import type { LibucpFunctions } from './functions.ts';
+import type { LocalBuffer } from './memory-handle.ts';
+import { RequestKind, type RequestOwner, type UcpRequest } from './request.ts';
+import { Requests } from './requests.ts';
+import { SocketEndpoints } from './socket-endpoints.ts';
+import { TagReceives } from './tag-receives.ts';
+import { packTrailed, unpackTrailed } from './trailer.ts';
+import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
+
+/** A worker. */
+export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Sleeper {
+  readonly context: EngineContext;
+  readonly functions: LibucpFunctions;
+  readonly clientId: bigint;
+  /** The handle of libucp. */
+  readonly handle: number;
+  readonly requests: Requests;
+  readonly promises: PromiseTier;
+  readonly buffers: Buffers;
+  readonly arrivals: Arrivals;
+  readonly errorCallback: NativeCallback;
+  /** What moves memory of cards. */
+  readonly devices: DeviceTransfers;
+  /** For the header of the message that is sent now. */
+  headers: ScratchBlock = allocateScratch(AM_HEADER_BYTES_MAX);
+  /** The worker of the node's transports. */
+  readonly node: ApiWorker;
+  readonly #driver: ProgressDriver;
+  readonly #event: WorkerEvent;
+  readonly #tags: TagReceives;
+  readonly #queues: MessageQueues;
+  readonly #sockets: SocketEndpoints;
+  readonly #alarm: EventAlarm;
+  /** Endpoints by the handle of libucp. */
+  readonly #endpoints: Map<number, Endpoint> = new Map();
+  /** Endpoints that libucp has reported as failed, inside a call of C. */
+  #failed: [Endpoint, Status][] = [];
+  /** Who sleeps until libucp or the node has something new. */
+  #sleepers: (() => void)[] = [];
+  #address: Uint8Array | undefined;
+  #progressCalls = 0;
+  #closed = false;
+  #closing: Promise<void> | undefined;
+
+  /** Made by Context.worker. */
+  constructor(context: EngineContext, options: WorkerOptions) {
+    this.context = context;
+    this.functions = context.libucp.functions;
+    this.clientId = clientIdOf(options);
+    this.handle = createWorker(context, this.clientId);
+    this.node = context.node.worker();
+    this.requests = new Requests(this.functions, this);
+    this.errorCallback = new NativeCallback({
+      result: 'void',
+      parameters: ['uint64_t', 'uint64_t', 'int8_t'],
+      call: (_argument: number, ep: number, status: Status) => {
+        const endpoint = this.#endpoints.get(ep);
+        if (endpoint !== undefined) this.#failed.push([endpoint, status]);
+      },
+    });
+    this.arrivals = new Arrivals(this.functions, this.handle, this, (ep) => this.endpointOf(ep));
+    this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
+    this.promises = new PromiseTier(this.#driver, () => undefined);
+    this.devices = new DeviceTransfers(this);
+    this.buffers = new Buffers(context, this.requests, this.devices);
+    this.#tags = new TagReceives(this);
+    this.#queues = new MessageQueues(this.arrivals, this.#driver);
+    this.#event = new WorkerEvent(this, context.clock, () => new EventFd());
+    this.#sockets = new SocketEndpoints(this, this.#driver);
+    this.#alarm = new EventAlarm(workerEventFd(this.functions, this.handle), () => this.#wakeSleepers());
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get requestsInUse(): number {
+    return this.requests.inUse;
+  }
+
+  address(): Uint8Array {
+    this.checkOpen();
+    this.#address ??= packTrailed({ ucx: workerAddress(this.functions, this.handle), own: this.node.address() });
+    return this.#address.slice();
+  }
+
+  endpoint(address: Uint8Array, options: EndpointOptions = {}): EngineEndpoint {
+    this.checkOpen();
+    checkErrorHandling(options);
+    const { ucx, own } = unpackTrailed(address, 'worker address');
+    return connectToAddress(this, ucx, own, options);
+  }
+
+  listener(options: ListenerOptions = {}): Listener {
+    this.checkOpen();
+    return this.#sockets.listen(options);
+  }
+
+  connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
+    this.checkOpen();
+    return this.#sockets.connect(options, params);
+  }
+
+  connect(options: ConnectOptions): Promise<EngineEndpoint> {
+    this.checkOpen();
+    return this.#sockets.connectTo(options);
+  }
+
+  progress(): number {
+    const events = this.functions.ucp_worker_progress(this.handle);
+    this.#progressCalls += 1;
+    let count = events + this.requests.progress(events);
+    if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
+    if (this.#failed.length > 0) count += this.#reportFailed();
+    if (this.#sockets.isDue) count += this.#sockets.progress();
+    if (this.isNodeBusy) count += this.node.progress();
+    return count;
+  }
+
+  wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.checkOpen();
+    return this.#event.wait(options.signal);
+  }
+
+  arm(): Status {
+    this.checkOpen();
+    return this.#event.arm();
+  }
+
+  get eventFd(): number {
+    this.checkOpen();
+    return this.#event.fd;
+  }
+
+  signal(): void {
+    this.#event.signal();
+    this.#driver.wake();
+  }
+
+  stats(): StatsNode {
+    const levels = {
+      requests_in_use: this.requestsInUse,
+      endpoints: this.#endpoints.size,
+      progress: this.#progressCalls,
+    };
+    return statsNode('ucp_worker', 'libucx', levels, [this.node.stats()]);
+  }
+
+  async serve(signal: AbortSignal): Promise<void> {
+    this.checkOpen();
+    checkSignal(signal);
+    if (signal.aborted) return;
+    await this.#driver.serve(signal);
+  }
+
+  tagRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    mask: Tag = TAG_MASK_FULL,
+    params?: RequestParams,
+  ): Status | Request {
+    this.checkOpen();
+    return this.#tags.receive(local, localOffset, byteLength, tag, mask, params);
+  }
+
+  tagProbe(tag: Tag, mask: Tag = TAG_MASK_FULL, remove = false): TagMessage | undefined {
+    this.checkOpen();
+    return this.#tags.probe(tag, mask, remove);
+  }
+
+  tagMessageRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    message: TagMessage,
+    params?: RequestParams,
+  ): Status | Request {
+    this.checkOpen();
+    return this.#tags.receiveMessage(local, localOffset, byteLength, message, params);
+  }
+
+  async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
+    const byteLength = lengthOf(local);
+    const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
+      this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
+    );
+    return { senderTag, byteLength: receivedBytes };
+  }
+
+  setAmHandler(id: number, handler: AmCallback | undefined): void {
+    this.checkOpen();
+    this.arrivals.setHandler(id, handler);
+  }
+
+  messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
+    this.checkOpen();
+    return this.#queues.open(id, options.signal);
+  }
+
+  flushNbx(params?: RequestParams): Status | Request {
+    this.checkOpen();
+    const request = this.requests.begin(RequestKind.SEND, 'flush');
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.requests.started(
+      request,
+      this.functions.ucp_worker_flush_nbx(this.handle, this.requests.param),
+      params,
+    );
+  }
+
+  async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
+  }
+
+  fence(): void {
+    this.checkOpen();
+    checkStatus(this.functions.ucp_worker_fence(this.handle), 'ucp_worker_fence');
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  // What messages need.
+
+  endpointTo(sender: object | undefined): Endpoint {
+    if (sender instanceof Endpoint) return sender;
+    throw statusError(
+      Status.UNREACHABLE,
+      'answer a message whose sender did not ask for that (UCP_AM_SEND_FLAG_REPLY)',
+    );
+  }
+
+  releaseData({ waiting }: AmMessage): void {
+    this.arrivals.release(waiting as Descriptor);
+  }
+
+  receiveData(
+    message: AmMessage,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    this.checkOpen();
+    const room = isList(local) ? lengthOf(local) : byteLength;
+    if (room < message.byteLength) {
+      throw invalidParam('byteLength', `must be at least the ${message.byteLength} bytes of the message`, room);
+    }
+    const { waiting } = message;
+    if (waiting === undefined) return this.devices.copyOut(message, local, localOffset, params);
+    const request = this.requests.begin(RequestKind.AM_RECV, 'am/libucp');
+    if (request === undefined) return Status.NO_RESOURCE;
+    try {
+      this.buffers.describe(
+        request,
+        isList(local) ? cutList(local, message.byteLength) : local,
+        localOffset,
+        message.byteLength,
+        true,
+      );
+    } catch (error) {
+      this.requests.discard(request);
+      throw error;
+    }
+    message.isReceived = true;
+    message.waiting = undefined;
+    const { address, count } = this.buffers;
+    const descriptor = (waiting as Descriptor).address;
+    const started = this.functions.ucp_am_recv_data_nbx(this.handle, descriptor, address, count, this.requests.param);
+    if (started === 0) request.receivedBytes = message.byteLength;
+    return this.requests.started(request, started, params);
+  }
+
+  async awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+    const byteLength = lengthOf(local);
+    const what = 'receive of an active message';
+    const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
+      this.receiveData(message, local, 0, byteLength, params),
+    );
+    return receivedBytes;
+  }
+
+  // What requests need.
+
+  freeRequest(request: UcpRequest): void {
+    this.requests.free(request);
+    this.promises.requestFreed();
+  }
+
+  cancelRequest(request: UcpRequest): boolean {
+    return this.requests.cancel(this.handle, request);
+  }
+
+  /** Gives a request back as soon as it has ended. */
+  freeEventually(request: Request): void {
+    if (request.isCompleted) request.free();
+    else request.callback = (ended) => ended.free();
+  }
+
+  // What endpoints need.
+
+  checkOpen(): void {
+    if (this.#closed) throw closedError('worker');
+  }
+
+  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
+    const endpoint = new Endpoint(this, handle, nodeAddress, handling);
+    this.#endpoints.set(handle, endpoint);
+    return endpoint;
+  }
+
+  forgetEndpoint(endpoint: EngineEndpoint): void {
+    this.#endpoints.delete(endpoint.handle);
+  }
+
+  /** The endpoint with a handle of libucp; one that only the peer has asked for is made known. */
+  endpointOf(handle: number): Endpoint {
+    return this.#endpoints.get(handle) ?? this.adopt(handle, new Uint8Array(0), { options: {}, isWatched: false });
+  }
+
+  /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */
+  nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined {
+    if (address.byteLength === 0) return undefined;
+    try {
+      return this.node.endpoint(address, { errorHandling: 'none' });
+    } catch (error) {
+      if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
+      throw error;
+    }
+  }
+
+  /** Memory for the headers of messages, until the next call: what is in use now belongs to a request. */
+  lendHeader(): ScratchBlock {
+    const lent = this.headers;
+    this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
+    return lent;
+  }
+
+  // What sleeping needs.
+
+  sleepOn(wake: () => void): void {
+    const { functions } = this;
+    if (this.isNodeBusy) this.node.wait().then(wake, wake);
+    this.#sleepers.push(wake);
+    const isDue = this.requests.look() || this.arrivals.hasWaiting || this.#failed.length > 0 || this.#sockets.isDue;
+    // Armed or not: what has happened since the last progress is looked at first.
+    if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
+    else this.#alarm.arm();
+  }
+
+  /** The transports of the node have something to do. */
+  get isNodeBusy(): boolean {
+    return this.node.requestsInUse > 0;
+  }
+
+  #wakeSleepers(): void {
+    const sleepers = this.#sleepers;
+    this.#sleepers = [];
+    for (const wake of sleepers) wake();
+  }
+
+  #reportFailed(): number {
+    let count = 0;
+    for (; this.#failed.length > 0; count++) {
+      const [endpoint, status] = this.#failed.shift()!;
+      endpoint.onFailed(status);
+    }
+    return count;
+  }
+
+  async #close(): Promise<void> {
+    this.#sockets.close();
+    for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
+    this.#queues.close();
+    this.#driver.endServing();
+    this.requests.cancelAll(this.handle, () => true);
+    await this.promises.idle();
+    await this.promises.until(() => this.requests.inProgress === 0 && !this.requests.hasEnded && this.devices.isIdle);
+    this.#closed = true;
+    this.#event.close();
+    this.arrivals.drop();
+    this.#alarm.close();
+    this.functions.ucp_worker_destroy(this.handle);
+    this.arrivals.close();
+    this.requests.close();
+    this.devices.close();
+    this.headers.free();
+    this.errorCallback.close();
+    this.#sockets.free();
+    await this.node.close();
+    this.context.forget(this);
+  }
+}

@@ -1,0 +1,21 @@
+/** The number by which listeners know a worker's connections. */
+
+import { invalidParam } from '../../ucs/error.ts';
+import { systemRandomBytes } from '../../ucs/random.ts';
+import type { WorkerOptions } from './worker.ts';
+
+const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;
+
+/**
+ * The client id of a worker with these options.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function clientIdOf(options: WorkerOptions): bigint {
+  if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
+  const { clientId } = options;
+  if (clientId === undefined) return new DataView(systemRandomBytes(8).buffer).getBigUint64(0, true);
+  const isNumber = typeof clientId === 'number' && Number.isSafeInteger(clientId) && clientId >= 0;
+  const isBigint = typeof clientId === 'bigint' && clientId >= 0n && clientId <= CLIENT_ID_MAX;
+  if (!isNumber && !isBigint) throw invalidParam('clientId', 'must be an integer from 0 to 2^64 - 1', clientId);
+  return BigInt(clientId);
+}
