@@ -23,7 +23,7 @@ import { chooseEngine } from './engine.ts';
 import { type Insight, openInsight } from './insight.ts';
 import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
-import { type Program, type ProgramOptions, startProgram } from './program.ts';
+import { type Program, type ProgramOptions, startProgram, warnOfUnused } from './program.ts';
 
 /** What a context may be given. */
 export interface ContextOptions extends ProgramOptions {
@@ -53,7 +53,10 @@ export function components(node: DriverNode, mappingTable: string | undefined): 
 async function create(options: ContextOptions = {}): Promise<ApiContext> {
   const program = startProgram(options);
   const { engine, libucp } = chooseEngine(program, options.engine);
-  if (libucp === undefined) return openNative(program, options.node, engine);
+  if (libucp === undefined) {
+    warnOfUnused(program);
+    return openNative(program, options.node, engine);
+  }
   return openLibucx(program, options.node, engine, libucp);
 }
 

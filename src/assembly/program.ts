@@ -41,13 +41,18 @@ export interface Program {
 export function startProgram(options: ProgramOptions = {}): Program {
   const source = configOf(options);
   const { values: config, env } = source;
-  const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE, WARN_UNUSED_ENV_VARS } = config.get(GLOBAL_CONFIG_TABLE);
+  const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE } = config.get(GLOBAL_CONFIG_TABLE);
   const sink = options.logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
   const log = createLog('ucp', LOG_LEVEL, sink);
   for (const warning of config.warnings) log.warn(warning);
   for (const section of config.skipped) log.debug(section);
-  if (WARN_UNUSED_ENV_VARS) for (const warning of config.unused) log.warn(warning);
   return { config, source, log, clock: options.clock ?? systemClock, env };
+}
+
+/** Warns of variables that nothing reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
+export function warnOfUnused({ config, log }: Program): void {
+  if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+  for (const { warning } of config.unused) log.warn(warning);
 }
 
 function configOf(options: ProgramOptions): ProgramConfig {

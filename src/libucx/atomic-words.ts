@@ -2,6 +2,7 @@
 
 import { allocateScratch, type ScratchBlock } from '../sys/index.ts';
 import type { WordOperation } from '../ucp/api/word-operation.ts';
+import { UcxError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
 import { AtomicOperation } from '../uct/api/iface.ts';
 import { UCP_ATOMIC_OP } from './abi.ts';
@@ -34,12 +35,22 @@ function setWord({ view }: ScratchBlock, at: number, wordBytes: number, value: b
   else view.setBigUint64(at, value, true);
 }
 
-/** Takes the word before an atomic operation that has ended. */
+/**
+ * Takes the word before an atomic operation that has ended. libucp cancels operations that it has no protocol for: since 1.18 those that software would have to
+ * do at an endpoint which looks after its peer.
+ */
 export function takeWord(request: UcpRequest, status: Status): Status {
+  if (status === Status.CANCELED && !request.isCanceled) {
+    request.error = new UcxError({
+      code: 'ERR_UNSUPPORTED',
+      status: Status.UNSUPPORTED,
+      message: "libucp has no atomic operations at an endpoint that looks after its peer: errorHandling: 'none' has",
+    });
+    return Status.UNSUPPORTED;
+  }
+  if (status !== Status.OK) return status;
   const { view } = request.scratch!;
   const isShort = request.byteLength === 4;
-  if (status === Status.OK) {
-    request.atomicResult = isShort ? BigInt(view.getUint32(REPLY_OFFSET, true)) : view.getBigUint64(REPLY_OFFSET, true);
-  }
+  request.atomicResult = isShort ? BigInt(view.getUint32(REPLY_OFFSET, true)) : view.getBigUint64(REPLY_OFFSET, true);
   return status;
 }

@@ -24,7 +24,7 @@ import type { EngineContext } from './engine.ts';
 import { Fields, OutValue } from './fields.ts';
 import type { Libucp } from './library.ts';
 import { MemoryMap } from './memory-map.ts';
-import { readUcpConfig } from './ucp-configuration.ts';
+import { UcpConfiguration } from './ucp-configuration.ts';
 import { Worker } from './worker.ts';
 
 const FEATURES =
@@ -66,6 +66,7 @@ export class Context implements ApiContext, EngineContext {
   readonly fragmentCount: number;
   readonly node: ApiContext;
   readonly memory: MemoryMap;
+  readonly configuration: UcpConfiguration;
   /** The handle of libucp. */
   readonly handle: number;
   readonly #workers: Set<Worker> = new Set();
@@ -85,6 +86,7 @@ export class Context implements ApiContext, EngineContext {
     this.fragmentCount = params.fragmentCount;
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
+    this.configuration = new UcpConfiguration(this.libucp.functions, params.config, params.log);
     this.handle = this.#init();
     this.memory = new MemoryMap(this.libucp.functions, this.handle, this, this.node);
   }
@@ -169,22 +171,14 @@ export class Context implements ApiContext, EngineContext {
 
   #init(): number {
     const { functions } = this.libucp;
-    const ucpConfig = readUcpConfig(functions, this.config, this.log);
     using params = new Fields(UCP_PARAMS);
     using context = new OutValue();
     params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', FEATURES);
-    try {
-      const status = functions.ucp_init_version(
-        UCP_API_MAJOR,
-        UCP_API_MINOR,
-        params.address,
-        ucpConfig,
-        context.address,
-      );
+    const { address } = context;
+    this.configuration.use((ucpConfig) => {
+      const status = functions.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, params.address, ucpConfig, address);
       checkStatus(status, 'ucp_init');
-    } finally {
-      functions.ucp_config_release(ucpConfig);
-    }
+    });
     return context.value;
   }
 

@@ -19,6 +19,7 @@ import type { MemoryMap } from './memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from './remote-key.ts';
 import type { UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
+import type { UcpConfiguration } from './ucp-configuration.ts';
 
 /** The context of a worker. */
 export interface EngineContext {
@@ -32,6 +33,7 @@ export interface EngineContext {
   /** The transports of this library on this machine. */
   readonly node: ApiContext;
   readonly memory: MemoryMap;
+  readonly configuration: UcpConfiguration;
   /** The handle of libucp. */
   readonly handle: number;
   forget(worker: object): void;

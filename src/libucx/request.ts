@@ -37,6 +37,8 @@ export class UcpRequest implements ApiRequest {
   handle = 0;
   /** libucp has told of its end, and the application has not been told. */
   hasEnded = false;
+  /** Somebody has asked for its end. */
+  isCanceled = false;
   /** Its end is looked for in progress; else a callback tells. */
   isPolled = false;
   /** Local memory, which must be neither collected nor unmapped before the end. */
@@ -89,6 +91,7 @@ export class UcpRequest implements ApiRequest {
     this.handle = 0;
     this.isPolled = false;
     this.hasEnded = false;
+    this.isCanceled = false;
     this.settle = undefined;
     this.abandon = undefined;
   }

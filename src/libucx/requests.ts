@@ -285,6 +285,7 @@ export class Requests {
   /** Asks libucp to give up an operation; it ends by itself, with CANCELED or as it would have. */
   cancel(worker: number, request: UcpRequest): boolean {
     if (request.isCompleted) return false;
+    request.isCanceled = true;
     if (request.abandon !== undefined) return request.abandon();
     if (request.handle === 0) return false;
     this.#functions.ucp_request_cancel(worker, request.handle);

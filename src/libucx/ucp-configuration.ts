@@ -1,7 +1,11 @@
-/** The configuration of libucp: what it reads by itself, and above that what this program was configured with. */
+/**
+ * The configuration of libucp: what it reads by itself out of its files and the environment, and above that what this program was configured with. That is put into
+ * the environment of C while libucp reads: ucp_config_modify does not reach the transports in every version, and warns of what none of them takes.
+ */
 
+import { getEnvironment, setEnvironment } from '../sys/index.ts';
 import type { Config } from '../ucs/config.ts';
-import { checkStatus, UcxError } from '../ucs/error.ts';
+import { statusError, UcxError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
 import { OutValue } from './fields.ts';
@@ -11,48 +15,133 @@ const PREFIX = 'UCX_';
 /** Names in UCX_TLS that are transports of this library only: libucp would warn of them. */
 const OWN_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
 
-/**
- * Reads the configuration of libucp and changes it; give it to ucp_init_version, then to ucp_config_release.
- * @param variables what the program was told beside the environment of C: variables with their values
- * @throws UcxError ERR_CONFIG_VALUE for a value that libucp refuses
- */
-export function readUcpConfig(functions: LibucpFunctions, config: Config, log: Log): number {
-  using out = new OutValue();
-  checkStatus(functions.ucp_config_read(null, null, out.address), 'ucp_config_read');
-  const ucpConfig = out.value;
-  try {
-    for (const { name, text, source } of config.entries) {
-      if (source === 'default' || !name.startsWith(PREFIX)) continue;
-      modify(functions, ucpConfig, name.slice(PREFIX.length), text, log);
-    }
-  } catch (error) {
-    functions.ucp_config_release(ucpConfig);
-    throw error;
+/** Fields of this library that libucp has too, with the same meaning. Others are not shown to it. */
+const SHARED: ReadonlySet<string> = new Set([
+  'TLS',
+  'NET_DEVICES',
+  'SHM_DEVICES',
+  'ACC_DEVICES',
+  'SELF_DEVICES',
+  'WARN_INVALID_CONFIG',
+  'RNDV_THRESH',
+  'RNDV_FRAG_SIZE',
+  'RNDV_FRAG_ALLOC_COUNT',
+  'MAX_RNDV_RAILS',
+  'MULTI_LANE_MAX_RATIO',
+  'KEEPALIVE_INTERVAL',
+  'PROTO_INFO',
+  'POSIX_FIFO_SIZE',
+  'POSIX_FIFO_ELEM_SIZE',
+  'POSIX_SEG_SIZE',
+  'POSIX_BW',
+  'TCP_TX_SEG_SIZE',
+  'TCP_RX_SEG_SIZE',
+  'TCP_MAX_POLL',
+  'TCP_NODELAY',
+  'TCP_SNDBUF',
+  'TCP_RCVBUF',
+  'TCP_PORT_RANGE',
+  'TCP_KEEPIDLE',
+  'TCP_KEEPINTVL',
+  'TCP_KEEPCNT',
+]);
+
+/** What libucs reads once out of the environment of C, while it is loaded: nobody can change it later. */
+const READ_AT_LOAD =
+  /^(LOG|MEM|MEMTRACK|ASYNC|VFS|STATS|PROFILE|MODULE|BUILTIN_MEMCPY|ERROR|RCACHE_STAT)_|^(HANDLE_ERRORS|DEBUG_SIGNO|GDB_COMMAND|MODULES|TOPO_PRIO|RCACHE_CHECK_PFN|MEMTYPE_CACHE)$/;
+
+/** What this engine wants otherwise than libucp, unless it is set: shared memory that tells when the peer is gone, as the native engine's does. */
+const DEFAULTS: readonly (readonly [name: string, value: string])[] = [
+  ['UCX_POSIX_ERROR_HANDLING', 'y'],
+  ['UCX_SYSV_ERROR_HANDLING', 'y'],
+];
+
+/** The configuration of one context. */
+export class UcpConfiguration {
+  readonly #functions: LibucpFunctions;
+  /** Variables, and their values. */
+  readonly #settings: ReadonlyMap<string, string>;
+
+  /** Variables that this library does not know are libucp's to judge; of what is none of either the log is told. */
+  constructor(functions: LibucpFunctions, config: Config, log: Log) {
+    this.#functions = functions;
+    this.#settings = settingsOf(config, log);
   }
-  return ucpConfig;
+
+  /** Runs what reads the configuration of transports: creating contexts and workers. */
+  run<T>(read: () => T): T {
+    return withEnvironment(this.#settings, read);
+  }
+
+  /**
+   * Runs something with the configuration of libucp (ucp_config_t).
+   * @throws UcxError ERR_CONFIG_VALUE for a value that libucp refuses
+   */
+  use<T>(run: (ucpConfig: number) => T): T {
+    using out = new OutValue();
+    const status = this.run(() => this.#functions.ucp_config_read(null, null, out.address));
+    if (status < 0) throw this.#refusal(status);
+    try {
+      return this.run(() => run(out.value));
+    } finally {
+      this.#functions.ucp_config_release(out.value);
+    }
+  }
+
+  /** Which of the values libucp refuses: each is tried alone. */
+  #refusal(status: number): UcxError {
+    for (const [name, value] of this.#settings) {
+      if (this.#accepts(name, value)) continue;
+      return new UcxError({
+        code: 'ERR_CONFIG_VALUE',
+        status: Status.INVALID_PARAM,
+        message: `libucp refuses ${name}=${value}`,
+        details: { name, value },
+      });
+    }
+    return statusError(status, 'read the configuration of libucp');
+  }
+
+  #accepts(name: string, value: string): boolean {
+    using out = new OutValue();
+    const read = (): number => this.#functions.ucp_config_read(null, null, out.address);
+    if (withEnvironment(new Map([[name, value]]), read) < 0) return false;
+    this.#functions.ucp_config_release(out.value);
+    return true;
+  }
 }
 
-function modify(functions: LibucpFunctions, ucpConfig: number, name: string, text: string, log: Log): void {
-  const value = name === 'TLS' ? withoutOwn(text) : text;
-  const status = functions.ucp_config_modify(ucpConfig, name, value) as Status;
-  if (status === Status.OK) return;
-  if (status === Status.NO_ELEM) {
-    log.debug(`libucp has no ${PREFIX}${name}: this library alone reads it`);
-    return;
+function settingsOf(config: Config, log: Log): Map<string, string> {
+  const settings = new Map(DEFAULTS.filter(([name]) => getEnvironment(name) === undefined));
+  for (const { variable, text, warning } of config.unused) {
+    // A prefix of the program's own stands before that of UCX.
+    const at = variable.indexOf(PREFIX);
+    if (at < 0) log.warn(warning);
+    else if (!READ_AT_LOAD.test(variable.slice(at + PREFIX.length))) settings.set(variable.slice(at), text);
   }
-  throw new UcxError({
-    code: 'ERR_CONFIG_VALUE',
-    status,
-    message: `libucp refuses ${PREFIX}${name}=${value}`,
-    details: { name: PREFIX + name, value },
-  });
+  for (const { name, text, source } of config.entries) {
+    const own = name.slice(PREFIX.length);
+    if (source !== 'default' && SHARED.has(own)) settings.set(name, own === 'TLS' ? withoutOwn(text) : text);
+  }
+  return settings;
+}
+
+/** Runs something with variables in the environment of C; the values before come back. */
+function withEnvironment<T>(settings: ReadonlyMap<string, string>, run: () => T): T {
+  const before = [...settings.keys()].map((name) => [name, getEnvironment(name)] as const);
+  for (const [name, value] of settings) setEnvironment(name, value);
+  try {
+    return run();
+  } finally {
+    for (const [name, value] of before) setEnvironment(name, value);
+  }
 }
 
 /** UCX_TLS without the transports of this library; a list with nothing else asks libucp for the own process at least. */
 function withoutOwn(text: string): string {
   const isNegated = text.startsWith('^');
   const names = text.slice(isNegated ? 1 : 0).split(',');
-  const others = names.filter((name) => !OWN_TRANSPORTS.includes(name));
+  const others = names.filter((name) => !OWN_TRANSPORTS.includes(name.trim()));
   if (others.length > 0) return (isNegated ? '^' : '') + others.join(',');
   return isNegated ? 'all' : 'self';
 }

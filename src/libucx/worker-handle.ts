@@ -15,14 +15,15 @@ import { Fields, OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 
 /** Creates a worker of libucp. @throws UcxError of ucp_worker_create */
-export function createWorker({ libucp, handle }: EngineContext, clientId: bigint): number {
+export function createWorker({ libucp, handle, configuration }: EngineContext, clientId: bigint): number {
   const { THREAD_MODE, CLIENT_ID, FLAGS } = UCP_WORKER_PARAM_FIELD;
   using params = new Fields(UCP_WORKER_PARAMS);
   using worker = new OutValue();
   params.setU64('field_mask', THREAD_MODE | CLIENT_ID | FLAGS);
   params.setU32('thread_mode', UCS_THREAD_MODE.SINGLE).setU64('client_id', clientId);
   params.setU64('flags', UCP_WORKER_FLAG.IGNORE_REQUEST_LEAK);
-  checkStatus(libucp.functions.ucp_worker_create(handle, params.address, worker.address), 'ucp_worker_create');
+  const create = (): number => libucp.functions.ucp_worker_create(handle, params.address, worker.address);
+  checkStatus(configuration.run(create), 'ucp_worker_create');
   return worker.value;
 }
 

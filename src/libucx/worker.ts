@@ -142,6 +142,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   progress(): number {
+    this.checkOpen();
     const events = this.functions.ucp_worker_progress(this.handle);
     this.#progressCalls += 1;
     let count = events + this.requests.progress(events);

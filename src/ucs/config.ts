@@ -101,8 +101,17 @@ export interface Config {
   readonly warnings: readonly string[];
   /** Sections of files that do not apply to this machine, likewise, for those who look for a value that is missing. */
   readonly skipped: readonly string[];
-  /** Variables that nothing reads, likewise, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
-  readonly unused: readonly string[];
+  /** Variables that nothing reads, to be warned of unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
+  readonly unused: readonly UnusedVariable[];
+}
+
+/** A variable that nothing reads. */
+export interface UnusedVariable {
+  /** With its prefix: `UCX_TSL`. */
+  readonly variable: string;
+  readonly text: string;
+  /** The sentence for the log. */
+  readonly warning: string;
 }
 
 /** Variables that are read before there is a configuration. */
@@ -264,15 +273,16 @@ class Loader {
     }
   }
 
-  #unused(): string[] {
-    const unused: string[] = [];
-    for (const { variable, source, isCommon } of this.#given.values()) {
+  #unused(): UnusedVariable[] {
+    const unused: UnusedVariable[] = [];
+    for (const { variable, text, source, isCommon } of this.#given.values()) {
       if (isCommon === true || this.#known.has(variable) || READ_ELSEWHERE.includes(variable)) continue;
       if (source === 'environment' && !this.#envPrefixes.some((prefix) => variable.startsWith(prefix))) continue;
       const nearest = nearestName(variable, this.#known);
       const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
       const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
-      unused.push(`unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`);
+      const warning = `unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`;
+      unused.push({ variable, text, warning });
     }
     return unused;
   }
