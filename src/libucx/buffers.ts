@@ -12,8 +12,9 @@ export interface DeviceDatatypes {
   /**
    * Sets the datatype of a request whose message lies on cards, at least in part.
    * @param isReceived the operation writes the memory
+   * @returns what libucp gets for the address
    */
-  describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): void;
+  describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): number;
 }
 
 /** The local side of the operations of one worker, described one after the other. */
@@ -56,7 +57,7 @@ export class Buffers {
       this.#describeList(request, pieces);
     } else {
       this.count = 1;
-      this.#devices.describe(request, pieces, bytes, isReceived);
+      this.address = this.#devices.describe(request, pieces, bytes, isReceived);
     }
   }
 

@@ -20,6 +20,7 @@ import type { Log } from '../ucs/log.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
 import { UCP_API_MAJOR, UCP_API_MINOR, UCP_FEATURE, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
+import { Fragments } from './device-fragments.ts';
 import type { EngineContext } from './engine.ts';
 import { Fields, OutValue } from './fields.ts';
 import type { Libucp } from './library.ts';
@@ -62,11 +63,10 @@ export class Context implements ApiContext, EngineContext {
   readonly log: Log;
   readonly clock: Clock;
   readonly progressSpinNs: number;
-  readonly fragmentBytes: number;
-  readonly fragmentCount: number;
   readonly node: ApiContext;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
+  readonly fragments: Fragments;
   /** The handle of libucp. */
   readonly handle: number;
   readonly #workers: Set<Worker> = new Set();
@@ -82,13 +82,12 @@ export class Context implements ApiContext, EngineContext {
     this.log = params.log;
     this.clock = params.clock;
     this.progressSpinNs = params.progressSpinNs;
-    this.fragmentBytes = params.fragmentBytes;
-    this.fragmentCount = params.fragmentCount;
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
     this.configuration = new UcpConfiguration(this.libucp.functions, params.config, params.log);
     this.handle = this.#init();
     this.memory = new MemoryMap(this.libucp.functions, this.handle, this, this.node);
+    this.fragments = new Fragments(this.memory, params.fragmentBytes, params.fragmentCount);
   }
 
   get closed(): boolean {

@@ -1,64 +1,238 @@
-/** Skeleton */
+/**
+ * What moves memory of cards over libucp, for one worker: chooses the way of each operation, keeps the books of those under way, and ends what waits for a peer that
+ * is gone. How the bytes move is in device-node.ts, device-pipeline.ts, device-remote.ts and device-messages.ts.
+ */
 
 import type { AmMessage } from '../ucp/api/active-message.ts';
-import { piecesOf, scatter } from '../ucp/api/local-bytes.ts';
+import { isList, type Piece, piecesOf } from '../ucp/api/local-bytes.ts';
 import type { Request, RequestParams } from '../ucp/api/request.ts';
 import type { WordOperation } from '../ucp/api/word-operation.ts';
-import { UcxError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
-import type { EngineEndpoint, EngineWorker } from './engine.ts';
-import type { LocalBuffer, LocalMemory } from './memory-handle.ts';
+import { STAGING_AM_ID } from './arrivals.ts';
+import type { DeviceDatatypes } from './buffers.ts';
+import { DeferredOperation, DeviceFlush, WorkerFlush } from './device-flush.ts';
+import { DeviceMessages } from './device-messages.ts';
+import { NodeTransfer } from './device-node.ts';
+import { type DeviceOperation, OperationBooks } from './device-operation.ts';
+import { Pipeline } from './device-pipeline.ts';
+import { RemoteAtomic, RemoteCards, RemoteRead, RemoteWrite } from './device-remote.ts';
+import { DeviceService } from './device-service.ts';
+import { Staging } from './device-staging.ts';
+import type { RemoteTransfer } from './device-transfer.ts';
+import { chooseWay, DeviceWay } from './device-ways.ts';
+import { parseWireHeader, WireKind } from './device-wire.ts';
+import type { DeviceOperations, EngineEndpoint, EngineWorker } from './engine.ts';
+import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
 import type { UcpRequest } from './request.ts';
 
-export class DeviceTransfers {
+const TRANSPORT = 'libucp';
+
+/** The operations of one worker that touch memory of cards. */
+export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   readonly #worker: EngineWorker;
+  readonly #staging: Staging;
+  readonly #books: OperationBooks;
+  readonly #messages: DeviceMessages;
+  readonly #remote: RemoteCards = new RemoteCards();
+  readonly #service: DeviceService;
+  /** By endpoint: operations wait for it. */
+  readonly #barriers: Map<EngineEndpoint, DeviceFlush> = new Map();
+  #flushes = 0;
+
   constructor(worker: EngineWorker) {
     this.#worker = worker;
+    this.#staging = new Staging(worker);
+    this.#books = new OperationBooks(this.#staging);
+    this.#messages = new DeviceMessages(this.#staging);
+    this.#service = new DeviceService(this.#staging);
+    worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
+
+  /** Nothing is under way. */
   get isIdle(): boolean {
-    return true;
+    const { copies, isDue } = this.#staging;
+    return this.#books.isEmpty && this.#flushes === 0 && this.#service.isIdle && copies.outstanding === 0 && !isDue;
   }
-  describe(_request: UcpRequest): void {
-    throw new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message: 'memory of cards' });
+
+  /** Operations are under way, here or with the transports of the node: libucp does not know all that a flush waits for. */
+  get isUsed(): boolean {
+    return !this.#books.isEmpty || this.#worker.node.requestsInUse > 0;
   }
+
+  /** There is something to do for {@link progress}. */
+  get isDue(): boolean {
+    return this.#staging.isDue;
+  }
+
+  progress(): number {
+    return this.#staging.progress();
+  }
+
+  describe(
+    request: UcpRequest,
+    pieces: readonly Piece<LocalMemory>[],
+    byteLength: number,
+    isReceived: boolean,
+  ): number {
+    return this.#messages.describe(request, pieces, byteLength, isReceived);
+  }
+
   put(
-    _e: EngineEndpoint,
-    _l: LocalMemory,
-    _o: number,
-    _n: number,
-    _r: UcpRemoteKey,
-    _ro: number,
-    _p?: RequestParams,
+    endpoint: EngineEndpoint,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: UcpRemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
   ): Status | Request {
-    return Status.UNSUPPORTED;
+    return this.#transfer({ isPut: true, endpoint, local, localOffset, byteLength, rkey, remoteOffset }, params);
   }
+
   get(
-    _e: EngineEndpoint,
-    _l: LocalMemory,
-    _o: number,
-    _n: number,
-    _r: UcpRemoteKey,
-    _ro: number,
-    _p?: RequestParams,
+    endpoint: EngineEndpoint,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: UcpRemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
   ): Status | Request {
-    return Status.UNSUPPORTED;
+    return this.#transfer({ isPut: false, endpoint, local, localOffset, byteLength, rkey, remoteOffset }, params);
   }
-  atomic(_e: EngineEndpoint, _c: WordOperation, _r: UcpRemoteKey, _o: number, _p?: RequestParams): Status | Request {
-    return Status.UNSUPPORTED;
+
+  atomic(
+    endpoint: EngineEndpoint,
+    call: WordOperation,
+    rkey: UcpRemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const request = this.#begin('amo/am', undefined, call.wordBytes);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const operation = new RemoteAtomic(this.#books, [endpoint, request], this.#remote, call, [rkey, remoteOffset]);
+    return this.#start(operation, request, params);
   }
-  flush(endpoint: EngineEndpoint, params?: RequestParams): Status | Request {
-    return endpoint.flushUcp(params);
+
+  flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request {
+    const request = this.#begin('flush', undefined, 0);
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.#start(new DeviceFlush(this.#books, endpoint, request), request, params);
   }
-  copyOut(message: AmMessage, local: LocalBuffer, localOffset: number, params?: RequestParams): Status | Request {
-    const pieces = piecesOf<LocalMemory>(this.#worker.context, local, localOffset, message.byteLength);
-    const request = this.#worker.requests.beginComposite('am/libucp');
+
+  /** Flushes libucp, the transports of the node and what is under way on all endpoints. */
+  flushAll(params: RequestParams | undefined): Status | Request {
+    const request = this.#begin('flush', undefined, 0);
+    if (request === undefined) return Status.NO_RESOURCE;
+    this.#flushes += 1;
+    const { node } = this.#worker;
+    const parts = [
+      (inner: RequestParams) => this.#worker.flushUcp(inner),
+      (inner: RequestParams) => node.flushNbx(inner),
+    ];
+    new WorkerFlush(this.#books, request, parts, () => {
+      this.#flushes -= 1;
+    });
+    return this.#worker.requests.adopt(request, params);
+  }
+
+  fence(endpoint: EngineEndpoint): void {
+    if (endpoint.unconfirmed === 0 && !endpoint.hasNodeEndpoint) return;
+    const barrier = new DeviceFlush(this.#books, endpoint, undefined);
+    this.#barriers.set(endpoint, barrier);
+    endpoint.isFenced = true;
+    barrier.addWaiter({
+      operationEnded: () => {
+        if (this.#barriers.get(endpoint) !== barrier) return;
+        this.#barriers.delete(endpoint);
+        endpoint.isFenced = false;
+      },
+    });
+    barrier.start();
+  }
+
+  defer(
+    endpoint: EngineEndpoint,
+    protocol: string,
+    begin: (params: RequestParams) => Status | Request,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const request = this.#begin(protocol, undefined, 0);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const barrier = this.#barriers.get(endpoint)!;
+    return this.#start(new DeferredOperation(this.#books, request, barrier, begin), request, params);
+  }
+
+  /** Puts the data of a message that has arrived into memory. */
+  copyOut(
+    message: AmMessage,
+    local: LocalBuffer,
+    localOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    const { context, requests } = this.#worker;
+    const { byteLength } = message;
+    const pieces = piecesOf<LocalMemory>(context, local, localOffset, isList(local) ? 0 : byteLength);
+    const request = this.#begin('am/libucp', local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     message.isReceived = true;
-    scatter(pieces, 0, message.byteLength, message.source, message.dataOffset);
-    request.receivedBytes = message.byteLength;
-    return this.#worker.requests.endedAtOnce(request, Status.OK, params);
+    request.receivedBytes = byteLength;
+    this.#messages.copyOut(request, pieces, message.source, message.dataOffset, byteLength);
+    return requests.endedAtOnce(request, Status.OK, params);
   }
-  endpointClosed(_endpoint: EngineEndpoint): void {}
-  close(): void {}
+
+  endpointGone(endpoint: EngineEndpoint, status: Status): void {
+    this.#books.abort(endpoint, status);
+    this.#service.endpointGone(endpoint);
+  }
+
+  /** libucp knows no message any more, and the node's worker is still there. */
+  async close(): Promise<void> {
+    this.#messages.close();
+    await this.#staging.close();
+  }
+
+  #transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
+    const { isPut, endpoint, local, byteLength, rkey } = transfer;
+    const name = isPut ? 'put' : 'get';
+    const way = chooseWay(endpoint, name, local, rkey);
+    const request = this.#begin(`${name}/${way === DeviceWay.REMOTE ? 'am' : 'staging'}`, local, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.#start(this.#operationOf(way, request, transfer), request, params);
+  }
+
+  #operationOf(way: DeviceWay, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
+    if (way === DeviceWay.NODE) return new NodeTransfer(this.#books, request, transfer);
+    if (way === DeviceWay.PIPELINE) return new Pipeline(this.#books, request, transfer);
+    if (transfer.isPut) return new RemoteWrite(this.#books, request, this.#remote, transfer);
+    return new RemoteRead(this.#books, request, this.#remote, transfer);
+  }
+
+  #begin(protocol: string, local: LocalBuffer | undefined, byteLength: number): UcpRequest | undefined {
+    const request = this.#worker.requests.beginComposite(protocol);
+    if (request === undefined) return undefined;
+    request.transport = TRANSPORT;
+    request.byteLength = byteLength;
+    if (local !== undefined) {
+      request.pinned = local;
+      pin(local);
+    }
+    return request;
+  }
+
+  #start(operation: DeviceOperation, request: UcpRequest, params: RequestParams | undefined): Status | Request {
+    const { requests } = this.#worker;
+    operation.start();
+    return operation.hasEnded
+      ? requests.endedAtOnce(request, operation.failure, params)
+      : requests.adopt(request, params);
+  }
+
+  #onMessage(message: AmMessage): void {
+    const header = parseWireHeader(message.header);
+    if (header === undefined) return;
+    if (header.kind === WireKind.DONE || header.kind === WireKind.DATA) this.#remote.answered(header, message);
+    else if (message.sender !== undefined) this.#service.serve(message.sender as EngineEndpoint, header, message);
+  }
 }

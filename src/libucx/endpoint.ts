@@ -50,8 +50,10 @@ const TRANSPORT = 'libucp';
 export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   /** The handle of libucp. */
   readonly handle: number;
-  /** Operations on memory of cards of the peer that it has not confirmed: a flush waits for them. */
+  /** Operations on memory of cards that are under way: a flush waits for them. */
   unconfirmed = 0;
+  /** Operations wait for those before a fence. */
+  isFenced = false;
   /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
   onceFailed: ((status: Status) => void) | undefined = undefined;
   readonly #worker: EngineWorker;
@@ -101,6 +103,10 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return this.#nodeEndpoint;
   }
 
+  get hasNodeEndpoint(): boolean {
+    return this.#nodeEndpoint !== undefined;
+  }
+
   query(): EndpointAttributes {
     this.#checkOpen();
     return queryEndpoint(this.#worker.context.libucp, this.handle);
@@ -119,6 +125,11 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     checkRemote(this, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
     if (this.#failure !== Status.OK) return this.#failure;
+    if (this.isFenced) {
+      const begin = (inner: RequestParams): Status | Request =>
+        this.putNbx(local, localOffset, byteLength, rkey, remoteOffset, inner);
+      return this.#worker.devices.defer(this, 'put/libucp', begin, params);
+    }
     if (rkey.handle === 0 || !isHost(local)) {
       return this.#worker.devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
     }
@@ -144,6 +155,11 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     checkRemote(this, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
     if (this.#failure !== Status.OK) return this.#failure;
+    if (this.isFenced) {
+      const begin = (inner: RequestParams): Status | Request =>
+        this.getNbx(local, localOffset, byteLength, rkey, remoteOffset, inner);
+      return this.#worker.devices.defer(this, 'get/libucp', begin, params);
+    }
     if (rkey.handle === 0 || !isHost(local)) {
       return this.#worker.devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
     }
@@ -170,6 +186,11 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
     }
     if (this.#failure !== Status.OK) return this.#failure;
+    if (this.isFenced) {
+      const begin = (inner: RequestParams): Status | Request =>
+        this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });
+      return this.#worker.devices.defer(this, 'amo/libucp', begin, params);
+    }
     if (rkey.handle === 0) return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
     const { requests } = this.#worker;
     const request = requests.begin(RequestKind.SEND, 'amo/libucp');
@@ -324,6 +345,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   fence(): void {
     this.#checkOpen();
     this.#worker.fence();
+    this.#worker.devices.fence(this);
   }
 
   unpackRkey(packed: Uint8Array): UcpRemoteKey {
@@ -373,6 +395,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   /** libucp has reported a failure; for the worker. */
   onFailed(status: Status): void {
     if (this.#failure === Status.OK) this.#failure = status;
+    this.#worker.devices.endpointGone(this, this.#failure);
     this.onceFailed?.(status);
     if (!this.#closed) this.#errorHandling.report(this, this.#failure);
   }
@@ -409,7 +432,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       if (typeof flush !== 'number') this.#worker.freeEventually(flush);
     }
     for (const key of this.#keys) key.release();
-    this.#worker.devices.endpointClosed(this);
+    this.#worker.devices.endpointGone(this, Status.CANCELED);
     const closing = this.#closeUcp();
     await promises.until(() => typeof closing === 'number' || closing.isCompleted);
     if (typeof closing !== 'number') closing.free();

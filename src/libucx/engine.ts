@@ -1,6 +1,7 @@
 /** What the parts of the engine over libucp know of each other: a context, its workers, their endpoints. Types only. */
 
 import type { NativeCallback, ScratchBlock } from '../sys/index.ts';
+import type { AmMessage } from '../ucp/api/active-message.ts';
 import type { PromiseTier } from '../ucp/api/awaited/promise-tier.ts';
 import type { Context as ApiContext, Engine } from '../ucp/api/context.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../ucp/api/endpoint.ts';
@@ -12,9 +13,10 @@ import type { Log } from '../ucs/log.ts';
 import type { Status } from '../ucs/status.ts';
 import type { Arrivals } from './arrivals.ts';
 import type { Buffers } from './buffers.ts';
+import type { Fragments } from './device-fragments.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
-import type { LocalMemory } from './memory-handle.ts';
+import type { LocalBuffer, LocalMemory } from './memory-handle.ts';
 import type { MemoryMap } from './memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from './remote-key.ts';
 import type { UcpRequest } from './request.ts';
@@ -28,8 +30,8 @@ export interface EngineContext {
   readonly log: Log;
   readonly clock: Clock;
   readonly progressSpinNs: number;
-  readonly fragmentBytes: number;
-  readonly fragmentCount: number;
+  /** Host memory through which that of cards goes. */
+  readonly fragments: Fragments;
   /** The transports of this library on this machine. */
   readonly node: ApiContext;
   readonly memory: MemoryMap;
@@ -41,12 +43,16 @@ export interface EngineContext {
 
 /** An endpoint of a worker. */
 export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
-  /** Operations on memory of cards of the peer that it has not confirmed: a flush waits for them. */
+  /** Operations on memory of cards that are under way: a flush waits for them. */
   unconfirmed: number;
+  /** Operations wait for those before a fence. */
+  isFenced: boolean;
   /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
   onceFailed: ((status: Status) => void) | undefined;
   /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
   readonly nodeEndpoint: ApiEndpoint | undefined;
+  /** {@link nodeEndpoint} has been asked for, and is there. */
+  readonly hasNodeEndpoint: boolean;
   /** Flushes what libucp has been given alone. */
   flushUcp(params: RequestParams | undefined): Status | Request;
   /** Sends a message that has been described; also for the engine's own. */
@@ -87,10 +93,21 @@ export interface DeviceOperations {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  /** Flushes libucp, the node's transports and what the peer has not confirmed. */
+  /** Flushes what is under way, libucp and the node's transports. */
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
-  /** The endpoint is gone: what waits for its peer ends. */
-  endpointClosed(endpoint: EngineEndpoint): void;
+  /** As {@link flush} for all endpoints of the worker. */
+  flushAll(params: RequestParams | undefined): Status | Request;
+  /** Orders what was started on the endpoint before against what is started after. */
+  fence(endpoint: EngineEndpoint): void;
+  /** Starts an operation when the barrier of its endpoint has ended. */
+  defer(
+    endpoint: EngineEndpoint,
+    protocol: string,
+    begin: (params: RequestParams) => Status | Request,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  /** The endpoint is closed, or has failed: what waits for its peer ends with a status. */
+  endpointGone(endpoint: EngineEndpoint, status: Status): void;
 }
 
 /** The worker of an endpoint. */
@@ -117,9 +134,19 @@ export interface EngineWorker {
   /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */
   nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined;
   forgetEndpoint(endpoint: EngineEndpoint): void;
+  /** Receives the data of an active message. */
+  receiveData(
+    message: AmMessage,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
   /** Gives a request back as soon as it has ended. */
   freeEventually(request: Request): void;
   fence(): void;
+  /** Flushes what libucp has been given alone. */
+  flushUcp(params: RequestParams | undefined): Status | Request;
 }
 
 /** What happens when the peer of an endpoint is gone, as asked for and as libucp does it. */

@@ -107,6 +107,9 @@ export class UcpRemoteKey implements RemoteKey {
   readonly node: RemoteKey | undefined;
   /** Always: libucp would unmap them under whoever looks at them. */
   readonly bytes: undefined = undefined;
+  /** For which operations and kinds of local memory the transports of the node were asked whether they do it, and which they do: see device-ways.ts. */
+  nodeAsked = 0;
+  nodeReaches = 0;
   readonly #functions: LibucpFunctions;
   #released = false;
 

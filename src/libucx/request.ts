@@ -51,6 +51,8 @@ export class UcpRequest implements ApiRequest {
   stream: object | undefined = undefined;
   /** Runs at the end, before the callback: takes results and gives back what was lent. May change the status. */
   settle: ((request: UcpRequest, status: Status) => Status) | undefined = undefined;
+  /** Asked first: true where the operation goes on without libucp, and is ended by whoever goes on. */
+  linger: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
   /** Ends a composite operation early; false when it is too late. */
   abandon: (() => boolean) | undefined = undefined;
   readonly #owner: RequestOwner;
@@ -93,6 +95,7 @@ export class UcpRequest implements ApiRequest {
     this.hasEnded = false;
     this.isCanceled = false;
     this.settle = undefined;
+    this.linger = undefined;
     this.abandon = undefined;
   }
 

@@ -27,6 +27,7 @@ const CALLBACK = PARAM.cb / WORD;
 const DATATYPE = PARAM.datatype / WORD;
 const USER_DATA = PARAM.user_data / WORD;
 const REPLY_BUFFER = PARAM.reply_buffer / WORD;
+const MEMORY_TYPE = PARAM.memory_type / WORD;
 const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
 const HIGH = 0x1_0000_0000;
@@ -147,6 +148,12 @@ export class Requests {
     this.#setAddress(UCP_OP_ATTR_FIELD.DATATYPE, DATATYPE, datatype);
   }
 
+  /** A memory type of libucp. */
+  setMemoryType(memoryType: number): void {
+    this.#words[MASK]! |= UCP_OP_ATTR_FIELD.MEMORY_TYPE;
+    this.#words[MEMORY_TYPE] = memoryType;
+  }
+
   setReplyBuffer(address: number): void {
     this.#setAddress(UCP_OP_ATTR_FIELD.REPLY_BUFFER, REPLY_BUFFER, address);
   }
@@ -188,6 +195,7 @@ export class Requests {
 
   /** An operation has ended while it was started. */
   endedAtOnce(request: UcpRequest, status: Status, params: RequestParams | undefined): Status | Request {
+    if (request.linger?.(request, status) === true) return this.adopt(request, params);
     if (params?.noImmediateCompletion !== true) {
       request.end(status);
       const final = request.status;
@@ -278,7 +286,11 @@ export class Requests {
   /** Tells the application. What its callbacks throw leaves progress, and the others are told by the next turn. */
   #tell(): number {
     let count = 0;
-    for (; this.#ended.length > 0; count++) this.#ended.shift()!.end(this.#statuses.shift()!);
+    for (; this.#ended.length > 0; count++) {
+      const request = this.#ended.shift()!;
+      const status = this.#statuses.shift()!;
+      if (request.linger?.(request, status) !== true) request.end(status);
+    }
     return count;
   }
 

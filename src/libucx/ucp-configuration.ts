@@ -14,6 +14,8 @@ import type { LibucpFunctions } from './functions.ts';
 const PREFIX = 'UCX_';
 /** Names in UCX_TLS that are transports of this library only: libucp would warn of them. */
 const OWN_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
+/** Variables whose values libucp wants for a memory type each, such as `host:512k`; this library also takes one for host memory. */
+const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];
 
 /** Fields of this library that libucp has too, with the same meaning. Others are not shown to it. */
 const SHARED: ReadonlySet<string> = new Set([
@@ -121,7 +123,7 @@ function settingsOf(config: Config, log: Log): Map<string, string> {
   }
   for (const { name, text, source } of config.entries) {
     const own = name.slice(PREFIX.length);
-    if (source !== 'default' && SHARED.has(own)) settings.set(name, own === 'TLS' ? withoutOwn(text) : text);
+    if (source !== 'default' && SHARED.has(own)) settings.set(name, readable(own, text));
   }
   return settings;
 }
@@ -135,6 +137,12 @@ function withEnvironment<T>(settings: ReadonlyMap<string, string>, run: () => T)
   } finally {
     for (const [name, value] of before) setEnvironment(name, value);
   }
+}
+
+/** What libucp reads where this library takes more. */
+function readable(name: string, text: string): string {
+  if (name === 'TLS') return withoutOwn(text);
+  return BY_MEMORY_TYPE.includes(name) && !text.includes(':') ? `host:${text}` : text;
 }
 
 /** UCX_TLS without the transports of this library; a list with nothing else asks libucp for the own process at least. */

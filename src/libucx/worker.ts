@@ -150,6 +150,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     if (this.#failed.length > 0) count += this.#reportFailed();
     if (this.#sockets.isDue) count += this.#sockets.progress();
     if (this.isNodeBusy) count += this.node.progress();
+    if (this.devices.isDue) count += this.devices.progress();
     return count;
   }
 
@@ -237,6 +238,11 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   flushNbx(params?: RequestParams): Status | Request {
     this.checkOpen();
+    return this.devices.isUsed ? this.devices.flushAll(params) : this.flushUcp(params);
+  }
+
+  /** What libucp has been given alone. */
+  flushUcp(params: RequestParams | undefined): Status | Request {
     const request = this.requests.begin(RequestKind.SEND, 'flush');
     if (request === undefined) return Status.NO_RESOURCE;
     return this.requests.started(
@@ -386,7 +392,8 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     const { functions } = this;
     if (this.isNodeBusy) this.node.wait().then(wake, wake);
     this.#sleepers.push(wake);
-    const isDue = this.requests.look() || this.arrivals.hasWaiting || this.#failed.length > 0 || this.#sockets.isDue;
+    const isNew = this.requests.look() || this.arrivals.hasWaiting || this.#failed.length > 0;
+    const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: what has happened since the last progress is looked at first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
     else this.#alarm.arm();
@@ -427,7 +434,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.functions.ucp_worker_destroy(this.handle);
     this.arrivals.close();
     this.requests.close();
-    this.devices.close();
+    await this.devices.close();
     this.headers.free();
     this.errorCallback.close();
     this.#sockets.free();
