@@ -4,7 +4,6 @@
  */
 
 import { addressOf, memcpy } from '../sys/index.ts';
-import { AM_HEADER_BYTES_MAX, AM_IDS } from '../ucp/api/active-message.ts';
 import { AwaitedEndpoint } from '../ucp/api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../ucp/api/awaited/awaited-options.ts';
 import type {
@@ -40,6 +39,7 @@ import { explainOver } from './explain.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
+import { checkMessage } from './message-check.ts';
 import { checkRemote, UcpRemoteKey } from './remote-key.ts';
 import { RequestKind, type UcpRequest } from './request.ts';
 
@@ -490,18 +490,5 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('endpoint');
-  }
-}
-
-function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {
-  if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
-    throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}`, id);
-  }
-  if (header !== undefined && (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX)) {
-    throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
-  }
-  const { protocol } = params ?? {};
-  if (protocol !== undefined && protocol !== 'eager' && protocol !== 'rendezvous') {
-    throw invalidParam('protocol', 'must be eager or rendezvous', protocol);
   }
 }
