@@ -11,6 +11,7 @@ export { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, type AmMessage } from './
 export type { MessageQueue } from './ucp/api/awaited/message-queue.ts';
 export type { Engine, EngineName } from './ucp/api/context.ts';
 export type {
+  AddressEndpointOptions,
   AmSendOptions,
   AtomicOptions,
   CloseOptions,
@@ -18,6 +19,8 @@ export type {
   EndpointAttributes,
   EndpointOptions,
   ExplainedOperation,
+  RawRemoteMemory,
+  RkeyOptions,
   SendOptions,
   StreamRecvOptions,
   TagSendOptions,
@@ -32,6 +35,7 @@ export type {
   SizeLoser,
   SizeWinner,
 } from './ucp/api/explanation.ts';
+export { FEATURES, type Feature } from './ucp/api/features.ts';
 export {
   type AddressedMemory,
   type AdviseOptions,

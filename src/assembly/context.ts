@@ -7,6 +7,7 @@ import { Context as LibucxContext } from '../libucx/context.ts';
 import type { Libucp } from '../libucx/library.ts';
 import { EventFd } from '../sys/index.ts';
 import type { Context as ApiContext, Engine } from '../ucp/api/context.ts';
+import { checkFeatures, type Feature } from '../ucp/api/features.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
@@ -29,6 +30,11 @@ import { type Program, type ProgramOptions, startProgram, warnOfUnused } from '.
 export interface ContextOptions extends ProgramOptions {
   /** What runs the operations; beats UCX_ENGINE. */
   readonly engine?: EngineChoice;
+  /**
+   * What the program is going to use; operations of other features are refused (ERR_FEATURE_MISSING). Default: all. Over shared memory UCX asks for the same
+   * features at both ends: against a program that asks for some only, name those. The native engine leaves nothing out and refuses nothing.
+   */
+  readonly features?: readonly Feature[];
   /** A node to use instead of the one that UCX_GAUDI_DRIVER chooses; it stays the caller's to close. */
   readonly node?: DriverNode;
 }
@@ -51,13 +57,14 @@ export function components(node: DriverNode, mappingTable: string | undefined): 
  * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not there
  */
 async function create(options: ContextOptions = {}): Promise<ApiContext> {
+  const features = checkFeatures(options.features);
   const program = startProgram(options);
   const { engine, libucp } = chooseEngine(program, options.engine);
   if (libucp === undefined) {
     warnOfUnused(program);
     return openNative(program, options.node, engine);
   }
-  return openLibucx(program, options.node, engine, libucp);
+  return openLibucx(program, { ...options, features }, engine, libucp);
 }
 
 /** Opens a context of the native engine. */
@@ -89,7 +96,7 @@ async function openNative(program: Program, given: DriverNode | undefined, engin
 /** Opens a context over libucp, with one of the native engine for the cards of this node beside it. */
 async function openLibucx(
   program: Program,
-  given: DriverNode | undefined,
+  { node: given, features }: Pick<ContextOptions, 'node'> & Required<Pick<ContextOptions, 'features'>>,
   engine: Engine,
   libucp: Libucp,
 ): Promise<ApiContext> {
@@ -104,6 +111,7 @@ async function openLibucx(
     context = new LibucxContext({
       libucp,
       engine,
+      features,
       config: program.config,
       log: program.log,
       clock: program.clock,

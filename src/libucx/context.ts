@@ -4,6 +4,7 @@
  */
 
 import type { Context as ApiContext, ContextAttributes, Engine } from '../ucp/api/context.ts';
+import type { Feature } from '../ucp/api/features.ts';
 import type {
   AddressedMemory,
   AdviseOptions,
@@ -19,28 +20,21 @@ import { checkStatus, closedError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
-import { UCP_API_MAJOR, UCP_API_MINOR, UCP_FEATURE, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
+import { UCP_API_MAJOR, UCP_API_MINOR, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
 import { Fragments } from './device-fragments.ts';
 import type { EngineContext } from './engine.ts';
+import { featureBits } from './features.ts';
 import { Fields, OutValue } from './fields.ts';
 import type { Libucp } from './library.ts';
 import { MemoryMap } from './memory-map.ts';
 import { UcpConfiguration } from './ucp-configuration.ts';
 import { Worker } from './worker.ts';
 
-const FEATURES =
-  UCP_FEATURE.TAG |
-  UCP_FEATURE.RMA |
-  UCP_FEATURE.AMO32 |
-  UCP_FEATURE.AMO64 |
-  UCP_FEATURE.WAKEUP |
-  UCP_FEATURE.STREAM |
-  UCP_FEATURE.AM;
-
 /** What a context is made of. */
 export interface ContextParams {
   readonly libucp: Libucp;
   readonly engine: Engine;
+  readonly features: readonly Feature[];
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
@@ -59,6 +53,7 @@ export interface ContextParams {
 export class Context implements ApiContext, EngineContext {
   readonly libucp: Libucp;
   readonly engine: Engine;
+  readonly features: number;
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
@@ -78,6 +73,7 @@ export class Context implements ApiContext, EngineContext {
   constructor(params: ContextParams) {
     this.libucp = params.libucp;
     this.engine = params.engine;
+    this.features = featureBits(params.features);
     this.config = params.config;
     this.log = params.log;
     this.clock = params.clock;
@@ -172,7 +168,7 @@ export class Context implements ApiContext, EngineContext {
     const { functions } = this.libucp;
     using params = new Fields(UCP_PARAMS);
     using context = new OutValue();
-    params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', FEATURES);
+    params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', this.features);
     const { address } = context;
     this.configuration.use((ucpConfig) => {
       const status = functions.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, params.address, ucpConfig, address);

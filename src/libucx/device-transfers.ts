@@ -8,6 +8,7 @@ import { isList, type Piece, piecesOf } from '../ucp/api/local-bytes.ts';
 import type { Request, RequestParams } from '../ucp/api/request.ts';
 import type { WordOperation } from '../ucp/api/word-operation.ts';
 import { Status } from '../ucs/status.ts';
+import { UCP_FEATURE } from './abi.ts';
 import { STAGING_AM_ID } from './arrivals.ts';
 import type { DeviceDatatypes } from './buffers.ts';
 import { DeferredOperation, DeviceFlush, WorkerFlush } from './device-flush.ts';
@@ -22,6 +23,7 @@ import type { RemoteTransfer } from './device-transfer.ts';
 import { chooseWay, DeviceWay } from './device-ways.ts';
 import { parseWireHeader, WireKind } from './device-wire.ts';
 import type { DeviceOperations, EngineEndpoint, EngineWorker } from './engine.ts';
+import { requireFeature } from './features.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
 import type { UcpRequest } from './request.ts';
@@ -46,7 +48,8 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     this.#books = new OperationBooks(this.#staging);
     this.#messages = new DeviceMessages(this.#staging);
     this.#service = new DeviceService(this.#staging);
-    worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
+    if ((worker.context.features & UCP_FEATURE.AM) !== 0)
+      worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
 
   /** Nothing is under way. */
@@ -109,6 +112,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
+    this.#requireMessages();
     const request = this.#begin('amo/am', undefined, call.wordBytes);
     if (request === undefined) return Status.NO_RESOURCE;
     const operation = new RemoteAtomic(this.#books, [endpoint, request], this.#remote, call, [rkey, remoteOffset]);
@@ -197,6 +201,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const { isPut, endpoint, local, byteLength, rkey } = transfer;
     const name = isPut ? 'put' : 'get';
     const way = chooseWay(endpoint, name, local, rkey);
+    if (way === DeviceWay.REMOTE) this.#requireMessages();
     const request = this.#begin(`${name}/${way === DeviceWay.REMOTE ? 'am' : 'staging'}`, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#start(this.#operationOf(way, request, transfer), request, params);
@@ -227,6 +232,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return operation.hasEnded
       ? requests.endedAtOnce(request, operation.failure, params)
       : requests.adopt(request, params);
+  }
+
+  /** Cards of other nodes are reached by active messages. @throws UcxError ERR_FEATURE_MISSING */
+  #requireMessages(): void {
+    requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
   }
 
   #onMessage(message: AmMessage): void {

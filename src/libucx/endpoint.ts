@@ -11,6 +11,7 @@ import type {
   CloseOptions,
   EndpointAttributes,
   ExplainedOperation,
+  RkeyOptions,
   TransferOptions,
   TransferResult,
 } from '../ucp/api/endpoint.ts';
@@ -18,6 +19,7 @@ import { ErrorHandling } from '../ucp/api/error-handling.ts';
 import type { Explanation } from '../ucp/api/explanation.ts';
 import { checkLocal } from '../ucp/api/local-bytes.ts';
 import type { RemoteKey } from '../ucp/api/memory.ts';
+import { checkRawMemory } from '../ucp/api/raw-bytes.ts';
 import type {
   AmSendParams,
   AtomicName,
@@ -30,17 +32,18 @@ import { type Tag, tagLow } from '../ucp/api/tag.ts';
 import { checkWordOperation } from '../ucp/api/word-operation.ts';
 import { closedError, invalidParam } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
-import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_STREAM_RECV_FLAG, ucpDtMakeContig } from './abi.ts';
+import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE, UCP_STREAM_RECV_FLAG, ucpDtMakeContig } from './abi.ts';
 import { ATOMIC_OPCODES, REPLY_OFFSET, takeWord, wordsOf } from './atomic-words.ts';
 import { addressIn, isHost } from './buffers.ts';
 import { queryEndpoint } from './endpoint-query.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from './engine.ts';
 import { explainOver } from './explain.ts';
+import { requireFeature } from './features.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import { checkMessage } from './message-check.ts';
-import { checkRemote, UcpRemoteKey } from './remote-key.ts';
+import { checkRemote, readRemoteKey, UcpRemoteKey } from './remote-key.ts';
 import { RequestKind, type UcpRequest } from './request.ts';
 
 /** What requests say that carries them: which of its lanes libucp takes is its secret. */
@@ -120,26 +123,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkLocal(this.#worker.context, local, localOffset, byteLength);
-    checkRemote(this, rkey, remoteOffset, byteLength);
-    if (byteLength === 0) return Status.OK;
-    if (this.#failure !== Status.OK) return this.#failure;
-    if (this.isFenced) {
-      const begin = (inner: RequestParams): Status | Request =>
-        this.putNbx(local, localOffset, byteLength, rkey, remoteOffset, inner);
-      return this.#worker.devices.defer(this, 'put/libucp', begin, params);
-    }
-    if (rkey.handle === 0 || !isHost(local)) {
-      return this.#worker.devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
-    }
-    const request = this.#begin(RequestKind.SEND, 'put/libucp', local, byteLength);
-    if (request === undefined) return Status.NO_RESOURCE;
-    const { param } = this.#worker.requests;
-    const address = addressIn(local, localOffset);
-    const remote = rkey.remoteAddress + remoteOffset;
-    const started = this.#functions.ucp_put_nbx(this.handle, address, byteLength, remote, rkey.handle, param);
-    return this.#worker.requests.started(request, started, params);
+    return this.#rma(true, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
 
   getNbx(
@@ -150,26 +134,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkLocal(this.#worker.context, local, localOffset, byteLength);
-    checkRemote(this, rkey, remoteOffset, byteLength);
-    if (byteLength === 0) return Status.OK;
-    if (this.#failure !== Status.OK) return this.#failure;
-    if (this.isFenced) {
-      const begin = (inner: RequestParams): Status | Request =>
-        this.getNbx(local, localOffset, byteLength, rkey, remoteOffset, inner);
-      return this.#worker.devices.defer(this, 'get/libucp', begin, params);
-    }
-    if (rkey.handle === 0 || !isHost(local)) {
-      return this.#worker.devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
-    }
-    const request = this.#begin(RequestKind.SEND, 'get/libucp', local, byteLength);
-    if (request === undefined) return Status.NO_RESOURCE;
-    const { param } = this.#worker.requests;
-    const address = addressIn(local, localOffset);
-    const remote = rkey.remoteAddress + remoteOffset;
-    const started = this.#functions.ucp_get_nbx(this.handle, address, byteLength, remote, rkey.handle, param);
-    return this.#worker.requests.started(request, started, params);
+    return this.#rma(false, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
 
   atomicNbx(
@@ -181,6 +146,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#checkOpen();
     const call = checkWordOperation(operation, value, params);
+    this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64);
     checkRemote(this, rkey, remoteOffset, call.wordBytes);
     if (remoteOffset % call.wordBytes !== 0) {
       throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
@@ -223,7 +189,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
+    this.#require(UCP_FEATURE.TAG);
     tagLow('tag', tag);
     const request = this.#describe(RequestKind.SEND, 'tag/libucp', local, localOffset, byteLength, false);
     if (typeof request === 'number') return request;
@@ -239,7 +205,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
+    this.#require(UCP_FEATURE.TAG);
     tagLow('tag', tag);
     const request = this.#describe(RequestKind.SEND, 'tag/libucp', local, localOffset, byteLength, false);
     if (typeof request === 'number') return request;
@@ -257,7 +223,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request {
-    this.#checkOpen();
+    this.#require(UCP_FEATURE.AM);
     checkMessage(id, header, params);
     const request = this.#describe(RequestKind.SEND, 'am/libucp', local, localOffset, byteLength, false);
     if (typeof request === 'number') return request;
@@ -286,7 +252,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
-    this.#checkOpen();
+    this.#require(UCP_FEATURE.STREAM);
     const request = this.#describe(RequestKind.SEND, 'stream/libucp', local, localOffset, byteLength, false);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
@@ -300,7 +266,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request {
-    this.#checkOpen();
+    this.#require(UCP_FEATURE.STREAM);
     const request = this.#describe(RequestKind.STREAM_RECV, 'stream/libucp', local, localOffset, byteLength, true);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
@@ -312,7 +278,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   streamRecvData(): Uint8Array | undefined {
-    this.#checkOpen();
+    this.#require(UCP_FEATURE.STREAM);
     using length = new OutValue();
     const data = this.#functions.ucp_stream_recv_data_nb(this.handle, length.address);
     if (data <= 0) return undefined;
@@ -348,9 +314,9 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     this.#worker.devices.fence(this);
   }
 
-  unpackRkey(packed: Uint8Array): UcpRemoteKey {
+  unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): UcpRemoteKey {
     this.#checkOpen();
-    const key = new UcpRemoteKey(this.#functions, this, packed);
+    const key = new UcpRemoteKey(this.#functions, this, readRemoteKey(packed, checkRawMemory(options)));
     this.#keys.add(key);
     return key;
   }
@@ -400,21 +366,53 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     if (!this.#closed) this.#errorHandling.report(this, this.#failure);
   }
 
+  #rma(
+    isPut: boolean,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.RMA);
+    checkLocal(this.#worker.context, local, localOffset, byteLength);
+    checkRemote(this, rkey, remoteOffset, byteLength);
+    if (byteLength === 0) return Status.OK;
+    if (this.#failure !== Status.OK) return this.#failure;
+    const { devices, requests } = this.#worker;
+    const protocol = isPut ? 'put/libucp' : 'get/libucp';
+    if (this.isFenced) {
+      const begin = (inner: RequestParams): Status | Request =>
+        this.#rma(isPut, local, localOffset, byteLength, rkey, remoteOffset, inner);
+      return devices.defer(this, protocol, begin, params);
+    }
+    if (rkey.handle === 0 || !isHost(local)) {
+      if (isPut) return devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
+      return devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
+    }
+    const request = this.#begin(RequestKind.SEND, protocol, local, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const address = addressIn(local, localOffset);
+    const remote = rkey.remoteAddress + remoteOffset;
+    const operation = isPut ? this.#functions.ucp_put_nbx : this.#functions.ucp_get_nbx;
+    const started = operation(this.handle, address, byteLength, remote, rkey.handle, requests.param);
+    return requests.started(request, started, params);
+  }
+
   async #transfer(
     name: 'put' | 'get',
     local: LocalMemory,
     rkey: RemoteKey,
     options: TransferOptions,
   ): Promise<TransferResult> {
-    this.#checkOpen();
+    this.#require(UCP_FEATURE.RMA);
     checkLocal(this.#worker.context, local, 0, 0);
     checkRemote(this, rkey, 0, 0);
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
     const { promises } = this.#worker;
     const outcome = await promises.run(name, options.signal, (params) =>
-      name === 'put'
-        ? this.putNbx(local, localOffset, byteLength, rkey, remoteOffset, params)
-        : this.getNbx(local, localOffset, byteLength, rkey, remoteOffset, params),
+      this.#rma(name === 'put', local, localOffset, byteLength, rkey, remoteOffset, params),
     );
     // Also on an endpoint that is being closed: it finishes what was started on it.
     if (name === 'put' && byteLength > 0) await promises.run(name, undefined, (params) => this.flushAll(params));
@@ -490,5 +488,11 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('endpoint');
+  }
+
+  /** Checks that an operation is possible: the endpoint is open, the context has its feature. */
+  #require(feature: number): void {
+    this.#checkOpen();
+    requireFeature(this.#worker.context.features, feature);
   }
 }

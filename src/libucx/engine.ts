@@ -34,6 +34,8 @@ export interface EngineContext {
   readonly fragments: Fragments;
   /** The transports of this library on this machine. */
   readonly node: ApiContext;
+  /** Bits of the features that it has (UCP_FEATURE). */
+  readonly features: number;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
   /** The handle of libucp. */

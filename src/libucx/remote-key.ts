@@ -5,19 +5,20 @@
 
 import { addressOf, allocateScratch, memcpy } from '../sys/index.ts';
 import type { Context } from '../ucp/api/context.ts';
+import type { RawRemoteMemory } from '../ucp/api/endpoint.ts';
 import type { RemoteKey } from '../ucp/api/memory.ts';
 import { checkStatus, closedError, invalidParam } from '../ucs/error.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../ucs/memory-type.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { UcpMemory } from './memory-handle.ts';
-import { malformed, packTrailed, unpackTrailed } from './trailer.ts';
+import { malformed, packTrailed, rawBytes, unpackTrailed } from './trailer.ts';
 
 /** u8 memory type, 7 bytes of zeros, u64 address, u64 length, u64 number by which the owner knows device memory; then the key of the node. */
 const FIELDS_BYTES = 32;
 
 /** What a key says. */
-interface KeyFields {
+export interface KeyFields {
   readonly memoryType: MemoryType;
   readonly address: bigint;
   readonly byteLength: number;
@@ -56,7 +57,18 @@ function packUcx(functions: LibucpFunctions, context: number, memh: number): Uin
   return bytes;
 }
 
-/** @throws UcxError ERR_RKEY_MALFORMED */
+/**
+ * Reads a key, of this engine unless it says whose memory it is.
+ * @param raw what is known of the memory behind the key of a program that does not use this library
+ * @throws UcxError ERR_RKEY_MALFORMED
+ */
+export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefined): KeyFields {
+  if (raw === undefined) return parse(packed);
+  const { ucx, own } = rawBytes(packed, 'remote key');
+  const { address, byteLength } = raw;
+  return { memoryType: MemoryType.HOST, address: BigInt(address), byteLength, exportId: 0, ucx, node: own };
+}
+
 function parse(packed: Uint8Array): KeyFields {
   const { ucx, own } = unpackTrailed(packed, 'remote key');
   if (own.byteLength < FIELDS_BYTES) throw malformed('remote key', `has ${own.byteLength} bytes of fields`);
@@ -113,9 +125,8 @@ export class UcpRemoteKey implements RemoteKey {
   readonly #functions: LibucpFunctions;
   #released = false;
 
-  /** @throws UcxError ERR_RKEY_MALFORMED; of ucp_ep_rkey_unpack, such as UNREACHABLE */
-  constructor(functions: LibucpFunctions, owner: KeyOwner, packed: Uint8Array) {
-    const fields = parse(packed);
+  /** @throws UcxError of ucp_ep_rkey_unpack, such as UNREACHABLE */
+  constructor(functions: LibucpFunctions, owner: KeyOwner, fields: KeyFields) {
     this.#functions = functions;
     this.owner = owner;
     this.memoryType = fields.memoryType;

@@ -26,6 +26,12 @@ export interface TrailedBytes {
 /** What the bytes are, for errors. */
 export type TrailedKind = 'worker address' | 'remote key';
 
+/** What tells that they are of a program that does not use this library. */
+const RAW_OPTION: Readonly<Record<TrailedKind, string>> = {
+  'worker address': 'option rawAddress',
+  'remote key': 'option raw',
+};
+
 /** Puts both together. */
 export function packTrailed({ ucx, own }: TrailedBytes): Uint8Array {
   const at = ucx.byteLength + own.byteLength;
@@ -46,13 +52,12 @@ export function packTrailed({ ucx, own }: TrailedBytes): Uint8Array {
  * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED that say what is wrong
  */
 export function unpackTrailed(packed: Uint8Array, kind: TrailedKind): TrailedBytes {
-  if (!(packed instanceof Uint8Array)) throw malformed(kind, 'is no Uint8Array');
-  const { byteLength } = packed;
+  const { byteLength } = checkBytes(packed, kind);
   if (byteLength < TAIL_BYTES) throw malformed(kind, `has only ${byteLength} bytes`);
-  if (byteLength > BYTES_MAX) throw malformed(kind, `has ${byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
   const at = byteLength - TAIL_BYTES;
-  if (view.getUint32(at + 16, true) !== MAGIC) throw malformed(kind, 'does not end as one of the engine libucx');
+  if (view.getUint32(at + 16, true) !== MAGIC)
+    throw malformed(kind, `does not end as one of the engine libucx (of another UCX program: ${RAW_OPTION[kind]})`);
   const version = view.getUint32(at + 8, true);
   if (version !== VERSION) throw malformed(kind, `has version ${version}, this library reads ${VERSION}`);
   if (view.getUint32(at + 12, true) !== crc32(packed.subarray(0, at + 12))) {
@@ -61,6 +66,22 @@ export function unpackTrailed(packed: Uint8Array, kind: TrailedKind): TrailedByt
   const [ucx, own] = [view.getUint32(at, true), view.getUint32(at + 4, true)];
   if (ucx + own !== at) throw malformed(kind, `has parts of ${ucx} and ${own} bytes in ${at}`);
   return { ucx: packed.subarray(0, ucx), own: packed.subarray(ucx, at) };
+}
+
+/**
+ * Bytes of libucp that another program has sent.
+ * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED for what cannot be such
+ */
+export function rawBytes(packed: Uint8Array, kind: TrailedKind): TrailedBytes {
+  if (checkBytes(packed, kind).byteLength === 0) throw malformed(kind, 'is empty');
+  return { ucx: packed, own: new Uint8Array(0) };
+}
+
+function checkBytes(packed: Uint8Array, kind: TrailedKind): Uint8Array {
+  if (!(packed instanceof Uint8Array)) throw malformed(kind, 'is no Uint8Array');
+  const { byteLength } = packed;
+  if (byteLength > BYTES_MAX) throw malformed(kind, `has ${byteLength} bytes`);
+  return packed;
 }
 
 /** The error for bytes that are no address or no key. */

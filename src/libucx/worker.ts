@@ -10,9 +10,10 @@ import { ProgressDriver, type Sleeper } from '../ucp/api/awaited/progress-driver
 import { checkSignal, PromiseTier } from '../ucp/api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../ucp/api/awaited/worker-event.ts';
 import { clientIdOf } from '../ucp/api/client-id.ts';
-import type { Endpoint as ApiEndpoint, EndpointOptions } from '../ucp/api/endpoint.ts';
+import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../ucp/api/error-handling.ts';
 import { isList } from '../ucp/api/local-bytes.ts';
+import { checkRawAddress } from '../ucp/api/raw-bytes.ts';
 import type { Request, RequestParams } from '../ucp/api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../ucp/api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../ucp/api/sockets/listener.ts';
@@ -27,19 +28,21 @@ import type {
 import { checkStatus, closedError, invalidParam, isUcxError, statusError } from '../ucs/error.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import { Status } from '../ucs/status.ts';
+import { UCP_FEATURE } from './abi.ts';
 import { Arrivals, type Descriptor } from './arrivals.ts';
 import { Buffers, cutList } from './buffers.ts';
 import { DeviceTransfers } from './device-transfers.ts';
 import { Endpoint } from './endpoint.ts';
 import { connectToAddress } from './endpoint-create.ts';
 import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from './engine.ts';
+import { requireFeature } from './features.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { LocalBuffer } from './memory-handle.ts';
 import { RequestKind, type RequestOwner, type UcpRequest } from './request.ts';
 import { Requests } from './requests.ts';
 import { SocketEndpoints } from './socket-endpoints.ts';
 import { TagReceives } from './tag-receives.ts';
-import { packTrailed, unpackTrailed } from './trailer.ts';
+import { packTrailed, rawBytes, unpackTrailed } from './trailer.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 
 /** A worker. */
@@ -119,10 +122,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return this.#address.slice();
   }
 
-  endpoint(address: Uint8Array, options: EndpointOptions = {}): EngineEndpoint {
+  endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): EngineEndpoint {
     this.checkOpen();
     checkErrorHandling(options);
-    const { ucx, own } = unpackTrailed(address, 'worker address');
+    const { ucx, own } = checkRawAddress(options)
+      ? rawBytes(address, 'worker address')
+      : unpackTrailed(address, 'worker address');
     return connectToAddress(this, ucx, own, options);
   }
 
@@ -198,12 +203,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     mask: Tag = TAG_MASK_FULL,
     params?: RequestParams,
   ): Status | Request {
-    this.checkOpen();
+    this.#require(UCP_FEATURE.TAG);
     return this.#tags.receive(local, localOffset, byteLength, tag, mask, params);
   }
 
   tagProbe(tag: Tag, mask: Tag = TAG_MASK_FULL, remove = false): TagMessage | undefined {
-    this.checkOpen();
+    this.#require(UCP_FEATURE.TAG);
     return this.#tags.probe(tag, mask, remove);
   }
 
@@ -214,7 +219,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     message: TagMessage,
     params?: RequestParams,
   ): Status | Request {
-    this.checkOpen();
+    this.#require(UCP_FEATURE.TAG);
     return this.#tags.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
@@ -227,12 +232,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   setAmHandler(id: number, handler: AmCallback | undefined): void {
-    this.checkOpen();
+    this.#require(UCP_FEATURE.AM);
     this.arrivals.setHandler(id, handler);
   }
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
-    this.checkOpen();
+    this.#require(UCP_FEATURE.AM);
     return this.#queues.open(id, options.signal);
   }
 
@@ -402,6 +407,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   /** The transports of the node have something to do. */
   get isNodeBusy(): boolean {
     return this.node.requestsInUse > 0;
+  }
+
+  /** Checks that an operation is possible: the worker is open, the context has its feature. */
+  #require(feature: number): void {
+    this.checkOpen();
+    requireFeature(this.context.features, feature);
   }
 
   #wakeSleepers(): void {

@@ -106,7 +106,10 @@ export interface Context extends AsyncDisposable {
    */
   memoryTypeEvent(event: MemoryTypeEvent): void;
 
-  /** The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). */
+  /**
+   * The remote key of mapped memory: bytes to be sent to a peer (ucp_rkey_pack). Over libucp those of host memory begin with the key of libucp: a program of
+   * another language, which gives them to ucp_ep_rkey_unpack and has heard the address of the memory too, is served as they are.
+   */
   packRkey(handle: MemoryHandle): Uint8Array;
 
   /** What the memory domains and workers have done since the start, as data: nodes with counters. Cold. */

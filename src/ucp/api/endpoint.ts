@@ -18,6 +18,32 @@ export interface EndpointOptions {
   readonly onError?: (endpoint: Endpoint, status: Status) => void;
 }
 
+/** How an endpoint to a worker address behaves. */
+export interface AddressEndpointOptions extends EndpointOptions {
+  /**
+   * The address is that of a program which does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query. Nobody can
+   * check them, libucp included: bytes that are no address end this process. With the engine `libucx` only. Default false.
+   */
+  readonly rawAddress?: boolean;
+}
+
+/** The memory behind a remote key of another program: what libucp itself cannot tell of it. */
+export interface RawRemoteMemory {
+  /** Address of the first byte at the owner, who has sent it beside the key. */
+  readonly address: number | bigint;
+  /** Bytes that may be reached: what goes beyond is refused here. */
+  readonly byteLength: number;
+}
+
+/** How a remote key is unpacked. */
+export interface RkeyOptions {
+  /**
+   * The key is that of a program which does not use this library: the bytes of ucp_rkey_pack. Nobody can check them, libucp included: bytes that are no key may
+   * end this process. With the engine `libucx` only.
+   */
+  readonly raw?: RawRemoteMemory;
+}
+
 /** What is known about an endpoint (ucp_ep_attr_t). */
 export interface EndpointAttributes {
   /** The ends of the connection by which a client and a listener have found each other; undefined for endpoints by worker address. */
@@ -213,9 +239,10 @@ export interface Endpoint extends AsyncDisposable {
 
   /**
    * Unpacks a remote key for this endpoint (ucp_ep_rkey_unpack).
-   * @throws UcxError ERR_RKEY_MALFORMED, ERR_RKEY_STALE, ERR_RKEY_FORGED
+   * @param packed from Context.packRkey of the peer, or with `raw` from another program
+   * @throws UcxError ERR_RKEY_MALFORMED, ERR_RKEY_STALE, ERR_RKEY_FORGED; ERR_INVALID_PARAM; ERR_UNSUPPORTED for `raw` where the engine is not libucx
    */
-  unpackRkey(packed: Uint8Array): RemoteKey;
+  unpackRkey(packed: Uint8Array, options?: RkeyOptions): RemoteKey;
 
   /** Lists the candidates for an operation, the chosen ones by size, and why the others were rejected. */
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation;

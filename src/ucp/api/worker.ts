@@ -4,7 +4,7 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/status.ts';
 import type { AmCallback } from './active-message.ts';
 import type { MessageQueue } from './awaited/message-queue.ts';
-import type { Endpoint, EndpointOptions } from './endpoint.ts';
+import type { AddressEndpointOptions, Endpoint } from './endpoint.ts';
 import type { LocalBuffer } from './memory.ts';
 import type { Request, RequestParams } from './request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from './sockets/connect.ts';
@@ -46,15 +46,19 @@ export interface Worker extends AsyncDisposable {
   /** Requests in use. */
   readonly requestsInUse: number;
 
-  /** The address by which endpoints are made, in this process or another: opaque bytes. */
+  /**
+   * The address by which endpoints are made, in this process or another: opaque bytes. Over libucp they begin with those of ucp_worker_get_address: a program
+   * of another language, which gives them to ucp_ep_create, is served as they are.
+   */
   address(): Uint8Array;
 
   /**
    * Connects to a worker, the own one included. The call does not wait for the peer: operations that need it wait by themselves.
-   * @param address from Worker.address of the peer
-   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED
+   * @param address from Worker.address of the peer, or with `rawAddress` from another program
+   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED; ERR_UNSUPPORTED for `rawAddress` where the
+   *   engine is not libucx
    */
-  endpoint(address: Uint8Array, options?: EndpointOptions): Endpoint;
+  endpoint(address: Uint8Array, options?: AddressEndpointOptions): Endpoint;
 
   /**
    * Listens for clients at a socket address (ucp_listener_create). Whoever can connect to it and is accepted gets the address of this worker, and can

@@ -13,12 +13,14 @@ import type {
   EndpointAttributes,
   EndpointOptions,
   ExplainedOperation,
+  RkeyOptions,
   TransferOptions,
   TransferResult,
 } from '../api/endpoint.ts';
 import { ErrorHandling } from '../api/error-handling.ts';
 import type { Explanation } from '../api/explanation.ts';
 import { checkLocal } from '../api/local-bytes.ts';
+import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
@@ -194,8 +196,9 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     fenceConnection(this.#connection, this.#worker);
   }
 
-  unpackRkey(packed: Uint8Array): RemoteKey {
+  unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): RemoteKey {
     this.#checkOpen();
+    if (checkRawMemory(options) !== undefined) throw otherPrograms('remote key');
     return this.#worker.context.unpackRkey(packed, this.#connection);
   }
 

@@ -16,8 +16,9 @@ import { ProgressDriver } from '../api/awaited/progress-driver.ts';
 import { checkSignal, PromiseTier } from '../api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../api/awaited/worker-event.ts';
 import { clientIdOf } from '../api/client-id.ts';
-import type { Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
+import type { AddressEndpointOptions, Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
+import { checkRawAddress, otherPrograms } from '../api/raw-bytes.ts';
 import type { RequestParams } from '../api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
@@ -143,9 +144,10 @@ export class Worker
     return this.packedAddress.slice();
   }
 
-  endpoint(address: Uint8Array, options: EndpointOptions = {}): Endpoint {
+  endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): Endpoint {
     this.#checkOpen();
     checkErrorHandling(options);
+    if (checkRawAddress(options)) throw otherPrograms('worker address');
     const connection = this.connections.connect(address);
     return this.adopt(connection, options);
   }

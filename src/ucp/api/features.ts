@@ -1,0 +1,36 @@
+/** The features that a program can ask of a context (ucp_feature), by UCX's names. What an engine leaves out for that is its own business. */
+
+import { invalidParam, UcxError } from '../../ucs/error.ts';
+import { Status } from '../../ucs/status.ts';
+
+/** The names; waking up is always there. */
+export const FEATURES = ['tag', 'rma', 'amo32', 'amo64', 'stream', 'am'] as const;
+export type Feature = (typeof FEATURES)[number];
+
+/**
+ * Checks what a program has asked for.
+ * @param features undefined for all
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkFeatures(features: readonly Feature[] | undefined): readonly Feature[] {
+  if (features === undefined) return FEATURES;
+  if (!Array.isArray(features) || features.length === 0) {
+    throw invalidParam('features', 'must be a list with one feature at least', features);
+  }
+  for (const feature of features) {
+    if (!FEATURES.includes(feature)) {
+      throw invalidParam('features', `must have the names ${FEATURES.join(', ')} only`, feature);
+    }
+  }
+  return features;
+}
+
+/** The error for an operation whose feature was not asked for. */
+export function missingFeature(feature: Feature): UcxError {
+  return new UcxError({
+    code: 'ERR_FEATURE_MISSING',
+    status: Status.UNSUPPORTED,
+    message: `the context was opened without the feature ${feature}: its option features must have it`,
+    details: { feature },
+  });
+}
