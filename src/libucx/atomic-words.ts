@@ -38,9 +38,10 @@ function setWord({ view }: ScratchBlock, at: number, wordBytes: number, value: b
 /**
  * Takes the word before an atomic operation that has ended. libucp cancels operations that it has no protocol for: since 1.18 those that software would have to
  * do at an endpoint which looks after its peer.
+ * @param isOpen nobody has ended the endpoint with all that was on it
  */
-export function takeWord(request: UcpRequest, status: Status): Status {
-  if (status === Status.CANCELED && !request.isCanceled) {
+export function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status {
+  if (status === Status.CANCELED && isOpen && !request.isCanceled) {
     request.error = new UcxError({
       code: 'ERR_UNSUPPORTED',
       status: Status.UNSUPPORTED,

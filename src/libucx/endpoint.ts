@@ -164,7 +164,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     request.byteLength = call.wordBytes;
     const words = wordsOf(call);
     request.scratch = words;
-    request.settle = takeWord;
+    request.settle = (ended, status) => takeWord(ended, status, !this.#isForced && this.#failure === Status.OK);
     requests.setDatatype(ucpDtMakeContig(call.wordBytes));
     requests.setReplyBuffer(words.address + REPLY_OFFSET);
     const opcode = ATOMIC_OPCODES[call.operation];
