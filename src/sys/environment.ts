@@ -3,6 +3,7 @@
  * two are one.
  */
 
+import { isMainThread } from 'node:worker_threads';
 import { invalidParam } from '../ucs/error.ts';
 import { errno, getenv, setenv, unsetenv } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
@@ -13,8 +14,8 @@ export function getEnvironment(name: string): string | undefined {
 }
 
 /**
- * Sets a variable, or removes it (undefined). C has no lock for readers: a thread of C that reads the environment now may see freed memory, so that this
- * is for the moment before a library is loaded.
+ * Sets a variable, or removes it (undefined). In the main thread Node.js keeps its own threads away meanwhile: one that starts now copies the environment, and
+ * would read freed memory. In a worker thread nothing does, and nothing anywhere keeps threads of C away: do it while none of either kind reads.
  * @throws UcxError ERR_INVALID_PARAM for a name that is empty or has `=` or a zero byte, or a value with a zero byte; SyscallError ENOMEM
  */
 export function setEnvironment(name: string, value: string | undefined): void {
@@ -22,6 +23,11 @@ export function setEnvironment(name: string, value: string | undefined): void {
     throw invalidParam('name', 'must not be empty nor have = or a zero byte', name);
   }
   if (value?.includes('\0')) throw invalidParam('value', 'must not have a zero byte', value);
+  if (isMainThread) {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+    return;
+  }
   const result = value === undefined ? unsetenv(name) : setenv(name, value, 1);
   if (result !== 0) throw new SyscallError(value === undefined ? 'unsetenv' : 'setenv', errno(), name);
 }
