@@ -25,6 +25,9 @@ const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   UCX_HANDLE_ERRORS: 'none',
   UCX_DEBUG_SIGNO: '0',
   UCX_WARN_UNUSED_ENV_VARS: 'n',
+  // libucm would write other instructions over mmap, munmap and brk of the C library while threads of Node.js run them: seen to crash (1.13). Without it libucp
+  // keeps no cache of registrations; who maps memory has it registered.
+  UCX_MEM_EVENTS: 'n',
 };
 
 /** A library that is loaded. */
