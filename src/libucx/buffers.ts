@@ -3,6 +3,7 @@
 import { addressOf, allocateScratch } from '../sys/index.ts';
 import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../ucp/api/local-bytes.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from './abi.ts';
+import type { DeviceAccess } from './device-access.ts';
 import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from './memory-handle.ts';
 import type { UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
@@ -17,17 +18,22 @@ export interface DeviceDatatypes {
   describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): number;
 }
 
+/** The context that memory must be of. */
+export interface BuffersOwner {
+  readonly access: DeviceAccess;
+}
+
 /** The local side of the operations of one worker, described one after the other. */
 export class Buffers {
   /** What is given to libucp, after {@link describe}. */
   address = 0;
   count = 0;
-  readonly #owner: object;
+  readonly #owner: BuffersOwner;
   readonly #requests: Requests;
   readonly #devices: DeviceDatatypes;
 
   /** @param owner the context that memory must be of */
-  constructor(owner: object, requests: Requests, devices: DeviceDatatypes) {
+  constructor(owner: BuffersOwner, requests: Requests, devices: DeviceDatatypes) {
     this.#owner = owner;
     this.#requests = requests;
     this.#devices = devices;
@@ -40,8 +46,9 @@ export class Buffers {
   describe(request: UcpRequest, local: LocalBuffer, offset: number, byteLength: number, isReceived: boolean): void {
     if (!isList(local)) {
       checkLocal(this.#owner, local, offset, byteLength);
-      if (isHost(local)) {
+      if (isKnown(local)) {
         this.#take(request, local, byteLength);
+        if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
         this.address = addressIn(local, offset);
         this.count = byteLength;
         return;
@@ -88,14 +95,19 @@ export class Buffers {
   }
 }
 
-/** True for memory that libucp can be given. */
+/** True for memory that a CPU reaches. */
 export function isHost(local: LocalMemory): boolean {
   return local instanceof Uint8Array || local.bytes !== undefined;
 }
 
-/** The address of a byte of host memory; 0 where there are no bytes. */
+/** True for memory that libucp can be given. */
+export function isKnown(local: LocalMemory): boolean {
+  return isHost(local) || (local instanceof UcpMemory && local.memh !== 0);
+}
+
+/** The address of a byte of memory that libucp can be given; 0 where there are no bytes. */
 export function addressIn(local: LocalMemory, offset: number): number {
-  if (local instanceof UcpMemory) return local.hostAddress + offset;
+  if (local instanceof UcpMemory) return local.ucpAddress + offset;
   return local.byteLength === 0 ? 0 : addressOf(local) + offset;
 }
 

@@ -20,7 +20,15 @@ import { checkStatus, closedError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
-import { UCP_API_MAJOR, UCP_API_MINOR, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
+import {
+  UCP_API_MAJOR,
+  UCP_API_MINOR,
+  UCP_ATTR_FIELD,
+  UCP_CONTEXT_ATTR,
+  UCP_PARAM_FIELD,
+  UCP_PARAMS,
+} from './abi.ts';
+import { type DeviceAccess, deviceAccess } from './device-access.ts';
 import { Fragments } from './device-fragments.ts';
 import type { EngineContext } from './engine.ts';
 import { featureBits } from './features.ts';
@@ -61,6 +69,7 @@ export class Context implements ApiContext, EngineContext {
   readonly node: ApiContext;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
+  readonly access: DeviceAccess;
   readonly fragments: Fragments;
   /** The handle of libucp. */
   readonly handle: number;
@@ -82,7 +91,8 @@ export class Context implements ApiContext, EngineContext {
     this.#onClosing = params.onClosing ?? (() => {});
     this.configuration = new UcpConfiguration(this.libucp.functions, params.config, params.log);
     this.handle = this.#init();
-    this.memory = new MemoryMap(this.libucp.functions, this.handle, this, this.node);
+    this.access = this.#accessOf(this.libucp);
+    this.memory = new MemoryMap(this, this.node);
     this.fragments = new Fragments(this.memory, params.fragmentBytes, params.fragmentCount);
   }
 
@@ -175,6 +185,14 @@ export class Context implements ApiContext, EngineContext {
       checkStatus(status, 'ucp_init');
     });
     return context.value;
+  }
+
+  #accessOf({ functions, version, memoryTypes }: Libucp): DeviceAccess {
+    using attributes = new Fields(UCP_CONTEXT_ATTR);
+    attributes.setU64('field_mask', UCP_ATTR_FIELD.MEMORY_TYPES);
+    checkStatus(functions.ucp_context_query(this.handle, attributes.address), 'ucp_context_query');
+    const usableTypes = attributes.u64('memory_types');
+    return deviceAccess({ version, memoryTypes, usableTypes, emulated: this.node.emulated });
   }
 
   async #close(): Promise<void> {

@@ -15,7 +15,7 @@ export class Fragment {
 
   constructor(memory: UcpMemory) {
     this.memory = memory;
-    this.address = memory.hostAddress;
+    this.address = memory.ucpAddress;
     this.byteLength = memory.byteLength;
   }
 }
@@ -35,7 +35,8 @@ export interface FragmentSource {
 /** The fragments of a context. Allocated at their first use, kept until the memory of the context is given back. */
 export class Fragments {
   readonly byteLength: number;
-  readonly #countMax: number;
+  /** Fragments at most. */
+  readonly countMax: number;
   readonly #source: FragmentSource;
   readonly #all: Fragment[] = [];
   readonly #free: Fragment[] = [];
@@ -44,7 +45,7 @@ export class Fragments {
   constructor(source: FragmentSource, byteLength: number, countMax: number) {
     this.#source = source;
     this.byteLength = byteLength;
-    this.#countMax = countMax;
+    this.countMax = countMax;
   }
 
   /** Fragments that are lent. */
@@ -58,7 +59,7 @@ export class Fragments {
    */
   take(): Fragment | undefined {
     if (this.#waiting.size > 0) return undefined;
-    return this.#free.pop() ?? (this.#all.length < this.#countMax ? this.#allocate() : undefined);
+    return this.#free.pop() ?? (this.#all.length < this.countMax ? this.#allocate() : undefined);
   }
 
   /** Lends a fragment as soon as there is one. */

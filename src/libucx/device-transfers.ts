@@ -26,7 +26,7 @@ import type { DeviceOperations, EngineEndpoint, EngineWorker } from './engine.ts
 import { requireFeature } from './features.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
-import type { UcpRequest } from './request.ts';
+import { RequestKind, type UcpRequest } from './request.ts';
 
 const TRANSPORT = 'libucp';
 
@@ -201,10 +201,25 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const { isPut, endpoint, local, byteLength, rkey } = transfer;
     const name = isPut ? 'put' : 'get';
     const way = chooseWay(endpoint, name, local, rkey);
+    if (way === DeviceWay.DIRECT) return this.#direct(transfer, params);
     if (way === DeviceWay.REMOTE) this.#requireMessages();
     const request = this.#begin(`${name}/${way === DeviceWay.REMOTE ? 'am' : 'staging'}`, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#start(this.#operationOf(way, request, transfer), request, params);
+  }
+
+  /** Both memories are known to libucp. */
+  #direct(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
+    const { isPut, endpoint, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
+    const { requests, functions, buffers } = this.#worker;
+    const request = requests.begin(RequestKind.SEND, isPut ? 'put/libucp' : 'get/libucp');
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.transport = TRANSPORT;
+    buffers.describe(request, local, localOffset, byteLength, !isPut);
+    const start = isPut ? functions.ucp_put_nbx : functions.ucp_get_nbx;
+    const remote = rkey.remoteAddress + remoteOffset;
+    const started = start(endpoint.handle, buffers.address, byteLength, remote, rkey.handle, requests.param);
+    return requests.started(request, started, params);
   }
 
   #operationOf(way: DeviceWay, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {

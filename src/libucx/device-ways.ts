@@ -2,7 +2,7 @@
 
 import type { ExplainedOperation } from '../ucp/api/endpoint.ts';
 import type { Explanation } from '../ucp/api/explanation.ts';
-import { isHost } from './buffers.ts';
+import { isHost, isKnown } from './buffers.ts';
 import type { EngineEndpoint } from './engine.ts';
 import { type LocalMemory, UcpMemory } from './memory-handle.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
@@ -30,11 +30,6 @@ export function chooseWay(
   if (reachesByNode(endpoint, operation, local, rkey)) return DeviceWay.NODE;
   if (rkey.handle !== 0 && isKnown(local)) return DeviceWay.DIRECT;
   return rkey.exportId === 0 ? DeviceWay.PIPELINE : DeviceWay.REMOTE;
-}
-
-/** True for memory that libucp knows. */
-export function isKnown(local: LocalMemory): boolean {
-  return isHost(local) || (local instanceof UcpMemory && local.memh !== 0);
 }
 
 /** True where the transports of the node move any number of bytes between the memories. Asked once for a key and a kind of local memory. */

@@ -84,6 +84,10 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     this.#isWatched = isWatched;
   }
 
+  get isDirect(): boolean {
+    return this.#worker.context.access.isDirect;
+  }
+
   get closed(): boolean {
     return this.#closed;
   }
@@ -157,7 +161,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
         this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });
       return this.#worker.devices.defer(this, 'amo/libucp', begin, params);
     }
-    if (rkey.handle === 0) return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
+    if (rkey.exportId !== 0) return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
     const { requests } = this.#worker;
     const request = requests.begin(RequestKind.SEND, 'amo/libucp');
     if (request === undefined) return Status.NO_RESOURCE;
@@ -387,7 +391,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
         this.#rma(isPut, local, localOffset, byteLength, rkey, remoteOffset, inner);
       return devices.defer(this, protocol, begin, params);
     }
-    if (rkey.handle === 0 || !isHost(local)) {
+    if (rkey.exportId !== 0 || !isHost(local)) {
       if (isPut) return devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
       return devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
     }

@@ -13,6 +13,7 @@ import type { Log } from '../ucs/log.ts';
 import type { Status } from '../ucs/status.ts';
 import type { Arrivals } from './arrivals.ts';
 import type { Buffers } from './buffers.ts';
+import type { DeviceAccess } from './device-access.ts';
 import type { Fragments } from './device-fragments.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
@@ -30,6 +31,8 @@ export interface EngineContext {
   readonly log: Log;
   readonly clock: Clock;
   readonly progressSpinNs: number;
+  /** Whether libucp is given addresses of cards. */
+  readonly access: DeviceAccess;
   /** Host memory through which that of cards goes. */
   readonly fragments: Fragments;
   /** The transports of this library on this machine. */

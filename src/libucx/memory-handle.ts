@@ -13,8 +13,8 @@ export class UcpMemory extends OwnedMemory {
   readonly node: MemoryHandle;
   /** Where libucp has allocated it. */
   readonly lent: LentMemory | undefined;
-  /** Address of the first byte as a number; 0 for device memory. */
-  readonly hostAddress: number;
+  /** Address of the first byte as libucp takes it; 0 for device memory that it does not know. */
+  readonly ucpAddress: number;
   /** By which peers name device memory in messages; 0 for host memory. */
   readonly exportId: number;
   /** The packed remote key, made at its first use. */
@@ -32,7 +32,7 @@ export class UcpMemory extends OwnedMemory {
     this.node = node;
     this.lent = parts.lent;
     this.exportId = parts.exportId;
-    this.hostAddress = this.bytes === undefined ? 0 : Number(node.address);
+    this.ucpAddress = this.memh === 0 ? 0 : Number(node.address);
   }
 }
 

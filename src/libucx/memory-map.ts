@@ -7,32 +7,50 @@ import { LentMemory } from '../sys/index.ts';
 import type { Context } from '../ucp/api/context.ts';
 import type { AdviseOptions, MemMapParams, MemoryHandle } from '../ucp/api/memory.ts';
 import { checkStatus, invalidParam, statusError } from '../ucs/error.ts';
+import type { Log } from '../ucs/log.ts';
 import { MemoryType } from '../ucs/memory-type.ts';
 import { systemRandomBytes } from '../ucs/random.ts';
 import { Status } from '../ucs/status.ts';
 import type { MemoryAdvice } from '../uct/api/memory-domain.ts';
-import { UCP_MEM_ATTR, UCP_MEM_ATTR_FIELD, UCP_MEM_MAP, UCP_MEM_MAP_PARAM_FIELD, UCP_MEM_MAP_PARAMS } from './abi.ts';
+import {
+  UCP_MEM_ATTR,
+  UCP_MEM_ATTR_FIELD,
+  UCP_MEM_MAP,
+  UCP_MEM_MAP_PARAM_FIELD,
+  UCP_MEM_MAP_PARAMS,
+  UCS_MEMORY_TYPE,
+} from './abi.ts';
+import type { DeviceAccess } from './device-access.ts';
 import { Fields, OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
+import type { Libucp } from './library.ts';
 import { UcpMemory } from './memory-handle.ts';
 import { packRemoteKey } from './remote-key.ts';
 
 const EXPORT_ID_BYTES = 6;
 
+/** The context whose memory it is. */
+export interface MemoryOwner {
+  readonly libucp: Libucp;
+  /** The handle of libucp. */
+  readonly handle: number;
+  readonly access: DeviceAccess;
+  readonly log: Log;
+}
+
 /** The memory. */
 export class MemoryMap {
   readonly #functions: LibucpFunctions;
   readonly #context: number;
-  readonly #owner: object;
+  readonly #owner: MemoryOwner;
   readonly #node: Context;
   readonly #handles: Set<UcpMemory> = new Set();
   /** Device memory by the number that peers name it with. */
   readonly #exported: Map<number, UcpMemory> = new Map();
 
-  /** @param context the handle of libucp's context */
-  constructor(functions: LibucpFunctions, context: number, owner: object, node: Context) {
-    this.#functions = functions;
-    this.#context = context;
+  constructor(owner: MemoryOwner, node: Context) {
+    this.#functions = owner.libucp.functions;
+    this.#context = owner.handle;
     this.#owner = owner;
     this.#node = node;
   }
@@ -122,7 +140,8 @@ export class MemoryMap {
   #register(params: MemMapParams): UcpMemory {
     const node = this.#node.memMap(params);
     if (node.bytes === undefined) {
-      return new UcpMemory(this.#owner, node, { memh: 0, lent: undefined, exportId: this.#newExportId() });
+      const memh = this.#owner.access.isDirect ? this.#registerDevice(node) : 0;
+      return new UcpMemory(this.#owner, node, { memh, lent: undefined, exportId: this.#newExportId() });
     }
     try {
       const memh = this.#ucpMap(Number(node.address), node.byteLength, 0);
@@ -133,11 +152,24 @@ export class MemoryMap {
     }
   }
 
-  #ucpMap(address: number, byteLength: number, flags: number): number {
-    const { ADDRESS, LENGTH, FLAGS } = UCP_MEM_MAP_PARAM_FIELD;
+  /** Device memory that libucp does not take goes through host memory, as where it knows none: 0. */
+  #registerDevice({ address, byteLength }: MemoryHandle): number {
+    try {
+      return this.#ucpMap(Number(address), byteLength, 0, this.#owner.access.memoryType);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      this.#owner.log.warn(`libucp does not take memory of a card, it goes through host memory: ${why}`);
+      return 0;
+    }
+  }
+
+  #ucpMap(address: number, byteLength: number, flags: number, memoryType: number = UCS_MEMORY_TYPE.HOST): number {
+    const { ADDRESS, LENGTH, FLAGS, MEMORY_TYPE } = UCP_MEM_MAP_PARAM_FIELD;
     using params = new Fields(UCP_MEM_MAP_PARAMS);
     using memh = new OutValue();
-    params.setU64('field_mask', ADDRESS | LENGTH | FLAGS);
+    const isHost = memoryType === UCS_MEMORY_TYPE.HOST;
+    params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | (isHost ? 0 : MEMORY_TYPE));
+    params.setU32('memory_type', memoryType);
     params.setU64('address', address).setU64('length', byteLength).setU32('flags', flags);
     const status = this.#functions.ucp_mem_map(this.#context, params.address, memh.address);
     checkStatus(status, `ucp_mem_map of ${byteLength} bytes`);

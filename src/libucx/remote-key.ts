@@ -35,7 +35,7 @@ export function packRemoteKey(
   memory: UcpMemory,
   node: Context,
 ): Uint8Array {
-  const isHost = memory.memh !== 0;
+  const isHost = memory.exportId === 0;
   const nodeKey = isHost ? new Uint8Array(0) : node.packRkey(memory.node);
   const own = new Uint8Array(FIELDS_BYTES + nodeKey.byteLength);
   const view = new DataView(own.buffer);
@@ -44,7 +44,7 @@ export function packRemoteKey(
   view.setBigUint64(16, BigInt(memory.byteLength), true);
   view.setBigUint64(24, BigInt(memory.exportId), true);
   own.set(nodeKey, FIELDS_BYTES);
-  return packTrailed({ ucx: isHost ? packUcx(functions, context, memory.memh) : new Uint8Array(0), own });
+  return packTrailed({ ucx: memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0), own });
 }
 
 function packUcx(functions: LibucpFunctions, context: number, memh: number): Uint8Array {
@@ -80,7 +80,8 @@ function parse(packed: Uint8Array): KeyFields {
     throw malformed('remote key', 'has a length or a number beyond 2^53');
   }
   const hasUcx = ucx.byteLength > 0;
-  if (hasUcx !== (memoryType === MemoryType.HOST) || hasUcx !== (exportId === 0)) {
+  const isHost = memoryType === MemoryType.HOST;
+  if ((isHost && !hasUcx) || isHost !== (exportId === 0)) {
     throw malformed('remote key', 'has not the part that its memory type asks for');
   }
   return {
@@ -96,6 +97,8 @@ function parse(packed: Uint8Array): KeyFields {
 /** The endpoint behind a key. */
 export interface KeyOwner {
   readonly handle: number;
+  /** libucp is given addresses of cards here. */
+  readonly isDirect: boolean;
   /** The key for the transports of the node; undefined where they do not reach the peer. */
   unpackNodeKey(packed: Uint8Array): RemoteKey | undefined;
   /** A key has been released. */
@@ -109,7 +112,7 @@ export class UcpRemoteKey implements RemoteKey {
   readonly memoryType: MemoryType;
   readonly address: bigint;
   readonly byteLength: number;
-  /** The key of libucp; 0 for device memory. */
+  /** The key of libucp; 0 for device memory that it does not know here or there. */
   readonly handle: number;
   /** The address as libucp takes it. */
   readonly remoteAddress: number;
@@ -133,8 +136,9 @@ export class UcpRemoteKey implements RemoteKey {
     this.address = fields.address;
     this.byteLength = fields.byteLength;
     this.exportId = fields.exportId;
-    this.remoteAddress = fields.exportId === 0 ? Number(fields.address) : 0;
-    this.handle = fields.exportId === 0 ? unpackUcx(functions, owner.handle, fields.ucx) : 0;
+    this.remoteAddress = Number(fields.address);
+    const isKnown = fields.exportId === 0 || (owner.isDirect && fields.ucx.byteLength > 0);
+    this.handle = isKnown ? unpackUcx(functions, owner.handle, fields.ucx) : 0;
     this.node = fields.exportId === 0 ? undefined : owner.unpackNodeKey(fields.node);
   }
 

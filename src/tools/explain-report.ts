@@ -54,11 +54,18 @@ function winnerLine(group: readonly SizeExplanation[]): string {
   const sizes = ends.map(({ bytes }) => formatBytes(bytes)).join(' .. ');
   const { winner } = first;
   if (winner === undefined) return `${sizes}  nothing can do it`;
-  const times = ends.map((size) => formatTime(size.winner!.estimatedNs)).join(' .. ');
-  const rates = ends.map((size) => (size.winner!.bandwidth / MEGABYTE).toFixed(1)).join(' .. ');
-  const line = `${sizes}  ${winner.protocol}  ${winner.transport}  ${times}  ${rates} MB/s`;
+  const line = `${sizes}  ${winner.protocol}  ${winner.transport}${estimatesOf(ends)}`;
   const note = winner.note === undefined ? '' : `\n${INDENT}${winner.note}`;
   return line + note;
+}
+
+/** Nothing for an engine without a cost model. */
+function estimatesOf(ends: readonly SizeExplanation[]): string {
+  const winners = ends.flatMap(({ winner }) => (winner === undefined ? [] : [winner]));
+  if (winners.some(({ estimatedNs }) => estimatedNs === undefined)) return '';
+  const times = winners.map(({ estimatedNs }) => formatTime(estimatedNs!)).join(' .. ');
+  const rates = winners.map(({ bandwidth }) => (bandwidth! / MEGABYTE).toFixed(1)).join(' .. ');
+  return `  ${times}  ${rates} MB/s`;
 }
 
 /**

@@ -34,7 +34,7 @@ describe('links between cards', () => {
     const explain = (key: RemoteKey) => {
       const told = stack.endpoint.explain('put', near, key);
       const [{ transport, note, estimatedNs }, first] = [told.at(BYTES).winner!, told.at(1).winner!];
-      return { transport, note, bytesNs: estimatedNs - first.estimatedNs };
+      return { transport, note, bytesNs: estimatedNs! - first.estimatedNs! };
     };
     const before = newKey();
     const whole = explain(before);

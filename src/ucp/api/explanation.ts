@@ -1,5 +1,7 @@
 /** What explain() tells: which protocol moves how many bytes, what else could, and why it does not. Types only. */
 
+import type { Engine } from './context.ts';
+
 /** A transport or protocol that is not used. */
 export interface RejectedProtocol {
   readonly transport: string;
@@ -12,10 +14,10 @@ export interface RejectedProtocol {
 export interface SizeWinner {
   readonly transport: string;
   readonly protocol: string;
-  /** By the cost model, not measured. */
-  readonly estimatedNs: number;
+  /** By the cost model, not measured; undefined where there is no model of the engine. */
+  readonly estimatedNs: number | undefined;
   /** Bytes per second, by the same model. */
-  readonly bandwidth: number;
+  readonly bandwidth: number | undefined;
   readonly note?: string | undefined;
 }
 
@@ -42,14 +44,20 @@ export interface ChosenProtocol {
   readonly protocol: string;
   /** Such as `gaudi_cpy/gaudi0`. */
   readonly transport: string;
-  /** Estimated time at the smallest size of the range, in nanoseconds: by the cost model, not measured. */
-  readonly estimatedNs: number;
+  /** Estimated time at the smallest size of the range, in nanoseconds: by the cost model, not measured; undefined where there is no model of the engine. */
+  readonly estimatedNs: number | undefined;
   /** What the estimate takes into account besides the attributes of the transport, such as `2 of 3 links up`. */
   readonly note?: string | undefined;
 }
 
 /** The explanation of one operation between two kinds of memory. */
-export interface Explanation {
+export interface Explanation extends ExplainedChoice {
+  /** What runs the operation, and why that. */
+  readonly engine: Engine;
+}
+
+/** An explanation that does not say which engine it is of. */
+export interface ExplainedChoice {
   readonly operation: string;
   readonly local: string;
   readonly remote: string;
@@ -57,6 +65,6 @@ export interface Explanation {
   readonly rejected: readonly RejectedProtocol[];
   /** The choice for a number of bytes, 1 or more, with an estimate or a reason for every candidate. */
   at(bytes: number): SizeExplanation;
-  /** The table as UCX prints it with UCX_PROTO_INFO=y, and the rejections below it. */
+  /** The table as UCX prints it with UCX_PROTO_INFO=y, the rejections below it, and the engine. */
   toString(): string;
 }

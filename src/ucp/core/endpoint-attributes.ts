@@ -1,6 +1,7 @@
 /** What an endpoint is to others: what can be asked about it, how it is closed, and what it needs of its worker. */
 
 import type { PromiseTier } from '../api/awaited/promise-tier.ts';
+import type { Engine } from '../api/context.ts';
 import type { EndpointAttributes } from '../api/endpoint.ts';
 import type { Connections } from '../wireup/connections.ts';
 import { nameOf } from '../wireup/lanes.ts';
@@ -11,7 +12,7 @@ import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
 
 /** The worker behind an endpoint; `E` is the endpoint. */
 export interface EndpointWorker extends ProtocolHost {
-  readonly context: ProtocolContext & ExplainContext;
+  readonly context: ProtocolContext & ExplainContext & { readonly engine: Engine };
   readonly promises: PromiseTier;
   readonly protocols: Protocols;
   readonly connections: Connections;

@@ -36,6 +36,7 @@ import {
   putKnown,
 } from '../rma/put-get.ts';
 import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
+import { explainedBy } from '../api/explanation-text.ts';
 import { explainTransfer } from './explain-transfer.ts';
 import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';
@@ -204,7 +205,8 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
 
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
     this.#checkOpen();
-    return explainTransfer(this.#worker.context, this.#connection, operation, local, rkey);
+    const { context } = this.#worker;
+    return explainedBy(context.engine, explainTransfer(context, this.#connection, operation, local, rkey));
   }
 
   put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {

@@ -4,7 +4,7 @@ import { invalidParam } from '../../ucs/error.ts';
 import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { MdFlag } from '../../uct/api/memory-domain.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
-import type { Explanation } from '../api/explanation.ts';
+import type { ExplainedChoice } from '../api/explanation.ts';
 import { checkLocal } from '../api/local-bytes.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -34,7 +34,7 @@ export function explainTransfer(
   operation: ExplainedOperation,
   local: LocalMemory,
   rkey: RemoteKey,
-): Explanation {
+): ExplainedChoice {
   checkLocal(context, local, 0, 0);
   checkRemote(connection, rkey, 0, 0);
   if (!EXPLAINED_OPERATIONS.includes(operation)) {
@@ -106,7 +106,7 @@ function explainRma(
   operation: Operation,
   local: LocalMemory,
   rkey: RemoteKey,
-): Explanation {
+): ExplainedChoice {
   return explainPlan({
     operation,
     localType: local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST,

@@ -8,7 +8,7 @@ import type { ConfigType } from '../../ucs/config-value.ts';
 import { boolType } from '../../ucs/config-value.ts';
 import type { OperationEnd } from '../../ucs/diagnostics.ts';
 import { type Log, LogLevel } from '../../ucs/log.ts';
-import type { Explanation } from '../api/explanation.ts';
+import type { ExplainedChoice } from '../api/explanation.ts';
 import {
   describeOperation,
   describeProtocol,
@@ -70,7 +70,7 @@ export class ProtocolInfo {
   }
 
   /** A choice has been made for a connection with these lanes: prints it, unless it has been printed for such lanes. */
-  chosen(lanes: readonly string[], makeExplanation: () => Explanation): void {
+  chosen(lanes: readonly string[], makeExplanation: () => ExplainedChoice): void {
     if (this.#uses !== undefined) return;
     const key = lanes.join(',');
     if (!this.#configs.includes(key)) this.#configs.push(key);

@@ -1,5 +1,6 @@
 /** What a worker needs of its context. */
 
+import type { Engine } from '../api/context.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
@@ -9,6 +10,8 @@ import type { Resources } from './resources.ts';
 
 /** The context behind a worker; `W` is the worker. */
 export interface WorkerContext<W> extends ProtocolContext {
+  /** What runs the operations, and why that. */
+  readonly engine: Engine;
   readonly resources: Resources;
   readonly clock: Clock;
   readonly log: Log;

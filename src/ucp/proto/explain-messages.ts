@@ -4,7 +4,7 @@
  */
 
 import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
-import type { Explanation, RejectedProtocol } from '../api/explanation.ts';
+import type { ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
 import { type ExplanationTitle, explanationOf } from './explain.ts';
 import type { ExplainedCandidate } from './explain-size.ts';
 
@@ -42,7 +42,7 @@ export interface MessageChoice {
 }
 
 /** Explains how messages go. */
-export function explainMessages(operation: MessageOperation, choice: MessageChoice): Explanation {
+export function explainMessages(operation: MessageOperation, choice: MessageChoice): ExplainedChoice {
   const { lanes, messageLane, title, unavailable } = choice;
   const lane = messageLane === undefined ? undefined : lanes[messageLane];
   const rejected = [
@@ -56,7 +56,9 @@ export function explainMessages(operation: MessageOperation, choice: MessageChoi
 }
 
 /** Explains how atomic operations on words of 4 and 8 bytes go. */
-export function explainAtomics(choice: Omit<MessageChoice, 'rendezvousThreshold' | 'isHost' | 'data'>): Explanation {
+export function explainAtomics(
+  choice: Omit<MessageChoice, 'rendezvousThreshold' | 'isHost' | 'data'>,
+): ExplainedChoice {
   const { lanes, messageLane, title, unavailable } = choice;
   const able = (word: number): ExplainedLane | undefined => {
     const flag = word === 4 ? IfaceFlag.ATOMIC32 : IfaceFlag.ATOMIC64;

@@ -4,7 +4,8 @@
 
 import { memoryTypeName } from '../../ucs/memory-type.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
-import type { ChosenProtocol, Explanation, RejectedProtocol } from '../api/explanation.ts';
+import type { ChosenProtocol, ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
+import { explanationText } from '../api/explanation-text.ts';
 import { type Choice, type ExplainedCandidate, type ExplainedStep, estimateNs, explainSize } from './explain-size.ts';
 import { type Candidate, OPERATION_NAMES, type Operation, type Plan, PROTOCOL_NAMES } from './selection.ts';
 
@@ -28,7 +29,7 @@ export interface ExplanationTitle {
 }
 
 /** Explains a plan. */
-export function explainPlan(input: ExplainInput): Explanation {
+export function explainPlan(input: ExplainInput): ExplainedChoice {
   const { plan, resources } = input;
   const operation = OPERATION_NAMES[input.operation];
   const laneName = (lane: number): string => `${resources[lane]!.transport}/${resources[lane]!.device}`;
@@ -61,7 +62,7 @@ export function explainPlan(input: ExplainInput): Explanation {
 }
 
 /** The explanation of a choice that is made. */
-export function explanationOf(title: ExplanationTitle, choice: Choice): Explanation {
+export function explanationOf(title: ExplanationTitle, choice: Choice): ExplainedChoice {
   const used = new Set(choice.steps.map(({ candidate }) => candidate));
   const outbid = choice.candidates.filter((candidate) => !used.has(candidate));
   const rejected: RejectedProtocol[] = [
@@ -70,7 +71,7 @@ export function explanationOf(title: ExplanationTitle, choice: Choice): Explanat
   ];
   const { operation, local, remote } = title;
   const told = { operation, local, remote, chosen: chosenOf(choice.steps), rejected };
-  return { ...told, at: (bytes) => explainSize(choice, bytes), toString: () => tableOf(told) };
+  return { ...told, at: (bytes) => explainSize(choice, bytes), toString: () => explanationText(told) };
 }
 
 function endOf(bytes: number): number {
@@ -86,31 +87,4 @@ function chosenOf(steps: readonly ExplainedStep[]): ChosenProtocol[] {
     const estimatedNs = estimateNs(candidate, bytesMin);
     return { bytesMin, bytesMax, protocol, transport, estimatedNs, ...(note === undefined ? {} : { note }) };
   });
-}
-
-function tableOf(explanation: Omit<Explanation, 'toString' | 'at'>): string {
-  const title = `${explanation.operation}: local ${explanation.local} memory, remote ${explanation.remote} memory`;
-  const rows = explanation.chosen.map(({ bytesMin, bytesMax, protocol, transport, estimatedNs, note }) => [
-    `${bytesMin}..${bytesMax === Number.POSITIVE_INFINITY ? 'inf' : bytesMax}`,
-    protocol,
-    transport,
-    `(?) ${estimatedNs} ns${note === undefined ? '' : `, ${note}`}`,
-  ]);
-  const widths = [0, 1, 2, 3].map((column) => Math.max(...rows.map((row) => row[column]!.length), 8));
-  const width = Math.max(
-    title.length,
-    widths.reduce((sum, part) => sum + part + 3, -3),
-  );
-  const line = `+-${'-'.repeat(width)}-+`;
-  const lines = [line, `| ${title.padEnd(width)} |`, line];
-  for (const row of rows) {
-    const text = row.map((cell, column) => cell.padEnd(widths[column]!)).join(' | ');
-    lines.push(`| ${text.padEnd(width)} |`);
-  }
-  if (rows.length === 0) lines.push(`| ${'no transport can do it'.padEnd(width)} |`);
-  lines.push(line);
-  for (const { transport, protocol, reason } of explanation.rejected) {
-    lines.push(`not used: ${transport}${protocol === undefined ? '' : ` ${protocol}`}: ${reason}`);
-  }
-  return lines.join('\n');
 }

@@ -1,0 +1,42 @@
+/** When addresses of cards go straight into libucp. No such libucp and no card is here: everything is given as data. */
+
+import { describe, expect, it } from 'vitest';
+import { type DeviceAccessInput, deviceAccess } from './device-access.ts';
+
+const TYPES = [
+  'host',
+  'cuda',
+  'cuda-managed',
+  'rocm',
+  'rocm-managed',
+  'rdma',
+  'ze-host',
+  'ze-device',
+  'ze-managed',
+  'gaudi',
+];
+const ABLE: DeviceAccessInput = {
+  version: '1.21.0',
+  memoryTypes: TYPES,
+  usableTypes: 0b10_0000_0001n,
+  emulated: false,
+};
+
+describe('device addresses', () => {
+  it('go straight in where libucp knows the type, serves it, and the cards are real', () => {
+    expect(deviceAccess(ABLE)).toEqual({ isDirect: true, memoryType: 9, reason: 'UCX 1.21.0 knows memory type gaudi' });
+  });
+
+  it.each([
+    [{ version: '1.13.1', memoryTypes: TYPES.slice(0, 6) }, /UCX 1\.13\.1 does not know memory type gaudi/],
+    [{ usableTypes: 1n }, /no memory domain of UCX 1\.21\.0 serves/],
+    [{ emulated: true }, /emulated/],
+    [{ memoryTypes: TYPES.slice(0, 9), usableTypes: -1n, emulated: true }, /does not know/],
+  ])('do not with %o', (part, reason) => {
+    expect(deviceAccess({ ...ABLE, ...part })).toEqual({
+      isDirect: false,
+      memoryType: 0,
+      reason: expect.stringMatching(reason),
+    });
+  });
+});
