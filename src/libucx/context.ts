@@ -20,14 +20,7 @@ import { checkStatus, closedError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
-import {
-  UCP_API_MAJOR,
-  UCP_API_MINOR,
-  UCP_ATTR_FIELD,
-  UCP_CONTEXT_ATTR,
-  UCP_PARAM_FIELD,
-  UCP_PARAMS,
-} from './abi.ts';
+import { UCP_API_MAJOR, UCP_API_MINOR, UCP_ATTR_FIELD, UCP_CONTEXT_ATTR, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
 import { type DeviceAccess, deviceAccess } from './device-access.ts';
 import { Fragments } from './device-fragments.ts';
 import type { EngineContext } from './engine.ts';

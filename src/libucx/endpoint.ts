@@ -3,7 +3,6 @@
  * transports of the node where they reach the peer, through fragments of host memory where not.
  */
 
-import { addressOf, memcpy } from '../sys/index.ts';
 import { AwaitedEndpoint } from '../ucp/api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../ucp/api/awaited/awaited-options.ts';
 import type {
@@ -39,12 +38,12 @@ import { queryEndpoint } from './endpoint-query.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from './engine.ts';
 import { explainOver } from './explain.ts';
 import { requireFeature } from './features.ts';
-import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import { checkMessage } from './message-check.ts';
 import { checkRemote, readRemoteKey, UcpRemoteKey } from './remote-key.ts';
 import { RequestKind, type UcpRequest } from './request.ts';
+import { takeStreamData } from './stream-data.ts';
 
 /** What requests say that carries them: which of its lanes libucp takes is its secret. */
 const TRANSPORT = 'libucp';
@@ -283,13 +282,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
 
   streamRecvData(): Uint8Array | undefined {
     this.#require(UCP_FEATURE.STREAM);
-    using length = new OutValue();
-    const data = this.#functions.ucp_stream_recv_data_nb(this.handle, length.address);
-    if (data <= 0) return undefined;
-    const bytes = new Uint8Array(length.value);
-    if (bytes.byteLength > 0) memcpy(addressOf(bytes), data, bytes.byteLength);
-    this.#functions.ucp_stream_data_release(this.handle, data);
-    return bytes;
+    return takeStreamData(this.#functions, this.handle);
   }
 
   flushNbx(params?: RequestParams): Status | Request {
