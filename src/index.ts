@@ -9,7 +9,6 @@ export { type ConfigReadOptions, type Environment, ProgramConfig as Config } fro
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
 export { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, type AmMessage } from './ucp/api/active-message.ts';
 export type { MessageQueue } from './ucp/api/awaited/message-queue.ts';
-export type { Engine, EngineName } from './ucp/api/context.ts';
 export type {
   AddressEndpointOptions,
   AmSendOptions,
@@ -27,6 +26,7 @@ export type {
   TransferOptions,
   TransferResult,
 } from './ucp/api/endpoint.ts';
+export type { Engine, EngineName } from './ucp/api/engine.ts';
 export type {
   ChosenProtocol,
   Explanation,

@@ -2,7 +2,7 @@
 
 import { LIBUCX_CONFIG_TABLE } from '../libucx/config.ts';
 import { type Libucp, openLibucp } from '../libucx/library.ts';
-import type { Engine } from '../ucp/api/context.ts';
+import type { Engine } from '../ucp/api/engine.ts';
 import { invalidParam, isUcxError } from '../ucs/error.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './config.ts';
 import { packageVersion } from './package-version.ts';

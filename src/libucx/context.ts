@@ -3,7 +3,8 @@
  * cards and moves it on the machine. Workers communicate, contexts own.
  */
 
-import type { Context as ApiContext, ContextAttributes, Engine } from '../ucp/api/context.ts';
+import type { Context as ApiContext, ContextAttributes } from '../ucp/api/context.ts';
+import type { Engine } from '../ucp/api/engine.ts';
 import type { Feature } from '../ucp/api/features.ts';
 import type {
   AddressedMemory,

@@ -3,8 +3,9 @@
 import type { NativeCallback, ScratchBlock } from '../sys/index.ts';
 import type { AmMessage } from '../ucp/api/active-message.ts';
 import type { PromiseTier } from '../ucp/api/awaited/promise-tier.ts';
-import type { Context as ApiContext, Engine } from '../ucp/api/context.ts';
+import type { Context as ApiContext } from '../ucp/api/context.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../ucp/api/endpoint.ts';
+import type { Engine } from '../ucp/api/engine.ts';
 import type { AmSendParams, Request, RequestParams } from '../ucp/api/request.ts';
 import type { WordOperation } from '../ucp/api/word-operation.ts';
 import type { Worker as ApiWorker } from '../ucp/api/worker.ts';

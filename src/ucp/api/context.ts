@@ -4,6 +4,7 @@ import type { Config } from '../../ucs/config.ts';
 import type { MemoryType } from '../../ucs/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../../uct/api/memory-domain.ts';
+import type { Engine } from './engine.ts';
 import type {
   AddressedMemory,
   AdviseOptions,
@@ -13,18 +14,6 @@ import type {
   MemoryTypeEvent,
 } from './memory.ts';
 import type { Worker, WorkerOptions } from './worker.ts';
-
-/** Names of the engines. */
-export type EngineName = 'native' | 'libucx';
-
-/** What runs the operations of a context. */
-export interface Engine {
-  readonly name: EngineName;
-  /** Its release, such as `1.13.1` for libucp. */
-  readonly version: string;
-  /** Why this one, in words. */
-  readonly reason: string;
-}
 
 /** A part of a context that is not used. */
 export interface UnavailableResource {

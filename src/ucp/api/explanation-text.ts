@@ -1,6 +1,6 @@
 /** An explanation as text, for every engine: the table of what is chosen, and below it what is not used and why. */
 
-import type { Engine } from './context.ts';
+import type { Engine } from './engine.ts';
 import type { ExplainedChoice, Explanation } from './explanation.ts';
 
 /** Says with an explanation which engine it is of. */

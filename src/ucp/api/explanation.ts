@@ -1,6 +1,6 @@
 /** What explain() tells: which protocol moves how many bytes, what else could, and why it does not. Types only. */
 
-import type { Engine } from './context.ts';
+import type { Engine } from './engine.ts';
 
 /** A transport or protocol that is not used. */
 export interface RejectedProtocol {

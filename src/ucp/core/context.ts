@@ -19,7 +19,8 @@ import type {
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
-import type { Context as ApiContext, ContextAttributes, Engine } from '../api/context.ts';
+import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
+import type { Engine } from '../api/engine.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
 import type { WorkerOptions } from '../api/worker.ts';
 import { type ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts';

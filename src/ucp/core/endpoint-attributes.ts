@@ -1,8 +1,8 @@
 /** What an endpoint is to others: what can be asked about it, how it is closed, and what it needs of its worker. */
 
 import type { PromiseTier } from '../api/awaited/promise-tier.ts';
-import type { Engine } from '../api/context.ts';
 import type { EndpointAttributes } from '../api/endpoint.ts';
+import type { Engine } from '../api/engine.ts';
 import type { Connections } from '../wireup/connections.ts';
 import { nameOf } from '../wireup/lanes.ts';
 import type { Protocols } from './dispatch.ts';

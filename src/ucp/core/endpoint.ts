@@ -19,6 +19,7 @@ import type {
 } from '../api/endpoint.ts';
 import { ErrorHandling } from '../api/error-handling.ts';
 import type { Explanation } from '../api/explanation.ts';
+import { explainedBy } from '../api/explanation-text.ts';
 import { checkLocal } from '../api/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
@@ -36,7 +37,6 @@ import {
   putKnown,
 } from '../rma/put-get.ts';
 import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
-import { explainedBy } from '../api/explanation-text.ts';
 import { explainTransfer } from './explain-transfer.ts';
 import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
 import type { Lane } from './lane.ts';

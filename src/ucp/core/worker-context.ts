@@ -1,9 +1,9 @@
 /** What a worker needs of its context. */
 
-import type { Engine } from '../api/context.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
+import type { Engine } from '../api/engine.ts';
 import type { ProtocolContext } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Resources } from './resources.ts';
