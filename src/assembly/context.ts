@@ -25,7 +25,7 @@ import { chooseEngine } from './engine.ts';
 import { type Insight, openInsight } from './insight.ts';
 import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
-import { type Program, type ProgramOptions, startProgram, warnOfUnused } from './program.ts';
+import { type Program, type ProgramOptions, readProgram, warnOfUnused } from './program.ts';
 
 /** What a context may be given. */
 export interface ContextOptions extends ProgramOptions {
@@ -59,7 +59,7 @@ export function components(node: DriverNode, mappingTable: string | undefined): 
  */
 async function create(options: ContextOptions = {}): Promise<ApiContext> {
   const features = checkFeatures(options.features);
-  const program = startProgram(options);
+  const program = readProgram(options);
   const { engine, libucp } = chooseEngine(program, options.engine);
   if (libucp === undefined) {
     warnOfUnused(program);

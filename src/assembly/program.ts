@@ -8,6 +8,7 @@ import { invalidParam } from '../ucs/error.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import { createLog, type Log, type LogSink } from '../ucs/log.ts';
 import { openLogSink } from '../ucs/log-file.ts';
+import { ENGINE_CONFIG_TABLE } from './config.ts';
 import { type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
 
 export type { Environment } from './program-config.ts';
@@ -35,10 +36,21 @@ export interface Program {
 }
 
 /**
- * Reads the configuration, unless it is given. Its warnings are logged.
- * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
+ * Reads the configuration, unless it is given. Its warnings are logged, also those of variables that nothing reads: unless UCX_ENGINE names libucp, which has
+ * variables of its own.
+ * @throws UcxError as {@link readProgram}
  */
 export function startProgram(options: ProgramOptions = {}): Program {
+  const program = readProgram(options);
+  if (program.config.get(ENGINE_CONFIG_TABLE).ENGINE === 'native') warnOfUnused(program);
+  return program;
+}
+
+/**
+ * Reads the configuration likewise, and says nothing of variables that nothing reads: that is for the engine, once it is chosen.
+ * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
+ */
+export function readProgram(options: ProgramOptions = {}): Program {
   const source = configOf(options);
   const { values: config, env } = source;
   const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE } = config.get(GLOBAL_CONFIG_TABLE);

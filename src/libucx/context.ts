@@ -21,12 +21,13 @@ import { checkStatus, closedError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
-import { UCP_API_MAJOR, UCP_API_MINOR, UCP_ATTR_FIELD, UCP_CONTEXT_ATTR, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
+import { UCP_ATTR_FIELD, UCP_CONTEXT_ATTR } from './abi.ts';
+import { initContext } from './context-handle.ts';
 import { type DeviceAccess, deviceAccess } from './device-access.ts';
 import { Fragments } from './device-fragments.ts';
 import type { EngineContext } from './engine.ts';
 import { featureBits } from './features.ts';
-import { Fields, OutValue } from './fields.ts';
+import { Fields } from './fields.ts';
 import type { Libucp } from './library.ts';
 import { MemoryMap } from './memory-map.ts';
 import { UcpConfiguration } from './ucp-configuration.ts';
@@ -84,7 +85,7 @@ export class Context implements ApiContext, EngineContext {
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
     this.configuration = new UcpConfiguration(this.libucp.functions, params.config, params.log);
-    this.handle = this.#init();
+    this.handle = initContext(this.libucp.functions, this.configuration, this.features);
     this.access = this.#accessOf(this.libucp);
     this.memory = new MemoryMap(this, this.node);
     this.fragments = new Fragments(this.memory, params.fragmentBytes, params.fragmentCount);
@@ -166,19 +167,6 @@ export class Context implements ApiContext, EngineContext {
   /** Forgets a closed worker. */
   forget(worker: Worker): void {
     this.#workers.delete(worker);
-  }
-
-  #init(): number {
-    const { functions } = this.libucp;
-    using params = new Fields(UCP_PARAMS);
-    using context = new OutValue();
-    params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', this.features);
-    const { address } = context;
-    this.configuration.use((ucpConfig) => {
-      const status = functions.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, params.address, ucpConfig, address);
-      checkStatus(status, 'ucp_init');
-    });
-    return context.value;
   }
 
   #accessOf({ functions, version, memoryTypes }: Libucp): DeviceAccess {

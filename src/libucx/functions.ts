@@ -78,6 +78,8 @@ export const FUNCTIONS = {
     (major: number, minor: number, params: Pointer, config: Pointer, context: Pointer) => StatusNumber
   >(STATUS, [U32, U32, POINTER, POINTER, POINTER]),
   ucp_cleanup: declare<(context: Pointer) => void>(VOID, [POINTER]),
+  /** Writes to a stream of C. */
+  ucp_context_print_info: declare<(context: Pointer, stream: Pointer) => void>(VOID, [POINTER, POINTER]),
   ucp_context_query: declare<(context: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
 
   ucp_worker_create: declare<(context: Pointer, params: Pointer, worker: Pointer) => StatusNumber>(STATUS, [

@@ -34,6 +34,8 @@ const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
 export interface Libucp {
   /** What it was opened by: a path, or a name. */
   readonly path: string;
+  /** The file that was loaded. */
+  readonly file: string;
   readonly major: number;
   readonly minor: number;
   /** `1.13.1`. */
@@ -97,7 +99,15 @@ function bind(library: DynamicLibrary): Libucp {
   if (missing.length > 0) {
     throw refusal('ERR_LIBUCX_UNUSABLE', path, `is UCX ${version} and lacks ${missing.join(', ')}`);
   }
-  return { path, major, minor, version, memoryTypes: memoryTypesOf(library), functions: bindAll(library) };
+  return {
+    path,
+    file: library.fileOf('ucp_get_version'),
+    major,
+    minor,
+    version,
+    memoryTypes: memoryTypesOf(library),
+    functions: bindAll(library),
+  };
 }
 
 function versionOf(library: DynamicLibrary): [major: number, minor: number, release: number] {

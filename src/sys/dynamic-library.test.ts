@@ -19,6 +19,13 @@ describe('DynamicLibrary', () => {
     expect(hypot(3, 4)).toBe(5);
   });
 
+  it('tells the file that something is in, also of a library that it needs', () => {
+    const library = new DynamicLibrary(['libm.so.6']);
+    expect(library.fileOf('hypot')).toMatch(/^\/.*\/libm\.so\.6$/);
+    expect(library.fileOf('getpid')).toMatch(/^\/.*\/libc\.so\.6$/);
+    expect(() => library.fileOf('no_such_function')).toThrow(expect.objectContaining({ code: 'ERR_LIBRARY_SYMBOL' }));
+  });
+
   it('tells what it has', () => {
     const library = new DynamicLibrary(['libm.so.6']);
     expect([library.has('hypot'), library.has('no_such_function')]).toEqual([true, false]);

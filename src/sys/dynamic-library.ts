@@ -6,16 +6,20 @@
 import koffi from 'koffi';
 import { UcxError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
+import { allocateScratch } from './scratch.ts';
 
 /** The types of parameters and results that libraries are bound with. Pointers are `int64_t` or `uint64_t`, passed and returned as Numbers. */
 export type NativeType = 'void' | 'int' | 'int8_t' | 'int32_t' | 'uint32_t' | 'int64_t' | 'uint64_t' | 'double' | 'str';
 
 const RTLD_NOW = 2;
+/** Dl_info: the name of the file comes first. */
+const DL_INFO_BYTES = 32;
 
 // Of this very process: dlopen is in libc.so.6 since glibc 2.34 only, before in libdl.so.2, which Node.js has loaded then.
 const self = koffi.load(null);
 const dlopen: (path: string, flags: number) => number = self.func('dlopen', 'int64_t', ['str', 'int']);
 const dlsym: (library: number, name: string) => number = self.func('dlsym', 'int64_t', ['int64_t', 'str']);
+const dladdr: (address: number, info: number) => number = self.func('dladdr', 'int', ['int64_t', 'uint64_t']);
 const dlerror: () => string = self.func('dlerror', 'str', []);
 
 /** A loaded library. There is no closing: what a library has registered with the process outlives every call into it. */
@@ -59,6 +63,14 @@ export class DynamicLibrary {
     const address = dlsym(this.#handle, name);
     if (address === 0) throw this.#missing(name);
     return address;
+  }
+
+  /** The file that a function or datum of the library is in: with links in its name, as the loader has found it. Throws UcxError ERR_LIBRARY_SYMBOL. */
+  fileOf(symbol: string): string {
+    using info = allocateScratch(DL_INFO_BYTES);
+    // It is one of a loaded library: its file is known.
+    dladdr(this.symbolAddress(symbol), info.address);
+    return textAt(Number(info.view.getBigUint64(0, true)));
   }
 
   #missing(symbol: string): UcxError {

@@ -72,6 +72,7 @@ export {
   memmove,
   memset,
 } from './memory.ts';
+export { textWrittenBy } from './memory-stream.ts';
 export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './namespace.ts';
 export { NativeCallback, type NativeCallbackFunction, type NativeCallbackInit } from './native-callback.ts';
 export { PollSubscription, pollReadable } from './poll.ts';

@@ -265,6 +265,13 @@ export const setenv: (name: string, value: string, overwrite: number) => number 
   'int',
 ]);
 export const unsetenv: (name: string) => number = declare('unsetenv', 'int', ['str']);
+/** A stream that grows in memory; 0 when it fails. */
+export const openMemstream: (text: number, byteLength: number) => number = declare('open_memstream', 'int64_t', [
+  POINTER,
+  POINTER,
+]);
+export const fclose: (stream: number) => number = declare('fclose', 'int', ['int64_t']);
+export const free: (address: number) => void = declare('free', 'void', [POINTER]);
 export const kill: (pid: number, signal: number) => number = declare('kill', 'int', ['int', 'int']);
 export const clockGettime: (clock: number, address: number) => number = declare('clock_gettime', 'int', [
   'int',

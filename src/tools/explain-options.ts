@@ -1,5 +1,6 @@
 /** The arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. Reads texts; opens nothing. */
 
+import { ENGINE_CHOICES, type EngineChoice } from '../assembly/config.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../ucp/api/endpoint.ts';
 import { memorySizeType } from '../ucs/config-value.ts';
 import { invalidParam } from '../ucs/error.ts';
@@ -23,6 +24,8 @@ export interface ExplainRequest {
   /** Whether the remote memory is of another process of this machine. */
   readonly otherProcess: boolean;
   readonly sizes: readonly number[];
+  /** Undefined for what UCX_ENGINE says. */
+  readonly engine: EngineChoice | undefined;
 }
 
 /** The arguments as they are typed. */
@@ -32,24 +35,32 @@ export interface ExplainArguments {
   readonly remote: string;
   readonly size: string;
   readonly peer: string;
+  readonly engine?: string;
 }
 
 /**
  * Reads the arguments.
  * @throws UcxError ERR_INVALID_PARAM that names the argument
  */
-export function readExplainArguments({ op, local, remote, size, peer }: ExplainArguments): ExplainRequest {
+export function readExplainArguments({ op, local, remote, size, peer, engine }: ExplainArguments): ExplainRequest {
   const operation = EXPLAINED_OPERATIONS.find((name) => name === op.toLowerCase());
   if (operation === undefined) throw invalidParam('op', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, op);
   const sizes = operation === 'atomic' ? atomicSizes(size) : sizesOf(size);
   if (peer !== 'self' && peer !== 'process') throw invalidParam('peer', 'must be self or process', peer);
   const request = { operation, local: memoryOf('local', local), remote: memoryOf('remote', remote), sizes };
-  return { ...request, otherProcess: peer === 'process' };
+  return { ...request, otherProcess: peer === 'process', engine: engineOf(engine) };
 }
 
 /** The text that reads as this choice. */
 export function printMemory({ memoryType, card }: MemoryChoice): string {
   return card === undefined ? memoryTypeName(memoryType) : `${memoryTypeName(memoryType)}:${card}`;
+}
+
+function engineOf(text: string | undefined): EngineChoice | undefined {
+  if (text === undefined) return undefined;
+  const engine = ENGINE_CHOICES.find((name) => name === text.toLowerCase());
+  if (engine === undefined) throw invalidParam('engine', `must be one of ${ENGINE_CHOICES.join(', ')}`, text);
+  return engine;
 }
 
 function memoryOf(argument: string, text: string): MemoryChoice {

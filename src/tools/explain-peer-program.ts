@@ -8,11 +8,17 @@ import { setParentDeathSignal } from '../sys/index.ts';
 import { isUcxError } from '../ucs/error.ts';
 import type { PeerMemory, PeerReply } from './explain-peer.ts';
 
-async function share({ memoryType, sysDevice, byteLength, accelerators }: PeerMemory): Promise<Context | undefined> {
+async function share({
+  memoryType,
+  sysDevice,
+  byteLength,
+  accelerators,
+  ...options
+}: PeerMemory): Promise<Context | undefined> {
   let reply: PeerReply;
   let context: Context | undefined;
   try {
-    context = await Context.create({ config: { ACC_DEVICES: accelerators } });
+    context = await Context.create({ ...options, config: { ACC_DEVICES: accelerators } });
     const memory = context.memMap({
       allocate: byteLength,
       memoryType,

@@ -4,6 +4,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { EngineChoice } from '../assembly/config.ts';
 import { systemClock } from '../ucs/clock.ts';
 import { statusError } from '../ucs/error.ts';
 import type { MemoryType } from '../ucs/memory-type.ts';
@@ -16,6 +17,8 @@ export interface PeerMemory {
   readonly byteLength: number;
   /** UCX_ACC_DEVICES of the peer: the cards are divided between the two processes. */
   readonly accelerators: string;
+  /** Of both processes; undefined for what UCX_ENGINE says. */
+  readonly engine?: EngineChoice;
 }
 
 /** Where it is, or why there is none. */

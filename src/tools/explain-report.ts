@@ -1,5 +1,6 @@
 /** What `gaudi-ucx explain` prints: sizes that go the same way in one row, with the reason of every loser below. Text only. */
 
+import type { Engine } from '../ucp/api/engine.ts';
 import type { SizeExplanation, SizeLoser } from '../ucp/api/explanation.ts';
 import { formatBytes, formatTime } from './text-table.ts';
 
@@ -16,16 +17,19 @@ export interface ExplainReport {
   /** Whether the remote memory is of another process. */
   readonly otherProcess: boolean;
   readonly emulated: boolean;
+  /** What runs the operation, and why this. */
+  readonly engine: Engine;
   readonly sizes: readonly SizeExplanation[];
 }
 
 /** The text. */
 export function explainText(report: ExplainReport): string {
-  const { operation, local, remote, otherProcess, emulated, sizes } = report;
+  const { operation, local, remote, otherProcess, emulated, engine, sizes } = report;
   const owner = otherProcess ? ' of another process' : '';
   const cards = emulated ? ', cards emulated' : '';
   const lines = [
     `${operation}: local ${local} memory, remote ${remote} memory${owner}${cards}`,
+    `engine ${engine.name} ${engine.version} (${engine.reason})`,
     'estimates are those of the cost model, not measurements',
   ];
   for (const group of groupsOf(sizes)) lines.push('', winnerLine(group), ...loserLines(group).map(clipped));

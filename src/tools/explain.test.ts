@@ -17,7 +17,9 @@ describe('the arguments', () => {
       remote: { memoryType: MemoryType.GAUDI, card: 1 },
       sizes: [8],
       otherProcess: false,
+      engine: undefined,
     });
+    expect(read({ engine: 'LIBUCX' })).toMatchObject({ engine: 'libucx' });
     expect(read({ op: 'TAG', local: 'GAUDI' })).toMatchObject({ operation: 'tag', local: { card: undefined } });
   });
 
@@ -39,6 +41,7 @@ describe('the arguments', () => {
   it.each([
     [{ op: 'move' }, 'op'],
     [{ peer: 'moon' }, 'peer'],
+    [{ engine: 'steam' }, 'engine'],
     [{ local: 'disk' }, 'local'],
     [{ local: 'host:1' }, 'local'],
     [{ remote: 'gaudi:' }, 'remote'],
@@ -73,6 +76,7 @@ const REPORT: ExplainReport = {
   remote: 'gaudi:1',
   otherProcess: false,
   emulated: true,
+  engine: { name: 'native', version: '1.2.3', reason: 'UCX_ENGINE=native' },
   sizes: [],
 };
 
@@ -87,6 +91,7 @@ describe('the report', () => {
     expect(explainText({ ...REPORT, sizes })).toBe(
       [
         'put: local host memory, remote gaudi:1 memory, cards emulated',
+        'engine native 1.2.3 (UCX_ENGINE=native)',
         'estimates are those of the cost model, not measurements',
         '',
         '1.0 KiB  put/short  gaudi_ipc/gaudi0  1.02 us  1000.0 MB/s',

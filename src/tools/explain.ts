@@ -1,6 +1,7 @@
 /** `gaudi-ucx explain`: what would move bytes between two kinds of memory, at which size, and why nothing else would. It moves none. */
 
 import { Command } from 'commander';
+import type { EngineChoice } from '../assembly/config.ts';
 import { Context } from '../assembly/context.ts';
 import type { Endpoint } from '../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../ucp/api/memory.ts';
@@ -33,6 +34,7 @@ export function explainCommand(): Command {
     .option('--remote <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--size <sizes>', 'sizes and ranges: 8, 4K..1G, 1,8,64..1M', '8..1G')
     .option('--peer <peer>', 'whose the remote memory is: self, or process for another process of this machine', 'self')
+    .option('--engine <name>', 'native, libucx or auto (default: what UCX_ENGINE says)')
     .option('--json', 'as JSON')
     .showHelpAfterError()
     .action(run);
@@ -46,7 +48,7 @@ async function run(options: Options, command: Command): Promise<void> {
 }
 
 async function explainToSelf(request: ExplainRequest): Promise<ExplainReport> {
-  await using context = await Context.create();
+  await using context = await Context.create(engineOption(request));
   const worker = context.worker();
   return reportOf(request, context, worker.endpoint(worker.address()), context.packRkey(map(context, request.remote)));
 }
@@ -63,9 +65,11 @@ async function explainToProcess(request: ExplainRequest): Promise<ExplainReport>
     sysDevice,
     byteLength: MEMORY_BYTES,
     accelerators: sysDevice === undefined ? '^gaudi*' : `gaudi${sysDevice}`,
+    ...engineOption(request),
   });
   try {
     await using context = await Context.create({
+      ...engineOption(request),
       config: { ACC_DEVICES: sysDevice === undefined ? 'all' : `^gaudi${sysDevice}` },
     });
     const endpoint = context.worker().endpoint(peer.address);
@@ -73,6 +77,11 @@ async function explainToProcess(request: ExplainRequest): Promise<ExplainReport>
   } finally {
     await peer.end();
   }
+}
+
+/** The engine of both processes. */
+function engineOption({ engine }: ExplainRequest): { readonly engine?: EngineChoice } {
+  return engine === undefined ? {} : { engine };
 }
 
 function reportOf(request: ExplainRequest, context: Context, endpoint: Endpoint, key: Uint8Array): ExplainReport {
@@ -84,6 +93,7 @@ function reportOf(request: ExplainRequest, context: Context, endpoint: Endpoint,
     remote: printMemory(remote),
     otherProcess,
     emulated: context.emulated,
+    engine: context.engine,
     sizes: sizes.map((bytes) => explanation.at(bytes)),
   };
 }

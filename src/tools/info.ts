@@ -5,11 +5,13 @@ import { openNode } from '../assembly/open-node.ts';
 import { packageVersion } from '../assembly/package-version.ts';
 import { type Program, startProgram } from '../assembly/program.ts';
 import { readTopology } from '../assembly/topology.ts';
+import { findUcxLibrary } from '../assembly/ucx-library.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { ResourceFilter } from '../ucp/core/resource-filter.ts';
 import { printConfig } from '../ucs/config-print.ts';
 import { isUcxError } from '../ucs/error.ts';
 import { describeMemoryDomain, describeMissing } from './info-devices.ts';
+import { describeLibrary, describeLibraryVersion } from './info-library.ts';
 import { describeCards } from './info-system.ts';
 
 /** What was asked for. */
@@ -32,8 +34,10 @@ export interface InfoOptions {
 export function describeInfo(options: InfoOptions): string {
   const program = startProgram();
   const parts: string[] = [];
-  if (options.version) parts.push(`# Library version: ${packageVersion()}`);
+  const library = options.version || options.devices ? findUcxLibrary(program) : undefined;
+  if (options.version) parts.push(`# Library version: ${packageVersion()}`, describeLibraryVersion(library!));
   if (options.system || options.devices) parts.push(...describeMachine(program, options));
+  if (options.devices) parts.push(describeLibrary(library!));
   if (options.config) parts.push(describeConfig(program, options));
   return parts.join('\n');
 }

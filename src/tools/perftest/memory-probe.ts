@@ -19,17 +19,16 @@ const TURNS_MASK = 1023;
 /** Access to one piece of mapped memory. */
 export class MemoryProbe {
   readonly memory: MemoryHandle;
+  readonly #context: Context;
   readonly #worker: Worker;
-  readonly #endpoint: Endpoint;
-  readonly #rkey: RemoteKey;
+  #access: { readonly endpoint: Endpoint; readonly rkey: RemoteKey } | undefined;
   readonly #byte: Uint8Array = new Uint8Array(1);
   #reading: Request | undefined;
 
   constructor(context: Context, worker: Worker, memory: MemoryHandle) {
     this.memory = memory;
+    this.#context = context;
     this.#worker = worker;
-    this.#endpoint = worker.endpoint(worker.address());
-    this.#rkey = this.#endpoint.unpackRkey(context.packRkey(memory));
   }
 
   /** Writes bytes and waits until they are there. Not to be called in a callback. */
@@ -39,21 +38,27 @@ export class MemoryProbe {
       host.set(bytes, offset);
       return;
     }
-    this.#finish(this.#endpoint.putNbx(bytes, 0, bytes.byteLength, this.#rkey, offset));
-    this.#finish(this.#endpoint.flushNbx());
+    const { endpoint, rkey } = this.#device;
+    this.#finish(endpoint.putNbx(bytes, 0, bytes.byteLength, rkey, offset));
+    this.#finish(endpoint.flushNbx());
   }
 
   /** Reads bytes. Not to be called in a callback. */
   read(offset: number, target: Uint8Array): void {
     const { bytes: host } = this.memory;
-    if (host !== undefined) target.set(host.subarray(offset, offset + target.byteLength));
-    else this.#finish(this.#endpoint.getNbx(target, 0, target.byteLength, this.#rkey, offset));
+    if (host !== undefined) {
+      target.set(host.subarray(offset, offset + target.byteLength));
+      return;
+    }
+    const { endpoint, rkey } = this.#device;
+    this.#finish(endpoint.getNbx(target, 0, target.byteLength, rkey, offset));
   }
 
   /** The byte at an offset of device memory, when a read that an earlier call has begun has ended; else undefined. */
   pollByte(offset: number): number | undefined {
     if (this.#reading === undefined) {
-      const started = this.#endpoint.getNbx(this.#byte, 0, 1, this.#rkey, offset);
+      const { endpoint, rkey } = this.#device;
+      const started = endpoint.getNbx(this.#byte, 0, 1, rkey, offset);
       if (started === Status.OK) return this.#byte[0];
       if (started === Status.NO_RESOURCE) return undefined;
       if (typeof started === 'number') throw statusError(started, 'read a sequence number');
@@ -73,7 +78,16 @@ export class MemoryProbe {
   }
 
   close(): void {
-    this.#rkey.release();
+    this.#access?.rkey.release();
+  }
+
+  /** Made when it is first wanted: bytes that a CPU reaches need none. */
+  get #device(): { readonly endpoint: Endpoint; readonly rkey: RemoteKey } {
+    if (this.#access === undefined) {
+      const endpoint = this.#worker.endpoint(this.#worker.address());
+      this.#access = { endpoint, rkey: endpoint.unpackRkey(this.#context.packRkey(this.memory)) };
+    }
+    return this.#access;
   }
 
   #finish(started: Status | Request): void {

@@ -3,7 +3,7 @@
  * node. Transports are chosen by UCX_TLS as everywhere.
  */
 
-import { Context } from '../../assembly/context.ts';
+import { Context, type ContextOptions } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
@@ -12,6 +12,7 @@ import { invalidParam, isUcxError } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
+import { isAtomic } from './tests.ts';
 
 /** Longest key or address in an introduction, in bytes. */
 const INTRODUCTION_BYTES_MAX = 65_536;
@@ -42,7 +43,9 @@ export class TestContext {
    * @throws UcxError of the context; ERR_UNSUPPORTED where a card is needed and none can be had
    */
   static async open(spec: TestSpec, needsCard: boolean): Promise<TestContext> {
-    const { context, node } = needsCard ? await openWithCard() : { context: await Context.create(), node: undefined };
+    const { context, node } = needsCard
+      ? await openWithCard()
+      : { context: await Context.create(featuresOf(spec)), node: undefined };
     try {
       return new TestContext(spec, context, node);
     } catch (error) {
@@ -74,6 +77,15 @@ export function bytesOf(name: string, text: unknown): Uint8Array {
   const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * INTRODUCTION_BYTES_MAX;
   if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);
   return new Uint8Array(Buffer.from(text, 'hex'));
+}
+
+/** The feature that a test of host memory uses, as ucx_perftest asks for it: UCX makes lanes by features. */
+function featuresOf({ kind, sizes }: TestSpec): Pick<ContextOptions, 'features'> {
+  const { api, operation } = kind;
+  if (api === 'UCT') return {};
+  if (isAtomic(operation)) return { features: [sizes[0] === 4 ? 'amo32' : 'amo64'] };
+  if (operation === 'put' || operation === 'get') return { features: ['rma'] };
+  return { features: [operation === 'tag_sync' ? 'tag' : (operation as 'tag' | 'am' | 'stream')] };
 }
 
 function mapMemory(context: Context, name: MemoryName, allocate: number): MemoryHandle {

@@ -27,7 +27,8 @@ abstract class AccessTraffic extends UcpTraffic {
   protected explained(operation: 'put' | 'get'): string {
     const { chosen } = this.endpoint.explain(operation, this.source, this.rkey);
     const fitting = chosen.find(({ bytesMin, bytesMax }) => bytesMin <= this.byteLength && this.byteLength <= bytesMax);
-    return fitting === undefined ? 'none' : `${fitting.transport} ${fitting.protocol}`;
+    if (fitting === undefined) return this.libraryCarrier ?? 'none';
+    return `${fitting.transport} ${fitting.protocol}`;
   }
 }
 
@@ -179,12 +180,12 @@ export class AtomicTraffic extends AccessTraffic {
 
   override get carrier(): string {
     // Operations that end at once do not tell.
-    return this.#carrier ?? this.endpoint.transports.join(' or ');
+    return this.#carrier ?? this.libraryCarrier ?? this.endpoint.transports.join(' or ');
   }
 
   protected override onSent(request: Request, status: Status): void {
     super.onSent(request, status);
-    this.#carrier ??= `${request.transport}/${request.device} ${request.protocol}`;
+    this.#carrier ??= this.libraryCarrier ?? `${request.transport}/${request.device} ${request.protocol}`;
     if (!this.verifies || !this.#fetches || status < 0) return;
     const expected = this.#wrap(this.#fetched);
     this.#fetched += 1;

@@ -65,7 +65,7 @@ abstract class MessageTraffic extends UcpTraffic {
   }
 
   override get carrier(): string {
-    return this.endpoint.messageTransport ?? 'none';
+    return this.endpoint.messageTransport ?? this.libraryCarrier ?? 'none';
   }
 
   protected abstract start(local: LocalBuffer, byteLength: number): Status | Request;

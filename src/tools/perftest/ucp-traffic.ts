@@ -25,11 +25,15 @@ export abstract class UcpTraffic extends Traffic {
   protected readonly targetContent: Content;
   /** Ends a message that was sent. */
   protected readonly sent: RequestParams;
+  /** The library that carries what nobody else tells of; undefined where this library does. */
+  protected readonly libraryCarrier: string | undefined;
   #flushing: Request | undefined;
 
   constructor(side: UcpSide) {
     super();
     this.spec = side.spec;
+    const { name, version } = side.context.engine;
+    this.libraryCarrier = name === 'native' ? undefined : `libucp ${version}`;
     this.worker = side.worker;
     this.endpoint = side.endpoint;
     this.byteLength = messageBytes(side.spec);

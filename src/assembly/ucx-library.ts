@@ -1,0 +1,30 @@
+/** The UCX library of the machine as tools show it: which one it is and what it offers, or why there is none. Chooses nothing. */
+
+import { LIBUCX_CONFIG_TABLE } from '../libucx/config.ts';
+import { printedContext } from '../libucx/context-handle.ts';
+import { openLibucp } from '../libucx/library.ts';
+import { isUcxError } from '../ucs/error.ts';
+import type { Program } from './program.ts';
+
+/** The library, or why there is none. */
+export type UcxLibrary =
+  | {
+      readonly version: string;
+      /** The file that was loaded. */
+      readonly file: string;
+      /** What it prints of its transports and devices, as the configuration allows them. @throws UcxError of ucp_init */
+      readonly describe: () => string;
+      readonly reason?: never;
+    }
+  | { readonly reason: string; readonly version?: never };
+
+/** Finds the library that the engine `libucx` would take, whichever engine is chosen. */
+export function findUcxLibrary({ config, log }: Program): UcxLibrary {
+  try {
+    const libucp = openLibucp(config.get(LIBUCX_CONFIG_TABLE));
+    return { version: libucp.version, file: libucp.file, describe: () => printedContext(libucp, config, log) };
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return { reason: error.message };
+  }
+}
