@@ -29,7 +29,7 @@ export function explainText(report: ExplainReport): string {
   const cards = emulated ? ', cards emulated' : '';
   const lines = [
     `${operation}: local ${local} memory, remote ${remote} memory${owner}${cards}`,
-    `engine ${engine.name} ${engine.version} (${engine.reason})`,
+    clipped(`engine ${engine.name} ${engine.version} (${engine.reason})`),
     'estimates are those of the cost model, not measurements',
   ];
   for (const group of groupsOf(sizes)) lines.push('', winnerLine(group), ...loserLines(group).map(clipped));

@@ -47,9 +47,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 describe('info', { timeout: 60_000 }, () => {
   it('-v prints the version', () => {
-    const own = '# Library version: \\d+\\.\\d+\\.\\d+\n# UCX library:';
-    const other = libucp === undefined ? 'none: .+' : `${libucp.version} \\(/.+libucp\\.so\\.0\\)`;
-    expect(output(['info', '-v'])).toMatch(new RegExp(`^${own} ${other}\n$`));
+    expect(output(['info', '-v'])).toMatch(/^# Library version: \d+\.\d+\.\d+\n# UCX library: .+\n$/);
     expect(output(['--version'])).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 

@@ -154,7 +154,7 @@ describe('explain', { timeout: 120_000 }, () => {
 
   it.each(['get', 'am', 'tag', 'stream', 'atomic'])('explains %s', (op) => {
     expect(output('explain', '--op', op, '--local', 'host', '--size', '8')).toMatch(
-      new RegExp(`^${op}: .*\\n.*\\n\\n8 B  \\w+/`),
+      new RegExp(`^${op}: .*\\nengine native .*\\n.*\\n\\n8 B  \\w+/`),
     );
   });
 

@@ -1,0 +1,148 @@
+/** The command line beside and over the UCX library of the machine: what `info` shows of it, what `explain` says of the choice, `perftest` over it. */
+
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { TESTS } from '../../src/tools/perftest/tests.ts';
+import { installedLibucp } from '../fixtures/libucp.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const BUILT = join(ROOT, 'dist/tools/main.js');
+/** The sources, where nothing is built or the build may be old. */
+const PROGRAM =
+  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
+    ? [BUILT]
+    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
+const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-tools-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const { libucp, skipReason } = installedLibucp();
+if (skipReason !== undefined) console.info(`skipped: tools over libucp (${skipReason})`);
+const NOWHERE = { UCX_LIBUCP_PATH: '/nowhere/libucp.so.0' };
+const LIBUCX = { UCX_ENGINE: 'libucx', UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo' };
+
+interface Run {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function run(args: readonly string[], env: Readonly<Record<string, string>>): Run {
+  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...PROGRAM, ...args], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    env: { ...clean, HOME: folder, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', ...env },
+    timeout: 30_000,
+  });
+  return { code: status, out: stdout, err: stderr };
+}
+
+/** A run that must succeed and be silent on standard error. */
+function output(args: readonly string[], env: Readonly<Record<string, string>>): string {
+  const { code, out, err } = run(args, env);
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+  return out;
+}
+
+describe('without libucp', { timeout: 60_000 }, () => {
+  it('info says so in one line, with what to install, and shows everything else', () => {
+    const line =
+      /^# UCX library: none: the UCX library \/nowhere\/libucp\.so\.0 is not installed: install UCX .*apt install libucx0.*$/gm;
+    expect(output(['info', '-v'], NOWHERE).match(line)).toHaveLength(1);
+    const text = output(['info', '-d'], NOWHERE);
+    expect(text.match(line)).toHaveLength(1);
+    expect(text).toMatch(/^# Memory domain: gaudi_ipc$/m);
+  });
+
+  it('explain takes the native engine where it may, and says why', () => {
+    const args = ['explain', '--size', '8', '--engine'];
+    expect(output([...args, 'auto'], NOWHERE).replace(/\n +/g, ' ')).toMatch(
+      /^engine native \d\S+ \(engine: 'auto', and the UCX library \/nowhere\/\S+ is not installed: .*\)$/m,
+    );
+    const { code, out, err } = run([...args, 'libucx'], NOWHERE);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(/^gaudi-ucx: the UCX library .* is not installed: install .*\(ERR_LIBUCX_NOT_FOUND\)\n$/);
+  });
+
+  it('perftest over it fails with what to install', () => {
+    const { code, err } = run(['perftest', '-l', '-t', 'tag_lat'], { ...NOWHERE, UCX_ENGINE: 'libucx' });
+    expect([code, err]).toEqual([1, expect.stringMatching(/apt install libucx0.*\(ERR_LIBUCX_NOT_FOUND\)/)]);
+  });
+});
+
+describe.skipIf(libucp === undefined)('info', { timeout: 60_000 }, () => {
+  it('-v names version and file', () => {
+    const [, version, file] = output(['info', '-v'], {}).match(/^# UCX library: (\S+) \((.*)\)$/m)!;
+    expect(version).toBe(libucp!.version);
+    expect(existsSync(file!)).toBe(true);
+  });
+
+  it('-d lists its transports and devices behind our own, as the configuration allows them', () => {
+    const text = output(['info', '-d'], { UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo' });
+    for (const line of text.trimEnd().split('\n')) expect(line).toMatch(/^#/);
+    const [own, other] = text.split(/^# UCX library: /m);
+    expect(own).toMatch(/^# Memory domain: gaudi_ipc$/m);
+    expect([...other!.matchAll(/ -- (\S+)$/gm)].map(([, name]) => name!.replace('memory0', 'memory')).sort()).toEqual([
+      'self/memory',
+      'tcp/lo',
+    ]);
+  });
+
+  it('-d says why it has nothing', () => {
+    const { code, out } = run(['info', '-d'], { UCX_TLS: 'tcp', UCX_NET_DEVICES: 'none0' });
+    expect([code, out]).toEqual([0, expect.stringMatching(/^#\s+< nothing: ucp_init.*>$/m)]);
+  });
+
+  it('does not judge variables that libucp reads', () => {
+    expect(output(['info', '-v'], { UCX_ENGINE: 'libucx', UCX_IB_GID_INDEX: '3' })).toMatch(/UCX library/);
+  });
+});
+
+describe.skipIf(libucp === undefined)('explain', { timeout: 60_000 }, () => {
+  it('says which engine, and why', () => {
+    const args = ['explain', '--size', '8'];
+    const over = `engine libucx ${libucp!.version}`;
+    expect(output(args, LIBUCX)).toContain(`\n${over} (UCX_ENGINE=libucx)\n`);
+    expect(output([...args, '--engine', 'libucx'], {})).toContain(`\n${over} (engine: 'libucx')\n`);
+    expect(output([...args, '--engine', 'auto'], {})).toContain(`\n${over} (engine: 'auto', and libucp.so.0 is UCX`);
+    expect(output([...args, '--engine', 'native'], LIBUCX)).toMatch(/^engine native \S+ \(engine: 'native'\)$/m);
+    const report = JSON.parse(output([...args, '--json'], LIBUCX)) as object;
+    expect(report).toMatchObject({ engine: { name: 'libucx', version: libucp!.version, reason: 'UCX_ENGINE=libucx' } });
+  });
+
+  it('asks another process over the same engine', () => {
+    const text = output(['explain', '--size', '8', '--peer', 'process', '--engine', 'libucx'], {});
+    expect(text).toMatch(/^put: local host memory, remote host memory of another process.*\nengine libucx /);
+  });
+});
+
+describe.skipIf(libucp === undefined)('perftest', { timeout: 60_000 }, () => {
+  /** Runs tests one after the other, both sides in one process, and returns the rows of their results. */
+  const results = (tests: readonly string[], options: readonly string[], env: Readonly<Record<string, string>>) => {
+    const file = join(folder, 'batch');
+    writeFileSync(file, tests.map((test) => `${test} -t ${test}\n`).join(''));
+    const text = output(['perftest', '-l', '-b', file, '-I', '-V', ...options], env);
+    return text.split('\n').filter((line) => line.startsWith('Final:'));
+  };
+
+  it('runs every test of endpoints, with all data checked', () => {
+    const tests = TESTS.filter(({ api }) => api === 'UCP').map(({ name }) => name);
+    const rows = results(tests, ['-s', '8', '-n', '100', '-w', '5'], LIBUCX);
+    expect(rows).toHaveLength(tests.length);
+    for (const row of rows) expect(row).toMatch(/^Final: +100 .*libucp/);
+  });
+
+  it('runs tests of memory of cards, with all data checked', () => {
+    const options = ['-m', 'gaudi', '-s', '100000', '-n', '20', '-w', '2'];
+    const tests = ['tag_lat', 'ucp_am_lat', 'stream_lat', 'ucp_put_lat', 'ucp_get'];
+    expect(results(tests, options, { ...LIBUCX, UCX_TLS: 'tcp,self,gaudi_cpy' })).toHaveLength(tests.length);
+  });
+
+  it('says what to do for a test of a transport', () => {
+    const { code, err } = run(['perftest', '-l', '-t', 'put_lat', '-x', 'self', '-d', 'memory'], LIBUCX);
+    expect([code, err]).toEqual([1, expect.stringMatching(/use UCX_ENGINE=native \(ERR_UNSUPPORTED\)/)]);
+  });
+});
