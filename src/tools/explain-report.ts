@@ -30,8 +30,9 @@ export function explainText(report: ExplainReport): string {
   const lines = [
     `${operation}: local ${local} memory, remote ${remote} memory${owner}${cards}`,
     clipped(`engine ${engine.name} ${engine.version} (${engine.reason})`),
-    'estimates are those of the cost model, not measurements',
   ];
+  const hasEstimates = sizes.some(({ winner }) => winner?.estimatedNs !== undefined);
+  if (hasEstimates) lines.push('estimates are those of the cost model, not measurements');
   for (const group of groupsOf(sizes)) lines.push('', winnerLine(group), ...loserLines(group).map(clipped));
   return lines.join('\n');
 }

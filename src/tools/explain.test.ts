@@ -122,8 +122,18 @@ describe('the report', () => {
   it('says that nothing can do it', () => {
     const sizes = [{ bytes: 8, winner: undefined, losers: [out('x', 'cannot')] }];
     expect(explainText({ ...REPORT, sizes, emulated: false })).toMatch(
-      /memory\n.*\n.*\n\n8 B {2}nothing can do it\n {4}not x: cannot$/,
+      /memory\n.*\n\n8 B {2}nothing can do it\n {4}not x: cannot$/,
     );
+  });
+
+  it('says nothing of estimates where there are none', () => {
+    const sizes = [
+      {
+        ...size(8, 'put/libucp', []),
+        winner: { transport: 'libucp', protocol: 'put/libucp', estimatedNs: undefined, bandwidth: undefined },
+      },
+    ];
+    expect(explainText({ ...REPORT, sizes })).toMatch(/\nengine .*\n\n8 B {2}put\/libucp {2}libucp$/);
   });
 
   it('stays within its columns', () => {
