@@ -294,13 +294,19 @@ export class Requests {
     return count;
   }
 
-  /** Asks libucp to give up an operation; it ends by itself, with CANCELED or as it would have. */
+  /** Asks libucp to give up an operation. @returns true when it has ended with CANCELED; else it ends by itself, one way or the other */
   cancel(worker: number, request: UcpRequest): boolean {
     if (request.isCompleted) return false;
     request.isCanceled = true;
     if (request.abandon !== undefined) return request.abandon();
     if (request.handle === 0) return false;
     this.#functions.ucp_request_cancel(worker, request.handle);
+    if (request.isPolled) this.#poll();
+    const at = this.#ended.indexOf(request);
+    if (at < 0 || this.#statuses[at] !== Status.CANCELED) return false;
+    this.#ended.splice(at, 1);
+    this.#statuses.splice(at, 1);
+    request.end(Status.CANCELED);
     return true;
   }
 

@@ -62,7 +62,7 @@ async function settled(pair: Pair, result: Status | Request): Promise<Status> {
 }
 
 describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
-  const fixture = usePairs();
+  const fixture = usePairs(kind);
   const kinds = memoryKinds(kind);
 
   it.each(['eager', 'rendezvous'] as const)('carry headers of every length with %s data', async (protocol) => {

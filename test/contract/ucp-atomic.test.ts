@@ -47,7 +47,7 @@ function wordsOf(bits: 32 | 64): readonly bigint[] {
 }
 
 describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
-  const fixture = usePairs();
+  const fixture = usePairs(kind);
   const remoteKinds = memoryKinds(kind).filter((memory) => memory !== 'bytes');
 
   it.each(remoteKinds)('on %s memory return the word before and leave the word after', async (remoteKind) => {

@@ -39,7 +39,7 @@ function rowFor(rows: readonly ChosenProtocol[], byteLength: number): ChosenProt
 }
 
 describe.each(CONNECTION_KINDS)('put and get over $name', (kind) => {
-  const fixture = usePairs();
+  const fixture = usePairs(kind);
   const kinds = memoryKinds(kind);
   const remoteKinds = kinds.filter((memory) => memory !== 'bytes');
 

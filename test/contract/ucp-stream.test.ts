@@ -33,7 +33,7 @@ function asRequest(result: Status | Request): Request {
 }
 
 describe.each(CONNECTION_KINDS)('streams over $name', (kind) => {
-  const fixture = usePairs();
+  const fixture = usePairs(kind);
   const kinds = memoryKinds(kind);
 
   it.each(kinds)('from %s to every kind of memory, every size', async (from) => {

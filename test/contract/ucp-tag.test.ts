@@ -45,7 +45,7 @@ const asRequest = (result: Status | Request): Request => {
 };
 
 describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
-  const fixture = usePairs();
+  const fixture = usePairs(kind);
   const kinds = memoryKinds(kind);
 
   /** Sends and receives one message between memories that are larger than it. */
@@ -73,7 +73,9 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     expect([what, send.status, receive.status]).toEqual([what, Status.OK, Status.OK]);
     expect([receive.senderTag, receive.receivedBytes]).toEqual([tag, byteLength]);
     expect(send.protocol).toMatch(/^(tag|rndv)\//);
-    if (byteLength > 0) expect([send.transport, send.device]).toEqual([expect.any(String), expect.any(String)]);
+    if (byteLength > 0) expect(send.transport).toEqual(expect.any(String));
+    // Only the native engine tells the device.
+    if (byteLength > 0 && kind.engine === undefined) expect(send.device).toEqual(expect.any(String));
     send.free();
     receive.free();
     before.set(sent.subarray(OFFSET + 1, OFFSET + 1 + byteLength), OFFSET);
@@ -468,7 +470,7 @@ describe('the way that messages take', () => {
 });
 
 describe.each(CONNECTION_KINDS.filter(({ hasGaudi }) => hasGaudi))('two fragments over $name', (kind) => {
-  const fixture = usePairs();
+  const fixture = usePairs(kind);
 
   it('serve messages that go both ways at the same time', async () => {
     const BYTES = 400_000;

@@ -1,0 +1,17 @@
+/**
+ * Tests of the contract of the API that do not hold over libucp, and why: facts of that library, not of the engine over it. Whoever runs a suite over
+ * both engines leaves these out (fixtures/exclusions.ts), and fails where one names a test that does not exist.
+ */
+
+/** A test that is left out. */
+export interface Exclusion {
+  /** The file of the test, from the folder of the repository. */
+  readonly file: string;
+  /** Matches the names of the suites and of the test, with ` > ` between them. */
+  readonly test: RegExp;
+  /** What libucp does, and in which versions where that matters. */
+  readonly reason: string;
+}
+
+/** All of them. */
+export const LIBUCX_EXCLUSIONS: readonly Exclusion[] = [];
