@@ -14,6 +14,8 @@ import type { LibucpFunctions } from './functions.ts';
 
 /** The id by which workers of this engine ask each other for memory of cards. */
 export const STAGING_AM_ID = 65_534;
+/** The id by which endpoints of this engine tell that they are being closed: libucp itself does not say so to those that were made by worker addresses. */
+export const FAREWELL_AM_ID = 65_533;
 
 const BYTES_MIN = 256;
 /** Copies that are kept for the next messages, and the longest one. */
@@ -42,6 +44,13 @@ class Arrival {
   }
 }
 
+/** The endpoints by their handles of libucp. */
+export interface Senders {
+  endpointOf(ep: number): object;
+  /** The peer closes its endpoint. Called inside a call of C. */
+  left(ep: number): void;
+}
+
 /** The active messages of one worker. */
 export class Arrivals implements MessageHandlers {
   readonly #functions: LibucpFunctions;
@@ -52,15 +61,13 @@ export class Arrivals implements MessageHandlers {
   readonly #param: ScratchBlock = allocateScratch(UCP_AM_RECV_PARAM.size);
   readonly #free: Arrival[] = [];
   #waiting: Arrival[] = [];
+  /** Descriptors of long messages that libucp waits for, by their addresses. */
+  readonly #held: Set<number> = new Set();
+  readonly #senders: Senders;
 
-  readonly #senderOf: (ep: number) => object;
-
-  /**
-   * @param worker the handle of libucp
-   * @param senderOf the endpoint with a handle of libucp
-   */
-  constructor(functions: LibucpFunctions, worker: number, owner: MessageOwner, senderOf: (ep: number) => object) {
-    this.#senderOf = senderOf;
+  /** @param worker the handle of libucp */
+  constructor(functions: LibucpFunctions, worker: number, owner: MessageOwner, senders: Senders) {
+    this.#senders = senders;
     this.#functions = functions;
     this.#worker = worker;
     this.#owner = owner;
@@ -71,6 +78,9 @@ export class Arrivals implements MessageHandlers {
       call: (id: number, header: number, headerLength: number, data: number, byteLength: number, param: number) =>
         this.#onMessage(id, header, headerLength, data, byteLength, param),
     });
+    // The highest id first: a table that grows beyond 2^16 entries forgets those that it has (1.13).
+    this.serve(AM_IDS - 1, undefined);
+    this.serve(FAREWELL_AM_ID, undefined);
   }
 
   /** True when messages wait for their handlers. */
@@ -84,8 +94,9 @@ export class Arrivals implements MessageHandlers {
 
   /** See Worker.setAmHandler. */
   setHandler(id: number, handler: AmCallback | undefined): void {
-    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || id === STAGING_AM_ID) {
-      throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}, but ${STAGING_AM_ID}`, id);
+    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || id === STAGING_AM_ID || id === FAREWELL_AM_ID) {
+      const rule = `must be an integer from 0 to ${AM_IDS - 1}, but ${FAREWELL_AM_ID} and ${STAGING_AM_ID}`;
+      throw invalidParam('id', rule, id);
     }
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function', handler);
@@ -101,7 +112,8 @@ export class Arrivals implements MessageHandlers {
       .setU64('field_mask', ID | CB | ARG)
       .setU32('id', id)
       .setU64('arg', id);
-    param.setU64('cb', handler === undefined ? 0 : this.#callback.address);
+    // Also without a handler: libucp fails long messages that nothing takes, and prints warnings about short ones.
+    param.setU64('cb', this.#callback.address);
     checkStatus(this.#functions.ucp_worker_set_am_recv_handler(this.#worker, param.address), `AM handler ${id}`);
     this.#handlers[id] = handler;
   }
@@ -120,16 +132,21 @@ export class Arrivals implements MessageHandlers {
     return count;
   }
 
-  /** Gives up the data of a long message. */
-  release({ address }: Descriptor): void {
-    this.#functions.ucp_am_data_release(this.#worker, address);
+  /** Hands over the data of a long message to what receives it. @returns the descriptor of libucp */
+  take({ address }: Descriptor): number {
+    this.#held.delete(address);
+    return address;
   }
 
-  /** Gives up what no handler has seen, before the worker of libucp is destroyed. */
+  /** Gives up the data of a long message; without effect when the worker was closed. */
+  release({ address }: Descriptor): void {
+    if (this.#held.delete(address)) this.#functions.ucp_am_data_release(this.#worker, address);
+  }
+
+  /** Gives up what nobody has received, before the worker of libucp is destroyed. */
   drop(): void {
-    for (const { message } of this.#waiting.splice(0)) {
-      if (message.waiting !== undefined) this.release(message.waiting as Descriptor);
-    }
+    this.#waiting = [];
+    for (const address of this.#held) this.release({ address });
   }
 
   /** libucp calls no more. */
@@ -162,15 +179,20 @@ export class Arrivals implements MessageHandlers {
     memcpy(this.#param.address, param, UCP_AM_RECV_PARAM.size);
     const { words } = this.#param;
     const attributes = words[0]!;
+    const hasSender = (attributes & UCP_AM_RECV_ATTR.FIELD_REPLY_EP) !== 0;
+    const sender = words[2]! + words[3]! * 0x1_0000_0000;
+    if (id === FAREWELL_AM_ID) {
+      if (hasSender) this.#senders.left(sender);
+      return Status.OK;
+    }
     const isLong = (attributes & UCP_AM_RECV_ATTR.FLAG_RNDV) !== 0;
     const arrival = this.#free.pop() ?? new Arrival(this.#owner);
     arrival.reserve(headerLength + (isLong ? 0 : byteLength));
     if (headerLength > 0) memcpy(arrival.address, header, headerLength);
     if (!isLong && byteLength > 0) memcpy(arrival.address + headerLength, data, byteLength);
     const { message } = arrival;
-    const hasSender = (attributes & UCP_AM_RECV_ATTR.FIELD_REPLY_EP) !== 0;
     message.id = id;
-    message.sender = hasSender ? this.#senderOf(words[2]! + words[3]! * 0x1_0000_0000) : undefined;
+    message.sender = hasSender ? this.#senders.endpointOf(sender) : undefined;
     message.source = arrival.bytes;
     message.headerOffset = 0;
     message.headerLength = headerLength;
@@ -179,6 +201,7 @@ export class Arrivals implements MessageHandlers {
     message.waiting = isLong ? ({ address: data } satisfies Descriptor) : undefined;
     message.isTaken = false;
     message.isReceived = false;
+    if (isLong) this.#held.add(data);
     this.#waiting.push(arrival);
     return isLong ? Status.INPROGRESS : Status.OK;
   }

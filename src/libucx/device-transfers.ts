@@ -10,6 +10,7 @@ import type { WordOperation } from '../ucp/api/word-operation.ts';
 import { Status } from '../ucs/status.ts';
 import { UCP_FEATURE } from './abi.ts';
 import { STAGING_AM_ID } from './arrivals.ts';
+import { SwapLoop } from './atomic-loop.ts';
 import type { DeviceDatatypes } from './buffers.ts';
 import { DeferredOperation, DeviceFlush, WorkerFlush } from './device-flush.ts';
 import { DeviceMessages } from './device-messages.ts';
@@ -22,7 +23,7 @@ import { Staging } from './device-staging.ts';
 import type { RemoteTransfer } from './device-transfer.ts';
 import { chooseWay, DeviceWay } from './device-ways.ts';
 import { parseWireHeader, WireKind } from './device-wire.ts';
-import type { DeviceOperations, EngineEndpoint, EngineWorker } from './engine.ts';
+import type { ArrivedBytes, DeviceOperations, EngineEndpoint, EngineWorker } from './engine.ts';
 import { requireFeature } from './features.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
@@ -112,10 +113,15 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    this.#requireMessages();
-    const request = this.#begin('amo/am', undefined, call.wordBytes);
+    const isOfCard = rkey.exportId !== 0;
+    if (isOfCard) this.#requireMessages();
+    const request = this.#begin(isOfCard ? 'amo/am' : 'amo/libucp', undefined, call.wordBytes);
     if (request === undefined) return Status.NO_RESOURCE;
-    const operation = new RemoteAtomic(this.#books, [endpoint, request], this.#remote, call, [rkey, remoteOffset]);
+    const parts = [endpoint, request] as const;
+    const word = [rkey, remoteOffset] as const;
+    const operation = isOfCard
+      ? new RemoteAtomic(this.#books, parts, this.#remote, call, word)
+      : new SwapLoop(this.#books, parts, this.#worker, call, word);
     return this.#start(operation, request, params);
   }
 
@@ -168,21 +174,20 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#start(new DeferredOperation(this.#books, request, barrier, begin), request, params);
   }
 
-  /** Puts the data of a message that has arrived into memory. */
   copyOut(
-    message: AmMessage,
+    arrived: ArrivedBytes,
     local: LocalBuffer,
     localOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
     const { context, requests } = this.#worker;
-    const { byteLength } = message;
+    const { byteLength, source, dataOffset } = arrived;
     const pieces = piecesOf<LocalMemory>(context, local, localOffset, isList(local) ? 0 : byteLength);
     const request = this.#begin('am/libucp', local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
-    message.isReceived = true;
+    arrived.isReceived = true;
     request.receivedBytes = byteLength;
-    this.#messages.copyOut(request, pieces, message.source, message.dataOffset, byteLength);
+    this.#messages.copyOut(request, pieces, source, dataOffset, byteLength);
     return requests.endedAtOnce(request, Status.OK, params);
   }
 

@@ -31,8 +31,9 @@ import { type Tag, tagLow } from '../ucp/api/tag.ts';
 import { checkWordOperation } from '../ucp/api/word-operation.ts';
 import { closedError, invalidParam } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
-import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE, UCP_STREAM_RECV_FLAG, ucpDtMakeContig } from './abi.ts';
-import { ATOMIC_OPCODES, REPLY_OFFSET, takeWord, wordsOf } from './atomic-words.ts';
+import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE } from './abi.ts';
+import { FAREWELL_AM_ID } from './arrivals.ts';
+import { isWrong, startAtomic } from './atomic-start.ts';
 import { addressIn, isHost } from './buffers.ts';
 import { queryEndpoint } from './endpoint-query.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from './engine.ts';
@@ -43,10 +44,11 @@ import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import { checkMessage } from './message-check.ts';
 import { checkRemote, readRemoteKey, UcpRemoteKey } from './remote-key.ts';
 import { RequestKind, type UcpRequest } from './request.ts';
-import { takeStreamData } from './stream-data.ts';
+import { EndpointStream } from './stream-receives.ts';
 
 /** What requests say that carries them: which of its lanes libucp takes is its secret. */
 const TRANSPORT = 'libucp';
+const NO_BYTES = new Uint8Array(0);
 
 /** An endpoint. */
 export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
@@ -62,6 +64,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   readonly #functions: LibucpFunctions;
   readonly #errorHandling: ErrorHandling = new ErrorHandling();
   readonly #keys: Set<RemoteKey> = new Set();
+  readonly #stream: EndpointStream;
   /** The worker address of the peer for the transports of the node; empty where it is not known. */
   readonly #nodeAddress: Uint8Array;
   #nodeEndpoint: ApiEndpoint | undefined;
@@ -81,6 +84,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     this.#nodeAddress = nodeAddress;
     this.#errorHandling.set(options);
     this.#isWatched = isWatched;
+    this.#stream = new EndpointStream(worker, handle);
   }
 
   get isDirect(): boolean {
@@ -160,29 +164,11 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
         this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });
       return this.#worker.devices.defer(this, 'amo/libucp', begin, params);
     }
-    if (rkey.exportId !== 0) return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
-    const { requests } = this.#worker;
-    const request = requests.begin(RequestKind.SEND, 'amo/libucp');
-    if (request === undefined) return Status.NO_RESOURCE;
-    request.byteLength = call.wordBytes;
-    const words = wordsOf(call);
-    request.scratch = words;
-    request.settle = (ended, status) => takeWord(ended, status, !this.#isForced && this.#failure === Status.OK);
-    requests.setDatatype(ucpDtMakeContig(call.wordBytes));
-    requests.setReplyBuffer(words.address + REPLY_OFFSET);
-    const opcode = ATOMIC_OPCODES[call.operation];
-    const remote = rkey.remoteAddress + remoteOffset;
-    const { address } = words;
-    const started = this.#functions.ucp_atomic_op_nbx(
-      this.handle,
-      opcode,
-      address,
-      1,
-      remote,
-      rkey.handle,
-      requests.param,
-    );
-    return requests.started(request, started, params);
+    if (rkey.exportId !== 0 || isWrong(call, this.#worker.context.libucp)) {
+      return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
+    }
+    const isOpen = (): boolean => !this.#isForced && this.#failure === Status.OK;
+    return startAtomic(this.#worker, this.handle, call, [rkey, remoteOffset], { params, isOpen });
   }
 
   tagSendNbx(
@@ -194,7 +180,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.TAG);
     tagLow('tag', tag);
-    const request = this.#describe(RequestKind.SEND, 'tag/libucp', local, localOffset, byteLength, false);
+    const request = this.#describe('tag/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
     const started = this.#functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
@@ -210,7 +196,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.TAG);
     tagLow('tag', tag);
-    const request = this.#describe(RequestKind.SEND, 'tag/libucp', local, localOffset, byteLength, false);
+    const request = this.#describe('tag/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
     const { address, count } = buffers;
@@ -228,7 +214,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.AM);
     checkMessage(id, header, params);
-    const request = this.#describe(RequestKind.SEND, 'am/libucp', local, localOffset, byteLength, false);
+    const request = this.#describe('am/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     return this.sendMessage(request, id, header, params);
   }
@@ -256,7 +242,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.#require(UCP_FEATURE.STREAM);
-    const request = this.#describe(RequestKind.SEND, 'stream/libucp', local, localOffset, byteLength, false);
+    const request = this.#describe('stream/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
     const started = this.#functions.ucp_stream_send_nbx(this.handle, buffers.address, buffers.count, requests.param);
@@ -270,19 +256,12 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     params?: StreamRecvParams,
   ): Status | Request {
     this.#require(UCP_FEATURE.STREAM);
-    const request = this.#describe(RequestKind.STREAM_RECV, 'stream/libucp', local, localOffset, byteLength, true);
-    if (typeof request === 'number') return request;
-    const { buffers, requests } = this.#worker;
-    if (params?.waitAll === true) requests.setFlags(UCP_STREAM_RECV_FLAG.WAITALL);
-    const { address, count } = buffers;
-    const started = this.#functions.ucp_stream_recv_nbx(this.handle, address, count, requests.info, requests.param);
-    if (started === 0) requests.takeLength(request);
-    return requests.started(request, started, params);
+    return this.#stream.receive(local, localOffset, byteLength, params);
   }
 
   streamRecvData(): Uint8Array | undefined {
     this.#require(UCP_FEATURE.STREAM);
-    return takeStreamData(this.#functions, this.handle);
+    return this.#stream.take();
   }
 
   flushNbx(params?: RequestParams): Status | Request {
@@ -359,6 +338,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   onFailed(status: Status): void {
     if (this.#failure === Status.OK) this.#failure = status;
     this.#worker.devices.endpointGone(this, this.#failure);
+    this.#stream.fail(this.#failure);
     this.onceFailed?.(status);
     if (!this.#closed) this.#errorHandling.report(this, this.#failure);
   }
@@ -388,7 +368,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       if (isPut) return devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
       return devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
     }
-    const request = this.#begin(RequestKind.SEND, protocol, local, byteLength);
+    const request = this.#begin(protocol, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
@@ -418,21 +398,35 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
 
   async #close(): Promise<void> {
     this.#closed = true;
-    const { promises, requests } = this.#worker;
-    requests.cancelAll(this.#worker.handle, (request) => request.stream === this);
+    const { promises } = this.#worker;
+    this.#stream.cancelAll();
     await promises.until(() => this.#isForced || this.awaited === 0);
+    this.#takeLeave();
     if (!this.#isForced && this.#failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.#isForced || typeof flush === 'number' || flush.isCompleted);
       if (typeof flush !== 'number') this.#worker.freeEventually(flush);
     }
     for (const key of this.#keys) key.release();
+    this.#stream.close();
     this.#worker.devices.endpointGone(this, Status.CANCELED);
     const closing = this.#closeUcp();
     await promises.until(() => typeof closing === 'number' || closing.isCompleted);
     if (typeof closing !== 'number') closing.free();
     this.#worker.forgetEndpoint(this);
     await this.#nodeEndpoint?.close({ force: true });
+  }
+
+  /** Tells a peer of this engine. Behind everything that was sent, and without waiting: one that is not there any more does not have to know. */
+  #takeLeave(): void {
+    const { requests, buffers } = this.#worker;
+    // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
+    if (this.#nodeAddress.byteLength === 0 || this.#failure !== Status.OK || (this.#isForced && !this.#isWatched))
+      return;
+    const request = requests.begin(RequestKind.SEND, 'close');
+    if (request === undefined) return;
+    buffers.describe(request, NO_BYTES, 0, 0, false);
+    this.sendMessage(request, FAREWELL_AM_ID, undefined, { callback: (ended) => ended.free() });
   }
 
   #closeUcp(): Status | Request {
@@ -446,8 +440,8 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     });
   }
 
-  #begin(kind: RequestKind, protocol: string, local: LocalMemory, byteLength: number): UcpRequest | undefined {
-    const request = this.#worker.requests.begin(kind, protocol);
+  #begin(protocol: string, local: LocalMemory, byteLength: number): UcpRequest | undefined {
+    const request = this.#worker.requests.begin(RequestKind.SEND, protocol);
     if (request === undefined) return undefined;
     request.transport = TRANSPORT;
     request.byteLength = byteLength;
@@ -456,26 +450,18 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return request;
   }
 
-  /** A request with its local memory described; a status where it cannot be started. */
-  #describe(
-    kind: RequestKind,
-    protocol: string,
-    local: LocalBuffer,
-    offset: number,
-    byteLength: number,
-    isReceived: boolean,
-  ): UcpRequest | Status {
+  /** A request with the local memory that it sends described; a status where it cannot be started. */
+  #describe(protocol: string, local: LocalBuffer, offset: number, byteLength: number): UcpRequest | Status {
     const { requests, buffers } = this.#worker;
     if (this.#failure !== Status.OK) {
       buffers.check(local, offset, byteLength);
       return this.#failure;
     }
-    const request = requests.begin(kind, protocol);
+    const request = requests.begin(RequestKind.SEND, protocol);
     if (request === undefined) return Status.NO_RESOURCE;
     request.transport = TRANSPORT;
-    if (kind === RequestKind.STREAM_RECV) request.stream = this;
     try {
-      buffers.describe(request, local, offset, byteLength, isReceived);
+      buffers.describe(request, local, offset, byteLength, false);
     } catch (error) {
       requests.discard(request);
       throw error;

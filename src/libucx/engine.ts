@@ -23,6 +23,7 @@ import type { MemoryMap } from './memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from './remote-key.ts';
 import type { UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
+import type { StreamReceives } from './stream-receives.ts';
 import type { UcpConfiguration } from './ucp-configuration.ts';
 
 /** The context of a worker. */
@@ -72,6 +73,14 @@ export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
   onFailed(status: Status): void;
 }
 
+/** Bytes of a message or a stream that lie in memory of this program. */
+export interface ArrivedBytes {
+  readonly source: Uint8Array;
+  readonly dataOffset: number;
+  readonly byteLength: number;
+  isReceived: boolean;
+}
+
 /** What moves memory of cards, and what only the node's transports reach. */
 export interface DeviceOperations {
   put(
@@ -114,6 +123,13 @@ export interface DeviceOperations {
   ): Status | Request;
   /** The endpoint is closed, or has failed: what waits for its peer ends with a status. */
   endpointGone(endpoint: EngineEndpoint, status: Status): void;
+  /** Puts bytes that have arrived into local memory. */
+  copyOut(
+    arrived: ArrivedBytes,
+    local: LocalBuffer,
+    localOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
 }
 
 /** The worker of an endpoint. */
@@ -126,6 +142,7 @@ export interface EngineWorker {
   readonly buffers: Buffers;
   readonly promises: PromiseTier;
   readonly arrivals: Arrivals;
+  readonly streams: StreamReceives;
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
   readonly node: ApiWorker;

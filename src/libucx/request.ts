@@ -6,7 +6,7 @@ import { Status } from '../ucs/status.ts';
 import { type LocalBuffer, unpin } from './memory-handle.ts';
 
 /** What a request does: which callback tells of its end. */
-export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, STREAM_RECV: 3, AM_RECV: 4, COMPOSITE: 5 } as const;
+export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, AM_RECV: 3, COMPOSITE: 4 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 
 /** What a request needs of its worker. */
@@ -47,8 +47,6 @@ export class UcpRequest implements ApiRequest {
   scratch: ScratchBlock | undefined = undefined;
   /** The header of an active message likewise. */
   header: ScratchBlock | undefined = undefined;
-  /** The endpoint whose stream a receive is for. */
-  stream: object | undefined = undefined;
   /** Runs at the end, before the callback: takes results and gives back what was lent. May change the status. */
   settle: ((request: UcpRequest, status: Status) => Status) | undefined = undefined;
   /** Asked first: true where the operation goes on without libucp, and is ended by whoever goes on. */
@@ -120,7 +118,6 @@ export class UcpRequest implements ApiRequest {
       this.header.free();
       this.header = undefined;
     }
-    this.stream = undefined;
     if (this.callback !== undefined) this.callback(this, final);
   }
 }

@@ -91,7 +91,7 @@ export class Requests {
       },
     });
     this.#callbacks = [send, tagReceive, receive];
-    this.#callbackOf = [0, send.address, tagReceive.address, receive.address, receive.address];
+    this.#callbackOf = [0, send.address, tagReceive.address, receive.address];
   }
 
   /** Requests in use. */
@@ -215,11 +215,6 @@ export class Requests {
     request.tagLow = words[0]!;
     request.tagHigh = words[1]!;
     request.receivedBytes = words[2]! + words[3]! * HIGH;
-  }
-
-  /** Takes the length of what was received out of {@link info}. */
-  takeLength(request: UcpRequest): void {
-    request.receivedBytes = this.#infoWords[0]! + this.#infoWords[1]! * HIGH;
   }
 
   /**

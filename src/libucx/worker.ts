@@ -29,7 +29,7 @@ import { checkStatus, closedError, invalidParam, isUcxError, statusError } from 
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import { Status } from '../ucs/status.ts';
 import { UCP_FEATURE } from './abi.ts';
-import { Arrivals, type Descriptor } from './arrivals.ts';
+import { Arrivals, type Descriptor, type Senders } from './arrivals.ts';
 import { Buffers, cutList } from './buffers.ts';
 import { DeviceTransfers } from './device-transfers.ts';
 import { Endpoint } from './endpoint.ts';
@@ -41,12 +41,13 @@ import type { LocalBuffer } from './memory-handle.ts';
 import { RequestKind, type RequestOwner, type UcpRequest } from './request.ts';
 import { Requests } from './requests.ts';
 import { SocketEndpoints } from './socket-endpoints.ts';
+import { StreamReceives } from './stream-receives.ts';
 import { TagReceives } from './tag-receives.ts';
 import { packTrailed, rawBytes, unpackTrailed } from './trailer.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 
 /** A worker. */
-export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Sleeper {
+export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders, Sleeper {
   readonly context: EngineContext;
   readonly functions: LibucpFunctions;
   readonly clientId: bigint;
@@ -56,6 +57,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   readonly promises: PromiseTier;
   readonly buffers: Buffers;
   readonly arrivals: Arrivals;
+  readonly streams: StreamReceives = new StreamReceives();
   readonly errorCallback: NativeCallback;
   /** What moves memory of cards. */
   readonly devices: DeviceTransfers;
@@ -91,12 +93,9 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.errorCallback = new NativeCallback({
       result: 'void',
       parameters: ['uint64_t', 'uint64_t', 'int8_t'],
-      call: (_argument: number, ep: number, status: Status) => {
-        const endpoint = this.#endpoints.get(ep);
-        if (endpoint !== undefined) this.#failed.push([endpoint, status]);
-      },
+      call: (_argument: number, ep: number, status: Status) => this.#noteFailure(ep, status),
     });
-    this.arrivals = new Arrivals(this.functions, this.handle, this, (ep) => this.endpointOf(ep));
+    this.arrivals = new Arrivals(this.functions, this.handle, this, this);
     this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
     this.promises = new PromiseTier(this.#driver, () => undefined);
     this.devices = new DeviceTransfers(this);
@@ -150,7 +149,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.checkOpen();
     const events = this.functions.ucp_worker_progress(this.handle);
     this.#progressCalls += 1;
-    let count = events + this.requests.progress(events);
+    let count = events + this.requests.progress(events) + this.streams.progress(events);
     if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
     if (this.#failed.length > 0) count += this.#reportFailed();
     if (this.#sockets.isDue) count += this.#sockets.progress();
@@ -277,6 +276,10 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   // What messages need.
 
+  left(ep: number): void {
+    this.#noteFailure(ep, Status.CONNECTION_RESET);
+  }
+
   endpointTo(sender: object | undefined): Endpoint {
     if (sender instanceof Endpoint) return sender;
     throw statusError(
@@ -320,7 +323,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     message.isReceived = true;
     message.waiting = undefined;
     const { address, count } = this.buffers;
-    const descriptor = (waiting as Descriptor).address;
+    const descriptor = this.arrivals.take(waiting as Descriptor);
     const started = this.functions.ucp_am_recv_data_nbx(this.handle, descriptor, address, count, this.requests.param);
     if (started === 0) request.receivedBytes = message.byteLength;
     return this.requests.started(request, started, params);
@@ -397,7 +400,8 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     const { functions } = this;
     if (this.isNodeBusy) this.node.wait().then(wake, wake);
     this.#sleepers.push(wake);
-    const isNew = this.requests.look() || this.arrivals.hasWaiting || this.#failed.length > 0;
+    const hasArrived = this.arrivals.hasWaiting || this.streams.look();
+    const isNew = this.requests.look() || hasArrived || this.#failed.length > 0;
     const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
     // Armed or not: what has happened since the last progress is looked at first.
     if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
@@ -419,6 +423,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     const sleepers = this.#sleepers;
     this.#sleepers = [];
     for (const wake of sleepers) wake();
+  }
+
+  /** Inside a call of C: progress reports it afterwards. */
+  #noteFailure(ep: number, status: Status): void {
+    const endpoint = this.#endpoints.get(ep);
+    if (endpoint !== undefined) this.#failed.push([endpoint, status]);
   }
 
   #reportFailed(): number {
@@ -444,6 +454,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.#alarm.close();
     this.functions.ucp_worker_destroy(this.handle);
     this.arrivals.close();
+    this.streams.close();
     this.requests.close();
     await this.devices.close();
     this.headers.free();

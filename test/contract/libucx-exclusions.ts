@@ -14,4 +14,16 @@ export interface Exclusion {
 }
 
 /** All of them. */
-export const LIBUCX_EXCLUSIONS: readonly Exclusion[] = [];
+export const LIBUCX_EXCLUSIONS: readonly Exclusion[] = [
+  {
+    file: 'test/contract/ucp-put-get.test.ts',
+    test: /over 'libucx.* > by keys of memory that was unmapped fails and moves nothing$/,
+    reason:
+      'libucp revokes no remote keys: what they reach after ucp_mem_unmap is not defined (over tcp and shared memory: whatever lies at the address then)',
+  },
+  {
+    file: 'test/contract/ucp-active-message.test.ts',
+    test: /over 'libucx.* > cannot be sent at once where they fit into no message/,
+    reason: 'libucp sends eager active messages of any length, in fragments',
+  },
+];

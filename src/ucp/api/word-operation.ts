@@ -71,13 +71,17 @@ function wordOf(argument: string, value: number | bigint, bits: 32 | 64): bigint
 /** Changes a word that only this worker changes. */
 export function modifyWord(bytes: Uint8Array, offset: number, call: WordOperation): Status {
   const view = new DataView(bytes.buffer, bytes.byteOffset + offset, call.wordBytes);
-  const bits = call.wordBytes * 8;
   const before = call.wordBytes === 4 ? BigInt(view.getUint32(0, true)) : view.getBigUint64(0, true);
-  const after = BigInt.asUintN(bits, afterOf(call, before));
+  const after = wordAfter(call, before);
   if (call.wordBytes === 4) view.setUint32(0, Number(after), true);
   else view.setBigUint64(0, after, true);
   call.result = before;
   return Status.OK;
+}
+
+/** What an operation makes of a word. */
+export function wordAfter(call: WordOperation, before: bigint): bigint {
+  return BigInt.asUintN(call.wordBytes * 8, afterOf(call, before));
 }
 
 function afterOf({ operation, value, compare }: WordOperation, before: bigint): bigint {

@@ -1,0 +1,46 @@
+/** Starting an atomic operation of libucp on remote host memory, and which ones are not left to it. */
+
+import type { AtomicParams, Request } from '../ucp/api/request.ts';
+import type { WordOperation } from '../ucp/api/word-operation.ts';
+import { Status } from '../ucs/status.ts';
+import { AtomicOperation } from '../uct/api/iface.ts';
+import { ucpDtMakeContig } from './abi.ts';
+import { ATOMIC_OPCODES, REPLY_OFFSET, takeWord, wordsOf } from './atomic-words.ts';
+import type { EngineWorker } from './engine.ts';
+import type { UcpRemoteKey } from './remote-key.ts';
+import { RequestKind } from './request.ts';
+
+/** The minor version since which operations of bits are right: 1.13 forgets their operand where a CPU reaches the word itself, 1.18 does not. */
+const BITS_FIXED_MINOR = 18;
+
+/** True for an operation that libucp is not to be trusted with. */
+export function isWrong({ operation }: WordOperation, { minor }: { readonly minor: number }): boolean {
+  if (minor >= BITS_FIXED_MINOR) return false;
+  return operation === AtomicOperation.AND || operation === AtomicOperation.OR || operation === AtomicOperation.XOR;
+}
+
+/**
+ * Starts an operation whose operands and word were checked.
+ * @param ep the handle of libucp's endpoint
+ */
+export function startAtomic(
+  { functions, requests }: EngineWorker,
+  ep: number,
+  call: WordOperation,
+  [rkey, remoteOffset]: readonly [UcpRemoteKey, number],
+  { params, isOpen }: { readonly params: AtomicParams | undefined; readonly isOpen: () => boolean },
+): Status | Request {
+  const request = requests.begin(RequestKind.SEND, 'amo/libucp');
+  if (request === undefined) return Status.NO_RESOURCE;
+  request.transport = 'libucp';
+  request.byteLength = call.wordBytes;
+  const words = wordsOf(call);
+  request.scratch = words;
+  request.settle = (ended, status) => takeWord(ended, status, isOpen());
+  requests.setDatatype(ucpDtMakeContig(call.wordBytes));
+  requests.setReplyBuffer(words.address + REPLY_OFFSET);
+  const opcode = ATOMIC_OPCODES[call.operation];
+  const remote = rkey.remoteAddress + remoteOffset;
+  const started = functions.ucp_atomic_op_nbx(ep, opcode, words.address, 1, remote, rkey.handle, requests.param);
+  return requests.started(request, started, params);
+}
