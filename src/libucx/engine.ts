@@ -23,7 +23,6 @@ import type { MemoryMap } from './memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from './remote-key.ts';
 import type { UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
-import type { StreamReceives } from './stream-receives.ts';
 import type { UcpConfiguration } from './ucp-configuration.ts';
 
 /** The context of a worker. */
@@ -132,6 +131,14 @@ export interface DeviceOperations {
   ): Status | Request;
 }
 
+/** What the streams of one worker share. */
+export interface StreamBooks {
+  /** Where libucp writes how many bytes there are. */
+  readonly length: ScratchBlock;
+  /** Notes whether somebody waits for bytes of a stream. */
+  note(stream: object, isWaiting: boolean): void;
+}
+
 /** The worker of an endpoint. */
 export interface EngineWorker {
   readonly context: EngineContext;
@@ -142,7 +149,7 @@ export interface EngineWorker {
   readonly buffers: Buffers;
   readonly promises: PromiseTier;
   readonly arrivals: Arrivals;
-  readonly streams: StreamReceives;
+  readonly streams: StreamBooks;
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
   readonly node: ApiWorker;

@@ -8,7 +8,7 @@ import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../ucp/ap
 import type { Request, StreamRecvParams } from '../ucp/api/request.ts';
 import { Status } from '../ucs/status.ts';
 import { addressIn, isHost } from './buffers.ts';
-import type { EngineWorker } from './engine.ts';
+import type { EngineWorker, StreamBooks } from './engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRequest } from './request.ts';
 
@@ -42,8 +42,7 @@ class StreamReceive {
 }
 
 /** The streams of one worker in which somebody waits for bytes. */
-export class StreamReceives {
-  /** Where libucp writes how many bytes there are. */
+export class StreamReceives implements StreamBooks {
   readonly length: ScratchBlock = allocateScratch(8);
   readonly #waiting: Set<EndpointStream> = new Set();
   #turns = 0;
@@ -63,7 +62,6 @@ export class StreamReceives {
     return false;
   }
 
-  /** Notes whether somebody waits. */
   note(stream: EndpointStream, isWaiting: boolean): void {
     if (isWaiting) this.#waiting.add(stream);
     else this.#waiting.delete(stream);
