@@ -3,7 +3,7 @@
  * there is what the next attempt expects.
  */
 
-import type { Request } from '../ucp/api/request.ts';
+import type { AtomicParams, Request } from '../ucp/api/request.ts';
 import { WordOperation, wordAfter } from '../ucp/api/word-operation.ts';
 import { Status } from '../ucs/status.ts';
 import { AtomicOperation } from '../uct/api/iface.ts';
@@ -65,13 +65,15 @@ export class SwapLoop extends DeviceOperation {
     );
     this.#isUnderWay = true;
     let isStarting = true;
-    const started = startAtomic(this.#worker, this.endpoint.handle, swap, this.#word, {
+    const params: AtomicParams = {
       noImmediateCompletion: true,
       callback: (ended, status) => {
         this.#take(ended, status);
         if (!isStarting) this.wake();
       },
-    });
+    };
+    const how = { params, isOpen: () => this.endpoint.status === Status.OK && !this.endpoint.closed };
+    const started = startAtomic(this.#worker, this.endpoint.handle, swap, this.#word, how);
     isStarting = false;
     return started;
   }
