@@ -248,10 +248,12 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     drain(one);
     expect(one.worker.arm()).toBe(Status.OK);
     const woken = one.worker.wait();
-    await toOne.tagSend(Uint8Array.of(7), { tag: 4 });
+    // It may have to connect first, for which the other side has to make progress.
+    const sent = toOne.tagSend(Uint8Array.of(7), { tag: 4 });
     await woken;
     const receive = one.worker.tagRecv(new Uint8Array(1), { tag: 4 });
     await expect(receive).resolves.toMatchObject({ byteLength: 1 });
+    await sent;
   });
 
   it('refuses addresses and keys that are none, cut off or changed, before libucp sees them', async () => {
