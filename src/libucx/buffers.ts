@@ -68,6 +68,18 @@ export class Buffers {
     }
   }
 
+  /** The address of bytes of one piece of host memory; -1 for everything else, also for what {@link describe} refuses with the reason. */
+  plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
+    const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
+    if (!isRange) return -1;
+    if (local instanceof UcpMemory) {
+      const isUsable = local.owner === this.#owner && local.mapped && local.bytes?.byteLength === local.byteLength;
+      return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
+    }
+    if (!(local instanceof Uint8Array) || offset + byteLength > local.byteLength) return -1;
+    return local.byteLength === 0 ? 0 : addressOf(local) + offset;
+  }
+
   /** Checks local memory that is not going to be used. @throws UcxError ERR_INVALID_PARAM */
   check(local: LocalBuffer, offset: number, byteLength: number): void {
     piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);

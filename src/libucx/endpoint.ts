@@ -180,9 +180,17 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.TAG);
     tagLow('tag', tag);
+    const { buffers, requests } = this.#worker;
+    if (params === undefined && this.#failure === Status.OK && requests.canFollow) {
+      const address = buffers.plainAddress(local, localOffset, byteLength);
+      if (address >= 0) {
+        const sent = this.#functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, requests.plainParam);
+        if (sent <= 0) return sent as Status;
+        return requests.follow(sent, 'tag/libucp', local, byteLength);
+      }
+    }
     const request = this.#describe('tag/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
-    const { buffers, requests } = this.#worker;
     const started = this.#functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
     return requests.started(request, started, params);
   }
@@ -368,11 +376,15 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       if (isPut) return devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
       return devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
     }
-    const request = this.#begin(protocol, local, byteLength);
-    if (request === undefined) return Status.NO_RESOURCE;
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.#functions.ucp_put_nbx : this.#functions.ucp_get_nbx;
+    if (params === undefined && requests.canFollow) {
+      const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParam);
+      return moved <= 0 ? (moved as Status) : requests.follow(moved, protocol, local, byteLength);
+    }
+    const request = this.#begin(protocol, local, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
     const started = operation(this.handle, address, byteLength, remote, rkey.handle, requests.param);
     return requests.started(request, started, params);
   }

@@ -10,12 +10,15 @@ import { ObjectPool } from '../ucs/object-pool.ts';
 import { Status } from '../ucs/status.ts';
 import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM, UCP_TAG_RECV_INFO } from './abi.ts';
 import type { LibucpFunctions } from './functions.ts';
+import { type LocalBuffer, pin } from './memory-handle.ts';
 import { RequestKind, type RequestOwner, UcpRequest } from './request.ts';
 
 /** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
 const REQUESTS_MAX = 4096;
 /** Requests that are asked after in progress: 16 ns each, against 70 ns for a callback. */
 const POLLED_MAX = 4;
+/** Requests that are asked after at most, with those of sends that did not end at once. */
+const FOLLOWED_MAX = 32;
 /** Turns without a report of libucp after which the polled requests are looked at all the same. A power of two. */
 const QUIET_TURNS_MASK = 63;
 
@@ -36,6 +39,8 @@ const HIGH = 0x1_0000_0000;
 export class Requests {
   /** The parameters of the operation that is started now (ucp_request_param_t). */
   readonly param: number;
+  /** Parameters that say nothing: bytes, and no callback. For sends that mostly end at once, which need no request then. */
+  readonly plainParam: number;
   /** Where libucp writes what a receive that ends at once has got: a tag and a length, or a length. */
   readonly info: number;
   readonly #words: Uint32Array;
@@ -63,7 +68,9 @@ export class Requests {
     });
     const param = allocateScratch(UCP_REQUEST_PARAM.size);
     const info = allocateScratch(UCP_TAG_RECV_INFO.size);
-    this.#blocks = [param, info];
+    const plain = allocateScratch(UCP_REQUEST_PARAM.size);
+    this.#blocks = [param, plain, info];
+    this.plainParam = plain.address;
     this.param = param.address;
     this.info = info.address;
     this.#words = param.words;
@@ -128,6 +135,28 @@ export class Requests {
     // A receive that ends at once does not tell its tag (1.13); a request does.
     if (kind === RequestKind.TAG_RECV) words[MASK]! |= UCP_OP_ATTR_FLAG.NO_IMM_CMPL;
     else if (kind !== RequestKind.SEND) this.#setAddress(UCP_OP_ATTR_FIELD.RECV_INFO, RECV_INFO, this.info);
+    return request;
+  }
+
+  /** True where an operation may be started with {@link plainParam}: its request will be had, and looked for in progress. */
+  get canFollow(): boolean {
+    return this.#polled.length < FOLLOWED_MAX && this.#pool.inUse < REQUESTS_MAX;
+  }
+
+  /**
+   * The request of an operation that libucp goes on with, started with {@link plainParam}.
+   * @param local stays pinned until the end
+   */
+  follow(pointer: number, protocol: string, local: LocalBuffer, byteLength: number): Request {
+    const request = this.#pool.get()!;
+    request.begin(RequestKind.SEND, protocol);
+    request.byteLength = byteLength;
+    request.pinned = local;
+    pin(local);
+    request.isPolled = true;
+    request.handle = pointer;
+    this.#inProgress += 1;
+    this.#polled.push(request);
     return request;
   }
 
