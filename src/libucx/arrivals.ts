@@ -78,6 +78,10 @@ export class Arrivals implements MessageHandlers {
       call: (id: number, header: number, headerLength: number, data: number, byteLength: number, param: number) =>
         this.#onMessage(id, header, headerLength, data, byteLength, param),
     });
+  }
+
+  /** Takes messages, where the context has the feature. */
+  open(): void {
     // The highest id first: a table that grows beyond 2^16 entries forgets those that it has (1.13).
     this.serve(AM_IDS - 1, undefined);
     this.serve(FAREWELL_AM_ID, undefined);

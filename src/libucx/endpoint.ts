@@ -433,6 +433,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   #takeLeave(): void {
     const { requests, buffers } = this.#worker;
     // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
+    if ((this.#worker.context.features & UCP_FEATURE.AM) === 0) return;
     if (this.#nodeAddress.byteLength === 0 || this.#failure !== Status.OK || (this.#isForced && !this.#isWatched))
       return;
     const request = requests.begin(RequestKind.SEND, 'close');

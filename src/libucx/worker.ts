@@ -96,6 +96,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
       call: (_argument: number, ep: number, status: Status) => this.#noteFailure(ep, status),
     });
     this.arrivals = new Arrivals(this.functions, this.handle, this, this);
+    if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
     this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
     this.promises = new PromiseTier(this.#driver, () => undefined);
     this.devices = new DeviceTransfers(this);
