@@ -3,6 +3,7 @@
 import os from 'node:os';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchEndpoints } from './endpoints.ts';
+import { benchEngines } from './engines.ts';
 import { benchInsight } from './insight.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
@@ -21,6 +22,7 @@ const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
   benchNodeServer,
   benchSharedMemory,
   benchPerftestRatios,
+  benchEngines,
   benchEndpoints,
   benchSmallPut,
   benchInsight,

@@ -3,29 +3,29 @@
  * of a node server beside memcpy.
  */
 
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { mapAnonymous, memcpy, schedGetAffinity } from '../dist/sys/index.js';
+import { mapAnonymous, memcpy } from '../dist/sys/index.js';
+import {
+  type Environment,
+  hasUcxPerftest,
+  MAIN,
+  MIB,
+  OURS,
+  OVERALL_BANDWIDTH,
+  OVERALL_LATENCY,
+  runPair,
+  sizeOf,
+  THEIRS,
+} from './perftest-pair.ts';
 import { median, medianPerCallNs, type Result } from './timing.ts';
 
 const ROUNDS = 3;
-const KIB = 2 ** 10;
-const MIB = 2 ** 20;
-/** Columns of the CSV of both tools. */
-const OVERALL_LATENCY = 3;
-const OVERALL_BANDWIDTH = 5;
 const PUT_US_MAX = 5;
 const SHARE_MIN = 0.8;
-const POLL_MS = 20;
-const MAIN = fileURLToPath(new URL('../dist/tools/main.js', import.meta.url));
-const OURS: readonly string[] = [process.execPath, MAIN, 'perftest'];
-const THEIRS: readonly string[] = ['ucx_perftest'];
 
 /** The receiver has nothing to do: the emulated card needs the processor that its polling would take. */
 const GAUDI_PUT: readonly string[] = ['-t', 'ucp_put_bw', '-m', 'gaudi,gaudi', '-o'];
@@ -65,7 +65,7 @@ const IPC_CASES: readonly (readonly [bytes: number, iterations: number])[] = [
 /** Runs all comparisons. @param scale of the iterations; below 1 only to see that everything runs */
 export async function benchPerftestRatios(scale = 1): Promise<Result[]> {
   const results: Result[] = [];
-  if (spawnSync('ucx_perftest', ['-h']).error === undefined) {
+  if (hasUcxPerftest()) {
     for (const ratioCase of RATIO_CASES) results.push(await compare(ratioCase, scale));
   } else console.log('perftest ratios to C UCX: left out, ucx_perftest (Debian package ucx-utils) is not installed');
   return [...results, await networkPipeline(scale), ...(await deviceMemory(scale))];
@@ -169,70 +169,4 @@ async function smallPut(iterations: number, env: Environment): Promise<Result> {
     target: `<= ${PUT_US_MAX} us`,
     met: us <= PUT_US_MAX,
   };
-}
-
-type Environment = Readonly<Record<string, string>>;
-
-/** Runs server and client of a tool on two processors; returns the row of the client's CSV. */
-async function runPair(tool: readonly string[], args: readonly string[], env: Environment): Promise<number[]> {
-  const [program, ...before] = tool as [string, ...string[]];
-  const port = await freePort();
-  const start = (position: number, more: readonly string[]): ChildProcess => {
-    const all = [...before, '-p', String(port), ...pinned(position), ...more];
-    return spawn(program, all, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
-  };
-  const server = start(0, []);
-  const serverEnd = once(server, 'exit');
-  server.stdout!.resume();
-  try {
-    while (!isListening(port)) {
-      if (server.exitCode !== null) throw new Error(`${program}: the server has ended with ${server.exitCode}`);
-      await sleep(POLL_MS);
-    }
-    const client = start(1, ['127.0.0.1', ...args, '-f', '-v']);
-    let out = '';
-    client.stdout!.on('data', (data: Buffer) => {
-      out += data.toString();
-    });
-    const [code] = (await once(client, 'close')) as [number | null];
-    const row = out.trimEnd().split('\n').at(-1)!.split(',').map(Number);
-    if (code !== 0 || row.some(Number.isNaN)) throw new Error(`${[program, ...args].join(' ')}: ${code}: ${out}`);
-    await serverEnd;
-    return row;
-  } finally {
-    server.kill();
-  }
-}
-
-/** Both sides on processors of their own, where there are two. */
-function pinned(position: number): string[] {
-  const cpus = schedGetAffinity(0);
-  return cpus.length > 1 ? ['-c', String(cpus[position % cpus.length])] : [];
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { readonly port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
-/** Whether somebody listens: a server serves one client, so connecting would be no way to ask. */
-function isListening(port: number): boolean {
-  const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
-  return ['/proc/net/tcp', '/proc/net/tcp6'].some((path) =>
-    readFileSync(path, 'latin1')
-      .split('\n')
-      .some((line) => {
-        const [, address, , state] = line.trim().split(/\s+/);
-        return address?.endsWith(local) === true && state === '0A';
-      }),
-  );
-}
-
-function sizeOf(bytes: number): string {
-  if (bytes < KIB) return `${bytes} B`;
-  return bytes < MIB ? `${bytes / KIB} KiB` : `${bytes / MIB} MiB`;
 }

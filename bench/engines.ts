@@ -1,0 +1,85 @@
+/**
+ * Both engines beside C UCX: `gaudi-ucx perftest` over the native engine and over libucp, and `ucx_perftest`, in turns on the same processors, with the same
+ * options. By itself: `npx tsx bench/engines.ts [scale]`, after `npm run build`.
+ */
+
+import { argv } from 'node:process';
+import { fileURLToPath } from 'node:url';
+import {
+  hasUcxPerftest,
+  MIB,
+  OURS,
+  OVERALL_BANDWIDTH,
+  OVERALL_LATENCY,
+  runPair,
+  sizeOf,
+  THEIRS,
+} from './perftest-pair.ts';
+import { formatResult, median, type Result } from './timing.ts';
+
+const ROUNDS = 3;
+/** What C UCX calls its transports for shared memory is what this library calls them. */
+const SHM = 'posix,cma,self';
+const TCP = 'tcp,self';
+
+/** A test and the target of the engine over libucp. */
+interface EngineCase {
+  /** UCX_TLS of all three. */
+  readonly transports: string;
+  readonly test: string;
+  readonly bytes: number;
+  readonly iterations: number;
+  /** Latency: at most so many times that of C UCX. Bandwidth: at least so many times. */
+  readonly target: number;
+}
+
+/**
+ * Endpoints have no error handling and memory is that of ucp_mem_map with UCP_MEM_MAP_ALLOCATE in all three; the operations take its bytes, not the handle. Contexts
+ * have the one feature that the test uses.
+ */
+const CASES: readonly EngineCase[] = [
+  { transports: TCP, test: 'tag_lat', bytes: 8, iterations: 200_000, target: 1.2 },
+  { transports: SHM, test: 'tag_lat', bytes: 8, iterations: 2_000_000, target: 2.5 },
+  { transports: SHM, test: 'ucp_put_bw', bytes: MIB, iterations: 30_000, target: 0.8 },
+  { transports: SHM, test: 'ucp_get', bytes: MIB, iterations: 30_000, target: 0.8 },
+  { transports: TCP, test: 'ucp_put_bw', bytes: MIB, iterations: 3000, target: 0.8 },
+  { transports: TCP, test: 'ucp_get', bytes: MIB, iterations: 3000, target: 0.8 },
+];
+
+/** Runs all comparisons. @param scale of the iterations; below 1 only to see that everything runs */
+export async function benchEngines(scale = 1): Promise<Result[]> {
+  if (!hasUcxPerftest()) {
+    console.log('engines beside C UCX: left out, ucx_perftest (Debian package ucx-utils) is not installed');
+    return [];
+  }
+  const results: Result[] = [];
+  for (const engineCase of CASES) results.push(await compare(engineCase, scale));
+  return results;
+}
+
+async function compare({ transports, test, bytes, iterations, target }: EngineCase, scale: number): Promise<Result> {
+  const isLatency = test.endsWith('_lat');
+  const column = isLatency ? OVERALL_LATENCY : OVERALL_BANDWIDTH;
+  const args = ['-t', test, '-s', String(bytes), '-n', String(Math.ceil(iterations * scale))];
+  const env = { UCX_TLS: transports };
+  const [theirs, native, libucx]: [number[], number[], number[]] = [[], [], []];
+  for (let round = 0; round < ROUNDS; round++) {
+    theirs.push((await runPair(THEIRS, args, env))[column]!);
+    native.push((await runPair(OURS, args, { ...env, UCX_ENGINE: 'native' }))[column]!);
+    libucx.push((await runPair(OURS, args, { ...env, UCX_ENGINE: 'libucx' }))[column]!);
+  }
+  const [c, own, over] = [median(theirs), median(native), median(libucx)];
+  const ratio = over / c;
+  const unit = isLatency ? 'us' : 'MB/s';
+  return {
+    name: `libucx ${transports} ${test} ${sizeOf(bytes)} to C UCX`,
+    value: `${over} to ${c} ${unit}, native ${own}`,
+    ratio,
+    target: `${isLatency ? '<=' : '>='} ${target}`,
+    met: isLatency ? ratio <= target : ratio >= target,
+  };
+}
+
+if (argv[1] === fileURLToPath(import.meta.url)) {
+  for (const result of await benchEngines(Number(argv[2] ?? 1))) console.log(formatResult(result));
+}

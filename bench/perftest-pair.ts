@@ -1,0 +1,91 @@
+/** Server and client of `gaudi-ucx perftest` or of C `ucx_perftest`, on two processors: runs them and reads the client's result. Compares nothing. */
+
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { schedGetAffinity } from '../dist/sys/index.js';
+
+const KIB = 2 ** 10;
+export const MIB = 2 ** 20;
+const POLL_MS = 20;
+/** Columns of the CSV of both tools. */
+export const OVERALL_LATENCY = 3;
+export const OVERALL_BANDWIDTH = 5;
+/** The built command line of this package. */
+export const MAIN: string = fileURLToPath(new URL('../dist/tools/main.js', import.meta.url));
+export const OURS: readonly string[] = [process.execPath, MAIN, 'perftest'];
+export const THEIRS: readonly string[] = ['ucx_perftest'];
+
+/** Whether C UCX can be run. */
+export function hasUcxPerftest(): boolean {
+  return spawnSync('ucx_perftest', ['-h']).error === undefined;
+}
+
+export type Environment = Readonly<Record<string, string>>;
+
+/** Runs server and client of a tool on two processors; returns the row of the client's CSV. */
+export async function runPair(tool: readonly string[], args: readonly string[], env: Environment): Promise<number[]> {
+  const [program, ...before] = tool as [string, ...string[]];
+  const port = await freePort();
+  const start = (position: number, more: readonly string[]): ChildProcess => {
+    const all = [...before, '-p', String(port), ...pinned(position), ...more];
+    return spawn(program, all, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
+  };
+  const server = start(0, []);
+  const serverEnd = once(server, 'exit');
+  server.stdout!.resume();
+  try {
+    while (!isListening(port)) {
+      if (server.exitCode !== null) throw new Error(`${program}: the server has ended with ${server.exitCode}`);
+      await sleep(POLL_MS);
+    }
+    const client = start(1, ['127.0.0.1', ...args, '-f', '-v']);
+    let out = '';
+    client.stdout!.on('data', (data: Buffer) => {
+      out += data.toString();
+    });
+    const [code] = (await once(client, 'close')) as [number | null];
+    const row = out.trimEnd().split('\n').at(-1)!.split(',').map(Number);
+    if (code !== 0 || row.some(Number.isNaN)) throw new Error(`${[program, ...args].join(' ')}: ${code}: ${out}`);
+    await serverEnd;
+    return row;
+  } finally {
+    server.kill();
+  }
+}
+
+/** Both sides on processors of their own, where there are two. */
+function pinned(position: number): string[] {
+  const cpus = schedGetAffinity(0);
+  return cpus.length > 1 ? ['-c', String(cpus[position % cpus.length])] : [];
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { readonly port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+/** Whether somebody listens: a server serves one client, so connecting would be no way to ask. */
+function isListening(port: number): boolean {
+  const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  return ['/proc/net/tcp', '/proc/net/tcp6'].some((path) =>
+    readFileSync(path, 'latin1')
+      .split('\n')
+      .some((line) => {
+        const [, address, , state] = line.trim().split(/\s+/);
+        return address?.endsWith(local) === true && state === '0A';
+      }),
+  );
+}
+
+export function sizeOf(bytes: number): string {
+  if (bytes < KIB) return `${bytes} B`;
+  return bytes < MIB ? `${bytes / KIB} KiB` : `${bytes / MIB} MiB`;
+}
