@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { schedGetAffinity } from '../dist/sys/index.js';
 
-const KIB = 2 ** 10;
-export const MIB = 2 ** 20;
+const KIB = 1024;
+export const MIB = 1_048_576;
 const POLL_MS = 20;
 /** Columns of the CSV of both tools. */
 export const OVERALL_LATENCY = 3;

@@ -14,7 +14,7 @@ const BITS: Readonly<Record<Feature, number>> = {
 
 /** The bits for ucp_init, waking up included. */
 export function featureBits(features: readonly Feature[]): number {
-  return features.reduce((bits, feature) => bits | BITS[feature], UCP_FEATURE.WAKEUP);
+  return features.reduce<number>((bits, feature) => bits | BITS[feature], UCP_FEATURE.WAKEUP);
 }
 
 /**

@@ -39,7 +39,7 @@ interface Declaration<F> {
   readonly type?: F;
 }
 
-function declare<F>(result: NativeType, parameters: NativeType[]): Declaration<F> {
+function declare(result: NativeType, parameters: NativeType[]): Declaration<unknown> {
   return { result, parameters };
 }
 
@@ -57,101 +57,101 @@ type TagSend = (ep: Pointer, buffer: Pointer, count: number, tag: Integer64, par
 
 /** By name, in the order of ucp.h; the last ones are those of libucs, which libucp brings along. */
 export const FUNCTIONS = {
-  ucp_get_version: declare<(major: Pointer, minor: Pointer, release: Pointer) => void>(VOID, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_get_version_string: declare<() => string>(TEXT, []),
-  ucp_config_read: declare<(envPrefix: string | null, fileName: string | null, config: Pointer) => StatusNumber>(
-    STATUS,
-    [TEXT, TEXT, POINTER],
-  ),
-  ucp_config_release: declare<(config: Pointer) => void>(VOID, [POINTER]),
-  ucp_config_modify: declare<(config: Pointer, name: string, value: string) => StatusNumber>(STATUS, [
-    POINTER,
-    TEXT,
-    TEXT,
-  ]),
+  ucp_get_version: declare(VOID, [POINTER, POINTER, POINTER]) as Declaration<
+    (major: Pointer, minor: Pointer, release: Pointer) => void
+  >,
+  ucp_get_version_string: declare(TEXT, []) as Declaration<() => string>,
+  ucp_config_read: declare(STATUS, [TEXT, TEXT, POINTER]) as Declaration<
+    (envPrefix: string | null, fileName: string | null, config: Pointer) => StatusNumber
+  >,
+  ucp_config_release: declare(VOID, [POINTER]) as Declaration<(config: Pointer) => void>,
+  ucp_config_modify: declare(STATUS, [POINTER, TEXT, TEXT]) as Declaration<
+    (config: Pointer, name: string, value: string) => StatusNumber
+  >,
 
-  ucp_init_version: declare<
+  ucp_init_version: declare(STATUS, [U32, U32, POINTER, POINTER, POINTER]) as Declaration<
     (major: number, minor: number, params: Pointer, config: Pointer, context: Pointer) => StatusNumber
-  >(STATUS, [U32, U32, POINTER, POINTER, POINTER]),
-  ucp_cleanup: declare<(context: Pointer) => void>(VOID, [POINTER]),
+  >,
+  ucp_cleanup: declare(VOID, [POINTER]) as Declaration<(context: Pointer) => void>,
   /** Writes to a stream of C. */
-  ucp_context_print_info: declare<(context: Pointer, stream: Pointer) => void>(VOID, [POINTER, POINTER]),
-  ucp_context_query: declare<(context: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
+  ucp_context_print_info: declare(VOID, [POINTER, POINTER]) as Declaration<(context: Pointer, stream: Pointer) => void>,
+  ucp_context_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (context: Pointer, attr: Pointer) => StatusNumber
+  >,
 
-  ucp_worker_create: declare<(context: Pointer, params: Pointer, worker: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_worker_destroy: declare<(worker: Pointer) => void>(VOID, [POINTER]),
-  ucp_worker_query: declare<(worker: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_worker_release_address: declare<(worker: Pointer, address: Pointer) => void>(VOID, [POINTER, POINTER]),
-  ucp_worker_address_query: declare<(address: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_worker_progress: declare<(worker: Pointer) => number>(U32, [POINTER]),
-  ucp_worker_get_efd: declare<(worker: Pointer, fd: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_worker_arm: declare<(worker: Pointer) => StatusNumber>(STATUS, [POINTER]),
-  ucp_worker_signal: declare<(worker: Pointer) => StatusNumber>(STATUS, [POINTER]),
-  ucp_worker_wait: declare<(worker: Pointer) => StatusNumber>(STATUS, [POINTER]),
-  ucp_worker_fence: declare<(worker: Pointer) => StatusNumber>(STATUS, [POINTER]),
-  ucp_worker_flush_nbx: declare<(worker: Pointer, param: Pointer) => StatusPointer>(STATUS_POINTER, [POINTER, POINTER]),
+  ucp_worker_create: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
+    (context: Pointer, params: Pointer, worker: Pointer) => StatusNumber
+  >,
+  ucp_worker_destroy: declare(VOID, [POINTER]) as Declaration<(worker: Pointer) => void>,
+  ucp_worker_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (worker: Pointer, attr: Pointer) => StatusNumber
+  >,
+  ucp_worker_release_address: declare(VOID, [POINTER, POINTER]) as Declaration<
+    (worker: Pointer, address: Pointer) => void
+  >,
+  ucp_worker_address_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (address: Pointer, attr: Pointer) => StatusNumber
+  >,
+  ucp_worker_progress: declare(U32, [POINTER]) as Declaration<(worker: Pointer) => number>,
+  ucp_worker_get_efd: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (worker: Pointer, fd: Pointer) => StatusNumber
+  >,
+  ucp_worker_arm: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
+  ucp_worker_signal: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
+  ucp_worker_wait: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
+  ucp_worker_fence: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
+  ucp_worker_flush_nbx: declare(STATUS_POINTER, [POINTER, POINTER]) as Declaration<
+    (worker: Pointer, param: Pointer) => StatusPointer
+  >,
 
-  ucp_listener_create: declare<(worker: Pointer, params: Pointer, listener: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_listener_destroy: declare<(listener: Pointer) => void>(VOID, [POINTER]),
-  ucp_listener_query: declare<(listener: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_listener_reject: declare<(listener: Pointer, request: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_conn_request_query: declare<(request: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
+  ucp_listener_create: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
+    (worker: Pointer, params: Pointer, listener: Pointer) => StatusNumber
+  >,
+  ucp_listener_destroy: declare(VOID, [POINTER]) as Declaration<(listener: Pointer) => void>,
+  ucp_listener_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (listener: Pointer, attr: Pointer) => StatusNumber
+  >,
+  ucp_listener_reject: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (listener: Pointer, request: Pointer) => StatusNumber
+  >,
+  ucp_conn_request_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (request: Pointer, attr: Pointer) => StatusNumber
+  >,
 
-  ucp_ep_create: declare<(worker: Pointer, params: Pointer, ep: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_ep_close_nbx: declare<(ep: Pointer, param: Pointer) => StatusPointer>(STATUS_POINTER, [POINTER, POINTER]),
-  ucp_ep_flush_nbx: declare<(ep: Pointer, param: Pointer) => StatusPointer>(STATUS_POINTER, [POINTER, POINTER]),
-  ucp_ep_query: declare<(ep: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
+  ucp_ep_create: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
+    (worker: Pointer, params: Pointer, ep: Pointer) => StatusNumber
+  >,
+  ucp_ep_close_nbx: declare(STATUS_POINTER, [POINTER, POINTER]) as Declaration<
+    (ep: Pointer, param: Pointer) => StatusPointer
+  >,
+  ucp_ep_flush_nbx: declare(STATUS_POINTER, [POINTER, POINTER]) as Declaration<
+    (ep: Pointer, param: Pointer) => StatusPointer
+  >,
+  ucp_ep_query: declare(STATUS, [POINTER, POINTER]) as Declaration<(ep: Pointer, attr: Pointer) => StatusNumber>,
 
-  ucp_mem_map: declare<(context: Pointer, params: Pointer, memh: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_mem_unmap: declare<(context: Pointer, memh: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_mem_query: declare<(memh: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_mem_advise: declare<(context: Pointer, memh: Pointer, params: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_rkey_pack: declare<(context: Pointer, memh: Pointer, buffer: Pointer, size: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_rkey_buffer_release: declare<(buffer: Pointer) => void>(VOID, [POINTER]),
-  ucp_ep_rkey_unpack: declare<(ep: Pointer, buffer: Pointer, rkey: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_rkey_ptr: declare<(rkey: Pointer, remoteAddress: Integer64, address: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    U64,
-    POINTER,
-  ]),
-  ucp_rkey_destroy: declare<(rkey: Pointer) => void>(VOID, [POINTER]),
+  ucp_mem_map: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
+    (context: Pointer, params: Pointer, memh: Pointer) => StatusNumber
+  >,
+  ucp_mem_unmap: declare(STATUS, [POINTER, POINTER]) as Declaration<(context: Pointer, memh: Pointer) => StatusNumber>,
+  ucp_mem_query: declare(STATUS, [POINTER, POINTER]) as Declaration<(memh: Pointer, attr: Pointer) => StatusNumber>,
+  ucp_mem_advise: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
+    (context: Pointer, memh: Pointer, params: Pointer) => StatusNumber
+  >,
+  ucp_rkey_pack: declare(STATUS, [POINTER, POINTER, POINTER, POINTER]) as Declaration<
+    (context: Pointer, memh: Pointer, buffer: Pointer, size: Pointer) => StatusNumber
+  >,
+  ucp_rkey_buffer_release: declare(VOID, [POINTER]) as Declaration<(buffer: Pointer) => void>,
+  ucp_ep_rkey_unpack: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
+    (ep: Pointer, buffer: Pointer, rkey: Pointer) => StatusNumber
+  >,
+  ucp_rkey_ptr: declare(STATUS, [POINTER, U64, POINTER]) as Declaration<
+    (rkey: Pointer, remoteAddress: Integer64, address: Pointer) => StatusNumber
+  >,
+  ucp_rkey_destroy: declare(VOID, [POINTER]) as Declaration<(rkey: Pointer) => void>,
 
-  ucp_put_nbx: declare<RemoteTransfer>(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER, POINTER]),
-  ucp_get_nbx: declare<RemoteTransfer>(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER, POINTER]),
-  ucp_atomic_op_nbx: declare<
+  ucp_put_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER, POINTER]) as Declaration<RemoteTransfer>,
+  ucp_get_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER, POINTER]) as Declaration<RemoteTransfer>,
+  ucp_atomic_op_nbx: declare(STATUS_POINTER, [POINTER, U32, POINTER, SIZE, U64, POINTER, POINTER]) as Declaration<
     (
       ep: Pointer,
       opcode: number,
@@ -161,27 +161,28 @@ export const FUNCTIONS = {
       rkey: Pointer,
       param: Pointer,
     ) => StatusPointer
-  >(STATUS_POINTER, [POINTER, U32, POINTER, SIZE, U64, POINTER, POINTER]),
+  >,
 
-  ucp_tag_send_nbx: declare<TagSend>(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER]),
-  ucp_tag_send_sync_nbx: declare<TagSend>(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER]),
-  ucp_tag_recv_nbx: declare<
+  ucp_tag_send_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER]) as Declaration<TagSend>,
+  ucp_tag_send_sync_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, POINTER]) as Declaration<TagSend>,
+  ucp_tag_recv_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, U64, POINTER]) as Declaration<
     (worker: Pointer, buffer: Pointer, count: number, tag: Integer64, mask: Integer64, param: Pointer) => StatusPointer
-  >(STATUS_POINTER, [POINTER, POINTER, SIZE, U64, U64, POINTER]),
+  >,
   /** The message, or 0. */
-  ucp_tag_probe_nb: declare<
+  ucp_tag_probe_nb: declare(ADDRESS, [POINTER, U64, U64, INT, POINTER]) as Declaration<
     (worker: Pointer, tag: Integer64, mask: Integer64, remove: number, info: Pointer) => Pointer
-  >(ADDRESS, [POINTER, U64, U64, INT, POINTER]),
-  ucp_tag_msg_recv_nbx: declare<
+  >,
+  ucp_tag_msg_recv_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER, POINTER]) as Declaration<
     (worker: Pointer, buffer: Pointer, count: number, message: Pointer, param: Pointer) => StatusPointer
-  >(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER, POINTER]),
-  ucp_tag_recv_request_test: declare<(request: Pointer, info: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
+  >,
+  ucp_tag_recv_request_test: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (request: Pointer, info: Pointer) => StatusNumber
+  >,
 
-  ucp_worker_set_am_recv_handler: declare<(worker: Pointer, param: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-  ]),
-  ucp_am_send_nbx: declare<
+  ucp_worker_set_am_recv_handler: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (worker: Pointer, param: Pointer) => StatusNumber
+  >,
+  ucp_am_send_nbx: declare(STATUS_POINTER, [POINTER, U32, POINTER, SIZE, POINTER, SIZE, POINTER]) as Declaration<
     (
       ep: Pointer,
       id: number,
@@ -191,43 +192,41 @@ export const FUNCTIONS = {
       count: number,
       param: Pointer,
     ) => StatusPointer
-  >(STATUS_POINTER, [POINTER, U32, POINTER, SIZE, POINTER, SIZE, POINTER]),
-  ucp_am_recv_data_nbx: declare<
+  >,
+  ucp_am_recv_data_nbx: declare(STATUS_POINTER, [POINTER, POINTER, POINTER, SIZE, POINTER]) as Declaration<
     (worker: Pointer, descriptor: Pointer, buffer: Pointer, count: number, param: Pointer) => StatusPointer
-  >(STATUS_POINTER, [POINTER, POINTER, POINTER, SIZE, POINTER]),
-  ucp_am_data_release: declare<(worker: Pointer, data: Pointer) => void>(VOID, [POINTER, POINTER]),
+  >,
+  ucp_am_data_release: declare(VOID, [POINTER, POINTER]) as Declaration<(worker: Pointer, data: Pointer) => void>,
 
-  ucp_stream_send_nbx: declare<(ep: Pointer, buffer: Pointer, count: number, param: Pointer) => StatusPointer>(
-    STATUS_POINTER,
-    [POINTER, POINTER, SIZE, POINTER],
-  ),
-  ucp_stream_recv_nbx: declare<
+  ucp_stream_send_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER]) as Declaration<
+    (ep: Pointer, buffer: Pointer, count: number, param: Pointer) => StatusPointer
+  >,
+  ucp_stream_recv_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER, POINTER]) as Declaration<
     (ep: Pointer, buffer: Pointer, count: number, length: Pointer, param: Pointer) => StatusPointer
-  >(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER, POINTER]),
+  >,
   /** 0: no data; less: a status; more: the data. */
-  ucp_stream_recv_data_nb: declare<(ep: Pointer, length: Pointer) => StatusPointer>(STATUS_POINTER, [POINTER, POINTER]),
-  ucp_stream_data_release: declare<(ep: Pointer, data: Pointer) => void>(VOID, [POINTER, POINTER]),
+  ucp_stream_recv_data_nb: declare(STATUS_POINTER, [POINTER, POINTER]) as Declaration<
+    (ep: Pointer, length: Pointer) => StatusPointer
+  >,
+  ucp_stream_data_release: declare(VOID, [POINTER, POINTER]) as Declaration<(ep: Pointer, data: Pointer) => void>,
   /** The number of endpoints, or a status. */
-  ucp_stream_worker_poll: declare<(worker: Pointer, eps: Pointer, epsMax: number, flags: number) => number>('int64_t', [
-    POINTER,
-    POINTER,
-    SIZE,
-    U32,
-  ]),
+  ucp_stream_worker_poll: declare('int64_t', [POINTER, POINTER, SIZE, U32]) as Declaration<
+    (worker: Pointer, eps: Pointer, epsMax: number, flags: number) => number
+  >,
 
-  ucp_request_check_status: declare<(request: Pointer) => StatusNumber>(STATUS, [POINTER]),
-  ucp_request_query: declare<(request: Pointer, attr: Pointer) => StatusNumber>(STATUS, [POINTER, POINTER]),
-  ucp_request_cancel: declare<(worker: Pointer, request: Pointer) => void>(VOID, [POINTER, POINTER]),
-  ucp_request_free: declare<(request: Pointer) => void>(VOID, [POINTER]),
+  ucp_request_check_status: declare(STATUS, [POINTER]) as Declaration<(request: Pointer) => StatusNumber>,
+  ucp_request_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
+    (request: Pointer, attr: Pointer) => StatusNumber
+  >,
+  ucp_request_cancel: declare(VOID, [POINTER, POINTER]) as Declaration<(worker: Pointer, request: Pointer) => void>,
+  ucp_request_free: declare(VOID, [POINTER]) as Declaration<(request: Pointer) => void>,
 
-  ucp_dt_create_generic: declare<(ops: Pointer, context: Pointer, datatype: Pointer) => StatusNumber>(STATUS, [
-    POINTER,
-    POINTER,
-    POINTER,
-  ]),
-  ucp_dt_destroy: declare<(datatype: Pointer) => void>(VOID, [U64]),
+  ucp_dt_create_generic: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
+    (ops: Pointer, context: Pointer, datatype: Pointer) => StatusNumber
+  >,
+  ucp_dt_destroy: declare(VOID, [U64]) as Declaration<(datatype: Pointer) => void>,
 
-  ucs_status_string: declare<(status: number) => string>(TEXT, [STATUS]),
+  ucs_status_string: declare(TEXT, [STATUS]) as Declaration<(status: number) => string>,
 } as const;
 
 /** The bound functions. Hot paths keep those that they call in fields of their own. */
