@@ -164,13 +164,19 @@ export class DeferredOperation extends DeviceOperation implements OperationWaite
     if (typeof started === 'number') this.#endWith(started);
   }
 
+  /** Past the barriers of later fences, which wait for this operation. */
   #tryBegin(): Status | Request {
+    const { endpoint } = this;
+    const { isFenced } = endpoint;
+    endpoint.isFenced = false;
     try {
       return this.#begin({ callback: (ended, status) => this.#ended(ended, status) });
     } catch (error) {
       // Keys and memory may be gone meanwhile, and the endpoint may be closing.
       this.request!.error = error;
       return isUcxError(error) ? (error.status as Status) : Status.CANCELED;
+    } finally {
+      endpoint.isFenced = isFenced;
     }
   }
 
