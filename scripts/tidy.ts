@@ -53,7 +53,11 @@ const BANS: readonly Ban[] = [
   { call: 'setTimeout', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
   { call: 'setInterval', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
   { call: 'Math.random', allowed: ['src/ucs/random.ts'], instead: 'take a random source (ucs/random.ts)' },
-  { call: 'process.env', allowed: ['src/assembly/', 'src/tools/'], instead: 'take the configuration as a parameter' },
+  {
+    call: 'process.env',
+    allowed: ['src/assembly/', 'src/tools/', 'src/sys/environment.ts'],
+    instead: 'take the configuration as a parameter',
+  },
   { call: 'console', allowed: ['src/tools/'], instead: 'take a Log (ucs/log.ts)' },
 ];
 
