@@ -70,6 +70,7 @@ export class Context implements ApiContext, EngineContext {
   readonly handle: number;
   readonly #workers: Set<Worker> = new Set();
   readonly #onClosing: () => void;
+  #isLeftBehind = false;
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -164,6 +165,11 @@ export class Context implements ApiContext, EngineContext {
     await this.close();
   }
 
+  /** A worker of libucp could not be destroyed: nor can its context. */
+  leaveBehind(): void {
+    this.#isLeftBehind = true;
+  }
+
   /** Forgets a closed worker. */
   forget(worker: Worker): void {
     this.#workers.delete(worker);
@@ -182,7 +188,7 @@ export class Context implements ApiContext, EngineContext {
     this.#closed = true;
     this.#onClosing();
     this.memory.close();
-    this.libucp.functions.ucp_cleanup(this.handle);
+    if (!this.#isLeftBehind) this.libucp.functions.ucp_cleanup(this.handle);
     await this.node.close();
   }
 

@@ -57,6 +57,12 @@ export class IncomingMessage implements CopyOwner, Task {
     return true;
   }
 
+  /** The receive has ended: what is gathered is wanted by nobody. */
+  close(): void {
+    if (this.#fragment !== undefined) this.#staging.fragments.give(this.#fragment);
+    this.#fragment = undefined;
+  }
+
   copyEnded({ fragment, status }: CardCopy): void {
     this.#staging.fragments.give(fragment);
     this.#outstanding -= 1;

@@ -93,6 +93,7 @@ export class DeviceMessages {
     request.linger = (ended, status) => message.linger(ended, status);
     request.settle = (_, status) => {
       this.#incoming.delete(number);
+      message.close();
       return status >= 0 && message.failure < 0 ? message.failure : status;
     };
     return message;

@@ -45,6 +45,8 @@ export interface EngineContext {
   /** The handle of libucp. */
   readonly handle: number;
   forget(worker: object): void;
+  /** A worker of libucp could not be destroyed: nor can its context. */
+  leaveBehind(): void;
 }
 
 /** An endpoint of a worker. */

@@ -341,6 +341,20 @@ export class Requests {
     }
   }
 
+  /** libucp makes no progress any more: what it has not ended ends with CANCELED, as if it had. Returns how many of each kind. */
+  forsake(): { readonly sends: number; readonly others: number } {
+    const forsaken = this.#all.filter(({ handle }) => handle !== 0);
+    this.#polled.length = 0;
+    for (const request of forsaken) {
+      request.handle = 0;
+      this.#inProgress -= 1;
+      this.#ended.push(request);
+      this.#statuses.push(Status.CANCELED);
+    }
+    const sends = forsaken.filter(({ kind }) => kind === RequestKind.SEND).length;
+    return { sends, others: forsaken.length - sends };
+  }
+
   /** See Request.free. */
   free(request: UcpRequest): void {
     if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);

@@ -27,7 +27,7 @@ const { skipReason } = installedLibucp();
 if (skipReason !== undefined) console.log(`skipped: ${skipReason}`);
 
 const FRAGMENT = 65_536;
-const ENV = { UCX_ENGINE: 'libucx', UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '6' };
+const ENV = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '6' };
 const LOCAL_OFFSET = 5;
 const REMOTE_OFFSET = 9;
 const MARGIN = 24;
@@ -36,17 +36,24 @@ const KEEP = { noImmediateCompletion: true };
 const SIZES = [1, 8, 1000, 9001, FRAGMENT - 1, FRAGMENT, FRAGMENT + 1, 7 * FRAGMENT + 13];
 
 const KINDS: readonly ConnectionKind[] = [
-  { name: 'staging, tcp', isLoopback: false, tls: 'tcp,self,gaudi_cpy', hasGaudi: true },
-  { name: 'staging, shared memory', isLoopback: false, tls: 'posix,cma,self,gaudi_cpy', hasGaudi: true },
+  { name: 'staging, tcp', isLoopback: false, tls: 'tcp,self,gaudi_cpy', hasGaudi: true, engine: 'libucx' },
+  {
+    name: 'staging, shared memory',
+    isLoopback: false,
+    tls: 'posix,cma,self,gaudi_cpy',
+    hasGaudi: true,
+    engine: 'libucx',
+  },
   {
     name: 'staging, tcp, with a thread',
     isLoopback: false,
     tls: 'tcp,self,gaudi_cpy',
     hasGaudi: true,
+    engine: 'libucx',
     node: { dmaThreads: 1 },
   },
-  { name: 'all transports', isLoopback: false, tls: 'all', hasGaudi: true, node: { dmaThreads: 1 } },
-  { name: 'loopback', isLoopback: true, tls: 'all', hasGaudi: true },
+  { name: 'all transports', isLoopback: false, tls: 'all', hasGaudi: true, engine: 'libucx', node: { dmaThreads: 1 } },
+  { name: 'loopback', isLoopback: true, tls: 'all', hasGaudi: true, engine: 'libucx' },
 ];
 
 /** Pairs of memory of which at least one is on a card. */
@@ -61,7 +68,7 @@ const MEMORY_PAIRS: readonly (readonly [MemoryKind, Exclude<MemoryKind, 'bytes'>
 const TITLE = `memory of cards over libucp, $name (${skipReason ?? 'installed'})`;
 
 describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
-  const fixture = usePairs();
+  const fixture = usePairs(kind);
   const open = (env: Readonly<Record<string, string>> = {}): Promise<Pair> => fixture.pair(kind, { ...ENV, ...env });
 
   const endOf = async (pair: Pair, request: Status | Request): Promise<Status> => {
