@@ -256,10 +256,14 @@ export class SocketEndpoints {
   #accept(socket: UcpListener, request: number, options: EndpointOptions): EngineEndpoint {
     if (this.#closed) throw closedError('worker');
     if (!socket.waiting.delete(request)) throw statusError(Status.NOT_CONNECTED, 'accept a client that was answered');
-    return createEndpoint(this.#worker, new Uint8Array(0), options, (params) => {
+    const endpoint = createEndpoint(this.#worker, new Uint8Array(0), options, (params) => {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
     });
+    // The client waits until the lanes stand, which takes progress at both ends. What goes wrong meanwhile is the endpoint's to tell.
+    const { promises } = this.#worker;
+    promises.run('accept', undefined, (params) => endpoint.flushUcp(params)).catch(() => {});
+    return endpoint;
   }
 }
 
