@@ -78,8 +78,17 @@ export class DeviceMessages {
     request.settle = (_, status) => {
       this.#outgoing.delete(number);
       message.close();
-      return status >= 0 && message.failure < 0 ? message.failure : status;
+      if (message.failure === Status.OK) return status;
+      this.#giveUp(request, message.failure);
+      return message.failure;
     };
+  }
+
+  /** A message that is on its way cannot be taken back: who has got zeros in it must not go on as if nothing had happened. */
+  #giveUp({ sender }: UcpRequest, failure: Status): void {
+    const { log } = this.#staging.worker.context;
+    log.error('a message could not be read from a card, and its receiver gets zeros: the connection is given up');
+    sender?.onFailed(failure);
   }
 
   #expect(

@@ -473,6 +473,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const request = requests.begin(RequestKind.SEND, protocol);
     if (request === undefined) return Status.NO_RESOURCE;
     request.transport = TRANSPORT;
+    request.sender = this;
     try {
       buffers.describe(request, local, offset, byteLength, false);
     } catch (error) {

@@ -3,6 +3,7 @@
 import type { ScratchBlock } from '../sys/index.ts';
 import type { Request as ApiRequest, RequestCallback } from '../ucp/api/request.ts';
 import { Status } from '../ucs/status.ts';
+import type { EngineEndpoint } from './engine.ts';
 import { type LocalBuffer, unpin } from './memory-handle.ts';
 
 /** What a request does: which callback tells of its end. */
@@ -41,6 +42,8 @@ export class UcpRequest implements ApiRequest {
   isCanceled = false;
   /** Its end is looked for in progress; else a callback tells. */
   isPolled = false;
+  /** The endpoint that a message goes out by: it fails where the message cannot be read. */
+  sender: EngineEndpoint | undefined = undefined;
   /** Local memory, which must be neither collected nor unmapped before the end. */
   pinned: LocalBuffer | undefined = undefined;
   /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */
@@ -92,6 +95,7 @@ export class UcpRequest implements ApiRequest {
     this.isPolled = false;
     this.hasEnded = false;
     this.isCanceled = false;
+    this.sender = undefined;
     this.settle = undefined;
     this.linger = undefined;
     this.abandon = undefined;

@@ -1,0 +1,208 @@
+/** Memory of cards over libucp where something goes wrong: peers that lie, peers that are killed, cards that fail; and what explain() says of the ways. */
+
+import { afterEach, describe, expect, it } from 'vitest';
+import { Context, MemoryType, type Request, Status } from '../../src/index.ts';
+import { STAGING_AM_ID } from '../../src/libucx/arrivals.ts';
+import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from '../../src/libucx/device-wire.ts';
+import { AtomicOperation } from '../../src/uct/api/iface.ts';
+import { installedLibucp } from '../fixtures/libucp.ts';
+import {
+  type ConnectionKind,
+  driveIdle,
+  driveUntil,
+  expectContents,
+  fill,
+  keyFor,
+  mappedOf,
+  pattern,
+  serving,
+  usePairs,
+} from '../fixtures/pair.ts';
+import { createTestLog } from '../fixtures/test-log.ts';
+import { UcpPeer } from '../fixtures/ucp-peer.ts';
+
+const { skipReason } = installedLibucp();
+if (skipReason !== undefined) console.log(`skipped: ${skipReason}`);
+const when = skipReason ?? 'installed';
+const FRAGMENT = 65_536;
+const ENV = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '6' };
+const KEEP = { noImmediateCompletion: true };
+
+function kindOf(tls: string): ConnectionKind {
+  return { name: tls, isLoopback: false, tls, hasGaudi: true, connectsLate: true, engine: 'libucx' };
+}
+
+describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
+  const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
+
+  it('reach nothing that they have no key for, and do not harm others', async () => {
+    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    const { two, ab } = pair;
+    const memory = mappedOf(two, 'gaudi', 4096);
+    const bytes = pattern(4096, 1);
+    await fill(two, memory, bytes);
+    const { exportId } = memory as unknown as { exportId: number };
+    const lies: [Partial<WireHeader>, number][] = [
+      [{ kind: WireKind.WRITE, exportId: exportId + 1, byteLength: 8 }, 8],
+      [{ kind: WireKind.WRITE, exportId: 0, byteLength: 8 }, 8],
+      [{ kind: WireKind.WRITE, exportId, offset: 4090, byteLength: 8 }, 8],
+      [{ kind: WireKind.WRITE, exportId, offset: Number.MAX_SAFE_INTEGER, byteLength: 8 }, 8],
+      [{ kind: WireKind.WRITE, exportId, byteLength: 8 }, 9],
+      [{ kind: WireKind.WRITE, exportId, byteLength: 0 }, 0],
+      [{ kind: WireKind.WRITE, exportId, byteLength: 4096 }, 3 * FRAGMENT],
+      [{ kind: WireKind.READ, exportId, offset: 1, byteLength: 4096 }, 0],
+      [{ kind: WireKind.READ, exportId: exportId + 1, byteLength: Number.MAX_SAFE_INTEGER }, 100],
+      [{ kind: WireKind.ATOMIC, exportId, offset: 2, byteLength: 4 }, 0],
+      [{ kind: WireKind.ATOMIC, exportId, byteLength: 3 }, 0],
+      [{ kind: WireKind.ATOMIC, exportId, offset: 4092, byteLength: 8, operation: AtomicOperation.SWAP }, 0],
+      [{ kind: WireKind.DONE, status: -3 }, 0],
+      [{ kind: WireKind.DATA }, 3 * FRAGMENT],
+    ];
+    await serving(pair, async () => {
+      for (const [lie, byteLength] of lies) {
+        const header = packWireHeader({ ...NOTHING_ELSE, kind: WireKind.READ, id: 1, ...lie });
+        await ab.amSend(STAGING_AM_ID, new Uint8Array(byteLength), { header });
+      }
+      for (const header of [undefined, new Uint8Array(56), new Uint8Array(3)]) {
+        await ab.amSend(STAGING_AM_ID, new Uint8Array(100), header === undefined ? {} : { header });
+      }
+      const rkey = keyFor(ab, two, memory);
+      await ab.get(new Uint8Array(4096), rkey);
+      rkey.release();
+    });
+    await driveIdle(pair);
+    await expectContents(two, memory, bytes);
+  });
+
+  it('who unmap memory let the operations on it fail', async () => {
+    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    const { two, ab } = pair;
+    const memory = mappedOf(two, 'gaudi', 4096);
+    const rkey = keyFor(ab, two, memory);
+    two.context.memUnmap(memory);
+    const failure = { status: Status.INVALID_ADDR };
+    await serving(pair, async () => {
+      await expect(ab.put(new Uint8Array(16), rkey)).rejects.toMatchObject(failure);
+      await expect(ab.get(new Uint8Array(16), rkey)).rejects.toMatchObject(failure);
+      await expect(ab.atomic('add', 1, rkey)).rejects.toMatchObject(failure);
+      await ab.flush();
+    });
+    expect(ab.status).toBe(Status.OK);
+    rkey.release();
+  });
+});
+
+describe.skipIf(skipReason !== undefined)(`peers that are killed (${when})`, () => {
+  const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
+  const peers: UcpPeer[] = [];
+  afterEach(async () => {
+    for (const peer of peers.splice(0)) await peer.kill();
+  });
+
+  it.each(['put', 'get', 'put to a host', 'get from a host', 'message'])('end a %s with an error', async (name) => {
+    const env = { ...ENV, UCX_ENGINE: 'libucx' };
+    const peer = await UcpPeer.start('', 0, 'tcp,self,gaudi_cpy', env);
+    peers.push(peer);
+    const one = await fixture.side(fixture.node({ cards: 1 }), 0, { ...ENV, UCX_TLS: 'tcp,self,gaudi_cpy' }, 'libucx');
+    const failures: Status[] = [];
+    const endpoint = one.worker.endpoint(peer.address, { onError: (_, status) => failures.push(status) });
+    const rkey = endpoint.unpackRkey(peer.keys[name.includes('host') ? 'allocated' : 'gaudi']!);
+    const near = mappedOf(one, 'gaudi', 2 ** 20);
+    await peer.ask({ do: 'serve' });
+    if (name !== 'message') await endpoint.put(Uint8Array.of(1), rkey);
+    const start = (): Status | Request => {
+      if (name === 'message') return endpoint.tagSendNbx(near, 0, 2 ** 20, 77);
+      if (name.startsWith('put')) return endpoint.putNbx(near, 0, 2 ** 20, rkey, 0, KEEP);
+      return endpoint.getNbx(near, 0, 2 ** 20, rkey, 0, KEEP);
+    };
+    const requests = Array.from({ length: 20 }, start).filter((request) => typeof request !== 'number');
+    const killed = peer.kill();
+    const flush = endpoint.flushNbx(KEEP);
+    const alone = { one, two: one };
+    await driveUntil(alone, () => failures.length > 0 && requests.every(({ isCompleted }) => isCompleted));
+    await killed;
+    expect(requests.some(({ status }) => status < 0)).toBe(true);
+    for (const request of requests) request.free();
+    if (typeof flush !== 'number') {
+      await driveUntil(alone, () => flush.isCompleted);
+      flush.free();
+    }
+    expect(endpoint.putNbx(near, 0, 1, rkey, 0)).toBe(failures[0]);
+    await endpoint.close();
+    expect(one.worker.requestsInUse).toBe(0);
+    one.context.memUnmap(near);
+  });
+});
+
+describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
+  const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
+
+  it('end what goes through them, and the connection of a message that they broke off', async () => {
+    const log = createTestLog('emulator');
+    log.allow(/engine|malfunction/);
+    const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
+    const { node, one, two, ab } = pair;
+    fixture.allow(/could not be read from a card/);
+    const near = mappedOf(one, 'gaudi', 4 * FRAGMENT);
+    const host = mappedOf(two, 'allocated', 4 * FRAGMENT);
+    const rkey = keyFor(ab, two, host);
+    node.inject(0, { kind: 'engine-failure' });
+    await serving(pair, async () => {
+      await expect(ab.put(near, rkey)).rejects.toMatchObject({ code: expect.stringMatching(/^ERR_/) });
+      expect(ab.status).toBe(Status.OK);
+      const received = two.worker.tagRecv(new Uint8Array(4 * FRAGMENT), { tag: 1 });
+      await expect(ab.tagSend(near, { tag: 1 })).rejects.toMatchObject({ code: expect.stringMatching(/^ERR_/) });
+      expect(ab.status).toBeLessThan(0);
+      await received;
+    });
+    rkey.release();
+    log.expectQuiet();
+  });
+});
+
+describe.skipIf(skipReason !== undefined)(`the explanation (${when})`, () => {
+  const fixture = usePairs(kindOf('all'));
+
+  it('names the way, why not the others, and the engine', async () => {
+    const apart = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    const near = await fixture.pair(kindOf('all'), ENV);
+    const told = (
+      { one, two, ab }: typeof near,
+      operation: 'put' | 'tag' | 'atomic',
+      kinds: ['gaudi' | 'allocated', 'gaudi' | 'allocated'],
+    ) => ab.explain(operation, mappedOf(one, kinds[0], 4096), keyFor(ab, two, mappedOf(two, kinds[1], 4096)));
+    const protocols = (explanation: ReturnType<typeof told>): string[] =>
+      explanation.chosen.map(({ transport, protocol }) => `${protocol} ${transport}`);
+    expect(protocols(told(near, 'put', ['gaudi', 'gaudi']))).toEqual([
+      expect.stringMatching(/^put\/zcopy gaudi_ipc\//),
+    ]);
+    expect(protocols(told(apart, 'put', ['allocated', 'allocated']))).toEqual(['put/libucp libucp']);
+    expect(protocols(told(near, 'put', ['gaudi', 'allocated']))).toEqual(['put/staging libucp']);
+    expect(protocols(told(apart, 'put', ['gaudi', 'gaudi']))).toEqual(['put/am libucp']);
+    expect(protocols(told(apart, 'tag', ['gaudi', 'gaudi']))).toEqual(['tag/libucp libucp']);
+    expect(protocols(told(near, 'atomic', ['allocated', 'gaudi']))).toEqual(['amo/am libucp', 'amo/am libucp']);
+    const staged = told(apart, 'put', ['gaudi', 'allocated']);
+    const { version, reason } = apart.one.context.engine;
+    expect(staged.engine).toEqual({ name: 'libucx', version, reason });
+    expect(staged.at(8).winner).toMatchObject({ protocol: 'put/staging', estimatedNs: undefined });
+    const text = String(staged);
+    expect(text).toContain(`engine: libucx ${version} (${reason})`);
+    expect(text).toContain('through 6 fragments of 64 KiB in host memory');
+    expect(text).toMatch(
+      /not used: libucp put\/libucp: (UCX .* does not know memory type gaudi|.*gaudi.*|.*emulated.*)/,
+    );
+    expect(text).toContain('not used: gaudi_ipc: does not reach host memory of other processes');
+    expect(String(told(apart, 'put', ['gaudi', 'gaudi']))).toContain('does not reach the peer, or UCX_TLS excludes it');
+  });
+
+  it('of the native engine names that engine', async () => {
+    const context = await Context.create(fixture.quiet({ node: fixture.node() }));
+    const worker = context.worker();
+    const endpoint = worker.endpoint(worker.address());
+    const memory = context.memMap({ allocate: 4096, memoryType: MemoryType.GAUDI });
+    const told = endpoint.explain('put', new Uint8Array(8), endpoint.unpackRkey(context.packRkey(memory)));
+    expect(told.engine).toEqual(context.engine);
+    expect(String(told)).toContain(`engine: native ${context.engine.version} (UCX_ENGINE=native)`);
+    await context.close();
+  });
+});
