@@ -2,9 +2,10 @@
 
 import { addressOf, allocateScratch } from '../sys/index.ts';
 import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../ucp/api/local-bytes.ts';
+import { OwnedMemory } from '../ucp/api/owned-memory.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from './abi.ts';
 import type { DeviceAccess } from './device-access.ts';
-import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from './memory-handle.ts';
+import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRequest } from './request.ts';
 import type { Requests } from './requests.ts';
 
@@ -72,12 +73,13 @@ export class Buffers {
   plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;
-    if (local instanceof UcpMemory) {
-      const isUsable = local.owner === this.#owner && local.mapped && local.bytes?.byteLength === local.byteLength;
-      return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
+    if (local instanceof Uint8Array) {
+      if (offset + byteLength > local.length) return -1;
+      return local.length === 0 ? 0 : addressOf(local) + offset;
     }
-    if (!(local instanceof Uint8Array) || offset + byteLength > local.byteLength) return -1;
-    return local.byteLength === 0 ? 0 : addressOf(local) + offset;
+    if (!(local instanceof OwnedMemory)) return -1;
+    const isUsable = local.owner === this.#owner && local.mapped && local.bytes?.length === local.byteLength;
+    return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
   }
 
   /** Checks local memory that is not going to be used. @throws UcxError ERR_INVALID_PARAM */
@@ -114,13 +116,13 @@ export function isHost(local: LocalMemory): boolean {
 
 /** True for memory that libucp can be given. */
 export function isKnown(local: LocalMemory): boolean {
-  return isHost(local) || (local instanceof UcpMemory && local.memh !== 0);
+  return local instanceof Uint8Array || local.bytes !== undefined || local.memh !== 0;
 }
 
 /** The address of a byte of memory that libucp can be given; 0 where there are no bytes. */
 export function addressIn(local: LocalMemory, offset: number): number {
-  if (local instanceof UcpMemory) return local.ucpAddress + offset;
-  return local.byteLength === 0 ? 0 : addressOf(local) + offset;
+  if (!(local instanceof Uint8Array)) return local.ucpAddress + offset;
+  return local.length === 0 ? 0 : addressOf(local) + offset;
 }
 
 /** A list that ends with the message. */

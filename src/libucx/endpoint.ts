@@ -181,12 +181,11 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     this.#require(UCP_FEATURE.TAG);
     tagLow('tag', tag);
     const { buffers, requests } = this.#worker;
-    if (params === undefined && this.#failure === Status.OK && requests.canFollow) {
+    if (this.#failure === Status.OK && requests.canFollow(RequestKind.SEND, params)) {
       const address = buffers.plainAddress(local, localOffset, byteLength);
       if (address >= 0) {
         const sent = this.#functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, requests.plainParam);
-        if (sent <= 0) return sent as Status;
-        return requests.follow(sent, 'tag/libucp', local, byteLength);
+        return requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params);
       }
     }
     const request = this.#describe('tag/libucp', local, localOffset, byteLength);
@@ -379,9 +378,9 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.#functions.ucp_put_nbx : this.#functions.ucp_get_nbx;
-    if (params === undefined && requests.canFollow) {
+    if (requests.canFollow(RequestKind.SEND, params)) {
       const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParam);
-      return moved <= 0 ? (moved as Status) : requests.follow(moved, protocol, local, byteLength);
+      return requests.follow(RequestKind.SEND, moved, protocol, local, byteLength, params);
     }
     const request = this.#begin(protocol, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;

@@ -44,14 +44,11 @@ export type LocalBuffer = LocalMemory | readonly PieceOf<LocalMemory>[];
 
 /** Keeps memory mapped until {@link unpin}: an operation uses it. */
 export function pin(local: LocalBuffer): void {
-  count(local, 1);
+  if (local instanceof OwnedMemory) local.inFlight += 1;
+  else if (isList(local)) for (const { memory } of local) pin(memory);
 }
 
 export function unpin(local: LocalBuffer): void {
-  count(local, -1);
-}
-
-function count(local: LocalBuffer, sign: 1 | -1): void {
-  if (local instanceof UcpMemory) local.inFlight += sign;
-  else if (isList(local)) for (const { memory } of local) if (memory instanceof UcpMemory) memory.inFlight += sign;
+  if (local instanceof OwnedMemory) local.inFlight -= 1;
+  else if (isList(local)) for (const { memory } of local) unpin(memory);
 }

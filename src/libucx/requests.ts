@@ -19,6 +19,8 @@ const REQUESTS_MAX = 4096;
 const POLLED_MAX = 4;
 /** Requests that are asked after at most, with those of sends that did not end at once. */
 const FOLLOWED_MAX = 32;
+/** Ended requests of libucp that are given back together, when there is nothing else to do. */
+const SPENT_MAX = 16;
 /** Turns without a report of libucp after which the polled requests are looked at all the same. A power of two. */
 const QUIET_TURNS_MASK = 63;
 
@@ -34,6 +36,8 @@ const MEMORY_TYPE = PARAM.memory_type / WORD;
 const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
 const HIGH = 0x1_0000_0000;
+/** What requests say that carries them: which of its lanes libucp takes is its secret. */
+const TRANSPORT = 'libucp';
 
 /** The requests. */
 export class Requests {
@@ -53,6 +57,8 @@ export class Requests {
   /** Addresses of the callbacks, by the kind of the request. */
   readonly #callbackOf: readonly number[];
   readonly #polled: UcpRequest[] = [];
+  /** Requests of libucp that have ended, and that it has not got back: whoever waits for an end goes on before that. */
+  readonly #spent: number[] = [];
   /** Ended inside a call of C, with the status in {@link #statuses}: nobody has been told. */
   #ended: UcpRequest[] = [];
   #statuses: Status[] = [];
@@ -138,18 +144,29 @@ export class Requests {
     return request;
   }
 
-  /** True where an operation may be started with {@link plainParam}: its request will be had, and looked for in progress. */
-  get canFollow(): boolean {
-    return this.#polled.length < FOLLOWED_MAX && this.#pool.inUse < REQUESTS_MAX;
+  /** True where an operation on plain memory may be started with {@link plainParam}: its request will be had, and looked for in progress. */
+  canFollow(kind: RequestKind, params: RequestParams | undefined): boolean {
+    const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
+    return this.#polled.length < most && this.#pool.inUse < REQUESTS_MAX && params?.noImmediateCompletion !== true;
   }
 
   /**
-   * The request of an operation that libucp goes on with, started with {@link plainParam}.
+   * Takes what libucp has returned for an operation that was started with {@link plainParam}.
+   * @param pointer 0 or a failure when the operation has ended, else the request of libucp
    * @param local stays pinned until the end
    */
-  follow(pointer: number, protocol: string, local: LocalBuffer, byteLength: number): Request {
+  follow(
+    kind: RequestKind,
+    pointer: number,
+    protocol: string,
+    local: LocalBuffer,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    if (pointer <= 0) return pointer as Status;
     const request = this.#pool.get()!;
-    request.begin(RequestKind.SEND, protocol);
+    request.begin(kind, protocol);
+    request.transport = TRANSPORT;
     request.byteLength = byteLength;
     request.pinned = local;
     pin(local);
@@ -157,7 +174,7 @@ export class Requests {
     request.handle = pointer;
     this.#inProgress += 1;
     this.#polled.push(request);
-    return request;
+    return this.adopt(request, params);
   }
 
   /** A request for what is made of several operations; undefined at the bound. */
@@ -253,8 +270,11 @@ export class Requests {
   progress(events: number): number {
     let count = 0;
     this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
-    if (this.#polled.length > 0 && (events > 0 || this.#turns === 0)) count += this.#poll();
+    if (this.#polled.length > 0 && (events > 0 || this.#turns === 0)) {
+      count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
+    }
     if (this.#ended.length > 0) count += this.#tell();
+    if (this.#spent.length > 0 && (events === 0 || this.#spent.length >= SPENT_MAX)) this.#freeSpent();
     return count;
   }
 
@@ -267,21 +287,33 @@ export class Requests {
   /** Looks for the ends of the polled requests now: also a call that starts an operation may have ended others. */
   #poll(): number {
     const polled = this.#polled;
-    let count = 0;
-    for (let i = 0; i < polled.length; ) {
+    let kept = 0;
+    for (let i = 0; i < polled.length; i++) {
       const request = polled[i]!;
       const status = this.#statusOf(request);
       if (status === Status.INPROGRESS) {
-        i += 1;
-        continue;
+        polled[kept++] = request;
+      } else {
+        this.#spent.push(request.handle);
+        this.#note(request, status);
       }
-      polled.splice(i, 1);
-      this.#close(request, request.handle);
-      this.#ended.push(request);
-      this.#statuses.push(status);
-      count += 1;
     }
+    const count = polled.length - kept;
+    // Not by setting the length, which gives the memory of an empty array back.
+    for (let i = 0; i < count; i++) polled.pop();
     return count;
+  }
+
+  /** As {@link #poll} and {@link #tell} for one request, when there is no other: what waiting for one message comes to. */
+  #endOnly(request: UcpRequest): number {
+    const status = this.#statusOf(request);
+    if (status === Status.INPROGRESS) return 0;
+    this.#polled.pop();
+    this.#spent.push(request.handle);
+    request.handle = 0;
+    this.#inProgress -= 1;
+    if (request.linger?.(request, status) !== true) request.end(status);
+    return 1;
   }
 
   #statusOf(request: UcpRequest): Status {
@@ -296,15 +328,22 @@ export class Requests {
   #onEnd(handle: number, index: number, status: Status): void {
     const request = this.#all[index]!;
     request.hasEnded = true;
-    this.#close(request, handle);
+    this.#functions.ucp_request_free(handle);
+    this.#note(request, status);
+  }
+
+  /** An operation has ended, and its application is told when libucp has returned. */
+  #note(request: UcpRequest, status: Status): void {
+    request.handle = 0;
+    this.#inProgress -= 1;
     this.#ended.push(request);
     this.#statuses.push(status);
   }
 
-  #close(request: UcpRequest, handle: number): void {
-    this.#functions.ucp_request_free(handle);
-    request.handle = 0;
-    this.#inProgress -= 1;
+  #freeSpent(): void {
+    for (let pointer = this.#spent.pop(); pointer !== undefined; pointer = this.#spent.pop()) {
+      this.#functions.ucp_request_free(pointer);
+    }
   }
 
   /** Tells the application. What its callbacks throw leaves progress, and the others are told by the next turn. */
@@ -343,14 +382,10 @@ export class Requests {
 
   /** libucp makes no progress any more: what it has not ended ends with CANCELED, as if it had. Returns how many of each kind. */
   forsake(): { readonly sends: number; readonly others: number } {
+    this.#freeSpent();
     const forsaken = this.#all.filter(({ handle }) => handle !== 0);
     this.#polled.length = 0;
-    for (const request of forsaken) {
-      request.handle = 0;
-      this.#inProgress -= 1;
-      this.#ended.push(request);
-      this.#statuses.push(Status.CANCELED);
-    }
+    for (const request of forsaken) this.#note(request, Status.CANCELED);
     const sends = forsaken.filter(({ kind }) => kind === RequestKind.SEND).length;
     return { sends, others: forsaken.length - sends };
   }

@@ -2,7 +2,7 @@
 
 import { allocateScratch } from '../sys/index.ts';
 import type { Request, RequestParams } from '../ucp/api/request.ts';
-import { type Tag, tagLow } from '../ucp/api/tag.ts';
+import { TAG_MASK_FULL, type Tag, tagLow } from '../ucp/api/tag.ts';
 import type { TagMessage } from '../ucp/api/worker.ts';
 import { invalidParam } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
@@ -43,10 +43,17 @@ export class TagReceives {
     params: RequestParams | undefined,
   ): Status | Request {
     tagLow('tag', tag);
-    tagLow('mask', mask);
+    if (mask !== TAG_MASK_FULL) tagLow('mask', mask);
+    const { functions, handle, buffers, requests } = this.#worker;
+    if (requests.canFollow(RequestKind.TAG_RECV, params)) {
+      const plain = buffers.plainAddress(local, localOffset, byteLength);
+      if (plain >= 0) {
+        const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, requests.plainParam);
+        return requests.follow(RequestKind.TAG_RECV, received, 'tag/libucp', local, byteLength, params);
+      }
+    }
     const request = this.#begin(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
-    const { functions, handle, buffers, requests } = this.#worker;
     const { address, count } = buffers;
     const started = functions.ucp_tag_recv_nbx(handle, address, count, tag, mask, requests.param);
     return requests.receiveStarted(request, started, params);

@@ -106,8 +106,8 @@ export class PromiseTier {
 
   /** A request was given back: an operation that found none goes on. */
   requestFreed(): void {
-    const next = this.#turns.shift();
-    if (next === undefined) return;
+    if (this.#turns.length === 0) return;
+    const next = this.#turns.shift()!;
     this.#granted += 1;
     next();
   }
