@@ -23,7 +23,8 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
 /** Checks one piece of local memory: its type, whose it is, and the range. */
 export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
-  if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.byteLength) return;
+  // A length, and not a byteLength, which V8 calls out for.
+  if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.length) return;
   checkEach(owner, local, offset, byteLength);
 }
 
@@ -44,7 +45,7 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
   if (offset + byteLength > end) {
     throw invalidParam('byteLength', `must not reach beyond the local memory of ${end} bytes`, offset + byteLength);
   }
-  if (isHandle && local.bytes !== undefined && local.bytes.byteLength !== end) {
+  if (isHandle && local.bytes !== undefined && local.bytes.length !== end) {
     throw invalidParam(
       'local',
       'must keep the length it was mapped with: its ArrayBuffer was detached',

@@ -9,7 +9,7 @@ import type { Iface, RemotePath, UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { Lane } from '../core/lane.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import { HOST_PLACE, type LocalMemory, type MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { RemoteKey, type ShortPut } from '../mem/remote-key.ts';
 import { explainPlan } from '../proto/explain.ts';
@@ -45,7 +45,7 @@ export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byte
 
 /** The plan for an operation between these memories, from the key or made now. */
 export function planFor(operation: Operation, local: LocalMemory, rkey: RemoteKey, connection: Connection): Plan {
-  const placeIndex = local instanceof MemoryHandle ? local.placeIndex : 0;
+  const placeIndex = local instanceof Uint8Array ? 0 : local.placeIndex;
   return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection);
 }
 
@@ -57,14 +57,14 @@ function makePlan(
   connection: Connection,
 ): Plan {
   const { lanes, am } = connection;
-  const place = local instanceof MemoryHandle ? local : HOST_PLACE;
+  const place = local instanceof Uint8Array ? HOST_PLACE : local;
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
     path: pathTo(iface, rkey.parts[md.index]),
     hasRemoteKey: rkey.parts[md.index] !== undefined,
-    hasLocalMemory: !(local instanceof MemoryHandle) || local.mdMemory[md.index] !== undefined,
-    localRefusal: local instanceof MemoryHandle ? local.refusals.get(md.index) : undefined,
-    registerCost: local instanceof MemoryHandle ? undefined : md.md.attributes.registerCost,
+    hasLocalMemory: local instanceof Uint8Array || local.mdMemory[md.index] !== undefined,
+    localRefusal: local instanceof Uint8Array ? undefined : local.refusals.get(md.index),
+    registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
   }));
   const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am, operation, place, rkey);
   const plan = selectProtocols(operation, place, rkey, capabilities, messages);
@@ -128,7 +128,7 @@ export function chooseCandidate(
 ): Candidate {
   const candidate = candidateFor(plan, bytes);
   if (candidate !== undefined) return candidate;
-  const from = memoryTypeName(local instanceof MemoryHandle ? local.memoryType : HOST_PLACE.memoryType);
+  const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
   // Keys of other connections were refused before.
   const { lanes, unreachable } = rkey.owner as Connection;
   const reasons = [
@@ -176,7 +176,7 @@ export function putAtOnce(
 ): Status {
   if (protocol !== Protocol.SHORT || connection.hasPending) return Status.NO_RESOURCE;
   const { endpoint, md, activity } = connection.lanes[index]!;
-  const bytes = local instanceof MemoryHandle ? local.bytes! : local;
+  const bytes = local instanceof Uint8Array ? local : local.bytes!;
   activity.busy = true;
   return endpoint.putShort(bytes, offset, byteLength, remoteOffset, rkey.parts[md.index]!);
 }
@@ -220,11 +220,11 @@ export function describeLocal(
   request.byteLength = byteLength;
   request.localOffset = offset;
   if (request.protocolIndex === Protocol.SHORT) {
-    request.bytes = local instanceof MemoryHandle ? local.bytes : local;
+    request.bytes = local instanceof Uint8Array ? local : local.bytes;
     return;
   }
   const { index } = request.lane!.md;
-  if (local instanceof MemoryHandle) {
+  if (!(local instanceof Uint8Array)) {
     request.setEntry(local.mdMemory[index]!, offset, byteLength);
     return;
   }

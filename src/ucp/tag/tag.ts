@@ -27,8 +27,7 @@ import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
-import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
-import { MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalBuffer, LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { TagMatcher } from './matching.ts';
 import { UnexpectedMessage } from './unexpected.ts';
@@ -318,7 +317,7 @@ export class TagProtocol {
       request.localOffset = localOffset;
       request.byteLength = byteLength;
       if (request.bytes === undefined) request.pieces = [{ memory, offset: localOffset, byteLength, start: 0 }];
-      else if (memory instanceof MemoryHandle) request.handle = memory;
+      else if (!(memory instanceof Uint8Array)) request.handle = memory;
     } else {
       request.pieces = pieces;
       request.byteLength = bytesOf(pieces);

@@ -65,7 +65,7 @@ export class PosixEndpoint implements UctEndpoint {
     rkey: RemoteKey,
   ): Status {
     const key = rkey as PosixKey;
-    if (byteLength > SHORT_BYTES_MAX || !isInside(sourceOffset, byteLength, source.byteLength)) {
+    if (byteLength > SHORT_BYTES_MAX || !isInside(sourceOffset, byteLength, source.length)) {
       return Status.INVALID_PARAM;
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
@@ -87,7 +87,7 @@ export class PosixEndpoint implements UctEndpoint {
     rkey: RemoteKey,
   ): Status {
     const key = rkey as PosixKey;
-    if (byteLength > SHORT_BYTES_MAX || !isInside(targetOffset, byteLength, target.byteLength)) {
+    if (byteLength > SHORT_BYTES_MAX || !isInside(targetOffset, byteLength, target.length)) {
       return Status.INVALID_PARAM;
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
