@@ -15,6 +15,7 @@ const LINES_MAX = 22;
 
 /** The last line of what an example prints. */
 const LAST_LINES: Readonly<Record<string, RegExp>> = {
+  'any-ucx-program.ts': /^hello over (libucx|native)$/,
   'checkpoint-load.ts': /^64 of 64 shards on 8 cards are as in the file$/,
   'kv-cache-transfer.ts': /^192 of 192 blocks are in the HBM of the decode process as they were$/,
   'put-get.ts': /^the same bytes came back$/,

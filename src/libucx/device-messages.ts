@@ -75,9 +75,9 @@ export class DeviceMessages {
   #offer(number: number, request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number): void {
     const message = new OutgoingMessage(this.#staging, pieces, byteLength);
     this.#outgoing.set(number, message);
+    request.linger = (ended, status) => message.linger(ended, status);
     request.settle = (_, status) => {
       this.#outgoing.delete(number);
-      message.close();
       if (message.failure === Status.OK) return status;
       this.#giveUp(request, message.failure);
       return message.failure;

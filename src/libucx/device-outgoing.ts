@@ -8,9 +8,10 @@ import { eachPart, type Piece } from '../ucp/api/local-bytes.ts';
 import { Status } from '../ucs/status.ts';
 import { addressIn, isHost } from './buffers.ts';
 import { CardCopy, type CopyOwner } from './device-copies.ts';
-import type { Fragment, Fragments } from './device-fragments.ts';
-import type { Staging } from './device-staging.ts';
+import type { Fragment } from './device-fragments.ts';
+import type { Staging, Task } from './device-staging.ts';
 import type { LocalMemory, UcpMemory } from './memory-handle.ts';
+import type { UcpRequest } from './request.ts';
 
 /** Fragments of one message: one that libucp empties, and one that the card fills meanwhile. */
 const WINDOWS_MAX = 2;
@@ -21,17 +22,17 @@ class ReadWindow implements CopyOwner {
   readonly end: number;
   readonly fragment: Fragment;
   readonly copy: CardCopy;
-  readonly #fragments: Fragments;
+  readonly #message: OutgoingMessage;
   #isDropped = false;
 
   constructor(
-    fragments: Fragments,
+    message: OutgoingMessage,
     fragment: Fragment,
     begin: number,
     [memory, offset]: readonly [UcpMemory, number],
     byteLength: number,
   ) {
-    this.#fragments = fragments;
+    this.#message = message;
     this.fragment = fragment;
     this.begin = begin;
     this.end = begin + byteLength;
@@ -39,18 +40,18 @@ class ReadWindow implements CopyOwner {
   }
 
   copyEnded(): void {
-    if (this.#isDropped) this.#fragments.give(this.fragment);
+    if (this.#isDropped) this.#message.windowEnded(this.fragment);
   }
 
   /** Nobody wants it any more; the card may. */
   drop(): void {
     this.#isDropped = true;
-    if (this.copy.status !== Status.INPROGRESS) this.#fragments.give(this.fragment);
+    if (this.copy.status !== Status.INPROGRESS) this.#message.windowEnded(this.fragment);
   }
 }
 
 /** The message. */
-export class OutgoingMessage {
+export class OutgoingMessage implements Task {
   readonly byteLength: number;
   /** Why its bytes could not be read; the peer has got zeros in their place then. */
   failure: Status = Status.OK;
@@ -58,6 +59,11 @@ export class OutgoingMessage {
   readonly #pieces: readonly Piece<LocalMemory>[];
   /** In the order of the message, one behind the other. */
   readonly #windows: ReadWindow[] = [];
+  /** Windows, also of those that were dropped, whose fragment has not been given back. */
+  #lent = 0;
+  /** Ended by libucp; the card is still reading for it. */
+  #ended: UcpRequest | undefined;
+  #status: Status = Status.OK;
 
   constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
     this.#staging = staging;
@@ -76,8 +82,30 @@ export class OutgoingMessage {
     return byteLength;
   }
 
-  /** libucp asks for no more. */
-  close(): void {
+  /**
+   * libucp has ended the message, and asks for no more.
+   * @returns false when the card reads nothing any more; else the request is ended when it does not
+   */
+  linger(request: UcpRequest, status: Status): boolean {
+    this.#drop();
+    if (this.#lent === 0) return false;
+    this.#ended = request;
+    this.#status = status;
+    return true;
+  }
+
+  /** A window that nobody wants is not read into any more. */
+  windowEnded(fragment: Fragment): void {
+    this.#staging.fragments.give(fragment);
+    this.#lent -= 1;
+    if (this.#lent === 0 && this.#ended !== undefined) this.#staging.schedule(this);
+  }
+
+  run(): void {
+    this.#ended!.end(this.#status);
+  }
+
+  #drop(): void {
     for (const window of this.#windows.splice(0)) window.drop();
   }
 
@@ -111,7 +139,7 @@ export class OutgoingMessage {
     const [first] = this.#windows;
     if (first !== undefined && position >= first.begin && position < first.end) return first;
     // libucp may ask for bytes out of order, over several lanes.
-    this.close();
+    this.#drop();
     return this.#open(position);
   }
 
@@ -126,8 +154,9 @@ export class OutgoingMessage {
     const begin = Math.max(position, piece.start);
     const bytes = Math.min(fragment.byteLength, piece.start + piece.byteLength - begin);
     const place = [piece.memory as UcpMemory, piece.offset + begin - piece.start] as const;
-    const window = new ReadWindow(this.#staging.fragments, fragment, begin, place, bytes);
+    const window = new ReadWindow(this, fragment, begin, place, bytes);
     this.#windows.push(window);
+    this.#lent += 1;
     this.#staging.copies.start(window.copy);
     return window;
   }

@@ -424,6 +424,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const closing = this.#closeUcp();
     await promises.until(() => typeof closing === 'number' || closing.isCompleted);
     if (typeof closing !== 'number') closing.free();
+    if (this.#isForced) this.#worker.dropLanes();
     this.#worker.forgetEndpoint(this);
     await this.#nodeEndpoint?.close({ force: true });
   }

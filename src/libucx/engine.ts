@@ -174,6 +174,8 @@ export interface EngineWorker {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
+  /** An endpoint was closed by force: has libucp drop its lanes. */
+  dropLanes(): void;
   /** Gives a request back as soon as it has ended. */
   freeEventually(request: Request): void;
   fence(): void;

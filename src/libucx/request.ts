@@ -3,7 +3,6 @@
 import type { ScratchBlock } from '../sys/index.ts';
 import type { Request as ApiRequest, RequestCallback } from '../ucp/api/request.ts';
 import { Status } from '../ucs/status.ts';
-import type { EngineEndpoint } from './engine.ts';
 import { type LocalBuffer, unpin } from './memory-handle.ts';
 
 /** What a request does: which callback tells of its end. */
@@ -14,6 +13,11 @@ export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
 export interface RequestOwner {
   freeRequest(request: UcpRequest): void;
   cancelRequest(request: UcpRequest): boolean;
+}
+
+/** Who has sent a message that cannot be taken back. */
+export interface MessageSender {
+  onFailed(status: Status): void;
 }
 
 /** A request. */
@@ -43,7 +47,7 @@ export class UcpRequest implements ApiRequest {
   /** Its end is looked for in progress; else a callback tells. */
   isPolled = false;
   /** The endpoint that a message goes out by: it fails where the message cannot be read. */
-  sender: EngineEndpoint | undefined = undefined;
+  sender: MessageSender | undefined = undefined;
   /** Local memory, which must be neither collected nor unmapped before the end. */
   pinned: LocalBuffer | undefined = undefined;
   /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */

@@ -369,6 +369,7 @@ export class Requests {
     if (at < 0 || this.#statuses[at] !== Status.CANCELED) return false;
     this.#ended.splice(at, 1);
     this.#statuses.splice(at, 1);
+    if (request.linger?.(request, Status.CANCELED) === true) return false;
     request.end(Status.CANCELED);
     return true;
   }

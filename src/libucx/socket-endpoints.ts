@@ -11,6 +11,7 @@ import {
   SOCKADDR_BYTES_MAX,
   unpackSockaddr,
 } from '../sys/index.ts';
+import type { Progressable } from '../ucp/api/awaited/progress-driver.ts';
 import type { EndpointOptions } from '../ucp/api/endpoint.ts';
 import type { Request, RequestParams } from '../ucp/api/request.ts';
 import {
@@ -35,6 +36,7 @@ import {
   UCP_LISTENER_PARAM_FIELD,
   UCP_LISTENER_PARAMS,
 } from './abi.ts';
+import { Attendance } from './attendance.ts';
 import { createEndpoint } from './endpoint-create.ts';
 import type { EngineEndpoint, EngineWorker } from './engine.ts';
 import { Fields, OutValue } from './fields.ts';
@@ -86,11 +88,13 @@ export class SocketEndpoints {
   readonly #asked: [listener: number, request: number][] = [];
   /** Attempts, and the endpoints that come of them. */
   readonly #attempts: Map<UcpRequest, EngineEndpoint> = new Map();
+  readonly #attendance: Attendance;
   #nextIndex = 1;
   #closed = false;
 
-  constructor(worker: EngineWorker, driver: Driver) {
+  constructor(worker: EngineWorker & Progressable, driver: Driver) {
     this.#worker = worker;
+    this.#attendance = new Attendance(worker);
     this.#driver = driver;
     this.#callback = new NativeCallback({
       result: 'void',
@@ -152,6 +156,7 @@ export class SocketEndpoints {
       throw error;
     }
     this.#attempts.set(request, endpoint);
+    this.#attendance.attend(endpoint);
     const end = (status: Status): void => this.#settle(request, options, status);
     endpoint.onceFailed = end;
     request.abandon = () => {
@@ -180,6 +185,7 @@ export class SocketEndpoints {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#attendance.close();
     this.progress();
     for (const { shown } of [...this.#listeners.values()]) void shown.close();
     for (const request of [...this.#attempts.keys()]) request.cancel();
@@ -260,9 +266,7 @@ export class SocketEndpoints {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
     });
-    // The client waits until the lanes stand, which takes progress at both ends. What goes wrong meanwhile is the endpoint's to tell.
-    const { promises } = this.#worker;
-    promises.run('accept', undefined, (params) => endpoint.flushUcp(params)).catch(() => {});
+    this.#attendance.attend(endpoint);
     return endpoint;
   }
 }

@@ -12,7 +12,6 @@ import { WorkerEvent } from '../ucp/api/awaited/worker-event.ts';
 import { clientIdOf } from '../ucp/api/client-id.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../ucp/api/error-handling.ts';
-import { isList } from '../ucp/api/local-bytes.ts';
 import { checkRawAddress } from '../ucp/api/raw-bytes.ts';
 import type { Request, RequestParams } from '../ucp/api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../ucp/api/sockets/connect.ts';
@@ -25,12 +24,13 @@ import type {
   TagRecvResult,
   WorkerOptions,
 } from '../ucp/api/worker.ts';
-import { checkStatus, closedError, invalidParam, isUcxError, statusError } from '../ucs/error.ts';
+import { checkStatus, closedError, isUcxError, statusError } from '../ucs/error.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import { Status } from '../ucs/status.ts';
+import { throwLater } from '../ucs/uncaught.ts';
 import { UCP_FEATURE } from './abi.ts';
 import { Arrivals, type Descriptor, type Senders } from './arrivals.ts';
-import { Buffers, cutList } from './buffers.ts';
+import { Buffers } from './buffers.ts';
 import { DeviceTransfers } from './device-transfers.ts';
 import { Endpoint } from './endpoint.ts';
 import { connectToAddress } from './endpoint-create.ts';
@@ -38,6 +38,7 @@ import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } fr
 import { requireFeature } from './features.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { LocalBuffer } from './memory-handle.ts';
+import { receiveMessageData } from './message-data.ts';
 import { RequestKind, type RequestOwner, type UcpRequest } from './request.ts';
 import { Requests } from './requests.ts';
 import { SocketEndpoints } from './socket-endpoints.ts';
@@ -46,7 +47,7 @@ import { TagReceives } from './tag-receives.ts';
 import { packTrailed, rawBytes, unpackTrailed } from './trailer.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 
-/** Time that libucp has to end what was cancelled before its worker is destroyed; some operations it never ends, once their peer is gone. */
+/** Time that libucp has to end what was cancelled, or is in the way of something else; some operations it never ends, once their peer is gone. */
 const PATIENCE_NS = 1e9;
 
 /** A worker. */
@@ -304,33 +305,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     params: RequestParams | undefined,
   ): Status | Request {
     this.checkOpen();
-    const room = isList(local) ? lengthOf(local) : byteLength;
-    if (room < message.byteLength) {
-      throw invalidParam('byteLength', `must be at least the ${message.byteLength} bytes of the message`, room);
-    }
-    const { waiting } = message;
-    if (waiting === undefined) return this.devices.copyOut(message, local, localOffset, params);
-    const request = this.requests.begin(RequestKind.AM_RECV, 'am/libucp');
-    if (request === undefined) return Status.NO_RESOURCE;
-    try {
-      this.buffers.describe(
-        request,
-        isList(local) ? cutList(local, message.byteLength) : local,
-        localOffset,
-        message.byteLength,
-        true,
-      );
-    } catch (error) {
-      this.requests.discard(request);
-      throw error;
-    }
-    message.isReceived = true;
-    message.waiting = undefined;
-    const { address, count } = this.buffers;
-    const descriptor = this.arrivals.take(waiting as Descriptor);
-    const started = this.functions.ucp_am_recv_data_nbx(this.handle, descriptor, address, count, this.requests.param);
-    if (started === 0) request.receivedBytes = message.byteLength;
-    return this.requests.started(request, started, params);
+    return receiveMessageData(this, message, local, localOffset, byteLength, params);
   }
 
   async awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
@@ -351,6 +326,23 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   cancelRequest(request: UcpRequest): boolean {
     return this.requests.cancel(this.handle, request);
+  }
+
+  /**
+   * Drives progress for a while: libucp drops the lanes of an endpoint that was closed by force in progress, and the peer hears of it then. Nobody waits for that, as
+   * what hangs on other endpoints may hold it up.
+   */
+  dropLanes(): void {
+    if (this.#closing !== undefined) return;
+    let isOver = false;
+    const callback = (ended: Request): void => {
+      isOver = true;
+      ended.free();
+    };
+    if (typeof this.flushUcp({ callback }) === 'number') return;
+    const { clock } = this.context;
+    const patienceEnds = clock.nowNs() + PATIENCE_NS;
+    this.promises.until(() => isOver || this.#closed || clock.nowNs() > patienceEnds).catch(throwLater);
   }
 
   /** Gives a request back as soon as it has ended. */
@@ -475,6 +467,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     const patienceEnds = this.context.clock.nowNs() + PATIENCE_NS;
     await this.promises.until(() => this.#isIdle || this.context.clock.nowNs() > patienceEnds);
     this.#closed = true;
+    this.promises.wake();
     this.#event.close();
     this.arrivals.drop();
     this.#alarm.close();
