@@ -60,6 +60,8 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   isFenced = false;
   /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
   onceFailed: ((status: Status) => void) | undefined = undefined;
+  /** Runs when it has been closed by force. */
+  onceDropped: (() => void) | undefined = undefined;
   readonly #worker: EngineWorker;
   readonly #functions: LibucpFunctions;
   readonly #errorHandling: ErrorHandling = new ErrorHandling();
@@ -424,7 +426,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const closing = this.#closeUcp();
     await promises.until(() => typeof closing === 'number' || closing.isCompleted);
     if (typeof closing !== 'number') closing.free();
-    if (this.#isForced) this.#worker.dropLanes();
+    if (this.#isForced) this.onceDropped?.();
     this.#worker.forgetEndpoint(this);
     await this.#nodeEndpoint?.close({ force: true });
   }

@@ -57,6 +57,8 @@ export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
   isFenced: boolean;
   /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
   onceFailed: ((status: Status) => void) | undefined;
+  /** Runs when it has been closed by force. */
+  onceDropped: (() => void) | undefined;
   /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
   readonly nodeEndpoint: ApiEndpoint | undefined;
   /** {@link nodeEndpoint} has been asked for, and is there. */
@@ -174,7 +176,7 @@ export interface EngineWorker {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  /** An endpoint was closed by force: has libucp drop its lanes. */
+  /** Has libucp drop the lanes of an endpoint that was closed by force. */
   dropLanes(): void;
   /** Gives a request back as soon as it has ended. */
   freeEventually(request: Request): void;

@@ -156,7 +156,7 @@ export class SocketEndpoints {
       throw error;
     }
     this.#attempts.set(request, endpoint);
-    this.#attendance.attend(endpoint);
+    this.#attend(endpoint);
     const end = (status: Status): void => this.#settle(request, options, status);
     endpoint.onceFailed = end;
     request.abandon = () => {
@@ -205,6 +205,12 @@ export class SocketEndpoints {
       params.setU64('sockaddr.addr', address.address).setU32('sockaddr.addrlen', length);
       return UCP_EP_PARAM_FIELD.SOCK_ADDR | UCP_EP_PARAM_FIELD.FLAGS;
     });
+  }
+
+  /** The other end connects and closes by messages that libucp exchanges in progress. */
+  #attend(endpoint: EngineEndpoint): void {
+    this.#attendance.attend(endpoint);
+    endpoint.onceDropped = () => this.#worker.dropLanes();
   }
 
   /** The attempt has ended, one way or the other; what comes later does not count. */
@@ -266,7 +272,7 @@ export class SocketEndpoints {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
     });
-    this.#attendance.attend(endpoint);
+    this.#attend(endpoint);
     return endpoint;
   }
 }
