@@ -2,16 +2,46 @@
 
 import type { AtomicParams, Request } from '../ucp/api/request.ts';
 import type { WordOperation } from '../ucp/api/word-operation.ts';
+import { invalidParam } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
 import { AtomicOperation } from '../uct/api/iface.ts';
 import { ucpDtMakeContig } from './abi.ts';
-import { ATOMIC_OPCODES, REPLY_OFFSET, takeWord, wordsOf } from './atomic-words.ts';
-import type { EngineWorker } from './engine.ts';
+import { ATOMIC_OPCODES, noAtomics, REPLY_OFFSET, takeWord, wordsOf } from './atomic-words.ts';
+import { queryEndpoint } from './endpoint-query.ts';
+import type { EngineContext, EngineWorker } from './engine.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
 import { RequestKind } from './request.ts';
 
 /** The minor version since which operations of bits are right: 1.13 forgets their operand where a CPU reaches the word itself, 1.18 does not. */
 const BITS_FIXED_MINOR = 18;
+
+/** The minor version since which UCX_PROTO_ENABLE is on by default. */
+export const PROTO_ENABLE_MINOR = 16;
+/** Transports of libucp that have atomic operations in hardware, also where the peer is looked after. */
+const HARDWARE = /^(rc|dc)_/;
+
+/** @throws UcxError ERR_INVALID_PARAM for a word that lies across others */
+export function checkAligned({ wordBytes }: WordOperation, remoteOffset: number): void {
+  if (remoteOffset % wordBytes === 0) return;
+  throw invalidParam('remoteOffset', `must be a multiple of the ${wordBytes} bytes of the word`, remoteOffset);
+}
+
+/**
+ * Checks that libucp can be asked for atomic operations. The protocols that UCX_PROTO_ENABLE turns on have those in software only at endpoints that do not look
+ * after their peer; at others the call prints an error and is canceled, and before the connection is made it never returns, or ends the process (1.18).
+ * @param ep the handle of libucp's endpoint
+ * @param isWatched it looks after its peer
+ * @throws UcxError ERR_UNSUPPORTED
+ */
+export function requireAtomics(
+  { libucp, configuration }: Pick<EngineContext, 'libucp' | 'configuration'>,
+  ep: number,
+  isWatched: boolean,
+): true {
+  if (!isWatched || libucp.minor < PROTO_ENABLE_MINOR || !configuration.isOn('UCX_PROTO_ENABLE')) return true;
+  if (queryEndpoint(libucp, ep).transports.some((lane) => HARDWARE.test(lane))) return true;
+  throw noAtomics();
+}
 
 /** True for an operation that libucp is not to be trusted with. */
 export function isWrong({ operation }: WordOperation, { minor }: { readonly minor: number }): boolean {

@@ -35,18 +35,22 @@ function setWord({ view }: ScratchBlock, at: number, wordBytes: number, value: b
   else view.setBigUint64(at, value, true);
 }
 
+/** libucp has no protocol for an operation: those that software would have to do, at an endpoint which looks after its peer. */
+export function noAtomics(): UcxError {
+  return new UcxError({
+    code: 'ERR_UNSUPPORTED',
+    status: Status.UNSUPPORTED,
+    message: "libucp has no atomic operations at an endpoint that looks after its peer: errorHandling: 'none' has",
+  });
+}
+
 /**
- * Takes the word before an atomic operation that has ended. libucp cancels operations that it has no protocol for: since 1.18 those that software would have to
- * do at an endpoint which looks after its peer.
+ * Takes the word before an atomic operation that has ended. libucp cancels operations that it has no protocol for.
  * @param isOpen nobody has ended the endpoint with all that was on it
  */
 export function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status {
   if (status === Status.CANCELED && isOpen && !request.isCanceled) {
-    request.error = new UcxError({
-      code: 'ERR_UNSUPPORTED',
-      status: Status.UNSUPPORTED,
-      message: "libucp has no atomic operations at an endpoint that looks after its peer: errorHandling: 'none' has",
-    });
+    request.error = noAtomics();
     return Status.UNSUPPORTED;
   }
   if (status !== Status.OK) return status;

@@ -73,7 +73,9 @@ export class OutgoingMessage implements Task {
 
   /** Copies `[offset, offset + max)` of the message, as far as it goes, to an address; returns the bytes. */
   pack(offset: number, address: number, max: number): number {
-    const byteLength = Math.min(max, this.byteLength - offset);
+    const rest = this.byteLength - offset;
+    // Where a message goes as one piece, libucp sets no bound (1.18): all ones, which is -1 here.
+    const byteLength = max < 0 ? rest : Math.min(max, rest);
     eachPart(this.#pieces, offset, byteLength, (memory, at, bytes, position) => {
       const to = address + position;
       if (isHost(memory)) memcpy(to, addressIn(memory, at), bytes);

@@ -29,11 +29,11 @@ import type {
 } from '../ucp/api/request.ts';
 import { type Tag, tagLow } from '../ucp/api/tag.ts';
 import { checkWordOperation } from '../ucp/api/word-operation.ts';
-import { closedError, invalidParam } from '../ucs/error.ts';
+import { closedError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
 import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE } from './abi.ts';
 import { FAREWELL_AM_ID } from './arrivals.ts';
-import { isWrong, startAtomic } from './atomic-start.ts';
+import { checkAligned, isWrong, requireAtomics, startAtomic } from './atomic-start.ts';
 import { addressIn, isHost } from './buffers.ts';
 import { queryEndpoint } from './endpoint-query.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from './engine.ts';
@@ -72,6 +72,8 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   #nodeEndpoint: ApiEndpoint | undefined;
   /** libucp looks after the peer, and can drop it by force. */
   readonly #isWatched: boolean;
+  /** libucp was asked whether it has atomic operations here, and has. */
+  #hasAtomics = false;
   #failure: Status = Status.OK;
   #closed = false;
   #isForced = false;
@@ -157,10 +159,9 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const call = checkWordOperation(operation, value, params);
     this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64);
     checkRemote(this, rkey, remoteOffset, call.wordBytes);
-    if (remoteOffset % call.wordBytes !== 0) {
-      throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
-    }
+    checkAligned(call, remoteOffset);
     if (this.#failure !== Status.OK) return this.#failure;
+    if (rkey.exportId === 0) this.#hasAtomics ||= requireAtomics(this.#worker.context, this.handle, this.#isWatched);
     if (this.isFenced) {
       const begin = (inner: RequestParams): Status | Request =>
         this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });

@@ -52,6 +52,9 @@ const SHARED: ReadonlySet<string> = new Set([
 const READ_AT_LOAD =
   /^(LOG|MEM|MEMTRACK|ASYNC|VFS|STATS|PROFILE|MODULE|BUILTIN_MEMCPY|ERROR|RCACHE_STAT)_|^(HANDLE_ERRORS|DEBUG_SIGNO|GDB_COMMAND|MODULES|TOPO_PRIO|RCACHE_CHECK_PFN|MEMTYPE_CACHE)$/;
 
+/** How libucp has switches turned off. */
+const OFF = /^(n|no|off|0)$/i;
+
 /** What this engine wants otherwise than libucp, unless it is set: shared memory that tells when the peer is gone, as the native engine's does. */
 const DEFAULTS: readonly (readonly [name: string, value: string])[] = [
   ['UCX_POSIX_ERROR_HANDLING', 'y'],
@@ -68,6 +71,11 @@ export class UcpConfiguration {
   constructor(functions: LibucpFunctions, config: Config, log: Log) {
     this.#functions = functions;
     this.#settings = settingsOf(config, log);
+  }
+
+  /** Whether a switch that libucp turns on by default is on. A file of libucp's own that turns it off is not looked into. */
+  isOn(name: string): boolean {
+    return !OFF.test(this.#settings.get(name) ?? getEnvironment(name) ?? '');
   }
 
   /** Runs what reads the configuration of transports: creating contexts and workers. */

@@ -6,14 +6,17 @@
 import { describe, expect, it } from 'vitest';
 import { type ContextOptions, FEATURES, type Feature, Status } from '../../src/index.ts';
 import { failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
-import { installedLibucp } from '../fixtures/libucp.ts';
+import { atomicEndpoints, installedLibucp } from '../fixtures/libucp.ts';
 
 const { skipReason } = installedLibucp();
 if (skipReason !== undefined) console.info(`skipped: features and foreign bytes over libucp (${skipReason})`);
 
 const contexts = useContexts();
 const open = (options: ContextOptions = {}): Promise<Stack> =>
-  contexts.open({ context: { engine: 'libucx', config: { TLS: 'tcp,self', NET_DEVICES: 'lo' }, ...options } });
+  contexts.open({
+    endpoint: atomicEndpoints(),
+    context: { engine: 'libucx', config: { TLS: 'tcp,self', NET_DEVICES: 'lo' }, ...options },
+  });
 
 const BYTES = 64;
 /** One operation of each kind, awaited or not, by its feature. */
@@ -71,6 +74,33 @@ async function message({ endpoint, worker }: Stack): Promise<void> {
   expect([value!.header, value!.data]).toEqual([Uint8Array.of(2), Uint8Array.of(1)]);
 }
 
+describe.skipIf(skipReason !== undefined)(
+  'atomic operations of libucp at an endpoint that looks after its peer',
+  () => {
+    /** The word before, or the code of the refusal; with UCX_PROTO_ENABLE. */
+    async function answerOf(protocols: string | undefined): Promise<unknown> {
+      const stack = await open(protocols === undefined ? {} : { env: { UCX_PROTO_ENABLE: protocols } });
+      const watched = stack.worker.endpoint(stack.worker.address(), { errorHandling: 'peer' });
+      const rkey = watched.unpackRkey(stack.context.packRkey(stack.context.memMap({ allocate: BYTES })));
+      try {
+        return await watched.atomic('add', 5, rkey);
+      } catch (error) {
+        return (error as { code: string }).code;
+      } finally {
+        rkey.release();
+      }
+    }
+
+    it('are there, or are refused before libucp hangs', async () => {
+      expect(await answerOf(undefined)).toBe(atomicEndpoints().errorHandling === 'none' ? 'ERR_UNSUPPORTED' : 0n);
+    });
+
+    it('are there with the protocols of old', async () => {
+      expect(await answerOf('n')).toBe(0n);
+    });
+  },
+);
+
 describe.skipIf(skipReason !== undefined)('a context over libucp with', () => {
   it.each(FEATURES.map((feature) => [feature] as const))('the feature %s alone has its operations', async (feature) => {
     const stack = await open({ features: [feature] });
@@ -98,12 +128,20 @@ describe.skipIf(skipReason !== undefined)('a context over libucp with', () => {
 
 describe('the option features', () => {
   it.each([[[]], [['tag', 'wakeup']], ['tag'], [null]])('is refused as %j', async (features) => {
-    const error = await failureOf(() => contexts.open({ context: { features: features as unknown as Feature[] } }));
+    const error = await failureOf(() =>
+      contexts.open({
+        endpoint: atomicEndpoints(),
+        context: { features: features as unknown as Feature[] },
+      }),
+    );
     expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', details: { argument: 'features' } });
   });
 
   it('leaves nothing out of the native engine', async () => {
-    const stack = await contexts.open({ context: { features: ['tag'], config: { TLS: 'self' } } });
+    const stack = await contexts.open({
+      endpoint: atomicEndpoints(),
+      context: { features: ['tag'], config: { TLS: 'self' } },
+    });
     for (const [, , run] of OPERATIONS) await run(stack);
   });
 });
@@ -163,13 +201,19 @@ describe('options for bytes of other programs', () => {
     ['raw.address', { raw: { address: 2n ** 48n - 4n, byteLength: 8 } }],
     ['raw.address', { raw: { address: '8', byteLength: 8 } }],
   ])('%s of a key is refused by name: %o', async (argument, options) => {
-    const { endpoint } = await contexts.open({ context: { config: { TLS: 'self' } } });
+    const { endpoint } = await contexts.open({
+      endpoint: atomicEndpoints(),
+      context: { config: { TLS: 'self' } },
+    });
     const error = await failureOf(() => endpoint.unpackRkey(new Uint8Array(8), options));
     expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', details: { argument } });
   });
 
   it('are refused by the native engine, which speaks another protocol', async () => {
-    const { context, worker, endpoint } = await contexts.open({ context: { config: { TLS: 'self' } } });
+    const { context, worker, endpoint } = await contexts.open({
+      endpoint: atomicEndpoints(),
+      context: { config: { TLS: 'self' } },
+    });
     const unsupported = { code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED };
     const packed = context.packRkey(context.memMap({ allocate: BYTES }));
     const raw = { address: 4096, byteLength: BYTES };
