@@ -73,6 +73,8 @@ export class MemoryMap {
       throw statusError(Status.BUSY, `unmap memory at ${place} that ${memory.inFlight} operations use`);
     }
     this.#node.memUnmap(memory.node);
+    // The transports of the node keep pages for the next time; these go back to libucp, and what comes to their addresses is something else.
+    if (memory.lent !== undefined) this.#node.memoryUnmapped(memory.lent.address, memory.lent.byteLength);
     this.#forget(memory);
   }
 

@@ -297,6 +297,25 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
     }
   });
 
+  it('forgets pages of memory that has gone back to libucp', async () => {
+    const { node, one, two, ab } = await open();
+    const pinnedBytes = (): number => node.card(0).context!.hostMappings.pinnedBytes;
+    const far = mappedOf(two, 'gaudi', FRAGMENT);
+    const rkey = keyFor(ab, two, far);
+    const put = async (bytes: Uint8Array): Promise<void> => {
+      const local = mappedOf(one, 'allocated', FRAGMENT);
+      local.bytes!.set(bytes);
+      await serving({ one, two }, () => ab.put(local, rkey));
+      unmap(one, local);
+    };
+    await put(pattern(FRAGMENT, 1));
+    const before = pinnedBytes();
+    for (let count = 2; count < 5; count++) await put(pattern(FRAGMENT, count));
+    expect(pinnedBytes()).toBe(before);
+    await expectContents(two, far, pattern(FRAGMENT, 4));
+    rkey.release();
+  });
+
   it('leaves nothing behind when endpoints are closed by force in the middle', async () => {
     // Threads of engines take long to come and go.
     const step = kind.node?.dmaThreads === 1 ? 13 : 3;
