@@ -61,12 +61,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   readonly promises: PromiseTier;
   readonly buffers: Buffers;
   readonly arrivals: Arrivals;
-  readonly streams: StreamReceives = new StreamReceives();
+  readonly streams: StreamReceives;
   readonly errorCallback: NativeCallback;
   /** What moves memory of cards. */
   readonly devices: DeviceTransfers;
   /** For the header of the message that is sent now. */
-  headers: ScratchBlock = allocateScratch(AM_HEADER_BYTES_MAX);
+  headers: ScratchBlock;
   /** The worker of the node's transports. */
   readonly node: ApiWorker;
   readonly #driver: ProgressDriver;
@@ -92,6 +92,9 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.functions = context.libucp.functions;
     this.clientId = clientIdOf(options);
     this.handle = createWorker(context, this.clientId);
+    // Behind what refuses options: nobody would free these.
+    this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
+    this.streams = new StreamReceives();
     this.node = context.node.worker();
     this.requests = new Requests(this.functions, this);
     this.errorCallback = new NativeCallback({

@@ -74,7 +74,12 @@ export {
 } from './memory.ts';
 export { textWrittenBy } from './memory-stream.ts';
 export { bootId, deviceOfPath, networkNamespace, pidNamespace } from './namespace.ts';
-export { NativeCallback, type NativeCallbackFunction, type NativeCallbackInit } from './native-callback.ts';
+export {
+  NativeCallback,
+  type NativeCallbackFunction,
+  type NativeCallbackInit,
+  openNativeCallbacks,
+} from './native-callback.ts';
 export { PollSubscription, pollReadable } from './poll.ts';
 export {
   allowMemoryAccess,

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CompilerFolder, compilerSkipReason } from '../../test/fixtures/c-library.ts';
 import { DynamicLibrary } from './dynamic-library.ts';
-import { NativeCallback } from './native-callback.ts';
+import { NativeCallback, openNativeCallbacks } from './native-callback.ts';
 import { allocateScratch } from './scratch.ts';
 
 const libc = new DynamicLibrary(['libc.so.6']);
@@ -124,6 +124,14 @@ describe('NativeCallback', () => {
     expect(() => new NativeCallback({ parameters: [], result: 'int', call: () => 1 })).toThrow(
       'argument fallback must be given for a result of type int',
     );
+  });
+
+  it('is counted while it is open', () => {
+    const before = openNativeCallbacks();
+    const callbacks = [1, 2].map(() => new NativeCallback({ parameters: [], result: 'void', call: () => undefined }));
+    expect(openNativeCallbacks()).toBe(before + 2);
+    for (const callback of [...callbacks, ...callbacks]) callback.close();
+    expect(openNativeCallbacks()).toBe(before);
   });
 
   it('gives its place back', () => {

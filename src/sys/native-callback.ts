@@ -11,6 +11,13 @@ import type { NativeType } from './dynamic-library.ts';
 /** Parameters at most. */
 const PARAMETERS_MAX = 6;
 
+let openCount = 0;
+
+/** How many {@link NativeCallback}s of this thread are open. */
+export function openNativeCallbacks(): number {
+  return openCount;
+}
+
 /** What C calls. Integers of 64 bits are Numbers up to 2^53 and bigints beyond. */
 // biome-ignore lint/suspicious/noExplicitAny: the parameters of any callback
 export type NativeCallbackFunction = (...values: any[]) => unknown;
@@ -42,6 +49,7 @@ export class NativeCallback {
     const proto = koffi.pointer(koffi.proto(result, [...parameters]));
     this.#registration = koffi.register(result === 'void' ? guardedProcedure(init) : guardedFunction(init), proto);
     this.address = Number(this.#registration);
+    openCount++;
   }
 
   /** Gives the pointer back; the next callback may get the same. Not from within the callback itself. Idempotent. */
@@ -49,6 +57,7 @@ export class NativeCallback {
     if (this.#registration === undefined) return;
     koffi.unregister(this.#registration);
     this.#registration = undefined;
+    openCount--;
   }
 }
 

@@ -176,7 +176,10 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     let started = 0;
     for (let i = 0; i < 20; i++) {
       const request = stack.endpoint.putNbx(new Uint8Array(65536), 0, 65536, rkey, 0, {
-        callback: (_request: Request, status) => calls.push(status),
+        callback: (ended: Request, status) => {
+          calls.push(status);
+          ended.free();
+        },
       });
       if (typeof request !== 'number') started += 1;
     }

@@ -4,7 +4,7 @@
  */
 
 import { describe, expect, it } from 'vitest';
-import { type ContextOptions, FEATURES, type Feature, Status } from '../../src/index.ts';
+import { type ContextOptions, FEATURES, type Feature, type Request, Status } from '../../src/index.ts';
 import { failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { atomicEndpoints, installedLibucp } from '../fixtures/libucp.ts';
 
@@ -22,7 +22,7 @@ const BYTES = 64;
 /** One operation of each kind, awaited or not, by its feature. */
 const OPERATIONS: readonly (readonly [Feature, string, (stack: Stack) => unknown])[] = [
   ['tag', 'tagSend and tagRecv', tagged],
-  ['tag', 'tagRecv', ({ worker }) => worker.tagRecvNbx(new Uint8Array(1), 0, 1, 9)],
+  ['tag', 'tagRecv', ({ worker }) => worker.tagRecvNbx(new Uint8Array(1), 0, 1, 9, undefined, { callback: free })],
   ['tag', 'tagSendSync', synchronous],
   ['tag', 'tagProbe', ({ worker }) => worker.tagProbe(1)],
   ['rma', 'put and get', putAndGet],
@@ -33,6 +33,10 @@ const OPERATIONS: readonly (readonly [Feature, string, (stack: Stack) => unknown
   ['am', 'amSend and messages', message],
   ['am', 'setAmHandler', ({ worker }) => worker.setAmHandler(3, () => undefined)],
 ];
+
+function free(request: Request): void {
+  request.free();
+}
 
 async function tagged({ endpoint, worker }: Stack): Promise<void> {
   const [sent, received] = [Uint8Array.of(1, 2, 3), new Uint8Array(3)];

@@ -185,6 +185,7 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
       userData,
       callback: (request: Request, status: Status) => {
         ends.push([request.userData, status]);
+        request.free();
       },
     });
     for (let i = 0; i < 20; i++)
@@ -209,12 +210,14 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
       throw new TypeError(name);
     };
     worker.setAmHandler(7, boom('handler'));
-    endpoint.amSendNbx(7, undefined, new Uint8Array(4), 0, 4);
-    endpoint.amSendNbx(7, undefined, new Uint8Array(4), 0, 4);
-    worker.tagRecvNbx(new Uint8Array(4), 0, 4, 1, undefined, { callback: boom('receive') });
-    worker.tagRecvNbx(new Uint8Array(4), 0, 4, 2, undefined, { callback: () => told.push('other') });
-    endpoint.tagSendNbx(new Uint8Array(4), 0, 4, 1);
-    endpoint.tagSendNbx(new Uint8Array(4), 0, 4, 2);
+    const started = [
+      endpoint.amSendNbx(7, undefined, new Uint8Array(4), 0, 4),
+      endpoint.amSendNbx(7, undefined, new Uint8Array(4), 0, 4),
+      worker.tagRecvNbx(new Uint8Array(4), 0, 4, 1, undefined, { callback: boom('receive') }),
+      worker.tagRecvNbx(new Uint8Array(4), 0, 4, 2, undefined, { callback: () => told.push('other') }),
+      endpoint.tagSendNbx(new Uint8Array(4), 0, 4, 1),
+      endpoint.tagSendNbx(new Uint8Array(4), 0, 4, 2),
+    ];
     const thrown: string[] = [];
     for (let turn = 0; told.length < 4 && turn < 100_000; turn++) {
       try {
@@ -225,6 +228,11 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     }
     expect(told.sort()).toEqual(['handler', 'handler', 'other', 'receive']);
     expect(thrown.sort()).toEqual(['handler', 'handler', 'receive']);
+    for (const request of started) {
+      if (typeof request === 'number') continue;
+      while (!request.isCompleted) worker.progress();
+      request.free();
+    }
   });
 
   it('sleeps while it waits, and wakes up', async () => {

@@ -47,7 +47,10 @@ describe.each([0, 1])('closing with %s engine threads', { timeout: 5000 }, (dmaT
     const calls = new Map<number, Status[]>();
     for (let i = 0; i < 300; i++) {
       const started = stack.endpoint.getNbx(new Uint8Array(1000), 0, 1000, rkey, i, {
-        callback: (_request, status) => calls.set(i, [...(calls.get(i) ?? []), status]),
+        callback: (request, status) => {
+          calls.set(i, [...(calls.get(i) ?? []), status]);
+          request.free();
+        },
       });
       expect(typeof started).toBe('object');
     }

@@ -1,0 +1,73 @@
+/** Connections by socket addresses in what only the native engine has: its settings, its connections, and when it learns that somebody has gone. */
+
+import { describe, expect, it } from 'vitest';
+import { Status } from '../../src/index.ts';
+import { failureOf } from '../fixtures/contexts.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
+import { driveUntil, type Side, usePairs } from '../fixtures/pair.ts';
+import { portOf, requestOf } from '../fixtures/socket-pairs.ts';
+
+const fixture = usePairs();
+
+/** Two workers; the first one is to listen. */
+async function sides(env: Readonly<Record<string, string>> = {}): Promise<{ readonly one: Side; readonly two: Side }> {
+  const node = fixture.node();
+  const settings = { UCX_TLS: 'posix,self', ...env };
+  return { one: await fixture.side(node, 0, settings), two: await fixture.side(node, 1, settings) };
+}
+
+describe('over the native engine, clients', () => {
+  it('that have given up make what was accepted fail once', async () => {
+    const { one, two } = await sides();
+    const listener = one.worker.listener();
+    const stop = new AbortController();
+    const connecting = failureOf(() => two.worker.connect({ ...portOf(listener), signal: stop.signal }));
+    const request = await requestOf(listener);
+    const errors: Status[] = [];
+    const server = request.accept({ onError: (_, status) => errors.push(status) });
+    const sending = failureOf(() => server.tagSendSync(Uint8Array.of(1), { tag: 1 }));
+    stop.abort();
+    expect(await connecting).toMatchObject({ code: 'ABORT_ERR' });
+    expect(await sending).toMatchObject({ code: 'ERR_CONNECTION_RESET' });
+    await server.close();
+    expect([errors, server.status]).toEqual([[Status.CONNECTION_RESET], Status.CONNECTION_RESET]);
+    expect(nativeWorker(one.worker).connections.all.filter(({ isLoopback }) => !isLoopback)).toEqual([]);
+    // Closed before that is known, it takes no leave of anybody.
+    const again = new AbortController();
+    const other = failureOf(() => two.worker.connect({ ...portOf(listener), signal: again.signal }));
+    await (await requestOf(listener)).accept().close();
+    again.abort();
+    await other;
+    await driveUntil({ one, two }, () =>
+      nativeWorker(one.worker).connections.all.every(({ isLoopback }) => isLoopback),
+    );
+  });
+
+  it('give up after UCX_TCP_CM_ANSWER_TIMEOUT', async () => {
+    const { one, two } = await sides({ UCX_TCP_CM_ANSWER_TIMEOUT: '20ms' });
+    const listener = one.worker.listener();
+    const connecting = failureOf(() => two.worker.connect(portOf(listener)));
+    const request = await requestOf(listener);
+    expect(await connecting).toMatchObject({ code: 'ERR_TIMED_OUT', status: Status.TIMED_OUT });
+    await driveUntil({ one, two }, () => !request.live);
+    expect(listener.query().waiting).toBe(0);
+  });
+
+  it('are rejected with BUSY where too many wait', async () => {
+    const { one, two } = await sides({ UCX_TCP_CM_MAX_REQUESTS: '2' });
+    fixture.allow(/requests to connect wait for an answer/);
+    const listener = one.worker.listener();
+    const clients = Array.from({ length: 5 }, () =>
+      two.worker.connect(portOf(listener)).then(
+        () => 'connected',
+        ({ code }: { code: string }) => code,
+      ),
+    );
+    let busy = 0;
+    for (const client of clients) void client.then((code) => (busy += code === 'ERR_BUSY' ? 1 : 0));
+    await driveUntil({ one, two }, () => busy === 3);
+    for (let i = 0; i < 2; i++) (await requestOf(listener)).accept();
+    const outcomes = await Promise.all(clients);
+    expect(outcomes.filter((outcome) => outcome === 'connected')).toHaveLength(2);
+  });
+});
