@@ -3,7 +3,7 @@
  * its type and move what is on cards. It moves no bytes.
  */
 
-import { LentMemory } from '../sys/index.ts';
+import { LentMemory, VIEW_LENGTH_MAX } from '../sys/index.ts';
 import type { Context } from '../ucp/api/context.ts';
 import type { AdviseOptions, MemMapParams, MemoryHandle } from '../ucp/api/memory.ts';
 import { checkStatus, invalidParam, statusError } from '../ucs/error.ts';
@@ -58,8 +58,9 @@ export class MemoryMap {
   /** See Context.memMap. */
   map(params: MemMapParams): UcpMemory {
     const isAllocated = typeof params === 'object' && params !== null && 'allocate' in params;
-    const isHost = !isAllocated || (params.memoryType ?? MemoryType.HOST) === MemoryType.HOST;
-    const memory = isAllocated && isHost ? this.#allocate(params.allocate) : this.#register(params);
+    const { memoryType = MemoryType.HOST } = isAllocated ? params : {};
+    const memory =
+      isAllocated && memoryType === MemoryType.HOST ? this.#allocate(params.allocate) : this.#register(params);
     this.#handles.add(memory);
     if (memory.exportId !== 0) this.#exported.set(memory.exportId, memory);
     return memory;
@@ -120,6 +121,8 @@ export class MemoryMap {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('allocate', 'must be a positive integer', byteLength);
     }
+    // libucp fills the shared memory of the machine before it gives up.
+    if (byteLength > VIEW_LENGTH_MAX) throw statusError(Status.NO_MEMORY, `allocate ${byteLength} bytes`);
     const memh = this.#ucpMap(0, byteLength, UCP_MEM_MAP.ALLOCATE);
     const unmap = (): void => this.#ucpUnmap(memh);
     let lent: LentMemory;
