@@ -5,6 +5,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { type AtomicName, type RemoteKey, type Request, Status } from '../../src/index.ts';
+import { atomicEndpoints } from '../fixtures/libucp.ts';
 import {
   CONNECTION_KINDS,
   connectionKind,
@@ -48,10 +49,11 @@ function wordsOf(bits: 32 | 64): readonly bigint[] {
 
 describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
   const fixture = usePairs(kind);
+  const endpoints = kind.engine === 'libucx' ? atomicEndpoints() : {};
   const remoteKinds = memoryKinds(kind).filter((memory) => memory !== 'bytes');
 
   it.each(remoteKinds)('on %s memory return the word before and leave the word after', async (remoteKind) => {
-    const pair = await fixture.pair(kind);
+    const pair = await fixture.pair(kind, {}, endpoints);
     const { two, ab } = pair;
     const remote = mappedOf(two, remoteKind, 64);
     const rkey = keyFor(ab, two, remote);
@@ -91,7 +93,7 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
   });
 
   it.each(remoteKinds)('on %s memory are refused where no word is', async (remoteKind) => {
-    const pair = await fixture.pair(kind);
+    const pair = await fixture.pair(kind, {}, endpoints);
     const { two, ab } = pair;
     const remote = mappedOf(two, remoteKind, 30);
     const rkey = keyFor(ab, two, remote);
@@ -122,7 +124,7 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
   });
 
   it.each(remoteKinds)('from both ends on %s memory lose nothing', async (remoteKind) => {
-    const pair = await fixture.pair(kind);
+    const pair = await fixture.pair(kind, {}, endpoints);
     const { one, two, ab } = pair;
     const COUNT = remoteKind === 'gaudi' ? 60 : 400;
     const remote = mappedOf(two, remoteKind, 16);
