@@ -49,6 +49,7 @@ export class Buffers {
       checkLocal(this.#owner, local, offset, byteLength);
       if (isKnown(local)) {
         this.#take(request, local, byteLength);
+        if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.memh);
         if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
         this.address = addressIn(local, offset);
         this.count = byteLength;

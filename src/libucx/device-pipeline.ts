@@ -129,7 +129,8 @@ export class Pipeline extends DeviceOperation implements FragmentWaiter {
       this.wake();
       return;
     }
-    const { address } = part.fragment;
+    const { address, memory } = part.fragment;
+    requests.setMemh(memory.memh);
     const remote = rkey.remoteAddress + remoteOffset + part.offset;
     const start = isPut ? functions.ucp_put_nbx : functions.ucp_get_nbx;
     const started = start(endpoint.handle, address, part.byteLength, remote, rkey.handle, requests.param);

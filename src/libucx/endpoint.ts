@@ -187,7 +187,8 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     if (this.#failure === Status.OK && requests.canFollow(RequestKind.SEND, params)) {
       const address = buffers.plainAddress(local, localOffset, byteLength);
       if (address >= 0) {
-        const sent = this.#functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, requests.plainParam);
+        const param = requests.plainParamFor(local);
+        const sent = this.#functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, param);
         return requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params);
       }
     }
@@ -382,7 +383,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.#functions.ucp_put_nbx : this.#functions.ucp_get_nbx;
     if (requests.canFollow(RequestKind.SEND, params)) {
-      const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParam);
+      const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParamFor(local));
       return requests.follow(RequestKind.SEND, moved, protocol, local, byteLength, params);
     }
     const request = this.#begin(protocol, local, byteLength);
@@ -437,8 +438,8 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const { requests, buffers } = this.#worker;
     // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
     if ((this.#worker.context.features & UCP_FEATURE.AM) === 0) return;
-    if (this.#nodeAddress.byteLength === 0 || this.#failure !== Status.OK || (this.#isForced && !this.#isWatched))
-      return;
+    const isGone = this.#failure !== Status.OK || (this.#isForced && !this.#isWatched);
+    if (this.#nodeAddress.byteLength === 0 || isGone) return;
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return;
     buffers.describe(request, NO_BYTES, 0, 0, false);
@@ -463,6 +464,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     request.byteLength = byteLength;
     request.pinned = local;
     pin(local);
+    if (!(local instanceof Uint8Array)) this.#worker.requests.setMemh(local.memh);
     return request;
   }
 

@@ -4,6 +4,7 @@
  */
 
 import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../sys/index.ts';
+import { OwnedMemory } from '../ucp/api/owned-memory.ts';
 import type { Request, RequestParams } from '../ucp/api/request.ts';
 import { invalidParam, statusError } from '../ucs/error.ts';
 import { ObjectPool } from '../ucs/object-pool.ts';
@@ -33,6 +34,7 @@ const DATATYPE = PARAM.datatype / WORD;
 const USER_DATA = PARAM.user_data / WORD;
 const REPLY_BUFFER = PARAM.reply_buffer / WORD;
 const MEMORY_TYPE = PARAM.memory_type / WORD;
+const MEMH = PARAM.memh / WORD;
 const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
 const HIGH = 0x1_0000_0000;
@@ -45,6 +47,11 @@ export class Requests {
   readonly param: number;
   /** Parameters that say nothing: bytes, and no callback. For sends that mostly end at once, which need no request then. */
   readonly plainParam: number;
+  /** The same with the handle of mapped memory. */
+  readonly #mappedParam: number;
+  readonly #mappedWords: Uint32Array;
+  /** The handle in it. */
+  #memh = 0;
   /** Where libucp writes what a receive that ends at once has got: a tag and a length, or a length. */
   readonly info: number;
   readonly #words: Uint32Array;
@@ -75,8 +82,12 @@ export class Requests {
     const param = allocateScratch(UCP_REQUEST_PARAM.size);
     const info = allocateScratch(UCP_TAG_RECV_INFO.size);
     const plain = allocateScratch(UCP_REQUEST_PARAM.size);
-    this.#blocks = [param, plain, info];
+    const mapped = allocateScratch(UCP_REQUEST_PARAM.size);
+    this.#blocks = [param, plain, mapped, info];
     this.plainParam = plain.address;
+    this.#mappedParam = mapped.address;
+    this.#mappedWords = mapped.words;
+    this.#mappedWords[MASK] = UCP_OP_ATTR_FIELD.MEMH;
     this.param = param.address;
     this.info = info.address;
     this.#words = param.words;
@@ -144,14 +155,25 @@ export class Requests {
     return request;
   }
 
-  /** True where an operation on plain memory may be started with {@link plainParam}: its request will be had, and looked for in progress. */
+  /** {@link plainParam}, with the handle of libucp where there is one: it registers nothing then. */
+  plainParamFor(local: LocalBuffer): number {
+    if (!(local instanceof OwnedMemory) || local.memh === 0) return this.plainParam;
+    if (local.memh !== this.#memh) {
+      this.#memh = local.memh;
+      this.#mappedWords[MEMH] = local.memh;
+      this.#mappedWords[MEMH + 1] = local.memh / HIGH;
+    }
+    return this.#mappedParam;
+  }
+
+  /** True where an operation on plain memory may be started with {@link plainParamFor}: its request will be had, and looked for in progress. */
   canFollow(kind: RequestKind, params: RequestParams | undefined): boolean {
     const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
     return this.#polled.length < most && this.#pool.inUse < REQUESTS_MAX && params?.noImmediateCompletion !== true;
   }
 
   /**
-   * Takes what libucp has returned for an operation that was started with {@link plainParam}.
+   * Takes what libucp has returned for an operation that was started with {@link plainParamFor}.
    * @param pointer 0 or a failure when the operation has ended, else the request of libucp
    * @param local stays pinned until the end
    */
@@ -198,6 +220,11 @@ export class Requests {
   setMemoryType(memoryType: number): void {
     this.#words[MASK]! |= UCP_OP_ATTR_FIELD.MEMORY_TYPE;
     this.#words[MEMORY_TYPE] = memoryType;
+  }
+
+  /** The handle of the memory that the operation is given; 0 for none. */
+  setMemh(memh: number): void {
+    if (memh !== 0) this.#setAddress(UCP_OP_ATTR_FIELD.MEMH, MEMH, memh);
   }
 
   setReplyBuffer(address: number): void {

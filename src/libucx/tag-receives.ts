@@ -48,7 +48,8 @@ export class TagReceives {
     if (requests.canFollow(RequestKind.TAG_RECV, params)) {
       const plain = buffers.plainAddress(local, localOffset, byteLength);
       if (plain >= 0) {
-        const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, requests.plainParam);
+        const param = requests.plainParamFor(local);
+        const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, param);
         return requests.follow(RequestKind.TAG_RECV, received, 'tag/libucp', local, byteLength, params);
       }
     }
