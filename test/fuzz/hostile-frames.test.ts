@@ -28,7 +28,7 @@ function inject(
 
 /** The connection of a side to the other one, once it stands. */
 async function connected(pair: Pair, side: Pair['one']): Promise<PeerConnection> {
-  pair.ab.tagSendNbx(new Uint8Array(1), 0, 1, 1);
+  pair.ab.tagSendNbx(new Uint8Array(1), 0, 1, 1, { callback: (sent) => sent.free() });
   const found = (): PeerConnection | undefined =>
     nativeWorker(side.worker).connections.all.find((each) => !each.isLoopback);
   await driveUntil(pair, () => (found()?.remoteId ?? 0) !== 0);
