@@ -117,17 +117,6 @@ export const UCP_WORKER_PARAM_FIELD = {
 /** `ucp_worker_params_t.flags`: says nothing of requests that are pending when the worker is destroyed. */
 export const UCP_WORKER_FLAG = { IGNORE_REQUEST_LEAK: 0x1 } as const;
 
-/** `ucp_worker_params_t.events`. */
-export const UCP_WAKEUP = {
-  RMA: 0x1,
-  AMO: 0x2,
-  TAG_SEND: 0x4,
-  TAG_RECV: 0x8,
-  TX: 0x400,
-  RX: 0x800,
-  EDGE: 0x10000,
-} as const;
-
 /** What ucp_worker_create takes. `cpu_mask` has 128 bytes. */
 export const UCP_WORKER_PARAMS = {
   cName: 'ucp_worker_params_t',
@@ -156,9 +145,6 @@ export const UCP_WORKER_ATTR_FIELD = {
   MAX_INFO_STRING: 0x20,
 } as const;
 
-/** `ucp_worker_attr_t.address_flags`: the address is for other machines only. */
-export const UCP_WORKER_ADDRESS_FLAG = { NET_ONLY: 0x1 } as const;
-
 /** What ucp_worker_query fills in. */
 export const UCP_WORKER_ATTR = {
   cName: 'ucp_worker_attr_t',
@@ -173,16 +159,6 @@ export const UCP_WORKER_ATTR = {
     name: 40,
     max_debug_string: 72,
   },
-} as const;
-
-/** `ucp_worker_address_attr_t.field_mask`. */
-export const UCP_WORKER_ADDRESS_ATTR_FIELD = { UID: 0x1 } as const;
-
-/** What ucp_worker_address_query fills in. */
-export const UCP_WORKER_ADDRESS_ATTR = {
-  cName: 'ucp_worker_address_attr_t',
-  size: 16,
-  at: { field_mask: 0, worker_uid: 8 },
 } as const;
 
 /** `ucp_ep_params_t.field_mask`. */
@@ -275,14 +251,6 @@ export const UCP_MEM_MAP_PARAM_FIELD = {
 /** `ucp_mem_map_params_t.flags`. */
 export const UCP_MEM_MAP = { NONBLOCK: 0x1, ALLOCATE: 0x2, FIXED: 0x4, LOCK: 0x10 } as const;
 
-/** `ucp_mem_map_params_t.prot`. */
-export const UCP_MEM_MAP_PROT = {
-  LOCAL_READ: 0x1,
-  LOCAL_WRITE: 0x2,
-  REMOTE_READ: 0x100,
-  REMOTE_WRITE: 0x200,
-} as const;
-
 /** What ucp_mem_map takes. */
 export const UCP_MEM_MAP_PARAMS = {
   cName: 'ucp_mem_map_params_t',
@@ -298,19 +266,6 @@ export const UCP_MEM_ATTR = {
   cName: 'ucp_mem_attr_t',
   size: 32,
   at: { field_mask: 0, address: 8, length: 16, mem_type: 24 },
-} as const;
-
-/** `ucp_mem_advise_params_t.field_mask`. */
-export const UCP_MEM_ADVISE_PARAM_FIELD = { ADDRESS: 0x1, LENGTH: 0x2, ADVICE: 0x4 } as const;
-
-/** `ucp_mem_advise_params_t.advice`. */
-export const UCP_MADV = { NORMAL: 0, WILLNEED: 1 } as const;
-
-/** What ucp_mem_advise takes. */
-export const UCP_MEM_ADVISE_PARAMS = {
-  cName: 'ucp_mem_advise_params_t',
-  size: 32,
-  at: { field_mask: 0, address: 8, length: 16, advice: 24 },
 } as const;
 
 /** `ucp_request_param_t.op_attr_mask`: fields. */
@@ -352,29 +307,11 @@ export const UCP_REQUEST_PARAM = {
   },
 } as const;
 
-/** `ucp_request_attr_t.field_mask`. */
-export const UCP_REQUEST_ATTR_FIELD = {
-  INFO_STRING: 0x1,
-  INFO_STRING_SIZE: 0x2,
-  STATUS: 0x4,
-  MEM_TYPE: 0x8,
-} as const;
-
-/** What ucp_request_query fills in. `status` is one byte. */
-export const UCP_REQUEST_ATTR = {
-  cName: 'ucp_request_attr_t',
-  size: 32,
-  at: { field_mask: 0, debug_string: 8, debug_string_size: 16, status: 24, mem_type: 28 },
-} as const;
-
 /** What a tag receive or probe has found. */
 export const UCP_TAG_RECV_INFO = { cName: 'ucp_tag_recv_info_t', size: 16, at: { sender_tag: 0, length: 8 } } as const;
 
 /** `ucp_am_handler_param_t.field_mask`. */
 export const UCP_AM_HANDLER_PARAM_FIELD = { ID: 0x1, FLAGS: 0x2, CB: 0x4, ARG: 0x8 } as const;
-
-/** `ucp_am_handler_param_t.flags`. */
-export const UCP_AM_FLAG = { WHOLE_MSG: 0x1, PERSISTENT_DATA: 0x2 } as const;
 
 /** `ucp_request_param_t.flags` of ucp_am_send_nbx. */
 export const UCP_AM_SEND_FLAG = { REPLY: 0x1, EAGER: 0x2, RNDV: 0x4, COPY_HEADER: 0x8 } as const;
@@ -391,16 +328,6 @@ export const UCP_AM_HANDLER_PARAM = {
 
 /** What the handler of an active message gets. */
 export const UCP_AM_RECV_PARAM = { cName: 'ucp_am_recv_param_t', size: 16, at: { recv_attr: 0, reply_ep: 8 } } as const;
-
-/** `ucp_request_param_t.flags` of ucp_stream_recv_nbx: all of the buffer. */
-export const UCP_STREAM_RECV_FLAG = { WAITALL: 0x1 } as const;
-
-/** An endpoint that has data in its stream. */
-export const UCP_STREAM_POLL_EP = {
-  cName: 'ucp_stream_poll_ep_t',
-  size: 40,
-  at: { ep: 0, user_data: 8, flags: 16 },
-} as const;
 
 /** `ucp_listener_params_t.field_mask`. */
 export const UCP_LISTENER_PARAM_FIELD = { SOCK_ADDR: 0x1, ACCEPT_HANDLER: 0x2, CONN_HANDLER: 0x4 } as const;

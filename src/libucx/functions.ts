@@ -89,16 +89,11 @@ export const FUNCTIONS = {
   ucp_worker_release_address: declare(VOID, [POINTER, POINTER]) as Declaration<
     (worker: Pointer, address: Pointer) => void
   >,
-  ucp_worker_address_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
-    (address: Pointer, attr: Pointer) => StatusNumber
-  >,
   ucp_worker_progress: declare(U32, [POINTER]) as Declaration<(worker: Pointer) => number>,
   ucp_worker_get_efd: declare(STATUS, [POINTER, POINTER]) as Declaration<
     (worker: Pointer, fd: Pointer) => StatusNumber
   >,
   ucp_worker_arm: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
-  ucp_worker_signal: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
-  ucp_worker_wait: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
   ucp_worker_fence: declare(STATUS, [POINTER]) as Declaration<(worker: Pointer) => StatusNumber>,
   ucp_worker_flush_nbx: declare(STATUS_POINTER, [POINTER, POINTER]) as Declaration<
     (worker: Pointer, param: Pointer) => StatusPointer
@@ -134,18 +129,12 @@ export const FUNCTIONS = {
   >,
   ucp_mem_unmap: declare(STATUS, [POINTER, POINTER]) as Declaration<(context: Pointer, memh: Pointer) => StatusNumber>,
   ucp_mem_query: declare(STATUS, [POINTER, POINTER]) as Declaration<(memh: Pointer, attr: Pointer) => StatusNumber>,
-  ucp_mem_advise: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
-    (context: Pointer, memh: Pointer, params: Pointer) => StatusNumber
-  >,
   ucp_rkey_pack: declare(STATUS, [POINTER, POINTER, POINTER, POINTER]) as Declaration<
     (context: Pointer, memh: Pointer, buffer: Pointer, size: Pointer) => StatusNumber
   >,
   ucp_rkey_buffer_release: declare(VOID, [POINTER]) as Declaration<(buffer: Pointer) => void>,
   ucp_ep_rkey_unpack: declare(STATUS, [POINTER, POINTER, POINTER]) as Declaration<
     (ep: Pointer, buffer: Pointer, rkey: Pointer) => StatusNumber
-  >,
-  ucp_rkey_ptr: declare(STATUS, [POINTER, U64, POINTER]) as Declaration<
-    (rkey: Pointer, remoteAddress: Integer64, address: Pointer) => StatusNumber
   >,
   ucp_rkey_destroy: declare(VOID, [POINTER]) as Declaration<(rkey: Pointer) => void>,
 
@@ -201,23 +190,13 @@ export const FUNCTIONS = {
   ucp_stream_send_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER]) as Declaration<
     (ep: Pointer, buffer: Pointer, count: number, param: Pointer) => StatusPointer
   >,
-  ucp_stream_recv_nbx: declare(STATUS_POINTER, [POINTER, POINTER, SIZE, POINTER, POINTER]) as Declaration<
-    (ep: Pointer, buffer: Pointer, count: number, length: Pointer, param: Pointer) => StatusPointer
-  >,
   /** 0: no data; less: a status; more: the data. */
   ucp_stream_recv_data_nb: declare(STATUS_POINTER, [POINTER, POINTER]) as Declaration<
     (ep: Pointer, length: Pointer) => StatusPointer
   >,
   ucp_stream_data_release: declare(VOID, [POINTER, POINTER]) as Declaration<(ep: Pointer, data: Pointer) => void>,
-  /** The number of endpoints, or a status. */
-  ucp_stream_worker_poll: declare('int64_t', [POINTER, POINTER, SIZE, U32]) as Declaration<
-    (worker: Pointer, eps: Pointer, epsMax: number, flags: number) => number
-  >,
 
   ucp_request_check_status: declare(STATUS, [POINTER]) as Declaration<(request: Pointer) => StatusNumber>,
-  ucp_request_query: declare(STATUS, [POINTER, POINTER]) as Declaration<
-    (request: Pointer, attr: Pointer) => StatusNumber
-  >,
   ucp_request_cancel: declare(VOID, [POINTER, POINTER]) as Declaration<(worker: Pointer, request: Pointer) => void>,
   ucp_request_free: declare(VOID, [POINTER]) as Declaration<(request: Pointer) => void>,
 

@@ -67,9 +67,9 @@ describe('a library that cannot be libucp', () => {
   it.skipIf(compilerReason !== undefined)('lacks functions, which are named', () => {
     const path = compileFakeLibucp(folder, 'lacking.so', {
       version: [1, 17, 0],
-      without: ['ucp_put_nbx', 'ucp_stream_recv_nbx'],
+      without: ['ucp_put_nbx', 'ucp_stream_recv_data_nb'],
     });
-    refuses(path, UNUSABLE, /is UCX 1\.17\.0 and lacks ucp_put_nbx, ucp_stream_recv_nbx$/);
+    refuses(path, UNUSABLE, /is UCX 1\.17\.0 and lacks ucp_put_nbx, ucp_stream_recv_data_nb$/);
   });
 });
 
