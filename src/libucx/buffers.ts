@@ -3,6 +3,8 @@
 import { addressOf, allocateScratch } from '../sys/index.ts';
 import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../ucp/api/local-bytes.ts';
 import { OwnedMemory } from '../ucp/api/owned-memory.ts';
+import { invalidParam } from '../ucs/error.ts';
+import { isResizable } from '../ucs/resizable.ts';
 import { UCP_DATATYPE, UCP_DT_IOV } from './abi.ts';
 import type { DeviceAccess } from './device-access.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
@@ -48,6 +50,7 @@ export class Buffers {
     if (!isList(local)) {
       checkLocal(this.#owner, local, offset, byteLength);
       if (isKnown(local)) {
+        checkKept(local);
         this.#take(request, local, byteLength);
         if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.memh);
         if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
@@ -57,6 +60,7 @@ export class Buffers {
       }
     }
     const pieces = piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
+    for (const { memory } of pieces) checkKept(memory);
     const bytes = bytesOf(pieces);
     this.#take(request, local, bytes);
     this.address = 0;
@@ -75,7 +79,7 @@ export class Buffers {
     const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
     if (!isRange) return -1;
     if (local instanceof Uint8Array) {
-      if (offset + byteLength > local.length) return -1;
+      if (offset + byteLength > local.length || isResizable(local.buffer)) return -1;
       return local.length === 0 ? 0 : addressOf(local) + offset;
     }
     if (!(local instanceof OwnedMemory)) return -1;
@@ -107,6 +111,16 @@ export class Buffers {
     this.#requests.setDatatype(UCP_DATATYPE.IOV);
     this.address = list.address;
     this.count = used.length;
+  }
+}
+
+/**
+ * Checks that memory stays where it is: V8 takes the pages of a buffer that shrinks away, whoever writes to them.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkKept(local: LocalMemory): void {
+  if (local instanceof Uint8Array && isResizable(local.buffer)) {
+    throw invalidParam('local', 'must not lie in a resizable ArrayBuffer: its memory can go away', local);
   }
 }
 

@@ -249,9 +249,12 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   #start(operation: DeviceOperation, request: UcpRequest, params: RequestParams | undefined): Status | Request {
     const { requests } = this.#worker;
     operation.start();
-    return operation.hasEnded
-      ? requests.endedAtOnce(request, operation.failure, params)
-      : requests.adopt(request, params);
+    if (!operation.hasEnded) return requests.adopt(request, params);
+    const { error } = request;
+    if (error === undefined) return requests.endedAtOnce(request, operation.failure, params);
+    // What a call of the node's transports throws, this call throws.
+    requests.discard(request);
+    throw error;
   }
 
   /** Cards of other nodes are reached by active messages. @throws UcxError ERR_FEATURE_MISSING */

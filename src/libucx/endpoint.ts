@@ -34,7 +34,7 @@ import { Status } from '../ucs/status.ts';
 import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE } from './abi.ts';
 import { FAREWELL_AM_ID } from './arrivals.ts';
 import { checkAligned, isWrong, requireAtomics, startAtomic } from './atomic-start.ts';
-import { addressIn, isHost } from './buffers.ts';
+import { addressIn, checkKept, isHost } from './buffers.ts';
 import { queryEndpoint } from './endpoint-query.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from './engine.ts';
 import { explainOver } from './explain.ts';
@@ -379,6 +379,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       if (isPut) return devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
       return devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
     }
+    checkKept(local);
     const address = addressIn(local, localOffset);
     const remote = rkey.remoteAddress + remoteOffset;
     const operation = isPut ? this.#functions.ucp_put_nbx : this.#functions.ucp_get_nbx;
@@ -420,14 +421,13 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     if (!this.#isForced && this.#failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.#isForced || typeof flush === 'number' || flush.isCompleted);
-      if (typeof flush !== 'number') this.#worker.freeEventually(flush);
+      if (typeof flush !== 'number') this.#worker.endings.freeEventually(flush);
     }
     for (const key of this.#keys) key.release();
     this.#stream.close();
     this.#worker.devices.endpointGone(this, Status.CANCELED);
     const closing = this.#closeUcp();
-    await promises.until(() => typeof closing === 'number' || closing.isCompleted);
-    if (typeof closing !== 'number') closing.free();
+    await this.#worker.endings.closed(closing, () => this.#isForced && !this.#isWatched);
     if (this.#isForced) this.onceDropped?.();
     this.#worker.forgetEndpoint(this);
     await this.#nodeEndpoint?.close({ force: true });

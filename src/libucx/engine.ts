@@ -16,6 +16,7 @@ import type { Arrivals } from './arrivals.ts';
 import type { Buffers } from './buffers.ts';
 import type { DeviceAccess } from './device-access.ts';
 import type { Fragments } from './device-fragments.ts';
+import type { Endings } from './endings.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { Libucp } from './library.ts';
 import type { LocalBuffer, LocalMemory } from './memory-handle.ts';
@@ -154,6 +155,7 @@ export interface EngineWorker {
   readonly promises: PromiseTier;
   readonly arrivals: Arrivals;
   readonly streams: StreamBooks;
+  readonly endings: Endings;
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
   readonly node: ApiWorker;
@@ -176,10 +178,6 @@ export interface EngineWorker {
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  /** Has libucp drop the lanes of an endpoint that was closed by force. */
-  dropLanes(): void;
-  /** Gives a request back as soon as it has ended. */
-  freeEventually(request: Request): void;
   fence(): void;
   /** Flushes what libucp has been given alone. */
   flushUcp(params: RequestParams | undefined): Status | Request;

@@ -157,7 +157,7 @@ export class SocketEndpoints {
     }
     this.#attempts.set(request, endpoint);
     this.#attend(endpoint);
-    const end = (status: Status): void => this.#settle(request, options, status);
+    const end = (status: Status): void => this.#settle(request, endpoint, options, status);
     endpoint.onceFailed = end;
     request.abandon = () => {
       end(Status.CANCELED);
@@ -210,13 +210,13 @@ export class SocketEndpoints {
   /** The other end connects and closes by messages that libucp exchanges in progress. */
   #attend(endpoint: EngineEndpoint): void {
     this.#attendance.attend(endpoint);
-    endpoint.onceDropped = () => this.#worker.dropLanes();
+    endpoint.onceDropped = () => this.#worker.endings.dropLanes();
   }
 
   /** The attempt has ended, one way or the other; what comes later does not count. */
-  #settle(request: UcpRequest, options: ConnectNbxOptions, status: Status): void {
-    const endpoint = this.#attempts.get(request);
-    if (endpoint === undefined) return;
+  #settle(request: UcpRequest, endpoint: EngineEndpoint, options: ConnectNbxOptions, status: Status): void {
+    // The request may be that of another attempt by now.
+    if (this.#attempts.get(request) !== endpoint) return;
     this.#attempts.delete(request);
     endpoint.onceFailed = undefined;
     const failure = endpoint.status === Status.OK ? status : endpoint.status;

@@ -7,7 +7,7 @@ import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../sys/in
 import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../ucp/api/local-bytes.ts';
 import type { Request, StreamRecvParams } from '../ucp/api/request.ts';
 import { Status } from '../ucs/status.ts';
-import { addressIn, isHost } from './buffers.ts';
+import { addressIn, checkKept, isHost } from './buffers.ts';
 import type { EngineWorker, StreamBooks } from './engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRequest } from './request.ts';
@@ -106,6 +106,7 @@ export class EndpointStream {
   ): Status | Request {
     const { context, requests, streams } = this.#worker;
     const pieces = piecesOf<LocalMemory>(context, local, localOffset, byteLength);
+    for (const { memory } of pieces) checkKept(memory);
     if (this.#failure !== Status.OK && !this.hasBytes) return this.#failure;
     const request = requests.beginComposite('stream/libucp');
     if (request === undefined) return Status.NO_RESOURCE;

@@ -27,11 +27,11 @@ import type {
 import { checkStatus, closedError, isUcxError, statusError } from '../ucs/error.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
 import { Status } from '../ucs/status.ts';
-import { throwLater } from '../ucs/uncaught.ts';
 import { UCP_FEATURE } from './abi.ts';
 import { Arrivals, type Descriptor, type Senders } from './arrivals.ts';
 import { Buffers } from './buffers.ts';
 import { DeviceTransfers } from './device-transfers.ts';
+import { Endings } from './endings.ts';
 import { Endpoint } from './endpoint.ts';
 import { connectToAddress } from './endpoint-create.ts';
 import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from './engine.ts';
@@ -47,9 +47,6 @@ import { TagReceives } from './tag-receives.ts';
 import { packTrailed, rawBytes, unpackTrailed } from './trailer.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 
-/** Time that libucp has to end what was cancelled, or is in the way of something else; some operations it never ends, once their peer is gone. */
-const PATIENCE_NS = 1e9;
-
 /** A worker. */
 export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders, Sleeper {
   readonly context: EngineContext;
@@ -62,6 +59,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   readonly buffers: Buffers;
   readonly arrivals: Arrivals;
   readonly streams: StreamReceives;
+  readonly endings: Endings = new Endings(this);
   readonly errorCallback: NativeCallback;
   /** What moves memory of cards. */
   readonly devices: DeviceTransfers;
@@ -331,29 +329,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return this.requests.cancel(this.handle, request);
   }
 
-  /**
-   * Drives progress for a while: libucp drops the lanes of an endpoint that was closed by force in progress, and the peer hears of it then. Nobody waits for that, as
-   * what hangs on other endpoints may hold it up.
-   */
-  dropLanes(): void {
-    if (this.#closing !== undefined) return;
-    let isOver = false;
-    const callback = (ended: Request): void => {
-      isOver = true;
-      ended.free();
-    };
-    if (typeof this.flushUcp({ callback }) === 'number') return;
-    const { clock } = this.context;
-    const patienceEnds = clock.nowNs() + PATIENCE_NS;
-    this.promises.until(() => isOver || this.#closed || clock.nowNs() > patienceEnds).catch(throwLater);
-  }
-
-  /** Gives a request back as soon as it has ended. */
-  freeEventually(request: Request): void {
-    if (request.isCompleted) request.free();
-    else request.callback = (ended) => ended.free();
-  }
-
   // What endpoints need.
 
   checkOpen(): void {
@@ -462,13 +437,13 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   async #close(): Promise<void> {
     this.#sockets.close();
+    this.endings.begin();
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.#queues.close();
     this.#driver.endServing();
     this.requests.cancelAll(this.handle, () => true);
     await this.promises.idle();
-    const patienceEnds = this.context.clock.nowNs() + PATIENCE_NS;
-    await this.promises.until(() => this.#isIdle || this.context.clock.nowNs() > patienceEnds);
+    await this.endings.waitFor(() => this.#isIdle);
     this.#closed = true;
     this.promises.wake();
     this.#event.close();

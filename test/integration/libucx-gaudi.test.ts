@@ -5,7 +5,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
-import { installedLibucp } from '../fixtures/libucp.ts';
+import { atomicEndpoints, installedLibucp } from '../fixtures/libucp.ts';
 import {
   type ConnectionKind,
   driveUntil,
@@ -239,7 +239,7 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
   });
 
   it('keeps the order that fences ask for, and flushes everything', async () => {
-    const pair = await open();
+    const pair = await fixture.pair(kind, ENV, atomicEndpoints());
     const { one, two, ab } = pair;
     const byteLength = 5 * FRAGMENT;
     const [near, far] = [mappedOf(one, 'gaudi', byteLength), mappedOf(two, 'gaudi', byteLength)];

@@ -3,6 +3,7 @@
  */
 
 import { invalidParam } from '../../ucs/error.ts';
+import { isResizable } from '../../ucs/resizable.ts';
 import type { RegistrationSource } from '../api/memory-domain.ts';
 import { RawRange } from './host-range.ts';
 
@@ -35,12 +36,6 @@ export function checkHostBuffer(argument: string, buffer: Uint8Array): void {
       buffer.byteLength,
     );
   }
-}
-
-/** True for an ArrayBuffer whose length can change while it lives. */
-export function isResizable(buffer: ArrayBufferLike): boolean {
-  const candidate = buffer as { readonly resizable?: boolean; readonly growable?: boolean };
-  return candidate.resizable === true || candidate.growable === true;
 }
 
 /** True for a Buffer that is a slice of the pool from which Node makes small Buffers. */
