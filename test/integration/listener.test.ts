@@ -4,7 +4,14 @@
  */
 
 import { describe, expect, it } from 'vitest';
-import { type ConnectionRequest, type Endpoint, type Request, Status } from '../../src/index.ts';
+import {
+  type ConnectionRequest,
+  type Endpoint,
+  isUcxError,
+  type Request,
+  Status,
+  type UcxError,
+} from '../../src/index.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveUntil, ENGINES, type Side, serving, usePairs } from '../fixtures/pair.ts';
@@ -254,10 +261,12 @@ describe.each(ENGINES)('over %s', (engine) => {
     it('and closed before that leave the other end closed', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
-      const connecting = two.worker.connect(portOf(listener));
+      const connecting = two.worker.connect(portOf(listener)).catch((error: UcxError) => error);
       const server = (await requestOf(listener)).accept();
       await server.close();
       const client = await serving({ one, two }, () => connecting);
+      // Over libucp it may hear of the end together with its being connected, and is not then.
+      if (isNative) expect(isUcxError(client)).toBe(false);
       await driveUntil({ one, two }, () => client.status !== Status.OK);
       expect(client.status).toBe(Status.CONNECTION_RESET);
     });
