@@ -147,8 +147,8 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#worker.requests.adopt(request, params);
   }
 
-  fence(endpoint: EngineEndpoint): void {
-    if (endpoint.unconfirmed === 0 && !endpoint.hasNodeEndpoint) return;
+  fence(endpoint: EngineEndpoint, isAlone: boolean): void {
+    if (!isAlone && endpoint.unconfirmed === 0 && !endpoint.hasNodeEndpoint) return;
     const barrier = new DeviceFlush(this.#books, endpoint, undefined);
     this.#barriers.set(endpoint, barrier);
     endpoint.isFenced = true;

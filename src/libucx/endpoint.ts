@@ -38,7 +38,7 @@ import { addressIn, checkKept, isHost } from './buffers.ts';
 import { queryEndpoint } from './endpoint-query.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from './engine.ts';
 import { explainOver } from './explain.ts';
-import { requireFeature } from './features.ts';
+import { fenceBlocks, requireFeature } from './features.ts';
 import type { LibucpFunctions } from './functions.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import { checkMessage } from './message-check.ts';
@@ -297,8 +297,9 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
 
   fence(): void {
     this.#checkOpen();
-    this.#worker.fence();
-    this.#worker.devices.fence(this);
+    const isAlone = fenceBlocks(this.#worker.context.libucp);
+    if (!isAlone) this.#worker.fence();
+    this.#worker.devices.fence(this, isAlone);
   }
 
   unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): UcpRemoteKey {
@@ -376,8 +377,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       return devices.defer(this, protocol, begin, params);
     }
     if (rkey.exportId !== 0 || !isHost(local)) {
-      if (isPut) return devices.put(this, local, localOffset, byteLength, rkey, remoteOffset, params);
-      return devices.get(this, local, localOffset, byteLength, rkey, remoteOffset, params);
+      return devices[isPut ? 'put' : 'get'](this, local, localOffset, byteLength, rkey, remoteOffset, params);
     }
     checkKept(local);
     const address = addressIn(local, localOffset);
@@ -437,9 +437,9 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   #takeLeave(): void {
     const { requests, buffers } = this.#worker;
     // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
-    if ((this.#worker.context.features & UCP_FEATURE.AM) === 0) return;
     const isGone = this.#failure !== Status.OK || (this.#isForced && !this.#isWatched);
-    if (this.#nodeAddress.byteLength === 0 || isGone) return;
+    const hasMessages = (this.#worker.context.features & UCP_FEATURE.AM) !== 0;
+    if (!hasMessages || this.#nodeAddress.byteLength === 0 || isGone) return;
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return;
     buffers.describe(request, NO_BYTES, 0, 0, false);

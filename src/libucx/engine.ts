@@ -116,8 +116,11 @@ export interface DeviceOperations {
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
   /** As {@link flush} for all endpoints of the worker. */
   flushAll(params: RequestParams | undefined): Status | Request;
-  /** Orders what was started on the endpoint before against what is started after. */
-  fence(endpoint: EngineEndpoint): void;
+  /**
+   * Orders what was started on the endpoint before against what is started after.
+   * @param isAlone libucp was not told: also what it has been given
+   */
+  fence(endpoint: EngineEndpoint, isAlone: boolean): void;
   /** Starts an operation when the barrier of its endpoint has ended. */
   defer(
     endpoint: EngineEndpoint,

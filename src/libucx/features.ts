@@ -1,4 +1,4 @@
-/** The features of a context of libucp: their bits, and the check that an operation has its own. libucp would refuse without a reason, or crash. */
+/** The features of a context of libucp: their bits, the check that an operation has its own, and what versions differ in. libucp would refuse without a reason, or crash. */
 
 import { type Feature, missingFeature } from '../ucp/api/features.ts';
 import { UCP_FEATURE } from './abi.ts';
@@ -11,6 +11,14 @@ const BITS: Readonly<Record<Feature, number>> = {
   stream: UCP_FEATURE.STREAM,
   am: UCP_FEATURE.AM,
 };
+
+/** The first version whose ucp_worker_fence may flush, and return when the peers have answered: seen in 1.18, 1.13 never waits. */
+const FENCE_BLOCKS_MINOR = 14;
+
+/** True where ucp_worker_fence is not called: it would wait for peers that are driven by the same thread. */
+export function fenceBlocks({ minor }: { readonly minor: number }): boolean {
+  return minor >= FENCE_BLOCKS_MINOR;
+}
 
 /** The bits for ucp_init, waking up included. */
 export function featureBits(features: readonly Feature[]): number {

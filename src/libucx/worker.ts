@@ -35,7 +35,7 @@ import { Endings } from './endings.ts';
 import { Endpoint } from './endpoint.ts';
 import { connectToAddress } from './endpoint-create.ts';
 import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from './engine.ts';
-import { requireFeature } from './features.ts';
+import { fenceBlocks, requireFeature } from './features.ts';
 import type { LibucpFunctions } from './functions.ts';
 import type { LocalBuffer } from './memory-handle.ts';
 import { receiveMessageData } from './message-data.ts';
@@ -268,7 +268,11 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   fence(): void {
     this.checkOpen();
-    checkStatus(this.functions.ucp_worker_fence(this.handle), 'ucp_worker_fence');
+    if (!fenceBlocks(this.context.libucp)) {
+      checkStatus(this.functions.ucp_worker_fence(this.handle), 'ucp_worker_fence');
+      return;
+    }
+    for (const endpoint of this.#endpoints.values()) if (!endpoint.closed) endpoint.fence();
   }
 
   close(): Promise<void> {
