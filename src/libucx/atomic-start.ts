@@ -10,7 +10,7 @@ import { ATOMIC_OPCODES, noAtomics, REPLY_OFFSET, takeWord, wordsOf } from './at
 import { queryEndpoint } from './endpoint-query.ts';
 import type { EngineContext, EngineWorker } from './engine.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
-import { RequestKind } from './request.ts';
+import { RequestKind, TRANSPORT } from './request.ts';
 
 /** The minor version since which operations of bits are right: 1.13 forgets their operand where a CPU reaches the word itself, 1.18 does not. */
 const BITS_FIXED_MINOR = 18;
@@ -62,7 +62,7 @@ export function startAtomic(
 ): Status | Request {
   const request = requests.begin(RequestKind.SEND, 'amo/libucp');
   if (request === undefined) return Status.NO_RESOURCE;
-  request.transport = 'libucp';
+  request.transport = TRANSPORT;
   request.byteLength = call.wordBytes;
   const words = wordsOf(call);
   request.scratch = words;

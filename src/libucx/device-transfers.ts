@@ -27,9 +27,7 @@ import type { ArrivedBytes, DeviceOperations, EngineEndpoint, EngineWorker } fro
 import { requireFeature } from './features.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import type { UcpRemoteKey } from './remote-key.ts';
-import { RequestKind, type UcpRequest } from './request.ts';
-
-const TRANSPORT = 'libucp';
+import { RequestKind, TRANSPORT, type UcpRequest } from './request.ts';
 
 /** The operations of one worker that touch memory of cards. */
 export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {

@@ -43,11 +43,9 @@ import type { LibucpFunctions } from './functions.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
 import { checkMessage } from './message-check.ts';
 import { checkRemote, readRemoteKey, UcpRemoteKey } from './remote-key.ts';
-import { RequestKind, type UcpRequest } from './request.ts';
+import { RequestKind, TRANSPORT, type UcpRequest } from './request.ts';
 import { EndpointStream } from './stream-receives.ts';
 
-/** What requests say that carries them: which of its lanes libucp takes is its secret. */
-const TRANSPORT = 'libucp';
 const NO_BYTES = new Uint8Array(0);
 
 /** An endpoint. */

@@ -5,6 +5,9 @@ import type { Request as ApiRequest, RequestCallback } from '../ucp/api/request.
 import { Status } from '../ucs/status.ts';
 import { type LocalBuffer, unpin } from './memory-handle.ts';
 
+/** What requests say that carries them: which of its lanes libucp takes is its secret. */
+export const TRANSPORT = 'libucp';
+
 /** What a request does: which callback tells of its end. */
 export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, AM_RECV: 3, COMPOSITE: 4 } as const;
 export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];

@@ -12,7 +12,7 @@ import { Status } from '../ucs/status.ts';
 import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM, UCP_TAG_RECV_INFO } from './abi.ts';
 import type { LibucpFunctions } from './functions.ts';
 import { type LocalBuffer, pin } from './memory-handle.ts';
-import { RequestKind, type RequestOwner, UcpRequest } from './request.ts';
+import { RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
 
 /** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
 const REQUESTS_MAX = 4096;
@@ -38,8 +38,6 @@ const MEMH = PARAM.memh / WORD;
 const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
 const HIGH = 0x1_0000_0000;
-/** What requests say that carries them: which of its lanes libucp takes is its secret. */
-const TRANSPORT = 'libucp';
 
 /** The requests. */
 export class Requests {

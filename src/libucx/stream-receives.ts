@@ -10,7 +10,7 @@ import { Status } from '../ucs/status.ts';
 import { addressIn, checkKept, isHost } from './buffers.ts';
 import type { EngineWorker, StreamBooks } from './engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from './memory-handle.ts';
-import type { UcpRequest } from './request.ts';
+import { TRANSPORT, type UcpRequest } from './request.ts';
 
 /** Turns without a report of libucp after which streams are looked at all the same. A power of two. */
 const QUIET_TURNS_MASK = 63;
@@ -110,7 +110,7 @@ export class EndpointStream {
     if (this.#failure !== Status.OK && !this.hasBytes) return this.#failure;
     const request = requests.beginComposite('stream/libucp');
     if (request === undefined) return Status.NO_RESOURCE;
-    request.transport = 'libucp';
+    request.transport = TRANSPORT;
     request.byteLength = bytesOf(pieces);
     request.pinned = local;
     pin(local);

@@ -9,7 +9,7 @@ import { Status } from '../ucs/status.ts';
 import { UCP_TAG_RECV_INFO } from './abi.ts';
 import type { EngineWorker } from './engine.ts';
 import type { LocalBuffer } from './memory-handle.ts';
-import { RequestKind, type UcpRequest } from './request.ts';
+import { RequestKind, TRANSPORT, type UcpRequest } from './request.ts';
 
 /** A message that a probe has taken out of the matching. */
 class TakenMessage implements TagMessage {
@@ -97,7 +97,7 @@ export class TagReceives {
   #begin(local: LocalBuffer, offset: number, byteLength: number): UcpRequest | undefined {
     const request = this.#worker.requests.begin(RequestKind.TAG_RECV, 'tag/libucp');
     if (request === undefined) return undefined;
-    request.transport = 'libucp';
+    request.transport = TRANSPORT;
     try {
       this.#worker.buffers.describe(request, local, offset, byteLength, true);
     } catch (error) {
