@@ -1,49 +1,12 @@
 /** The command line as a user runs it: what `info` and `demo` print, and how they fail. */
 
-import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { useCommandLine } from '../fixtures/command-line.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const BUILT = join(ROOT, 'dist/tools/main.js');
-/** The sources, where nothing is built or the build may be old. */
-const PROGRAM =
-  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
-    ? [BUILT]
-    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
-
-interface Run {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
-function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): Run {
-  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
-  const { status, stdout, stderr } = spawnSync(process.execPath, [...PROGRAM, ...args], {
-    cwd: ROOT,
-    encoding: 'utf8',
-    env: { ...clean, HOME: folder, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', ...env },
-    timeout: 30_000,
-  });
-  return { code: status, out: stdout, err: stderr };
-}
-
-/** A run that must succeed and be silent on standard error. */
-function output(args: readonly string[], env: Readonly<Record<string, string>> = {}): string {
-  const { code, out, err } = run(args, env);
-  expect({ code, err }).toEqual({ code: 0, err: '' });
-  return out;
-}
-
-let folder = '';
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-cli-'));
-});
-afterAll(() => rmSync(folder, { recursive: true }));
+const { folder, run, output } = useCommandLine();
 
 describe('info', { timeout: 60_000 }, () => {
   it('-v prints the version', () => {

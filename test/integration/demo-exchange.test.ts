@@ -9,15 +9,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
 import { SEGMENT_FOLDER } from '../../src/uct/base/segment.ts';
+import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const BUILT = join(ROOT, 'dist/tools/main.js');
-/** The sources, where nothing is built or the build may be old. */
-const PROGRAM =
-  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
-    ? [BUILT]
-    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
 const COLUMNS = 80;
 const ROUNDS = ['put', 'get', 'tag'];
 

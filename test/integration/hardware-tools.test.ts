@@ -7,14 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { TopModel } from '../../src/tools/top/model.ts';
-
-const ROOT = join(import.meta.dirname, '../..');
-const BUILT = join(ROOT, 'dist/tools/main.js');
-/** The sources, where nothing is built or the build may be old. */
-const PROGRAM =
-  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
-    ? [BUILT]
-    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
+import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
 
 let folder = '';
 let socket = '';

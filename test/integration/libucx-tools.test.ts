@@ -1,51 +1,16 @@
-/** The command line beside and over the UCX library of the machine: what `info` shows of it, what `explain` says of the choice, `perftest` over it. */
-
-import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { TESTS } from '../../src/tools/perftest/tests.ts';
+import { useCommandLine } from '../fixtures/command-line.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const BUILT = join(ROOT, 'dist/tools/main.js');
-/** The sources, where nothing is built or the build may be old. */
-const PROGRAM =
-  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
-    ? [BUILT]
-    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
-const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-tools-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const { folder, run, output } = useCommandLine();
 
 const { libucp, skipReason } = installedLibucp();
 if (skipReason !== undefined) console.info(`skipped: tools over libucp (${skipReason})`);
 const NOWHERE = { UCX_LIBUCP_PATH: '/nowhere/libucp.so.0' };
 const LIBUCX = { UCX_ENGINE: 'libucx', UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo' };
-
-interface Run {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
-function run(args: readonly string[], env: Readonly<Record<string, string>>): Run {
-  const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
-  const { status, stdout, stderr } = spawnSync(process.execPath, [...PROGRAM, ...args], {
-    cwd: ROOT,
-    encoding: 'utf8',
-    env: { ...clean, HOME: folder, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2', ...env },
-    timeout: 30_000,
-  });
-  return { code: status, out: stdout, err: stderr };
-}
-
-/** A run that must succeed and be silent on standard error. */
-function output(args: readonly string[], env: Readonly<Record<string, string>>): string {
-  const { code, out, err } = run(args, env);
-  expect({ code, err }).toEqual({ code: 0, err: '' });
-  return out;
-}
 
 describe('without libucp', { timeout: 60_000 }, () => {
   it('info says so in one line, with what to install, and shows everything else', () => {

@@ -6,14 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
+import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const BUILT = join(ROOT, 'dist/tools/main.js');
-/** The sources, where nothing is built or the build may be old. */
-const PROGRAM =
-  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
-    ? [BUILT]
-    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
 const MODE_BITS = 0o777;
 
 let folder = '';

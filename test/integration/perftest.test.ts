@@ -2,21 +2,15 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { TESTS } from '../../src/tools/perftest/tests.ts';
+import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const BUILT = join(ROOT, 'dist/tools/main.js');
-/** The sources, where nothing is built or the build may be old. */
-const PROGRAM =
-  process.env['GAUDI_UCX_TEST_DIST'] !== undefined && existsSync(BUILT)
-    ? [BUILT]
-    : ['--import', 'tsx', join(ROOT, 'src/tools/main.ts')];
 const HOST: Environment = { UCX_TLS: 'posix,cma,self', UCX_GAUDI_DRIVER: 'kernel' };
 const TIMEOUT = { timeout: 60_000 };
 const HEADER = 'b.txt,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr';
