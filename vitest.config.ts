@@ -1,21 +1,47 @@
-/** How the tests run. One configuration for every tier; the tiers are folders (see docs/TESTING.md). */
+/** How the tests run: files that keep to themselves share processes, the others have one each. The tiers are folders (see docs/TESTING.md). */
 
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 
+/** Unit tests that replace modules of the sources, which no other file of the process may have loaded. */
+const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/arena.test.ts'];
+
 const config: ViteUserConfig = defineConfig({
   test: {
-    include: ['src/**/*.test.ts', 'test/**/*.test.ts'],
-    setupFiles: ['test/fixtures/fail-on-warnings.ts'],
-    // A fault in foreign code (koffi, mapped memory) takes down one file's process and not the run.
-    pool: 'forks',
+    globalSetup: ['test/fixtures/build.ts'],
     maxWorkers: 2,
     watch: false,
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
     teardownTimeout: 5_000,
     // A test that cannot fail is no test.
     passWithNoTests: false,
     allowOnly: false,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'unit',
+          include: ['src/**/*.test.ts'],
+          exclude: OWN_PROCESS,
+          setupFiles: ['test/fixtures/fail-on-warnings.ts'],
+          pool: 'forks',
+          isolate: false,
+          testTimeout: 20_000,
+          hookTimeout: 20_000,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'process',
+          include: ['test/**/*.test.ts', ...OWN_PROCESS],
+          setupFiles: ['test/fixtures/fail-on-warnings.ts'],
+          // A fault in foreign code (koffi, mapped memory) takes down one file's process and not the run.
+          pool: 'forks',
+          isolate: true,
+          testTimeout: 20_000,
+          hookTimeout: 20_000,
+        },
+      },
+    ],
   },
 });
 

@@ -8,8 +8,8 @@ import {
   type RemoteKey,
   type Request,
   type Worker,
-} from '../dist/index.js';
-import { memcpy } from '../dist/sys/index.js';
+} from '../src/index.ts';
+import { memcpy } from '../src/sys/index.ts';
 import { elapsedNs, median, type Result } from './timing.ts';
 
 /** Larger than every cache, so that all of them copy memory and not cache lines. */

@@ -1,8 +1,8 @@
 /** A thousand endpoints of one worker over loopback, each to a worker of its own: time to connect, exchange and close, memory and descriptors of one. */
 
 import { setMaxListeners } from 'node:events';
-import { Context } from '../dist/index.js';
-import { openFileDescriptors } from '../dist/sys/index.js';
+import { Context } from '../src/index.ts';
+import { openFileDescriptors } from '../src/sys/index.ts';
 import type { Result } from './timing.ts';
 
 const COUNT = 1000;

@@ -1,6 +1,6 @@
 /**
  * Both engines beside C UCX: `gaudi-ucx perftest` over the native engine and over libucp, and `ucx_perftest`, in turns on the same processors, with the same
- * options. By itself: `npx tsx bench/engines.ts [scale]`, after `npm run build`.
+ * options. By itself: `npm run build && node dist/bench/engines.js [scale]`.
  */
 
 import { argv } from 'node:process';

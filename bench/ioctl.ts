@@ -1,7 +1,7 @@
 /** Cost of single ioctls of the in-process emulator: INFO, a poll by WAIT_CS, and CS with an empty command buffer. */
 
-import { createEmulatedNode } from '../dist/emulator/index.js';
-import { allocateScratch, mapAnonymous } from '../dist/sys/index.js';
+import { createEmulatedNode } from '../src/emulator/index.ts';
+import { allocateScratch, mapAnonymous } from '../src/sys/index.ts';
 import {
   HL_CS_ARGS,
   HL_CS_CHUNK,
@@ -16,7 +16,7 @@ import {
   PacketOpcode,
   packetCtl,
   writeNop,
-} from '../dist/uapi/index.js';
+} from '../src/uapi/index.ts';
 import { medianPerCallNs, type Result } from './timing.ts';
 
 const NS_MAX = 1000;

@@ -6,8 +6,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { connectEmulatedNode, type RemoteNode } from '../dist/emulator/index.js';
-import { allocateScratch, mapShareable } from '../dist/sys/index.js';
+import { connectEmulatedNode, type RemoteNode } from '../src/emulator/index.ts';
+import { allocateScratch, mapShareable } from '../src/sys/index.ts';
 import {
   HL_CS_ARGS,
   HL_CS_CHUNK,
@@ -21,7 +21,7 @@ import {
   PacketOpcode,
   packetCtl,
   writeNop,
-} from '../dist/uapi/index.js';
+} from '../src/uapi/index.ts';
 import { medianPerCallNs, type Result } from './timing.ts';
 
 const NS_MAX = 5000;
@@ -32,9 +32,8 @@ const ROUNDS = 1000;
 const NOP_BYTES = 8;
 const BLOCK_BYTES = 256;
 const EXTRA_BYTE = 64;
-const MAIN = fileURLToPath(new URL('../dist/tools/main.js', import.meta.url));
-/** Built modules and sources side by side would be two copies of the library: the client runs on the sources alone. */
-const CLIENT = fileURLToPath(new URL('../test/fixtures/node-client-program.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../src/tools/main.js', import.meta.url));
+const CLIENT = fileURLToPath(new URL('../test/fixtures/node-client-program.js', import.meta.url));
 
 /** Runs the measurements against a server of its own. */
 export async function benchNodeServer(): Promise<Result[]> {
@@ -112,7 +111,7 @@ function measure(name: string, run: () => void): Result {
 /** Each client fails with an exit code when any of its ioctls does. */
 async function churn(socket: string): Promise<Result> {
   const clients = Array.from({ length: CLIENTS }, (_, minor): ChildProcess => {
-    const args = ['--import', 'tsx', CLIENT, 'churn', socket, String(minor), String(ROUNDS)];
+    const args = [CLIENT, 'churn', socket, String(minor), String(ROUNDS)];
     return spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] });
   });
   const begin = performance.now();

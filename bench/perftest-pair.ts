@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { schedGetAffinity } from '../dist/sys/index.js';
+import { schedGetAffinity } from '../src/sys/index.ts';
 
 const KIB = 1024;
 export const MIB = 1_048_576;
@@ -15,7 +15,7 @@ const POLL_MS = 20;
 export const OVERALL_LATENCY = 3;
 export const OVERALL_BANDWIDTH = 5;
 /** The built command line of this package. */
-export const MAIN: string = fileURLToPath(new URL('../dist/tools/main.js', import.meta.url));
+export const MAIN: string = fileURLToPath(new URL('../src/tools/main.js', import.meta.url));
 export const OURS: readonly string[] = [process.execPath, MAIN, 'perftest'];
 export const THEIRS: readonly string[] = ['ucx_perftest'];
 

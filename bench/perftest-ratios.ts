@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { mapAnonymous, memcpy } from '../dist/sys/index.js';
+import { mapAnonymous, memcpy } from '../src/sys/index.ts';
 import {
   type Environment,
   hasUcxPerftest,

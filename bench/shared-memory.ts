@@ -17,7 +17,7 @@ const COPIES = 300;
 
 /** Runs the measurements. */
 export async function benchSharedMemory(): Promise<Result[]> {
-  const child = fork(join(import.meta.dirname, 'shared-memory-peer.ts'), ['shared-memory-peer']);
+  const child = fork(join(import.meta.dirname, 'shared-memory-peer.js'), ['shared-memory-peer']);
   const [peer] = (await once(child, 'message')) as [Introduction];
   const end = new ShmEnd();
   try {

@@ -1,6 +1,6 @@
 /** Latency and garbage of an 8-byte put with its completion: ucp, gaudi_cpy, hlthunk, emulator, and back. */
 
-import { Context, MemoryType } from '../dist/index.js';
+import { Context, MemoryType } from '../src/index.ts';
 import { median, type Result } from './timing.ts';
 
 const SAMPLES = 50_000;

@@ -7,14 +7,14 @@ const ROUNDS = 7;
 const MS_MAX = 250;
 const PROGRAM = `
 const begin = process.hrtime.bigint();
-const { Context } = await import(${JSON.stringify(new URL('../dist/index.js', import.meta.url).href)});
+const { Context } = await import(${JSON.stringify(new URL('../src/index.js', import.meta.url).href)});
 const context = await Context.create();
 const ms = Number(process.hrtime.bigint() - begin) / 1e6;
 await context.close();
 console.log(ms);
 `;
 
-/** Runs the measurement. Needs dist. */
+/** Runs the measurement. */
 export function benchStartUp(): Result[] {
   const times: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {

@@ -8,8 +8,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CONFIG_PAGE, configPage } from '../scripts/config-doc.ts';
+import { built, ROOT } from './fixtures/built.ts';
+import { MAIN } from './fixtures/command-line.ts';
 
-const ROOT = join(import.meta.dirname, '..');
 const EXAMPLES = join(ROOT, 'examples');
 const LINES_MAX = 22;
 
@@ -58,7 +59,7 @@ describe('docs/CONFIG.md', () => {
 
 describe('examples', () => {
   it.each(readdirSync(EXAMPLES).filter((file) => file.endsWith('.ts')))('%s runs on the emulated node', (file) => {
-    const output = execFileSync(process.execPath, ['--import', 'tsx', join(EXAMPLES, file)], {
+    const output = execFileSync(process.execPath, [built(join(EXAMPLES, file))], {
       cwd: ROOT,
       encoding: 'utf8',
       env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator' },
@@ -78,7 +79,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Commands of the README with the sources in place of the package, in a folder and on a port of their own. */
+/** Commands of the README with the build of this repository in place of the package, in a folder and on a port of their own. */
 class Shell {
   readonly #env: NodeJS.ProcessEnv;
   readonly #socket: string;
@@ -94,7 +95,7 @@ class Shell {
 
   /** Runs a line. One that ends with & is a server: it is waited for until it says something. @returns what it printed */
   async run(line: string): Promise<string> {
-    const program = `exec '${process.execPath}' --import tsx '${ROOT}/src/tools/main.ts'`;
+    const program = `exec '${process.execPath}' '${MAIN}'`;
     const isServer = line.endsWith(' &');
     const command = line
       .replace(/ &$/, '')

@@ -5,7 +5,7 @@ import { type Libucp, openLibucp } from '../libucx/library.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import { invalidParam, isUcxError } from '../ucs/error.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './config.ts';
-import { packageVersion } from './package-version.ts';
+import { packageVersion } from './package.ts';
 import type { Program } from './program.ts';
 
 /** An engine, and the library where there is one. */

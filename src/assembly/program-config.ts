@@ -10,6 +10,7 @@ import { type ConfigPrintOptions, printConfig } from '../ucs/config-print.ts';
 import { invalidParam } from '../ucs/error.ts';
 import { machineFact } from '../ucs/machine-facts.ts';
 import { CONFIG_TABLES } from './config-tables.ts';
+import { PACKAGE_FOLDER } from './package.ts';
 
 /** Environment variables as process.env has them. */
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -149,7 +150,7 @@ function answers(entry: ConfigEntry, variable: string): boolean {
 function defaultDirectories(env: Environment): string[] {
   return configDirectories({
     installEtc: '/etc/ucx',
-    libraryEtc: join(import.meta.dirname, '../../etc/ucx'),
+    libraryEtc: join(PACKAGE_FOLDER, 'etc/ucx'),
     home: env['HOME'],
     configDirectory: env['UCX_CONFIG_DIR'],
     currentDirectory: currentDirectory(),

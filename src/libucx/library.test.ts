@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { constants } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
+import { built } from '../../test/fixtures/built.ts';
 import { CompilerFolder, compilerSkipReason } from '../../test/fixtures/c-library.ts';
 import { compileFakeLibucp, DEFAULT_LIBUCP, installedLibucp } from '../../test/fixtures/libucp.ts';
 import { allocateScratch, getEnvironment, NativeCallback, type ScratchBlock } from '../sys/index.ts';
@@ -210,9 +210,9 @@ describe('loading libucp', () => {
 
   /** Runs the program that loads libucp, and returns what it says; it must say nothing else. */
   function answerOf(variables: Readonly<Record<string, string>>): Answer {
-    const program = fileURLToPath(new URL('../../test/fixtures/libucp-load-program.ts', import.meta.url));
+    const program = built(new URL('../../test/fixtures/libucp-load-program.ts', import.meta.url));
     const options = { encoding: 'utf8', env: { ...process.env, ...variables } } as const;
-    return JSON.parse(execFileSync(process.execPath, ['--import', 'tsx', program], options)) as Answer;
+    return JSON.parse(execFileSync(process.execPath, [program], options)) as Answer;
   }
 
   it.skipIf(libucp === undefined)(

@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../test/fixtures/built.ts';
 import { CompilerFolder, compilerSkipReason } from '../../test/fixtures/c-library.ts';
 import { DynamicLibrary, textAt } from './dynamic-library.ts';
 import { startWorker } from './worker-thread.ts';
@@ -82,16 +83,16 @@ describe('DynamicLibrary', () => {
   it.skipIf(reason !== undefined)('stays loaded when the thread that opened it has ended', async () => {
     // The library would count from 0 again if it had been unloaded.
     const path = folder.library('libcounter.so', 'static int n; int count(void) { return ++n; }');
-    const module = JSON.stringify(new URL('./dynamic-library.ts', import.meta.url).href);
+    const module = builtSpecifier(new URL('./dynamic-library.ts', import.meta.url));
     const program = `
       import { parentPort } from 'node:worker_threads';
       import { DynamicLibrary } from ${module};
-      parentPort!.postMessage(new DynamicLibrary([${JSON.stringify(path)}]).function('count', 'int', [])());`;
+      parentPort.postMessage(new DynamicLibrary([${JSON.stringify(path)}]).function('count', 'int', [])());`;
     const counts: number[] = [];
     folder.file('package.json', '{"type":"module"}');
-    folder.file('counter.ts', program);
+    folder.file('counter.js', program);
     for (let thread = 0; thread < 2; thread++) {
-      const worker = startWorker(pathToFileURL(join(folder.path, 'caller.ts')).href, './counter');
+      const worker = startWorker(pathToFileURL(join(folder.path, 'caller.js')).href, './counter');
       worker.on('message', (count: number) => counts.push(count));
       await new Promise((resolve, reject) => worker.on('exit', resolve).on('error', reject));
     }

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../test/fixtures/built.ts';
 import { getEnvironment, setEnvironment } from './environment.ts';
 
 const NAME = 'GAUDI_UCX_ENVIRONMENT_TEST';
@@ -17,14 +18,14 @@ describe('the environment of C', () => {
   });
 
   it('is that of the main thread', () => {
-    const module = JSON.stringify(new URL('./environment.ts', import.meta.url).href);
+    const module = builtSpecifier(new URL('./environment.ts', import.meta.url));
     const program = `
       import { getEnvironment, setEnvironment } from ${module};
       process.env.${NAME} = 'of Node.js';
       const first = getEnvironment('${NAME}');
       setEnvironment('${NAME}', 'of C');
       console.log(first + ', ' + process.env.${NAME});`;
-    const options = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', program];
+    const options = ['--input-type=module', '-e', program];
     expect(execFileSync(process.execPath, options, { encoding: 'utf8' })).toBe('of Node.js, of C\n');
   });
 

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../test/fixtures/built.ts';
 import { Errno } from './errno.ts';
 import { close, OpenFlag, open, openFileDescriptors, pipe2, read, write } from './file.ts';
 import { pollReadable } from './poll.ts';
@@ -12,13 +13,12 @@ const collectGarbage = runInNewContext('gc') as () => void;
 /** Runs a module with the given body under tsx in a process of its own. */
 function run(body: string): { status: number | null; stdout: string; stderr: string } {
   const module = `
-    import * as sys from ${JSON.stringify(new URL('./index.ts', import.meta.url).href)};
+    import * as sys from ${builtSpecifier(new URL('./index.ts', import.meta.url))};
     ${body}`;
-  const { status, stdout, stderr } = spawnSync(
-    process.execPath,
-    ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', module],
-    { encoding: 'utf8', timeout: 30_000 },
-  );
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', module], {
+    encoding: 'utf8',
+    timeout: 30_000,
+  });
   return { status, stdout, stderr };
 }
 

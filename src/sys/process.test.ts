@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, it, vi } from 'vitest';
+import { builtSpecifier } from '../../test/fixtures/built.ts';
 import { Errno } from './errno.ts';
 import { close, PollEvent, pollNow } from './file.ts';
 import {
@@ -17,7 +18,7 @@ import {
   setParentDeathSignal,
 } from './process.ts';
 
-const SYS = JSON.stringify(new URL('./index.ts', import.meta.url).href);
+const SYS = builtSpecifier(new URL('./index.ts', import.meta.url));
 
 describe('life and death', () => {
   it('follow a child that is killed', async () => {
@@ -45,8 +46,7 @@ describe('life and death', () => {
       for (;;);`;
     const parent = `
       import { spawn } from 'node:child_process';
-      spawn(process.execPath, ['--import', ${JSON.stringify(import.meta.resolve('tsx'))}, '--input-type=module', '-e',
-        ${JSON.stringify(grandchild)}], { stdio: 'inherit' });`;
+      spawn(process.execPath, ['--input-type=module', '-e', ${JSON.stringify(grandchild)}], { stdio: 'inherit' });`;
     const child = spawn(process.execPath, ['--input-type=module', '-e', parent], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });

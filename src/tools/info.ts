@@ -2,7 +2,7 @@
 
 import { components } from '../assembly/context.ts';
 import { openNode } from '../assembly/open-node.ts';
-import { packageVersion } from '../assembly/package-version.ts';
+import { packageVersion } from '../assembly/package.ts';
 import { type Program, startProgram } from '../assembly/program.ts';
 import { readTopology } from '../assembly/topology.ts';
 import { findUcxLibrary } from '../assembly/ucx-library.ts';

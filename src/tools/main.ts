@@ -2,7 +2,7 @@
 /** The command line `gaudi-ucx`: arguments in, text out, exit codes. What the commands do is in the file of each. */
 
 import { Command } from 'commander';
-import { packageVersion } from '../assembly/package-version.ts';
+import { packageVersion } from '../assembly/package.ts';
 import { startProgram } from '../assembly/program.ts';
 import { isUcxError } from '../ucs/error.ts';
 import { demoCommand } from './demo/demo-command.ts';

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { builtSpecifier } from '../../test/fixtures/built.ts';
 import { ManualClock, systemClock } from './clock.ts';
 import { isUcxError } from './error.ts';
 
@@ -27,11 +28,8 @@ describe('systemClock', () => {
   });
 
   it('agrees with the clock of a worker thread', async () => {
-    // The worker starts from a module without a file, as tsx has no effect in a worker that gets it by --import.
-    const program = `import { register } from ${JSON.stringify(import.meta.resolve('tsx/esm/api'))};
-      import { parentPort } from 'node:worker_threads';
-      register();
-      const { systemClock } = await import(${JSON.stringify(new URL('./clock.ts', import.meta.url).href)});
+    const program = `import { parentPort } from 'node:worker_threads';
+      import { systemClock } from ${builtSpecifier(new URL('./clock.ts', import.meta.url))};
       parentPort.on('message', () => parentPort.postMessage(systemClock.nowNs()));
       parentPort.postMessage('up');`;
     const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`));

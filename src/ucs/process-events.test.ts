@@ -1,10 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../test/fixtures/built.ts';
 
-const MODULE = JSON.stringify(new URL('./process-events.ts', import.meta.url).href);
+const MODULE = builtSpecifier(new URL('./process-events.ts', import.meta.url));
 
 function run(program: string): { status: number | null; stdout: string; stderr: string } {
-  const flags = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e'];
+  const flags = ['--input-type=module', '-e'];
   return spawnSync(process.execPath, [...flags, `import { atExit, atSignal } from ${MODULE}; ${program}`], {
     encoding: 'utf8',
   });

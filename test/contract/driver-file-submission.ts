@@ -18,6 +18,7 @@ import {
   writeNop,
   writeShortPacket,
 } from '../../src/uapi/index.ts';
+import { requires } from '../fixtures/requires.ts';
 import { DriverFixture, halves } from './driver-fixture.ts';
 
 const NO_SEQ = 0xffff_ffff_ffff_ffffn;
@@ -289,7 +290,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
 
     it('answers EAGAIN when all submissions are in flight', () => {
       const { client, profile } = fixture;
-      if (profile.maxPendingCs > 1000) return;
+      requires(profile.maxPendingCs <= 1000, 'a bound of submissions in flight');
       fixture.mapAll();
       writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(1, 1, 1));
       for (let i = 0; i < profile.maxPendingCs; i++) expect(fixture.submitCommands(8).result).toBe(0);

@@ -22,6 +22,7 @@ import {
   writeMsgLong,
   writeNop,
 } from '../../src/uapi/index.ts';
+import { requires } from '../fixtures/requires.ts';
 import { DriverFixture, halves } from './driver-fixture.ts';
 
 export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
@@ -38,7 +39,7 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
 
     it('forgets old submissions, but not their timestamps, which can be read once', () => {
       const { client, profile } = fixture;
-      if (profile.maxPendingCs > 1000) return;
+      requires(profile.maxPendingCs <= 1000, 'a bound of submissions in flight');
       fixture.mapAll();
       nop();
       const stamped = fixture.submitCommands(8, 0, { cs_flags: HL_CS_FLAGS.TIMESTAMP }).out.seq;

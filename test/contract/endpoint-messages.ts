@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Status } from '../../src/ucs/status.ts';
 import { type AmFrame, type AmPacker, type Iface, IfaceFlag, type UctEndpoint } from '../../src/uct/api/iface.ts';
 import { fillPattern } from '../fixtures/emulated-device.ts';
+import { requires } from '../fixtures/requires.ts';
 import { type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
 
 /** Turns in which nothing happens, after which nothing will: not every one looks at everything. */
@@ -277,7 +278,7 @@ function pressureCases(fixture: MessageFixture): void {
 
 function endCases(fixture: MessageFixture): void {
   it('of the sender lose nothing that was sent', async () => {
-    if (fixture.sender === fixture.receiver) return;
+    requires(fixture.sender !== fixture.receiver, 'two ends');
     fixture.listen();
     const expected = Array.from({ length: 40 }, (_, i) => ({ id: i % 32, bytes: pattern(i * 20, i + 1) }));
     for (const { id, bytes } of expected) fixture.send(() => fixture.short(id, bytes));
@@ -287,7 +288,7 @@ function endCases(fixture: MessageFixture): void {
   });
 
   it('of the receiver are told to senders', () => {
-    if (fixture.sender === fixture.receiver) return;
+    requires(fixture.sender !== fixture.receiver, 'two ends');
     expect(fixture.endpoint.check()).toBe(Status.OK);
     expect(fixture.short(1, pattern(8, 1))).toBe(Status.OK);
     fixture.receiver.close();
@@ -300,7 +301,7 @@ function endCases(fixture: MessageFixture): void {
   });
 
   it('and beginnings can follow each other for ever', async () => {
-    if (fixture.sender === fixture.receiver) return;
+    requires(fixture.sender !== fixture.receiver, 'two ends');
     fixture.listen();
     const expected: Arrived[] = [];
     for (let i = 0; i < 1100; i++) {
@@ -316,7 +317,7 @@ function endCases(fixture: MessageFixture): void {
 
   it('of a sleep come in time, or with the end of the interface', async () => {
     // Nobody but the program itself sends to a loopback interface.
-    if (fixture.sender === fixture.receiver) return;
+    requires(fixture.sender !== fixture.receiver, 'two ends');
     fixture.listen();
     await Promise.all([fixture.receiver.wait(1e12), fixture.receiver.wait(3e6)]);
     const closed = fixture.receiver.wait(1e12);
@@ -325,7 +326,7 @@ function endCases(fixture: MessageFixture): void {
   });
 
   it('of a sleep come with a message', async () => {
-    if ((fixture.receiver.attributes.flags & IfaceFlag.EVENT) === 0) return;
+    requires((fixture.receiver.attributes.flags & IfaceFlag.EVENT) !== 0, 'EVENT');
     fixture.listen();
     for (let i = 0; i < 20; i++) {
       const slept = fixture.receiver.wait(1e12);
@@ -340,7 +341,7 @@ function endCases(fixture: MessageFixture): void {
   });
 
   it('of a sleep without room come with room', async () => {
-    if ((fixture.sender.attributes.flags & IfaceFlag.EVENT) === 0) return;
+    requires((fixture.sender.attributes.flags & IfaceFlag.EVENT) !== 0, 'EVENT');
     fixture.listen();
     fixture.sender.setAmHandler(() => undefined);
     while (fixture.short(1, pattern(300, 1)) === Status.OK);

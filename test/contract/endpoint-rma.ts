@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { MemoryType } from '../../src/ucs/memory-type.ts';
 import { Status } from '../../src/ucs/status.ts';
 import { IfaceFlag } from '../../src/uct/api/iface.ts';
+import { requires } from '../fixtures/requires.ts';
 import { RmaFixture } from './endpoint-rma-fixture.ts';
 import { endpointLimitCases } from './endpoint-rma-limits.ts';
 import { finish, flush, keyOf, type MdSetup, started } from './uct-fixture.ts';
@@ -38,7 +39,7 @@ function zcopyCases(fixture: RmaFixture): void {
         const { md, iface, endpoint } = fixture;
         const there = fixture.remoteMemory(TYPE_OF[remote], byteLength + 40);
         const here = fixture.memory(TYPE_OF[local], byteLength + 40);
-        if (there === undefined || here === undefined) return;
+        requires(there !== undefined && here !== undefined, `memory of ${local} and ${remote}`);
         const [localBytes, remoteBytes] = [fixture.pattern(here.byteLength), fixture.pattern(there.byteLength)];
         const rkey = keyOf(md, there);
         const iov = [{ memory: here, offset: LOCAL_OFFSET, byteLength }];
@@ -117,7 +118,10 @@ function shortCases(fixture: RmaFixture): void {
   it.each([1, 2, 3, 7, 8, 64, 1023, 1024, 1025, 8192])('put and get %s bytes', async (byteLength) => {
     const { md, iface, endpoint } = fixture;
     const { put, get, flags } = iface.attributes;
-    if ((flags & IfaceFlag.PUT_SHORT) === 0 || byteLength > Math.min(put.shortBytesMax, get.shortBytesMax)) return;
+    requires(
+      (flags & IfaceFlag.PUT_SHORT) !== 0 && byteLength <= Math.min(put.shortBytesMax, get.shortBytesMax),
+      'PUT_SHORT of that length',
+    );
     const there = fixture.remote(byteLength + 40);
     const expected = fixture.pattern(there.byteLength);
     await fixture.write(there, expected);
@@ -141,7 +145,7 @@ function shortCases(fixture: RmaFixture): void {
 
   it('take small Buffers of the pool and windows of resizable buffers: nothing is pinned', async () => {
     const { md, iface, endpoint } = fixture;
-    if ((iface.attributes.flags & IfaceFlag.PUT_SHORT) === 0) return;
+    requires((iface.attributes.flags & IfaceFlag.PUT_SHORT) !== 0, 'PUT_SHORT');
     const there = fixture.remote(64);
     const rkey = keyOf(md, there);
     const source = Buffer.from('small and pooled');
@@ -159,7 +163,7 @@ function shortCases(fixture: RmaFixture): void {
 function orderCases(fixture: RmaFixture): void {
   it('keeps the last of many puts to one place', async () => {
     const { md, iface, endpoint } = fixture;
-    if ((iface.attributes.flags & IfaceFlag.PUT_SHORT) === 0) return;
+    requires((iface.attributes.flags & IfaceFlag.PUT_SHORT) !== 0, 'PUT_SHORT');
     const there = fixture.remote(8);
     const rkey = keyOf(md, there);
     for (let i = 1; i <= 500; i++) {

@@ -7,6 +7,7 @@ import { MemoryType, memoryTypesOfMask } from '../../src/ucs/memory-type.ts';
 import { Status } from '../../src/ucs/status.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
+import { requires } from '../fixtures/requires.ts';
 import { errorOf, keyOf, type MdSetup, ownBytes, packedKey, UctFixture } from './uct-fixture.ts';
 
 const BYTES = 1000;
@@ -110,7 +111,7 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
   it('do not work on memory that took the place of theirs', () => {
     const { md } = fixture;
     const [memoryType] = memoryTypesOfMask(md.attributes.allocateMemoryTypes);
-    if (memoryType === undefined) return;
+    requires(memoryType !== undefined, 'allocation');
     const first = md.memAlloc(BYTES, { memoryType: memoryType! });
     const packed = packedKey(md, first);
     const { address } = first;

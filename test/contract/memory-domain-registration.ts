@@ -7,6 +7,7 @@ import { MemoryType } from '../../src/ucs/memory-type.ts';
 import { Status } from '../../src/ucs/status.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
 import { hostRange } from '../../src/uct/base/host-range.ts';
+import { requires } from '../fixtures/requires.ts';
 import { errorOf, type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
 
 /** A resizable buffer: not in the library of this compiler target. */
@@ -54,7 +55,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
 
   it('describes the buffer, also a window of one', () => {
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     const owner = ownBytes(10_000);
     for (const buffer of [owner, owner.subarray(1, 1000), owner.subarray(9_999)]) {
       const memory = fixture.md.memReg(buffer);
@@ -69,7 +70,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
   });
 
   it('takes every kind of host memory that keeps its place', () => {
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     const buffers = [
       Buffer.allocUnsafeSlow(10),
       Buffer.alloc(100_000),
@@ -81,7 +82,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
   });
 
   it('counts registrations of one buffer: each is ended by itself', () => {
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     const buffer = ownBytes(4096);
     const [one, two] = [fixture.md.memReg(buffer), fixture.md.memReg(buffer)];
     fixture.md.memDereg(one!);
@@ -99,7 +100,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
       expect(errorOf(() => fixture.md.memDereg(memory)).status).toBe(Status.INVALID_PARAM);
       fixture.md.memFree(memory);
     }
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     const registered = fixture.md.memReg(ownBytes(64));
     expect(errorOf(() => fixture.md.memFree(registered)).status).toBe(Status.INVALID_PARAM);
     expect(registered.live).toBe(true);
@@ -107,7 +108,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
   });
 
   it('takes memory of others by its address, and its parts again', () => {
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     const mapping = mapAnonymous(8 * 4096);
     const parts = [
       [0, 8 * 4096],
@@ -147,7 +148,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
   });
 
   it.each(REFUSED)('refuses %s and says why', (_what, make, message) => {
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     const error = errorOf(() => fixture.md.memReg(make() as Uint8Array));
     expect(isUcxError(error)).toBe(true);
     expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', status: Status.INVALID_PARAM });
@@ -157,7 +158,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
   });
 
   it('survives that a registered buffer is detached', () => {
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     const bytes = ownBytes(4096);
     const memory = fixture.md.memReg(bytes);
     structuredClone(bytes.buffer, { transfer: [bytes.buffer as ArrayBuffer] });
@@ -165,7 +166,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
   });
 
   it('deregisters what is left when it is closed', () => {
-    if (!fixture.has(MdFlag.REG)) return;
+    requires(fixture.has(MdFlag.REG), 'REG');
     fixture.md.memReg(ownBytes(4096));
   });
 }

@@ -14,6 +14,7 @@ import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypesOfMask } from 
 import { Status } from '../../src/ucs/status.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
+import { requires } from '../fixtures/requires.ts';
 import { memoryDomainKeyCases } from './memory-domain-keys.ts';
 import { memoryDomainRegistrationCases } from './memory-domain-registration.ts';
 import { errorOf, type MdSetup, UctFixture } from './uct-fixture.ts';
@@ -149,7 +150,7 @@ function allocationCases(setup: MdSetup): void {
     });
 
     it('runs out of device memory with NO_MEMORY, and recovers', () => {
-      if (!types().includes(MemoryType.GAUDI)) return;
+      requires(types().includes(MemoryType.GAUDI), 'allocation of device memory');
       const options = { memoryType: MemoryType.GAUDI, sysDevice: 0 };
       const whole = fixture.md.memAlloc(fixture.md.attributes.allocateBytesMax, options);
       const used = fixture.under.deviceBytes();
@@ -162,7 +163,7 @@ function allocationCases(setup: MdSetup): void {
     });
 
     it('refuses devices that are not there', () => {
-      if (!types().includes(MemoryType.GAUDI)) return;
+      requires(types().includes(MemoryType.GAUDI), 'allocation of device memory');
       for (const sysDevice of [2, -1, 1.5, Number.NaN, 255, '0' as never]) {
         const error = errorOf(() => fixture.md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI, sysDevice }));
         expect(REFUSALS).toContain(error.status);
@@ -218,7 +219,7 @@ function queryCases(setup: MdSetup): void {
   });
 
   it('know every byte of an allocation and no byte beside it', () => {
-    if (!detects()) return;
+    requires(detects(), 'detection of memory types');
     const { md } = fixture;
     const memory = md.memAlloc(3 * PAGE, { memoryType: MemoryType.GAUDI, sysDevice: 1 });
     const expected = { memoryType: MemoryType.GAUDI, sysDevice: 1, baseAddress: memory.address, allocLength: 3 * PAGE };
@@ -238,7 +239,7 @@ function queryCases(setup: MdSetup): void {
   });
 
   it('refuse ranges that cross an end', () => {
-    if (!detects()) return;
+    requires(detects(), 'detection of memory types');
     const { md } = fixture;
     const memory = md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI });
     const end = memory.address + BigInt(PAGE);
@@ -255,7 +256,7 @@ function queryCases(setup: MdSetup): void {
   });
 
   it('tell two cards at one address apart', () => {
-    if (!detects()) return;
+    requires(detects(), 'detection of memory types');
     const { md } = fixture;
     const pair = [0, 1].map((sysDevice) => md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI, sysDevice }));
     // The cards share address ranges, and both blocks are the first of their card.
@@ -270,7 +271,7 @@ function queryCases(setup: MdSetup): void {
   });
 
   it.each([0, -1, 1.5, Number.NaN, 2 ** 53])('refuse a length of %s', (byteLength) => {
-    if (!detects()) return;
+    requires(detects(), 'detection of memory types');
     const memory = fixture.md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI });
     expect(errorOf(() => fixture.md.memQuery(memory.address, byteLength))).toMatchObject({
       status: Status.INVALID_PARAM,
@@ -280,7 +281,7 @@ function queryCases(setup: MdSetup): void {
   });
 
   it.each([-1n, 2n ** 64n, 5 as never, undefined as never])('refuse %s for an address', (address) => {
-    if (!detects()) return;
+    requires(detects(), 'detection of memory types');
     const memory = fixture.md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI });
     const error = errorOf(() => fixture.md.memQuery(address, 1));
     expect(isUcxError(error)).toBe(true);
@@ -294,12 +295,12 @@ function dmabufCases(setup: MdSetup): void {
   const exports = (): boolean => fixture.has(MdFlag.EXPORT_DMABUF);
 
   it('are refused where the flag is missing', () => {
-    if (exports()) return;
+    requires(!exports(), 'a memory domain without EXPORT_DMABUF');
     expect(errorOf(() => fixture.md.memExportDmabuf(4096n, 1)).status).toBe(Status.UNSUPPORTED);
   });
 
   it('are new descriptors of the caller, at the right offset', () => {
-    if (!exports()) return;
+    requires(exports(), 'EXPORT_DMABUF');
     const { md } = fixture;
     const memory = [0, 1, 2].map(() => md.memAlloc(3 * PAGE, { memoryType: MemoryType.GAUDI, sysDevice: 0 }));
     const at = memory.map(({ address }) => md.memExportDmabuf(address, PAGE, 0));
@@ -323,7 +324,7 @@ function dmabufCases(setup: MdSetup): void {
   });
 
   it('refuse to be mapped', () => {
-    if (!exports()) return;
+    requires(exports(), 'EXPORT_DMABUF');
     const memory = fixture.md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI });
     const { fd } = fixture.md.memExportDmabuf(memory.address, PAGE);
     const error = errorOf(() => mapFile(fd, PAGE, 0));
@@ -333,7 +334,7 @@ function dmabufCases(setup: MdSetup): void {
   });
 
   it('leave no descriptors behind after a hundred thousand exports', () => {
-    if (!exports()) return;
+    requires(exports(), 'EXPORT_DMABUF');
     const { md } = fixture;
     const memory = md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI });
     closeFd(md.memExportDmabuf(memory.address, PAGE).fd);
@@ -344,7 +345,7 @@ function dmabufCases(setup: MdSetup): void {
   });
 
   it('of shared memory show no neighbours', () => {
-    if (!exports()) return;
+    requires(exports(), 'EXPORT_DMABUF');
     const { md } = fixture;
     const common = md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI, sysDevice: 0 });
     const shared = md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI, sysDevice: 0, shared: true });
@@ -384,7 +385,7 @@ function adviceCases(setup: MdSetup): void {
   });
 
   it('that makes no sense is refused by name', () => {
-    if (!fixture.has(MdFlag.ADVISE)) return;
+    requires(fixture.has(MdFlag.ADVISE), 'ADVISE');
     const { md } = fixture;
     for (const { memory, end } of everyKind()) {
       for (const [offset, byteLength] of [

@@ -10,6 +10,7 @@ import { Status } from '../../src/ucs/status.ts';
 import { AtomicOperation, type Iface, type UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
+import { built } from '../fixtures/built.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
@@ -17,7 +18,7 @@ import type { ChildCommand } from './shm-child.ts';
 import { CountingCompletion, packedKey } from './uct-fixture.ts';
 import { openCma, openPosix } from './uct-implementations.ts';
 
-const CHILD = join(import.meta.dirname, 'shm-child.ts');
+const CHILD = built(join(import.meta.dirname, 'shm-child.ts'));
 
 /** What a child says of itself. */
 interface Hello {
@@ -46,7 +47,7 @@ async function ask<T>(command: ChildCommand): Promise<T> {
 }
 
 beforeEach(async () => {
-  child = fork(CHILD, { execArgv: ['--import', 'tsx'] });
+  child = fork(CHILD);
   await once(child, 'message');
   hello = await ask<Hello>({ do: 'hello' });
   posix = openPosix(createTestLog()).md;

@@ -13,10 +13,11 @@ import { connectEmulatedNode, type NodeStatus } from '../../src/emulator/index.t
 import { Context, MemoryType } from '../../src/index.ts';
 import { createRandom } from '../../src/ucs/random.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
+import { built } from '../fixtures/built.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { expectSame, pattern } from '../fixtures/pair.ts';
 
-const PROGRAM = join(import.meta.dirname, '../fixtures/chaos-program.ts');
+const PROGRAM = built(join(import.meta.dirname, '../fixtures/chaos-program.ts'));
 const PROCESSES = 4;
 const SECONDS = Number(process.env['GAUDI_UCX_CHAOS_SECONDS'] ?? 6);
 const SEED = Number(process.env['GAUDI_UCX_CHAOS_SEED'] ?? Math.floor(Date.now() / 1000) % 1_000_000);
@@ -48,7 +49,6 @@ afterAll(async () => {
 
 function start(card: number, seed: number): Member {
   const child = fork(PROGRAM, [server.socketPath, String(card), folder, String(seed)], {
-    execArgv: ['--import', 'tsx'],
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   });
   pids.push(child.pid!);

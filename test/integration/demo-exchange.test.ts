@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
 import { SEGMENT_FOLDER } from '../../src/uct/base/segment.ts';
-import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
+import { ROOT } from '../fixtures/built.ts';
+import { MAIN } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
 const COLUMNS = 80;
@@ -37,7 +38,7 @@ class Demo {
 
   constructor(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
     const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
-    this.child = spawn(process.execPath, [...PROGRAM, 'demo', ...args], {
+    this.child = spawn(process.execPath, [MAIN, 'demo', ...args], {
       cwd: ROOT,
       env: { ...clean, HOME: folder, TMPDIR: temporary, UCX_GAUDI_DRIVER: 'emulator', ...env },
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -9,11 +9,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
 import { Status } from '../../src/ucs/status.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
+import { built } from '../fixtures/built.ts';
 import { fillPattern } from '../fixtures/emulated-device.ts';
 import type { PeerAnswer, PeerRequest } from '../fixtures/ipc-peer-program.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-const PROGRAM = join(import.meta.dirname, '../fixtures/ipc-peer-program.ts');
+const PROGRAM = built(join(import.meta.dirname, '../fixtures/ipc-peer-program.ts'));
 const BYTES = 3 * 2 ** 20 + 5;
 const RELEASE_MS = 10_000;
 
@@ -43,7 +44,7 @@ class Peer {
   }
 
   static async start(card: number): Promise<Peer> {
-    const child = fork(PROGRAM, [server.socketPath, String(card)], { execArgv: ['--import', 'tsx'] });
+    const child = fork(PROGRAM, [server.socketPath, String(card)]);
     const peer = new Peer(child);
     peers.push(peer);
     expect(await peer.next()).toBe('ready');

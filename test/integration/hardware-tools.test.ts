@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { TopModel } from '../../src/tools/top/model.ts';
-import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
+import { builtSpecifier, ROOT } from '../fixtures/built.ts';
+import { MAIN } from '../fixtures/command-line.ts';
 
 let folder = '';
 let socket = '';
@@ -33,7 +34,7 @@ interface Run {
 
 function runWith(env: Readonly<Record<string, string>>, ...args: string[]): Run {
   const options = { cwd: ROOT, encoding: 'utf8', env: environment(env), timeout: 30_000 } as const;
-  const { status, stdout, stderr } = spawnSync(process.execPath, [...PROGRAM, ...args], options);
+  const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], options);
   return { code: status, out: stdout, err: stderr };
 }
 
@@ -50,12 +51,12 @@ function output(...args: string[]): string {
 
 /** A program that has card 0 of the node server, and moves bytes when it is told to. */
 async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: string): Promise<void> }> {
-  const file = join(folder, 'holder.mts');
+  const file = join(folder, 'holder.mjs');
   writeFileSync(
     file,
     `
     import { createInterface } from 'node:readline';
-    import { Context, MemoryType } from ${JSON.stringify(join(ROOT, 'src/index.ts'))};
+    import { Context, MemoryType } from ${builtSpecifier(join(ROOT, 'src/index.ts'))};
     const context = await Context.create({ config: { ACC_DEVICES: 'gaudi0' } });
     const worker = context.worker();
     const endpoint = worker.endpoint(worker.address());
@@ -70,7 +71,7 @@ async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: 
     await context.close();
     `,
   );
-  const child = spawn(process.execPath, ['--import', 'tsx', file], {
+  const child = spawn(process.execPath, [file], {
     cwd: ROOT,
     env: environment({}),
     stdio: ['pipe', 'pipe', 'inherit'],
@@ -214,7 +215,7 @@ describe('top', { timeout: 120_000 }, () => {
   it('shows a card that somebody uses, and what it moves, without taking it', async () => {
     output('node', 'up', '--cards', '2');
     const { child, tell } = await cardHolder();
-    const live = spawn(process.execPath, [...PROGRAM, 'top', '--json', '--interval', '50ms'], {
+    const live = spawn(process.execPath, [MAIN, 'top', '--json', '--interval', '50ms'], {
       cwd: ROOT,
       env: environment({}),
       stdio: ['ignore', 'pipe', 'inherit'],
@@ -247,7 +248,7 @@ describe('top', { timeout: 120_000 }, () => {
 
   it('ends with an error when the server of the node ends', async () => {
     output('node', 'up', '--cards', '1');
-    const live = spawn(process.execPath, [...PROGRAM, 'top', '--json', '--interval', '50ms'], {
+    const live = spawn(process.execPath, [MAIN, 'top', '--json', '--interval', '50ms'], {
       cwd: ROOT,
       env: environment({}),
       stdio: ['ignore', 'pipe', 'pipe'],

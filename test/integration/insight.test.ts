@@ -20,6 +20,7 @@ import {
   operationEnd,
 } from '../../src/ucs/diagnostics.ts';
 import type { Counters, StatsNode } from '../../src/ucs/stats/stats-node.ts';
+import { builtSpecifier } from '../fixtures/built.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { connectionKind, keyFor, mappedOf, pattern, usePairs } from '../fixtures/pair.ts';
 
@@ -144,14 +145,14 @@ describe('statistics', () => {
 /** Runs a program that opens a context, does a put of 1 MiB and ends in a way of its own. */
 async function run(env: Record<string, string>, ending: string): Promise<{ code: number | null; stderr: string }> {
   const program = `
-    import { Context, MemoryType } from ${JSON.stringify(new URL('../../src/index.ts', import.meta.url).href)};
+    import { Context, MemoryType } from ${builtSpecifier(new URL('../../src/index.ts', import.meta.url))};
     const context = await Context.create({ configDirectories: [], config: { GAUDI_DRIVER: 'emulator', GAUDI_EMULATOR_CARDS: '1' } });
     const worker = context.worker();
     const endpoint = worker.endpoint(worker.address());
     const memory = context.memMap({ allocate: ${MIB}, memoryType: MemoryType.GAUDI });
     await endpoint.put(new Uint8Array(${MIB}), endpoint.unpackRkey(context.packRkey(memory)));
     ${ending}`;
-  const flags = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', program];
+  const flags = ['--input-type=module', '-e', program];
   const child = spawn(process.execPath, flags, {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'ignore', 'pipe'],

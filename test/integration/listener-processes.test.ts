@@ -6,10 +6,11 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Endpoint, Status } from '../../src/index.ts';
 import { scavenge } from '../../src/uct/base/segment.ts';
+import { built } from '../fixtures/built.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { type Side, usePairs } from '../fixtures/pair.ts';
 
-const PROGRAM = join(import.meta.dirname, '../fixtures/listener-program.ts');
+const PROGRAM = built(join(import.meta.dirname, '../fixtures/listener-program.ts'));
 const fixture = usePairs();
 
 /** A process, and what it has told. */
@@ -19,7 +20,6 @@ class Program {
 
   constructor(...args: readonly string[]) {
     this.#child = fork(PROGRAM, [...args], {
-      execArgv: ['--import', 'tsx'],
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
     this.#child.on('message', (message) => this.#told.push(message as Record<string, unknown>));

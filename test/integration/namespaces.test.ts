@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Context } from '../../src/index.ts';
+import { builtSpecifier, ROOT } from '../fixtures/built.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const ENTRY = JSON.stringify(join(ROOT, 'src/index.ts'));
+const ENTRY = builtSpecifier(join(ROOT, 'src/index.ts'));
 const MESSAGE_BYTES = 100_000;
 
 /** Whether this user may make namespaces at all. */
@@ -42,12 +42,12 @@ describe.skipIf(skip !== undefined)('a peer', { timeout: 60_000 }, () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-namespace-'));
-    writeFileSync(join(folder, 'sender.mts'), `import { Context } from ${ENTRY};\n${SENDER}`);
+    writeFileSync(join(folder, 'sender.mjs'), `import { Context } from ${ENTRY};\n${SENDER}`);
   });
   afterAll(() => rmSync(folder, { recursive: true }));
 
   async function send(address: Uint8Array, launcher: readonly string[]): Promise<Record<string, unknown>> {
-    const program = [process.execPath, '--import', 'tsx', join(folder, 'sender.mts')];
+    const program = [process.execPath, join(folder, 'sender.mjs')];
     const [command, ...args] = [...launcher, ...program, Buffer.from(address).toString('hex')];
     const child = spawn(command!, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] });
     let out = '';

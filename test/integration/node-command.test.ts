@@ -6,7 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { processExists } from '../../src/sys/index.ts';
-import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
+import { builtSpecifier, ROOT } from '../fixtures/built.ts';
+import { MAIN } from '../fixtures/command-line.ts';
 
 const MODE_BITS = 0o777;
 
@@ -39,7 +40,7 @@ function run(args: readonly string[], env: Readonly<Record<string, string>> = {}
 }
 
 function node(...args: string[]): Run {
-  return run([...PROGRAM, 'node', ...args]);
+  return run([MAIN, 'node', ...args]);
 }
 
 function status(): {
@@ -100,7 +101,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     process.kill(status().pid, 'SIGKILL');
     expect(existsSync(socket)).toBe(true);
     // Whoever looks for a server takes the one in process instead.
-    expect(run([...PROGRAM, 'info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' }).out).toMatch(/5 Gaudi cards/);
+    expect(run([MAIN, 'info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' }).out).toMatch(/5 Gaudi cards/);
     expect(node('up', '--cards', '2').out).toMatch(/2 x gaudi2/);
   });
 
@@ -130,7 +131,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
 
 describe('a program', { timeout: 60_000 }, () => {
   const body = `
-    import { Context, MemoryType } from ${JSON.stringify(join(ROOT, 'src/index.ts'))};
+    import { Context, MemoryType } from ${builtSpecifier(join(ROOT, 'src/index.ts'))};
     const context = await Context.create({ config: { TLS: 'gaudi_cpy' } });
     const worker = context.worker();
     const endpoint = worker.endpoint(worker.address());
@@ -153,20 +154,20 @@ describe('a program', { timeout: 60_000 }, () => {
     ['is told where it is', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
   ])('puts and gets on a server that it %s', (_how, env) => {
     expect(node('up', '--cards', '3').code).toBe(0);
-    const file = join(folder, 'program.mts');
+    const file = join(folder, 'program.mjs');
     writeFileSync(file, body);
-    expect(run(['--import', 'tsx', file], env())).toEqual({ code: 0, out: '3 true\n', err: '' });
+    expect(run([file], env())).toEqual({ code: 0, out: '3 true\n', err: '' });
     expect(status().cards).toHaveLength(3);
   });
 
   it('that names a server which is not there is told so', () => {
-    const { code, err } = run([...PROGRAM, 'info', '-s'], { UCX_GAUDI_DRIVER: `emulator:${folder}/none.sock` });
+    const { code, err } = run([MAIN, 'info', '-s'], { UCX_GAUDI_DRIVER: `emulator:${folder}/none.sock` });
     expect(code).toBe(1);
     expect(err).toMatch(/no node server at .*none\.sock.*ERR_NODE_UNREACHABLE/);
   });
 
   it.each(['emulator:', 'emulator:relative/path'])('refuses UCX_GAUDI_DRIVER=%s', (value) => {
-    const { code, err } = run([...PROGRAM, 'info', '-s'], { UCX_GAUDI_DRIVER: value });
+    const { code, err } = run([MAIN, 'info', '-s'], { UCX_GAUDI_DRIVER: value });
     expect(code).toBe(1);
     expect(err).toMatch(/UCX_GAUDI_DRIVER.*emulator:<absolute path/);
   });

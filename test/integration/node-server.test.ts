@@ -10,10 +10,11 @@ import { HL_INFO_HW_IP_INFO, HL_INFO_OP, linDmaCtl, writeLinDma } from '../../sr
 import { createRandom } from '../../src/ucs/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
 import { halves } from '../contract/driver-fixture.ts';
+import { built } from '../fixtures/built.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-const PROGRAM = join(import.meta.dirname, '../fixtures/node-client-program.ts');
+const PROGRAM = built(join(import.meta.dirname, '../fixtures/node-client-program.ts'));
 const KILLS = 12;
 const LIFE_MS_MAX = 120;
 /**
@@ -39,7 +40,7 @@ afterAll(async () => {
 /** A client in a process of its own. */
 function startClient(...args: readonly (string | number)[]): ChildProcess {
   const [mode, ...rest] = args.map(String);
-  return spawn(process.execPath, ['--import', 'tsx', PROGRAM, mode!, server.socketPath, ...rest], {
+  return spawn(process.execPath, [PROGRAM, mode!, server.socketPath, ...rest], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
 }

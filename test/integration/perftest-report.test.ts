@@ -6,8 +6,9 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ROOT } from '../fixtures/built.ts';
+import { MAIN } from '../fixtures/command-line.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
 const BROWSERS = ['chromium', 'chromium-browser', 'google-chrome'];
 const BROWSER_FLAGS = [
   '--headless',
@@ -29,7 +30,7 @@ afterEach(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
 function perftest(args: readonly string[]): { status: number | null; stdout: string; stderr: string } {
   const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
   const env = { ...clean, HOME: folder, UCX_TLS: 'self,gaudi_cpy', UCX_GAUDI_DRIVER: 'emulator' };
-  const flags = ['--import', 'tsx', join(ROOT, 'src/tools/main.ts'), 'perftest', ...args];
+  const flags = [MAIN, 'perftest', ...args];
   return spawnSync(process.execPath, flags, { cwd: ROOT, env, encoding: 'utf8' });
 }
 

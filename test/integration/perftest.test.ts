@@ -8,7 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { TESTS } from '../../src/tools/perftest/tests.ts';
-import { PROGRAM, ROOT } from '../fixtures/command-line.ts';
+import { ROOT } from '../fixtures/built.ts';
+import { MAIN } from '../fixtures/command-line.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
 const HOST: Environment = { UCX_TLS: 'posix,cma,self', UCX_GAUDI_DRIVER: 'kernel' };
@@ -32,7 +33,7 @@ class Tool {
 
   constructor(args: readonly string[], env: Environment) {
     const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name)));
-    this.child = spawn(process.execPath, [...PROGRAM, 'perftest', ...args], {
+    this.child = spawn(process.execPath, [MAIN, 'perftest', ...args], {
       cwd: ROOT,
       env: { ...clean, HOME: folder, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],

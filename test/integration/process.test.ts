@@ -5,9 +5,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { builtSpecifier, ROOT } from '../fixtures/built.ts';
 
-const ROOT = join(import.meta.dirname, '../..');
-const ENTRY = JSON.stringify(join(ROOT, 'src/index.ts'));
+const ENTRY = builtSpecifier(join(ROOT, 'src/index.ts'));
 /** Sleeping this long must cost less than this part of it. */
 const IDLE_MS = 1500;
 const IDLE_SHARE_MAX = 0.2;
@@ -21,10 +21,10 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Runs a program with the library; returns its exit code, signal and what it printed. */
 function runProgram(body: string): { code: number | null; signal: string | null; out: string; err: string } {
-  const file = join(folder, 'program.mts');
+  const file = join(folder, 'program.mjs');
   writeFileSync(file, `import { Context, MemoryType } from ${ENTRY};\n${body}\n`);
   const env = { ...process.env, UCX_GAUDI_DRIVER: 'emulator', NODE_ENV: 'production' };
-  const { status, signal, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', file], {
+  const { status, signal, stdout, stderr } = spawnSync(process.execPath, [file], {
     cwd: ROOT,
     encoding: 'utf8',
     env,

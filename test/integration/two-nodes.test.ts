@@ -5,10 +5,11 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { built } from '../fixtures/built.ts';
 import { messageOrExit } from '../fixtures/child-answer.ts';
 import { reasonWithoutHosts, reasonWithoutNetem, TwoHosts } from '../fixtures/network/two-hosts.ts';
 
-const PROGRAM = join(import.meta.dirname, '../fixtures/network/host-program.ts');
+const PROGRAM = built(join(import.meta.dirname, '../fixtures/network/host-program.ts'));
 
 const withoutHosts = reasonWithoutHosts();
 if (withoutHosts !== undefined) console.info(`skipped: two hosts cannot be made here (${withoutHosts})`);

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { mapAnonymous } from '../../sys/index.ts';
 import { systemClock } from '../../ucs/clock.ts';
 import { createLog, LogLevel } from '../../ucs/log.ts';
@@ -94,12 +95,12 @@ describe('threads that are still loading', () => {
   for (const ending of ['', 'process.exit();', 'process.exitCode = 0; setImmediate(() => engines.close());']) {
     it(`are waited for by the process that ends: ${ending}`, () => {
       const program = `
-        import { DmaEngines } from ${JSON.stringify(new URL('./dma-engines.ts', import.meta.url).href)};
+        import { DmaEngines } from ${builtSpecifier(new URL('./dma-engines.ts', import.meta.url))};
         const log = { error: (message) => console.error(message) };
         const engines = new DmaEngines({ threads: 2, spinNs: 1000, clock: { nowNs: () => 0 }, log, random: { below: () => 0 } });
         engines.channel();
         ${ending}`;
-      const flags = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', program];
+      const flags = ['--input-type=module', '-e', program];
       const { status, signal, stderr } = spawnSync(process.execPath, flags, { encoding: 'utf8' });
       expect({ status, signal, stderr }).toEqual({ status: 0, signal: null, stderr: '' });
     });

@@ -4,6 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { ManualClock } from '../clock.ts';
 import { loadConfig } from '../config.ts';
 import { createLog, LogLevel } from '../log.ts';
@@ -265,15 +266,15 @@ describe('a reporter', () => {
   it('waits for the reader of a pipe that Node has opened', () => {
     // Only what Node writes to makes a pipe refuse; the output is longer than a pipe holds.
     const program = `
-      import { StatsReporter } from ${JSON.stringify(new URL('./stats-reporter.ts', import.meta.url).href)};
-      import { loadConfig } from ${JSON.stringify(new URL('../config.ts', import.meta.url).href)};
-      import { STATS_CONFIG_TABLE } from ${JSON.stringify(new URL('./stats-config.ts', import.meta.url).href)};
+      import { StatsReporter } from ${builtSpecifier(new URL('./stats-reporter.ts', import.meta.url))};
+      import { loadConfig } from ${builtSpecifier(new URL('../config.ts', import.meta.url))};
+      import { STATS_CONFIG_TABLE } from ${builtSpecifier(new URL('./stats-config.ts', import.meta.url))};
       process.stdout.write('begin\\n');
       const counters = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => ['counter_' + i, i]));
       const config = loadConfig([STATS_CONFIG_TABLE], { env: { UCX_STATS_DEST: 'stdout' } }).get(STATS_CONFIG_TABLE);
       const read = () => ({ className: 'c', name: '', counters, children: [] });
       new StatsReporter({ config, read, clock: undefined, log: { warn: (text) => console.error(text) } }).close();`;
-    const flags = ['--import', import.meta.resolve('tsx'), '--input-type=module', '-e', program];
+    const flags = ['--input-type=module', '-e', program];
     const { stdout, stderr } = spawnSync(process.execPath, flags, { encoding: 'utf8', maxBuffer: 2 ** 24 });
     expect(stderr).toBe('');
     expect(stdout.trimEnd().split('\n')).toHaveLength(20_003);

@@ -1,0 +1,16 @@
+/** This package as it is installed: its folder and its version. Knows nothing of what is in it. */
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname } from 'node:path';
+
+/** The package by its own name: the same file from the sources and from the compiled modules. */
+const MANIFEST: string = createRequire(import.meta.url).resolve('gaudi-ucx/package.json');
+
+/** The folder of the package. */
+export const PACKAGE_FOLDER: string = dirname(MANIFEST);
+
+/** The version of the package, such as `0.1.0`. */
+export function packageVersion(): string {
+  return (JSON.parse(readFileSync(MANIFEST, 'utf8')) as { readonly version: string }).version;
+}
