@@ -15,11 +15,12 @@ import {
 } from '../../src/ucp/wireup/connect-data.ts';
 import { createRandom, type Random } from '../../src/ucs/random.ts';
 import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/frame.ts';
+import { extent } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveIdle, usePairs } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
-const ROUNDS = Number(process.env['GAUDI_UCX_FUZZ_ROUNDS'] ?? 3000);
+const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
 const AT_CHECKSUM = 12;
 
 function mutated(random: Random, packed: Uint8Array): Uint8Array {

@@ -10,6 +10,7 @@ import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
 import { unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
 import { createRandom, type Random } from '../../src/ucs/random.ts';
 import { openPosix } from '../contract/uct-implementations.ts';
+import { extent } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
   connectionKind,
@@ -28,7 +29,7 @@ import {
 import { createTestLog } from '../fixtures/test-log.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
-const FRAMES = Number(process.env['GAUDI_UCX_FUZZ_FRAMES'] ?? 8000);
+const FRAMES = extent('GAUDI_UCX_FUZZ_FRAMES', 8000, 100_000);
 const IDS = 32;
 const WORDS_MAX = 14;
 const PAYLOAD_MAX = 600;

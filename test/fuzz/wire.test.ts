@@ -7,6 +7,7 @@ import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { isUcxError, type RemoteKey, Status } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { extent } from '../fixtures/extent.ts';
 import {
   connectionKind,
   expectContents,
@@ -19,7 +20,7 @@ import {
 } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
-const ROUNDS = Number(process.env['GAUDI_UCX_FUZZ_ROUNDS'] ?? 3000);
+const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
 
 /** Changes bytes, lengths and order, and writes the checksum of the result. */
 function mutated(random: Random, packed: Uint8Array): Uint8Array {

@@ -14,12 +14,13 @@ import { Context, MemoryType } from '../../src/index.ts';
 import { createRandom } from '../../src/ucs/random.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
 import { built } from '../fixtures/built.ts';
+import { extent } from '../fixtures/extent.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { expectSame, pattern } from '../fixtures/pair.ts';
 
 const PROGRAM = built(join(import.meta.dirname, '../fixtures/chaos-program.ts'));
 const PROCESSES = 4;
-const SECONDS = Number(process.env['GAUDI_UCX_CHAOS_SECONDS'] ?? 6);
+const SECONDS = extent('GAUDI_UCX_CHAOS_SECONDS', 6, 60);
 const SEED = Number(process.env['GAUDI_UCX_CHAOS_SEED'] ?? Math.floor(Date.now() / 1000) % 1_000_000);
 /** Time for the server to release what a killed process had. */
 const RELEASE_MS = 20_000;

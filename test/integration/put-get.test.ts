@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { type LocalMemory, type MemoryHandle, MemoryType, type Request, Status } from '../../src/index.ts';
 import { device, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { fillPattern } from '../fixtures/emulated-device.ts';
+import { IS_FULL } from '../fixtures/extent.ts';
 
 const SIZES = [1, 7, 8, 64, 1023, 1024, 1025, 4096, 8193, 65536, 2 ** 20 + 3] as const;
 const LOCALS = ['bytes', 'mapped', 'allocated', 'gaudi'] as const;
@@ -206,9 +207,8 @@ describe('memory at large offsets of a 96 GiB card', () => {
     }
   });
 
-  const large = process.env['GAUDI_UCX_TEST_LARGE'] !== undefined;
-  const title = 'copies more than 4 GiB within the card (8 GiB of memory: GAUDI_UCX_TEST_LARGE=1)';
-  it.skipIf(!large)(title, { timeout: 120_000 }, async () => {
+  const title = 'copies more than 4 GiB within the card (8 GiB of memory: full runs only)';
+  it.skipIf(!IS_FULL)(title, { timeout: 120_000 }, async () => {
     const stack = await fixture.open({ node: { cards: 1, dmaThreads: 1 } });
     const byteLength = 2 ** 32 + 4096;
     const [source, target] = [device(stack, byteLength), device(stack, byteLength)];
