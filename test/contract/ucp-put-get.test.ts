@@ -279,3 +279,30 @@ describe('the way that bytes take', () => {
     expect(one.worker.requestsInUse).toBe(0);
   });
 });
+
+describe('a short put that fails at the peer', () => {
+  const fixture = usePairs();
+
+  it('is told by the next flush, and not by a message that takes the same lane meanwhile', async () => {
+    const pair = await fixture.pair(connectionKind('staging, tcp'));
+    const { one, two, ab } = pair;
+    const gone = mappedOf(two, 'allocated', 8);
+    const rkey = keyFor(ab, two, gone);
+    unmap(two, gone);
+    const sent = mappedOf(one, 'gaudi', 300_000);
+    const bytes = pattern(sent.byteLength, 5);
+    await fill(one, sent, bytes);
+    const received = new Uint8Array(sent.byteLength);
+    await serving(pair, async () => {
+      expect(ab.putNbx(new Uint8Array(8), 0, 8, rkey, 0)).toBe(Status.OK);
+      const receive = two.worker.tagRecv(received, { tag: 1 });
+      await ab.tagSend(sent, { tag: 1 });
+      await receive;
+      expectSame(received, bytes);
+      await expect(ab.flush()).rejects.toMatchObject({ status: Status.INVALID_ADDR });
+      await ab.flush();
+    });
+    rkey.release();
+    unmap(one, sent);
+  });
+});

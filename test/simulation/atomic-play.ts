@@ -7,6 +7,7 @@ import { Status } from '../../src/ucs/status.ts';
 import type { End } from './link.ts';
 import { storageOf } from './local-memory.ts';
 import type { Player } from './player.ts';
+import { unmapped } from './rma-play.ts';
 import type { World } from './world.ts';
 
 const WORDS = 2;
@@ -89,10 +90,12 @@ export class AtomicPlay {
     }
   }
 
-  release(): void {
+  /** Gives all memory back that is still mapped; false where transports use some of it. */
+  release(): boolean {
     for (const [end, rkey] of this.#keys) if (!end.player.host.isDead) rkey.release();
-    for (const { owner, handle } of this.#counters.values()) {
-      if (!owner.host.isDead) owner.host.context.memUnmap(handle);
+    for (const [player, { owner, handle }] of this.#counters) {
+      if (owner.host.isDead || unmapped(owner.host.context, handle)) this.#counters.delete(player);
     }
+    return this.#counters.size === 0;
   }
 }

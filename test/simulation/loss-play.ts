@@ -159,7 +159,7 @@ export class LossPlay {
 
   #areInTouch(one: Player, other: Player): boolean {
     if (!one.isActive || !other.isActive) return false;
-    return !this.#world.ends.some((end) => end.isSevered && hasBoth(end, one.host, other.host));
+    return !this.#world.network.isSevered(one.host.id, other.host.id);
   }
 
   /** A host dies, or two of them are separated for good. */

@@ -105,7 +105,7 @@ export class Network {
 
   stream(from: number, to: number): Stream {
     const stream = new Stream(from, to);
-    if (this.#isSevered(from, to)) stream.lostFrom = 0;
+    if (this.isSevered(from, to)) stream.lostFrom = 0;
     this.#streams.push(stream);
     return stream;
   }
@@ -176,7 +176,12 @@ export class Network {
 
   /** True where nothing gets from one host to the other any more. */
   isLost(from: number, to: number): boolean {
-    return this.#dead.has(to) || this.#isSevered(from, to);
+    return this.#dead.has(to) || this.isSevered(from, to);
+  }
+
+  /** True where two hosts were separated. */
+  isSevered(from: number, to: number): boolean {
+    return this.#severed.size > 0 && this.#severed.has(pairOf(from, to));
   }
 
   #tell(port: Port, host: number, lost: number | undefined): void {
@@ -208,10 +213,6 @@ export class Network {
     const travelNs = delayNs + wayNs + this.random.below(jitterNs) * (isFar ? 8 : 1);
     const pausedNs = (this.#pausedUntil.get(pairOf(from, to)) ?? 0) - this.clock.nowNs();
     return travelNs + Math.max(0, pausedNs);
-  }
-
-  #isSevered(from: number, to: number): boolean {
-    return this.#severed.size > 0 && this.#severed.has(pairOf(from, to));
   }
 }
 

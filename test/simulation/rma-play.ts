@@ -3,6 +3,7 @@
  * get sees what is in front of it, and memory that was taken back is not touched any more.
  */
 
+import type { Context } from '../../src/ucp/core/context.ts';
 import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../src/ucp/mem/remote-key.ts';
 import { isUcxError } from '../../src/ucs/error.ts';
@@ -146,10 +147,7 @@ export class RmaPlay {
   unmap(end: End): void {
     const region = this.#regions.get(end);
     if (region === undefined || region.isUnmapped || region.owner.host.isDead || !region.owner.isActive) return;
-    try {
-      region.owner.host.context.memUnmap(region.handle);
-    } catch (error) {
-      if (!isUcxError(error) || error.status !== Status.BUSY) throw error;
+    if (!unmapped(region.owner.host.context, region.handle)) {
       this.#world.note(`region of ${end} is busy`);
       return;
     }
@@ -189,14 +187,16 @@ export class RmaPlay {
     }
   }
 
-  /** Gives all memory back that is still mapped. */
-  release(): void {
+  /** Gives all memory back that is still mapped; false where transports use some of it. */
+  release(): boolean {
+    let isDone = true;
     for (const region of this.#regions.values()) {
       if (!region.end.player.host.isDead) region.rkey.release();
       if (region.isUnmapped || region.owner.host.isDead) continue;
-      region.isUnmapped = true;
-      region.owner.host.context.memUnmap(region.handle);
+      region.isUnmapped = unmapped(region.owner.host.context, region.handle);
+      isDone &&= region.isUnmapped;
     }
+    return isDone;
   }
 
   #addRegion(end: End): void {
@@ -257,6 +257,17 @@ export class RmaPlay {
       (end) =>
         (end.player === player && (end.mayBreak || end.isClosing)) || (end.peerPlayer === player && !end.isReliable),
     );
+  }
+}
+
+/** Takes memory back; false where transports use it. */
+export function unmapped(context: Context, handle: MemoryHandle): boolean {
+  try {
+    context.memUnmap(handle);
+    return true;
+  } catch (error) {
+    if (isUcxError(error) && error.status === Status.BUSY) return false;
+    throw error;
   }
 }
 

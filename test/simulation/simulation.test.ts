@@ -24,26 +24,28 @@ async function run(seed: number): Promise<Outcome> {
   return thrown === undefined ? outcome : { ...outcome, failure: thrown };
 }
 
+/** Plays a schedule twice: it must end well, and be the same. */
 async function expectGood(seed: number): Promise<void> {
-  const { failure, events } = await run(seed);
-  if (failure === undefined) return;
-  const replay = `SIMULATION_SEED=${seed} npx vitest run test/simulation`;
-  expect.fail(`schedule ${seed}: ${failure}\nreplay: ${replay}\nlast events:\n  ${events.join('\n  ')}`);
+  const { digest, failure, events } = await run(seed);
+  if (failure !== undefined) {
+    const replay = `SIMULATION_SEED=${seed} npx vitest run test/simulation`;
+    expect.fail(`schedule ${seed}: ${failure}\nreplay: ${replay}\nlast events:\n  ${events.join('\n  ')}`);
+  }
+  const second = await run(seed);
+  expect([seed, second.digest, second.failure]).toEqual([seed, digest, undefined]);
 }
 
 describe('a schedule', () => {
-  it('is the same every time', async () => {
-    const seeds = SEED === undefined ? [1, 2, 3, 5, 8, 13, 21, 34] : [Number(SEED)];
-    for (const seed of seeds) {
-      const first = await run(seed);
-      const second = await run(seed);
-      expect([seed, second.digest, second.failure]).toEqual([seed, first.digest, first.failure]);
-    }
-  });
-
   it('is another one for every seed', async () => {
     expect((await run(1)).digest).not.toBe((await run(2)).digest);
   });
+
+  it.each([
+    [3585, 'a transport works with a fragment until it notices that the peer is lost'],
+    [6077, 'hosts are separated before there is an endpoint between them'],
+    [325752953, 'a short put fails on a lane that carries the answer to a get of the peer'],
+    [10545017, 'a transport reads memory for a lost peer until it notices that'],
+  ])('%i ends well: %s', (seed) => expectGood(seed));
 });
 
 describe('every schedule ends well', () => {

@@ -53,9 +53,10 @@ export class World implements LedgerOwner {
     this.trace.note(event);
   }
 
-  fail(reason: string): void {
+  /** @param stack where it was thrown: shown, and no part of the digest, as it depends on how often code has run */
+  fail(reason: string, stack?: string): void {
     this.note(`WRONG: ${reason}`);
-    this.failures.push(reason);
+    this.failures.push(stack ?? reason);
   }
 
   /** A number that nothing else has. */

@@ -2,9 +2,8 @@
 
 import { Status } from '../../ucs/status.ts';
 import { eachPart } from '../api/local-bytes.ts';
-import type { Lane } from '../core/lane.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../core/request.ts';
+import type { Connection, Request } from '../core/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
@@ -36,28 +35,17 @@ export function canWrite({ connection, pieces, from, byteLength, rkey, offset }:
 /**
  * Writes.
  * @param by the request that is served: its lane and error are set
- * @param onRead called when the local memory is read, before the end
  * @param done called when the bytes are in remote memory, or with the first failure: then no lane works on them any more
  */
-export function writeRemote(
-  host: ProtocolHost,
-  by: Request,
-  write: RemoteWrite,
-  onRead: (() => void) | undefined,
-  done: CopyDone,
-): void {
+export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite, done: CopyDone): void {
   const { connection, rkey, offset } = write;
-  const lanes = new Set<Lane>();
   // One for the loop itself, so that writes that end at once do not end the whole early.
   let left = 1;
   let failure: Status = Status.OK;
   const ended = (status: Status): void => {
     if (status < 0 && failure === Status.OK) failure = status;
     left -= 1;
-    if (left > 0) return;
-    onRead?.();
-    if (failure < 0) done(failure);
-    else flushLanes(host, connection, lanes, done);
+    if (left === 0) done(failure);
   };
   eachPart(write.pieces, write.from, write.byteLength, (local, localOffset, byteLength, at) => {
     left += 1;
@@ -65,7 +53,6 @@ export function writeRemote(
       const place = { local, localOffset, byteLength, rkey, remoteOffset: offset + at };
       const transfer = describeTransfer(host, connection, Operation.PUT, place, ended);
       by.lane = transfer.lane;
-      lanes.add(transfer.lane!);
       connection.run(transfer);
     } catch (error) {
       by.error = error;
@@ -73,31 +60,4 @@ export function writeRemote(
     }
   });
   ended(Status.OK);
-}
-
-/** Waits until what was written over these lanes is in remote memory. */
-function flushLanes(host: ProtocolHost, connection: Connection, lanes: ReadonlySet<Lane>, done: CopyDone): void {
-  let left = lanes.size;
-  let failure: Status = Status.OK;
-  for (const lane of lanes) {
-    const flush = new Request(host);
-    flush.begin(RequestKind.FLUSH);
-    flush.connection = connection;
-    flush.lane = lane;
-    flush.starter = flushLane;
-    host.internalTransfers += 1;
-    flush.callback = (_flush, status) => {
-      host.internalTransfers -= 1;
-      if (status < 0 && failure === Status.OK) failure = status;
-      left -= 1;
-      if (left === 0) done(failure);
-    };
-    connection.run(flush);
-  }
-}
-
-function flushLane(flush: Request): Status {
-  const { endpoint, activity } = flush.lane!;
-  activity.busy = true;
-  return endpoint.flush(flush);
 }

@@ -49,8 +49,8 @@ interface Part {
   /** What it is sent from, and the byte of that at which it begins. */
   readonly pieces: readonly LocalPiece[];
   readonly start: number;
-  /** Called when that is read. */
-  readonly onRead: (() => void) | undefined;
+  /** Gives back what it is sent from, when nothing works on the part any more. */
+  readonly release: (() => void) | undefined;
 }
 
 /** The sending side of one worker. */
@@ -107,7 +107,7 @@ export class WindowSender {
     this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');
     transfer.open += 1;
-    writeRemote(this.#host, request, write, undefined, (status) => {
+    writeRemote(this.#host, request, write, (status) => {
       transfer.open -= 1;
       transfer.endBoth(connection, peerRequest, status);
       transfer.settle();
@@ -118,7 +118,7 @@ export class WindowSender {
   #sendWindow(window: SendWindow): void {
     const { transfer, from, byteLength } = window;
     const { pieces } = transfer;
-    const whole: Part = { window, from, byteLength, pieces, start: from, onRead: undefined };
+    const whole: Part = { window, from, byteLength, pieces, start: from, release: undefined };
     const direct = destinationOf(whole);
     if (direct !== undefined || transfer.isHost) {
       window.addPart();
@@ -145,14 +145,11 @@ export class WindowSender {
       }
       transfer.open += 1;
       this.#staging.read(transfer.pieces, from, fragment, byteLength, (status) => {
-        const onRead = (): void => this.#staging.release(fragment);
+        const release = (): void => this.#staging.release(fragment);
         const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
-        const part: Part = { window, from, byteLength, pieces, start: 0, onRead };
+        const part: Part = { window, from, byteLength, pieces, start: 0, release };
         if (status === Status.OK && !transfer.ended) this.#send(part, destinationOf(part));
-        else {
-          onRead();
-          sent(part, status);
-        }
+        else sent(part, status);
       });
     };
     window.addPart();
@@ -180,7 +177,7 @@ export class WindowSender {
       this.#host.counters.count(WorkerCounter.RNDV_PUT_MTYPE_ZCOPY);
     }
     nameProtocol(request, 'rndv/put-pipeline');
-    writeRemote(this.#host, request, writeOf(connection, part, to), part.onRead, (status) => {
+    writeRemote(this.#host, request, writeOf(connection, part, to), (status) => {
       if (status === Status.OK && !transfer.ended) announce(part, to);
       sent(part, status);
     });
@@ -195,10 +192,7 @@ export class WindowSender {
     pump.connection = connection;
     pump.pieces = pieces;
     const frameBytes = connection.amBcopyMax - DATA_WORDS * 4;
-    pump.callback = (_pump, status) => {
-      part.onRead?.();
-      sent(part, status);
-    };
+    pump.callback = (_pump, status) => sent(part, status);
     pump.starter = () => {
       if (!areMapped(pieces)) return Status.INVALID_ADDR;
       while (pump.done < byteLength) {
@@ -236,8 +230,9 @@ function announce({ window, from, byteLength }: Part, { isTarget }: Destination)
 }
 
 /** Nothing works on a part any more. */
-function sent({ window }: Part, status: Status): void {
+function sent({ window, release }: Part, status: Status): void {
   const { transfer } = window;
+  release?.();
   transfer.open -= 1;
   window.partDone();
   if (status < 0) transfer.endBoth(window.connection, window.peerRequest, status);

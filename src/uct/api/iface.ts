@@ -189,6 +189,10 @@ export interface UctEndpoint {
     rkey: RemoteKey,
     completion?: Completion,
   ): Status;
+  /**
+   * Sends the bytes from where they lie.
+   * @param completion called when they have arrived, or with their failure: a flush tells of operations without a completion only
+   */
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /** The bytes are in `target` when the completion is called or OK is returned. */
   getShort(
@@ -200,7 +204,10 @@ export interface UctEndpoint {
     completion: Completion,
   ): Status;
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
-  /** OK when everything started before has reached remote memory, else INPROGRESS and the completion is called then. */
+  /**
+   * OK when everything started before has reached remote memory, else INPROGRESS and the completion is called then. A failure is the first one
+   * of an operation without a completion, and is told once.
+   */
   flush(completion: Completion | undefined): Status;
   /**
    * Orders operations started before against those started after.
