@@ -6,6 +6,7 @@ import type { DriverNode } from '../driver/port.ts';
 import { Context as LibucxContext } from '../libucx/context.ts';
 import type { Libucp } from '../libucx/library.ts';
 import { EventFd } from '../sys/index.ts';
+import { checkOptions } from '../ucp/api/check-options.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
@@ -58,6 +59,7 @@ export function components(node: DriverNode, mappingTable: string | undefined): 
  * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not there
  */
 async function create(options: ContextOptions = {}): Promise<ApiContext> {
+  checkOptions(options);
   const features = checkFeatures(options.features);
   const program = readProgram(options);
   const { engine, libucp } = chooseEngine(program, options.engine);

@@ -82,7 +82,7 @@ export class Buffers {
       if (offset + byteLength > local.length || isResizable(local.buffer)) return -1;
       return local.length === 0 ? 0 : addressOf(local) + offset;
     }
-    if (!(local instanceof OwnedMemory)) return -1;
+    if (!OwnedMemory.isGenuine(local)) return -1;
     const isUsable = local.owner === this.#owner && local.mapped && local.bytes?.length === local.byteLength;
     return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
   }

@@ -5,6 +5,7 @@
 
 import { AwaitedEndpoint } from '../ucp/api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../ucp/api/awaited/awaited-options.ts';
+import { checkParams } from '../ucp/api/check-options.ts';
 import type {
   Endpoint as ApiEndpoint,
   CloseOptions,
@@ -50,6 +51,7 @@ const NO_BYTES = new Uint8Array(0);
 
 /** An endpoint. */
 export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
+  readonly messageTransport: string | undefined = undefined;
   /** The handle of libucp. */
   readonly handle: number;
   /** Operations on memory of cards that are under way: a flush waits for them. */
@@ -105,10 +107,6 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return this.#closed ? [] : queryEndpoint(this.#worker.context.libucp, this.handle).transports;
   }
 
-  get messageTransport(): string | undefined {
-    return undefined;
-  }
-
   /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
   get nodeEndpoint(): ApiEndpoint | undefined {
     this.#nodeEndpoint ??= this.#worker.nodeEndpoint(this.#nodeAddress);
@@ -153,9 +151,8 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params?: AtomicParams,
   ): Status | Request {
-    this.#checkOpen();
     const call = checkWordOperation(operation, value, params);
-    this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64);
+    this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params);
     checkRemote(this, rkey, remoteOffset, call.wordBytes);
     checkAligned(call, remoteOffset);
     if (this.#failure !== Status.OK) return this.#failure;
@@ -179,7 +176,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#require(UCP_FEATURE.TAG);
+    this.#require(UCP_FEATURE.TAG, params);
     tagLow('tag', tag);
     const { buffers, requests } = this.#worker;
     if (this.#failure === Status.OK && requests.canFollow(RequestKind.SEND, params)) {
@@ -203,7 +200,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#require(UCP_FEATURE.TAG);
+    this.#require(UCP_FEATURE.TAG, params);
     tagLow('tag', tag);
     const request = this.#describe('tag/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
@@ -221,7 +218,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request {
-    this.#require(UCP_FEATURE.AM);
+    this.#require(UCP_FEATURE.AM, params);
     checkMessage(id, header, params);
     const request = this.#describe('am/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
@@ -250,10 +247,12 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
-    this.#require(UCP_FEATURE.STREAM);
+    this.#require(UCP_FEATURE.STREAM, params);
     const request = this.#describe('stream/libucp', local, localOffset, byteLength);
     if (typeof request === 'number') return request;
     const { buffers, requests } = this.#worker;
+    // libucp 1.13 ends the process of a receiver that finds a message without bytes.
+    if (request.byteLength === 0) return requests.started(request, Status.OK, params);
     const started = this.#functions.ucp_stream_send_nbx(this.handle, buffers.address, buffers.count, requests.param);
     return requests.started(request, started, params);
   }
@@ -264,7 +263,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request {
-    this.#require(UCP_FEATURE.STREAM);
+    this.#require(UCP_FEATURE.STREAM, params);
     return this.#stream.receive(local, localOffset, byteLength, params);
   }
 
@@ -274,6 +273,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   flushNbx(params?: RequestParams): Status | Request {
+    checkParams(params);
     this.#checkOpen();
     if (this.#failure !== Status.OK) return this.#failure;
     return this.flushAll(params);
@@ -330,8 +330,9 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return this.whole(() => this.#transfer('get', local, rkey, options));
   }
 
-  close(options: CloseOptions = {}): Promise<void> {
-    if (options.force === true) {
+  close(options?: CloseOptions): Promise<void> {
+    // Closing never fails, whatever it is given.
+    if (options?.force === true) {
       this.#isForced = true;
       this.#closed = true;
       this.#worker.promises.wake();
@@ -362,7 +363,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    this.#require(UCP_FEATURE.RMA);
+    this.#require(UCP_FEATURE.RMA, params);
     checkLocal(this.#worker.context, local, localOffset, byteLength);
     checkRemote(this, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
@@ -490,9 +491,10 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     if (this.#closed) throw closedError('endpoint');
   }
 
-  /** Checks that an operation is possible: the endpoint is open, the context has its feature. */
-  #require(feature: number): void {
+  /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are some. */
+  #require(feature: number, params?: RequestParams): void {
     this.#checkOpen();
+    checkParams(params);
     requireFeature(this.#worker.context.features, feature);
   }
 }

@@ -6,6 +6,7 @@
 import { LentMemory, VIEW_LENGTH_MAX } from '../sys/index.ts';
 import type { Context } from '../ucp/api/context.ts';
 import type { AdviseOptions, MemMapParams, MemoryHandle } from '../ucp/api/memory.ts';
+import { OwnedMemory } from '../ucp/api/owned-memory.ts';
 import { checkStatus, invalidParam, statusError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { MemoryType } from '../ucs/memory-type.ts';
@@ -104,7 +105,7 @@ export class MemoryMap {
 
   /** The handle, if it is mapped and of this context. @throws UcxError ERR_INVALID_PARAM */
   check(handle: MemoryHandle): UcpMemory {
-    if (!(handle instanceof UcpMemory) || handle.owner !== this.#owner) {
+    if (!(OwnedMemory.isGenuine(handle) && handle instanceof UcpMemory) || handle.owner !== this.#owner) {
       throw invalidParam('handle', 'must be memory that this context has mapped', handle);
     }
     if (!handle.mapped) throw invalidParam('handle', 'must be mapped', handle.address);

@@ -1,6 +1,6 @@
 /** What every active message must be, whatever memory its data lie in. */
 
-import { AM_HEADER_BYTES_MAX, AM_IDS } from '../ucp/api/active-message.ts';
+import { AM_HEADER_BYTES_MAX, checkAmId } from '../ucp/api/active-message.ts';
 import type { AmSendParams } from '../ucp/api/request.ts';
 import { invalidParam } from '../ucs/error.ts';
 
@@ -9,9 +9,7 @@ import { invalidParam } from '../ucs/error.ts';
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkMessage(id: number, header: Uint8Array | undefined, params: AmSendParams | undefined): void {
-  if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
-    throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}`, id);
-  }
+  checkAmId(id);
   if (header !== undefined && (!(header instanceof Uint8Array) || header.byteLength > AM_HEADER_BYTES_MAX)) {
     throw invalidParam('header', `must be a Uint8Array of at most ${AM_HEADER_BYTES_MAX} bytes`, header);
   }

@@ -146,6 +146,11 @@ export class UcpRemoteKey implements RemoteKey {
     return this.node?.sysDevice;
   }
 
+  /** Whether a value is a key that was unpacked, and nothing that looks like one. */
+  static isGenuine(value: unknown): value is UcpRemoteKey {
+    return typeof value === 'object' && value !== null && #released in value;
+  }
+
   get released(): boolean {
     return this.#released;
   }
@@ -182,7 +187,7 @@ export function checkRemote(
   offset: number,
   byteLength: number,
 ): asserts rkey is UcpRemoteKey {
-  if (!(rkey instanceof UcpRemoteKey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
+  if (!UcpRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
   if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
   if (rkey.released) throw closedError('remote key');
   if (!Number.isSafeInteger(offset) || offset < 0) {

@@ -9,6 +9,7 @@ import { type MessageQueue, MessageQueues } from '../ucp/api/awaited/message-que
 import { ProgressDriver, type Sleeper } from '../ucp/api/awaited/progress-driver.ts';
 import { checkSignal, PromiseTier } from '../ucp/api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../ucp/api/awaited/worker-event.ts';
+import { checkOptions, checkParams } from '../ucp/api/check-options.ts';
 import { clientIdOf } from '../ucp/api/client-id.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../ucp/api/error-handling.ts';
@@ -142,6 +143,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
+    checkParams(params);
     this.checkOpen();
     return this.#sockets.connect(options, params);
   }
@@ -166,6 +168,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.checkOpen();
+    checkOptions(options);
     return this.#event.wait(options.signal);
   }
 
@@ -208,7 +211,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     mask: Tag = TAG_MASK_FULL,
     params?: RequestParams,
   ): Status | Request {
-    this.#require(UCP_FEATURE.TAG);
+    this.#require(UCP_FEATURE.TAG, params);
     return this.#tags.receive(local, localOffset, byteLength, tag, mask, params);
   }
 
@@ -224,11 +227,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     message: TagMessage,
     params?: RequestParams,
   ): Status | Request {
-    this.#require(UCP_FEATURE.TAG);
+    this.#require(UCP_FEATURE.TAG, params);
     return this.#tags.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
+    checkOptions(options);
     const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
       this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
@@ -243,10 +247,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.#require(UCP_FEATURE.AM);
+    checkOptions(options);
     return this.#queues.open(id, options.signal);
   }
 
   flushNbx(params?: RequestParams): Status | Request {
+    checkParams(params);
     this.checkOpen();
     return this.devices.isUsed ? this.devices.flushAll(params) : this.flushUcp(params);
   }
@@ -263,6 +269,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    checkOptions(options);
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 
@@ -391,9 +398,10 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return this.node.requestsInUse > 0;
   }
 
-  /** Checks that an operation is possible: the worker is open, the context has its feature. */
-  #require(feature: number): void {
+  /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are some. */
+  #require(feature: number, params?: RequestParams): void {
     this.checkOpen();
+    checkParams(params);
     requireFeature(this.context.features, feature);
   }
 

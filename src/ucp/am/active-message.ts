@@ -5,7 +5,13 @@
 import { invalidParam } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, AmMessage, type MessageOwner } from '../api/active-message.ts';
+import {
+  AM_HEADER_BYTES_MAX,
+  type AmCallback,
+  AmMessage,
+  checkAmId,
+  type MessageOwner,
+} from '../api/active-message.ts';
 import type { PieceOf } from '../api/local-bytes.ts';
 import {
   areHost,
@@ -56,7 +62,7 @@ export class ActiveMessages {
 
   /** See Worker.setAmHandler. */
   setHandler(id: number, handler: AmCallback | undefined): void {
-    checkId(id);
+    checkAmId(id);
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
     }
@@ -77,7 +83,7 @@ export class ActiveMessages {
     byteLength: number,
     params: AmSendParams | undefined,
   ): Status | Request {
-    checkId(id);
+    checkAmId(id);
     const isList = Array.isArray(local);
     if (!isList) checkLocal(this.#host.context, local as Uint8Array, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
@@ -225,7 +231,9 @@ export class ActiveMessages {
       throw invalidParam('protocol', 'must be eager or rendezvous', wish);
     }
     const total = bytesOf(pieces);
-    const padded = paddedTo8(header.byteLength);
+    // The header is the caller's again when the call returns; the data only when the request has ended. Detached bytes cannot be copied.
+    const kept = header.byteLength === 0 ? NO_BYTES : header.slice();
+    const padded = paddedTo8(kept.byteLength);
     const fits = AM_WORDS * 4 + padded + total <= connection.amBcopyMax;
     if (wish === 'eager' && (!fits || !areHost(pieces))) {
       throw invalidParam('protocol', `must be rendezvous for ${total} bytes or device memory`, wish);
@@ -239,12 +247,11 @@ export class ActiveMessages {
     request.lane = connection.amLane;
     request.byteLength = total;
     request.tagLow = id;
-    // The header is the caller's again when the call returns; the data only when the request has ended.
-    const head: LocalPiece = { memory: header.slice(), offset: 0, byteLength: padded, start: 0 };
+    const head: LocalPiece = { memory: kept, offset: 0, byteLength: padded, start: 0 };
     request.pieces = pieces;
     request.protocolName = isEager ? 'am/eager' : 'am/rndv';
     this.#host.counters.count(isEager ? WorkerCounter.AM_TX : WorkerCounter.AM_TX_RNDV);
-    request.starter = isEager ? () => sendEager(request, head, header.byteLength) : () => this.#sendRts(request, head);
+    request.starter = isEager ? () => sendEager(request, head, kept.byteLength) : () => this.#sendRts(request, head);
     return this.#host.start(request, params);
   }
 
@@ -313,10 +320,4 @@ function unpadded(head: LocalPiece): LocalPiece {
 
 function paddedTo8(byteLength: number): number {
   return (byteLength + 7) & ~7;
-}
-
-function checkId(id: number): void {
-  if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
-    throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}`, id);
-  }
 }

@@ -11,6 +11,14 @@ import type { Request, RequestParams } from './request.ts';
 
 /** Handler ids are below this. */
 export const AM_IDS = 65_536;
+
+/** Checks the id of an active message. @throws UcxError ERR_INVALID_PARAM */
+export function checkAmId(id: number): void {
+  if (!Number.isInteger(id) || id < 0 || id >= AM_IDS) {
+    throw invalidParam('id', `must be an integer from 0 to ${AM_IDS - 1}`, id);
+  }
+}
+
 /** Longest header, so that header and key fit into one message. */
 export const AM_HEADER_BYTES_MAX = 4096;
 

@@ -30,7 +30,7 @@ export function checkLocal(owner: object, local: LocalMemory, offset: number, by
 
 /** Every rule by itself, for mapped memory and for the message of a refusal. */
 function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
-  const isHandle = local instanceof OwnedMemory;
+  const isHandle = OwnedMemory.isGenuine(local);
   if (!isHandle && !(local instanceof Uint8Array))
     throw invalidParam('local', 'must be a Uint8Array or a memory handle', local);
   if (isHandle && !local.mapped) throw closedError('memory handle of the local side');

@@ -32,6 +32,11 @@ export class OwnedMemory implements MemoryHandle {
     this.bytes = bytes;
   }
 
+  /** Whether a value is mapped memory, and nothing that looks like it. */
+  static isGenuine(value: unknown): value is OwnedMemory {
+    return typeof value === 'object' && value !== null && #mapped in value;
+  }
+
   get mapped(): boolean {
     return this.#mapped;
   }

@@ -7,6 +7,7 @@ import { closedError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { AwaitedEndpoint } from '../api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../api/awaited/awaited-options.ts';
+import { checkParams } from '../api/check-options.ts';
 import type {
   Endpoint as ApiEndpoint,
   CloseOptions,
@@ -130,6 +131,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     params?: AtomicParams,
   ): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.#worker.protocols.atomics.start(this.#connection, operation, value, rkey, remoteOffset, params);
   }
 
@@ -141,6 +143,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     params?: RequestParams,
   ): Status | Request {
     if (this.#closed) throw closedError('endpoint');
+    checkParams(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, false, params);
   }
 
@@ -152,6 +155,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     params?: RequestParams,
   ): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, true, params);
   }
 
@@ -164,11 +168,13 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     params?: AmSendParams,
   ): Status | Request {
     if (this.#closed) throw closedError('endpoint');
+    checkParams(params);
     return this.#worker.protocols.am.send(this.#connection, id, header, local, localOffset, byteLength, params);
   }
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.#worker.protocols.streams.send(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -179,6 +185,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     params?: StreamRecvParams,
   ): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.#worker.protocols.streams.receive(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -189,6 +196,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
 
   flushNbx(params?: RequestParams): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.#flush(this.#connection.lanes, params);
   }
 
@@ -217,8 +225,9 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     return this.whole(() => this.#awaitRma(Operation.GET, local, rkey, options));
   }
 
-  close(options: CloseOptions = {}): Promise<void> {
-    if (options.force === true) {
+  close(options?: CloseOptions): Promise<void> {
+    // Closing never fails, whatever it is given.
+    if (options?.force === true) {
       this.#isForced = true;
       this.#closed = true;
       this.#connection.cancelWaiting(Status.CANCELED);
@@ -276,6 +285,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     params: RequestParams | undefined,
   ): Status | Request {
     if (this.#closed) throw closedError('endpoint');
+    checkParams(params);
     const connection = this.#connection;
     checkLocal(this.#worker.context, local, localOffset, byteLength);
     checkRemote(connection, rkey, remoteOffset, byteLength);

@@ -15,6 +15,7 @@ import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.t
 import { ProgressDriver } from '../api/awaited/progress-driver.ts';
 import { checkSignal, PromiseTier } from '../api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../api/awaited/worker-event.ts';
+import { checkOptions, checkParams } from '../api/check-options.ts';
 import { clientIdOf } from '../api/client-id.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
@@ -159,6 +160,7 @@ export class Worker
 
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.sockets.connect(options, params);
   }
 
@@ -180,6 +182,7 @@ export class Worker
 
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#checkOpen();
+    checkOptions(options);
     return this.#event.wait(options.signal);
   }
 
@@ -219,6 +222,7 @@ export class Worker
     params?: RequestParams,
   ): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.protocols.tag.receive(local, localOffset, byteLength, tag, mask, params);
   }
 
@@ -235,10 +239,12 @@ export class Worker
     params?: RequestParams,
   ): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     return this.protocols.tag.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
+    checkOptions(options);
     const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
       this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
@@ -253,11 +259,13 @@ export class Worker
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.#checkOpen();
+    checkOptions(options);
     return this.#queues.open(id, options.signal);
   }
 
   flushNbx(params?: RequestParams): Status | Request {
     this.#checkOpen();
+    checkParams(params);
     const request = this.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
     describeFlushOf(request, this.connections.all, this);
@@ -265,6 +273,7 @@ export class Worker
   }
 
   async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    checkOptions(options);
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 

@@ -18,6 +18,7 @@ import {
   type MemoryDomain,
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
+import { checkOptions } from '../api/check-options.ts';
 import type { AdviseOptions, MemMapParams } from '../api/memory.ts';
 import type { OpenMd, Resources } from '../core/resources.ts';
 import { registerByDmabuf } from './dmabuf-registration.ts';
@@ -114,6 +115,7 @@ export class MemoryMap {
   /** See Context.memAdvise. */
   advise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions): void {
     this.#check(handle);
+    checkOptions(options);
     const { offset = 0, byteLength = handle.byteLength - offset } = options;
     for (const [index, part] of handle.mdMemory.entries()) {
       if (part === undefined) continue;
@@ -124,9 +126,13 @@ export class MemoryMap {
 
   /** See Context.memoryUnmapped. */
   unmapped(address: number | bigint, byteLength: number): void {
-    const start = Number(address);
-    const isRange = Number.isSafeInteger(start) && start >= 0 && Number.isSafeInteger(byteLength) && byteLength > 0;
-    if (!isRange) throw invalidParam('address', `plus byteLength ${byteLength} must be a range of addresses`, address);
+    const start = typeof address === 'bigint' ? Number(address) : address;
+    if (!Number.isSafeInteger(start) || start < 0) {
+      throw invalidParam('address', 'must be a safe integer or bigint of 0 or more', address);
+    }
+    if (!Number.isSafeInteger(byteLength) || byteLength < 1) {
+      throw invalidParam('byteLength', 'must be a positive integer', byteLength);
+    }
     for (const { md } of this.#resources.mds) md.hostUnmapped?.(start, byteLength);
     for (const handle of this.#ranges) {
       const first = Number(handle.address);

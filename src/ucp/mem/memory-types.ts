@@ -8,6 +8,7 @@ import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '..
 import { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
 import { Status } from '../../ucs/status.ts';
 import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { checkOptions } from '../api/check-options.ts';
 import type { AddressedMemory, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
@@ -72,7 +73,9 @@ export class MemoryTypes {
    * Takes a report of an allocation, before its address is given to anybody, or of its end.
    * @throws UcxError ERR_INVALID_PARAM
    */
-  take({ event, memoryType, ...memory }: MemoryTypeEvent): void {
+  take(report: MemoryTypeEvent): void {
+    checkOptions(report, 'event');
+    const { event, memoryType, ...memory } = report;
     const address = checkRange(memory);
     if (event !== 'allocated' && event !== 'freed')
       throw invalidParam('event', "must be 'allocated' or 'freed'", event);
@@ -108,7 +111,9 @@ function deviceOf(device: number): number | undefined {
 }
 
 /** The address of a checked range. */
-function checkRange({ address, byteLength, sysDevice }: AddressedMemory): bigint {
+function checkRange(memory: AddressedMemory): bigint {
+  checkOptions(memory, 'memory');
+  const { address, byteLength, sysDevice } = memory;
   const isWhole = typeof address === 'bigint' || Number.isSafeInteger(address);
   if (!isWhole || address < 0 || address >= ADDRESS_END) {
     throw invalidParam('address', 'must be a safe integer or bigint of 64 bits', address);

@@ -54,6 +54,11 @@ export class RemoteKey implements MemoryPlace, UnpackedKey {
     this.memoryKey = memoryKey;
   }
 
+  /** Whether a value is a key that was unpacked, and nothing that looks like one. */
+  static isGenuine(value: unknown): value is RemoteKey {
+    return typeof value === 'object' && value !== null && #released in value;
+  }
+
   get released(): boolean {
     return this.#released;
   }

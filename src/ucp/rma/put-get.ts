@@ -29,7 +29,7 @@ import { nameOf } from '../wireup/lanes.ts';
 
 /** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
 export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {
-  if (!(rkey instanceof RemoteKey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
+  if (!RemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
   if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
   if (rkey.released) throw closedError('remote key');
   if (!Number.isSafeInteger(offset) || offset < 0)

@@ -72,7 +72,7 @@ export class Streams {
     if (connection.failure !== Status.OK) return connection.failure;
     connection.checkMessages();
     if (total === 0) return Status.OK;
-    const isImmediate = (params === undefined || params.noImmediateCompletion !== true) && !isObserved();
+    const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const [first] = pieces;
     const bytes = pieces.length === 1 ? hostBytes(first!.memory) : undefined;
     const state = this.#stateOf(connection);

@@ -100,7 +100,7 @@ export class TagProtocol {
     const bytes = hostBytes(local);
     const isShort =
       TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < this.#host.context.rendezvousThreshold;
-    const isImmediate = (params === undefined || params.noImmediateCompletion !== true) && !isObserved();
+    const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     if (isShort && isImmediate && !sync && bytes !== undefined && connection.remoteId !== NO_ENDPOINT) {
       if (!connection.hasPending) {
         HEADER[0] = connection.remoteId;

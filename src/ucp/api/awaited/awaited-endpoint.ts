@@ -5,6 +5,7 @@
 
 import { closedError } from '../../../ucs/error.ts';
 import type { Status } from '../../../ucs/status.ts';
+import { checkOptions } from '../check-options.ts';
 import type {
   AmSendOptions,
   AtomicOptions,
@@ -81,39 +82,39 @@ export abstract class AwaitedEndpoint {
     rkey: RemoteKey,
     options: AtomicOptions = {},
   ): Promise<bigint> {
+    checkOptions(options);
     const { remoteOffset = 0, signal, ...word } = options;
-    const { atomicResult } = await this.#await(`atomic ${operation}`, signal, (params) =>
+    const { atomicResult } = await this.#await('atomic operation', signal, (params) =>
       this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, ...word }),
     );
     return atomicResult;
   }
 
   tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    return this.#send('tag send', local, options.signal, (length, params) =>
+    return this.#send('tag send', local, options, (length, params) =>
       this.tagSendNbx(local, 0, length, options.tag ?? 0, params),
     );
   }
 
   tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    return this.#send('synchronous tag send', local, options.signal, (length, params) =>
+    return this.#send('synchronous tag send', local, options, (length, params) =>
       this.tagSendSyncNbx(local, 0, length, options.tag ?? 0, params),
     );
   }
 
   amSend(id: number, local: LocalBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
-    const { header, signal, ...how } = options;
-    return this.#send('active message', local, signal, (length, params) =>
-      this.amSendNbx(id, header, local, 0, length, { ...params, ...how }),
-    );
+    return this.#send('active message', local, options, (length, params) => {
+      const { header, signal: _, ...how } = options;
+      return this.amSendNbx(id, header, local, 0, length, { ...params, ...how });
+    });
   }
 
   streamSend(local: LocalBuffer, options: SendOptions = {}): Promise<TransferResult> {
-    return this.#send('stream send', local, options.signal, (length, params) =>
-      this.streamSendNbx(local, 0, length, params),
-    );
+    return this.#send('stream send', local, options, (length, params) => this.streamSendNbx(local, 0, length, params));
   }
 
   async streamRecv(local: LocalBuffer, options: StreamRecvOptions = {}): Promise<number> {
+    checkOptions(options);
     const { waitAll = false } = options;
     const { receivedBytes } = await this.#await(
       'stream receive',
@@ -125,10 +126,12 @@ export abstract class AwaitedEndpoint {
   }
 
   stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
+    checkOptions(options);
     return streamChunks(this, options);
   }
 
   async flush(options: SendOptions = {}): Promise<void> {
+    checkOptions(options);
     if (this.closed) throw closedError('endpoint');
     await this.#promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
@@ -152,11 +155,12 @@ export abstract class AwaitedEndpoint {
   async #send(
     what: string,
     local: LocalBuffer,
-    signal: AbortSignal | undefined,
+    options: SendOptions,
     startSend: (byteLength: number, params: RequestParams) => Status | Request,
   ): Promise<TransferResult> {
+    checkOptions(options);
     const length = lengthOf(local);
-    return resultOf(await this.#await(what, signal, (params) => startSend(length, params)), length);
+    return resultOf(await this.#await(what, options.signal, (params) => startSend(length, params)), length);
   }
 
   #await(

@@ -1,6 +1,7 @@
 /** What the awaited operations leave out is filled in here, and what they tell is picked: nothing is run and no memory is checked. */
 
 import { invalidParam } from '../../../ucs/error.ts';
+import { checkOptions } from '../check-options.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
 import type { IovPiece, LocalBuffer, LocalMemory, RemoteKey } from '../memory.ts';
 import type { Outcome } from './promise-tier.ts';
@@ -32,6 +33,7 @@ export function resolveTransfer(
   rkey: RemoteKey,
   options: TransferOptions,
 ): { readonly localOffset: number; readonly byteLength: number; readonly remoteOffset: number } {
+  checkOptions(options);
   const { localOffset = 0, remoteAddress } = options;
   if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
     throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);

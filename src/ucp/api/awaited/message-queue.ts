@@ -4,7 +4,7 @@
 
 import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/error.ts';
-import type { AmCallback, AmMessage } from '../active-message.ts';
+import { type AmCallback, type AmMessage, checkAmId } from '../active-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
 /** Who has the handlers of active messages. */
@@ -34,6 +34,7 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     signal: AbortSignal | undefined,
     onClose: (queue: MessageQueue) => void,
   ) {
+    checkAmId(id);
     if (am.handlerOf(id) !== undefined) throw invalidParam('id', 'must have no handler', id);
     this.#am = am;
     this.#driver = driver;

@@ -57,6 +57,7 @@ export async function connectToFirst(
     throw invalidParam('address', 'must be given, or host instead of it', address);
   }
   if (signal !== undefined) checkSignal(signal);
+  if (address !== undefined) checkSocketAddress({ address, port }, 1);
   const addresses = address === undefined ? await addressesOf(host!, signal) : [address];
   for (const [index, candidate] of addresses.entries()) {
     try {

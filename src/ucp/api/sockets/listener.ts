@@ -7,6 +7,7 @@ import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { SocketAddress, SocketListener } from '../../../uct/api/connection-manager.ts';
+import { checkOptions } from '../check-options.ts';
 import type { ConnectionRequest } from './connection-request.ts';
 import { checkSocketAddress } from './socket-address.ts';
 
@@ -131,6 +132,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
    * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError when `signal`, or that of the listener, has fired
    */
   async next(options: { readonly signal?: AbortSignal } = {}): Promise<ConnectionRequest | undefined> {
+    checkOptions(options);
     const { signal } = options;
     if (this.#options.onConnection !== undefined) {
       throw invalidParam('onConnection', 'must be left out to take requests one by one', this.#options.onConnection);

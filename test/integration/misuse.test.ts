@@ -1,0 +1,188 @@
+/** Every public method with bad values in place of each argument: errors are typed, nothing is left, and the library works after. */
+
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { type ConnectionRequest, Context, type EngineName, MemoryType, type Request } from '../../src/index.ts';
+import { close as closeDescriptor } from '../../src/sys/index.ts';
+import { ROOT } from '../fixtures/built.ts';
+import { device, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
+import { type Calls, Misuse, methodsOf, methodsOfInterface } from '../fixtures/misuse.ts';
+import { ENGINES, expectSame, pattern } from '../fixtures/pair.ts';
+
+const BYTES = 64;
+const ABORTED = { signal: AbortSignal.abort() };
+const NOWHERE = { address: '127.0.0.1', port: 1 };
+
+interface Closable {
+  close(options?: { readonly force?: boolean }): unknown;
+}
+
+/** Ends a request that a call has returned. */
+function free(result: unknown): void {
+  if (typeof result !== 'object' || result === null) return;
+  const request = result as Request;
+  request.cancel();
+  if (request.isCompleted) request.free();
+  else request.callback = () => request.free();
+}
+
+const close = (made: unknown): unknown => (made as Closable | undefined)?.close({ force: true });
+
+/** Good calls of everything that takes arguments. */
+function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<string, Calls>> {
+  const { bytes, host, hbm, rkey } = parts;
+  return {
+    context: {
+      worker: { args: () => [{}], undo: close },
+      memMap: { args: () => [{ allocate: 64 }], undo: (made) => context.memUnmap(made as never) },
+      memUnmap: { args: () => [context.memMap({ allocate: 64 })] },
+      memAdvise: { args: () => [host, 'willneed', {}] },
+      memQuery: { args: () => [{ address: host.address, byteLength: 1 }] },
+      exportDmabuf: {
+        args: () => [{ address: hbm.address, byteLength: 1, sysDevice: 0 }],
+        undo: (exported) => closeDescriptor((exported as { fd: number }).fd),
+      },
+      memoryUnmapped: { args: () => [4096, 4096] },
+      memoryTypeEvent: {
+        args: () => [{ event: 'freed', address: 2n ** 60n, byteLength: 1, memoryType: MemoryType.GAUDI, sysDevice: 0 }],
+      },
+      packRkey: { args: () => [hbm] },
+    },
+    worker: {
+      endpoint: { args: () => [worker.address(), {}], undo: close },
+      listener: { args: () => [{}], undo: close },
+      connectNbx: { args: () => [NOWHERE, {}], undo: free },
+      connect: { args: () => [{ ...NOWHERE, ...ABORTED }] },
+      wait: { args: () => [ABORTED] },
+      serve: { args: () => [ABORTED.signal] },
+      tagRecvNbx: { args: () => [bytes, 0, BYTES, 1, 1, {}], undo: free },
+      tagProbe: { args: () => [1, 1, false] },
+      tagMessageRecvNbx: { args: () => [bytes, 0, BYTES, { senderTag: 1n, byteLength: 1 }, {}], undo: free },
+      tagRecv: { args: () => [bytes, { tag: 99, ...ABORTED }] },
+      setAmHandler: { args: () => [9, undefined] },
+      messages: { args: () => [10, {}], undo: (queue) => (queue as { return(): unknown }).return() },
+      flushNbx: { args: () => [{}], undo: free },
+      flush: { args: () => [ABORTED] },
+    },
+    endpoint: {
+      putNbx: { args: () => [bytes, 0, 8, rkey, 0, {}], undo: free },
+      getNbx: { args: () => [bytes, 0, 8, rkey, 0, {}], undo: free },
+      atomicNbx: { args: () => ['add', 1, rkey, 0, {}], undo: free },
+      tagSendNbx: { args: () => [bytes, 0, 8, 77, {}], undo: free },
+      tagSendSyncNbx: { args: () => [bytes, 0, 8, 78, {}], undo: free },
+      amSendNbx: { args: () => [11, undefined, bytes, 0, 8, {}], undo: free },
+      streamSendNbx: { args: () => [bytes, 0, 8, {}], undo: free },
+      streamRecvNbx: { args: () => [bytes, 0, 8, {}], undo: free },
+      flushNbx: { args: () => [{}], undo: free },
+      unpackRkey: { args: () => [context.packRkey(host), {}], undo: (key) => (key as { release(): void }).release() },
+      explain: { args: () => ['put', bytes, rkey] },
+      put: { args: () => [bytes, rkey, {}] },
+      get: { args: () => [bytes, rkey, {}] },
+      atomic: { args: () => ['add', 1, rkey, {}] },
+      tagSend: { args: () => [bytes, {}] },
+      tagSendSync: { args: () => [bytes, ABORTED] },
+      amSend: { args: () => [11, bytes, {}] },
+      streamSend: { args: () => [bytes, {}] },
+      streamRecv: { args: () => [bytes, ABORTED] },
+      stream: { args: () => [ABORTED] },
+      flush: { args: () => [{}] },
+      close: { args: () => [{}], each: () => endpointOf(worker) },
+    },
+  };
+
+  function endpointOf(of: Stack['worker']): object {
+    return of.endpoint(of.address());
+  }
+}
+
+interface Parts {
+  readonly bytes: Uint8Array;
+  readonly host: ReturnType<Context['memMap']>;
+  readonly hbm: ReturnType<Context['memMap']>;
+  readonly rkey: ReturnType<typeof rkeyOf>;
+}
+
+/** Methods without arguments: there is nothing to get wrong. */
+const WITHOUT_ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
+  context: ['query', 'stats', 'close'],
+  worker: ['address', 'progress', 'arm', 'signal', 'stats', 'fence', 'close'],
+  endpoint: ['query', 'streamRecvData', 'fence'],
+};
+
+/** Puts and gets, and messages of every kind, between an endpoint and itself. */
+async function expectWorks({ context, worker, endpoint }: Stack): Promise<void> {
+  const memory = context.memMap({ allocate: 4096 });
+  const rkey = endpoint.unpackRkey(context.packRkey(memory));
+  const [sent, received] = [pattern(4096, 3), new Uint8Array(4096)];
+  await endpoint.put(sent, rkey);
+  await endpoint.get(received, rkey);
+  expectSame(received, sent);
+  received.fill(0);
+  await Promise.all([endpoint.tagSend(sent, { tag: 12_345 }), worker.tagRecv(received, { tag: 12_345 })]);
+  expectSame(received, sent);
+  rkey.release();
+  context.memUnmap(memory);
+}
+
+describe.each(ENGINES)('over %s', (engine: EngineName) => {
+  const fixture = useContexts(engine);
+
+  it.each(['context', 'worker', 'endpoint'] as const)('every argument of the %s is checked', async (name) => {
+    // What misuse does to the connection is told by its errors, and by the log as well.
+    fixture.allow(/./);
+    const stack = await fixture.open();
+    const bytes = new Uint8Array(BYTES);
+    const hbm = device(stack, BYTES);
+    const host = stack.context.memMap({ allocate: BYTES });
+    const rkey = rkeyOf(stack, host);
+    stack.worker.setAmHandler(11, () => {});
+    const calls = callsOf(stack, { bytes, host, hbm, rkey })[name]!;
+    const known = [...Object.keys(calls), ...WITHOUT_ARGUMENTS[name]!].sort();
+    expect(methodsOfInterface(join(ROOT, `src/ucp/api/${name}.ts`), name)).toEqual(known);
+    const misuse = new Misuse(host, hbm, rkey, stack.endpoint);
+    await misuse.tryMethods(name, stack[name], calls);
+    await expectWorks(stack);
+    await stack.context.close();
+    await misuse.settled();
+    expect(misuse.surprises).toEqual([]);
+    expect(misuse.calls).toBeGreaterThan(100);
+  });
+
+  it('every argument of Context.create is checked', async () => {
+    fixture.allow(/./);
+    const node = fixture.node();
+    const misuse = new Misuse();
+    const args = (): unknown[] => [{ node, env: {}, configDirectories: [], engine }];
+    await misuse.tryMethods('Context', Context, { create: { args, undo: close } });
+    await misuse.settled();
+    expect(misuse.surprises).toEqual([]);
+  });
+
+  it('every argument of a listener, its requests and their endpoints is checked', async () => {
+    fixture.allow(/./);
+    const stack = await fixture.open({ context: { config: { TLS: 'tcp,self' } } });
+    const client = await fixture.openOn(stack.node, { config: { TLS: 'tcp,self', ACC_DEVICES: '' } });
+    const listener = stack.worker.listener();
+    const serving = new AbortController();
+    const served = client.worker.serve(serving.signal);
+    const misuse = new Misuse(listener);
+    const abused = stack.worker.listener();
+    await misuse.tryMethods('listener', abused, { next: { args: () => [ABORTED] } });
+    await abused.close();
+    const ask = async (): Promise<ConnectionRequest> => {
+      void client.worker.connect({ address: '127.0.0.1', port: listener.port }).catch(() => {});
+      return (await listener.next())!;
+    };
+    const request = await ask();
+    expect(methodsOf(request).filter((method) => !['accept', 'reject', 'query'].includes(method))).toEqual([]);
+    await misuse.tryMethods('request', request, { accept: { args: () => [{}] }, reject: { args: () => [0, ''] } });
+    await expectWorks(stack);
+    await listener.close();
+    serving.abort();
+    await served;
+    await client.context.close();
+    await stack.context.close();
+    await misuse.settled();
+    expect(misuse.surprises).toEqual([]);
+  });
+});
