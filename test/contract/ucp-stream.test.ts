@@ -16,6 +16,7 @@ import {
   expectSame,
   fill,
   type MemoryKind,
+  mappedOf,
   memoryKinds,
   memoryOf,
   pattern,
@@ -227,5 +228,28 @@ describe('streams of sends that are under way at the same time', () => {
     [['gaudi', 'gaudi'], 'gaudi'],
   ] as const)('keep the order of %s to %s', async (kinds, to) => {
     await expectOrder(kinds, to);
+  });
+});
+
+describe('a stream into device memory', () => {
+  const fixture = usePairs();
+
+  it.each([false, true])('is not written any more when its endpoint has closed, by force: %s', async (force) => {
+    const pair = await fixture.pair(connectionKind('staging, posix'));
+    const { node, two, ab, ba } = pair;
+    const target = mappedOf(two, 'gaudi', 4000);
+    const ends: number[] = [];
+    await serving(pair, () => ab.streamSend(pattern(4000, 1)));
+    node.inject(1, { kind: 'hang', delayNs: 100e6 });
+    const callback = (_request: Request, status: Status): void => void ends.push(status);
+    const request = asRequest(ba.streamRecvNbx(target, 0, 4000, { ...KEEP, callback }));
+    // The copy into the card has begun, and goes on.
+    await driveIdle(pair);
+    expect(request.isCompleted).toBe(false);
+    await serving(pair, () => ba.close({ force }));
+    expect(request.isCompleted).toBe(true);
+    expect(ends).toEqual([request.status]);
+    request.free();
+    unmap(two, target);
   });
 });

@@ -193,7 +193,7 @@ export class AmPlay {
     const world = this.#world;
     const endpoint = view.replyEndpoint;
     const end = from.peer;
-    if (end !== undefined && !end.isClosed && endpoint !== end.endpoint)
+    if (end !== undefined && !end.isClosed && player.isActive && endpoint !== end.endpoint)
       world.fail(`${player} answers on another endpoint`);
     if (endpoint.closed || endpoint.status !== Status.OK || !player.isActive) return;
     const id = world.newId();

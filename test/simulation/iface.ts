@@ -103,6 +103,8 @@ export class SimulatedIface implements Iface, Port {
   }
 
   wait(timeoutNs: number): Promise<void> {
+    // Whoever goes to sleep on a dead host never wakes up.
+    if (this.network.isDead(this.host)) return new Promise(() => {});
     if (this.#arrivals.length > 0 || this.isClosed) return Promise.resolve();
     return new Promise((resolve) => {
       const timer = this.network.clock.setTimer(timeoutNs, () => this.#wake(waiter));

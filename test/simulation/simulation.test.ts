@@ -43,6 +43,13 @@ describe('a schedule', () => {
   it.each([
     [3585, 'a transport works with a fragment until it notices that the peer is lost'],
     [6077, 'hosts are separated before there is an endpoint between them'],
+    [16684, 'a rendezvous ends at its sender, and its receiver gives up the connection before it is told'],
+    [18013, 'an endpoint is closed while a stream is copied into device memory'],
+    [23388, 'a receive waits for a transport that works for a lost peer'],
+    [23973, 'a host dies while it goes to sleep'],
+    [56532, 'a message arrives while its worker is closed'],
+    [70285, 'a long time passes before a message finds a receive'],
+    [72965, 'a transport hands out what has arrived in parts'],
     [325752953, 'a short put fails on a lane that carries the answer to a get of the peer'],
     [10545017, 'a transport reads memory for a lost peer until it notices that'],
   ])('%i ends well: %s', (seed) => expectGood(seed));

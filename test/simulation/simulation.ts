@@ -33,6 +33,9 @@ const LOOK_TURNS = 6;
 const QUIET_NS = 1e6;
 /** Longer than what travels takes. */
 const LONG_NS = 100_000;
+/** Rounds of progress without time, at most, and those that workers get that drive themselves. */
+const ROUNDS_MAX = 200;
+const SERVED_TURNS = 3;
 /** Turns of one close, at most: one more is one that never ends. */
 const TURNS_MAX = 20_000;
 /** Time in which everything ends that nothing holds up. Shorter than any look after forgotten work. */
@@ -166,15 +169,20 @@ class Simulation {
     if (choice < 4) this.#progress(world.find(world.players, (player) => player.isRunning));
     else if (choice < 6) clock.advance(random.below(10_000));
     else this.#toNextEvent(random.below(50_000));
-    if (choice === 7) for (const player of world.players) this.#progress(player);
+    if (choice === 7) this.#progressAll();
     world.ledger.poll();
     this.#rma.checkFlushed();
   }
 
-  #progress(player: Player | undefined): void {
-    if (player?.isRunning !== true || this.world.variation.isServed) return;
-    if (player.stalledUntil > this.world.step) return;
-    player.worker.progress();
+  /** @returns what the worker counts, 0 where it is not to be driven */
+  #progress(player: Player | undefined): number {
+    if (player?.isRunning !== true || this.world.variation.isServed) return 0;
+    if (player.stalledUntil > this.world.step) return 0;
+    return player.worker.progress();
+  }
+
+  #progressAll(): number {
+    return this.world.players.reduce((sum, player) => sum + this.#progress(player), 0);
   }
 
   #toNextEvent(atLeastNs = 0): void {
@@ -185,15 +193,17 @@ class Simulation {
 
   /** Lets everybody go on. */
   async #turnAll(): Promise<void> {
-    const { clock, ledger, players } = this.world;
-    const waitNs = (clock.nextDeadlineNs ?? Number.POSITIVE_INFINITY) - clock.nowNs();
-    // Nobody sleeps before everybody has done what there is to do.
-    if (this.#needsTurns && waitNs > LONG_NS) {
-      for (let i = 0; i < 3; i++) await turn();
+    const { clock, ledger } = this.world;
+    const nextNs = (): number => (clock.nextDeadlineNs ?? Number.POSITIVE_INFINITY) - clock.nowNs();
+    // No long time passes before everything is done that there is to do: transports hand out a part of what has arrived at a time.
+    for (let rounds = 0; rounds < ROUNDS_MAX && nextNs() > LONG_NS; rounds++) {
+      const count = this.#progressAll();
+      if (this.#needsTurns) await turn();
       ledger.poll();
+      if (count === 0 && rounds >= SERVED_TURNS) break;
     }
-    this.#toNextEvent(waitNs === Number.POSITIVE_INFINITY ? QUIET_NS : 0);
-    for (const player of players) this.#progress(player);
+    this.#toNextEvent(nextNs() === Number.POSITIVE_INFINITY ? QUIET_NS : 0);
+    this.#progressAll();
     if (this.#needsTurns) await turn();
     ledger.poll();
     this.#rma.checkFlushed();
@@ -223,13 +233,14 @@ class Simulation {
         const unfinished = this.#unfinished();
         if (unfinished.length === 0) return;
         if (quietTurns < QUIET_TURNS || quietNs < QUIET_NS) continue;
-        const isHopeless = quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4;
-        if (isHopeless || helps > HELPS_MAX) {
+        // Time may pass in one leap: without hope is only what nobody could help.
+        helps += 1;
+        if (helps > HELPS_MAX || !this.#help()) {
+          const isHopeless = quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4;
+          if (!isHopeless && helps <= HELPS_MAX) continue;
           world.fail(`not ended: ${unfinished.join('; ')}`);
           return;
         }
-        helps += 1;
-        if (!this.#help()) continue;
       }
       open = world.ledger.open.size;
       sinceNs = world.nowNs();

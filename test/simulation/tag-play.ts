@@ -132,8 +132,8 @@ export class TagPlay {
     for (const receive of this.#receives) {
       const { entry, player: owner, status } = receive;
       if (owner !== player || status !== undefined || entry === undefined) continue;
-      receive.isLeft = true;
-      if (!this.#world.ledger.cancel(entry) && entry.status === undefined) this.#world.fail(`${entry} is stuck`);
+      // What a transport works on, also for a lost peer, cannot be taken back and ends by itself.
+      receive.isLeft = this.#world.ledger.cancel(entry);
     }
   }
 
@@ -244,8 +244,11 @@ export class TagPlay {
     const { peerPlayer } = from;
     if (receive !== undefined || peerPlayer.host.isDead || peerPlayer.isClosing || this.#world.variation.hasCard)
       return;
-    // A rendezvous may end at its sender before its receiver has been told so.
-    const isMatched = this.#receives.some(({ player, status }) => player === peerPlayer && status === undefined);
+    // A rendezvous may end at its sender before its receiver has been told so; a receiver that gives up the connection never is.
+    const isMatched = this.#receives.some(({ player, status, isLeft }) => {
+      const isGivenUp = status !== undefined && status !== Status.OK && from.peer?.isForced === true && !isLeft;
+      return player === peerPlayer && (status === undefined || isGivenUp);
+    });
     if (!isMatched) this.#world.fail(`m${message.id} ended at its sender, and nobody has got it`);
   }
 

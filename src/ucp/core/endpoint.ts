@@ -254,7 +254,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     await promises.until(() => {
       // Also what the peer has asked for since: it may never go on with it.
       if (this.#isForced && connection.waiting.size > 0) connection.cancelWaiting(Status.CANCELED);
-      return isFlushed && this.awaited === 0 && connection.waiting.size === 0 && !streams.isSending(connection);
+      return isFlushed && this.awaited === 0 && connection.waiting.size === 0 && !streams.isCopying(connection);
     });
     this.#worker.forgetEndpoint(connection);
     connections.close(connection);

@@ -187,9 +187,10 @@ export class Streams {
     for (const { request } of state.receives.splice(state.busy ? 1 : 0)) request.end(Status.CANCELED);
   }
 
-  /** True while device memory is being sent. */
-  isSending(connection: Connection): boolean {
-    return this.#states.get(connection.id)?.sending === true;
+  /** True while device memory is copied for a send or a receive. */
+  isCopying(connection: Connection): boolean {
+    const state = this.#states.get(connection.id);
+    return state?.sending === true || state?.busy === true;
   }
 
   #stateOf(connection: Connection): StreamState {
