@@ -5,6 +5,8 @@ import { defineConfig, type ViteUserConfig } from 'vitest/config';
 /** Unit tests that replace modules of the sources, which no other file of the process may have loaded. */
 const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/arena.test.ts'];
 
+const SETUP = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.ts'];
+
 const config: ViteUserConfig = defineConfig({
   test: {
     globalSetup: ['test/fixtures/build.ts'],
@@ -21,7 +23,7 @@ const config: ViteUserConfig = defineConfig({
           name: 'unit',
           include: ['src/**/*.test.ts'],
           exclude: OWN_PROCESS,
-          setupFiles: ['test/fixtures/fail-on-warnings.ts'],
+          setupFiles: SETUP,
           pool: 'forks',
           isolate: false,
           testTimeout: 20_000,
@@ -33,7 +35,7 @@ const config: ViteUserConfig = defineConfig({
         test: {
           name: 'process',
           include: ['test/**/*.test.ts', ...OWN_PROCESS],
-          setupFiles: ['test/fixtures/fail-on-warnings.ts'],
+          setupFiles: SETUP,
           // A fault in foreign code (koffi, mapped memory) takes down one file's process and not the run.
           pool: 'forks',
           isolate: true,

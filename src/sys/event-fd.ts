@@ -50,9 +50,12 @@ export class EventFd implements Disposable {
     if (this.#closed) throw closedError('EventFd');
     this.#words[0] = count;
     this.#words[1] = 0;
-    if (write(this.fd, this.#address, COUNTER_BYTES) === COUNTER_BYTES) return;
-    const code = errno();
-    if (code !== Errno.EAGAIN) throw new SyscallError('write', code, `eventfd ${this.fd}`);
+    for (;;) {
+      if (write(this.fd, this.#address, COUNTER_BYTES) === COUNTER_BYTES) return;
+      const code = errno();
+      if (code === Errno.EAGAIN) return;
+      if (code !== Errno.EINTR) throw new SyscallError('write', code, `eventfd ${this.fd}`);
+    }
   }
 
   /**
@@ -62,12 +65,14 @@ export class EventFd implements Disposable {
    */
   tryRead(): number {
     if (this.#closed) throw closedError('EventFd');
-    if (read(this.fd, this.#address, COUNTER_BYTES) === COUNTER_BYTES) {
-      return this.#words[0]! + this.#words[1]! * 2 ** 32;
+    for (;;) {
+      if (read(this.fd, this.#address, COUNTER_BYTES) === COUNTER_BYTES) {
+        return this.#words[0]! + this.#words[1]! * 2 ** 32;
+      }
+      const code = errno();
+      if (code === Errno.EAGAIN) return 0;
+      if (code !== Errno.EINTR) throw new SyscallError('read', code, `eventfd ${this.fd}`);
     }
-    const code = errno();
-    if (code !== Errno.EAGAIN) throw new SyscallError('read', code, `eventfd ${this.fd}`);
-    return 0;
   }
 
   /**

@@ -4,7 +4,7 @@
  */
 
 import { close } from './file.ts';
-import { epollControl, epollCreate, epollWait, errno } from './libc.ts';
+import { epollControl, epollCreate, epollWait, errno, isInterrupted } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -67,8 +67,9 @@ export class EventSet {
 
   /** Asks which descriptors are ready, without waiting: returns how many of them {@link token} and {@link events} tell about. */
   poll(): number {
-    const count = epollWait(this.fd, this.#events.address, EVENTS_MAX, 0);
-    // EINTR: asked again the next time.
+    let count: number;
+    do count = epollWait(this.fd, this.#events.address, EVENTS_MAX, 0);
+    while (isInterrupted(count));
     return Math.max(count, 0);
   }
 

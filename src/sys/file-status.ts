@@ -6,7 +6,11 @@
 import * as fs from 'node:fs';
 import { Errno } from './errno.ts';
 import { errno, fallocate, mkfifoCall } from './libc.ts';
+import { PAGE_SIZE } from './mapped-memory.ts';
 import { SyscallError } from './syscall-error.ts';
+
+/** What {@link reserveFile} asks for in one call: a millisecond and less. A power of two. */
+const RESERVE_BYTES_MAX = 2 ** 21;
 
 /** Kinds of files, as far as callers tell them apart. */
 export const FileKind = { FILE: 'file', FIFO: 'fifo', OTHER: 'other' } as const;
@@ -48,9 +52,16 @@ export function mkfifo(path: string, mode = 0o600): void {
  * @throws SyscallError ENOSPC, EFBIG, EBADF, EOPNOTSUPP
  */
 export function reserveFile(fd: number, byteLength: number): void {
-  // A signal of the event loop's own may interrupt a long reservation, which starts again where it was.
-  while (fallocate(fd, 0, 0, byteLength) !== 0) {
+  let pieceBytes = RESERVE_BYTES_MAX;
+  for (let done = 0; done < byteLength; ) {
+    const length = Math.min(pieceBytes, byteLength - done);
+    if (fallocate(fd, 0, done, length) === 0) {
+      done += length;
+      continue;
+    }
     const code = errno();
     if (code !== Errno.EINTR) throw new SyscallError('fallocate', code, `${byteLength} bytes of fd ${fd}`);
+    // The kernel gives back what an interrupted call has reserved: with signals that come faster than a piece takes, only shorter ones end.
+    pieceBytes = Math.max(pieceBytes / 2, PAGE_SIZE);
   }
 }

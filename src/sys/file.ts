@@ -4,7 +4,7 @@
 
 import * as fs from 'node:fs';
 import { Errno } from './errno.ts';
-import { closeCall, errno, fcntlCall, flock, openCall, pipe2Call, pollCall } from './libc.ts';
+import { closeCall, errno, fcntlCall, flock, isInterrupted, openCall, pipe2Call, pollCall } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -52,7 +52,9 @@ export interface FileIdentity {
  * @throws SyscallError as open(2)
  */
 export function open(path: string, flags: number, mode = 0o600): number {
-  const fd = openCall(path, flags | OpenFlag.CLOEXEC, mode);
+  let fd: number;
+  do fd = openCall(path, flags | OpenFlag.CLOEXEC, mode);
+  while (isInterrupted(fd));
   if (fd < 0) throw new SyscallError('open', errno(), path);
   return fd;
 }
@@ -62,7 +64,9 @@ export function open(path: string, flags: number, mode = 0o600): number {
  * @throws SyscallError EBADF: a double close, which is a bug of the caller
  */
 export function close(fd: number): void {
-  if (closeCall(fd) !== 0) throw new SyscallError('close', errno(), `fd ${fd}`);
+  const result = closeCall(fd);
+  // Linux has closed it also where a signal interrupts the call: the number may be in use again.
+  if (result !== 0 && !isInterrupted(result)) throw new SyscallError('close', errno(), `fd ${fd}`);
 }
 
 /** Reads at the file position into `target`. Returns bytes, 0 at the end, or -errno (-EAGAIN when nothing is there yet). */
@@ -123,7 +127,10 @@ export function fstat(fd: number): FileIdentity {
  * @throws SyscallError EBADF, ENOLCK
  */
 export function tryLockFile(fd: number): boolean {
-  if (flock(fd, LOCK_EX | LOCK_NB) === 0) return true;
+  let result: number;
+  do result = flock(fd, LOCK_EX | LOCK_NB);
+  while (isInterrupted(result));
+  if (result === 0) return true;
   const code = errno();
   if (code === Errno.EAGAIN) return false;
   throw new SyscallError('flock', code, `fd ${fd}`);
@@ -147,23 +154,32 @@ export function pipe2(flags: number = OpenFlag.CLOEXEC): [number, number] {
 /**
  * Which of `events` are there, without waiting.
  * @param events bits of {@link PollEvent}
- * @returns the bits that are set (ERR, HUP and NVAL unasked), or -errno
+ * @returns the bits that are set (ERR, HUP and NVAL unasked): never negative, so that it can be tested as a mask. A signal has no effect.
  */
 export function pollNow(fd: number, events: number): number {
-  return pollFor(fd, events, 0);
+  let ready = pollOnce(fd, events, 0);
+  while (ready < 0) ready = pollOnce(fd, events, 0);
+  return ready;
 }
 
 /**
  * Waits until one of `events` is there. Blocks the thread with its event loop: for short times.
  * @param timeoutMs milliseconds, at most {@link POLL_TIMEOUT_MS_MAX}
- * @returns the bits that are set (ERR, HUP and NVAL unasked), 0 after the time, or -errno (-EINTR)
+ * @returns the bits that are set (ERR, HUP and NVAL unasked): never negative; 0 after the time, or earlier where a signal ends the wait
  */
 export function pollFor(fd: number, events: number, timeoutMs: number): number {
+  return Math.max(pollOnce(fd, events, Math.min(timeoutMs, POLL_TIMEOUT_MS_MAX)), 0);
+}
+
+/** One call: the bits, or -1 when a signal has interrupted it. A descriptor that is not open is no failure: NVAL. */
+function pollOnce(fd: number, events: number, timeoutMs: number): number {
   pollRecord ??= allocateScratch(8);
   pollRecord.words[0] = fd;
   pollRecord.words[1] = events;
-  const count = pollCall(pollRecord.address, 1, Math.min(timeoutMs, POLL_TIMEOUT_MS_MAX));
-  return count < 0 ? -errno() : pollRecord.words[1]! >>> 16;
+  const count = pollCall(pollRecord.address, 1, timeoutMs);
+  if (count >= 0) return pollRecord.words[1]! >>> 16;
+  if (!isInterrupted(count)) throw new SyscallError('poll', errno(), `fd ${fd}`);
+  return -1;
 }
 
 /** How many descriptors this process has open: equal before and after a test that leaks none. */
@@ -178,10 +194,14 @@ function errnoOf(error: unknown): number {
   throw error;
 }
 
+/** Made again after a signal: libuv does that for writing, but not for reading. */
 function negativeErrno(call: () => number): number {
-  try {
-    return call();
-  } catch (error) {
-    return -errnoOf(error);
+  for (;;) {
+    try {
+      return call();
+    } catch (error) {
+      const code = errnoOf(error);
+      if (code !== Errno.EINTR) return -code;
+    }
   }
 }

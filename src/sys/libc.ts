@@ -1,6 +1,7 @@
 /**
  * The C library: declarations of the functions that sys/ calls. Internal to sys/ and, with memory views and fd polling, the only place
  * that names koffi but for the libraries that a program opens (dynamic-library.ts, native-callback.ts). Not an API: no checks, no retries, no typed errors; a wrong address here is a SIGSEGV.
+ * Calls that a signal can interrupt are made again by the modules that wrap them, so that no caller of sys/ sees EINTR but of {@link futex} and ioctl.
  *
  * Every pointer is an integer and every address a JavaScript Number: the fastest form (16 ns a call), nothing is allocated
  * and `mmap` fails with -1. Variadic functions are declared with the fixed arguments that we pass (sound on x86-64).
@@ -8,6 +9,7 @@
  */
 
 import koffi from 'koffi';
+import { Errno } from './errno.ts';
 
 const library = koffi.load('libc.so.6');
 
@@ -20,6 +22,11 @@ function declare<F>(name: string, result: string, parameters: string[]): F {
 
 /** The value of `errno`. Meaningful only in the statement after a call that failed: anything may overwrite it. */
 export const errno: () => number = koffi.errno;
+
+/** True for the result of a call that a signal has interrupted (EINTR) before it did anything: it is to be made again. */
+export function isInterrupted(result: number): boolean {
+  return result < 0 && errno() === Errno.EINTR;
+}
 
 export const mmap: (
   address: number,

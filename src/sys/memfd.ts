@@ -2,7 +2,7 @@
  * Anonymous files in memory: what is shared between processes and mapped. Mapping them is in mapped-memory.ts and shared-window.ts.
  */
 
-import { errno, fallocate, fcntlCall, ftruncateCall, memfdCreateCall } from './libc.ts';
+import { errno, fallocate, fcntlCall, ftruncateCall, isInterrupted, memfdCreateCall } from './libc.ts';
 import { signedOffset } from './mapped-memory.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -48,7 +48,11 @@ export function memfdCreate(name: string, options: MemfdOptions = {}): number {
  * @throws SyscallError EBADF, EINVAL, EPERM (sealed), EFBIG
  */
 export function ftruncate(fd: number, byteLength: number | bigint): void {
-  if (ftruncateCall(fd, signedOffset(byteLength, 'byteLength')) !== 0) {
+  const length = signedOffset(byteLength, 'byteLength');
+  let result: number;
+  do result = ftruncateCall(fd, length);
+  while (isInterrupted(result));
+  if (result !== 0) {
     throw new SyscallError('ftruncate', errno(), `fd ${fd} to ${byteLength} bytes`);
   }
 }
@@ -58,9 +62,11 @@ export function ftruncate(fd: number, byteLength: number | bigint): void {
  * @throws SyscallError EBADF, EINVAL, EPERM (sealed against writing), EOPNOTSUPP
  */
 export function punchHole(fd: number, offset: number | bigint, byteLength: number | bigint): void {
-  if (
-    fallocate(fd, FALLOC_FL_KEEP_SIZE_PUNCH_HOLE, signedOffset(offset), signedOffset(byteLength, 'byteLength')) !== 0
-  ) {
+  const [start, length] = [signedOffset(offset), signedOffset(byteLength, 'byteLength')];
+  let result: number;
+  do result = fallocate(fd, FALLOC_FL_KEEP_SIZE_PUNCH_HOLE, start, length);
+  while (isInterrupted(result));
+  if (result !== 0) {
     throw new SyscallError('fallocate', errno(), `hole of ${byteLength} bytes at ${offset} in fd ${fd}`);
   }
 }

@@ -2,9 +2,11 @@
  * Copying, filling and probing memory by address. Not checked: a wrong address ends the process, except in the calls that say otherwise.
  */
 
+import { Errno } from './errno.ts';
 import {
   addressOfView,
   errno,
+  isInterrupted,
   madvise as madviseCall,
   memcmp as memcmpCall,
   memcpy as memcpyCall,
@@ -57,7 +59,10 @@ export const MadviseAdvice = {
  * @returns 0 or -errno: -ENOMEM for a hole, -EINVAL for an unknown advice, -EFAULT for memory that cannot be populated
  */
 export function madvise(address: number, byteLength: number, advice: number): number {
-  return madviseCall(address, byteLength, advice) === 0 ? 0 : -errno();
+  let result: number;
+  do result = madviseCall(address, byteLength, advice);
+  while (isInterrupted(result));
+  return result === 0 ? 0 : -errno();
 }
 
 const IOVEC_BYTES = 16;
@@ -88,11 +93,12 @@ function transfer(call: typeof processVmReadv, pid: number, remote: number, loca
     setVector(words, 0, local + done, byteLength - done);
     setVector(words, 1, remote + done, byteLength - done);
     const moved = call(pid, address, 1, address + IOVEC_BYTES, 1, 0);
-    if (moved <= 0) {
-      const code = moved === 0 ? 0 : -errno();
-      return done > 0 ? done : code;
+    if (moved > 0) {
+      done += moved;
+      continue;
     }
-    done += moved;
+    const code = moved === 0 ? 0 : errno();
+    if (code !== Errno.EINTR) return done > 0 || code === 0 ? done : -code;
   }
   return done;
 }
@@ -135,7 +141,7 @@ export function isReadable(address: number, byteLength: number): boolean {
       setVector(probeVectors.words, count + 1, Math.max(page, address), 1);
     }
     setVector(probeVectors.words, 0, sink, count);
-    if (processVmReadv(process.pid, vectors, 1, vectors + IOVEC_BYTES, count, 0) !== count) return false;
+    if (probe(process.pid, vectors, count) !== count) return false;
   }
   return true;
 }
@@ -157,5 +163,13 @@ export function isProcessMemoryReadable(pid: number, address: number, byteLength
     setVector(probeVectors.words, i + 1, Math.max(page * PAGE_SIZE, address), 1);
   }
   setVector(probeVectors.words, 0, vectors + (PROBE_PAGES + 1) * IOVEC_BYTES, count);
-  return processVmReadv(pid, vectors, 1, vectors + IOVEC_BYTES, count, 0) === count;
+  return probe(pid, vectors, count) === count;
+}
+
+/** Reads one byte of each of `count` pages into the sink. Returns how many were read, or -1. */
+function probe(pid: number, vectors: number, count: number): number {
+  let result: number;
+  do result = processVmReadv(pid, vectors, 1, vectors + IOVEC_BYTES, count, 0);
+  while (isInterrupted(result));
+  return result;
 }

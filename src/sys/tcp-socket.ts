@@ -25,6 +25,7 @@ import {
   getsockname,
   getsockopt,
   ioctlCall,
+  isInterrupted,
   listen,
   recv,
   send,
@@ -106,7 +107,7 @@ export function tcpBind(fd: number, address: InetAddress): void {
 }
 
 /**
- * Starts to connect.
+ * Starts to connect. A signal leaves the attempt under way.
  * @returns true when connected; false when that is under way: the socket becomes writable, then see {@link tcpError}
  * @throws SyscallError ECONNREFUSED, ENETUNREACH, EADDRNOTAVAIL; UcxError ERR_INVALID_PARAM
  */
@@ -114,7 +115,7 @@ export function tcpConnect(fd: number, address: InetAddress): boolean {
   const block = stage();
   if (connect(fd, block.address, packSockaddr(address, block)) === 0) return true;
   const code = errno();
-  if (code === Errno.EINPROGRESS) return false;
+  if (code === Errno.EINPROGRESS || code === Errno.EINTR) return false;
   throw new SyscallError('connect', code, printAddress(address));
 }
 
@@ -140,7 +141,9 @@ export function tcpListen(address: InetAddress, backlog: number): number {
 
 /** Takes a connection. Returns its descriptor; or -errno: -EAGAIN for none, -EMFILE, -ECONNABORTED. */
 export function tcpAccept(fd: number): number {
-  const accepted = accept4(fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
+  let accepted: number;
+  do accepted = accept4(fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
+  while (isInterrupted(accepted));
   return accepted >= 0 ? accepted : -errno();
 }
 
@@ -247,14 +250,22 @@ export function tcpUnreadBytes(fd: number): number {
  * @returns bytes sent, maybe fewer; or -errno: -EAGAIN, -EPIPE, -ECONNRESET
  */
 export function tcpSend(fd: number, address: number, byteLength: number): number {
-  const sent = send(fd, address, byteLength, MSG_DONTWAIT | MSG_NOSIGNAL);
-  return sent >= 0 ? sent : -errno();
+  for (;;) {
+    const sent = send(fd, address, byteLength, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return sent;
+    const code = errno();
+    if (code !== Errno.EINTR) return -code;
+  }
 }
 
 /** Receives bytes to an address: how many, 0 when the peer has ended; or -errno: -EAGAIN, -ECONNRESET. */
 export function tcpRecv(fd: number, address: number, byteLength: number): number {
-  const received = recv(fd, address, byteLength, MSG_DONTWAIT);
-  return received >= 0 ? received : -errno();
+  for (;;) {
+    const received = recv(fd, address, byteLength, MSG_DONTWAIT);
+    if (received >= 0) return received;
+    const code = errno();
+    if (code !== Errno.EINTR) return -code;
+  }
 }
 
 /** Ends both directions; the peer reads its end. For a socket that somebody else still polls. */
@@ -314,8 +325,12 @@ export class TcpGather {
   /** Sends what was added. Returns like {@link tcpSend}. */
   send(fd: number): number {
     this.#block.words[6] = this.#count;
-    const sent = sendmsg(fd, this.#block.address, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent >= 0 ? sent : -errno();
+    for (;;) {
+      const sent = sendmsg(fd, this.#block.address, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent >= 0) return sent;
+      const code = errno();
+      if (code !== Errno.EINTR) return -code;
+    }
   }
 
   free(): void {

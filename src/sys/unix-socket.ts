@@ -13,6 +13,7 @@ import {
   connect,
   errno,
   getsockopt,
+  isInterrupted,
   listen,
   recvmsg,
   sendmsg,
@@ -103,7 +104,9 @@ export class UnixSocket implements Disposable {
         block.view.setInt32(CONTROL + CONTROL_HEADER_BYTES + 4 * index, fd, true);
       }
     }
-    const sent = sendmsg(this.fd, block.address, MSG_NOSIGNAL);
+    let sent: number;
+    do sent = sendmsg(this.fd, block.address, MSG_NOSIGNAL);
+    while (isInterrupted(sent));
     return sent >= 0 ? sent : -errno();
   }
 
@@ -119,7 +122,9 @@ export class UnixSocket implements Disposable {
     if (this.#closed) throw closedError('UnixSocket');
     const block = stage();
     setMessage(block, Math.min(target.byteLength, MESSAGE_BYTES_MAX), CONTROL_BYTES_MAX);
-    const received = recvmsg(this.fd, block.address, MSG_CMSG_CLOEXEC);
+    let received: number;
+    do received = recvmsg(this.fd, block.address, MSG_CMSG_CLOEXEC);
+    while (isInterrupted(received));
     if (received < 0) return -errno();
     const flags = block.view.getInt32(48, true);
     const arrived = receivedDescriptors(block);
@@ -181,7 +186,9 @@ export class UnixListener implements Disposable {
    */
   accept(): UnixSocket | undefined {
     if (this.#closed) throw closedError('UnixListener');
-    const fd = accept4(this.fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
+    let fd: number;
+    do fd = accept4(this.fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
+    while (isInterrupted(fd));
     if (fd >= 0) return new UnixSocket(fd, this.type);
     const code = errno();
     if (code === Errno.EAGAIN || code === Errno.ECONNABORTED) return undefined;
@@ -233,7 +240,11 @@ export function listenUnix(path: string, type: SocketType, backlog = 128): UnixL
 export function connectUnix(path: string, type: SocketType): UnixSocket {
   const addressBytes = setAddress(path);
   const fd = newSocket(type);
-  const code = connect(fd, stage().address, addressBytes) === 0 ? 0 : errno();
+  let result: number;
+  // Nothing has been queued where a signal interrupts it: a connection of this family is made by the call itself.
+  do result = connect(fd, stage().address, addressBytes);
+  while (isInterrupted(result));
+  const code = result === 0 ? 0 : errno();
   if (code !== 0) {
     closeCall(fd);
     throw new SyscallError('connect', code, path);

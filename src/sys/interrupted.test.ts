@@ -1,0 +1,62 @@
+/** System calls under signals: a storm of them interrupts what can be interrupted, and no caller notices. */
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { expectNoLeaks } from '../../test/fixtures/leak-check.ts';
+import { startSignalStorm, stopSignalStorm } from '../../test/fixtures/signal-storm.ts';
+import { Errno } from './errno.ts';
+import { EventFd } from './event-fd.ts';
+import { close, PollEvent, pipe2, pollFor, pollNow } from './file.ts';
+import { fileStatus, reserveFile } from './file-status.ts';
+import { futexWait } from './futex.ts';
+import { pollCall } from './libc.ts';
+import { memfdCreate } from './memfd.ts';
+import { allocateScratch } from './scratch.ts';
+
+/** Signals a second: more often than a reservation of some MiB takes. */
+const HERTZ = 5000;
+const RESERVED_BYTES = 64 * 2 ** 20;
+
+expectNoLeaks();
+beforeAll(() => startSignalStorm(HERTZ));
+afterAll(stopSignalStorm);
+
+describe('under a storm of signals', () => {
+  it('poll says nothing but the events of the descriptor', () => {
+    const [reader, writer] = pipe2();
+    const record = allocateScratch(8);
+    record.words.set([reader, PollEvent.IN]);
+    let seen = 0;
+    // Until the kernel has interrupted calls like them for certain.
+    for (let interrupted = 0; interrupted < 5; interrupted += pollCall(record.address, 1, 0) < 0 ? 1 : 0) {
+      for (let turn = 0; turn < 8; turn++) seen |= pollNow(reader, PollEvent.IN);
+    }
+    expect(seen).toBe(0);
+    expect(pollNow(writer, PollEvent.OUT)).toBe(PollEvent.OUT);
+    for (let turn = 0; turn < 20; turn++) expect(pollFor(reader, PollEvent.IN, 50)).toBe(0);
+    record.free();
+    close(reader);
+    expect(pollNow(writer, PollEvent.OUT) & PollEvent.ERR).toBe(PollEvent.ERR);
+    close(writer);
+    expect(pollNow(writer, PollEvent.OUT)).toBe(PollEvent.NVAL);
+  });
+
+  it('memory is reserved, however long it takes', () => {
+    const fd = memfdCreate('reserved');
+    reserveFile(fd, RESERVED_BYTES);
+    expect(fileStatus(fd).byteLength).toBe(RESERVED_BYTES);
+    close(fd);
+  });
+
+  it('a futex wait tells of the signal, and event descriptors do not', () => {
+    const word = allocateScratch(8);
+    expect(futexWait(word.address, 0, 50e6)).toBe(-Errno.EINTR);
+    word.free();
+    const event = new EventFd();
+    for (let turn = 0; turn < 2000; turn++) {
+      event.signal();
+      expect(event.tryRead()).toBe(1);
+      expect(event.tryRead()).toBe(0);
+    }
+    event.close();
+  });
+});

@@ -1,0 +1,49 @@
+/** Transports under a storm of handled signals: no operation fails, and no peer is taken for dead. The whole of it: see docs/TESTING.md. */
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { allocateScratch, PollEvent, pipe2, close as sysClose } from '../../src/sys/index.ts';
+import { pollCall } from '../../src/sys/libc.ts';
+import { Status } from '../../src/ucs/status.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { startSignalStorm, stopSignalStorm } from '../fixtures/signal-storm.ts';
+import { createTestLog } from '../fixtures/test-log.ts';
+import { endpointMessagesContract } from './endpoint-messages.ts';
+import { endpointRmaContract } from './endpoint-rma.ts';
+import { openCma, openPosix, openTcp } from './uct-implementations.ts';
+
+const HERTZ = 2000;
+
+beforeAll(() => startSignalStorm(HERTZ));
+afterAll(stopSignalStorm);
+
+endpointMessagesContract('posix under signals', openPosix);
+endpointMessagesContract('tcp under signals', (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k' }), true);
+endpointRmaContract('cma under signals', openCma);
+
+describe('a peer that lives', () => {
+  expectNoLeaks();
+
+  it.each([
+    ['posix', openPosix],
+    ['cma', openCma],
+    ['tcp', openTcp],
+  ] as const)('is never taken for dead by %s', (_, open) => {
+    const { md } = open(createTestLog());
+    const iface = md.openIface(md.resources[0]!);
+    const endpoint = iface.connect(iface.address);
+    const statuses = new Set<Status>();
+    const [reader, writer] = pipe2();
+    const record = allocateScratch(8);
+    record.words.set([reader, PollEvent.IN]);
+    // Until the kernel has interrupted calls between these for certain.
+    for (let interrupted = 0; interrupted < 5; interrupted += pollCall(record.address, 1, 0) < 0 ? 1 : 0) {
+      for (let turn = 0; turn < 8; turn++) statuses.add(endpoint.check());
+    }
+    expect([...statuses]).toEqual([Status.OK]);
+    record.free();
+    for (const fd of [reader, writer]) sysClose(fd);
+    endpoint.close();
+    iface.close();
+    md.close();
+  });
+});
