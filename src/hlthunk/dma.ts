@@ -286,19 +286,19 @@ export class DeviceDma implements DmaQueueDevice {
 
   /**
    * Sleeps until one of the queues has something new or `timeoutNs` is over; {@link progress} then knows more. May return early, and
-   * returns at once when every transfer has ended. Transfers that start meanwhile count too. Callers share one sleep, one timer and
+   * returns at once when every transfer has ended. Transfers that start meanwhile count too. Callers share one sleep, one promise, one timer and
    * one call to the driver for each queue: it costs nothing to give up waiting and to come back.
    */
-  async wait(timeoutNs: number): Promise<void> {
+  wait(timeoutNs: number): Promise<void> {
     if (!(timeoutNs >= 0 && timeoutNs <= Number.MAX_SAFE_INTEGER)) {
-      throw invalidArgument('timeoutNs', 'must be from 0 to 2^53 - 1', timeoutNs);
+      return Promise.reject(invalidArgument('timeoutNs', 'must be from 0 to 2^53 - 1', timeoutNs));
     }
-    if (this.outstanding === 0) return;
+    if (this.outstanding === 0) return Promise.resolve();
     const isBusy = this.#queues.some((queue) => queue.busy);
     const sleepNs = isBusy ? timeoutNs : Math.min(timeoutNs, RETRY_NS);
     const awake = this.#sleep.sleep(sleepNs);
     for (const queue of this.#queues) queue.watch(sleepNs);
-    await awake;
+    return awake;
   }
 
   /** Ends every request with `status`. */

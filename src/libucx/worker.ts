@@ -79,7 +79,8 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   /** Endpoints that libucp has reported as failed, inside a call of C. */
   #failed: [Endpoint, Status][] = [];
   /** Who sleeps until libucp or the node has something new. */
-  #sleepers: (() => void)[] = [];
+  readonly #sleepers: Set<() => void> = new Set();
+  #isNodeAsleep = false;
   #address: Uint8Array | undefined;
   #progressCalls = 0;
   #closed = false;
@@ -383,8 +384,8 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   sleepOn(wake: () => void): void {
     const { functions } = this;
-    if (this.isNodeBusy) this.node.wait().then(wake, wake);
-    this.#sleepers.push(wake);
+    this.#sleepers.add(wake);
+    if (this.isNodeBusy) this.#joinNode();
     const hasArrived = this.arrivals.hasWaiting || this.streams.look();
     const isNew = this.requests.look() || hasArrived || this.#failed.length > 0;
     const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
@@ -405,9 +406,20 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     requireFeature(this.context.features, feature);
   }
 
+  /** Has the transports of the node end the sleep as well. */
+  #joinNode(): void {
+    if (this.#isNodeAsleep) return;
+    this.#isNodeAsleep = true;
+    const end = (): void => {
+      this.#isNodeAsleep = false;
+      this.#wakeSleepers();
+    };
+    this.node.wait().then(end, end);
+  }
+
   #wakeSleepers(): void {
-    const sleepers = this.#sleepers;
-    this.#sleepers = [];
+    const sleepers = [...this.#sleepers];
+    this.#sleepers.clear();
     for (const wake of sleepers) wake();
   }
 

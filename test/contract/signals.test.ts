@@ -11,7 +11,7 @@ import { endpointMessagesContract } from './endpoint-messages.ts';
 import { endpointRmaContract } from './endpoint-rma.ts';
 import { openCma, openPosix, openTcp } from './uct-implementations.ts';
 
-const HERTZ = 2000;
+const HERTZ = 1000;
 
 beforeAll(() => startSignalStorm(HERTZ));
 afterAll(stopSignalStorm);

@@ -2,7 +2,7 @@
  * Sleeping on the events of transports, without blocking the event loop. It drives nothing.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock, Timer } from '../../ucs/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 import { SLEEP_NS_MAX } from '../api/awaited/progress-driver.ts';
 
@@ -22,19 +22,69 @@ export interface SleptOn {
   readonly hasPending: boolean;
 }
 
-/** Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived. */
-export function sleepOn({ ifaces, sockets, hasPending }: SleptOn, clock: Clock, wake: () => void): void {
-  let isSleeping = false;
-  for (const iface of ifaces) {
-    const hears = (iface.attributes.flags & LISTENING) === LISTENING;
-    if (iface.outstanding === 0 && !hears) continue;
-    isSleeping = true;
-    iface.wait(SLEEP_NS_MAX).then(wake, wake);
+/**
+ * The sleep of one worker. A sleep that is given up, since something else has woken the worker, goes on in the transports, and is joined by the next
+ * one: what is kept is one reaction for each transport, one function for each kind of sleeper, and one timer.
+ */
+export class TransportSleep {
+  readonly #worker: SleptOn;
+  readonly #clock: Clock;
+  readonly #wakers: Set<() => void> = new Set();
+  /** By the index of the interface, that of the sockets behind: the sleep that a reaction was added to. */
+  readonly #joined: (Promise<void> | undefined)[] = [];
+  #timer: Timer | undefined = undefined;
+  #timerNs = 0;
+
+  constructor(worker: SleptOn, clock: Clock) {
+    this.#worker = worker;
+    this.#clock = clock;
   }
-  if (sockets.outstanding > 0) {
-    isSleeping = true;
-    sockets.wait(SLEEP_NS_MAX).then(wake, wake);
+
+  /**
+   * Calls `wake` when there may be something to do: an operation has ended, or a message has arrived.
+   * @param wake kept once, however often it is given: always the same function of one sleeper
+   */
+  on(wake: () => void): void {
+    const { ifaces, sockets, hasPending } = this.#worker;
+    this.#wakers.add(wake);
+    let isSleeping = false;
+    for (const [index, iface] of ifaces.entries()) {
+      const hears = (iface.attributes.flags & LISTENING) === LISTENING;
+      if (iface.outstanding === 0 && !hears) continue;
+      isSleeping = true;
+      this.#join(index, iface.wait(SLEEP_NS_MAX));
+    }
+    if (sockets.outstanding > 0) {
+      isSleeping = true;
+      this.#join(ifaces.length, sockets.wait(SLEEP_NS_MAX));
+    }
+    if (!isSleeping) this.#wakeAfter(PAUSE_NS);
+    else if (hasPending) this.#wakeAfter(PENDING_NS);
   }
-  if (!isSleeping) clock.setTimer(PAUSE_NS, wake).ref();
-  else if (hasPending) clock.setTimer(PENDING_NS, wake).ref();
+
+  #join(index: number, sleep: Promise<void>): void {
+    if (this.#joined[index] === sleep) return;
+    this.#joined[index] = sleep;
+    const end = (): void => {
+      if (this.#joined[index] === sleep) this.#joined[index] = undefined;
+      this.#wake();
+    };
+    sleep.then(end, end);
+  }
+
+  #wakeAfter(delayNs: number): void {
+    if (this.#timer !== undefined && this.#timerNs <= delayNs) return;
+    this.#timer?.cancel();
+    this.#timerNs = delayNs;
+    this.#timer = this.#clock.setTimer(delayNs, () => this.#wake());
+    this.#timer.ref();
+  }
+
+  #wake(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    const wakers = [...this.#wakers];
+    this.#wakers.clear();
+    for (const wake of wakers) wake();
+  }
 }

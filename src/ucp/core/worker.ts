@@ -44,7 +44,7 @@ import type { ProtocolHost } from './protocol-host.ts';
 import { QuietIfaces } from './quiet-ifaces.ts';
 import type { Connection, Request } from './request.ts';
 import { RequestPool } from './request-pool.ts';
-import { sleepOn } from './sleep.ts';
+import { TransportSleep } from './sleep.ts';
 import type { WorkerContext } from './worker-context.ts';
 import { WorkerCounter, WorkerCounters } from './worker-counters.ts';
 
@@ -77,6 +77,7 @@ export class Worker
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
   readonly #event: WorkerEvent;
+  readonly #sleep: TransportSleep;
   internalTransfers = 0;
   readonly frameBytesMax: number;
   readonly activity: Activity;
@@ -113,6 +114,7 @@ export class Worker
     this.#queues = new MessageQueues(this.protocols.am, this.#driver);
     this.sockets = new SocketConnections(this, this.#driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
+    this.#sleep = new TransportSleep(this, context.clock);
     this.#event = new WorkerEvent(this, context.clock, () => context.newSignal());
   }
 
@@ -441,7 +443,7 @@ export class Worker
   }
 
   sleepOn(wake: () => void): void {
-    sleepOn(this, this.context.clock, wake);
+    this.#sleep.on(wake);
   }
 
   /** What a transport knows about a failure. */

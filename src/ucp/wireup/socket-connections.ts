@@ -64,6 +64,8 @@ export class SocketConnections {
   readonly #attempts: Map<Request, ConnectAttempt> = new Map();
   #manager: ConnectionManager | undefined;
   #isDue = false;
+  /** The sleep of the manager that was told apart last. */
+  #asleep: Promise<void> | undefined = undefined;
   #closed = false;
 
   constructor(owner: SocketOwner, driver: Driver) {
@@ -97,9 +99,16 @@ export class SocketConnections {
   }
 
   /** Sleeps as ConnectionManager.wait does. */
-  async wait(timeoutNs: number): Promise<void> {
-    await this.#manager?.wait(timeoutNs);
-    this.#isDue = true;
+  wait(timeoutNs: number): Promise<void> {
+    const sleep = this.#manager?.wait(timeoutNs) ?? Promise.resolve();
+    if (sleep !== this.#asleep) {
+      this.#asleep = sleep;
+      const end = (): void => {
+        this.#isDue = true;
+      };
+      sleep.then(end, end);
+    }
+    return sleep;
   }
 
   /** See Worker.listener. */

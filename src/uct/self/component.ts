@@ -13,6 +13,6 @@ export function selfComponent(): Component {
     name: SELF_MD_NAME,
     transports: [{ name: SELF_RESOURCE.transport, aliases: SELF_RESOURCE.aliases }],
     configTable: undefined,
-    openMd: () => new SelfMd(),
+    openMd: (services) => new SelfMd(services),
   };
 }

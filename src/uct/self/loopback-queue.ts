@@ -30,15 +30,17 @@ export class LoopbackQueue {
   readonly #ids: Uint8Array = new Uint8Array(MESSAGES_MAX);
   #head = 0;
   #tail = 0;
-  #wake: (() => void) | undefined;
-  #arrival: Promise<void> | undefined;
-
+  readonly #onMessage: () => void;
   readonly #counters: TransferCounters;
 
-  /** @param frameBytes longest message, a multiple of 8 */
-  constructor(frameBytes: number, counters: TransferCounters) {
+  /**
+   * @param frameBytes longest message, a multiple of 8
+   * @param onMessage called after each message
+   */
+  constructor(frameBytes: number, counters: TransferCounters, onMessage: () => void) {
     this.#frameBytes = frameBytes;
     this.#counters = counters;
+    this.#onMessage = onMessage;
   }
 
   /** Messages that wait. */
@@ -93,23 +95,6 @@ export class LoopbackQueue {
     return count;
   }
 
-  /** Resolves when a message waits. */
-  arrival(): Promise<void> {
-    if (this.length > 0) return Promise.resolve();
-    this.#arrival ??= new Promise((resolve) => {
-      this.#wake = resolve;
-    });
-    return this.#arrival;
-  }
-
-  /** Ends the wait for a message. */
-  wake(): void {
-    if (this.#wake === undefined) return;
-    this.#wake();
-    this.#wake = undefined;
-    this.#arrival = undefined;
-  }
-
   #next(): LoopbackFrame | undefined {
     if (this.#tail - this.#head >= MESSAGES_MAX - 1) return undefined;
     const slot = this.#tail % MESSAGES_MAX;
@@ -120,6 +105,6 @@ export class LoopbackQueue {
   #publish(id: number): void {
     this.#ids[this.#tail % MESSAGES_MAX] = id;
     this.#tail += 1;
-    this.wake();
+    this.#onMessage();
   }
 }

@@ -3,6 +3,7 @@
  * the executable specification of the contract.
  */
 
+import type { Clock } from '../../ucs/clock.ts';
 import { invalidParam } from '../../ucs/error.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
@@ -23,6 +24,7 @@ import { hostIfaceAttributes } from '../base/host-attributes.ts';
 import { IOV_MAX } from '../base/host-iov.ts';
 import { sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
 import { isInside } from '../base/range.ts';
+import { Sleeper } from '../base/sleeper.ts';
 import { Transfer, TransferCounters } from '../base/transfer-counters.ts';
 import { LoopbackQueue } from './loopback-queue.ts';
 import { type SelfKey, SelfMemory } from './self-memory.ts';
@@ -168,7 +170,14 @@ export class SelfIface implements Iface {
   readonly attributes: IfaceAttributes = ATTRIBUTES;
   readonly address: Uint8Array = uniqueAddress();
   readonly #counters: TransferCounters = new TransferCounters();
-  readonly #messages: LoopbackQueue = new LoopbackQueue(SHORT_BYTES_MAX, this.#counters);
+  readonly #messages: LoopbackQueue;
+  readonly #sleeper: Sleeper;
+  #closed = false;
+
+  constructor(clock: Clock) {
+    this.#sleeper = new Sleeper(clock, () => undefined);
+    this.#messages = new LoopbackQueue(SHORT_BYTES_MAX, this.#counters, () => this.#sleeper.wake());
+  }
 
   /** Messages that are not delivered. */
   get outstanding(): number {
@@ -201,13 +210,14 @@ export class SelfIface implements Iface {
     return this.#counters.node(ATTRIBUTES.resource);
   }
 
-  /** Only this process can send: what ends the wait is a message, and no time. */
-  wait(): Promise<void> {
-    return this.#messages.arrival();
+  wait(timeoutNs: number): Promise<void> {
+    if (this.#closed || this.#messages.handler === undefined || this.#messages.length > 0) return Promise.resolve();
+    return this.#sleeper.sleep(timeoutNs);
   }
 
   close(): void {
-    this.#messages.wake();
+    this.#closed = true;
+    this.#sleeper.wake();
   }
 }
 

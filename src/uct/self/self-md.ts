@@ -3,6 +3,7 @@
  */
 
 import { addressOf, mapAnonymous } from '../../sys/index.ts';
+import type { Clock } from '../../ucs/clock.ts';
 import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
@@ -11,6 +12,7 @@ import type { Iface, IfaceResource } from '../api/iface.ts';
 import type { MdMemory } from '../api/memory.ts';
 import {
   type AllocateOptions,
+  type ComponentServices,
   type DmabufExport,
   type MdAttributes,
   MdFlag,
@@ -48,10 +50,15 @@ export class SelfMd implements MemoryDomain {
     allocateBytesMax: ALLOCATE_BYTES_MAX,
     registerBytesMax: Number.MAX_SAFE_INTEGER,
   };
+  readonly #clock: Clock;
   readonly #keys: KeyTable<SelfMemory> = new KeyTable(SELF_MD_NAME);
   readonly #allocated: Set<SelfMemory> = new Set();
   #generation = 0;
   #closed = false;
+
+  constructor({ clock }: Pick<ComponentServices, 'clock'>) {
+    this.#clock = clock;
+  }
 
   memAlloc(byteLength: number, options: AllocateOptions): SelfMemory {
     this.#checkOpen();
@@ -116,7 +123,7 @@ export class SelfMd implements MemoryDomain {
 
   openIface(): Iface {
     this.#checkOpen();
-    return new SelfIface();
+    return new SelfIface(this.#clock);
   }
 
   stats(): StatsNode {

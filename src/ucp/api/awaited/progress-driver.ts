@@ -18,7 +18,10 @@ export const SLEEP_NS_MAX = 1e9;
 
 /** What can be slept on. */
 export interface Sleeper {
-  /** Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived. */
+  /**
+   * Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived.
+   * @param wake kept until then, once: a sleeper always gives the same function
+   */
   sleepOn(wake: () => void): void;
 }
 
@@ -38,6 +41,8 @@ export class ProgressDriver {
   #lastTurnNs: number;
   /** Each ends one of the sleeps at hand: that of the driver, or of an operation that waits for a request. */
   readonly #wakers: Set<() => void> = new Set();
+  /** Given to every sleep. */
+  readonly #onEvent = (): void => this.wake();
   /** Ends of {@link serve} that nobody has asked for yet. */
   readonly #serving: Set<() => void> = new Set();
 
@@ -114,7 +119,7 @@ export class ProgressDriver {
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#wakers.add(wake);
-      this.#worker.sleepOn(wake);
+      this.#worker.sleepOn(this.#onEvent);
     });
   }
 

@@ -21,6 +21,8 @@ export class WorkerEvent {
   readonly #clock: Clock;
   readonly #newSignal: () => SignalFd;
   readonly #waiters: Set<() => void> = new Set();
+  /** Given to every sleep. */
+  readonly #onEvent = (): void => this.signal();
   #signal: SignalFd | undefined;
   #armed = false;
 
@@ -51,7 +53,7 @@ export class WorkerEvent {
       alive.ref();
       this.#waiters.add(wake);
       if (signal !== undefined) listener = addAbortListener(signal, wake);
-      this.#worker.sleepOn(wake);
+      this.#worker.sleepOn(this.#onEvent);
     });
     listener?.[Symbol.dispose]();
     throwIfAborted(signal);
@@ -62,13 +64,13 @@ export class WorkerEvent {
     this.#signal ??= this.#newSignal();
     // Again where it is armed: operations may have been started since.
     this.#armed = true;
-    this.#worker.sleepOn(() => this.signal());
+    this.#worker.sleepOn(this.#onEvent);
     return Status.OK;
   }
 
   /** An operation was started: who waits has to hear of its end too. */
   started(): void {
-    if (this.#waiters.size > 0) this.#worker.sleepOn(() => this.signal());
+    if (this.#waiters.size > 0) this.#worker.sleepOn(this.#onEvent);
   }
 
   signal(): void {

@@ -81,8 +81,8 @@ export class CopyIface implements Iface {
     return this.#transfers.counters.node(this.attributes.resource);
   }
 
-  async wait(timeoutNs: number): Promise<void> {
-    await this.#transfers.dma.wait(timeoutNs);
+  wait(timeoutNs: number): Promise<void> {
+    return this.#transfers.dma.wait(timeoutNs);
   }
 
   close(): void {

@@ -8,12 +8,12 @@ import type { Clock } from '../../../ucs/clock.ts';
 import { isUcxError, type UcxError } from '../../../ucs/error.ts';
 import type { Log } from '../../../ucs/log.ts';
 import { Status } from '../../../ucs/status.ts';
+import { Sleeper } from '../../base/sleeper.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { SharedArena } from './channel-service.ts';
 import type { GaudiIpcConfig } from './config.ts';
 import { ImportCache, type ImportPlace } from './import-cache.ts';
 import { ImportEntry } from './import-entry.ts';
-import { ImportSleep } from './import-sleep.ts';
 import { channelFailed, ownerSilent } from './ipc-errors.ts';
 import type { IpcKey } from './ipc-key.ts';
 import { LOCAL_OWNERS, type LocalImporter, type LocalOwner } from './local-owners.ts';
@@ -52,13 +52,14 @@ export class Imports implements LinkListener, LocalImporter {
   /** The same by the name of the import. */
   readonly #asked: Map<string, Request> = new Map();
   readonly #localOwners: Set<LocalOwner> = new Set();
-  readonly #sleepers: Set<ImportSleep> = new Set();
+  readonly #sleeper: Sleeper;
   #nextId = 1;
   #turns = 0;
 
   constructor(options: ImportsOptions) {
     const { CACHE_MAX_REGIONS, CACHE_MAX_SIZE } = options.config;
     this.#options = options;
+    this.#sleeper = new Sleeper(options.clock, () => undefined);
     this.cache = new ImportCache({ maxRegions: CACHE_MAX_REGIONS, maxSize: CACHE_MAX_SIZE, log: options.log });
   }
 
@@ -117,16 +118,13 @@ export class Imports implements LinkListener, LocalImporter {
     for (const link of this.#links.values()) link.progress();
   }
 
-  /** A sleep until something may have arrived, `timeoutNs` at most. End it when its end does not matter any more. */
-  sleep(timeoutNs: number): ImportSleep {
+  /** Sleeps until something may have arrived, a request is over, or `timeoutNs`. */
+  sleep(timeoutNs: number): Promise<void> {
     const { clock } = this.#options;
     let sleepNs = timeoutNs;
     const now = clock.nowNs();
     for (const { deadlineNs } of this.#requests.values()) sleepNs = Math.min(sleepNs, Math.max(0, deadlineNs - now));
-    const sleep = new ImportSleep(() => this.#sleepers.delete(sleep));
-    this.#sleepers.add(sleep);
-    sleep.start(clock, sleepNs);
-    return sleep;
+    return this.#sleeper.sleep(sleepNs);
   }
 
   /** Lets all remote memory go that no transfer uses. */
@@ -180,7 +178,7 @@ export class Imports implements LinkListener, LocalImporter {
   }
 
   onEvent(): void {
-    for (const sleep of [...this.#sleepers]) sleep.end();
+    this.#sleeper.wake();
   }
 
   /** Memory of the very card: nothing is imported. */

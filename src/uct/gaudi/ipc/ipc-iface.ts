@@ -56,6 +56,7 @@ export class IpcIface implements Iface, IpcEndpointHost {
   readonly #serve: () => void;
   readonly #channels: Map<number, Channel> = new Map();
   #error: UcxError | undefined = undefined;
+  #joined: Promise<void> | undefined = undefined;
   #failuresSeen = 0;
   #closed = false;
 
@@ -124,18 +125,11 @@ export class IpcIface implements Iface, IpcEndpointHost {
     return this.transfers.counters.node(this.attributes.resource);
   }
 
-  async wait(timeoutNs: number): Promise<void> {
+  wait(timeoutNs: number): Promise<void> {
     const { dma } = this.transfers;
-    if (this.imports.pending === 0) {
-      await dma.wait(timeoutNs);
-      return;
-    }
-    const sleep = this.imports.sleep(timeoutNs);
-    const transfersEnded = dma.outstanding > 0 ? dma.wait(timeoutNs) : sleep.ended;
-    await Promise.race([sleep.ended, transfersEnded]);
-    // Neither timer is to keep the process alive for the rest of its time.
-    sleep.end();
-    if (dma.outstanding > 0) dma.wake();
+    if (this.imports.pending === 0) return dma.wait(timeoutNs);
+    if (dma.outstanding > 0) this.#joinTransfers(dma.wait(timeoutNs));
+    return this.imports.sleep(timeoutNs);
   }
 
   close(): void {
@@ -143,6 +137,14 @@ export class IpcIface implements Iface, IpcEndpointHost {
     this.#closed = true;
     // The queues belong to the card, which other interfaces use too: transfers on their way end by themselves.
     this.transfers.progress();
+  }
+
+  /** The end of transfers ends the sleep for remote memory; once for each sleep of the card. */
+  #joinTransfers(sleep: Promise<void>): void {
+    if (sleep === this.#joined) return;
+    this.#joined = sleep;
+    const end = (): void => this.imports.onEvent();
+    sleep.then(end, end);
   }
 
   channelOf(key: IpcKey): Channel {
