@@ -9,35 +9,38 @@ import { type PollSubscription, pollReadable } from './poll.ts';
 /** The alarm. */
 export class EventAlarm {
   readonly #fd: number;
-  readonly #onWake: () => void;
   /** Holds `fd` alone, and reports it once for every time it is armed. */
   readonly #once: EventSet = new EventSet();
-  #subscription: PollSubscription | undefined = undefined;
+  readonly #subscription: PollSubscription;
 
   /**
+   * Takes all that arming needs.
    * @param onWake called from the event loop, once after every {@link arm}
    * @throws SyscallError EMFILE
    */
   constructor(fd: number, onWake: () => void) {
     this.#fd = fd;
-    this.#onWake = onWake;
-    this.#once.add(fd, 0, 0);
+    try {
+      this.#once.add(fd, 0, 0);
+      this.#subscription = pollReadable(this.#once.fd, () => {
+        // Taking the report is what makes the set unreadable.
+        if (this.#once.poll() > 0) onWake();
+      });
+    } catch (error) {
+      this.#once.close();
+      throw error;
+    }
+    this.#subscription.unref();
   }
 
   /** Asks for the next wake-up; at once where the descriptor is readable now. Does not hold the process open. */
   arm(): void {
     this.#once.modify(this.#fd, ReadyFor.READ | ReadyFor.ONE_SHOT, 0);
-    if (this.#subscription !== undefined) return;
-    this.#subscription = pollReadable(this.#once.fd, () => {
-      // Taking the report is what makes the set unreadable.
-      if (this.#once.poll() > 0) this.#onWake();
-    });
-    this.#subscription.unref();
   }
 
   /** Idempotent. */
   close(): void {
-    this.#subscription?.close();
+    this.#subscription.close();
     this.#once.close();
   }
 }

@@ -5,6 +5,7 @@
 
 import * as fs from 'node:fs';
 import { Errno } from './errno.ts';
+import { errnoOf } from './file.ts';
 import { errno, fallocate, mkfifoCall } from './libc.ts';
 import { PAGE_SIZE } from './mapped-memory.ts';
 import { SyscallError } from './syscall-error.ts';
@@ -32,7 +33,7 @@ export function fileStatus(fd: number): FileStatus {
   try {
     stats = fs.fstatSync(fd);
   } catch (error) {
-    throw new SyscallError('fstat', Errno.EBADF, `fd ${fd}`, error);
+    throw new SyscallError('fstat', errnoOf(error), `fd ${fd}`, error);
   }
   const kind = stats.isFile() ? FileKind.FILE : stats.isFIFO() ? FileKind.FIFO : FileKind.OTHER;
   return { kind, uid: stats.uid, mode: stats.mode & 0o7777, byteLength: stats.size };

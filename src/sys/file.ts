@@ -189,7 +189,7 @@ export function openFileDescriptors(): number {
 }
 
 /** The errno that Node put into an error of node:fs; other errors, such as a bad argument, are thrown on. */
-function errnoOf(error: unknown): number {
+export function errnoOf(error: unknown): number {
   if (error instanceof Error && 'errno' in error && typeof error.errno === 'number') return Math.abs(error.errno);
   throw error;
 }

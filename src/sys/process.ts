@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { invalidParam } from '../ucs/error.ts';
 import { Errno } from './errno.ts';
+import { errnoOf } from './file.ts';
 import {
   clockGettime,
   errno,
@@ -17,7 +18,7 @@ import {
   schedYieldCall,
 } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
-import { SyscallError } from './syscall-error.ts';
+import { isSyscallError, SyscallError } from './syscall-error.ts';
 
 const PR_SET_PDEATHSIG = 1;
 const PR_SET_PTRACER = 0x59616d61;
@@ -114,6 +115,7 @@ export function processExists(pid: number): boolean {
 /**
  * When a process was started, in clock ticks (10 ms) since boot: with the pid, an identity that is not reused.
  * @returns undefined when there is no such process
+ * @throws SyscallError EMFILE, ENFILE, EACCES: nothing is known about it
  */
 export function processStartTime(pid: number): number | undefined {
   const start = statField(pid, 22);
@@ -121,13 +123,19 @@ export function processStartTime(pid: number): number | undefined {
 }
 
 /**
- * True while a process runs: it exists, has not ended, and is still the same when its start time is given.
+ * True while a process runs: it exists, has not ended, and is still the same when its start time is given. Where /proc cannot be read, as without
+ * descriptors, true for every process that exists.
  * @param startTime of {@link processStartTime}
  */
 export function isProcessAlive(pid: number, startTime?: number): boolean {
-  const state = statField(pid, 3);
-  if (state === undefined || state === 'Z' || state === 'X') return false;
-  return startTime === undefined || processStartTime(pid) === startTime;
+  try {
+    const state = statField(pid, 3);
+    if (state === undefined || state === 'Z' || state === 'X') return false;
+    return startTime === undefined || processStartTime(pid) === startTime;
+  } catch (error) {
+    if (isSyscallError(error)) return processExists(pid);
+    throw error;
+  }
 }
 
 /**
@@ -152,13 +160,15 @@ export function clockMonotonicRawNs(): number {
   return (timespec.words[0]! + timespec.words[1]! * 2 ** 32) * 1e9 + timespec.words[2]!;
 }
 
-/** A field of /proc/<pid>/stat, numbered from 1 as in proc(5); 3 and above. */
+/** A field of /proc/<pid>/stat, numbered from 1 as in proc(5), 3 and above; undefined when the process has ended. */
 function statField(pid: number, field: number): string | undefined {
   let text: string;
   try {
     text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-  } catch {
-    return undefined; // ENOENT or ESRCH: the process has ended.
+  } catch (error) {
+    const code = errnoOf(error);
+    if (code === Errno.ENOENT || code === Errno.ESRCH) return undefined;
+    throw new SyscallError('open', code, `/proc/${pid}/stat`, error);
   }
   // The second field is the name in parentheses and may contain both blanks and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');

@@ -3,6 +3,8 @@
  */
 
 import type { Clock, Timer } from '../../ucs/clock.ts';
+import { LimitedLog } from '../../ucs/limited-log.ts';
+import type { Log } from '../../ucs/log.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 import { SLEEP_NS_MAX } from '../api/awaited/progress-driver.ts';
 
@@ -13,11 +15,14 @@ const PENDING_NS = 50e6;
 
 const LISTENING: number = IfaceFlag.AM_SHORT | IfaceFlag.EVENT;
 
+/** A transport, or what else can be waited for. */
+type Sleepable = Pick<Iface, 'wait'>;
+
 /** What is slept on. */
 export interface SleptOn {
   readonly ifaces: readonly Iface[];
   /** Listeners and attempts to connect by socket addresses. */
-  readonly sockets: { readonly outstanding: number; wait(timeoutNs: number): Promise<void> };
+  readonly sockets: Sleepable & { readonly outstanding: number };
   /** Requests wait for resources. */
   readonly hasPending: boolean;
 }
@@ -29,15 +34,17 @@ export interface SleptOn {
 export class TransportSleep {
   readonly #worker: SleptOn;
   readonly #clock: Clock;
+  readonly #warnings: LimitedLog;
   readonly #wakers: Set<() => void> = new Set();
   /** By the index of the interface, that of the sockets behind: the sleep that a reaction was added to. */
   readonly #joined: (Promise<void> | undefined)[] = [];
   #timer: Timer | undefined = undefined;
   #timerNs = 0;
 
-  constructor(worker: SleptOn, clock: Clock) {
+  constructor(worker: SleptOn, clock: Clock, log: Log) {
     this.#worker = worker;
     this.#clock = clock;
+    this.#warnings = new LimitedLog(log, clock);
   }
 
   /**
@@ -52,24 +59,40 @@ export class TransportSleep {
       const hears = (iface.attributes.flags & LISTENING) === LISTENING;
       if (iface.outstanding === 0 && !hears) continue;
       isSleeping = true;
-      this.#join(index, iface.wait(SLEEP_NS_MAX));
+      this.#join(index, iface);
     }
     if (sockets.outstanding > 0) {
       isSleeping = true;
-      this.#join(ifaces.length, sockets.wait(SLEEP_NS_MAX));
+      this.#join(ifaces.length, sockets);
     }
     if (!isSleeping) this.#wakeAfter(PAUSE_NS);
     else if (hasPending) this.#wakeAfter(PENDING_NS);
   }
 
-  #join(index: number, sleep: Promise<void>): void {
+  #join(index: number, transport: Sleepable): void {
+    let sleep: Promise<void>;
+    try {
+      sleep = transport.wait(SLEEP_NS_MAX);
+    } catch (error) {
+      this.#onRefusal(error);
+      return;
+    }
     if (this.#joined[index] === sleep) return;
     this.#joined[index] = sleep;
     const end = (): void => {
       if (this.#joined[index] === sleep) this.#joined[index] = undefined;
       this.#wake();
     };
-    sleep.then(end, end);
+    sleep.then(end, (error) => {
+      if (this.#joined[index] === sleep) this.#joined[index] = undefined;
+      this.#onRefusal(error);
+    });
+  }
+
+  /** A transport cannot be slept on now: whoever sleeps looks again soon, and does not spin. */
+  #onRefusal(error: unknown): void {
+    this.#warnings.warn(`a transport cannot be slept on: ${error instanceof Error ? error.message : String(error)}`);
+    this.#wakeAfter(PAUSE_NS);
   }
 
   #wakeAfter(delayNs: number): void {

@@ -114,7 +114,7 @@ export class Worker
     this.#queues = new MessageQueues(this.protocols.am, this.#driver);
     this.sockets = new SocketConnections(this, this.#driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
-    this.#sleep = new TransportSleep(this, context.clock);
+    this.#sleep = new TransportSleep(this, context.clock, context.log);
     this.#event = new WorkerEvent(this, context.clock, () => context.newSignal());
   }
 

@@ -17,7 +17,7 @@ import {
 } from './key-board-layout.ts';
 import { SECRET_BYTES, sameSecret } from './key-bytes.ts';
 import type { ProcessIdentity } from './process-identity.ts';
-import type { Segment } from './segment.ts';
+import { isLackOfResources, type Segment } from './segment.ts';
 import { SegmentCache } from './segment-cache.ts';
 
 /** Boards that stay attached without a key in use: one for each peer with which keys come and go. */
@@ -77,7 +77,8 @@ export class KeyBoardReader {
    * Checks a key. Release what it returns.
    * @param packed any bytes
    * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM) for what is no key; ERR_RKEY_STALE (INVALID_ADDR) when its memory is gone, or its
-   *   owner, or the board is not to be seen from here; ERR_RKEY_FORGED (INVALID_ADDR) when it is not the key that was handed out
+   *   owner, or the board is not to be seen from here; ERR_RKEY_FORGED (INVALID_ADDR) when it is not the key that was handed out; SyscallError EMFILE,
+   *   ENFILE, ENOMEM of this process
    */
   open(packed: Uint8Array): PublishedKey {
     const key = unpackBoardKey(packed);
@@ -103,6 +104,7 @@ export class KeyBoardReader {
     try {
       return this.#boards.acquire(key.board, BOARD_BYTES);
     } catch (error) {
+      if (isLackOfResources(error)) throw error;
       const rule = 'belongs to a process that has ended, or that is not to be reached from here';
       throw this.#refusal('ERR_RKEY_STALE', Status.INVALID_ADDR, rule, error);
     }

@@ -8,13 +8,16 @@
 import { readdirSync } from 'node:fs';
 import {
   close as closeFd,
+  Errno,
   FileKind,
   fileStatus,
+  isSyscallError,
   type MappedMemory,
   mapFile,
   OpenFlag,
   open,
   reserveFile,
+  type SyscallError,
   VIEW_LENGTH_MAX,
 } from '../../sys/index.ts';
 import { invalidParam, UcxError } from '../../ucs/error.ts';
@@ -96,7 +99,8 @@ export class Segment {
    * Maps the segment of this name, also of this process.
    * @param packedName {@link SEGMENT_NAME_BYTES}; any bytes
    * @param byteLengthMin least length that makes sense to the caller
-   * @throws UcxError ERR_SHM_SEGMENT that says why: no such segment, of another user, too small, no memory
+   * @throws UcxError ERR_SHM_SEGMENT that says why: no such segment, of another user, too small; SyscallError EMFILE, ENFILE, ENOMEM, which say nothing
+   *   about the segment: see {@link isLackOfResources}
    */
   static attach(packedName: Uint8Array, byteLengthMin = 1): Segment {
     if (packedName.byteLength !== SEGMENT_NAME_BYTES) {
@@ -112,7 +116,7 @@ export class Segment {
         closeFd(fd);
       }
     } catch (error) {
-      if (error instanceof UcxError && error.code === 'ERR_SHM_SEGMENT') throw error;
+      if (isLackOfResources(error) || (error instanceof UcxError && error.code === 'ERR_SHM_SEGMENT')) throw error;
       throw segmentError(error instanceof Error ? error.message : String(error), error);
     }
   }
@@ -138,6 +142,11 @@ export class Segment {
     this.#memory.close();
     if (this.#ownsFile) unlinkIfThere(this.path);
   }
+}
+
+/** True for the failure of a process that has run out of descriptors or memory itself: it tells nothing about a peer. */
+export function isLackOfResources(error: unknown): error is SyscallError {
+  return [Errno.EMFILE, Errno.ENFILE, Errno.ENOMEM].some((code) => isSyscallError(error, code));
 }
 
 /** Path of the file behind a packed name of any content. */

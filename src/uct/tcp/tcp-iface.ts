@@ -151,6 +151,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (peer === undefined) throw unreachable(TCP_NAME, 'the address is none of this transport and version');
     const reach = this.#reach(peer);
     if ('reason' in reach) throw unreachable(TCP_NAME, reach.reason);
+    this.#reserveAlarms();
     const endpoint = new TcpEndpoint(this, this.#linkTo(peer, reach.address));
     this.#endpoints.add(endpoint);
     return endpoint;
@@ -198,8 +199,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       if (link.isBroken) return Promise.resolve();
       if (link.isUp) this.#ready.update(link);
     }
-    this.#alarm ??= new EventAlarm(this.#ready.fd, () => this.#sleeper.wake());
-    this.#alarm.arm();
+    this.#alarm?.arm();
     return this.#sleeper.sleep(Math.min(timeoutNs, this.#expire()));
   }
 
@@ -386,6 +386,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const { PORT_RANGE, BACKLOG } = this.#config;
     const [first] = addresses;
     const told = addresses.filter(({ family }) => family === first!.family).slice(0, 1);
+    this.#reserveAlarms();
     const acceptor = new Acceptor(first!.address, PORT_RANGE, BACKLOG, this.warnings, (ready) =>
       this.#connector.accept(ready),
     );
@@ -416,13 +417,20 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return count;
   }
 
-  /** Lets the event loop make connections. */
-  #watchMaking(): void {
+  /** Takes what sleeping and the event loop need, before there is something to connect. Throws SyscallError EMFILE. */
+  #reserveAlarms(): void {
     this.#makingAlarm ??= new EventAlarm(this.#making.fd, () => {
       this.#making.poll();
       this.#makingAlarm?.arm();
     });
-    this.#makingAlarm.arm();
+    if (this.#alarm !== undefined) return;
+    this.#alarm = new EventAlarm(this.#ready.fd, () => this.#sleeper.wake());
+    if (this.#sleeper.sleeping) this.#alarm.arm();
+  }
+
+  /** Lets the event loop make connections. */
+  #watchMaking(): void {
+    this.#makingAlarm?.arm();
   }
 
   /** Ends what takes too long; returns how long there is to wait for the next. */

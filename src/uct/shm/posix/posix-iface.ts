@@ -13,7 +13,7 @@ import type { ComponentServices } from '../../api/memory-domain.ts';
 import { hostIfaceAttributes } from '../../base/host-attributes.ts';
 import type { ClosableIface } from '../../base/host-domain.ts';
 import { unreachable } from '../../base/iface-address.ts';
-import { SEGMENT_NAME_BYTES } from '../../base/segment.ts';
+import { isLackOfResources, SEGMENT_NAME_BYTES } from '../../base/segment.ts';
 import { Sleeper } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
@@ -69,10 +69,15 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   unreachableReason(address: Uint8Array): string | undefined {
     const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
     if (elsewhere !== undefined) return elsewhere;
-    const peer = peerAt(address);
-    if (typeof peer === 'string') return peer;
-    peer.close();
-    return undefined;
+    try {
+      const peer = peerAt(address);
+      if (typeof peer === 'string') return peer;
+      peer.close();
+      return undefined;
+    } catch (error) {
+      if (isLackOfResources(error)) return `this process cannot look at the peer (${error.message})`;
+      throw error;
+    }
   }
 
   connect(address: Uint8Array): UctEndpoint {
@@ -115,7 +120,6 @@ export class PosixIface implements ClosableIface, EndpointOwner {
       return Promise.resolve();
     }
     this.#directory.checkSome();
-    this.#pipe.listen();
     return this.#sleeper.sleep(limitNs);
   }
 
@@ -164,12 +168,15 @@ function openPipe(directory: Directory, onWake: () => void): WakePipe {
   }
 }
 
-/** The interface with this address, which is on this machine; or why it cannot be reached. */
+/**
+ * The interface with this address, which is on this machine; or why it cannot be reached.
+ * @throws SyscallError EMFILE, ENFILE, ENOMEM of this process
+ */
 function peerAt(address: Uint8Array): Peer | string {
   try {
     return Peer.attach(address.subarray(NODE_ADDRESS_BYTES));
   } catch (error) {
-    if (!isUcxError(error)) throw error;
+    if (!isUcxError(error) || isLackOfResources(error)) throw error;
     if (hasSameShm(address)) return `the peer has ended, or is of another user (${error.message})`;
     return `the peer has another /dev/shm: another mount namespace or container (${error.message})`;
   }

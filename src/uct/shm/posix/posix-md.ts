@@ -10,7 +10,7 @@ import type { HostMemory } from '../../base/host-memory.ts';
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import type { PublishedKey } from '../../base/key-board-reader.ts';
 import { isInside } from '../../base/range.ts';
-import { SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
+import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
 import { SegmentCache } from '../../base/segment-cache.ts';
 import { BoardDomain } from '../base/board-domain.ts';
 import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
@@ -108,6 +108,7 @@ export class PosixMd extends BoardDomain {
     try {
       segment = this.#segments.acquire(name);
     } catch (error) {
+      if (isLackOfResources(error)) throw error;
       throw refusal('ERR_RKEY_STALE', 'belongs to memory that cannot be attached any more', error);
     }
     if (isInside(offset, byteLength, segment.byteLength)) {

@@ -30,32 +30,33 @@ const ONE = new Uint8Array(1);
 export class WakePipe {
   readonly #path: string;
   readonly #fd: number;
-  readonly #onWake: () => void;
   readonly #drained: Uint8Array = new Uint8Array(DRAIN_BYTES);
-  #subscription: PollSubscription | undefined;
+  readonly #subscription: PollSubscription;
   #closed = false;
 
   /**
-   * Makes the pipe.
-   * @param onWake called from the event loop once {@link listen} was called
+   * Makes the pipe, and takes all that sleeping on it needs.
+   * @param onWake called from the event loop when a peer wakes the owner; does not hold the process open
    * @throws SyscallError
    */
   constructor(path: string, onWake: () => void) {
     mkfifo(path);
     ownFile(path);
     this.#path = path;
-    this.#onWake = onWake;
-    // Also for writing: a pipe without writers would be readable for ever.
-    this.#fd = open(path, OpenFlag.RDWR | OpenFlag.NONBLOCK | OpenFlag.NOFOLLOW);
-  }
-
-  /** Listens from now on. Does not hold the process open. */
-  listen(): void {
-    if (this.#subscription !== undefined) return;
-    this.#subscription = pollReadable(this.#fd, () => {
-      while (read(this.#fd, this.#drained) === DRAIN_BYTES);
-      this.#onWake();
-    });
+    let fd = -1;
+    try {
+      // Also for writing: a pipe without writers would be readable for ever.
+      fd = open(path, OpenFlag.RDWR | OpenFlag.NONBLOCK | OpenFlag.NOFOLLOW);
+      this.#subscription = pollReadable(fd, () => {
+        while (read(fd, this.#drained) === DRAIN_BYTES);
+        onWake();
+      });
+    } catch (error) {
+      if (fd >= 0) closeFd(fd);
+      unlinkIfThere(path);
+      throw error;
+    }
+    this.#fd = fd;
     this.#subscription.unref();
   }
 
@@ -63,7 +64,7 @@ export class WakePipe {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#subscription?.close();
+    this.#subscription.close();
     closeFd(this.#fd);
     unlinkIfThere(this.#path);
   }

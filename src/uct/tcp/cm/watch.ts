@@ -28,13 +28,19 @@ export class Watch {
   readonly #retired: number[] = [];
   /** No deadline is before. */
   #earliestNs = Number.POSITIVE_INFINITY;
-  #alarm: EventAlarm | undefined;
+  readonly #alarm: EventAlarm;
   #closed = false;
 
   /** @throws SyscallError EMFILE */
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#sleeper = new Sleeper(clock, () => undefined);
+    try {
+      this.#alarm = new EventAlarm(this.#set.fd, () => this.#sleeper.wake());
+    } catch (error) {
+      this.#set.close();
+      throw error;
+    }
   }
 
   /**
@@ -93,7 +99,6 @@ export class Watch {
   /** Sleeps until a descriptor may be ready, a deadline is over, or `timeoutNs`. */
   wait(timeoutNs: number): Promise<void> {
     if (this.#closed) return Promise.resolve();
-    this.#alarm ??= new EventAlarm(this.#set.fd, () => this.#sleeper.wake());
     this.#alarm.arm();
     return this.#sleeper.sleep(Math.min(timeoutNs, Math.max(0, this.#earliestNs - this.#clock.nowNs())));
   }
@@ -103,7 +108,7 @@ export class Watch {
     if (this.#closed) return;
     this.#closed = true;
     this.#sleeper.wake();
-    this.#alarm?.close();
+    this.#alarm.close();
     this.#set.close();
     this.#watched.length = 0;
   }

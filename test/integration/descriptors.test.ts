@@ -1,0 +1,115 @@
+/** A process without descriptors: it sleeps as before, and what fails says so instead of something about its peers. */
+
+import { describe, expect, it } from 'vitest';
+import { MemoryType, type Request, Status } from '../../src/index.ts';
+import { Errno, isProcessAlive, isSyscallError, processStartTime } from '../../src/sys/index.ts';
+import { hasEnded, ownIdentity } from '../../src/uct/base/process-identity.ts';
+import { Segment, scavenge } from '../../src/uct/base/segment.ts';
+import { openCma, openPosix } from '../contract/uct-implementations.ts';
+import { withoutDescriptors } from '../fixtures/no-descriptors.ts';
+import { connectionKind, expectSame, type Pair, pattern, usePairs } from '../fixtures/pair.ts';
+import { createTestLog } from '../fixtures/test-log.ts';
+
+const fixture = usePairs();
+/** Lets a worker begin to sleep: past the time that it polls. */
+const FALL_ASLEEP_TURNS = 50;
+
+/** A pair that has made what its messages need. */
+async function connected(name: string): Promise<Pair> {
+  const pair = await fixture.pair(connectionKind(name));
+  await Promise.all([pair.ab.tagSend(new Uint8Array(8)), pair.two.worker.tagRecv(new Uint8Array(8))]);
+  return pair;
+}
+
+describe('a worker of a process without descriptors', () => {
+  it.each(['posix', 'cma and posix', 'tcp', 'staging, tcp', 'all transports'])(
+    'sleeps, and hears of a message, over %s',
+    async (name) => {
+      const { ab, two } = await connected(name);
+      const target = new Uint8Array(64);
+      await withoutDescriptors(async () => {
+        const receiving = two.worker.tagRecv(target, { tag: 3 });
+        for (let turn = 0; turn < FALL_ASLEEP_TURNS; turn++) await new Promise(setImmediate);
+        await ab.tagSend(pattern(64, 5), { tag: 3 });
+        expect(await receiving).toMatchObject({ byteLength: 64 });
+      });
+      expectSame(target, pattern(64, 5));
+    },
+  );
+
+  it('waits and is armed without spinning', async () => {
+    const { ab, two } = await connected('posix');
+    const { worker } = two;
+    worker.arm();
+    const receive = worker.tagRecvNbx(new Uint8Array(8), 0, 8, 1) as Request;
+    await withoutDescriptors(async () => {
+      const waiting = (async () => {
+        let sleeps = 0;
+        while (!receive.isCompleted) {
+          if (worker.progress() > 0) continue;
+          sleeps += 1;
+          await worker.wait();
+        }
+        return sleeps;
+      })();
+      for (let turn = 0; turn < FALL_ASLEEP_TURNS; turn++) await new Promise(setImmediate);
+      await ab.tagSend(new Uint8Array(8), { tag: 1 });
+      expect(await waiting).toBeLessThan(10);
+    });
+    expect(receive.status).toBe(Status.OK);
+    receive.free();
+  });
+});
+
+describe('a process without descriptors', () => {
+  it('takes no process for dead, and removes nothing of one', async () => {
+    const segment = Segment.create(4096);
+    await withoutDescriptors(() => {
+      expect(hasEnded(ownIdentity())).toBe(false);
+      expect(isProcessAlive(process.ppid)).toBe(true);
+      expect(isProcessAlive(2 ** 22)).toBe(false);
+      expect(() => processStartTime(process.pid)).toThrow(/EMFILE/);
+      scavenge();
+    });
+    expect(scavenge()).toBeGreaterThanOrEqual(0);
+    Segment.attach(segment.packedName).close();
+    segment.close();
+  });
+
+  it.each([
+    ['posix', openPosix],
+    ['cma', openCma],
+  ] as const)('does not say that the peer has ended, over %s', async (_, open) => {
+    const { md } = open(createTestLog());
+    const iface = md.openIface(md.resources[0]!);
+    await withoutDescriptors(() => {
+      const reason = iface.unreachableReason(iface.address);
+      expect(reason ?? '').not.toMatch(/ended|another user|namespace/);
+      expect(() => iface.connect(iface.address)).toThrow(/EMFILE/);
+    });
+    const endpoint = iface.connect(iface.address);
+    expect(endpoint.check()).toBe(Status.OK);
+    endpoint.close();
+    iface.close();
+    md.close();
+  });
+
+  it('does not say that a remote key is of a process that has ended', async () => {
+    const [one, two] = [openPosix(createTestLog()), openPosix(createTestLog())];
+    const memory = one.md.memAlloc(64, { memoryType: MemoryType.HOST });
+    const packed = new Uint8Array(one.md.attributes.rkeyPackedBytes);
+    one.md.mkeyPack(memory, packed, 0);
+    await withoutDescriptors(() => {
+      let failure: unknown;
+      try {
+        two.md.rkeyUnpack(packed).release();
+      } catch (error) {
+        failure = error;
+      }
+      expect(isSyscallError(failure, Errno.EMFILE)).toBe(true);
+    });
+    two.md.rkeyUnpack(packed).release();
+    one.md.memFree(memory);
+    for (const { md } of [one, two]) md.close();
+  });
+});
