@@ -24,6 +24,12 @@ export interface OpenMd {
   readonly resources: readonly IfaceResource[];
 }
 
+/** A component that has nothing to work with on this machine. */
+interface Absence extends Rejection {
+  readonly error: UcxError;
+  readonly isWarned: boolean;
+}
+
 /** What opening needs. */
 export interface ResourcesOptions {
   readonly components: readonly Component[];
@@ -48,17 +54,19 @@ export class Resources {
     const config = options.config.get(UCP_CONFIG_TABLE);
     const filter = new ResourceFilter(config);
     const mds: OpenMd[] = [];
-    const absent: Rejection[] = [];
+    const absent: Absence[] = [];
     try {
       for (const component of options.components) openComponent(component, options, filter, mds, absent);
       if (config.WARN_INVALID_CONFIG) for (const warning of filter.unavailable()) options.log.warn(warning);
+      if (mds.length === 0 && filter.namesTransports && absent.length > 0) throw absent[0]!.error;
       if (mds.length === 0) throw noTransport([...filter.rejections, ...absent]);
+      for (const { name, reason, isWarned } of absent) if (isWarned) options.log.warn(`${name} is not used: ${reason}`);
     } catch (error) {
       for (const { md } of mds) md.close();
       throw error;
     }
     this.mds = mds;
-    this.rejections = [...filter.rejections, ...absent];
+    this.rejections = [...filter.rejections, ...absent.map(({ name, reason }) => ({ name, reason }))];
     this.#managers = options.components
       .filter((component) => component.openConnectionManager !== undefined)
       .map((component) => () => component.openConnectionManager!(servicesOf(component, options, filter)));
@@ -106,7 +114,7 @@ function openComponent(
   options: ResourcesOptions,
   filter: ResourceFilter,
   mds: OpenMd[],
-  absent: Rejection[],
+  absent: Absence[],
 ): void {
   const wanted = component.transports.filter((transport) => filter.admitsTransport(transport));
   if (wanted.length === 0) return;
@@ -116,10 +124,12 @@ function openComponent(
     if (resources.length > 0) mds.push({ index: mds.length, md, resources });
     else md.close();
   } catch (error) {
-    // A machine without such devices is no failure, unless the user asked for them by name.
-    const isAbsent = isUcxError(error) && error.status === Status.NO_DEVICE && !filter.namesTransports;
-    if (!isAbsent) throw error;
-    absent.push({ name: component.name, reason: error.message });
+    const { name, absenceWarning } = component;
+    // A machine without such devices is no failure, unless the user asked for them by name and nothing else does their work.
+    const mayBeAbsent = !filter.namesTransports || absenceWarning !== undefined;
+    if (!isUcxError(error) || error.status !== Status.NO_DEVICE || !mayBeAbsent) throw error;
+    const isWarned = absenceWarning === 'always' || filter.namesTransports;
+    absent.push({ name, reason: error.message, error, isWarned });
   }
 }
 

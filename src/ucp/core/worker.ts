@@ -38,6 +38,7 @@ import { describeFlushOf, fenceConnection } from './flush.ts';
 import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
 import type { Activity } from './lane.ts';
 import { Observation } from './observation.ts';
+import { openIfaces } from './open-ifaces.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import { PendingConnections } from './pending-connections.ts';
 import type { ProtocolHost } from './protocol-host.ts';
@@ -96,9 +97,7 @@ export class Worker
     this.clientId = clientIdOf(options);
     this.log = context.log;
     this.observation = new Observation(context);
-    this.openIfaces = context.resources.mds.flatMap((md) =>
-      md.resources.map((resource) => ({ md, iface: md.md.openIface(resource) })),
-    );
+    this.openIfaces = openIfaces(context.resources.mds, context.log);
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
     this.frameBytesMax = Math.max(0, ...this.ifaces.map(({ attributes }) => attributes.am.bcopyBytesMax));
     this.#listening = this.ifaces.filter(isListening);

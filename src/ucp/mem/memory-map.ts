@@ -26,6 +26,7 @@ import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
 import { MemoryHandle } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
 import { packRkey, type RkeyPart } from './rkey-bytes.ts';
+import { packPart } from './rkey-part.ts';
 
 /** Time between two looks whether transfers still use memory that was unmapped under them. */
 const LOST_LOOK_NS = 1e6;
@@ -199,10 +200,8 @@ export class MemoryMap {
   #pack(handle: MemoryHandle): Uint8Array {
     const parts: RkeyPart[] = handle.mdMemory.flatMap((memory, index) => {
       if (memory === undefined || memory.packable === false) return [];
-      const { md } = this.#resources.mds[index]!;
-      const key = new Uint8Array(md.attributes.rkeyPackedBytes);
-      md.mkeyPack(memory, key, 0);
-      return [{ name: md.attributes.name, key }];
+      const part = packPart(this.#resources.mds[index]!.md, memory, this.#options.log);
+      return part === undefined ? [] : [part];
     });
     parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
     const { memoryType, sysDevice, address, byteLength } = handle;

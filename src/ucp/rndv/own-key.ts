@@ -12,6 +12,7 @@ import type { LocalPiece } from '../mem/memory-handle.ts';
 import { HOST_PLACE, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { packRkey } from '../mem/rkey-bytes.ts';
+import { packPart } from '../mem/rkey-part.ts';
 
 /** The key of one piece of memory. */
 export interface OwnKey {
@@ -78,11 +79,11 @@ function transientKey(
     throw error;
   }
   if (registered.length === 0) return undefined;
-  const parts = registered.map(({ md, memory }) => {
-    const key = new Uint8Array(md.attributes.rkeyPackedBytes);
-    md.mkeyPack(memory, key, 0);
-    return { name: md.attributes.name, key };
-  });
+  const parts = registered.flatMap(({ md, memory }) => packPart(md, memory, undefined) ?? []);
+  if (parts.length === 0) {
+    release();
+    return undefined;
+  }
   const { address } = registered[0]!.memory;
   const packed = packRkey({ ...HOST_PLACE, address, byteLength: whole.byteLength, parts });
   return { packed, offset: bytes.byteOffset + offset, release };

@@ -234,6 +234,11 @@ export interface Component {
   /** The component's fields of the configuration. */
   readonly configTable: AnyConfigTable | undefined;
   /**
+   * What the absence of its device means, where users have named its transports beside others: undefined for a failure, as nothing else does
+   * its work; otherwise others do, and there is a warning: `named` for one in that case only, `always` for one on every machine.
+   */
+  readonly absenceWarning?: 'named' | 'always';
+  /**
    * Opens the memory domain of this machine.
    * @throws UcxError NO_DEVICE where the machine has nothing for it, and whatever makes its devices unusable
    */

@@ -5,6 +5,9 @@
 
 import { unlinkSync } from 'node:fs';
 
+/** Why a file stays: it is gone, of another user, or in a folder that is read-only. */
+const UNREMOVABLE: readonly (string | undefined)[] = ['ENOENT', 'EPERM', 'EACCES', 'EROFS'];
+
 const owned = new Set<string>();
 
 /** Takes a file into the list. */
@@ -18,7 +21,7 @@ export function disownFile(path: string): void {
   if (owned.delete(path) && owned.size === 0) process.off('exit', removeAll);
 }
 
-/** Removes a file, of this process or not. False when it is not there any more or belongs to another user. */
+/** Removes a file, of this process or not. False when it is not there any more, belongs to another user, or cannot be removed. */
 export function unlinkIfThere(path: string): boolean {
   disownFile(path);
   try {
@@ -26,7 +29,7 @@ export function unlinkIfThere(path: string): boolean {
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'EPERM' || code === 'EACCES') return false;
+    if (UNREMOVABLE.includes(code)) return false;
     throw error;
   }
 }

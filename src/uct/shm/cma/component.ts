@@ -10,6 +10,7 @@ export function cmaComponent(): Component {
   return {
     name: CMA_NAME,
     transports: [{ name: CMA_NAME, aliases: CMA_ALIASES }],
+    absenceWarning: 'named',
     configTable: CMA_CONFIG_TABLE,
     openMd: (services) => new CmaMd(services),
   };

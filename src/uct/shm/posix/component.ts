@@ -10,6 +10,7 @@ export function posixComponent(): Component {
   return {
     name: POSIX_NAME,
     transports: [{ name: POSIX_NAME, aliases: POSIX_ALIASES }],
+    absenceWarning: 'always',
     configTable: POSIX_CONFIG_TABLE,
     openMd: (services) => new PosixMd(services),
   };

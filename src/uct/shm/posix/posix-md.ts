@@ -10,12 +10,14 @@ import type { HostMemory } from '../../base/host-memory.ts';
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import type { PublishedKey } from '../../base/key-board-reader.ts';
 import { isInside } from '../../base/range.ts';
-import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
+import { isLackOfResources, SEGMENT_FOLDER, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
 import { SegmentCache } from '../../base/segment-cache.ts';
 import { BoardDomain } from '../base/board-domain.ts';
 import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
+import { DIRECTORY_BYTES } from './directory-layout.ts';
 import { PosixIface } from './posix-iface.ts';
 import { POSIX_NAME, PosixKey } from './posix-key.ts';
+import { ringBytes } from './ring-layout.ts';
 
 /** Other names of the transport. */
 export const POSIX_ALIASES: readonly string[] = ['shm', 'sm', 'mm'];
@@ -59,8 +61,7 @@ export class PosixMd extends BoardDomain {
   constructor(services: ComponentServices) {
     super(POSIX_NAME, false);
     this.#services = services;
-    ringGeometry(services.config.get(POSIX_CONFIG_TABLE));
-    checkFolder();
+    checkFolder(DIRECTORY_BYTES + ringBytes(ringGeometry(services.config.get(POSIX_CONFIG_TABLE))));
     const removed = scavenge();
     if (removed > 0) services.log.debug(`removed ${removed} shared-memory files of processes that have ended`);
   }
@@ -124,16 +125,16 @@ function refusal(code: string, rule: string, cause?: unknown): UcxError {
   return new UcxError({ code, status: Status.INVALID_ADDR, message, details: { md: POSIX_NAME }, cause });
 }
 
-/** Makes a segment: a folder that is missing, full or not for this user shows now. */
-function checkFolder(): void {
+/** Makes a segment of what a worker with one peer needs: a folder that is missing, full, read-only or not for this user shows now. */
+function checkFolder(byteLength: number): void {
   try {
-    Segment.create(1).close();
+    Segment.create(byteLength).close();
   } catch (error) {
     if (!isUcxError(error)) throw error;
     throw new UcxError({
       code: 'ERR_NO_DEVICE',
       status: Status.NO_DEVICE,
-      message: `no shared memory: ${error.message}`,
+      message: `no shared memory in ${SEGMENT_FOLDER}: ${error.message}`,
       cause: error,
     });
   }
