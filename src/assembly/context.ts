@@ -5,7 +5,7 @@
 import type { DriverNode } from '../driver/port.ts';
 import { Context as LibucxContext } from '../libucx/context.ts';
 import type { Libucp } from '../libucx/library.ts';
-import { EventFd } from '../sys/index.ts';
+import { closeAbandonedDescriptors, EventFd } from '../sys/index.ts';
 import { checkOptions } from '../ucp/api/check-options.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
 import type { Engine } from '../ucp/api/engine.ts';
@@ -62,6 +62,7 @@ async function create(options: ContextOptions = {}): Promise<ApiContext> {
   checkOptions(options);
   const features = checkFeatures(options.features);
   const program = readProgram(options);
+  closeAbandonedDescriptors();
   const { engine, libucp } = chooseEngine(program, options.engine);
   if (libucp === undefined) {
     warnOfUnused(program);

@@ -3,11 +3,13 @@
  */
 
 import { closedError } from '../ucs/error.ts';
+import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
-import { closeCall, errno, eventfd, read, write } from './libc.ts';
+import { errno, eventfd, read, write } from './libc.ts';
 import { type PollSubscription, pollReadable } from './poll.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const EFD_CLOEXEC = 0o2000000;
 const EFD_NONBLOCK = 0o4000;
@@ -33,7 +35,7 @@ export class EventFd implements Disposable {
     transit ??= allocateScratch(COUNTER_BYTES);
     this.#words = transit.words;
     this.#address = transit.address;
-    this.fd = fd ?? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    this.fd = fd ?? noteDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (this.fd < 0) throw new SyscallError('eventfd', errno(), 'new counter');
   }
 
@@ -95,7 +97,7 @@ export class EventFd implements Disposable {
     this.#closed = true;
     for (const subscription of this.#subscriptions) subscription.close();
     this.#subscriptions.clear();
-    closeCall(this.fd);
+    closeDescriptor(this.fd);
   }
 
   [Symbol.dispose](): void {

@@ -7,6 +7,7 @@ import { close } from './file.ts';
 import { epollControl, epollCreate, epollWait, errno, isInterrupted } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const CTL_ADD = 1;
@@ -37,7 +38,7 @@ export class EventSet {
 
   /** @throws SyscallError EMFILE */
   constructor() {
-    this.fd = epollCreate(EPOLL_CLOEXEC);
+    this.fd = noteDescriptor(epollCreate(EPOLL_CLOEXEC));
     if (this.fd >= 0) return;
     const code = errno();
     this.#events.free();

@@ -3,10 +3,12 @@
  */
 
 import * as fs from 'node:fs';
+import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
-import { closeCall, errno, fcntlCall, flock, isInterrupted, openCall, pipe2Call, pollCall } from './libc.ts';
+import { errno, fcntlCall, flock, isInterrupted, openCall, pipe2Call, pollCall } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const F_GETFD = 1;
 const F_SETFD = 2;
@@ -56,7 +58,7 @@ export function open(path: string, flags: number, mode = 0o600): number {
   do fd = openCall(path, flags | OpenFlag.CLOEXEC, mode);
   while (isInterrupted(fd));
   if (fd < 0) throw new SyscallError('open', errno(), path);
-  return fd;
+  return noteDescriptor(fd);
 }
 
 /**
@@ -64,7 +66,7 @@ export function open(path: string, flags: number, mode = 0o600): number {
  * @throws SyscallError EBADF: a double close, which is a bug of the caller
  */
 export function close(fd: number): void {
-  const result = closeCall(fd);
+  const result = closeDescriptor(fd);
   // Linux has closed it also where a signal interrupts the call: the number may be in use again.
   if (result !== 0 && !isInterrupted(result)) throw new SyscallError('close', errno(), `fd ${fd}`);
 }
@@ -91,7 +93,7 @@ export function pwrite(fd: number, source: Uint8Array, offset: number): number {
 
 /** A new close-on-exec descriptor of the same open file. Throws SyscallError EBADF, EMFILE. */
 export function dup(fd: number): number {
-  return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  return noteDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }
 
 /** Runs one fcntl with an integer argument. Returns its result. Throws SyscallError. */
@@ -148,7 +150,7 @@ let pollRecord: ScratchBlock | undefined;
 export function pipe2(flags: number = OpenFlag.CLOEXEC): [number, number] {
   fdPair ??= allocateScratch(8);
   if (pipe2Call(fdPair.address, flags) !== 0) throw new SyscallError('pipe2', errno(), `flags 0o${flags.toString(8)}`);
-  return [fdPair.words[0]!, fdPair.words[1]!];
+  return [noteDescriptor(fdPair.words[0]!), noteDescriptor(fdPair.words[1]!)];
 }
 
 /**

@@ -124,6 +124,7 @@ export {
   tcpSocket,
   tcpUnreadBytes,
 } from './tcp-socket.ts';
+export { closeAbandonedDescriptors, isThreadAlive } from './thread-descriptors.ts';
 export {
   connectUnix,
   listenUnix,

@@ -5,6 +5,7 @@
 import { errno, fallocate, fcntlCall, ftruncateCall, isInterrupted, memfdCreateCall } from './libc.ts';
 import { signedOffset } from './mapped-memory.ts';
 import { SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const MFD_CLOEXEC = 1;
 const MFD_ALLOW_SEALING = 2;
@@ -37,7 +38,7 @@ export interface MemfdOptions {
  */
 export function memfdCreate(name: string, options: MemfdOptions = {}): number {
   const flags = (options.cloexec === false ? 0 : MFD_CLOEXEC) | (options.sealing === true ? MFD_ALLOW_SEALING : 0);
-  const fd = memfdCreateCall(name, flags);
+  const fd = noteDescriptor(memfdCreateCall(name, flags));
   if (fd < 0) throw new SyscallError('memfd_create', errno(), name);
   return fd;
 }

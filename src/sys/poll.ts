@@ -2,10 +2,12 @@
  * Callbacks of the event loop for descriptors that become readable. For everything that Linux can poll, not for plain files.
  */
 
+import { closeDescriptor } from './descriptor.ts';
 import { dup } from './file.ts';
-import { closeCall, epollControl, epollCreate, errno, type PollHandle, startPoll } from './libc.ts';
+import { epollControl, epollCreate, errno, type PollHandle, startPoll } from './libc.ts';
 import { allocateScratch } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
@@ -29,7 +31,7 @@ export class PollSubscription implements Disposable {
     try {
       checkPollable(this.#fd);
     } catch (error) {
-      closeCall(this.#fd);
+      closeDescriptor(this.#fd);
       throw error;
     }
     this.#handle = startPoll(this.#fd, () => {
@@ -65,7 +67,7 @@ export class PollSubscription implements Disposable {
     if (this.#handle === undefined) return;
     this.#handle.close();
     this.#handle = undefined;
-    closeCall(this.#fd);
+    closeDescriptor(this.#fd);
     active.delete(this);
     if (active.size === 0) process.off('exit', closeAll);
   }
@@ -92,11 +94,11 @@ export function pollReadable(fd: number, callback: () => void): PollSubscription
 
 /** Throws what epoll says about a descriptor: the FFI ends the process when it refuses one. */
 function checkPollable(fd: number): void {
-  const epoll = epollCreate(EPOLL_CLOEXEC);
+  const epoll = noteDescriptor(epollCreate(EPOLL_CLOEXEC));
   if (epoll < 0) throw new SyscallError('epoll_create1', errno(), 'to check a descriptor');
   const event = allocateScratch(EPOLL_EVENT_BYTES);
   const refusal = epollControl(epoll, EPOLL_CTL_ADD, fd, event.address) === 0 ? 0 : errno();
   event.free();
-  closeCall(epoll);
+  closeDescriptor(epoll);
   if (refusal !== 0) throw new SyscallError('epoll_ctl', refusal, `poll fd ${fd}`);
 }

@@ -19,6 +19,7 @@ import {
 } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { isSyscallError, SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const PR_SET_PDEATHSIG = 1;
 const PR_SET_PTRACER = 0x59616d61;
@@ -144,7 +145,7 @@ export function isProcessAlive(pid: number, startTime?: number): boolean {
  * @throws SyscallError ESRCH; ENOSYS before Linux 5.3; EMFILE
  */
 export function pidfdOpen(pid: number): number {
-  const fd = pidfdOpenCall(SYS_PIDFD_OPEN, pid, 0);
+  const fd = noteDescriptor(pidfdOpenCall(SYS_PIDFD_OPEN, pid, 0));
   if (fd < 0) throw new SyscallError('pidfd_open', errno(), `pid ${pid}`);
   return fd;
 }

@@ -3,7 +3,7 @@
  * service in another process reads and writes often; whether it is handed over is the owner's decision.
  */
 
-import { closeCall } from './libc.ts';
+import { closeDescriptor } from './descriptor.ts';
 import { checkViewLength, MapFlag, MappedMemory, mapOrThrow, PAGE_SIZE } from './mapped-memory.ts';
 import { addSeals, ftruncate, memfdCreate, SealFlag } from './memfd.ts';
 
@@ -30,7 +30,7 @@ export class ShareableMemory extends MappedMemory {
   closeFile(): void {
     if (this.#fd < 0) return;
     open.delete(this);
-    closeCall(this.#fd);
+    closeDescriptor(this.#fd);
     this.#fd = -1;
   }
 
@@ -62,7 +62,7 @@ export function mapShareable(byteLength: number): ShareableMemory {
     addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     return new ShareableMemory(fd, mapOrThrow(byteLength, MapFlag.SHARED | MapFlag.POPULATE, fd, 0), byteLength);
   } catch (error) {
-    closeCall(fd);
+    closeDescriptor(fd);
     throw error;
   }
 }

@@ -5,6 +5,7 @@
  * Source of constants: Linux `include/linux/socket.h`, `include/uapi/asm-generic/socket.h`, `include/uapi/linux/tcp.h`.
  */
 
+import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
 import { close } from './file.ts';
 import {
@@ -18,7 +19,6 @@ import {
 import {
   accept4,
   bind,
-  closeCall,
   connect,
   errno,
   getpeername,
@@ -36,6 +36,7 @@ import {
 } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const SOCK_STREAM = 1;
 const SOCK_DGRAM = 2;
@@ -90,7 +91,7 @@ function stage(): ScratchBlock {
 
 /** Makes a socket. @throws SyscallError EMFILE, EAFNOSUPPORT */
 export function tcpSocket(family: AddressFamily): number {
-  const fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK_CLOEXEC, 0);
+  const fd = noteDescriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK_CLOEXEC, 0));
   if (fd < 0) throw new SyscallError('socket', errno(), 'TCP');
   return fd;
 }
@@ -144,7 +145,7 @@ export function tcpAccept(fd: number): number {
   let accepted: number;
   do accepted = accept4(fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
   while (isInterrupted(accepted));
-  return accepted >= 0 ? accepted : -errno();
+  return accepted >= 0 ? noteDescriptor(accepted) : -errno();
 }
 
 /** The own address of a socket. @throws SyscallError */
@@ -275,7 +276,7 @@ export function tcpShutdown(fd: number): void {
 
 /** Closes a socket. */
 export function tcpClose(fd: number): void {
-  closeCall(fd);
+  closeDescriptor(fd);
 }
 
 /**
@@ -285,7 +286,7 @@ export function tcpClose(fd: number): void {
 export function sourceAddressTo(address: string): string | undefined {
   const family = familyOf(address);
   if (family === undefined) return undefined;
-  const fd = socket(family, SOCK_DGRAM | SOCK_NONBLOCK_CLOEXEC, 0);
+  const fd = noteDescriptor(socket(family, SOCK_DGRAM | SOCK_NONBLOCK_CLOEXEC, 0));
   if (fd < 0) throw new SyscallError('socket', errno(), 'UDP');
   try {
     const block = stage();
@@ -293,7 +294,7 @@ export function sourceAddressTo(address: string): string | undefined {
     if (connect(fd, block.address, packSockaddr({ address, port: 9 }, block)) !== 0) return undefined;
     return tcpLocalAddress(fd).address;
   } finally {
-    closeCall(fd);
+    closeDescriptor(fd);
   }
 }
 

@@ -5,11 +5,11 @@
 
 import { rmSync } from 'node:fs';
 import { closedError, invalidParam } from '../ucs/error.ts';
+import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
 import {
   accept4,
   bind,
-  closeCall,
   connect,
   errno,
   getsockopt,
@@ -22,6 +22,7 @@ import {
 } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
+import { noteDescriptor } from './thread-descriptors.ts';
 
 const AF_UNIX = 1;
 const SOCK_NONBLOCK_CLOEXEC = 0o2004000;
@@ -129,7 +130,7 @@ export class UnixSocket implements Disposable {
     const flags = block.view.getInt32(48, true);
     const arrived = receivedDescriptors(block);
     if ((flags & (MSG_CTRUNC | MSG_TRUNC)) !== 0) {
-      for (const fd of arrived) closeCall(fd);
+      for (const fd of arrived) closeDescriptor(fd);
       return -Errno.EMSGSIZE;
     }
     for (const fd of arrived) fds.push(fd);
@@ -157,7 +158,7 @@ export class UnixSocket implements Disposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    closeCall(this.fd);
+    closeDescriptor(this.fd);
   }
 
   [Symbol.dispose](): void {
@@ -189,7 +190,7 @@ export class UnixListener implements Disposable {
     let fd: number;
     do fd = accept4(this.fd, 0, 0, SOCK_NONBLOCK_CLOEXEC);
     while (isInterrupted(fd));
-    if (fd >= 0) return new UnixSocket(fd, this.type);
+    if (fd >= 0) return new UnixSocket(noteDescriptor(fd), this.type);
     const code = errno();
     if (code === Errno.EAGAIN || code === Errno.ECONNABORTED) return undefined;
     throw new SyscallError('accept4', code, this.path);
@@ -199,7 +200,7 @@ export class UnixListener implements Disposable {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    closeCall(this.fd);
+    closeDescriptor(this.fd);
     if (!isAbstract(this.path)) rmSync(this.path, { force: true });
   }
 
@@ -214,7 +215,7 @@ export function unixSocketPair(type: SocketType): [UnixSocket, UnixSocket] {
   if (socketpair(AF_UNIX, type | SOCK_NONBLOCK_CLOEXEC, 0, block.address) !== 0) {
     throw new SyscallError('socketpair', errno(), `type ${type}`);
   }
-  return [new UnixSocket(block.words[0]!, type), new UnixSocket(block.words[1]!, type)];
+  return [new UnixSocket(noteDescriptor(block.words[0]!), type), new UnixSocket(noteDescriptor(block.words[1]!), type)];
 }
 
 /**
@@ -226,7 +227,7 @@ export function listenUnix(path: string, type: SocketType, backlog = 128): UnixL
   const fd = newSocket(type);
   const code = bind(fd, stage().address, addressBytes) === 0 && listen(fd, backlog) === 0 ? 0 : errno();
   if (code !== 0) {
-    closeCall(fd);
+    closeDescriptor(fd);
     throw new SyscallError('bind', code, path);
   }
   return new UnixListener(fd, path, type);
@@ -246,14 +247,14 @@ export function connectUnix(path: string, type: SocketType): UnixSocket {
   while (isInterrupted(result));
   const code = result === 0 ? 0 : errno();
   if (code !== 0) {
-    closeCall(fd);
+    closeDescriptor(fd);
     throw new SyscallError('connect', code, path);
   }
   return new UnixSocket(fd, type);
 }
 
 function newSocket(type: SocketType): number {
-  const fd = socket(AF_UNIX, type | SOCK_NONBLOCK_CLOEXEC, 0);
+  const fd = noteDescriptor(socket(AF_UNIX, type | SOCK_NONBLOCK_CLOEXEC, 0));
   if (fd < 0) throw new SyscallError('socket', errno(), `AF_UNIX type ${type}`);
   return fd;
 }
@@ -303,7 +304,7 @@ function receivedDescriptors({ view }: ScratchBlock): number[] {
     if (length < CONTROL_HEADER_BYTES) break;
     if (view.getInt32(header + 8, true) === SOL_SOCKET && view.getInt32(header + 12, true) === SCM_RIGHTS) {
       for (let at = header + CONTROL_HEADER_BYTES; at + 4 <= header + length; at += 4)
-        fds.push(view.getInt32(at, true));
+        fds.push(noteDescriptor(view.getInt32(at, true)));
     }
     header += Math.ceil(length / 8) * 8;
   }

@@ -208,6 +208,30 @@ describe('another process', { timeout: 60_000 }, () => {
     expect(left.filter((name) => existsSync(`${SEGMENT_FOLDER}/${name}`))).toEqual([]);
   });
 
+  it.each([
+    ['before it takes the ring in, and the sender closes then', false, ['kill', 'close']],
+    ['before it takes the ring in, after the sender has closed', false, ['close', 'kill']],
+    ['after it has taken the ring in, and the sender closes then', true, ['kill', 'close']],
+    ['after it has taken the ring in and the sender has closed', true, ['close', 'kill']],
+  ] as const)('that is killed %s leaves no ring of a sender that lives', async (_, isTaken, steps) => {
+    const before = SEGMENT_PROBES['segments']!();
+    const second = iface.connect(bytesOf(hello.posix));
+    expect(second.amShort(1, Int32Array.of(1, 2), 2, undefined, 0, 0)).toBe(Status.OK);
+    expect(SEGMENT_PROBES['segments']!()).toBe(before + 1);
+    if (isTaken) {
+      iface.setAmHandler(() => {});
+      await ask({ do: 'echo', address: Buffer.from(iface.address).toString('hex') });
+      while (SEGMENT_PROBES['segments']!() > before) await new Promise(setImmediate);
+    }
+    for (const step of steps) {
+      if (step === 'kill') await kill();
+      else second.close();
+    }
+    // The next use of shared memory by whatever part of this process.
+    scavenge();
+    expect(SEGMENT_PROBES['segments']!()).toBe(before);
+  });
+
   it('on another machine or in another namespace is refused with the reason', () => {
     const changed = (hex: string, at: number): Uint8Array => {
       const address = bytesOf(hex);

@@ -1,29 +1,52 @@
 /**
  * Files that go with this process: removed when it ends in the ordinary way without having closed what they belong to. A process that is
- * killed leaves them to scavenging.
+ * killed leaves them to scavenging. A file that a peer was to remove is removed here when the peer has ended without.
  */
 
-import { unlinkSync } from 'node:fs';
+import { existsSync, unlinkSync } from 'node:fs';
 
 /** Why a file stays: it is gone, of another user, or in a folder that is read-only. */
 const UNREMOVABLE: readonly (string | undefined)[] = ['ENOENT', 'EPERM', 'EACCES', 'EROFS'];
+/** Files that were left to peers and are looked at with the next one. */
+const SWEPT_PER_USE = 8;
 
 const owned = new Set<string>();
+/** Files that peers are to remove, with the question whether their peer has ended; oldest look first. */
+const left = new Map<string, () => boolean>();
 
 /** Takes a file into the list. */
 export function ownFile(path: string): void {
-  if (owned.size === 0) process.once('exit', removeAll);
+  watchExit();
   owned.add(path);
 }
 
-/** Leaves a file to somebody else. */
-export function disownFile(path: string): void {
-  if (owned.delete(path) && owned.size === 0) process.off('exit', removeAll);
+/**
+ * Leaves a file to a peer. It is removed when the peer is seen to have ended: with a later file, in scavenging, or when this process ends.
+ * @param isTakerGone whether the peer has ended
+ */
+export function leaveFile(path: string, isTakerGone: () => boolean): void {
+  sweepLeftFiles(SWEPT_PER_USE);
+  watchExit();
+  left.set(path, isTakerGone);
+  owned.delete(path);
+}
+
+/** Removes what was left to peers that have ended. Looks at `countMax` files. Returns how many were removed. */
+export function sweepLeftFiles(countMax: number = left.size): number {
+  let removed = 0;
+  for (const [path, isTakerGone] of [...left].slice(0, countMax)) {
+    left.delete(path);
+    if (!existsSync(path)) continue;
+    if (isTakerGone()) removed += unlinkIfThere(path) ? 1 : 0;
+    else left.set(path, isTakerGone);
+  }
+  unwatchExit();
+  return removed;
 }
 
 /** Removes a file, of this process or not. False when it is not there any more, belongs to another user, or cannot be removed. */
 export function unlinkIfThere(path: string): boolean {
-  disownFile(path);
+  if (owned.delete(path)) unwatchExit();
   try {
     unlinkSync(path);
     return true;
@@ -34,6 +57,15 @@ export function unlinkIfThere(path: string): boolean {
   }
 }
 
+function watchExit(): void {
+  if (owned.size + left.size === 0) process.once('exit', removeAll);
+}
+
+function unwatchExit(): void {
+  if (owned.size + left.size === 0) process.off('exit', removeAll);
+}
+
 function removeAll(): void {
+  sweepLeftFiles();
   for (const path of [...owned]) unlinkIfThere(path);
 }

@@ -4,6 +4,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../../../test/fixtures/own-segments.ts';
+import { gettid } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { hasEnded, isOwn, ownIdentity, packIdentity } from './process-identity.ts';
@@ -12,8 +13,9 @@ import { SegmentCache } from './segment-cache.ts';
 
 expectNoLeaks(SEGMENT_PROBES);
 
-function nameOf(pid: number, startTime: number, tag = 7): Uint8Array {
+function nameOf(pid: number, startTime: number, tag = 7, tid: number = gettid()): Uint8Array {
   const name = new Uint8Array(SEGMENT_NAME_BYTES).fill(tag);
+  new DataView(name.buffer).setUint32(SEGMENT_NAME_BYTES - 4, tid, true);
   packIdentity({ ...ownIdentity(), pid, startTime }, name, 0);
   return name;
 }
@@ -95,7 +97,8 @@ describe('scavenging', () => {
       `${SEGMENT_FOLDER}/gaudi_ucx.4.${dead}.1.${'0'.repeat(32)}`,
       `${SEGMENT_FOLDER}/somebody.else`,
     ];
-    left.push(`${left[0]}.wake`);
+    // Of a thread of this process that there is not, as no thread of Linux has this id.
+    left.push(`${left[0]}.wake`, segmentPath(nameOf(process.pid, ownIdentity().startTime, 9, 2 ** 30)));
     for (const path of [...left, ...kept]) writeFileSync(path, 'x');
     expect(scavenge()).toBe(left.length);
     expect(left.filter((path) => existsSync(path))).toEqual([]);

@@ -2,16 +2,20 @@
  * Named shared memory: files in /dev/shm of this user alone, with names that cannot be guessed. A name travels in addresses and keys as
  * fixed-size bytes. What lies in a segment is the knowledge of whoever made it.
  *
- * The file belongs to the process that created it and goes with `close()`; what killed processes leave is removed by {@link scavenge}.
+ * The file belongs to the thread that created it and goes with `close()`; what killed processes leave, and threads that were ended from outside, is removed
+ * by {@link scavenge}.
  */
 
 import { readdirSync } from 'node:fs';
 import {
+  closeAbandonedDescriptors,
   close as closeFd,
   Errno,
   FileKind,
   fileStatus,
+  gettid,
   isSyscallError,
+  isThreadAlive,
   type MappedMemory,
   mapFile,
   OpenFlag,
@@ -23,9 +27,10 @@ import {
 import { invalidParam, UcxError } from '../../ucs/error.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Status } from '../../ucs/status.ts';
-import { disownFile, ownFile, unlinkIfThere } from './owned-files.ts';
+import { leaveFile, ownFile, sweepLeftFiles, unlinkIfThere } from './owned-files.ts';
 import {
   hasEnded,
+  isOwn,
   ownIdentity,
   PROCESS_IDENTITY_BYTES,
   type ProcessIdentity,
@@ -39,9 +44,14 @@ export const SEGMENT_FOLDER = '/dev/shm';
 export const SEGMENT_NAME_BYTES = 32;
 
 const PREFIX = 'gaudi_ucx';
-const TAG_BYTES = SEGMENT_NAME_BYTES - PROCESS_IDENTITY_BYTES;
+/** Random bytes of a name; behind them stands the id of the thread that made it. */
+const RANDOM_BYTES = 12;
+/** Bytes of what tells the names of one process apart. */
+export const TAG_BYTES: number = SEGMENT_NAME_BYTES - PROCESS_IDENTITY_BYTES;
+/** Digits of the thread in the name of a file: the bytes in hexadecimal, the lowest first. */
+const THREAD_DIGITS_AT: number = RANDOM_BYTES * 2;
 /** Names of segments, and of what lies beside them under the same name. */
-const FILE_NAME = /^gaudi_ucx\.(\d{1,10})\.(\d{1,10})\.(\d{1,16})\.[0-9a-f]{32}(?:\.[a-z]+)?$/;
+const FILE_NAME = /^gaudi_ucx\.(\d{1,10})\.(\d{1,10})\.(\d{1,16})\.([0-9a-f]{32})(?:\.[a-z]+)?$/;
 
 /** A mapped segment. */
 export class Segment {
@@ -80,7 +90,7 @@ export class Segment {
     }
     const packedName = new Uint8Array(SEGMENT_NAME_BYTES);
     packIdentity(ownIdentity(), packedName, 0);
-    packedName.set(systemRandomBytes(TAG_BYTES), PROCESS_IDENTITY_BYTES);
+    packedName.set(newTag(), PROCESS_IDENTITY_BYTES);
     const path = segmentPath(packedName);
     const fd = open(path, OpenFlag.RDWR | OpenFlag.CREAT | OpenFlag.EXCL | OpenFlag.NOFOLLOW, 0o600);
     ownFile(path);
@@ -130,10 +140,13 @@ export class Segment {
     return segmentPath(this.packedName);
   }
 
-  /** Leaves the file to somebody else, who removes it. */
-  disown(): void {
+  /**
+   * Leaves the file to a peer, who removes it.
+   * @param isTakerGone whether the peer has ended: the file is removed here then, some time
+   */
+  leaveTo(isTakerGone: () => boolean): void {
     this.#ownsFile = false;
-    disownFile(this.path);
+    leaveFile(this.path, isTakerGone);
   }
 
   /** Unmaps it; views of it read zeros from now on. The creator removes the file; who has attached it keeps the memory. Idempotent. */
@@ -149,6 +162,14 @@ export function isLackOfResources(error: unknown): error is SyscallError {
   return [Errno.EMFILE, Errno.ENFILE, Errno.ENOMEM].some((code) => isSyscallError(error, code));
 }
 
+/** A tag for a new name: it cannot be guessed, and names this thread. */
+export function newTag(): Uint8Array {
+  const tag = new Uint8Array(TAG_BYTES);
+  tag.set(systemRandomBytes(RANDOM_BYTES));
+  new DataView(tag.buffer).setUint32(RANDOM_BYTES, gettid(), true);
+  return tag;
+}
+
 /** Path of the file behind a packed name of any content. */
 export function segmentPath(packedName: Uint8Array): string {
   const { pidNamespace, pid, startTime } = unpackIdentity(packedName, 0);
@@ -157,19 +178,28 @@ export function segmentPath(packedName: Uint8Array): string {
 }
 
 /**
- * Removes the files of processes that have ended without doing so. Files of other users, and of other pid namespaces, whose processes
- * nobody here can tell dead from alive, stay.
- * @returns how many were removed
+ * Removes the files of processes that have ended without doing so, and of threads of this process; closes the descriptors of such threads, by which their
+ * peers learn that they are gone. Files of other users, and of other pid namespaces, whose processes cannot be told dead from alive here, stay.
+ * @returns how many files were removed
  */
 export function scavenge(): number {
-  let removed = 0;
+  closeAbandonedDescriptors();
+  let removed = sweepLeftFiles();
   for (const name of namesInFolder()) {
     const match = FILE_NAME.exec(name);
     if (match === null) continue;
     const [pidNamespace, pid, startTime] = [Number(match[1]), Number(match[2]), Number(match[3])];
-    if (hasEnded({ pidNamespace, pid, startTime }) && unlinkIfThere(`${SEGMENT_FOLDER}/${name}`)) removed += 1;
+    const owner = { pidNamespace, pid, startTime };
+    const isLeft = isOwn(owner) ? isOfEndedThread(match[4]!) : hasEnded(owner);
+    if (isLeft && unlinkIfThere(`${SEGMENT_FOLDER}/${name}`)) removed += 1;
   }
   return removed;
+}
+
+/** Whether the thread of this process that a tag names is gone. */
+function isOfEndedThread(tag: string): boolean {
+  const tid = Buffer.from(tag.slice(THREAD_DIGITS_AT), 'hex').readUInt32LE();
+  return !isThreadAlive(tid);
 }
 
 function namesInFolder(): readonly string[] {

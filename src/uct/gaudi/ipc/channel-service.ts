@@ -23,14 +23,13 @@ import {
 import type { Clock } from '../../../ucs/clock.ts';
 import { isUcxError, type UcxError } from '../../../ucs/error.ts';
 import type { Log } from '../../../ucs/log.ts';
-import { systemRandomBytes } from '../../../ucs/random.ts';
 import {
   ownIdentity,
   PROCESS_IDENTITY_BYTES,
   type ProcessIdentity,
   packIdentity,
 } from '../../base/process-identity.ts';
-import { SEGMENT_NAME_BYTES, scavenge, segmentPath } from '../../base/segment.ts';
+import { newTag, SEGMENT_NAME_BYTES, scavenge, segmentPath } from '../../base/segment.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,
   ChannelMessage,
@@ -40,7 +39,6 @@ import {
   refusalMessage,
   retiredMessage,
 } from './channel-message.ts';
-import { SERVICE_TAG_BYTES } from './key-payload.ts';
 
 /** Peers that are connected at one time at most; more are turned away and try again. */
 export const CHANNEL_PEERS_MAX = 256;
@@ -79,8 +77,8 @@ export function servicePath(owner: ProcessIdentity, tag: Uint8Array): string {
 
 /** The channel service of one memory domain. */
 export class ChannelService {
-  /** {@link SERVICE_TAG_BYTES} that name it, with the identity of the process. */
-  readonly tag: Uint8Array = systemRandomBytes(SERVICE_TAG_BYTES);
+  /** The bytes that name it, with the identity of the process. */
+  readonly tag: Uint8Array = newTag();
   readonly #options: ChannelServiceOptions;
   readonly #listener: UnixListener;
   readonly #subscription: PollSubscription;

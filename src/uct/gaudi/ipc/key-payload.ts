@@ -3,8 +3,10 @@
  * owner's channel service is called. Bytes only; no descriptor and no address is among them.
  */
 
-/** Random bytes in the name of a channel service. */
-export const SERVICE_TAG_BYTES = 16;
+import { TAG_BYTES } from '../../base/segment.ts';
+
+/** Bytes of the tag in the name of a channel service. */
+export const SERVICE_TAG_BYTES: number = TAG_BYTES;
 
 const VERSION = 1;
 const WORDS = 13;

@@ -1,6 +1,6 @@
 /** A sender's side of the directory of an interface: announces rings, wakes the receiver, and tells whether it is there. */
 
-import { getpid } from '../../../sys/index.ts';
+import { getpid, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
 import { Segment, segmentError, segmentPath } from '../../base/segment.ts';
 import {
@@ -99,6 +99,22 @@ export class Peer {
     this.#slot = -1;
     this.#countChange();
     return this.check() === Status.OK;
+  }
+
+  /** Tells from then on, also after {@link close}, whether the interface is gone. Opens its pipe for each answer. */
+  goneProbe(): () => boolean {
+    const path = wakePath(segmentPath(this.#directory.packedName));
+    return () => {
+      try {
+        const line = WakeLine.open(path);
+        line?.close();
+        return line === undefined;
+      } catch (error) {
+        // Not to be known now.
+        if (isSyscallError(error)) return false;
+        throw error;
+      }
+    };
   }
 
   close(): void {

@@ -193,7 +193,7 @@ export class PosixEndpoint implements UctEndpoint {
     if (this.#closed) return;
     this.#closed = true;
     const ring = this.#ring?.segment;
-    if (this.#peer.retire()) ring?.disown();
+    if (this.#peer.retire()) ring?.leaveTo(this.#peer.goneProbe());
     ring?.close();
     this.#peer.close();
     this.#failure = Status.CANCELED;

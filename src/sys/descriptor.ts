@@ -1,0 +1,10 @@
+/** Closing a descriptor that this folder has made: the one way. */
+
+import { closeCall } from './libc.ts';
+import { forgetDescriptor } from './thread-descriptors.ts';
+
+/** Closes a descriptor. Returns as close(2): 0, or -1 with errno. */
+export function closeDescriptor(fd: number): number {
+  forgetDescriptor(fd);
+  return closeCall(fd);
+}

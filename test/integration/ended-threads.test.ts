@@ -1,0 +1,40 @@
+/** A worker thread that is ended from outside in its traffic: descriptors and files go with the next use, and peers learn that it has gone. */
+
+import { once } from 'node:events';
+import { describe, expect, it } from 'vitest';
+import { Context, Status } from '../../src/index.ts';
+import { startWorker } from '../../src/sys/index.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
+
+expectNoLeaks(SEGMENT_PROBES);
+
+describe('a thread that is ended in traffic', { timeout: 20_000 }, () => {
+  it.each(['posix,cma,self', 'tcp,self', 'all'])('over %s leaves nothing after the next use', async (tls) => {
+    const segments = SEGMENT_PROBES['segments']!;
+    const before = segments();
+    const env = { UCX_GAUDI_DRIVER: tls === 'all' ? 'emulator' : 'kernel', UCX_TLS: tls };
+    const thread = startWorker(import.meta.url, '../fixtures/traffic-thread', { workerData: env });
+    const [address] = (await once(thread, 'message')) as [string];
+    const context = await Context.create({ env, configDirectories: [] });
+    const worker = context.worker();
+    let status: Status = Status.OK;
+    const endpoint = worker.endpoint(Buffer.from(address, 'hex'), {
+      onError: (_, failure) => {
+        status = failure;
+      },
+    });
+    await endpoint.amSend(1, new Uint8Array(8));
+    await thread.terminate();
+    const next = await Context.create({ env, configDirectories: [] });
+    while (status === Status.OK) {
+      worker.progress();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect([Status.ENDPOINT_TIMEOUT, Status.CONNECTION_RESET]).toContain(status);
+    await endpoint.close({ force: true });
+    await context.close();
+    await next.close();
+    expect(segments()).toBe(before);
+  });
+});
