@@ -1,11 +1,15 @@
 /** A worker thread that is ended from outside in its traffic: descriptors and files go with the next use, and peers learn that it has gone. */
 
 import { once } from 'node:events';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { Context, Status } from '../../src/index.ts';
-import { startWorker } from '../../src/sys/index.ts';
+import { built } from '../fixtures/built.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
+
+const PROGRAM = built(join(import.meta.dirname, '../fixtures/traffic-thread.ts'));
 
 expectNoLeaks(SEGMENT_PROBES);
 
@@ -14,7 +18,7 @@ describe('a thread that is ended in traffic', { timeout: 20_000 }, () => {
     const segments = SEGMENT_PROBES['segments']!;
     const before = segments();
     const env = { UCX_GAUDI_DRIVER: tls === 'all' ? 'emulator' : 'kernel', UCX_TLS: tls };
-    const thread = startWorker(import.meta.url, '../fixtures/traffic-thread', { workerData: env });
+    const thread = new Worker(PROGRAM, { workerData: env, execArgv: [] });
     const [address] = (await once(thread, 'message')) as [string];
     const context = await Context.create({ env, configDirectories: [] });
     const worker = context.worker();

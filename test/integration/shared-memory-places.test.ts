@@ -3,8 +3,9 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { built } from '../fixtures/built.ts';
 
-const PROGRAM = join(import.meta.dirname, '../fixtures/shared-memory-program.ts');
+const PROGRAM = built(join(import.meta.dirname, '../fixtures/shared-memory-program.ts'));
 /** A file that was left by a process which has ended, and cannot be removed. */
 const LEFT =
   'touch /dev/shm/gaudi_ucx.$(readlink /proc/self/ns/pid | tr -dc 0-9).4194304.1.00000000000000000000000000000000';
@@ -21,7 +22,7 @@ if (skip !== undefined) console.info(`skipped: ${skip}`);
 
 /** Runs the program with its own /dev/shm. */
 function run(mount: string, tls: string, between = ''): { result: Record<string, unknown>; warnings: string[] } {
-  const program = [process.execPath, '--import', 'tsx', PROGRAM, tls, between];
+  const program = [process.execPath, PROGRAM, tls, between];
   const { stdout, stderr, status } = spawnSync(
     'unshare',
     ['--mount', 'sh', '-c', `${mount} && exec "$@"`, 'sh', ...program],
