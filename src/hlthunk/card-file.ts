@@ -44,6 +44,8 @@ export class CardFile {
   readonly busId: string;
   /** For messages: `card 0 (0000:3b:00.0)`. */
   readonly name: string;
+  /** Set once commands were submitted that are not of the DMA queues: their faults may be reported at any time. */
+  submitsCommands = false;
   readonly #arguments: ScratchBlock;
   readonly #mappings = new Set<DriverMapping>();
   #closed = false;

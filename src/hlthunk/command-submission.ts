@@ -81,6 +81,7 @@ export function commandSubmission(
   const block = allocateScratch(HL_CS_ARGS.size + count * HL_CS_CHUNK.size);
   try {
     encodeSubmission(block, chunks, restore, options);
+    card.submitsCommands = true;
     const result = card.file.ioctl(card.file.numbers.CS, block);
     if (result === -Errno.EAGAIN) return undefined;
     if (result < 0) throw card.error(result, 'commandSubmission');

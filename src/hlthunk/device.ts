@@ -66,8 +66,10 @@ export class Device implements CardTarget, Disposable {
   constructor(file: DriverFile, entry: CardEntry, options: DeviceOptions = {}) {
     const log = options.log ?? createLog('hlthunk', LogLevel.WARN, standardErrorSink);
     this.card = new CardFile(file, entry.minor, entry.busId);
+    const clock = options.dma?.clock;
     try {
       this.info = readInfo(this.card);
+      this.events = new DeviceEvents(this.card, log, clock);
     } catch (error) {
       this.card.close();
       throw error;
@@ -77,12 +79,11 @@ export class Device implements CardTarget, Disposable {
     this.busId = entry.busId;
     this.moduleId = info.moduleId;
     this.numaNode = entry.numaNode;
-    this.events = new DeviceEvents(card, log);
     this.hostMemory = new HostMemory(card);
     this.memory = new DeviceArenas(card, arenaSource(card, info), options.arenaBytes);
-    const { events, hostMemory } = this;
-    this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, options: options.dma ?? {} });
     this.imports = new DmabufImports(card);
+    const { events, hostMemory, imports } = this;
+    this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, imports, options: options.dma ?? {} });
   }
 
   get closed(): boolean {

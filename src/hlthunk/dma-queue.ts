@@ -23,12 +23,11 @@ import type { Clock } from '../ucs/clock.ts';
 import { ObjectPool } from '../ucs/object-pool.ts';
 import { Ring } from '../ucs/ring.ts';
 import { Status } from '../ucs/status.ts';
-import { throwLater } from '../ucs/uncaught.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
 import { highAt, lowAt } from './device-address.ts';
 import { DmaActivity, type DmaCounts } from './dma-activity.ts';
-import { type DmaCallback, DmaRequest } from './dma-request.ts';
+import { copyBytes, DmaRequest } from './dma-request.ts';
 
 /** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;
@@ -57,14 +56,11 @@ export interface DmaQueueDevice extends RingDevice {
   readonly clock: Clock;
   readonly file: DriverFile;
   readonly asic: PacketAsic;
-  /** Takes a place among the submissions in flight that the driver allows; false at the bound. */
+  /** Takes a place among the submissions in flight that the driver allows, and reads the faults of those; false at the bound. */
   takeSubmission(): boolean;
   returnSubmission(): void;
-  /**
-   * Asks whether the card has reported a fault since the last call.
-   * @returns OK, or the failure that transfers completing now have
-   */
-  checkFaults(): Status;
+  /** Reads what the card has reported; the {@link DmaRequest.outcome} of what a fault may have spoiled is a failure then. */
+  checkFaults(): void;
   /** The driver's number of the submission that it reported as timed out, 0 for none. Asked only when a queue fails. */
   readonly timedOutSeq: number;
   /** How long somebody sleeps from now on until a queue gets further, in nanoseconds; 0 when nobody does. */
@@ -77,6 +73,8 @@ export interface DmaQueueDevice extends RingDevice {
 export interface DmaQueueOptions {
   readonly device: DmaQueueDevice;
   readonly queueIndex: number;
+  /** The engine behind the queue, as fault records name it. */
+  readonly engineId: number;
   /** Batches in flight, a power of two. */
   readonly slots: number;
   /** Largest transfer of one packet; tests make it small. Default {@link DMA_PACKET_BYTES_MAX}. */
@@ -94,6 +92,7 @@ export class DmaQueue {
   readonly #csRequest: number;
   readonly #waitRequest: number;
   readonly #queueIndex: number;
+  readonly engineId: number;
   readonly #packetBytesMax: number;
   readonly #transferCtl: number;
   readonly #messageCtl: number;
@@ -106,6 +105,8 @@ export class DmaQueue {
   /** Batches submitted and batches retired, modulo 2^32. */
   #submitted = 0;
   #retired = 0;
+  /** Last batch that was complete when faults were read; its own faults were among them. */
+  #completed = 0;
   #polls = 0;
   /** Refusals of the first waiting batch while nothing was in flight, the last errno, and the requests that the batch had. */
   #refusals = 0;
@@ -126,6 +127,7 @@ export class DmaQueue {
     this.#csRequest = this.#file.numbers.CS | 0;
     this.#waitRequest = this.#file.numbers.WAIT_CS | 0;
     this.#queueIndex = options.queueIndex;
+    this.engineId = options.engineId;
     this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
     this.#transferCtl = linDmaCtl(options.device.asic) | 0;
     this.#messageCtl = msgLongCtl({ engBarrier: true, msgBarrier: true }) | 0;
@@ -224,6 +226,15 @@ export class DmaQueue {
     return this.#slotSeq[this.#retired & (this.#ring.slots - 1)]!;
   }
 
+  /** What a fault that is reported now may have spoiled: packets of it were submitted, and it was not complete when faults were last read. */
+  inFlight(): DmaRequest[] {
+    const requests: DmaRequest[] = [];
+    for (let i = 0; i < this.#flying.length; i++) requests.push(this.#flying.at(i)!);
+    const next = this.#waiting.at(0);
+    if (next !== undefined && next.issued > 0) requests.push(next);
+    return requests.filter(({ batch, issued, byteLength }) => issued < byteLength || ((batch - this.#completed) | 0) > 0);
+  }
+
   /** Gives an ended request back. */
   free(request: DmaRequest): void {
     request.live = false;
@@ -242,14 +253,15 @@ export class DmaQueue {
     const completed = this.#ring.completed;
     if (completed === this.#retired) return this.#fruitless();
     this.#polls = 0;
-    const status = this.#device.checkFaults();
+    this.#device.checkFaults();
+    this.#completed = completed;
     let ended = 0;
     // One batch at a time: a callback may start a transfer, and that may take only slots whose data has been copied out.
     while (((completed - this.#retired) | 0) > 0) {
       this.#activity.retired(this.#retired & (this.#ring.slots - 1), this.oldestSeq);
       this.#retired = (this.#retired + 1) | 0;
       this.#device.returnSubmission();
-      ended += this.#endUpTo(this.#retired, status);
+      ended += this.#endUpTo(this.#retired);
     }
     if (this.#waiting.length > 0) this.#submitWaiting();
     return ended;
@@ -395,12 +407,12 @@ export class DmaQueue {
   }
 
   /** Ends the requests in flight whose batch is done. */
-  #endUpTo(completed: number, status: Status): number {
+  #endUpTo(completed: number): number {
     let ended = 0;
     for (let head = this.#flying.at(0); head !== undefined; head = this.#flying.at(0)) {
       if (((completed - head.batch) | 0) < 0) break;
       this.#flying.shift();
-      this.#end(head, status);
+      this.#end(head, head.outcome);
       ended += 1;
     }
     return ended;
@@ -411,7 +423,7 @@ export class DmaQueue {
       request.target !== undefined && status === Status.OK ? this.#deliver(request, request.target) : status;
     this.#activity.ended(request);
     request.releaseMemory();
-    if (request.onComplete !== undefined) tell(request, request.onComplete);
+    if (request.onComplete !== undefined) request.tell(request.onComplete);
   }
 
   /** Copies the bytes of a short get; INVALID_PARAM for a target that was detached or became shorter in flight. */
@@ -466,9 +478,9 @@ export class DmaQueue {
 
   /** The driver has given this queue up: a time-out, a reset, a lost device. */
   #fail(result: number): void {
-    const fault = this.#device.checkFaults();
+    this.#device.checkFaults();
     if (result === -Errno.ETIMEDOUT || this.#hasInFlight(this.#device.timedOutSeq)) this.abort(Status.TIMED_OUT);
-    else this.abort(fault === Status.OK ? Status.IO_ERROR : fault);
+    else this.abort(Status.IO_ERROR);
   }
 
   /** Whether a submission of the driver's number is one of the batches in flight. */
@@ -483,17 +495,4 @@ export class DmaQueue {
 /** Whether the driver refuses for the moment only: a full queue, a signal, no memory. Everything else is for good. */
 function isTransient(result: number): boolean {
   return result === -Errno.EAGAIN || result === -Errno.EINTR || result === -Errno.ENOMEM;
-}
-
-function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
-  for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
-}
-
-/** Calls the owner of an ended request. What it throws becomes an uncaught exception: it must not keep others from ending. */
-function tell(request: DmaRequest, onComplete: DmaCallback): void {
-  try {
-    onComplete(request);
-  } catch (error) {
-    throwLater(error);
-  }
 }

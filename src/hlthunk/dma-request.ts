@@ -3,6 +3,7 @@
  */
 
 import { Status } from '../ucs/status.ts';
+import { throwLater } from '../ucs/uncaught.ts';
 import type { DmaMemory } from './dma-memory.ts';
 
 /** Called when a request has ended; runs inside `progress()`. */
@@ -17,6 +18,8 @@ export interface DmaRequestOwner {
 export class DmaRequest {
   /** INPROGRESS, OK, or the failure. Final once it is not INPROGRESS. */
   status: Status = Status.OK;
+  /** How it will end unless something worse happens: IO_ERROR once a fault of the card may have spoiled it. */
+  outcome: Status = Status.OK;
   /** Source and destination: signed words of device addresses. */
   sourceLow = 0;
   sourceHigh = 0;
@@ -58,6 +61,7 @@ export class DmaRequest {
     byteLength: number,
   ): void {
     this.status = Status.INPROGRESS;
+    this.outcome = Status.OK;
     this.sourceLow = sourceLow;
     this.sourceHigh = sourceHigh;
     this.destinationLow = destinationLow;
@@ -90,4 +94,24 @@ export class DmaRequest {
     this.firstMemory = undefined;
     this.secondMemory = undefined;
   }
+
+  /** Calls the owner of an ended request. What it throws becomes an uncaught exception: it must not keep others from ending. */
+  tell(onComplete: DmaCallback): void {
+    try {
+      onComplete(this);
+    } catch (error) {
+      throwLater(error);
+    }
+  }
+}
+
+/** Copies the few bytes of a short transfer: faster here than a call of a typed array. */
+export function copyBytes(
+  target: Uint8Array,
+  to: number,
+  source: Uint8Array,
+  from: number,
+  byteLength: number,
+): void {
+  for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
 }

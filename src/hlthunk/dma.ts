@@ -7,7 +7,7 @@
  */
 
 import type { DriverFile } from '../driver/port.ts';
-import { type AsicProfile, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../uapi/index.ts';
+import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../uapi/index.ts';
 import { type Clock, systemClock } from '../ucs/clock.ts';
 import type { UcxError } from '../ucs/error.ts';
 import { Status, statusName } from '../ucs/status.ts';
@@ -21,7 +21,9 @@ import type { DmaMemory } from './dma-memory.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './dma-queue.ts';
 import type { DmaRequest } from './dma-request.ts';
 import { DmaSleep } from './dma-sleep.ts';
-import type { DeviceEvents } from './events.ts';
+import type { DmabufImports } from './dmabuf.ts';
+import type { DeviceEvents, DeviceFault } from './events.ts';
+import { doubtsData, suspectsOf } from './fault-attribution.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 import type { HostMapping, HostMemory } from './host-memory.ts';
 
@@ -71,6 +73,7 @@ export interface DeviceDmaParts {
   readonly profile: AsicProfile;
   readonly hostMemory: HostMemory;
   readonly events: DeviceEvents;
+  readonly imports: DmabufImports;
   readonly options: DeviceDmaOptions;
 }
 
@@ -84,6 +87,8 @@ export class DeviceDma implements DmaQueueDevice {
   readonly #card: CardFile;
   readonly #hostMemory: HostMemory;
   readonly #events: DeviceEvents;
+  readonly #imports: DmabufImports;
+  readonly #profile: AsicProfile;
   readonly #options: DeviceDmaOptions;
   readonly #routes: DmaRoutes;
   readonly #submissionsMax: number;
@@ -105,6 +110,9 @@ export class DeviceDma implements DmaQueueDevice {
     this.#card = card;
     this.#hostMemory = parts.hostMemory;
     this.#events = parts.events;
+    this.#events.listen((fault) => this.#faulted(fault));
+    this.#imports = parts.imports;
+    this.#profile = profile;
     this.#options = options;
     this.#sleep = new DmaSleep(this.clock);
     this.#routes = ROUTES[this.asic];
@@ -318,6 +326,8 @@ export class DeviceDma implements DmaQueueDevice {
 
   takeSubmission(): boolean {
     if (this.#submissions >= this.#submissionsMax) return false;
+    // A fault that the card has reported by now is not of what is submitted next.
+    if (this.#submissions > 0 || this.#card.submitsCommands) this.#events.poll();
     this.#submissions += 1;
     return true;
   }
@@ -326,8 +336,8 @@ export class DeviceDma implements DmaQueueDevice {
     this.#submissions -= 1;
   }
 
-  checkFaults(): Status {
-    return this.#events.check();
+  checkFaults(): void {
+    this.#events.poll();
   }
 
   get timedOutSeq(): number {
@@ -344,6 +354,14 @@ export class DeviceDma implements DmaQueueDevice {
 
   mapHost(address: number, byteLength: number): RingMapping {
     return this.#hostMemory.map(address, byteLength);
+  }
+
+  /** Marks what the fault may have spoiled, before anyone else hears of it. */
+  #faulted(fault: DeviceFault): void {
+    if (!doubtsData(fault)) return;
+    const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, requests: queue.inFlight() }));
+    const isForeign = (address: bigint, byteLength: number): boolean => this.#imports.touches(address, byteLength);
+    for (const request of suspectsOf(fault, flights, isForeign)) request.outcome = Status.IO_ERROR;
   }
 
   #kernelBuffer(byteLength: number): RingKernelBuffer {
@@ -383,6 +401,7 @@ export class DeviceDma implements DmaQueueDevice {
     const queue = new DmaQueue({
       device: this,
       queueIndex,
+      engineId: engineIdOf(this.#profile.name, this.#profile.queues[queueIndex]!),
       slots: slots ?? SLOTS,
       ...(packetBytesMax === undefined ? {} : { packetBytesMax }),
     });

@@ -144,6 +144,14 @@ export class DmabufImports {
     return this.#mappings.size;
   }
 
+  /** Whether a range of device addresses touches memory of a live import. Cold. */
+  touches(address: bigint, byteLength: number): boolean {
+    for (const mapping of this.#mappings) {
+      if (address < mapping.address + BigInt(mapping.byteLength) && mapping.address < address + BigInt(byteLength)) return true;
+    }
+    return false;
+  }
+
   /** Whether the driver imports dma-bufs. Asked once, by a descriptor that cannot be: EBADF means yes, EINVAL no such op. */
   get canImport(): boolean {
     if (this.#canImport === undefined) {

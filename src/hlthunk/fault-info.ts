@@ -27,6 +27,7 @@ import {
 } from '../uapi/index.ts';
 import { type CamelRecord, camelRecord } from './camel-record.ts';
 import type { CardTarget } from './card-file.ts';
+import { isOpAbsent } from './gaudi-error.ts';
 
 /** Fills answers before the call: what still has it afterwards was not written by the driver. */
 const UNWRITTEN = 0xa5;
@@ -116,7 +117,7 @@ export function getUserMappings(target: CardTarget, countMax = 4096): readonly U
     const result = target.card.tryInfo(HL_INFO_OP.USER_MAPPINGS, answer);
     const needed = target.card.infoArguments().array_size;
     if (result === -Errno.ENOMEM && needed > countMax) return getUserMappings(target, needed);
-    if (isAbsent(result)) return [];
+    if (isOpAbsent(result)) return [];
     if (result < 0) throw target.card.error(result, 'getUserMappings');
     return Array.from({ length: Math.min(needed, countMax) }, (_, index) =>
       camelRecord(HL_USER_MAPPING.decode(answer.view, index * HL_USER_MAPPING.size)),
@@ -147,7 +148,7 @@ function withRecord<T>(
   answer.u8.fill(UNWRITTEN);
   try {
     const result = target.card.tryInfo(op, answer);
-    if (isAbsent(result)) return undefined;
+    if (isOpAbsent(result)) return undefined;
     if (result < 0) throw target.card.error(result, what);
     const timestamp = answer.u8.subarray(0, 8);
     if (timestamp.every((byte) => byte === UNWRITTEN) || timestamp.every((byte) => byte === 0)) return undefined;
@@ -155,9 +156,4 @@ function withRecord<T>(
   } finally {
     answer.free();
   }
-}
-
-/** True for the answer of a kernel that does not have the op. */
-function isAbsent(result: number): boolean {
-  return result === -Errno.EINVAL || result === -Errno.ENOTTY || result === -Errno.EOPNOTSUPP;
 }

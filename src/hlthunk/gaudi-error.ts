@@ -102,3 +102,8 @@ export function ioctlError(result: number, what: string, details?: ErrorDetails,
 export function isDeviceGone(result: number): boolean {
   return result === -Errno.EBUSY || result === -Errno.ENODEV || result === -Errno.EIO || result === -Errno.EPERM;
 }
+
+/** True for the answer of a kernel that does not have the op. */
+export function isOpAbsent(result: number): boolean {
+  return result === -Errno.EINVAL || result === -Errno.ENOTTY || result === -Errno.EOPNOTSUPP;
+}

@@ -9,6 +9,7 @@ export * from './cb-ops.ts';
 export * from './cs-flags.ts';
 export * from './debug-ops.ts';
 export * from './device-status.ts';
+export * from './engine-ids.ts';
 export * from './handles.ts';
 export * from './info-ops.ts';
 export * from './ioctl.ts';

@@ -3,11 +3,10 @@
  * by their event fds and decides nothing about resets.
  */
 
-import { type AsicProfile, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.ts';
+import { type AsicProfile, engineIdOf, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import type { FaultListener } from '../device/engine-access.ts';
 import type { Stream } from '../device/stream.ts';
-import { engineIdOf } from './engine-ids.ts';
 import type { UserMapping } from './user-mapping.ts';
 
 /** The card as far as its fault records need it. */

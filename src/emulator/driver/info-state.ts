@@ -4,6 +4,7 @@
 
 import { clockMonotonicRawNs, Errno } from '../../sys/index.ts';
 import {
+  engineIdOf,
   HL_ENGINES_DATA_MAX_SIZE,
   HL_ENGINES_DATA_MIN_SIZE,
   HL_INFO_ARGS,
@@ -22,7 +23,6 @@ import {
   HL_POWER_INFO,
 } from '../../uapi/index.ts';
 import { CsCounters } from './cs-counters.ts';
-import { engineIdOf } from './engine-ids.ts';
 import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
 
 const ARGS = HL_INFO_ARGS.words;

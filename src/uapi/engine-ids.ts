@@ -4,7 +4,9 @@
  * Source: drm/habanalabs_accel.h, Linux 6.12.
  */
 
-import { type AsicName, HL_RAZWI_NA_ENG_ID, type QueueEntry } from '../../uapi/index.ts';
+import type { AsicName } from './asic-profile.ts';
+import { HL_RAZWI_NA_ENG_ID } from './info-ops.ts';
+import type { QueueEntry } from './queues.ts';
 
 /** Gaudi: eight DMA channels, four MMEs, eight TPCs, ten NICs. */
 const GAUDI_FIRST = { DMA: 0, MME: 8, TPC: 12, NIC: 20 } as const;
