@@ -232,7 +232,9 @@ export class DmaQueue {
     for (let i = 0; i < this.#flying.length; i++) requests.push(this.#flying.at(i)!);
     const next = this.#waiting.at(0);
     if (next !== undefined && next.issued > 0) requests.push(next);
-    return requests.filter(({ batch, issued, byteLength }) => issued < byteLength || ((batch - this.#completed) | 0) > 0);
+    return requests.filter(
+      ({ batch, issued, byteLength }) => issued < byteLength || ((batch - this.#completed) | 0) > 0,
+    );
   }
 
   /** Gives an ended request back. */

@@ -326,8 +326,9 @@ export class DeviceDma implements DmaQueueDevice {
 
   takeSubmission(): boolean {
     if (this.#submissions >= this.#submissionsMax) return false;
-    // A fault that the card has reported by now is not of what is submitted next.
-    if (this.#submissions > 0 || this.#card.submitsCommands) this.#events.poll();
+    // A fault that the card has reported by now is not of what is submitted next. Asking costs a system call, so it is only asked where the
+    // answer can matter: the first fault has a record that says whose it is, and before it there is none, unless of commands of others.
+    if (this.#events.lastFault !== undefined || this.#card.submitsCommands) this.#events.poll();
     this.#submissions += 1;
     return true;
   }

@@ -147,7 +147,8 @@ export class DmabufImports {
   /** Whether a range of device addresses touches memory of a live import. Cold. */
   touches(address: bigint, byteLength: number): boolean {
     for (const mapping of this.#mappings) {
-      if (address < mapping.address + BigInt(mapping.byteLength) && mapping.address < address + BigInt(byteLength)) return true;
+      if (address < mapping.address + BigInt(mapping.byteLength) && mapping.address < address + BigInt(byteLength))
+        return true;
     }
     return false;
   }

@@ -181,7 +181,8 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
       await new Promise((resolve) => setTimeout(resolve, delayMs));
       const ended = here.next();
       await there.kill();
-      const { status, next, reason, digest } = (await ended) as PeerAnswer;
+      const { status, next, reason, digest, wrong } = (await ended) as PeerAnswer;
+      expect(wrong).toEqual([]);
       expect([Status.ENDPOINT_TIMEOUT, Status.IO_ERROR]).toContain(status);
       expect([next, reason]).toEqual([Status.ENDPOINT_TIMEOUT, 'ERR_GAUDI_IPC_OWNER_GONE']);
       const bytes = new Uint8Array(65536);

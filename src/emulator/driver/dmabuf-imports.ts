@@ -54,8 +54,12 @@ export class DmabufImports {
       return Errno.ENOMEM;
     }
     this.#mapRuns(dmabuf, offset, bytes);
-    // The addresses stay taken until UNMAP: touching them is a page fault.
-    const onRevoked = (): void => host.table.unmap(offset, bytes);
+    // The addresses stay taken until UNMAP: touching them is a page fault. What engines have taken still reads and writes the memory, which
+    // will be given to others.
+    const onRevoked = (): void => {
+      host.table.unmap(offset, bytes);
+      this.#card.waitForEngines();
+    };
     dmabuf.attach(onRevoked);
     const address = host.addressOf(offset);
     this.#imports.set(address, { dmabuf, fd: own, offset, byteLength: bytes, onRevoked });
