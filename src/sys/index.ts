@@ -48,6 +48,7 @@ export { LentMemory } from './lent-memory.ts';
 export {
   type AnonymousOptions,
   type FileMappingOptions,
+  isOwnMapping,
   MappedMemory,
   type MappedMemoryStatistics,
   mapAnonymous,

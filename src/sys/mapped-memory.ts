@@ -9,6 +9,7 @@
  */
 
 import { invalidParam } from '../ucs/error.ts';
+import { IntervalMap } from '../ucs/interval-map.ts';
 import { errno, mmap, munmap, viewOfMemory } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
 
@@ -38,6 +39,21 @@ export interface MappedMemoryStatistics {
   readonly liveBytes: number;
   /** Closed mappings whose views are not collected yet: address space without memory. */
   readonly graveyardMappings: number;
+}
+
+/** The live mappings of this thread, in whole pages. */
+const live: IntervalMap<true> = new IntervalMap();
+
+/**
+ * Whether memory lies in one mapping of this module of this thread. Such memory stays where it is until it is closed, and leaves zero pages then: all other
+ * memory of a process, that of ArrayBuffers first of all, can be unmapped by a collector or an allocator at any time.
+ */
+export function isOwnMapping(address: number, byteLength: number): boolean {
+  return live.covering(address, address + byteLength) === true;
+}
+
+function pageEnd(address: number, byteLength: number): number {
+  return address + Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE;
 }
 
 const counters = { liveMappings: 0, liveBytes: 0, graveyardMappings: 0 };
@@ -85,6 +101,7 @@ export class MappedMemory implements Disposable {
     this.u8 = new Uint8Array(this.buffer);
     this.words = new Uint32Array(this.buffer, 0, Math.floor(byteLength / 4));
     this.view = new DataView(this.buffer);
+    live.insert(address, pageEnd(address, byteLength), true);
     countMapping(byteLength, 1);
   }
 
@@ -103,6 +120,7 @@ export class MappedMemory implements Disposable {
     // A refusal (ENOMEM at the limit of mappings) leaves the memory in place: still safe for views, and unmapped with them.
     mmap(this.address, this.byteLength, PROT_READ_WRITE, flags, -1, 0);
     graveyard.register(this.buffer, { address: this.address, byteLength: this.byteLength });
+    live.delete(this.address);
     countMapping(this.byteLength, -1);
     counters.graveyardMappings++;
   }

@@ -4,6 +4,7 @@
 
 import {
   Errno,
+  isOwnMapping,
   isProcessMemoryReadable,
   isReadable,
   MadviseAdvice,
@@ -37,6 +38,11 @@ export function pinOwnPages(address: number, byteLength: number): PinnedPages | 
   // Kernels before 5.14 do not know the advice.
   const isThere = result === 0 || (result === -Errno.EINVAL && isReadable(address, byteLength));
   if (!isThere) return undefined;
+  // Pages that are pinned stay although their memory is unmapped, which no process can do for itself. Where that can happen, because the program has
+  // given an ArrayBuffer away and it was collected, the kernel copies: it stops where a memcpy would end the process.
+  if (!isOwnMapping(address, byteLength)) {
+    return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, undefined, process.pid), () => {});
+  }
   const makeWindow = (offset: number, length: number): ArrayBuffer => viewAt(address + offset, length);
   return pinned(new PhysicalMemory(HOST_MEMORY, address, byteLength, windowed(byteLength, makeWindow)), () => {});
 }

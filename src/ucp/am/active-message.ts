@@ -207,6 +207,10 @@ export class ActiveMessages {
 
   #copyOut({ source, dataOffset, byteLength }: AmMessage, request: Request): void {
     const pieces = request.pieces!;
+    if (!areMapped(pieces)) {
+      request.end(Status.INVALID_ADDR);
+      return;
+    }
     if (areHost(pieces)) {
       scatter(pieces, 0, byteLength, source, dataOffset);
       request.end(Status.OK);

@@ -113,9 +113,18 @@ export function areHost(pieces: readonly Piece[]): boolean {
   return pieces.every(({ memory }) => hostBytes(memory) !== undefined);
 }
 
-/** False when some of the memory was unmapped meanwhile: there are other bytes at its place, or none. */
+/** False when some of the memory was unmapped, detached or shortened meanwhile: there are other bytes at its place, or none. */
 export function areMapped(pieces: readonly Piece[]): boolean {
-  return pieces.every(({ memory }) => memory instanceof Uint8Array || memory.mapped);
+  return pieces.every(
+    ({ memory, offset, byteLength }) =>
+      (memory instanceof Uint8Array || memory.mapped) && holdsBytes(hostBytes(memory), offset, byteLength),
+  );
+}
+
+/** False for host bytes that are shorter than a range in them, as those of a detached ArrayBuffer are. */
+export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
+  // A length, and not a byteLength, which V8 calls out for.
+  return bytes === undefined || offset + byteLength <= bytes.length;
 }
 
 /** Copies bytes of host memory; a loop where it is faster than a view. */

@@ -7,6 +7,7 @@ import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import { holdsBytes, hostBytes } from '../api/local-bytes.ts';
 import type { Request as ApiRequest, RequestCallback } from '../api/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
@@ -31,6 +32,9 @@ const NO_MEMORY: MdMemory = {
   generation: 0,
   live: false,
 };
+
+/** How operations end whose memory may be the reason: others say more. */
+const LOSES: ReadonlySet<Status> = new Set([Status.OK, Status.IO_ERROR, Status.INVALID_PARAM, Status.INVALID_ADDR]);
 
 /** The one entry of a request's zero-copy list. */
 class RequestEntry implements IovEntry {
@@ -279,9 +283,12 @@ export class Request implements ApiRequest, Completion {
     this.end(this.failure);
   }
 
-  /** Ends the request, exactly once. */
-  end(status: Status): void {
+  /** Ends the request, exactly once: with INVALID_ADDR where its memory was detached or shortened meanwhile, whatever has come of the bytes. */
+  end(outcome: Status): void {
+    const isLost = LOSES.has(outcome) && !this.#hasMemory();
+    const status = isLost ? Status.INVALID_ADDR : outcome;
     this.status = status;
+    if (isLost) this.error = undefined;
     this.queued = false;
     if (this.startNs >= 0) this.#owner.onObservedEnd(this);
     if (this.wireId !== 0) this.connection!.forget(this);
@@ -301,6 +308,20 @@ export class Request implements ApiRequest, Completion {
     const entry = this.iov[0];
     if (entry !== undefined) entry.memory = NO_MEMORY;
     if (this.callback !== undefined) this.callback(this, status);
+  }
+
+  /** Whether the local memory is as long as it was when the operation was described. */
+  #hasMemory(): boolean {
+    const { bytes, pieces, iov, localOffset, byteLength } = this;
+    if (bytes !== undefined) return holdsBytes(bytes, localOffset, byteLength);
+    if (pieces !== undefined)
+      return pieces.every((piece) => holdsBytes(hostBytes(piece.memory), piece.offset, piece.byteLength));
+    const entry = iov[0];
+    return (
+      entry === undefined ||
+      entry.memory === NO_MEMORY ||
+      holdsBytes(entry.memory.bytes, entry.offset, entry.byteLength)
+    );
   }
 }
 

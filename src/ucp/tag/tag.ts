@@ -14,6 +14,7 @@ import {
   checkPieces,
   copyBytes,
   cut,
+  holdsBytes,
   hostBytes,
   isList,
   scatter,
@@ -363,23 +364,28 @@ export class TagProtocol {
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
-    if (request.handle?.mapped === false || (request.pieces !== undefined && !areMapped(request.pieces))) {
+    const { handle, bytes: target, localOffset, pieces } = request;
+    if (
+      handle?.mapped === false ||
+      !holdsBytes(target, localOffset, length) ||
+      (pieces !== undefined && !areMapped(pieces))
+    ) {
       request.end(Status.INVALID_ADDR);
       return;
     }
-    if (request.bytes !== undefined) {
-      copyBytes(request.bytes, request.localOffset, bytes, start, length);
+    if (target !== undefined) {
+      copyBytes(target, localOffset, bytes, start, length);
       request.end(Status.OK);
       return;
     }
-    const pieces = request.pieces!;
-    if (areHost(pieces)) {
-      scatter(pieces, 0, length, bytes, start);
+    const list = pieces!;
+    if (areHost(list)) {
+      scatter(list, 0, length, bytes, start);
       request.end(Status.OK);
       return;
     }
     const copy = bytes.slice(start, start + length);
-    this.#rendezvous.staging.writeBytes(pieces, copy, (status) => request.end(status));
+    this.#rendezvous.staging.writeBytes(list, copy, (status) => request.end(status));
   }
 }
 

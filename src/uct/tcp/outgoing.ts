@@ -1,9 +1,12 @@
 /** Frames that wait to be sent, and the pool they come from: a header or a whole frame in memory of its own, and pieces of memory behind it. */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import { Status } from '../../ucs/status.ts';
 import type { Completion, IovEntry } from '../api/iface.ts';
 import type { HostMemory } from '../base/host-memory.ts';
-import { HEADER_BYTES_MAX, padded } from './frame.ts';
+import { FrameType, FrameWord, HEADER_BYTES_MAX, padded } from './frame.ts';
+
+const ZERO_BYTES = 4096;
 
 /** A frame, or the rest of one. */
 export class Outgoing {
@@ -19,9 +22,8 @@ export class Outgoing {
   /** The piece that is being sent, and how much of it has been. */
   piece = 0;
   offset = 0;
-  /** Memory behind the pieces: it stays until they are sent. */
-  readonly memories: HostMemory[] = [];
-  memoryCount = 0;
+  /** Registered memory behind each piece, if any: it stays until all are sent. */
+  readonly memories: (HostMemory | undefined)[] = [];
   /** It was put before others that came first. */
   hasOvertaken = false;
   /** Told when everything is sent; undefined for nobody. */
@@ -63,16 +65,60 @@ export class Outgoing {
 
   /** Adds a piece of registered memory, which counts as in flight until it is sent. */
   addMemory(memory: HostMemory, offset: number, byteLength: number): void {
-    this.add(memory.location + offset, byteLength);
     memory.inFlight += 1;
-    this.memories[this.memoryCount] = memory;
-    this.memoryCount += 1;
+    this.add(memory.location + offset, byteLength, memory);
   }
 
-  add(address: number, byteLength: number): void {
+  add(address: number, byteLength: number, memory?: HostMemory): void {
     this.addresses[this.count] = address;
     this.lengths[this.count] = byteLength;
+    this.memories[this.count] = memory;
     this.count += 1;
+  }
+
+  /** Whether memory of a piece that has not been sent was detached meanwhile. */
+  get hasLost(): boolean {
+    for (let i = this.piece; i < this.count; i++) if (this.#isLost(i)) return true;
+    return false;
+  }
+
+  /**
+   * Makes a frame whose memory is gone one that can be sent: a put, which its sender knows to have failed, brings zeros; an answer to a get that has not
+   * been begun is a refusal.
+   * @returns false for other frames: the peer would take what is sent for good
+   */
+  replaceLost(zeros: ScratchBlock): boolean {
+    const type = this.words[FrameWord.INFO]! & 0xff;
+    if (type === FrameType.GET_DATA && !this.isStarted) {
+      this.words[FrameWord.LENGTH] = 0;
+      this.words[FrameWord.STATUS] = Status.INVALID_ADDR;
+      this.count = 1;
+      return true;
+    }
+    if (type !== FrameType.PUT) return false;
+    for (let i = this.piece; i < this.count; i++) if (this.#isLost(i)) this.#blank(i, zeros);
+    return true;
+  }
+
+  #isLost(piece: number): boolean {
+    const memory = this.memories[piece];
+    if (memory === undefined) return false;
+    return this.addresses[piece]! + this.lengths[piece]! > memory.location + memory.byteLength;
+  }
+
+  /** Puts zeros in the place of a piece. */
+  #blank(piece: number, zeros: ScratchBlock): void {
+    const sent = piece === this.piece ? this.offset : 0;
+    if (sent > 0) this.offset = 0;
+    let left = this.lengths[piece]! - sent;
+    const lengths: number[] = [];
+    for (; left > zeros.byteLength; left -= zeros.byteLength) lengths.push(zeros.byteLength);
+    lengths.push(left);
+    this.memories[piece]!.inFlight -= 1;
+    this.memories.splice(piece, 1, ...lengths.map(() => undefined));
+    this.addresses.splice(piece, 1, ...lengths.map(() => zeros.address));
+    this.lengths.splice(piece, 1, ...lengths);
+    this.count += lengths.length - 1;
   }
 
   /** Counts bytes that were sent: returns how many of them were not of this frame, or -1 when some of it is left. */
@@ -99,8 +145,8 @@ export class Outgoing {
 
 /** The frames of one interface. */
 export class OutgoingPool {
-  /** Eight zeros: padding. */
-  readonly zeros: ScratchBlock = allocateScratch(8);
+  /** Padding, and what goes in the place of lost memory. */
+  readonly zeros: ScratchBlock = allocateScratch(ZERO_BYTES);
   readonly #largeBytes: number;
   readonly #small: Outgoing[] = [];
   readonly #large: Outgoing[] = [];
@@ -122,9 +168,8 @@ export class OutgoingPool {
   }
 
   put(outgoing: Outgoing): void {
-    for (let i = 0; i < outgoing.memoryCount; i++) outgoing.memories[i]!.inFlight -= 1;
+    for (const memory of outgoing.memories) if (memory !== undefined) memory.inFlight -= 1;
     outgoing.memories.length = 0;
-    outgoing.memoryCount = 0;
     outgoing.count = 0;
     outgoing.piece = 0;
     outgoing.offset = 0;

@@ -94,9 +94,15 @@ export class PendingOperations {
   /** Ends the first operation. Its completion may do anything, also end all others. */
   #finish({ completion, iov }: Operation, status: Status): void {
     this.#shift();
-    for (let i = 0; i < iov.length; i++) (iov[i]!.memory as Counted).inFlight -= 1;
+    let isLost = false;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      (memory as Counted).inFlight -= 1;
+      if (offset + byteLength > memory.byteLength) isLost = true;
+    }
     this.#counter.countOutstanding(-1);
-    completeOne(completion, status);
+    // Memory that was detached meanwhile: what was sent was not its bytes, what came is nowhere.
+    completeOne(completion, isLost && status === Status.OK ? Status.INVALID_ADDR : status);
   }
 
   #shift(): void {

@@ -125,6 +125,10 @@ export class Transmitter {
       let pieces = 0;
       let total = 0;
       for (let each: Outgoing | undefined = this.#head; each !== undefined && pieces < GATHER_MAX; each = each.next) {
+        if (each.hasLost && !each.replaceLost(this.#buffers.pool.zeros)) {
+          if (pieces === 0) return this.#fail(Errno.EFAULT);
+          break;
+        }
         for (let i = each.piece; i < each.count && pieces < GATHER_MAX; i++, pieces++) {
           const skip = i === each.piece ? each.offset : 0;
           gather.add(each.addresses[i]! + skip, each.lengths[i]! - skip);
@@ -144,7 +148,7 @@ export class Transmitter {
   /** Sends what waits in records. A frame counts as sent when the last record with a part of it is. */
   #sealMore(records: RecordStream): Status {
     while (this.#head !== undefined) {
-      if (!records.isPending) this.#gather(records);
+      if (!records.isPending && !this.#gather(records)) return this.#fail(Errno.EFAULT);
       const sent = records.flush();
       if (sent === -Errno.EAGAIN) return Status.OK;
       if (sent < 0) return this.#fail(-sent);
@@ -154,15 +158,17 @@ export class Transmitter {
     return Status.OK;
   }
 
-  /** Fills a record. */
-  #gather(records: RecordStream): void {
+  /** Fills a record; false when the first frame cannot be sent, as its memory is gone. */
+  #gather(records: RecordStream): boolean {
     for (let each = this.#head; each !== undefined; each = each.next) {
+      if (each.hasLost && !each.replaceLost(this.#buffers.pool.zeros)) return each !== this.#head;
       for (let i = each.piece; i < each.count; i++) {
         const skip = i === each.piece ? each.offset : 0;
         const wanted = each.lengths[i]! - skip;
-        if (records.add(each.addresses[i]! + skip, wanted) < wanted) return;
+        if (records.add(each.addresses[i]! + skip, wanted) < wanted) return true;
       }
     }
+    return true;
   }
 
   /** Drops what waits; its completions end with `status`. */

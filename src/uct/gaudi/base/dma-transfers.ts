@@ -16,6 +16,7 @@ import { TransferCounters } from '../../base/transfer-counters.ts';
 import { DIRECTIONS, Direction } from './dma-limits.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory } from './gaudi-memory.ts';
+import type { Landing } from './landings.ts';
 
 /** Flushes that may wait at the same time; beyond it NO_RESOURCE. */
 const FLUSHES_MAX = 256;
@@ -51,6 +52,8 @@ export class DmaTransfers {
   readonly #ended: Int32Array = new Int32Array(DIRECTIONS);
   readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
   readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
+  /** Of the list at hand, by entry. */
+  readonly #landings: (Landing | undefined)[] = [];
   /** One callback per direction, made once: a transfer allocates none. */
   readonly #onEnd: readonly ((request: DmaRequest) => void)[];
 
@@ -118,18 +121,20 @@ export class DmaTransfers {
   /**
    * Starts one transfer per entry of a list: all of them or none. Every range is checked. `completion` counts the list as one operation.
    * @param remote the other side, in the address space of the card
-   * @param isRemoteDevice false for host memory
+   * @param remoteHost the other side where it is host memory
    * @returns INPROGRESS, NO_RESOURCE, OK for a list without bytes, or the failure of the card
    */
   list(
     iov: readonly IovEntry[],
     remote: DmaMemory,
-    isRemoteDevice: boolean,
+    remoteHost: HostMemory | undefined,
     remoteOffset: number,
     completion: Completion,
     isPut: boolean,
   ): Status {
     if (this.dma.room < iov.length) return Status.NO_RESOURCE;
+    const isRemoteDevice = remoteHost === undefined;
+    if (!this.#takeLandings(iov, remoteHost, remoteOffset, isPut)) return Status.NO_RESOURCE;
     const { position, card } = this;
     let at = remoteOffset;
     let started = 0;
@@ -140,10 +145,15 @@ export class DmaTransfers {
       const isLocalDevice = local instanceof GaudiMemory;
       const here = local.dmaIn(position, card.device);
       const from = local.dmaOffset + entry.offset;
+      const landing = this.#landings[i];
+      const [to, toAt] = landing === undefined ? (isPut ? [remote, at] : [here, from]) : [landing.mapping, 0];
       const status = isPut
-        ? this.#start(here, from, isLocalDevice, remote, at, isRemoteDevice, entry.byteLength, completion)
-        : this.#start(remote, at, isRemoteDevice, here, from, isLocalDevice, entry.byteLength, completion);
-      if (status !== Status.INPROGRESS) return startFailed(status, started, completion);
+        ? this.#start(here, from, isLocalDevice, to, toAt, isRemoteDevice, entry.byteLength, completion, landing)
+        : this.#start(remote, at, isRemoteDevice, to, toAt, isLocalDevice, entry.byteLength, completion, landing);
+      if (status !== Status.INPROGRESS) {
+        this.#giveLandings(i);
+        return startFailed(status, started, completion);
+      }
       at += entry.byteLength;
       started += 1;
     }
@@ -197,6 +207,7 @@ export class DmaTransfers {
     toDevice: boolean,
     byteLength: number,
     completion: Completion,
+    landing: Landing | undefined,
   ): Status {
     const { dma } = this;
     let request: DmaRequest | undefined;
@@ -213,21 +224,83 @@ export class DmaTransfers {
       const mapping = destination as HostMapping;
       request = dma.dmaDeviceToHostAsync(source, sourceOffset, mapping, destinationOffset, byteLength);
     }
-    return request === undefined ? Status.NO_RESOURCE : this.#track(request, direction, completion);
+    return request === undefined ? Status.NO_RESOURCE : this.#track(request, direction, completion, landing);
   }
 
   /** Takes over a transfer that the card has accepted: INPROGRESS, or the failure of a card that has already failed. */
-  #track(request: DmaRequest, direction: Direction, completion: Completion): Status {
+  #track(request: DmaRequest, direction: Direction, completion: Completion, landing?: Landing): Status {
     if (request.status !== Status.INPROGRESS) {
       const failure = request.status;
       this.dma.dmaRequestFree(request);
       return failure;
     }
     this.#started[direction] = this.#started[direction]! + 1;
-    request.context = completion;
-    request.onComplete = this.#onEnd[direction];
+    if (landing === undefined) {
+      request.context = completion;
+      request.onComplete = this.#onEnd[direction];
+    } else {
+      landing.completion = completion;
+      request.context = landing;
+      request.onComplete = this.#onLanded;
+    }
     return Status.INPROGRESS;
   }
+
+  /** Takes a landing for every piece that the card must not write to where it belongs, in {@link #landings}; false, and none, where one is missing. */
+  #takeLandings(
+    iov: readonly IovEntry[],
+    remoteHost: HostMemory | undefined,
+    remoteOffset: number,
+    isPut: boolean,
+  ): boolean {
+    this.#landings.length = 0;
+    let at = isPut && remoteHost !== undefined ? remoteOffset - remoteHost.dmaOffset : 0;
+    for (let i = 0; i < iov.length; i++) {
+      const { memory, offset, byteLength } = iov[i]!;
+      const target = isPut ? remoteHost : memory instanceof HostMemory ? memory : undefined;
+      if (target === undefined || target.staysPut || byteLength === 0) {
+        this.#landings.push(undefined);
+        continue;
+      }
+      const landing = this.#takeLanding(target, isPut ? at : offset, byteLength);
+      at += byteLength;
+      this.#landings.push(landing);
+      if (landing === undefined) {
+        this.#giveLandings(0);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  #takeLanding(target: HostMemory, offset: number, byteLength: number): Landing | undefined {
+    const { device, landings } = this.card;
+    try {
+      return landings.take(target, target.dmaIn(this.position, device), offset, byteLength);
+    } catch (error) {
+      this.#giveLandings(0);
+      throw error;
+    }
+  }
+
+  /** Gives those back from `first` on: no transfer was started for them. */
+  #giveLandings(first: number): void {
+    for (let i = first; i < this.#landings.length; i++) {
+      const landing = this.#landings[i];
+      if (landing !== undefined) this.card.landings.give(landing);
+    }
+  }
+
+  readonly #onLanded = (request: DmaRequest): void => {
+    const landing = request.context as Landing;
+    const completion = landing.completion!;
+    this.#ended[Direction.DEVICE_TO_HOST]! += 1;
+    const status = request.status === Status.OK ? landing.deliver() : request.status;
+    this.dma.dmaRequestFree(request);
+    this.card.landings.give(landing);
+    if (status !== Status.OK) this.failures += 1;
+    completeOne(completion, status);
+  };
 
   #end(request: DmaRequest, direction: number): void {
     const { status } = request;

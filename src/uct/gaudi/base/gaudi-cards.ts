@@ -7,6 +7,7 @@ import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '
 import type { Clock } from '../../../ucs/clock.ts';
 import { isUcxError, type UcxError } from '../../../ucs/error.ts';
 import type { Log } from '../../../ucs/log.ts';
+import { Landings } from './landings.ts';
 import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
 
 /** An open card under its logical index. */
@@ -14,6 +15,7 @@ export interface GaudiCard {
   /** Logical index: the name of the card towards users, and its system device. */
   readonly index: number;
   readonly device: Device;
+  readonly landings: Landings;
 }
 
 /** Where the cards come from. */
@@ -65,11 +67,14 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
 
 /** Closes cards, the last opened first. */
 export function closeGaudiCards(cards: readonly GaudiCard[]): void {
-  for (const { device } of [...cards].reverse()) device.close();
+  for (const { device, landings } of [...cards].reverse()) {
+    device.close();
+    landings.close();
+  }
 }
 
 function openCard(node: DriverNode, { index, card }: MappedCard, log: Log, clock: Clock): GaudiCard {
   const device = open(node, { busId: card.busId }, { log: log.child(cardName(index)), dma: { clock } });
   log.debug(`card ${index}: ${card.busId}, module ${card.moduleId ?? 'unknown'}`);
-  return { index, device };
+  return { index, device, landings: new Landings(device) };
 }

@@ -3,6 +3,7 @@
  */
 
 import type { Device, DeviceBlock, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
+import { isOwnMapping } from '../../../sys/index.ts';
 import { isUcxError } from '../../../ucs/error.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
@@ -79,6 +80,8 @@ export class GaudiMemory implements MdMemory {
 export class HostPages {
   readonly address: number;
   readonly byteLength: number;
+  /** Whether the collector of this process cannot give the memory to others: it is a mapping that is closed by its owner alone. */
+  readonly isFixed: boolean;
   readonly #mappings: (HostMapping | undefined)[];
   readonly #evictIdle: () => boolean;
 
@@ -86,6 +89,7 @@ export class HostPages {
   constructor(address: number, byteLength: number, cards: number, evictIdle: () => boolean) {
     this.address = address;
     this.byteLength = byteLength;
+    this.isFixed = isOwnMapping(address, byteLength);
     this.#evictIdle = evictIdle;
     this.#mappings = new Array<HostMapping | undefined>(cards).fill(undefined);
   }
@@ -175,6 +179,11 @@ export class HostMemory implements MdMemory {
   /** False once the buffer was detached: its bytes belong to somebody else. */
   get attached(): boolean {
     return this.bytes.byteLength === this.byteLength;
+  }
+
+  /** Whether a card may write to it by itself: memory that is known by its address is its owner's to keep, an ArrayBuffer can be given away. */
+  get staysPut(): boolean {
+    return this.pages.isFixed || this.region.buffer === undefined;
   }
 
   /** What transfers of the card at `position` name. Throws like {@link HostPages.mappingIn} at the first use there. */

@@ -101,7 +101,8 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const { position, card } = this.#transfers;
     const there = remote.dmaIn(position, card.device);
     const at = remote.dmaOffset + remoteOffset;
-    const status = this.#transfers.list(iov, there, remote instanceof GaudiMemory, at, completion, isPut);
+    const remoteHost = remote instanceof HostMemory ? remote : undefined;
+    const status = this.#transfers.list(iov, there, remoteHost, at, completion, isPut);
     if (status < 0) return this.#transfers.counters.refused(status);
     this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
     return status;

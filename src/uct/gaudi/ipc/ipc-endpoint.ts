@@ -139,7 +139,7 @@ export class IpcEndpoint implements UctEndpoint {
     const position = this.#position;
     const { target } = this.#used(key);
     const at = key.offsets[position]! + remoteOffset;
-    const status = this.#transfers.list(iov, target, true, at, completion, isPut);
+    const status = this.#transfers.list(iov, target, undefined, at, completion, isPut);
     if (status < 0) return this.#transfers.counters.refused(status);
     key.channels[position]!.count(total, isPut);
     this.#transfers.counters.zcopy(isPut ? Transfer.PUT : Transfer.GET, total);
