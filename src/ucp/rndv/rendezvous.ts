@@ -9,7 +9,7 @@
 import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { bytesOf } from '../api/local-bytes.ts';
+import { areMapped, bytesOf } from '../api/local-bytes.ts';
 import { joinWords } from '../core/message.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { Connection, Request } from '../core/request.ts';
@@ -53,7 +53,7 @@ export class Rendezvous {
   /** The key of memory that a peer may read; undefined for several pieces, or where no lane could use it. */
   keyOf(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
     const [piece] = pieces;
-    if (pieces.length !== 1 || piece === undefined) return undefined;
+    if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
     const key = ownKey(this.#host.context, connection, piece);
     if (key === undefined || key.packed.byteLength <= roomBytes) return key;
     key.release();
@@ -81,6 +81,11 @@ export class Rendezvous {
     if (bytesOf(pieces) === 0) {
       postReply(connection, peerRequest, Status.OK);
       request.end(Status.OK);
+      return;
+    }
+    if (!areMapped(pieces)) {
+      postReply(connection, peerRequest, Status.INVALID_ADDR);
+      request.end(Status.INVALID_ADDR);
       return;
     }
     if (this.#readRemote(request, connection, peerRequest, pieces, data)) return;

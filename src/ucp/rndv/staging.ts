@@ -4,7 +4,7 @@
  */
 
 import { Status } from '../../ucs/status.ts';
-import { eachPart, hostBytes } from '../api/local-bytes.ts';
+import { eachPart, holdsBytes, hostBytes } from '../api/local-bytes.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
@@ -192,6 +192,7 @@ export class Staging {
       left += 1;
       const host = hostBytes(memory);
       if (host === undefined) this.#move(operation, memory as MemoryHandle, offset, fragment, at, bytes, ended);
+      else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);
       else {
         if (operation === Operation.PUT) host.set(fragment.bytes!.subarray(at, at + bytes), offset);
         else fragment.bytes!.set(host.subarray(offset, offset + bytes), at);
