@@ -40,6 +40,8 @@ export interface DriverMapping {
 export interface DriverFile {
   /** The ioctl numbers of the family that this file speaks ('H' before Linux 6.7, DRM 'd' after). */
   readonly numbers: IoctlNumbers;
+  /** Why every call answers ENODEV, where that is not the card's doing: the server of an emulated node has ended. Left out by drivers that have no such reason. */
+  readonly lostReason?: string | undefined;
   /** Runs one ioctl on `block`. Blocks as the driver blocks. Returns 0 or a negative errno. */
   ioctl(request: number, block: ArgumentBlock): number;
   /** The same without blocking the event loop: for WAIT_CS with a time-out. `block` belongs to the call until it settles. */
@@ -131,6 +133,8 @@ export interface DriverNode {
    * with the kernel; random per node object in process; random per server, which sends it to its clients. Without it the node is nobody else's.
    */
   readonly identity?: string;
+  /** See {@link DriverFile.lostReason}. */
+  readonly lostReason?: string | undefined;
   /** The cards, ordered by minor. Reads the machine anew at every call. */
   cards(): readonly CardEntry[];
   /**

@@ -159,7 +159,9 @@ export class CardFile {
 
   /** The error for a negative errno of this card. */
   error(result: number, what: string, cause?: unknown): UcxError {
-    return ioctlError(result, `${what} of ${this.name}`, { minor: this.minor, busId: this.busId }, cause);
+    const { lostReason } = this.file;
+    const why = lostReason === undefined ? '' : ` (${lostReason})`;
+    return ioctlError(result, `${what} of ${this.name}${why}`, { minor: this.minor, busId: this.busId }, cause);
   }
 
   /** Removes the mappings, which hold the file, and closes it. Idempotent. */

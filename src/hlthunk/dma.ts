@@ -276,7 +276,9 @@ export class DeviceDma implements DmaQueueDevice {
    */
   errorOf(status: Status): UcxError {
     const fault = this.#events.lastFault?.events.join(', ');
-    const what = `a transfer of ${this.#card.name} ended with ${statusName(status)}`;
+    const { lostReason } = this.file;
+    const why = lostReason === undefined ? '' : ` (${lostReason})`;
+    const what = `a transfer of ${this.#card.name} ended with ${statusName(status)}${why}`;
     const details = { status: statusName(status), minor: this.#card.minor, busId: this.#card.busId, fault };
     return gaudiError(codeOf(status), fault === undefined ? what : `${what}; last fault: ${fault}`, details);
   }

@@ -8,7 +8,7 @@ import type { Worker, WorkerOptions } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { builtSpecifier } from '../../test/fixtures/built.ts';
 import { Errno } from './errno.ts';
-import { close } from './file.ts';
+import { close, openFileDescriptors } from './file.ts';
 import { futexWake } from './futex.ts';
 import { ftruncate, memfdCreate } from './memfd.ts';
 import { mapSharedWindow } from './shared-window.ts';
@@ -93,6 +93,31 @@ describe('startWorker', () => {
     worker.on('error', () => {});
     const code = await new Promise((resolve) => worker.once('exit', resolve));
     expect(code).toBe(expected);
+  });
+
+  it('starts threads in a working directory that was deleted, and leaves the process there', async () => {
+    writeFileSync(
+      join(folder, 'alive-thread.js'),
+      "import { parentPort } from 'node:worker_threads'; parentPort.postMessage('alive');",
+    );
+    const before = process.cwd();
+    const gone = mkdtempSync(join(folder, 'gone-'));
+    process.chdir(gone);
+    rmSync(gone, { recursive: true });
+    try {
+      const workers = [1, 2].map(() => startWorker(pathToFileURL(join(folder, 'caller.js')).href, './alive-thread'));
+      const fds = openFileDescriptors();
+      const exits = workers.map((worker) => once(worker, 'exit'));
+      expect(await Promise.all(workers.map(async (worker) => (await once(worker, 'message'))[0]))).toEqual([
+        'alive',
+        'alive',
+      ]);
+      await Promise.all(exits);
+      expect(() => process.cwd()).toThrow(/ENOENT/);
+      expect(openFileDescriptors()).toBeLessThan(fds);
+    } finally {
+      process.chdir(before);
+    }
   });
 
   it.each(['file:///nonexistent/src/caller.ts', 'file:///nonexistent/caller.js'])(

@@ -1,5 +1,6 @@
 /** Starts worker threads from compiled modules of this package. What the worker does, and its messages, are the caller's. */
 
+import { closeSync, constants, openSync } from 'node:fs';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
 
 /**
@@ -10,6 +11,48 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
  * @param options of node:worker_threads; `workerData` reaches the worker
  */
 export function startWorker(moduleUrl: string, name: string, options: WorkerOptions = {}): Worker {
+  const restore = leaveDeletedFolder();
+  const worker = makeWorker(moduleUrl, name, options);
+  if (restore !== undefined) {
+    // Either comes first, and `exit` always.
+    worker.once('online', restore);
+    worker.once('exit', restore);
+  }
+  return worker;
+}
+
+/** The deleted directory that the process has left, and the threads that start meanwhile. */
+let deleted = -1;
+let starting = 0;
+
+/**
+ * Node asks for the working directory while a thread starts, and the thread dies where it was deleted. So the process is in the root directory meanwhile.
+ * @returns what brings it back, once; undefined where the directory is there
+ */
+function leaveDeletedFolder(): (() => void) | undefined {
+  if (deleted < 0) {
+    try {
+      process.cwd();
+      return undefined;
+    } catch {
+      deleted = openSync('.', constants.O_RDONLY | constants.O_DIRECTORY);
+      process.chdir('/');
+    }
+  }
+  starting += 1;
+  let isBack = false;
+  return () => {
+    if (isBack) return;
+    isBack = true;
+    starting -= 1;
+    if (starting > 0) return;
+    process.chdir(`/proc/self/fd/${deleted}`);
+    closeSync(deleted);
+    deleted = -1;
+  };
+}
+
+function makeWorker(moduleUrl: string, name: string, options: WorkerOptions): Worker {
   const caller = moduleUrl.endsWith('.ts') ? moduleUrl.replace(/^(.*)\/src\//, '$1/dist/src/') : moduleUrl;
   // Options of the process are for its own program: a worker that inherits --input-type from `node -e` refuses to load a file.
   return new Worker(new URL(`${name}.js`, caller), { ...options, execArgv: [] });

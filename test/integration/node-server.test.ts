@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src/emulator/index.ts';
+import { Context, MemoryType } from '../../src/index.ts';
 import { close, Errno, mapAnonymous, openFileDescriptors } from '../../src/sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP, linDmaCtl, writeLinDma } from '../../src/uapi/index.ts';
 import { createRandom } from '../../src/ucs/random.ts';
@@ -213,6 +214,32 @@ describe('a server that is killed', () => {
       expect.objectContaining({ code: 'ERR_NODE_UNREACHABLE' }),
     );
     await killed;
+    await short.stop();
+  });
+
+  it('is named by every error of the operations behind it', async () => {
+    const short = await TestNodeServer.start({ cards: 1 });
+    const lost = connectEmulatedNode(short.socketPath);
+    const context = await Context.create({ node: lost, env: {}, configDirectories: [], logSink: () => undefined });
+    const worker = context.worker();
+    const endpoint = worker.endpoint(worker.address());
+    const memory = context.memMap({ allocate: BYTES, memoryType: MemoryType.GAUDI });
+    const rkey = endpoint.unpackRkey(context.packRkey(memory));
+    await endpoint.put(new Uint8Array(BYTES), rkey);
+    await short.kill();
+    const named = expect.objectContaining({ message: expect.stringContaining(short.socketPath) });
+    for (const run of [
+      () => endpoint.put(new Uint8Array(BYTES), rkey),
+      () => endpoint.put(new Uint8Array(8), rkey),
+      () => endpoint.get(new Uint8Array(BYTES), rkey),
+      async () => context.memMap({ allocate: 2 ** 31, memoryType: MemoryType.GAUDI }),
+      () => Context.create({ node: lost, env: { UCX_TLS: 'gaudi_cpy' }, configDirectories: [] }),
+    ]) {
+      await expect(run()).rejects.toEqual(named);
+    }
+    rkey.release();
+    await context.close();
+    lost.close();
     await short.stop();
   });
 });

@@ -58,6 +58,7 @@ export class Connection {
   #alive = true;
   #subscription: PollSubscription | undefined;
   #waits = 0;
+  #isLost = false;
 
   /** @throws UcxError ERR_NODE_REFUSED; SyscallError */
   constructor(socket: UnixSocket, path: string) {
@@ -71,6 +72,11 @@ export class Connection {
   /** False once the server is gone or the connection closed: nothing is answered any more. */
   get alive(): boolean {
     return this.#alive;
+  }
+
+  /** Says that the server is gone, and which; undefined while it is there, and after {@link close}. */
+  get lostReason(): string | undefined {
+    return this.#isLost ? lostText(this.path) : undefined;
   }
 
   /** Sets who looks at the mailboxes when calls have settled or the server is gone. */
@@ -158,7 +164,7 @@ export class Connection {
 
   /** Closes the connection: the server releases what the process has. Idempotent. */
   close(): void {
-    this.#fail();
+    this.#fail(false);
   }
 
   #send(bytes: Uint8Array, fd: number): void {
@@ -201,9 +207,10 @@ export class Connection {
     throw this.#broken('a reply to nothing');
   }
 
-  #fail(): void {
+  #fail(isLost = true): void {
     if (!this.#alive) return;
     this.#alive = false;
+    this.#isLost = isLost;
     this.#subscription?.close();
     this.#subscription = undefined;
     this.#socket.close();
@@ -284,5 +291,9 @@ function refused(path: string, why: string): UcxError {
 
 /** The error of every call on a node whose server is gone. */
 function gone(path: string): SyscallError {
-  return new SyscallError('ioctl', Errno.ENODEV, `the node server at ${path} is gone`);
+  return new SyscallError('ioctl', Errno.ENODEV, lostText(path));
+}
+
+function lostText(path: string): string {
+  return `the node server at ${path} is gone`;
 }

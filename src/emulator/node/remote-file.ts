@@ -118,6 +118,10 @@ export class RemoteFile implements DriverFile {
     this.#answerAddress = this.#mailbox.address + (slotWord(0) + ANSWER_SEQUENCE) * 4;
   }
 
+  get lostReason(): string | undefined {
+    return this.#connection.lostReason;
+  }
+
   ioctl(request: number, block: ArgumentBlock): number {
     if (this.#closed) return -Errno.EBADF;
     if (!this.#connection.alive) return -Errno.ENODEV;

@@ -36,6 +36,10 @@ export class RemoteNode implements DriverNode {
     return this.#connection.serverPid;
   }
 
+  get lostReason(): string | undefined {
+    return this.#connection.lostReason;
+  }
+
   /** None once the server is gone. */
   cards(): readonly CardEntry[] {
     return (this.#ask({ op: 'cards' })?.['cards'] ?? []) as CardEntry[];

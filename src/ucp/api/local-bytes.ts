@@ -23,8 +23,8 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
 /** Checks one piece of local memory: its type, whose it is, and the range. */
 export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
-  // A length, and not a byteLength, which V8 calls out for.
-  if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.length) return;
+  // A byteLength, and not a length: compiled code of V8 11.3 goes on reading the length that a detached array had.
+  if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.byteLength) return;
   checkEach(owner, local, offset, byteLength);
 }
 
@@ -45,7 +45,7 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
   if (offset + byteLength > end) {
     throw invalidParam('byteLength', `must not reach beyond the local memory of ${end} bytes`, offset + byteLength);
   }
-  if (isHandle && local.bytes !== undefined && local.bytes.length !== end) {
+  if (isHandle && local.bytes !== undefined && local.bytes.byteLength !== end) {
     throw invalidParam(
       'local',
       'must keep the length it was mapped with: its ArrayBuffer was detached',
@@ -123,8 +123,8 @@ export function areMapped(pieces: readonly Piece[]): boolean {
 
 /** False for host bytes that are shorter than a range in them, as those of a detached ArrayBuffer are. */
 export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
-  // A length, and not a byteLength, which V8 calls out for.
-  return bytes === undefined || offset + byteLength <= bytes.length;
+  // See checkLocal.
+  return bytes === undefined || offset + byteLength <= bytes.byteLength;
 }
 
 /** Copies bytes of host memory; a loop where it is faster than a view. */

@@ -43,6 +43,7 @@ export function cardName(index: number): string {
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   const { node, mappingTable, log, clock, isWanted } = options;
   const entries = node.cards();
+  if (node.lostReason !== undefined) throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, node.lostReason);
   const all = mappingTable === undefined ? detectedCards(entries) : parseMappingTable(mappingTable, entries);
   const mapped = isWanted === undefined ? all : all.filter(({ index }) => isWanted(cardName(index)));
   const opened: GaudiCard[] = [];
