@@ -11,15 +11,17 @@ const fixture = usePairs();
 const FRAME_BYTES = 65_536;
 const HUGE = 0x7fff_ffff;
 
-/** Puts a frame before a worker. */
+/** Puts a frame of the peer of a connection before a worker. */
 function inject(
   side: Pair['one'],
+  { sources }: PeerConnection,
   id: number,
   words: readonly number[],
   payload: Uint8Array = new Uint8Array(0),
 ): void {
   const buffer = new ArrayBuffer(FRAME_BYTES);
-  const frame = { bytes: new Uint8Array(buffer), words: new Int32Array(buffer), offset: 0, byteLength: 0 };
+  const source = sources[0]!;
+  const frame = { bytes: new Uint8Array(buffer), words: new Int32Array(buffer), offset: 0, byteLength: 0, source };
   frame.words.set(words);
   frame.bytes.set(payload, words.length * 4);
   frame.byteLength = words.length * 4 + payload.byteLength;
@@ -38,14 +40,15 @@ async function connected(pair: Pair, side: Pair['one']): Promise<PeerConnection>
 describe('frames of a hostile peer', () => {
   it.each([HUGE, HUGE - 6, 4097, -1])('with a header of %i bytes reach no handler', async (headerBytes) => {
     const pair = await fixture.pair(connectionKind('posix'));
-    const { id } = await connected(pair, pair.two);
+    const connection = await connected(pair, pair.two);
+    const { id } = connection;
     let calls = 0;
     pair.two.worker.setAmHandler(5, (message) => {
       calls += 1;
       message.retain();
     });
-    inject(pair.two, MessageId.AM, [id, 5, headerBytes, 0], new Uint8Array(8));
-    inject(pair.two, MessageId.AM_RTS, [id, 5, headerBytes, 0, 8, 0, 1, 0, 0, 0], new Uint8Array(8));
+    inject(pair.two, connection, MessageId.AM, [id, 5, headerBytes, 0], new Uint8Array(8));
+    inject(pair.two, connection, MessageId.AM_RTS, [id, 5, headerBytes, 0, 8, 0, 1, 0, 0, 0], new Uint8Array(8));
     expect(calls).toBe(0);
   });
 
@@ -59,18 +62,19 @@ describe('frames of a hostile peer', () => {
       (error: { status: Status }) => error.status,
     );
     const [wireId] = [...connection.waiting.keys()];
-    inject(pair.one, MessageId.GET_READY, [connection.id, wireId!, 1, 1]);
+    inject(pair.one, connection, MessageId.GET_READY, [connection.id, wireId!, 1, 1]);
     expect(await failure).toBe(Status.IO_ERROR);
     rkey.release();
   });
 
   it('that offer no bytes end the receive that takes them', async () => {
     const pair = await fixture.pair(connectionKind('posix'));
-    const { id } = await connected(pair, pair.two);
+    const connection = await connected(pair, pair.two);
+    const { id } = connection;
     const key = pair.one.context.packRkey(mappedOf(pair.one, 'allocated', 4096));
     for (const payload of [key, undefined]) {
       const request = pair.two.worker.tagRecvNbx(new Uint8Array(64), 0, 64, 99);
-      inject(pair.two, MessageId.TAG_RTS, [id, 1, 99, 0, 0, 0, 0, 0], payload);
+      inject(pair.two, connection, MessageId.TAG_RTS, [id, 1, 99, 0, 0, 0, 0, 0], payload);
       if (typeof request === 'number') throw new Error('the receive ended before its message came');
       expect(request.status).toBe(Status.OK);
       expect(request.receivedBytes).toBe(0);

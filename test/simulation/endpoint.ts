@@ -22,8 +22,10 @@ class Frame implements AmFrame {
   readonly words: Int32Array;
   readonly offset = 0;
   byteLength: number;
+  readonly source: string;
 
-  constructor(byteLength: number) {
+  constructor(byteLength: number, port: number) {
+    this.source = `port ${port}`;
     this.words = new Int32Array((((byteLength + 7) & ~7) + 8) >> 2);
     this.bytes = new Uint8Array(this.words.buffer);
     this.byteLength = byteLength;
@@ -165,7 +167,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     if (byteLength > this.#iface.lane.amShortMax) return Status.INVALID_PARAM;
     const refused = this.#messageRefusal();
     if (refused !== Status.OK) return refused;
-    const frame = new Frame(byteLength);
+    const frame = new Frame(byteLength, this.#iface.id);
     frame.words.set(header.subarray(0, headerWords));
     if (payload !== undefined) {
       frame.bytes.set(payload.subarray(payloadOffset, payloadOffset + payloadLength), headerWords * 4);
@@ -177,7 +179,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
   amBcopy(id: number, packer: AmPacker): Status {
     const refused = this.#messageRefusal();
     if (refused !== Status.OK) return refused;
-    const frame = new Frame(this.#iface.lane.amBcopyMax);
+    const frame = new Frame(this.#iface.lane.amBcopyMax, this.#iface.id);
     const byteLength = packer.pack(frame);
     if (byteLength > frame.byteLength) {
       this.#iface.network.complaints.push(`a message of ${byteLength} bytes was packed into ${frame.byteLength}`);

@@ -68,6 +68,11 @@ export class SimulatedIface implements Iface, Port {
     return undefined;
   }
 
+  identityOf(address: Uint8Array): string | undefined {
+    if (address.byteLength !== ADDRESS_BYTES) return undefined;
+    return `port ${new Int32Array(address.slice().buffer)[1]}`;
+  }
+
   connect(address: Uint8Array): UctEndpoint {
     const reason = this.unreachableReason(address);
     if (reason !== undefined) throw unreachable(this.lane.transport, reason);

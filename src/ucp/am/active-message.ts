@@ -122,7 +122,7 @@ export class ActiveMessages {
     const padded = paddedTo8(headerLength);
     const room = byteLength - AM_WORDS * 4;
     if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || padded > room) return;
-    const view = this.#take(words[at]!, words[at + 1]!);
+    const view = this.#take(this.#host.connectionOf(frame), words[at + 1]!);
     if (view === undefined) return;
     view.source = bytes;
     view.headerOffset = offset + AM_WORDS * 4;
@@ -143,9 +143,9 @@ export class ActiveMessages {
     const start = offset + RTS_WORDS * 4;
     if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || keyLength < 0) return;
     if (padded + keyLength > byteLength - RTS_WORDS * 4) return;
-    const connection = this.#host.connectionById(words[at]!);
+    const connection = this.#host.connectionOf(frame);
     const peerRequest = words[at + 6]!;
-    const view = this.#take(words[at]!, words[at + 1]!);
+    const view = this.#take(connection, words[at + 1]!);
     if (view === undefined) {
       if (connection !== undefined) this.#rendezvous.reply(connection, peerRequest, Status.OK);
       return;
@@ -288,8 +288,7 @@ export class ActiveMessages {
   }
 
   /** The view for a message; undefined where nobody handles it. */
-  #take(endpointId: number, id: number): AmMessage | undefined {
-    const connection = this.#host.connectionById(endpointId);
+  #take(connection: Connection | undefined, id: number): AmMessage | undefined {
     if (connection === undefined || this.#handlers[id] === undefined) return undefined;
     const view = this.#view;
     view.id = id;

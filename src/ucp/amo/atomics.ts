@@ -74,7 +74,7 @@ export class AtomicProtocol {
   onAtomic(frame: AmFrame): void {
     const { words, bytes, offset, byteLength } = frame;
     const at = offset >> 2;
-    const connection = this.#host.connectionById(words[at]!);
+    const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const peerRequest = words[at + 1]!;
     const from = joinWords(words[at + 2]!, words[at + 3]!);

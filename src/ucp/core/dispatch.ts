@@ -79,9 +79,10 @@ export class Protocols {
     if (take !== undefined) take(frame);
   }
 
-  #onReply({ words, bytes, offset, byteLength }: AmFrame): void {
+  #onReply(frame: AmFrame): void {
+    const { words, bytes, offset, byteLength } = frame;
     const at = offset >> 2;
-    const connection = this.#host.connectionById(words[at]!);
+    const connection = this.#host.connectionOf(frame);
     const request = connection?.waiting.get(words[at + 1]!);
     if (connection === undefined || request?.replyHandler === undefined || request.queued) return;
     const status = words[at + 2]!;

@@ -22,6 +22,8 @@ import type { Rejection } from './resource-filter.ts';
 /** Messages of the protocol that may wait for room; a peer that makes us owe it more is broken or hostile. */
 const POSTED_MAX = 65_536;
 
+const CLOSE_HEADER = new Int32Array(2);
+
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
   readonly observation: { readonly info: ProtocolInfo | undefined };
@@ -42,9 +44,15 @@ export class PeerConnection implements Connection {
   readonly waiting: Map<number, Request> = new Map();
   readonly rkeys: RkeyCache = new RkeyCache();
   remoteId: number = NO_ENDPOINT;
+  /** The interfaces of the peer, as its messages are known by. */
+  sources: readonly string[] = [];
+  /** The one of them that the last message came from. */
+  #source: string | undefined = undefined;
   /** True for a connection of a worker to itself: both its ends are this one. */
   isLoopback = false;
   failure: Status = Status.OK;
+  /** It has failed within a call, and whoever is to hear of that is told by progress. */
+  isUnreported = false;
   /** Of a connection that was agreed on by them. */
   socketAddresses: SocketAddresses | undefined = undefined;
   readonly #owner: ConnectionOwner;
@@ -60,6 +68,8 @@ export class PeerConnection implements Connection {
   #remoteOperations = 0;
   readonly #flushes: Request[] = [];
   #keptFailure: Status = Status.OK;
+  /** Whether the peer has nothing more to hear of this half: it has been told of its end, or has ended the other half itself. */
+  #hasLeft = false;
 
   constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable }: ConnectedLanes) {
     this.#owner = owner;
@@ -71,6 +81,14 @@ export class PeerConnection implements Connection {
     this.am = am?.endpoint;
     this.amShortMax = am?.iface.attributes.am.shortBytesMax ?? 0;
     this.amBcopyMax = am?.iface.attributes.am.bcopyBytesMax ?? 0;
+  }
+
+  /** Whether a message with this source is one of the peer: a number alone, which can be guessed, names no connection. */
+  isFrom(source: string): boolean {
+    if (source === this.#source) return true;
+    if (!this.sources.includes(source)) return false;
+    this.#source = source;
+    return true;
   }
 
   get hasPending(): boolean {
@@ -99,7 +117,10 @@ export class PeerConnection implements Connection {
   }
 
   post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): void {
-    if (this.failure !== Status.OK) return;
+    if (this.failure === Status.OK) this.#say(messageId, header, headerWords, payload);
+  }
+
+  #say(messageId: number, header: Int32Array, headerWords: number, payload: Uint8Array | undefined): void {
     const bytes = payload?.byteLength ?? 0;
     if (this.#posted.isEmpty) {
       const status = sendMessage(this, messageId, header, headerWords, payload, 0, bytes);
@@ -191,7 +212,31 @@ export class PeerConnection implements Connection {
     return true;
   }
 
-  /** Ends everything that waits here, once; later operations fail with the same status. */
+  /**
+   * Tells the peer, once, that this half ends. Where the peer has not answered yet that has to wait for the answer: call again then; see
+   * {@link owesLeave}.
+   */
+  takeLeave(): void {
+    if (this.#hasLeft || this.remoteId === NO_ENDPOINT) return;
+    this.#hasLeft = true;
+    // A loopback with one half only would tell itself.
+    if (this.am === undefined || (this.isLoopback && this.remoteId === this.id)) return;
+    CLOSE_HEADER[0] = this.remoteId;
+    this.#say(MessageId.CLOSE, CLOSE_HEADER, CLOSE_HEADER.length, undefined);
+  }
+
+  /** Whether the peer has to be told of the end of this half, and has not been. */
+  get owesLeave(): boolean {
+    return !this.#hasLeft && this.am !== undefined;
+  }
+
+  /** The peer has ended its half. */
+  leftByPeer(): void {
+    this.#hasLeft = true;
+    this.fail(Status.CONNECTION_RESET);
+  }
+
+  /** Ends everything that waits here, once, and tells the peer; later operations fail with the same status. */
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
@@ -202,6 +247,8 @@ export class PeerConnection implements Connection {
     for (const queue of [this.#posted, this.#pending]) {
       for (let head = queue.shift(); head !== undefined; head = queue.shift()) if (head.wireId === 0) ended.push(head);
     }
+    this.#postedCount = 0;
+    this.takeLeave();
     for (const request of ended) this.#abandon(request, status);
   }
 
@@ -243,6 +290,7 @@ export class PeerConnection implements Connection {
 
   /** Closes the lanes. */
   close(): void {
+    this.#hasLeft = true;
     this.fail(Status.CANCELED);
     this.rkeys.close();
     for (const { endpoint } of this.lanes) endpoint.close();
@@ -275,8 +323,11 @@ export class PeerConnection implements Connection {
   #post(request: Request): void {
     this.#posted.push(request);
     this.#postedCount += 1;
-    if (this.#postedCount > POSTED_MAX) this.fail(Status.EXCEEDS_LIMIT);
-    else this.#owner.connectionPending(this);
+    if (this.#postedCount > POSTED_MAX) {
+      this.isUnreported = true;
+      this.fail(Status.EXCEEDS_LIMIT);
+    }
+    this.#owner.connectionPending(this);
   }
 }
 

@@ -5,6 +5,12 @@ import type { PeerConnection } from './peer-connection.ts';
 /** The connections. */
 export class PendingConnections {
   readonly #connections: Set<PeerConnection> = new Set();
+  readonly #onFailed: (connection: PeerConnection) => void;
+
+  /** @param onFailed told of connections that have failed within a call */
+  constructor(onFailed: (connection: PeerConnection) => void) {
+    this.#onFailed = onFailed;
+  }
 
   get size(): number {
     return this.#connections.size;
@@ -24,6 +30,9 @@ export class PendingConnections {
     for (const connection of this.#connections) {
       started += connection.restart();
       if (connection.isDrained) this.#connections.delete(connection);
+      if (!connection.isUnreported) continue;
+      connection.isUnreported = false;
+      this.#onFailed(connection);
     }
     return started;
   }

@@ -3,6 +3,7 @@
  */
 
 import type { Status } from '../../ucs/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
 import type { RequestParams } from '../api/request.ts';
 import type { ExportedMemory } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
@@ -58,6 +59,6 @@ export interface ProtocolHost extends RequestOwner {
   start(request: Request, params: RequestParams | undefined): Status | Request;
   /** Gives back a request that was never started. */
   discard(request: Request): void;
-  /** The connection that a peer names. */
-  connectionById(id: number): Connection | undefined;
+  /** The connection that a message names in its first word; undefined also where the message came from another peer than that of the connection. */
+  connectionOf(frame: AmFrame): Connection | undefined;
 }

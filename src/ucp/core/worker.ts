@@ -4,11 +4,11 @@
  */
 
 import { closedError, UcxError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
+import { LimitedLog } from '../../ucs/limited-log.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
-import type { Iface } from '../../uct/api/iface.ts';
+import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import type { AmCallback, AmMessage, MessageOwner } from '../api/active-message.ts';
 import { lengthOf } from '../api/awaited/awaited-options.ts';
 import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.ts';
@@ -57,7 +57,8 @@ export class Worker
   implements ApiWorker, ProtocolHost, EndpointWorker, ConnectionsOwner, KeepaliveOwner, MessageOwner, SocketOwner
 {
   readonly context: WorkerContext<Worker>;
-  readonly log: Log;
+  /** What peers can cause. */
+  readonly warnings: LimitedLog;
   /** Awaited operations of this worker. */
   readonly promises: PromiseTier;
   readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
@@ -72,7 +73,7 @@ export class Worker
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly #requests: RequestPool = new RequestPool(this);
   readonly observation: Observation;
-  readonly #pending: PendingConnections = new PendingConnections();
+  readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
   readonly #queues: MessageQueues;
   readonly #driver: ProgressDriver;
@@ -95,7 +96,7 @@ export class Worker
   constructor(context: WorkerContext<Worker>, options: WorkerOptions = {}) {
     this.context = context;
     this.clientId = clientIdOf(options);
-    this.log = context.log;
+    this.warnings = new LimitedLog(context.log, context.clock);
     this.observation = new Observation(context);
     this.openIfaces = openIfaces(context.resources.mds, context.log);
     this.ifaces = this.openIfaces.map(({ iface }) => iface);
@@ -294,8 +295,8 @@ export class Worker
 
   // What protocols, endpoints and connections need of the worker.
 
-  connectionById(id: number): PeerConnection | undefined {
-    return this.connections.byId(id);
+  connectionOf(frame: AmFrame): PeerConnection | undefined {
+    return this.connections.of(frame);
   }
 
   adopt(connection: PeerConnection, options: EndpointOptions): Endpoint {
@@ -342,7 +343,8 @@ export class Worker
   watched(): readonly PeerConnection[] {
     return this.connections.all.filter((connection) => {
       const isWanted = this.#endpoints.get(connection)?.watchesPeer !== false;
-      return isWanted && !connection.isLoopback && connection.failure === Status.OK;
+      if (!isWanted || connection.isLoopback) return false;
+      return connection.failure === Status.OK || this.connections.leaves(connection);
     });
   }
 
@@ -365,7 +367,7 @@ export class Worker
     this.protocols.streams.connectionEnded(connection);
     const endpoint = this.#endpoints.get(connection);
     // Nobody here has asked for the connection: nobody will close it.
-    if (endpoint === undefined) this.connections.drop(connection);
+    if (endpoint === undefined) this.connections.close(connection);
     else endpoint.onFailed();
     this.#driver.wake();
   }
@@ -437,6 +439,7 @@ export class Worker
     // Nobody is left to wait for who has not answered.
     for (const connection of this.connections.all) this.connections.drop(connection);
     for (const iface of this.ifaces) iface.close();
+    this.warnings.tellLeft();
     this.protocols.rendezvous.staging.close();
     this.context.forget(this);
   }

@@ -40,7 +40,7 @@ export class EmulatedRma {
 
   /** The peer asks to write memory of this worker. */
   onPut(frame: AmFrame): void {
-    const connection = this.#host.connectionById(frame.words[frame.offset >> 2]!);
+    const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const peerRequest = frame.words[(frame.offset >> 2) + 1]!;
     const piece = this.#find(frame);
@@ -53,7 +53,7 @@ export class EmulatedRma {
 
   /** The peer asks to read memory of this worker. */
   onGet(frame: AmFrame): void {
-    const connection = this.#host.connectionById(frame.words[frame.offset >> 2]!);
+    const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const peerRequest = frame.words[(frame.offset >> 2) + 1]!;
     const piece = this.#find(frame);
@@ -73,7 +73,7 @@ export class EmulatedRma {
   /** The peer has the memory that a get asked for. */
   onGetReady(frame: AmFrame): void {
     const at = frame.offset >> 2;
-    const connection = this.#host.connectionById(frame.words[at]!);
+    const connection = this.#host.connectionOf(frame);
     const request = connection?.waiting.get(frame.words[at + 1]!);
     if (connection === undefined || request === undefined || request.queued || request.transfer !== this) return;
     const status = frame.words[at + 3]!;

@@ -94,9 +94,10 @@ export class Rendezvous {
   }
 
   /** The peer asks for a window of a message that this worker sends. */
-  onRtr({ words, bytes, offset, byteLength }: AmFrame): void {
+  onRtr(frame: AmFrame): void {
+    const { words, bytes, offset, byteLength } = frame;
     const at = offset >> 2;
-    const connection = this.#host.connectionById(words[at]!);
+    const connection = this.#host.connectionOf(frame);
     const request = connection?.waiting.get(words[at + 1]!);
     const transfer = request?.transfer;
     if (connection === undefined || request === undefined || request.queued) return;
@@ -115,9 +116,10 @@ export class Rendezvous {
   }
 
   /** A part of a message that this worker receives has been written to where it asked for it. */
-  onAtp({ words, bytes, offset, byteLength }: AmFrame): void {
+  onAtp(frame: AmFrame): void {
+    const { words, bytes, offset, byteLength } = frame;
     const at = offset >> 2;
-    const transfer = this.#receiving(words[at]!, words[at + 1]!);
+    const transfer = this.#receiving(frame, words[at + 1]!);
     if (transfer === undefined) return;
     const { request } = transfer;
     const start = offset + ATP_WORDS * 4;
@@ -128,9 +130,10 @@ export class Rendezvous {
   }
 
   /** Bytes of a message that this worker receives. */
-  onData({ words, bytes, offset, byteLength }: AmFrame): void {
+  onData(frame: AmFrame): void {
+    const { words, bytes, offset, byteLength } = frame;
     const at = offset >> 2;
-    const transfer = this.#receiving(words[at]!, words[at + 1]!);
+    const transfer = this.#receiving(frame, words[at + 1]!);
     if (transfer === undefined) return;
     const from = joinWords(words[at + 2]!, words[at + 3]!);
     const header = DATA_WORDS * 4;
@@ -143,8 +146,8 @@ export class Rendezvous {
   }
 
   /** The receive that a peer means. */
-  #receiving(connectionId: number, requestId: number): ReceiveTransfer | undefined {
-    const transfer = this.#host.connectionById(connectionId)?.waiting.get(requestId)?.transfer;
+  #receiving(frame: AmFrame, requestId: number): ReceiveTransfer | undefined {
+    const transfer = this.#host.connectionOf(frame)?.waiting.get(requestId)?.transfer;
     return transfer instanceof ReceiveTransfer ? transfer : undefined;
   }
 

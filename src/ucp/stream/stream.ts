@@ -144,8 +144,8 @@ export class Streams {
   }
 
   onData(frame: AmFrame): void {
-    const { words, offset, byteLength, bytes } = frame;
-    const connection = this.#host.connectionById(words[offset >> 2]!);
+    const { offset, byteLength, bytes } = frame;
+    const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const state = this.#stateOf(connection);
     const start = offset + STREAM_WORDS * 4;

@@ -189,7 +189,7 @@ export class TagProtocol {
     const start = offset + TAG_WORDS * 4;
     const request = this.matcher.expected(low, high);
     const replyTo = sync ? words[at + 1]! : 0;
-    const connection = sync ? this.#host.connectionById(words[at]!) : undefined;
+    const connection = sync ? this.#host.connectionOf(frame) : undefined;
     if (request === undefined) {
       const content: EagerContent = { kind: 'eager', bytes: bytes.slice(start, start + length), connection, replyTo };
       this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_UNEXP);
@@ -206,7 +206,7 @@ export class TagProtocol {
   onRts(frame: AmFrame): void {
     const { words, offset, byteLength, bytes } = frame;
     const at = offset >> 2;
-    const connection = this.#host.connectionById(words[at]!);
+    const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const low = words[at + 2]!;
     const high = words[at + 3]!;

@@ -2,6 +2,8 @@
  * The connections of one worker: made by the application or by a peer that connects, paired in the order in which both ends made them, and found by
  * the number that messages name. It moves no data.
  *
+ * A number is no proof: a message counts for a connection only if it came from an interface that the address of the peer names.
+ *
  * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. Whoever is first asks with
  * its worker address; the other end answers when its worker makes progress, and has its half from then on, whether the application there asks for it
  * or not. Two ends that ask at the same time answer each other by their questions.
@@ -12,7 +14,7 @@
 
 import { endpointConnect } from '../../ucs/diagnostics.ts';
 import { isUcxError, statusError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { LimitedLog } from '../../ucs/limited-log.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
@@ -20,28 +22,22 @@ import type { Activity } from '../core/lane.ts';
 import { MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../core/peer-connection.ts';
 import type { Rejection } from '../core/resource-filter.ts';
-import { connectLanes, type OpenIface } from './lanes.ts';
+import { connectLanes, identitiesOf, type OpenIface } from './lanes.ts';
+import { type Peer, Peers } from './peers.ts';
 import { unpackWorkerAddress, type WorkerAddress } from './worker-address.ts';
 
 /** Connections of one worker at most. */
 export const CONNECTIONS_MAX = 65_535;
-/** Connections of peers that nobody here has asked for, at most; requests beyond it are ignored with a warning. */
+/** Connections of peers that this end has not asked for, at most; requests beyond it are refused. */
 const UNCLAIMED_MAX = 4096;
+/** Connections that wait to take leave of their peers; beyond it peers are not told that they are refused. */
+const LEAVING_MAX = 1024;
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
 
 const WIREUP_WORDS = 4;
 const HEADER = new Int32Array(WIREUP_WORDS);
-
-/** One other worker. */
-interface Peer {
-  /** Number of the next connection that this end makes. */
-  next: number;
-  /** Connections that this end made, by number, and those that the peer made and nobody here asked for yet. */
-  readonly own: Map<number, PeerConnection>;
-  readonly passive: Map<number, PeerConnection>;
-}
 
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
@@ -50,7 +46,8 @@ export interface ConnectionsOwner extends ConnectionOwner {
   readonly activity: Activity;
   readonly packedAddress: Uint8Array;
   readonly workerId: Uint8Array;
-  readonly log: Log;
+  /** What peers can cause. */
+  readonly warnings: LimitedLog;
   /** A peer has made a connection. */
   onAccepted(): void;
   /** A connection is gone. */
@@ -67,13 +64,15 @@ export class Connections {
   readonly #freeSlots: number[] = [];
   /** In the upper bits of ids: a late message does not reach the next connection of its slot. */
   #generation = 0;
-  readonly #peers: Map<string, Peer> = new Map();
+  readonly #peers: Peers = new Peers();
+  /** Connections that only peers have asked for. */
+  #unclaimed = 0;
   /** Where a connection is listed, for closing. */
   readonly #homes: Map<PeerConnection, { readonly peer: Peer; readonly number: number }> = new Map();
-  /** Closed before the peer had answered: they wait for the answer, to take leave. */
+  /** Closed before the peer had answered, or had room: they wait for that, to take leave. */
   readonly #leaving: Set<PeerConnection> = new Set();
-  /** Halves that a client may attach to, with the id of its worker. */
-  readonly #accepted: Map<PeerConnection, Uint8Array> = new Map();
+  /** Halves that a client may attach to. */
+  readonly #accepted: Set<PeerConnection> = new Set();
 
   constructor(owner: ConnectionsOwner) {
     this.#owner = owner;
@@ -84,16 +83,10 @@ export class Connections {
     return this.#slots.filter((connection) => connection !== undefined);
   }
 
-  /** Connections that only peers have asked for. */
-  get #unclaimed(): number {
-    let count = 0;
-    for (const { passive } of this.#peers.values()) count += passive.size;
-    return count;
-  }
-
-  byId(id: number): PeerConnection | undefined {
-    const connection = this.#slots[id & SLOT_MASK];
-    return connection !== undefined && connection.id === id ? connection : undefined;
+  /** The connection that a message names in its first word, if the message came from its peer. */
+  of({ words, offset, source }: AmFrame): PeerConnection | undefined {
+    const connection = this.#byId(words[offset >> 2]!);
+    return connection?.isFrom(source) === true ? connection : undefined;
   }
 
   /**
@@ -103,16 +96,23 @@ export class Connections {
   connect(packed: Uint8Array): PeerConnection {
     const address = unpackWorkerAddress(packed);
     if (sameId(address.id, this.#owner.workerId)) return this.#loopback(address);
-    const peer = this.#peerOf(address.id);
+    const peer = this.#peers.get(packed);
     const number = peer.next;
     const passive = peer.passive.get(number);
     if (passive !== undefined) {
       peer.next += 1;
+      this.#unclaimed -= 1;
       peer.passive.delete(number);
       peer.own.set(number, passive);
       return passive;
     }
-    const connection = this.#make(address);
+    let connection: PeerConnection;
+    try {
+      connection = this.#make(address);
+    } catch (error) {
+      this.#peers.release(peer);
+      throw error;
+    }
     peer.next += 1;
     peer.own.set(number, connection);
     this.#homes.set(connection, { peer, number });
@@ -127,9 +127,8 @@ export class Connections {
    * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE, also where no transport carries messages
    */
   accept(packed: Uint8Array): PeerConnection {
-    const address = unpackWorkerAddress(packed);
-    const connection = this.#makeApart(address);
-    this.#accepted.set(connection, address.id);
+    const connection = this.#makeApart(unpackWorkerAddress(packed));
+    this.#accepted.add(connection);
     return connection;
   }
 
@@ -137,67 +136,57 @@ export class Connections {
   attach(packed: Uint8Array, remoteId: number): PeerConnection {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
     connection.remoteId = remoteId;
-    this.#say(connection, remoteId, WireupCode.ATTACH, 0, this.#owner.workerId);
+    this.#say(connection, remoteId, WireupCode.ATTACH, 0, this.#owner.packedAddress);
     return connection;
   }
 
   /** A message of another worker's connections. */
-  onMessage({ words, bytes, offset, byteLength }: AmFrame): void {
+  onMessage(frame: AmFrame): void {
+    const { words, offset } = frame;
     const at = offset >> 2;
     const code = words[at + 1]!;
     const remoteId = words[at + 2]!;
     if (remoteId <= NO_ENDPOINT) return;
-    const to = words[at]!;
-    if (code === WireupCode.REPLY) this.#onReply(to, remoteId);
-    else if (code === WireupCode.ATTACH) {
-      const start = offset + WIREUP_WORDS * 4;
-      this.#onAttach(bytes.subarray(start, offset + byteLength), to, remoteId);
-    } else if (code === WireupCode.REQUEST) {
-      const start = offset + WIREUP_WORDS * 4;
-      this.#onRequest(bytes.slice(start, offset + byteLength), words[at + 3]!, remoteId);
-    }
+    if (code === WireupCode.REPLY) this.#onReply(frame, remoteId);
+    else if (code === WireupCode.ATTACH) this.#onAttach(frame, remoteId);
+    else if (code === WireupCode.REQUEST) this.#onRequest(frame, words[at + 3]!, remoteId);
   }
 
   /** The peer has closed a connection. */
-  onClose({ words, offset }: AmFrame): void {
-    const connection = this.byId(words[offset >> 2]!);
+  onClose(frame: AmFrame): void {
+    const connection = this.of(frame);
     if (connection === undefined) return;
-    connection.fail(Status.CONNECTION_RESET);
+    connection.leftByPeer();
     const home = this.#homes.get(connection);
     const isUnasked = home?.peer.passive.get(home.number) === connection;
     if (isUnasked || this.#leaving.has(connection)) this.close(connection);
     else this.#owner.onConnectionFailed(connection);
   }
 
-  /** Takes leave of the peer and closes a connection. Nothing waits on it any more. */
+  /** Takes leave of the peer and closes a connection, with the answer of the peer where it has not answered yet. Nothing waits on it any more. */
   close(connection: PeerConnection): void {
-    const waitsForReply =
-      connection.am !== undefined && connection.remoteId === NO_ENDPOINT && connection.failure === Status.OK;
-    if (waitsForReply && !this.#leaving.has(connection)) {
-      this.#leaving.add(connection);
-      return;
-    }
-    // A loopback with one half only would tell itself.
-    const hasPeer = !connection.isLoopback || connection.remoteId !== connection.id;
-    if (connection.am !== undefined && hasPeer && connection.failure === Status.OK) {
-      HEADER[0] = connection.remoteId;
-      HEADER[1] = 0;
-      connection.post(MessageId.CLOSE, HEADER, 2);
-    }
-    if (connection.isDrained || connection.failure !== Status.OK) this.drop(connection);
-    else this.#leaving.add(connection);
+    connection.takeLeave();
+    // A peer that is gone does not answer.
+    const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
+    if (!isGone && (connection.owesLeave || !connection.isDrained)) this.#leaving.add(connection);
+    else this.drop(connection);
   }
 
   /** Closes what was waiting to take leave and has done so; called now and then by progress. */
   finishLeaving(): void {
     for (const connection of this.#leaving) {
-      if (connection.remoteId !== NO_ENDPOINT && connection.isDrained) this.drop(connection);
+      if (!connection.owesLeave && connection.isDrained) this.drop(connection);
     }
   }
 
   /** True while a closed connection has something to say to its peer. */
   get isLeaving(): boolean {
     return this.#leaving.size > 0;
+  }
+
+  /** Whether a connection is closed here, and waits to take leave of the peer. */
+  leaves(connection: PeerConnection): boolean {
+    return this.#leaving.has(connection);
   }
 
   /** Closes a connection without a word. */
@@ -210,12 +199,14 @@ export class Connections {
       if (peer.own.get(number) === connection) peer.own.delete(number);
       if (peer.passive.get(number) === connection) {
         peer.passive.delete(number);
+        this.#unclaimed -= 1;
         // Its half is gone: the next one that is made here meets the next one there.
         if (peer.next === number) peer.next += 1;
       }
       this.#homes.delete(connection);
+      this.#peers.release(peer);
     }
-    if (this.byId(connection.id) === connection) {
+    if (this.#byId(connection.id) === connection) {
       this.#slots[connection.id & SLOT_MASK] = undefined;
       this.#freeSlots.push(connection.id & SLOT_MASK);
     }
@@ -242,43 +233,71 @@ export class Connections {
     return connection;
   }
 
-  #onAttach(workerId: Uint8Array, id: number, remoteId: number): void {
-    const connection = this.byId(id);
-    const awaited = connection === undefined ? undefined : this.#accepted.get(connection);
-    if (awaited === undefined || !sameId(awaited, workerId)) return;
-    this.#accepted.delete(connection!);
-    this.#established(connection!, remoteId);
-  }
-
-  #onRequest(packed: Uint8Array, number: number, remoteId: number): void {
-    let address: WorkerAddress;
-    try {
-      address = unpackWorkerAddress(packed);
-    } catch (error) {
-      this.#owner.log.warn(`a request to connect is ignored: ${String(error)}`);
+  #onAttach(frame: AmFrame, remoteId: number): void {
+    const connection = this.of(frame);
+    if (connection !== undefined && this.#accepted.delete(connection)) {
+      this.#established(connection, remoteId);
       return;
     }
-    const peer = this.#peerOf(address.id);
-    const own = peer.own.get(number) ?? peer.passive.get(number);
+    // The half of a server that did not hear from its client in time: the client does not know that yet.
+    const address = this.#addressIn(frame);
+    if (connection === undefined && address !== undefined) this.#refuse(address, remoteId);
+  }
+
+  #onRequest(frame: AmFrame, number: number, remoteId: number): void {
+    const address = this.#addressIn(frame);
+    if (address === undefined) return;
+    const packed = payloadOf(frame);
+    const known = this.#peers.find(packed);
+    const own = known?.own.get(number) ?? known?.passive.get(number);
     if (own !== undefined) {
       this.#established(own, remoteId);
       return;
     }
     if (this.#unclaimed >= UNCLAIMED_MAX) {
-      this.#owner.log.warn(`a request to connect is ignored: ${UNCLAIMED_MAX} connections of peers wait to be used`);
+      this.#warn(`${UNCLAIMED_MAX} connections of peers wait to be used`);
+      this.#refuse(address, remoteId);
       return;
     }
     const connection = this.#accept(address);
     if (connection === undefined) return;
     this.#owner.onAccepted();
+    const peer = known ?? this.#peers.get(packed, number);
     peer.passive.set(number, connection);
+    this.#unclaimed += 1;
     this.#homes.set(connection, { peer, number });
     this.#established(connection, remoteId);
     this.#say(connection, remoteId, WireupCode.REPLY, number);
   }
 
-  #onReply(id: number, remoteId: number): void {
-    const connection = this.byId(id);
+  /** The address in a message of the worker that has it; undefined for any other, which is ignored. */
+  #addressIn(frame: AmFrame): WorkerAddress | undefined {
+    try {
+      const address = unpackWorkerAddress(payloadOf(frame));
+      if (identitiesOf(this.#owner.openIfaces, address.entries).includes(frame.source)) return address;
+      this.#warn('it names the address of another worker');
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#warn(error.message);
+    }
+    return undefined;
+  }
+
+  /** Tells a peer that its half of a connection has no other. */
+  #refuse(address: WorkerAddress, remoteId: number): void {
+    if (this.#leaving.size >= LEAVING_MAX) return;
+    const connection = this.#accept(address);
+    if (connection === undefined) return;
+    connection.remoteId = remoteId;
+    this.close(connection);
+  }
+
+  #warn(why: string): void {
+    this.#owner.warnings.warn(`a request to connect is ignored: ${why}`);
+  }
+
+  #onReply(frame: AmFrame, remoteId: number): void {
+    const connection = this.of(frame);
     // To a half that was accepted, only its client attaches.
     if (connection !== undefined && !this.#accepted.has(connection)) this.#established(connection, remoteId);
   }
@@ -287,6 +306,7 @@ export class Connections {
     if (connection.remoteId !== NO_ENDPOINT) return;
     connection.remoteId = remoteId;
     if (this.#leaving.has(connection)) this.close(connection);
+    else if (connection.failure !== Status.OK) connection.takeLeave();
   }
 
   /** The half of a connection that a peer asks for; undefined when there is no way back. */
@@ -295,10 +315,10 @@ export class Connections {
       const connection = this.#make(address);
       if (connection.am !== undefined) return connection;
       this.drop(connection);
-      this.#owner.log.warn('a request to connect is ignored: no transport carries messages back');
+      this.#warn('no transport carries messages back');
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#owner.log.warn(`a request to connect is ignored: ${error.message}`);
+      this.#warn(error.message);
     }
     return undefined;
   }
@@ -312,19 +332,16 @@ export class Connections {
     const slot = this.#freeSlots.pop() ?? this.#slots.length;
     this.#generation = (this.#generation + 1) & GENERATION_MASK;
     const connection = new PeerConnection(this.#owner, (this.#generation << SLOT_BITS) | slot, lanes);
+    connection.sources = identitiesOf(openIfaces, address.entries);
     this.#slots[slot] = connection;
     if (endpointConnect.hasSubscribers) endpointConnect.publish(changeOf(connection, Status.OK));
     if (connection.protocolInfo !== undefined) tellMessageProtocols(context, connection, connection.protocolInfo);
     return connection;
   }
 
-  #peerOf(id: Uint8Array): Peer {
-    const key = Buffer.from(id).toString('hex');
-    const known = this.#peers.get(key);
-    if (known !== undefined) return known;
-    const peer: Peer = { next: 0, own: new Map(), passive: new Map() };
-    this.#peers.set(key, peer);
-    return peer;
+  #byId(id: number): PeerConnection | undefined {
+    const connection = this.#slots[id & SLOT_MASK];
+    return connection !== undefined && connection.id === id ? connection : undefined;
   }
 
   #say(connection: PeerConnection, to: number, code: number, number: number, payload?: Uint8Array): void {
@@ -334,6 +351,11 @@ export class Connections {
     HEADER[3] = number;
     connection.post(MessageId.WIREUP, HEADER, WIREUP_WORDS, payload);
   }
+}
+
+/** What follows the header of a message of wire-up. */
+function payloadOf({ bytes, offset, byteLength }: AmFrame): Uint8Array {
+  return bytes.slice(offset + WIREUP_WORDS * 4, offset + byteLength);
 }
 
 function sameId(left: Uint8Array, right: Uint8Array): boolean {

@@ -79,6 +79,17 @@ function carriesMessages({ iface }: Lane): boolean {
   return !isNetwork(iface) && (iface.attributes.flags & MESSAGES) === MESSAGES;
 }
 
+/** The interfaces of a worker with these addresses, as its messages are known by. */
+export function identitiesOf(ifaces: readonly OpenIface[], entries: readonly AddressEntry[]): readonly string[] {
+  const identities = new Set<string>();
+  for (const { transport, address } of entries) {
+    const own = ifaces.find(({ iface }) => iface.attributes.resource.transport === transport);
+    const identity = own?.iface.identityOf?.(address);
+    if (identity !== undefined) identities.add(identity);
+  }
+  return [...identities];
+}
+
 /** Whether messages of peers come from an interface: progress looks at it whatever is on its way. Loopback brings only what was sent here. */
 export function isListening({ attributes: { flags, resource } }: Iface): boolean {
   return (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;

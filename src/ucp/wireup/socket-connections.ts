@@ -5,8 +5,7 @@
 
 import type { Clock } from '../../ucs/clock.ts';
 import { closedError, isUcxError } from '../../ucs/error.ts';
-import { LimitedLog } from '../../ucs/limited-log.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { LimitedLog } from '../../ucs/limited-log.ts';
 import { Status } from '../../ucs/status.ts';
 import { throwLater } from '../../ucs/uncaught.ts';
 import type {
@@ -43,7 +42,8 @@ import type { Connections } from './connections.ts';
 /** The worker behind them. */
 export interface SocketOwner {
   readonly context: { readonly resources: { openConnectionManager(): ConnectionManager }; readonly clock: Clock };
-  readonly log: Log;
+  /** What peers can cause. */
+  readonly warnings: LimitedLog;
   readonly clientId: bigint;
   readonly packedAddress: Uint8Array;
   readonly connections: Connections;
@@ -59,7 +59,6 @@ export interface SocketOwner {
 export class SocketConnections {
   readonly #owner: SocketOwner;
   readonly #driver: Driver;
-  readonly #log: LimitedLog;
   readonly #listeners: Set<Listener> = new Set();
   readonly #attempts: Map<Request, ConnectAttempt> = new Map();
   #manager: ConnectionManager | undefined;
@@ -71,7 +70,6 @@ export class SocketConnections {
   constructor(owner: SocketOwner, driver: Driver) {
     this.#owner = owner;
     this.#driver = driver;
-    this.#log = new LimitedLog(owner.log, owner.context.clock);
   }
 
   /** The connection manager; none before the first use. */
@@ -168,7 +166,6 @@ export class SocketConnections {
     this.#closed = true;
     for (const listener of this.#listeners) void listener.close();
     for (const request of [...this.#attempts.keys()]) request.cancel();
-    this.#log.tellLeft();
     this.#manager?.close();
   }
 
@@ -196,7 +193,7 @@ export class SocketConnections {
       data = unpackConnectData(request.privateData);
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#log.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${error.message}`);
+      this.#owner.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${error.message}`);
       request.reject(error.status, error.message);
       return;
     }

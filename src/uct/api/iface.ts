@@ -151,6 +151,11 @@ export interface AmFrame {
   readonly offset: number;
   /** Bytes of the message; of the room for one, for a packer. */
   readonly byteLength: number;
+  /**
+   * Which interface has sent it, as the transport knows from the way that it came: what {@link Iface.identityOf} tells of the address of that
+   * interface. Empty for a packer.
+   */
+  readonly source: string;
 }
 
 /**
@@ -269,6 +274,11 @@ export interface Iface {
   readonly address: Uint8Array;
   /** Why the interface of a peer cannot be reached, in words for users; undefined when it can. Never throws, whatever the bytes are. */
   unreachableReason(address: Uint8Array): string | undefined;
+  /**
+   * Identifies the interface with this address as {@link AmFrame.source} does; undefined for an address of another transport. Absent without active
+   * messages. Never throws, whatever the bytes are.
+   */
+  identityOf?(address: Uint8Array): string | undefined;
   /**
    * Connects to the interface with this address. The peer may hear of it only with the first message.
    * @throws UcxError ERR_UNREACHABLE with the reason; NO_RESOURCE at a bound of the peer

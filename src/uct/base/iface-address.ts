@@ -14,6 +14,11 @@ export function uniqueAddress(): Uint8Array {
   return systemRandomBytes(UNIQUE_ADDRESS_BYTES);
 }
 
+/** The bytes that identify an interface, as {@link AmFrame.source} has them. */
+export function identityText(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
+}
+
 /** True when two addresses are the same bytes. */
 export function sameAddress(left: Uint8Array, right: Uint8Array): boolean {
   return left.byteLength === right.byteLength && left.every((byte, i) => byte === right[i]);

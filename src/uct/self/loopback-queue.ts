@@ -14,8 +14,10 @@ class LoopbackFrame implements AmFrame {
   readonly words: Int32Array;
   readonly offset: number;
   byteLength = 0;
+  readonly source: string;
 
-  constructor(buffer: ArrayBuffer, offset: number) {
+  constructor(buffer: ArrayBuffer, offset: number, source: string) {
+    this.source = source;
     this.bytes = new Uint8Array(buffer);
     this.words = new Int32Array(buffer);
     this.offset = offset;
@@ -32,12 +34,15 @@ export class LoopbackQueue {
   #tail = 0;
   readonly #onMessage: () => void;
   readonly #counters: TransferCounters;
+  readonly #source: string;
 
   /**
    * @param frameBytes longest message, a multiple of 8
+   * @param source identity of the interface
    * @param onMessage called after each message
    */
-  constructor(frameBytes: number, counters: TransferCounters, onMessage: () => void) {
+  constructor(frameBytes: number, counters: TransferCounters, source: string, onMessage: () => void) {
+    this.#source = source;
     this.#frameBytes = frameBytes;
     this.#counters = counters;
     this.#onMessage = onMessage;
@@ -98,7 +103,7 @@ export class LoopbackQueue {
   #next(): LoopbackFrame | undefined {
     if (this.#tail - this.#head >= MESSAGES_MAX - 1) return undefined;
     const slot = this.#tail % MESSAGES_MAX;
-    this.#frames[slot] ??= new LoopbackFrame(new ArrayBuffer(this.#frameBytes), 0);
+    this.#frames[slot] ??= new LoopbackFrame(new ArrayBuffer(this.#frameBytes), 0, this.#source);
     return this.#frames[slot];
   }
 

@@ -22,7 +22,7 @@ import { atomicOn } from '../base/atomic-word.ts';
 import { copyBytes } from '../base/copy-bytes.ts';
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
 import { IOV_MAX } from '../base/host-iov.ts';
-import { sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
+import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
 import { isInside } from '../base/range.ts';
 import { Sleeper } from '../base/sleeper.ts';
 import { Transfer, TransferCounters } from '../base/transfer-counters.ts';
@@ -176,7 +176,8 @@ export class SelfIface implements Iface {
 
   constructor(clock: Clock) {
     this.#sleeper = new Sleeper(clock, () => undefined);
-    this.#messages = new LoopbackQueue(SHORT_BYTES_MAX, this.#counters, () => this.#sleeper.wake());
+    const source = identityText(this.address);
+    this.#messages = new LoopbackQueue(SHORT_BYTES_MAX, this.#counters, source, () => this.#sleeper.wake());
   }
 
   /** Messages that are not delivered. */
@@ -186,6 +187,10 @@ export class SelfIface implements Iface {
 
   unreachableReason(address: Uint8Array): string | undefined {
     return sameAddress(address, this.address) ? undefined : 'is for the worker itself only';
+  }
+
+  identityOf(address: Uint8Array): string | undefined {
+    return sameAddress(address, this.address) ? identityText(address) : undefined;
   }
 
   connect(address: Uint8Array): UctEndpoint {

@@ -19,6 +19,7 @@ import {
 import { Status } from '../../ucs/status.ts';
 import type { AmHandler, Completion, IovEntry } from '../api/iface.ts';
 import { completeOne } from '../base/completion.ts';
+import { identityText } from '../base/iface-address.ts';
 import { isInside } from '../base/range.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, FrameWord, GET_DATA_HEADER_BYTES, GETS_MAX, PUTS_MAX } from './frame.ts';
 import { Payload } from './payload.ts';
@@ -85,6 +86,8 @@ interface Flush {
 /** The connection. */
 export class TcpLink implements FrameSink, Watched {
   readonly peerId: Uint8Array;
+  /** The same, as messages have it. */
+  readonly identity: string;
   /** Names the link in the event set of the interface. */
   token = 0;
   /** Where to connect to, and from which own address; undefined for a link that the peer has connected, and for any. */
@@ -125,6 +128,7 @@ export class TcpLink implements FrameSink, Watched {
   constructor(owner: LinkOwner, peerId: Uint8Array) {
     this.#owner = owner;
     this.peerId = peerId;
+    this.identity = identityText(peerId);
     this.puts = new PendingOperations(owner);
     this.gets = new PendingOperations(owner);
   }
@@ -335,6 +339,7 @@ export class TcpLink implements FrameSink, Watched {
   onMessage(id: number): void {
     this.#events += 1;
     const frame = this.#owner.buffers.rxFrame;
+    frame.source = this.identity;
     this.#owner.counters.received(frame.byteLength);
     this.#owner.handler!(id, frame);
   }

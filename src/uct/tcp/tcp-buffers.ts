@@ -15,6 +15,7 @@ class TcpFrame implements AmFrame {
   readonly words: Int32Array;
   offset = 0;
   byteLength = 0;
+  source = '';
 
   constructor(memory: MappedMemory) {
     this.bytes = memory.u8;

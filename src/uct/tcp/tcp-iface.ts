@@ -13,7 +13,7 @@ import { Status, statusName } from '../../ucs/status.ts';
 import type { AmHandler, EndpointErrorHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
 import type { ClosableIface } from '../base/host-domain.ts';
-import { uniqueAddress, unreachable } from '../base/iface-address.ts';
+import { identityText, uniqueAddress, unreachable } from '../base/iface-address.ts';
 import { sameSecret } from '../base/key-bytes.ts';
 import { Sleeper } from '../base/sleeper.ts';
 import { TransferCounters } from '../base/transfer-counters.ts';
@@ -145,6 +145,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return 'reason' in reach ? reach.reason : undefined;
   }
 
+  identityOf(address: Uint8Array): string | undefined {
+    const peer = unpackTcpAddress(address);
+    return peer === undefined ? undefined : identityText(peer.id);
+  }
+
   connect(address: Uint8Array): UctEndpoint {
     if (this.#closed) throw closedError('interface tcp');
     const peer = unpackTcpAddress(address);
@@ -253,7 +258,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#orphans.delete(link);
     this.#all.delete(link);
     if (this.#hot === link) this.#hot = undefined;
-    if (this.#links.get(keyOf(link.peerId)) === link) this.#links.delete(keyOf(link.peerId));
+    if (this.#links.get(link.identity) === link) this.#links.delete(link.identity);
     const { status } = link;
     // Nobody here has lost anything.
     if (status === Status.CANCELED || link.users === 0 || this.#closed) return;
@@ -291,7 +296,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   onAccepted(peer: Introduction, fd: number, session: Session | undefined): void {
-    const key = keyOf(peer.sender);
+    const key = identityText(peer.sender);
     const known = this.#links.get(key);
     const isWanted = known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#isOwn(peer);
     const link = isWanted ? known : new TcpLink(this, peer.sender);
@@ -336,7 +341,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   #linkTo(peer: TcpAddress, address: string): TcpLink {
-    const key = keyOf(peer.id);
+    const key = identityText(peer.id);
     const known = this.#links.get(key);
     if (known?.revive() === true) return known;
     const link = new TcpLink(this, peer.id);
@@ -358,7 +363,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #verdictOn(peer: Introduction): number {
     if (!sameSecret(peer.wanted, this.#id)) return Status.UNREACHABLE;
     if (peer.messageBytesMax < this.#config.TX_SEG_SIZE) return Status.UNSUPPORTED;
-    const link = this.#links.get(keyOf(peer.sender));
+    const link = this.#links.get(identityText(peer.sender));
     if (link === undefined || this.#isOwn(peer) || !this.#connector.isConnecting(link)) return Answer.WELCOME;
     // Both ends connect at the same time: both know which of the two connections is used.
     if (Buffer.compare(this.#id, peer.sender) < 0) return Answer.DUPLICATE;
@@ -443,8 +448,4 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     }
     return restNs;
   }
-}
-
-function keyOf(id: Uint8Array): string {
-  return Buffer.from(id).toString('hex');
 }

@@ -12,7 +12,7 @@ import {
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { hostIfaceAttributes } from '../../base/host-attributes.ts';
 import type { ClosableIface } from '../../base/host-domain.ts';
-import { unreachable } from '../../base/iface-address.ts';
+import { identityText, unreachable } from '../../base/iface-address.ts';
 import { isLackOfResources, SEGMENT_NAME_BYTES } from '../../base/segment.ts';
 import { Sleeper } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
@@ -78,6 +78,11 @@ export class PosixIface implements ClosableIface, EndpointOwner {
       if (isLackOfResources(error)) return `this process cannot look at the peer (${error.message})`;
       throw error;
     }
+  }
+
+  identityOf(address: Uint8Array): string | undefined {
+    const isOne = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address) === undefined;
+    return isOne ? identityText(address.subarray(NODE_ADDRESS_BYTES)) : undefined;
   }
 
   connect(address: Uint8Array): UctEndpoint {

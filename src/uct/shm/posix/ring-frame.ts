@@ -8,9 +8,11 @@ export class RingFrame implements AmFrame {
   readonly words: Int32Array;
   offset = 0;
   byteLength = 0;
+  readonly source: string;
 
-  constructor(bytes: Uint8Array, words: Int32Array) {
+  constructor(bytes: Uint8Array, words: Int32Array, source: string) {
     this.bytes = bytes;
     this.words = words;
+    this.source = source;
   }
 }

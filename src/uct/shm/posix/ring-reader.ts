@@ -4,6 +4,7 @@
  */
 
 import type { AmHandler } from '../../api/iface.ts';
+import { identityText } from '../../base/iface-address.ts';
 import type { Segment } from '../../base/segment.ts';
 import type { TransferCounters } from '../../base/transfer-counters.ts';
 import { RingFrame } from './ring-frame.ts';
@@ -16,6 +17,7 @@ import {
   type RingGeometry,
   RingWord,
   segmentsAt,
+  senderOf,
 } from './ring-layout.ts';
 
 /** Messages of one ring in one call of progress at most, so that no sender keeps the others waiting. */
@@ -46,7 +48,7 @@ export class RingReader {
     this.segment = segment;
     this.#counters = counters;
     this.#words = segment.words;
-    this.#frame = new RingFrame(segment.bytes, segment.words);
+    this.#frame = new RingFrame(segment.bytes, segment.words, identityText(senderOf(segment.bytes)));
     this.#mask = geometry.elements - 1;
     this.#elementWords = geometry.elementBytes / 4;
     this.#inlineBytesMax = geometry.elementBytes - ELEMENT_HEADER_BYTES;

@@ -49,7 +49,7 @@ export class RingWriter {
     this.segment = Segment.create(ringBytes(geometry));
     this.#words = this.segment.words;
     this.#bytes = this.segment.bytes;
-    this.#frame = new RingFrame(this.#bytes, this.#words);
+    this.#frame = new RingFrame(this.#bytes, this.#words, '');
     this.#mask = geometry.elements - 1;
     this.#elementWords = geometry.elementBytes / 4;
     this.#inlineBytesMax = geometry.elementBytes - ELEMENT_HEADER_BYTES;

@@ -1,0 +1,67 @@
+/**
+ * The other workers that one worker has connections with, and which connection is the n-th of each. Bounded: of those without connections the oldest
+ * are forgotten.
+ */
+
+import { createHash } from 'node:crypto';
+import type { PeerConnection } from '../core/peer-connection.ts';
+
+/** Workers without connections that are remembered, so that the next connection has the number that both ends expect. */
+export const IDLE_PEERS_MAX = 4096;
+
+/** One other worker. */
+export interface Peer {
+  readonly key: string;
+  /** Number of the next connection that this end makes. */
+  next: number;
+  /** Connections that this end made, by number, and those that the peer made and nobody here asked for yet. */
+  readonly own: Map<number, PeerConnection>;
+  readonly passive: Map<number, PeerConnection>;
+}
+
+/** The other workers, by their whole address: one that has the id of another and interfaces of its own is another worker. */
+export class Peers {
+  readonly #peers: Map<string, Peer> = new Map();
+  /** Those without connections, the oldest first. */
+  readonly #idle: Set<Peer> = new Set();
+
+  /** Workers that are remembered. */
+  get size(): number {
+    return this.#peers.size;
+  }
+
+  /** The worker with this address, if it is known. */
+  find(packedAddress: Uint8Array): Peer | undefined {
+    return this.#peers.get(keyOf(packedAddress));
+  }
+
+  /**
+   * The worker with this address.
+   * @param next number of the next connection with a worker that is not known: what the peer says, where it asks
+   */
+  get(packedAddress: Uint8Array, next = 0): Peer {
+    const key = keyOf(packedAddress);
+    const known = this.#peers.get(key);
+    if (known !== undefined) {
+      this.#idle.delete(known);
+      return known;
+    }
+    const peer: Peer = { key, next, own: new Map(), passive: new Map() };
+    this.#peers.set(key, peer);
+    return peer;
+  }
+
+  /** A worker may have lost its last connection. */
+  release(peer: Peer): void {
+    if (peer.own.size + peer.passive.size > 0) return;
+    this.#idle.add(peer);
+    if (this.#idle.size <= IDLE_PEERS_MAX) return;
+    const [oldest] = this.#idle;
+    this.#idle.delete(oldest!);
+    this.#peers.delete(oldest!.key);
+  }
+}
+
+function keyOf(packedAddress: Uint8Array): string {
+  return createHash('sha256').update(packedAddress).digest('base64');
+}
