@@ -1,15 +1,18 @@
 /**
- * Messages that no ucp has written: frames of any id with random words and bytes, sent into a worker by another process of the same user (here: another
- * interface of this one) while real traffic goes on. No crash, no byte written where nobody asked for it, and the worker works on.
+ * Messages that no ucp has written: frames of any id with random words and bytes, sent into a worker while real traffic goes on. A stranger, which only has
+ * the address of the worker and knows the ids of its connections and requests, changes nothing for the connections of others. The peer of a connection can
+ * end what runs over it: no crash, no byte written where it was not asked for, and the worker works on.
  */
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
 import { MessageId } from '../../src/ucp/core/message.ts';
 import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
+import { identitiesOf } from '../../src/ucp/wireup/lanes.ts';
 import { unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
 import { createRandom, type Random } from '../../src/ucs/random.ts';
-import { openPosix } from '../contract/uct-implementations.ts';
+import type { UctEndpoint } from '../../src/uct/api/iface.ts';
+import { openPosix, openTcp } from '../contract/uct-implementations.ts';
 import { extent } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
@@ -114,27 +117,43 @@ function windowFrame(random: Random, snippets: readonly Uint8Array[], connection
   return { id, words: Int32Array.of(...words, ...rest), payload };
 }
 
-/** Who sends frames into a worker, until the test has finished. */
+/** Sends frames into a worker, until the test has finished. */
 interface Attacker {
   /** Sends a frame, and drives the victim when its ring is full. */
   send(frame: Frame, drive: () => void): void;
 }
 
-function attackerOf(victim: Side): Attacker {
+/** An interface that has nothing but the address of the worker. */
+function strangerTo(victim: Side, transport: 'posix' | 'tcp'): Attacker {
   const log = createTestLog();
-  const { md } = openPosix(log);
-  const iface = md.openIface(md.resources[0]!);
-  const entry = unpackWorkerAddress(victim.worker.address()).entries.find(({ transport }) => transport === 'posix')!;
+  const { md } = transport === 'posix' ? openPosix(log) : openTcp(log);
+  const { entries } = unpackWorkerAddress(victim.worker.address());
+  const entry = entries.find((each) => each.transport === transport)!;
+  const iface = md.openIface(md.resources.find(({ device }) => device === entry.device)!);
   const endpoint = iface.connect(entry.address);
   afterwards.push(() => {
     endpoint.close();
     md.close();
     log.expectQuiet();
   });
+  return senderOver(endpoint, () => iface.progress());
+}
+
+/** The other end of a connection of the worker. */
+function peerOf({ one, two }: Pair): Attacker {
+  const [source] = identitiesOf(nativeWorker(one.worker).openIfaces, unpackWorkerAddress(two.worker.address()).entries);
+  const own = nativeWorker(one.worker).connections.all.find(
+    ({ sources, failure }) => sources.includes(source!) && failure === Status.OK,
+  );
+  return senderOver(own!.am!, () => 0);
+}
+
+function senderOver(endpoint: UctEndpoint, progress: () => number): Attacker {
   return {
     send: ({ id, words, payload }, drive) => {
       for (;;) {
         const status = endpoint.amShort(id, words, words.length, payload, 0, payload.byteLength);
+        progress();
         if (status !== Status.NO_RESOURCE) {
           expect(status).toBe(Status.OK);
           return;
@@ -174,21 +193,22 @@ async function guarded(two: Side, kinds: readonly ('registered' | 'allocated' | 
   );
 }
 
-describe.each(['posix', 'staging, cma and posix', 'all transports'])('frames of no ucp, over %s', (name) => {
+describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('frames of no ucp, over %s', (name) => {
   const fixture = usePairs();
   // Before the hooks of the fixture.
   afterEach(() => {
     for (const close of afterwards.splice(0)) close();
   });
-  const kinds =
-    name === 'posix' ? (['registered', 'allocated'] as const) : (['registered', 'allocated', 'gaudi'] as const);
+  const kinds = connectionKind(name).hasGaudi
+    ? (['registered', 'allocated', 'gaudi'] as const)
+    : (['registered', 'allocated'] as const);
 
-  it('for connections that do not exist change nothing for those that do', async () => {
+  it('of a stranger change nothing for the connections of others', async () => {
     const pair = await fixture.pair(connectionKind(name));
     fixture.allow(/address|message|connect|left out/i);
     const { one, two, ab } = pair;
     const random = createRandom(SEED);
-    const attacker = attackerOf(two);
+    const attacker = strangerTo(two, name === 'tcp' ? 'tcp' : 'posix');
     const snippets = snippetsOf(pair);
     const memories = await guarded(two, kinds);
     const keys = memories.map(({ memory }) => keyFor(ab, two, memory));
@@ -225,7 +245,8 @@ describe.each(['posix', 'staging, cma and posix', 'all transports'])('frames of 
       }
     };
     for (let i = 0; i < FRAMES; i++) {
-      last = frameOf(random, snippets, []);
+      const { all } = nativeWorker(two.worker).connections;
+      last = (random.below(6) === 0 ? windowFrame : frameOf)(random, snippets, all);
       attacker.send(last, drive);
       if (i % 8 === 0) {
         const byteLength = [10, 300, 9000, 19_000][sent % 4]!;
@@ -246,18 +267,19 @@ describe.each(['posix', 'staging, cma and posix', 'all transports'])('frames of 
     await driveUntil(pair, () => flush.isCompleted);
     expect(flush.status).toBe(Status.OK);
     flush.free();
+    expect([pair.ab.status, pair.ba.status]).toEqual([Status.OK, Status.OK]);
     expect(wrong).toEqual([]);
     for (const [i, { memory, bytes }] of memories.entries()) await expectContents(two, memory, bytes, kinds[i]);
     for (const key of keys) key.release();
   });
 
-  it('for any connection and request harm no memory, and leave a worker that works', async () => {
+  it('of the peer, for any connection and request, harm no memory and leave a worker that works', async () => {
     const pair = await fixture.pair(connectionKind(name));
     fixture.allow(/address|message|connect|peer|left out/i);
     const { one, two } = pair;
     let { ab, ba } = pair;
     const random = createRandom(SEED + 1);
-    const attacker = attackerOf(two);
+    let attacker = peerOf(pair);
     const snippets = snippetsOf(pair);
     const memories = await guarded(two, kinds);
     const target = new Uint8Array(3 * SLOT).fill(0xcc);
@@ -297,6 +319,7 @@ describe.each(['posix', 'staging, cma and posix', 'all transports'])('frames of 
         await Promise.all([ab.close({ force: true }), ba.close({ force: true })]);
         ab = one.worker.endpoint(two.worker.address());
         ba = two.worker.endpoint(one.worker.address());
+        attacker = peerOf(pair);
       }
       if (i % 16 === 0 && two.worker.requestsInUse < 500) {
         // Requests of every kind that frames may pretend to answer.

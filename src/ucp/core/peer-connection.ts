@@ -240,6 +240,8 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
+    // One that was never introduced has no other half.
+    if (this.#introductions > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
     this.#introductions = 0;
     if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));
     this.#failFlushes(status);

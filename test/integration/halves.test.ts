@@ -1,0 +1,132 @@
+/**
+ * Both halves of a connection end together: one that fails by itself tells the other, and one that has no other half hears of that, so that no operation
+ * waits for an answer that will not come.
+ */
+
+import { describe, expect, it } from 'vitest';
+import { type Endpoint, type Request, Status } from '../../src/index.ts';
+import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/core/message.ts';
+import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
+import { identitiesOf } from '../../src/ucp/wireup/lanes.ts';
+import { unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
+import { connectionKind, driveIdle, driveUntil, type Pair, type Side, usePairs } from '../fixtures/pair.ts';
+
+const fixture = usePairs();
+const FREE = { callback: (request: Request): void => request.free() };
+const KINDS = ['posix', 'tcp', 'all transports'];
+
+/** The connection of a side to the other one. */
+function connectionOf(side: Side): PeerConnection {
+  return nativeWorker(side.worker).connections.all.find(
+    ({ isLoopback, failure }) => !isLoopback && failure === Status.OK,
+  )!;
+}
+
+/** Starts what only the peer can end, and tells with which statuses it has ended. */
+function beginAll(endpoint: Endpoint): Status[] {
+  const ended: Status[] = [];
+  const params = {
+    noImmediateCompletion: true,
+    callback: (request: Request, status: Status): void => {
+      ended.push(status);
+      request.free();
+    },
+  };
+  endpoint.tagSendSyncNbx(new Uint8Array(8), 0, 8, 5, params);
+  endpoint.tagSendNbx(new Uint8Array(100_000), 0, 100_000, 6, params);
+  endpoint.streamRecvNbx(new Uint8Array(8), 0, 8, params);
+  return ended;
+}
+
+/** A pair whose halves know each other, and what the endpoint of the first one is told of its end. */
+async function knownPair(name: string): Promise<Pair & { readonly errors: readonly Status[] }> {
+  const errors: Status[] = [];
+  const pair = await fixture.pair(
+    connectionKind(name),
+    {},
+    { onError: (_endpoint: Endpoint, status: Status) => errors.push(status) },
+  );
+  pair.ab.tagSendNbx(Uint8Array.of(1), 0, 1, 1, FREE);
+  await driveUntil(pair, () => [pair.one, pair.two].every((side) => connectionOf(side).remoteId !== NO_ENDPOINT));
+  return { ...pair, errors };
+}
+
+describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
+  it('tells the other, where everything that waits ends', async () => {
+    const pair = await knownPair(name);
+    const ended = beginAll(pair.ab);
+    nativeWorker(pair.two.worker).onPeerGone(connectionOf(pair.two), Status.ENDPOINT_TIMEOUT);
+    await driveUntil(pair, () => ended.length === 3);
+    expect(new Set(ended)).toEqual(new Set([Status.CONNECTION_RESET]));
+    expect([pair.ab.status, pair.ba.status]).toEqual([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]);
+    expect(new Set(pair.errors)).toEqual(new Set([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]));
+    await Promise.all([pair.ab.close(), pair.ba.close()]);
+  });
+
+  it('before it knows the other tells it as soon as it does', async () => {
+    const node = fixture.node({ cards: 2 });
+    const env = { UCX_TLS: connectionKind(name).tls };
+    const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
+    const ab = one.worker.endpoint(two.worker.address());
+    const failing = connectionOf(one);
+    nativeWorker(one.worker).onPeerGone(failing, Status.EXCEEDS_LIMIT);
+    const closed = ab.close();
+    await driveUntil({ one, two }, () => nativeWorker(two.worker).connections.all.every((each) => each.isLoopback));
+    await closed;
+    await driveUntil({ one, two }, () => !nativeWorker(one.worker).connections.isLeaving);
+    expect(nativeWorker(one.worker).connections.all).not.toContain(failing);
+  });
+});
+
+describe('a half', () => {
+  it('that makes its peer owe too many answers ends on both sides, and both are told', async () => {
+    const pair = await knownPair('posix');
+    const { am, remoteId } = connectionOf(pair.one);
+    // Gets of memory that no key stands for: each is to be answered, and the answers are not read.
+    const words = Int32Array.of(remoteId, 1, 0, 0, 8, 0);
+    while (pair.ba.status === Status.OK) {
+      if (am!.amShort(MessageId.PUT, words, 6, undefined, 0, 0) === Status.NO_RESOURCE) pair.two.worker.progress();
+    }
+    expect(pair.ba.status).toBe(Status.EXCEEDS_LIMIT);
+    await driveUntil(pair, () => pair.errors.length === 2);
+    expect([...pair.errors].sort()).toEqual([Status.CONNECTION_RESET, Status.EXCEEDS_LIMIT].sort());
+    await Promise.all([pair.ab.close(), pair.ba.close()]);
+  });
+
+  it('that a peer refuses, having too many, ends', async () => {
+    const node = fixture.node({ cards: 2 });
+    const env = { UCX_TLS: 'tcp,self' };
+    const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
+    fixture.allow(/request to connect is ignored: 4096 connections/);
+    const { connections } = nativeWorker(two.worker);
+    const address = one.worker.address();
+    const { openIfaces } = nativeWorker(two.worker);
+    const [source] = identitiesOf(openIfaces, unpackWorkerAddress(address).entries);
+    const buffer = new ArrayBuffer(16 + address.byteLength);
+    const bytes = new Uint8Array(buffer);
+    bytes.set(address, 16);
+    for (let number = 0; number < 4096; number++) {
+      const words = new Int32Array(buffer, 0, 4);
+      words.set([0, WireupCode.REQUEST, 0x1000 + number, number + 1]);
+      connections.onMessage({ bytes, words, offset: 0, byteLength: buffer.byteLength, source: source! });
+    }
+    const ended = beginAll(one.worker.endpoint(two.worker.address()));
+    await driveUntil({ one, two }, () => ended.length === 3);
+    expect(new Set(ended)).toEqual(new Set([Status.CONNECTION_RESET]));
+  });
+
+  it('that attaches to one that is gone ends', async () => {
+    const node = fixture.node({ cards: 2 });
+    const env = { UCX_TLS: 'posix,self' };
+    const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
+    const server = nativeWorker(two.worker).connections;
+    const accepted = server.accept(one.worker.address());
+    server.drop(accepted);
+    const client = nativeWorker(one.worker).connections.attach(two.worker.address(), accepted.id);
+    await driveUntil({ one, two }, () => client.failure !== Status.OK);
+    expect(client.failure).toBe(Status.CONNECTION_RESET);
+    await driveIdle({ one, two }, 300);
+    expect([...server.all, ...nativeWorker(one.worker).connections.all].filter((each) => !each.isLoopback)).toEqual([]);
+  });
+});
