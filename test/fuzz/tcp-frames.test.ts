@@ -11,6 +11,7 @@ import { Status } from '../../src/ucs/status.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { HostMemory } from '../../src/uct/base/host-memory.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX } from '../../src/uct/tcp/frame.ts';
+import { Identity } from '../../src/uct/tcp/identity.ts';
 import { INTRODUCTION_BYTES, unpackIntroduction } from '../../src/uct/tcp/introduction.ts';
 import { frame, introductionTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
 
@@ -215,7 +216,7 @@ describe('hostile peers of tcp', () => {
 
     it('and write a warning for each of a thousand violations write ten', async () => {
       for (let i = 0; i < 40; i++) {
-        const peer = await net.introduced(side, { sender: new Uint8Array(16).fill(i + 1) });
+        const peer = await net.introduced(side, new Identity());
         peer.write(frame([99, 0]));
         await net.until([side], () => peer.isClosed);
       }
@@ -273,7 +274,7 @@ describe('hostile peers of tcp', () => {
 
     it('and hang up in the middle of a body leave nothing', async () => {
       for (const cut of [8, 39, 40, 41, 1000, 4135]) {
-        const peer = await net.introduced(side, { sender: new Uint8Array(16).fill(cut & 0xff) });
+        const peer = await net.introduced(side, new Identity());
         peer.write(put(target.words, 0, new Uint8Array(NAMED_BYTES)).subarray(0, cut));
         peer.socket.end();
         await net.until([side], () => peer.isClosed);
@@ -351,7 +352,7 @@ describe('hostile peers of tcp', () => {
       await fc.assert(
         fc.asyncProperty(stream, fc.boolean(), async (bytes, inPieces) => {
           sender = (sender + 1) & 0xff;
-          const peer = await net.introduced(side, { sender: new Uint8Array(16).fill(sender) });
+          const peer = await net.introduced(side, new Identity());
           const step = inPieces ? 13 : Math.max(bytes.byteLength, 1);
           for (let at = 0; at < bytes.byteLength; at += step) {
             peer.write(bytes.subarray(at, at + step));

@@ -225,6 +225,7 @@ export class Connector {
 
   #fail(attempt: Attempt, status: Status, reason: string, isViolation = false): void {
     const { link } = attempt.handshake;
+    attempt.handshake.discard();
     this.#drop(attempt);
     if (link !== undefined) this.#owner.onRefused(link, status, `${attempt.name}: ${reason}`);
     else this.#owner.warnings[isViolation ? 'warn' : 'diag'](`a connection from ${attempt.name} is closed: ${reason}`);

@@ -27,7 +27,7 @@ export const FrameType = {
 } as const;
 
 /** Version of frames and introductions. */
-export const TCP_VERSION = 1;
+export const TCP_VERSION = 2;
 
 /** Bytes of the header of each type. */
 export const HEADER_BYTES = 8;

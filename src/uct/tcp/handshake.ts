@@ -14,14 +14,21 @@ import {
   tcpSend,
 } from '../../sys/index.ts';
 import { Status } from '../../ucs/status.ts';
-import { INTRODUCTION_BYTES, type Introduction, packIntroduction, unpackIntroduction } from './introduction.ts';
+import {
+  BEGINNING_BYTES,
+  INTRODUCTION_BYTES,
+  type Introduction,
+  objectionToBeginning,
+  packIntroduction,
+  unpackIntroduction,
+} from './introduction.ts';
 import type { TcpLink } from './link.ts';
 import { SecureHandshake } from './secure/secure-handshake.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
 
 /** Where the incoming introduction is in the memory; before it the outgoing one. */
-const INCOMING = 128;
+const INCOMING = 256;
 
 /** What has happened: nothing yet, the peer has introduced itself, the answer is sent, or it is over. */
 export type HandshakeEvent =
@@ -116,7 +123,12 @@ export class Handshake {
     return this.peer === undefined ? this.#receive() : undefined;
   }
 
-  /** Gives the socket to somebody else. */
+  /** Reads what else has come, and forgets it: a socket that is closed over unread bytes takes back what was sent to the peer. */
+  discard(): void {
+    tcpRecv(this.fd, this.#block.address + INCOMING, INCOMING);
+  }
+
+  /** Gives the socket to its user. */
   release(): number {
     this.#secure?.close();
     this.#block.free();
@@ -130,6 +142,10 @@ export class Handshake {
     if (received < 0) return failed(-received);
     if (received === 0) return refused('it has hung up', false);
     this.#received += received;
+    const begun = this.#block.u8.subarray(INCOMING, INCOMING + this.#received);
+    const isClear = this.session === undefined && begun.byteLength >= BEGINNING_BYTES;
+    const objection = isClear ? objectionToBeginning(begun) : undefined;
+    if (objection !== undefined) return refused(objection, true);
     if (this.#received < this.#bytes) return undefined;
     const sealed = this.#block.u8.subarray(INCOMING, INCOMING + this.#bytes);
     const bytes = this.session === undefined ? sealed : this.session.openIntroduction(sealed);

@@ -23,7 +23,7 @@ import { identityText } from '../base/iface-address.ts';
 import { isInside } from '../base/range.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, FrameWord, GET_DATA_HEADER_BYTES, GETS_MAX, PUTS_MAX } from './frame.ts';
 import { Payload } from './payload.ts';
-import { failureOfPeer } from './peer-status.ts';
+import { endOf, failureOfPeer } from './peer-status.ts';
 import { PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
@@ -488,12 +488,6 @@ function joined(words: Int32Array, at: number): number {
 /** Whether a transmitter's call failed; see its `failure`. */
 function hasFailed(status: Status): boolean {
   return status === Status.IO_ERROR;
-}
-
-/** What the end of a connection that stood is for those who use it. */
-function endOf(code: number): Status {
-  const isSilence = code === Errno.ETIMEDOUT || code === Errno.EHOSTUNREACH || code === Errno.ENETUNREACH;
-  return isSilence ? Status.ENDPOINT_TIMEOUT : Status.CONNECTION_RESET;
 }
 
 function remoteName(fd: number): string {

@@ -16,7 +16,9 @@ import { ManualClock } from '../../ucs/clock.ts';
 import { Status } from '../../ucs/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
 import { FrameType } from './frame.ts';
-import { INTRODUCTION_BYTES, unpackIntroduction } from './introduction.ts';
+import { Identity } from './identity.ts';
+import { INTRODUCTION_BYTES, type Introduction, unpackIntroduction } from './introduction.ts';
+import { type TcpAddress, unpackTcpAddress } from './tcp-address.ts';
 import type { TcpEndpoint } from './tcp-endpoint.ts';
 
 const HEADER = Int32Array.of(1, 2);
@@ -76,13 +78,12 @@ describe('a connection that ends', () => {
   it('that an operation finds out ends nothing within the call of the operation', async () => {
     const { one, endpoint } = await connected(net);
     const peers: RawPeer[] = [];
-    const id = new Uint8Array(16).fill(9);
-    const address = await net.listener((peer) => peers.push(peer), id);
+    const address = await net.listener((peer) => peers.push(peer));
     const raw = one.iface.connect(address);
     expect(raw.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
     await net.until([one], () => (peers[0]?.received.byteLength ?? 0) >= INTRODUCTION_BYTES);
     const { sender } = unpackIntroduction(peers[0]!.take(INTRODUCTION_BYTES)) as { sender: Uint8Array };
-    peers[0]!.write(introductionBytes({ sender: id, wanted: sender, status: 0, messageBytesMax: 65_536 }));
+    peers[0]!.write(introductionBytes({ wanted: sender }));
     expect(await send(net, one, raw)).toBe(Status.OK);
     const { memory, key } = keyed(one, 8192);
     const completion = new CountingCompletion();
@@ -150,10 +151,9 @@ describe('a peer', () => {
     };
   }
 
-  const id = new Uint8Array(16).fill(9);
-
   it.each([
     ['is somebody else', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
+    ['does not prove who it is', { proof: new Uint8Array(64) }, Status.UNREACHABLE],
     ['takes shorter messages than are sent', { messageBytesMax: 4096 }, Status.UNSUPPORTED],
     ['does not want the connection', { status: Status.UNSUPPORTED }, Status.UNSUPPORTED],
     ['says that it has no room', { status: Status.NO_RESOURCE }, Status.IO_ERROR],
@@ -161,15 +161,36 @@ describe('a peer', () => {
     ['answers by an unknown word', { status: 7 }, Status.UNREACHABLE],
   ])('that %s is not used', async (_name, changes, status) => {
     const one = net.open();
-    const address = await net.listener(
-      answering((wanted) => introductionBytes({ sender: id, wanted, status: 0, messageBytesMax: 65_536, ...changes })),
-      id,
-    );
+    const address = await net.listener(answering((wanted) => introductionBytes({ wanted, ...changes })));
     const endpoint = one.iface.connect(address);
     expect(await send(net, one, endpoint)).toBe(status);
     await net.until([one], () => one.failed.length > 0);
     expect(one.failed).toEqual([{ endpoint, status }]);
     expect(one.iface.errorOf(status)?.message).toMatch(/^tcp\/lo: the connection to 127\.0\.0\.1:\d+ has ended: /);
+  });
+
+  it('that says that it is another interface is refused, whatever it has heard from that', async () => {
+    net.log.allow(/does not prove that/);
+    const { one, two } = await connected(net);
+    const { id } = unpackTcpAddress(one.iface.address) as TcpAddress;
+    // What the interface has proven to somebody else.
+    const heard: Introduction[] = [];
+    const address = await net.listener((peer) =>
+      peer.socket.on('data', () => heard.push(unpackIntroduction(peer.received) as Introduction)),
+    );
+    const endpoint = one.iface.connect(address);
+    expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
+    await net.until([one], () => heard.length === 1);
+    const { publicKey, proof } = heard[0]!;
+    for (const claim of [{}, { publicKey }, { publicKey, proof }]) {
+      const stranger = await net.stranger(two);
+      stranger.write(introductionTo(two, { sender: id, ...claim }));
+      await net.until([two], () => stranger.received.byteLength >= INTRODUCTION_BYTES);
+      const answer = unpackIntroduction(stranger.take(INTRODUCTION_BYTES));
+      // The proof of the own identity is not for those who are refused.
+      expect(answer).toMatchObject({ status: Status.REJECTED, proof: Buffer.alloc(64) });
+      await net.until([two], () => stranger.isClosed);
+    }
   });
 
   it('that connects to a port where nobody listens any more finds nobody', async () => {
@@ -247,8 +268,8 @@ describe('a peer', () => {
 
   it('that brings more and more does not keep others waiting', async () => {
     const one = net.open();
-    const flood = await net.introduced(one, { sender: new Uint8Array(16).fill(1) });
-    const quiet = await net.introduced(one, { sender: new Uint8Array(16).fill(2) });
+    const flood = await net.introduced(one, new Identity());
+    const quiet = await net.introduced(one, new Identity());
     const message = frame([FrameType.AM | (7 << 8), 4096], new Uint8Array(4096));
     for (let i = 0; i < 3000; i++) flood.write(message);
     await net.until([one], () => one.messages.length > 20);
@@ -276,7 +297,7 @@ describe('keepalive', () => {
 
   it('finds a process gone that does not tell any more', async () => {
     const one = net.open({ PEER_TIMEOUT: '60ms' });
-    const peer = await net.introduced(one, { sender: new Uint8Array(16).fill(9) });
+    const peer = await net.introduced(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
     peer.write(frame([FrameType.PULSE, 20]));
     const begin = performance.now();
@@ -288,7 +309,7 @@ describe('keepalive', () => {
 
   it('leaves those alone whose signs of life nobody has read', async () => {
     const one = net.open({ PEER_TIMEOUT: '30ms' });
-    const peer = await net.introduced(one, { sender: new Uint8Array(16).fill(9) });
+    const peer = await net.introduced(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
     peer.write(frame([FrameType.PULSE, 10]));
     await net.until([one], () => peer.socket.writableLength === 0 && (endpoint as TcpEndpoint).link.isUp);

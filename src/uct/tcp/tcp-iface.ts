@@ -13,7 +13,7 @@ import { Status, statusName } from '../../ucs/status.ts';
 import type { AmHandler, EndpointErrorHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
 import type { ClosableIface } from '../base/host-domain.ts';
-import { identityText, uniqueAddress, unreachable } from '../base/iface-address.ts';
+import { identityText, unreachable } from '../base/iface-address.ts';
 import { sameSecret } from '../base/key-bytes.ts';
 import { Sleeper } from '../base/sleeper.ts';
 import { TransferCounters } from '../base/transfer-counters.ts';
@@ -22,6 +22,7 @@ import { tcpAttributes } from './attributes.ts';
 import { TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Connector, type ConnectorOwner } from './connector.ts';
 import { FailureReports } from './failure-reports.ts';
+import { Identity, isProven } from './identity.ts';
 import { Answer, type Introduction } from './introduction.ts';
 import { INTERVALS, type LinkOwner, TcpLink } from './link.ts';
 import { type NetworkInterface, ownAddresses } from './network-interfaces.ts';
@@ -46,6 +47,7 @@ const QUIET_EVERY = 8;
 /** Calls of progress after which an interface without connections looks whether a peer connects. A power of two. */
 const LISTEN_EVERY = 256;
 const NS_PER_MS = 1e6;
+const NO_PROOF: Uint8Array = new Uint8Array(0);
 
 /** What the interfaces of a memory domain share. */
 export interface TcpDomain {
@@ -67,7 +69,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   readonly pollsMax: number;
   handler: AmHandler | undefined = undefined;
   outstanding = 0;
-  readonly #id: Uint8Array = uniqueAddress();
+  /** Made when it is first wanted: that takes a while. */
+  #identity: Identity | undefined = undefined;
   readonly #device: NetworkInterface;
   readonly #config: TcpConfig;
   readonly #clock: Clock;
@@ -118,6 +121,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#sleeper = new Sleeper(services.clock, () => undefined);
     this.#pulseMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
     this.#pulses = new Pulses(services.clock, this.#pulseMs * NS_PER_MS, () => this.#pulse());
+  }
+
+  get #self(): Identity {
+    this.#identity ??= new Identity();
+    return this.#identity;
   }
 
   get closed(): boolean {
@@ -289,7 +297,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   objectionTo(link: TcpLink, peer: Introduction): { readonly status: Status; readonly reason: string } | undefined {
-    if (!sameSecret(peer.sender, link.peerId)) return { status: Status.UNREACHABLE, reason: 'somebody else answers' };
+    const isWanted = sameSecret(peer.sender, link.peerId) && isProven(peer);
+    if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface answers' };
     const { messageBytesMax } = peer;
     if (messageBytesMax >= this.#config.TX_SEG_SIZE) return undefined;
     return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
@@ -361,12 +370,18 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   /** WELCOME, DUPLICATE, or the status that a peer is refused with. */
   #verdictOn(peer: Introduction): number {
-    if (!sameSecret(peer.wanted, this.#id)) return Status.UNREACHABLE;
+    if (!sameSecret(peer.wanted, this.#self.id)) return Status.UNREACHABLE;
+    if (!isProven(peer)) {
+      this.warnings.warn(
+        'a connection from a peer is closed: it does not prove that it is the interface that it names',
+      );
+      return Status.REJECTED;
+    }
     if (peer.messageBytesMax < this.#config.TX_SEG_SIZE) return Status.UNSUPPORTED;
     const link = this.#links.get(identityText(peer.sender));
     if (link === undefined || this.#isOwn(peer) || !this.#connector.isConnecting(link)) return Answer.WELCOME;
     // Both ends connect at the same time: both know which of the two connections is used.
-    if (Buffer.compare(this.#id, peer.sender) < 0) return Answer.DUPLICATE;
+    if (Buffer.compare(this.#self.id, peer.sender) < 0) return Answer.DUPLICATE;
     this.#connector.abandon(link);
     this.onDuplicate(link);
     return Answer.WELCOME;
@@ -374,11 +389,14 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   /** A connection of this interface to itself: its ends are two links. */
   #isOwn(peer: Introduction): boolean {
-    return sameSecret(peer.sender, this.#id);
+    return sameSecret(peer.sender, this.#self.id);
   }
 
   #introduction(wanted: Uint8Array, status: number): Introduction {
-    return { sender: this.#id, wanted, status, messageBytesMax: this.#config.RX_SEG_SIZE };
+    const { id: sender, publicKey } = this.#self;
+    // A peer that is refused may not be who it says: it gets no proof for that interface.
+    const proof = status >= 0 ? this.#self.prove(wanted) : NO_PROOF;
+    return { sender, wanted, status, messageBytesMax: this.#config.RX_SEG_SIZE, publicKey, proof };
   }
 
   #reach(peer: TcpAddress): Reach {
@@ -398,7 +416,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#acceptor = acceptor;
     this.#making.add(acceptor);
     this.#watchMaking();
-    return packTcpAddress(this.#id, acceptor.port, isLoopback, told);
+    return packTcpAddress(this.#self.id, acceptor.port, isLoopback, told);
   }
 
   /** Whether this call of progress looks at sockets. */
