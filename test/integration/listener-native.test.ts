@@ -1,11 +1,17 @@
 /** Connections by socket addresses in what only the native engine has: its settings, its connections, and when it learns that somebody has gone. */
 
 import { describe, expect, it } from 'vitest';
-import { Status } from '../../src/index.ts';
+import { Status, type Worker } from '../../src/index.ts';
+import { packConnectData } from '../../src/ucp/wireup/connect-data.ts';
+import { systemClock } from '../../src/ucs/clock.ts';
+import { loadConfig } from '../../src/ucs/config.ts';
+import { TCP_CM_CONFIG_TABLE } from '../../src/uct/tcp/cm/config.ts';
+import { tcpConnectionManager } from '../../src/uct/tcp/cm/tcp-connection-manager.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { driveUntil, type Side, usePairs } from '../fixtures/pair.ts';
 import { portOf, requestOf } from '../fixtures/socket-pairs.ts';
+import { createTestLog } from '../fixtures/test-log.ts';
 
 const fixture = usePairs();
 
@@ -51,6 +57,38 @@ describe('over the native engine, clients', () => {
     expect(await connecting).toMatchObject({ code: 'ERR_TIMED_OUT', status: Status.TIMED_OUT });
     await driveUntil({ one, two }, () => !request.live);
     expect(listener.query().waiting).toBe(0);
+  });
+
+  it('that confirm and do not come make what was accepted fail in time, and leave nothing', async () => {
+    const { one, two } = await sides({ UCX_TCP_CM_TIMEOUT: '50ms' });
+    const listener = one.worker.listener();
+    const log = createTestLog();
+    const manager = tcpConnectionManager({
+      log: log.log,
+      clock: systemClock,
+      config: loadConfig([TCP_CM_CONFIG_TABLE]),
+    });
+    const data = packConnectData({ clientId: undefined, workerAddress: two.worker.address() });
+    const statuses: Status[] = [];
+    manager.connect(portOf(listener), data, ({ status }) => {
+      statuses.push(status);
+      return Status.OK;
+    });
+    const drive = { one, two: { ...two, worker: { progress: () => manager.progress() } as unknown as Worker } };
+    const requested = requestOf(listener);
+    await driveUntil(drive, () => listener.query().waiting === 1);
+    const errors: Status[] = [];
+    const server = (await requested).accept({ onError: (_, status) => errors.push(status) });
+    const sending = failureOf(() => server.tagSendSync(Uint8Array.of(1), { tag: 1 }));
+    await driveUntil(drive, () => statuses.length === 1);
+    expect(statuses).toEqual([Status.OK]);
+    await driveUntil(drive, () => errors.length === 1);
+    manager.close();
+    expect(errors).toEqual([Status.ENDPOINT_TIMEOUT]);
+    expect(await sending).toMatchObject({ code: 'ERR_ENDPOINT_TIMEOUT' });
+    await server.close();
+    expect(nativeWorker(one.worker).connections.all.filter(({ isLoopback }) => !isLoopback)).toEqual([]);
+    log.expectQuiet();
   });
 
   it('are rejected with BUSY where too many wait', async () => {

@@ -352,6 +352,10 @@ export class Worker
     this.#keepalive.start();
   }
 
+  onAttached(connection: PeerConnection): void {
+    this.sockets.attached(connection);
+  }
+
   onDropped(connection: PeerConnection): void {
     this.#endpoints.delete(connection);
     this.#pending.delete(connection);

@@ -50,6 +50,8 @@ export interface ConnectionsOwner extends ConnectionOwner {
   readonly warnings: LimitedLog;
   /** A peer has made a connection. */
   onAccepted(): void;
+  /** A half that was accepted does not wait for its client any more. */
+  onAttached(connection: PeerConnection): void;
   /** A connection is gone. */
   onDropped(connection: PeerConnection): void;
   /** A connection has ended because the peer closed it, or is gone. */
@@ -166,9 +168,10 @@ export class Connections {
   /** Takes leave of the peer and closes a connection, with the answer of the peer where it has not answered yet. Nothing waits on it any more. */
   close(connection: PeerConnection): void {
     connection.takeLeave();
-    // A peer that is gone does not answer.
+    // A peer that is gone does not answer; a client that attaches later is told then.
     const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
-    if (!isGone && (connection.owesLeave || !connection.isDrained)) this.#leaving.add(connection);
+    const isAwaited = !isGone && !this.#accepted.has(connection);
+    if (isAwaited && (connection.owesLeave || !connection.isDrained)) this.#leaving.add(connection);
     else this.drop(connection);
   }
 
@@ -192,7 +195,7 @@ export class Connections {
   /** Closes a connection without a word. */
   drop(connection: PeerConnection): void {
     this.#leaving.delete(connection);
-    this.#accepted.delete(connection);
+    if (this.#accepted.delete(connection)) this.#owner.onAttached(connection);
     const home = this.#homes.get(connection);
     if (home !== undefined) {
       const { peer, number } = home;
@@ -236,6 +239,7 @@ export class Connections {
   #onAttach(frame: AmFrame, remoteId: number): void {
     const connection = this.of(frame);
     if (connection !== undefined && this.#accepted.delete(connection)) {
+      this.#owner.onAttached(connection);
       this.#established(connection, remoteId);
       return;
     }

@@ -30,6 +30,7 @@ import { printSocketAddress } from '../api/sockets/socket-address.ts';
 import { NO_ENDPOINT } from '../core/message.ts';
 import type { PeerConnection } from '../core/peer-connection.ts';
 import { type Request, RequestKind } from '../core/request.ts';
+import { Attaching } from './attaching.ts';
 import {
   type ConnectData,
   packAcceptData,
@@ -61,6 +62,7 @@ export class SocketConnections {
   readonly #driver: Driver;
   readonly #listeners: Set<Listener> = new Set();
   readonly #attempts: Map<Request, ConnectAttempt> = new Map();
+  readonly #attaching: Attaching;
   #manager: ConnectionManager | undefined;
   #isDue = false;
   /** The sleep of the manager that was told apart last. */
@@ -69,6 +71,7 @@ export class SocketConnections {
 
   constructor(owner: SocketOwner, driver: Driver) {
     this.#owner = owner;
+    this.#attaching = new Attaching(owner.context.clock, (late) => owner.onPeerGone(late, Status.ENDPOINT_TIMEOUT));
     this.#driver = driver;
   }
 
@@ -160,6 +163,11 @@ export class SocketConnections {
     return true;
   }
 
+  /** A half that was accepted has its client, or is gone. */
+  attached(connection: PeerConnection): void {
+    this.#attaching.delete(connection);
+  }
+
   /** Closes listeners and gives up attempts. Idempotent. */
   close(): void {
     if (this.#closed) return;
@@ -167,6 +175,7 @@ export class SocketConnections {
     for (const listener of this.#listeners) void listener.close();
     for (const request of [...this.#attempts.keys()]) request.cancel();
     this.#manager?.close();
+    this.#attaching.close();
   }
 
   #open(): ConnectionManager {
@@ -188,6 +197,12 @@ export class SocketConnections {
   }
 
   #onRequest(listener: Listener, request: ClientRequest): void {
+    const refusal = this.#attaching.refusalOf(listener, request.clientAddress.address);
+    if (refusal !== undefined) {
+      this.#owner.warnings.warn(`client ${printSocketAddress(request.clientAddress)} is rejected: ${refusal}`);
+      request.reject(Status.BUSY, refusal);
+      return;
+    }
     let data: ConnectData;
     try {
       data = unpackConnectData(request.privateData);
@@ -198,13 +213,18 @@ export class SocketConnections {
       return;
     }
     const owner: RequestListener = {
-      accept: (options) => this.#accept(request, data, options),
+      accept: (options) => this.#accept(listener, request, data, options),
       answered: (answered) => listener.answered(answered),
     };
     listener.requested(new ConnectionRequest(owner, request, data.clientId));
   }
 
-  #accept(request: ClientRequest, { workerAddress }: ConnectData, options: EndpointOptions): Endpoint {
+  #accept(
+    listener: Listener,
+    request: ClientRequest,
+    { workerAddress }: ConnectData,
+    options: EndpointOptions,
+  ): Endpoint {
     const { connections, packedAddress } = this.#owner;
     let connection: PeerConnection;
     try {
@@ -216,6 +236,9 @@ export class SocketConnections {
     }
     connection.socketAddresses = { local: request.serverAddress, remote: request.clientAddress };
     const endpoint = this.#owner.adopt(connection, options);
+    // The answer takes as much time as the client has for what comes then.
+    const timeoutNs = 2 * this.#manager!.timeoutNs;
+    this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
     request.accept(packAcceptData({ connectionId: connection.id, workerAddress: packedAddress }), (status) => {
       // Once the client has attached, the transports know best whether it lives.
       if (status === Status.OK || connection.remoteId !== NO_ENDPOINT) return;

@@ -77,6 +77,8 @@ export type OnConnectAnswer = (answer: ConnectAnswer) => Status;
 export interface ConnectionManager {
   /** Name of its transport, such as `tcp`. */
   readonly name: string;
+  /** Time in which either side has to do what is its turn; Infinity for no bound. */
+  readonly timeoutNs: number;
   /**
    * Listens.
    * @param address port 0 for one that is free; `0.0.0.0` or `::` for every device

@@ -39,6 +39,8 @@ type State = (typeof State)[keyof typeof State];
 
 /** Time for a listener to say something: at first, and doubled with every try; up to as much is added, so that clients come apart. */
 const FIRST_TRY_NS = 1e9;
+/** Connections that are made at once, one after the other, to a listener that has sent them away for others. */
+const RETURNS_MAX = 16;
 
 /** The manager behind an attempt. */
 export interface AttemptOwner extends ChannelOwner {
@@ -61,7 +63,8 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   #tryNs = FIRST_TRY_NS;
   readonly #owner: AttemptOwner;
   readonly #address: SocketAddress;
-  readonly #request: Uint8Array;
+  readonly #privateData: Uint8Array;
+  #returns = 0;
   readonly #onAnswer: OnConnectAnswer;
   #state: State = State.CONNECTING;
   /** The socket and its token while it is being connected; then it belongs to the conversation. */
@@ -75,7 +78,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   constructor(owner: AttemptOwner, address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer) {
     this.#owner = owner;
     this.#address = address;
-    this.#request = packFrame(FrameType.REQUEST, Status.OK, privateData);
+    this.#privateData = privateData.slice();
     this.#onAnswer = onAnswer;
     this.#endNs = owner.clock.nowNs() + owner.config.TIMEOUT;
     owner.counters.count(CmCounter.CONNECTS);
@@ -111,9 +114,12 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     const heard = conversation.receive(this.#owner.received);
     if (heard === 'waiting') return 0;
     if (heard === 'ended') {
+      if (this.#returnsAfter(undefined)) return this.#connectAgain();
       return this.#fail({ status: Status.CONNECTION_RESET, reason: 'the listener has ended the connection' });
     }
-    return 'reason' in heard ? this.#fail(heard) : this.#onFrame(heard);
+    if (!('reason' in heard)) return this.#onFrame(heard);
+    const isReset = heard.status === Status.CONNECTION_RESET;
+    return isReset && this.#returnsAfter(undefined) ? this.#connectAgain() : this.#fail(heard);
   }
 
   onDeadline(): number {
@@ -143,10 +149,22 @@ export class ClientAttempt implements ConnectAttempt, Watched {
       this.#await(this.#state, this.#endNs);
       return 0;
     }
-    conversation?.close();
+    this.#tryNs *= 2;
+    return this.#connectAgain();
+  }
+
+  /** Whether a listener that has ended the conversation may have had too many clients that had not said what they want. */
+  #returnsAfter(status: Status | undefined): boolean {
+    const isSentAway = status === undefined ? this.#conversation?.hasHeard === false : status === Status.NO_RESOURCE;
+    if (!isSentAway || this.#returns >= RETURNS_MAX || this.#owner.clock.nowNs() >= this.#endNs) return false;
+    this.#returns += 1;
+    return true;
+  }
+
+  #connectAgain(): number {
+    this.#conversation?.close();
     this.#conversation = undefined;
     this.#closeSocket();
-    this.#tryNs *= 2;
     try {
       this.#connect();
     } catch (error) {
@@ -206,6 +224,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
 
   #onFrame({ type, status, payload }: Frame): number {
     if (type === FrameType.REJECT) {
+      if (this.#returnsAfter(status)) return this.#connectAgain();
       const reason = printable(payload);
       return this.#answer(failedAnswer(status, reason === '' ? 'no reason was given' : reason));
     }
@@ -213,7 +232,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     const conversation = this.#conversation!;
     if (type === FrameType.HELLO && this.#state === State.GREETING) {
       this.#await(State.ASKING, clock.nowNs() + config.ANSWER_TIMEOUT);
-      conversation.send(this.#request);
+      conversation.send(packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([payload, this.#privateData])));
       return 0;
     }
     if (type !== FrameType.ACCEPT || this.#state !== State.ASKING) {

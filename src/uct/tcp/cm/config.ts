@@ -37,7 +37,7 @@ export const TCP_CM_CONFIG_TABLE: ConfigTable<TcpCmConfig> = {
       name: 'MAX_CLIENTS',
       type: countType(65_536),
       default: '1024',
-      doc: 'Clients of the listeners of one worker at most that have not said yet what they want, 1 to 65536; more are rejected with NO_RESOURCE.',
+      doc: 'Clients of the listeners of one worker at most that have not said yet what they want, 1 to 65536, and half as many of one address; for one more the oldest is sent away, and tries again.',
     },
     {
       name: 'MAX_REQUESTS',

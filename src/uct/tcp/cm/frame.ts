@@ -11,16 +11,18 @@ import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../api/connection-m
 import { HELLO_MAGIC } from '../secure/key-exchange.ts';
 
 const MAGIC = 0x4d435855;
-const VERSION = 1;
+const VERSION = 2;
 const AT_CHECKSUM = 12;
+/** Bytes that a server makes up for each connection: a request without them was made for another one. */
+export const NONCE_BYTES = 16;
 /** Bytes of the header of a frame. */
 export const FRAME_HEADER_BYTES = 16;
 /** Bytes of the longest frame. */
-export const FRAME_BYTES_MAX: number = FRAME_HEADER_BYTES + PRIVATE_DATA_BYTES_MAX;
+export const FRAME_BYTES_MAX: number = FRAME_HEADER_BYTES + NONCE_BYTES + PRIVATE_DATA_BYTES_MAX;
 
 /** What a frame says. */
 export const FrameType = {
-  /** The client wants to connect; payload: its private data. */
+  /** The client wants to connect; payload: the nonce of the server, and its private data. */
   REQUEST: 1,
   /** The server agrees; payload: its private data. */
   ACCEPT: 2,
@@ -28,7 +30,7 @@ export const FrameType = {
   REJECT: 3,
   /** What the client makes of the agreement: status. */
   CONFIRM: 4,
-  /** The server has taken the connection and listens: the first frame of it. */
+  /** The server has taken the connection and listens: the first frame of it; payload: its nonce. */
   HELLO: 5,
 } as const;
 export type FrameType = (typeof FrameType)[keyof typeof FrameType];
@@ -36,11 +38,11 @@ export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 /** Longest payload by type; a type without one is none. */
 const PAYLOAD_BYTES_MAX: readonly (number | undefined)[] = [
   undefined,
-  PRIVATE_DATA_BYTES_MAX,
+  NONCE_BYTES + PRIVATE_DATA_BYTES_MAX,
   PRIVATE_DATA_BYTES_MAX,
   REASON_BYTES_MAX,
   0,
-  0,
+  NONCE_BYTES,
 ];
 
 /** A frame. */

@@ -10,7 +10,7 @@ import { ManualClock } from '../../../ucs/clock.ts';
 import { WARNINGS_MAX } from '../../../ucs/limited-log.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { ConnectionManager, SocketAddress } from '../../api/connection-manager.ts';
-import { FRAME_HEADER_BYTES, FrameType, packFrame } from './frame.ts';
+import { FRAME_HEADER_BYTES, FrameType, NONCE_BYTES, packFrame } from './frame.ts';
 import { tcpConnectionManager } from './tcp-connection-manager.ts';
 
 const sockets: (Socket | Server)[] = [];
@@ -76,7 +76,15 @@ async function expectServes(to: SocketAddress, requests: ManagerFixture, seen: r
   honest.attempt.cancel();
 }
 
-const request = packFrame(FrameType.REQUEST, Status.OK, new Uint8Array(100));
+/** A request that answers no hello. */
+const request = packFrame(FrameType.REQUEST, Status.OK, new Uint8Array(NONCE_BYTES + 100));
+
+/** The request of a client that has heard the hello of the listener. */
+async function requestOf(raw: Raw): Promise<Uint8Array> {
+  await fixture.until(() => raw.bytes().byteLength >= FRAME_HEADER_BYTES + NONCE_BYTES);
+  const nonce = raw.bytes().subarray(FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + NONCE_BYTES);
+  return packFrame(FrameType.REQUEST, Status.OK, Buffer.concat([nonce, new Uint8Array(100)]));
+}
 
 function changed(at: number, value: number): Uint8Array {
   const bytes = request.slice();
@@ -87,12 +95,14 @@ function changed(at: number, value: number): Uint8Array {
 describe('a client', () => {
   it.each([
     ['that speaks another protocol', Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'), /does not begin as one/],
-    ['of another version', changed(4, 9), /version 9, this library speaks 1/],
+    ['of another version', changed(4, 9), /version 9, this library speaks 2/],
     ['with an unknown frame', changed(5, 99), /unknown type 99/],
-    ['with a frame that is too long', changed(10, 1), /has 65636 bytes, more than 16384/],
+    ['with a frame that is too long', changed(10, 1), /has 65652 bytes, more than 16400/],
     ['with a status that nobody asked for', changed(6, 1), /has the status 1/],
     ['with a wrong checksum', changed(50, 1), /wrong checksum/],
     ['that accepts', packFrame(FrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
+    ['that repeats what another has said', request, /a request of another connection/],
+    ['that asks without having listened', packFrame(FrameType.REQUEST, Status.OK), /a request of another connection/],
     ['that confirms', packFrame(FrameType.CONFIRM, Status.OK), /began with a frame of type 4/],
   ])('%s is dropped', async (_, bytes, reason) => {
     fixture.log.allow(reason);
@@ -126,7 +136,7 @@ describe('a client', () => {
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
     raw.socket.setNoDelay(true);
-    for (const byte of request) {
+    for (const byte of await requestOf(raw)) {
       raw.socket.write(Uint8Array.of(byte));
       await fixture.idle();
     }
@@ -157,12 +167,12 @@ describe('a client', () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
-    raw.socket.write(Buffer.concat([request, Uint8Array.of(1)]));
+    raw.socket.write(Buffer.concat([await requestOf(raw), Uint8Array.of(1)]));
     await fixture.until(raw.isEnded);
     expect(requests).toHaveLength(1);
     expect(requests[0]!.live).toBe(false);
     const flood = await rawClient(listener.address);
-    flood.socket.write(request);
+    flood.socket.write(await requestOf(flood));
     await fixture.until(() => requests.length === 2);
     flood.socket.write(new Uint8Array(1 << 20));
     await fixture.until(() => !requests[1]!.live);
@@ -178,7 +188,7 @@ describe('a client', () => {
     const manager = fixture.open({}, clock);
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
-    raw.socket.write(request);
+    raw.socket.write(await requestOf(raw));
     await fixture.until(() => requests.length === 1);
     const settled: Status[] = [];
     requests[0]!.accept(new Uint8Array(5), (ending) => settled.push(ending));
@@ -194,8 +204,9 @@ describe('a client', () => {
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
     await fixture.until(() => counters(manager)['clients'] === 1);
+    const asked = await requestOf(raw);
     listener.close();
-    raw.socket.write(request);
+    raw.socket.write(asked);
     await fixture.until(() => /the listener has closed/.test(raw.bytes().toString('latin1')));
     expect(requests).toEqual([]);
   });
@@ -205,7 +216,7 @@ describe('a client', () => {
     const manager = fixture.open({}, clock);
     const { listener, requests } = fixture.listen(manager);
     const raw = await rawClient(listener.address);
-    raw.socket.write(request);
+    raw.socket.write(await requestOf(raw));
     await fixture.until(() => requests.length === 1);
     requests[0]!.reject(Status.REJECTED, 'no');
     await fixture.idle();
@@ -233,19 +244,55 @@ describe('a client', () => {
 });
 
 describe('too many clients', () => {
-  it('that say nothing are sent away, and there is room when they are gone', async () => {
-    fixture.log.allow(/rejected, as 2 clients are being listened to/);
-    const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '2' });
+  it('that say nothing make way for those who come, the oldest first', async () => {
+    fixture.log.allow(/rejected, as others have come after it/);
+    const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '4' });
     const { listener, requests } = fixture.listen(manager);
+    // Of one address, which has half of the places.
     const silent = [await rawClient(listener.address), await rawClient(listener.address)];
     await fixture.until(() => counters(manager)['clients'] === 2);
-    const { answers } = fixture.connect(fixture.open(), listener.address);
-    await fixture.until(() => answers.length === 1);
-    expect(answers[0]).toMatchObject({ status: Status.NO_RESOURCE, error: { code: 'ERR_TCP_CM' } });
-    expect(counters(manager)).toMatchObject({ clients: 2, clients_sent_away: 1 });
-    silent[0]!.socket.destroy();
-    await fixture.until(() => counters(manager)['clients_dropped'] === 1);
     await expectServes(listener.address, fixture, requests);
+    await fixture.until(silent[0]!.isEnded);
+    expect(silent[0]!.bytes().toString('latin1')).toContain('it had not said what it wants');
+    expect(silent[1]!.isEnded()).toBe(false);
+    expect(counters(manager)).toMatchObject({ clients: 3, clients_sent_away: 1 });
+  });
+
+  it('that say nothing, and come again and again, lock nobody out', async () => {
+    fixture.log.allow(/rejected, as others have come after it|more warnings/);
+    const manager = fixture.open();
+    const { listener, requests } = fixture.listen(manager);
+    const silent: Raw[] = [];
+    for (let i = 0; i < 1100; i++) {
+      silent.push(await rawClient(listener.address));
+      manager.progress();
+    }
+    await fixture.until(() => silent.filter(({ isEnded }) => isEnded()).length === 1100 - 512);
+    await expectServes(listener.address, fixture, requests);
+  });
+
+  it('let one that was sent away come again, and one that has asked stay', async () => {
+    fixture.log.allow(/rejected, as others have come after it/);
+    const clock = new ManualClock();
+    const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '1' }, clock);
+    const { listener, requests } = fixture.listen(manager, {}, 64);
+    const client = fixture.connect(fixture.open({}, clock), listener.address);
+    await fixture.until(() => requests.length === 1);
+    const silent = await rawClient(listener.address);
+    await fixture.until(() => counters(manager)['clients'] === 2);
+    const late = await rawClient(listener.address);
+    await fixture.until(silent.isEnded);
+    expect([requests[0]!.live, client.answers, late.isEnded()]).toEqual([true, [], false]);
+    // A listener that sends everybody away, but the fifth.
+    let tries = 0;
+    const address = await rawServer((socket) => {
+      tries += 1;
+      if (tries === 5) socket.end(Buffer.concat([hello(), packFrame(FrameType.REJECT, Status.REJECTED)]));
+      else socket.end(packFrame(FrameType.REJECT, Status.NO_RESOURCE));
+    });
+    const again = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
+    await fixture.until(() => again.answers.length === 1);
+    expect([again.answers[0]!.status, tries]).toEqual([Status.REJECTED, 5]);
   });
 
   it('with requests are rejected with BUSY, and there is room when one is answered', async () => {
@@ -353,5 +400,5 @@ describe('what listens', () => {
 });
 
 function hello(): Uint8Array {
-  return packFrame(FrameType.HELLO, Status.OK);
+  return packFrame(FrameType.HELLO, Status.OK, new Uint8Array(NONCE_BYTES));
 }

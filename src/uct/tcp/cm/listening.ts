@@ -17,11 +17,11 @@ import {
   tcpRemoteAddress,
 } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
+import type { Strangers } from '../../../ucs/strangers.ts';
 import type { ClientRequest, SocketAddress, SocketListener } from '../../api/connection-manager.ts';
 import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
-import { type Channel, type ChannelOwner, openChannel } from './channel.ts';
+import { type ChannelOwner, openChannel } from './channel.ts';
 import { CmCounter } from './counters.ts';
-import { FrameType, packFrame } from './frame.ts';
 import { type ClientOwner, ServerClient } from './server-client.ts';
 import type { Watched } from './watch.ts';
 
@@ -40,8 +40,8 @@ const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EH
 
 /** The manager behind a listener. */
 export interface ListeningOwner extends ClientOwner, ChannelOwner {
-  /** Clients that do not wait for the program. */
-  readonly strangers: number;
+  /** Clients that have not said what they want, and those that were rejected. */
+  readonly strangers: Strangers<ServerClient>;
   clientCame(client: ServerClient): void;
   listenerClosed(listener: Listening): void;
 }
@@ -114,13 +114,16 @@ export class Listening implements SocketListener, Watched {
     const channel = openChannel(fd, this.#owner, 'accepting');
     try {
       const clientAddress = tcpRemoteAddress(fd);
-      const { strangers, config, counters, log } = this.#owner;
-      if (strangers >= config.MAX_CLIENTS) {
-        const reason = `${strangers} clients are being listened to`;
-        log.warn(`client ${printAddress(clientAddress)} of ${printAddress(this.address)}: rejected, as ${reason}`);
-        counters.count(CmCounter.CLIENTS_SENT_AWAY);
-        refuse(channel, Status.NO_RESOURCE, reason);
-        return 0;
+      const { strangers } = this.#owner;
+      const { address } = clientAddress;
+      let count = 0;
+      for (let oldest = strangers.excess(address); oldest !== undefined; oldest = strangers.excess(address)) {
+        count += oldest.makeWay();
+      }
+      // By the program, which was told of a request.
+      if (this.#closed) {
+        channel.close();
+        return count;
       }
       const addresses = { clientAddress, serverAddress: tcpLocalAddress(fd) };
       // A client that waits may go without a word.
@@ -128,7 +131,7 @@ export class Listening implements SocketListener, Watched {
       const client = new ServerClient(this.#owner, channel, addresses, this.#onRequest);
       this.#owner.counters.count(CmCounter.CLIENTS);
       this.#owner.clientCame(client);
-      return client.greet();
+      return count + client.greet();
     } catch (error) {
       // It has gone already, or cannot be watched.
       channel.close();
@@ -157,10 +160,4 @@ export class Listening implements SocketListener, Watched {
     watch.due(this.deadlineNs);
     return false;
   }
-}
-
-/** Sends somebody away without having heard what they want. They read why, where the channel needs no handshake. */
-function refuse(channel: Channel, status: Status, reason: string): void {
-  if (channel.handshake() === Status.OK) channel.write(packFrame(FrameType.REJECT, status, Buffer.from(reason)));
-  channel.close();
 }

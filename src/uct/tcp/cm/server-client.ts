@@ -7,6 +7,7 @@ import { printAddress } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/clock.ts';
 import { invalidParam, statusError } from '../../../ucs/error.ts';
 import type { LimitedLog } from '../../../ucs/limited-log.ts';
+import { systemRandomBytes } from '../../../ucs/random.ts';
 import { isFailure, Status } from '../../../ucs/status.ts';
 import {
   type ClientRequest,
@@ -14,15 +15,18 @@ import {
   REASON_BYTES_MAX,
   type SocketAddress,
 } from '../../api/connection-manager.ts';
+import { sameSecret } from '../../base/key-bytes.ts';
 import type { Channel } from './channel.ts';
 import type { TcpCmConfig } from './config.ts';
 import { Conversation, type Fault } from './conversation.ts';
 import { CmCounter, type CmCounters } from './counters.ts';
-import { FrameType, packFrame } from './frame.ts';
+import { FrameType, NONCE_BYTES, packFrame } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';
 
 /** Time that a client which was rejected has to read that and to end. */
 const LINGER_NS = 1e9;
+/** What a client that makes way for others is told: it may try again. */
+const MAKES_WAY = 'others have come after it, and it had not said what it wants';
 /** Bytes that are read of such a client at most. */
 const LINGER_BYTES_MAX = 1 << 20;
 
@@ -47,6 +51,8 @@ export interface ClientOwner {
   clientWaits(client: ServerClient): void;
   /** A client does not wait for the program any more. */
   clientAnswered(client: ServerClient): void;
+  /** A client was rejected, and may read that before it goes. */
+  clientLingers(client: ServerClient): void;
   clientGone(client: ServerClient): void;
 }
 
@@ -65,6 +71,7 @@ export class ServerClient implements ClientRequest, Watched {
   readonly #owner: ClientOwner;
   readonly #conversation: Conversation;
   readonly #onRequest: (request: ClientRequest) => void;
+  readonly #nonce: Uint8Array = systemRandomBytes(NONCE_BYTES);
   #onSettled: (status: Status) => void = () => undefined;
   #state: State = State.ASKING;
   #discarded = 0;
@@ -86,7 +93,7 @@ export class ServerClient implements ClientRequest, Watched {
 
   /** Begins: says that somebody listens. Returns like {@link onReady}. */
   greet(): number {
-    this.#conversation.send(packFrame(FrameType.HELLO, Status.OK));
+    this.#conversation.send(packFrame(FrameType.HELLO, Status.OK, this.#nonce));
     return this.onReady();
   }
 
@@ -139,6 +146,19 @@ export class ServerClient implements ClientRequest, Watched {
     return 0;
   }
 
+  /** Goes, unless it has something to say after all: there is room for no more. Returns like {@link onReady}. */
+  makeWay(): number {
+    const count = this.onReady();
+    if (this.#state !== State.ASKING && this.#state !== State.REJECTED) return count;
+    if (this.#state === State.ASKING) {
+      this.#owner.log.warn(`${this.#name}: rejected, as ${MAKES_WAY}`);
+      this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
+      this.#conversation.send(packFrame(FrameType.REJECT, Status.NO_RESOURCE, Buffer.from(MAKES_WAY)));
+    }
+    this.close();
+    return count;
+  }
+
   /** Closes the connection without a word; nothing is reported. Idempotent. */
   close(): void {
     if (this.#state === State.GONE) return;
@@ -156,6 +176,9 @@ export class ServerClient implements ClientRequest, Watched {
     if (heard.type !== FrameType.REQUEST) {
       return this.#drop({ status: Status.INVALID_PARAM, reason: `began with a frame of type ${heard.type}` });
     }
+    if (!sameSecret(heard.payload.subarray(0, NONCE_BYTES), this.#nonce)) {
+      return this.#drop({ status: Status.INVALID_PARAM, reason: 'sent a request of another connection' });
+    }
     const { waitingClients, config } = this.#owner;
     if (waitingClients >= config.MAX_REQUESTS) {
       this.#owner.log.warn(`${this.#name}: rejected, as ${waitingClients} requests to connect wait for an answer`);
@@ -165,7 +188,7 @@ export class ServerClient implements ClientRequest, Watched {
     }
     this.#state = State.WAITING;
     this.deadlineNs = Number.POSITIVE_INFINITY;
-    this.privateData = heard.payload;
+    this.privateData = heard.payload.subarray(NONCE_BYTES);
     this.#owner.clientWaits(this);
     this.#owner.counters.count(CmCounter.REQUESTS);
     this.#onRequest(this);
@@ -216,6 +239,7 @@ export class ServerClient implements ClientRequest, Watched {
 
   #reject(status: Status, reason: string): void {
     if (this.live) this.#owner.clientAnswered(this);
+    this.#owner.clientLingers(this);
     this.#await(State.REJECTED, LINGER_NS);
     const text = Buffer.from(reason, 'utf8').subarray(0, REASON_BYTES_MAX);
     this.#conversation.send(packFrame(FrameType.REJECT, status, text));

@@ -13,6 +13,7 @@ import { LimitedLog } from '../../../ucs/limited-log.ts';
 import { createRandom, type Random, systemRandomBytes } from '../../../ucs/random.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import { Status } from '../../../ucs/status.ts';
+import { Strangers } from '../../../ucs/strangers.ts';
 import {
   type ClientRequest,
   type ConnectAttempt,
@@ -58,6 +59,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   readonly #listeners: Set<Listening> = new Set();
   readonly #clients: Set<ServerClient> = new Set();
   readonly #waiting: Set<ServerClient> = new Set();
+  readonly strangers: Strangers<ServerClient>;
   readonly #attempts: Set<ClientAttempt> = new Set();
   /** Attempts that progress has to report, as no descriptor will. */
   readonly #failed: ClientAttempt[] = [];
@@ -68,6 +70,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
     this.clock = clock;
     this.log = new LimitedLog(log, clock);
     this.config = config.get(TCP_CM_CONFIG_TABLE);
+    this.strangers = new Strangers(this.config.MAX_CLIENTS);
     this.watch = new Watch(clock);
     this.staging = allocateScratch(FRAME_BYTES_MAX);
   }
@@ -80,8 +83,8 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
     return this.#waiting.size;
   }
 
-  get strangers(): number {
-    return this.#clients.size - this.#waiting.size;
+  get timeoutNs(): number {
+    return this.config.TIMEOUT;
   }
 
   listen(address: SocketAddress, backlog: number, onRequest: (request: ClientRequest) => void): SocketListener {
@@ -142,17 +145,25 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
 
   clientCame(client: ServerClient): void {
     this.#clients.add(client);
+    this.strangers.add(client, client.clientAddress.address);
   }
 
   clientWaits(client: ServerClient): void {
     this.#waiting.add(client);
+    this.strangers.delete(client);
   }
 
   clientAnswered(client: ServerClient): void {
     this.#waiting.delete(client);
   }
 
+  clientLingers(client: ServerClient): void {
+    this.strangers.delete(client);
+    this.strangers.add(client, client.clientAddress.address);
+  }
+
   clientGone(client: ServerClient): void {
+    this.strangers.delete(client);
     this.#clients.delete(client);
   }
 

@@ -1,0 +1,62 @@
+/** Halves that wait for their clients: how many, and for how long. */
+
+import { describe, expect, it } from 'vitest';
+import { ManualClock } from '../../ucs/clock.ts';
+import { Status } from '../../ucs/status.ts';
+import { NO_ENDPOINT } from '../core/message.ts';
+import type { PeerConnection } from '../core/peer-connection.ts';
+import { ATTACHING_MAX, ATTACHING_PER_CLIENT_MAX, Attaching } from './attaching.ts';
+
+const TIMEOUT_NS = 5e9;
+
+function half(): PeerConnection {
+  return { remoteId: NO_ENDPOINT, failure: Status.OK } as PeerConnection;
+}
+
+describe('Attaching', () => {
+  it('refuses clients of one address, then of one listener, and takes them again when others have come or gone', () => {
+    const clock = new ManualClock();
+    const attaching = new Attaching(clock, () => undefined);
+    const [listener, other] = [{}, {}];
+    const halves = Array.from({ length: ATTACHING_MAX }, half);
+    const clientOf = (i: number): string => (i < ATTACHING_PER_CLIENT_MAX ? '10.0.0.1' : `10.0.1.${i}`);
+    for (const [i, each] of halves.entries()) {
+      expect(attaching.refusalOf(listener, clientOf(i))).toBeUndefined();
+      attaching.add(each, listener, clientOf(i), TIMEOUT_NS);
+    }
+    expect(attaching.refusalOf(listener, '10.0.2.1')).toMatch(/^1024 clients that/);
+    expect(attaching.refusalOf(other, '10.0.2.1')).toBeUndefined();
+    expect(attaching.refusalOf(other, '10.0.0.1')).toMatch(/^512 clients of 10\.0\.0\.1/);
+    attaching.delete(halves[0]!);
+    attaching.delete(halves[0]!);
+    expect(attaching.refusalOf(listener, '10.0.0.1')).toBeUndefined();
+    for (const each of halves) attaching.delete(each);
+    expect(attaching.size).toBe(0);
+    attaching.close();
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('tells of those whose clients have not come in time, once, and of no others', () => {
+    const clock = new ManualClock();
+    const late: PeerConnection[] = [];
+    const attaching = new Attaching(clock, (connection) => late.push(connection));
+    const listener = {};
+    const [first, attached, failed, second] = [half(), half(), half(), half()];
+    for (const each of [first, attached, failed]) attaching.add(each, listener, 'a', TIMEOUT_NS);
+    clock.advance(1e9);
+    attaching.add(second, listener, 'a', TIMEOUT_NS);
+    attached.remoteId = 7;
+    failed.failure = Status.CONNECTION_RESET;
+    clock.advance(TIMEOUT_NS - 1e9);
+    expect([late, attaching.size]).toEqual([[first], 1]);
+    clock.advance(1e9);
+    expect([late, attaching.size, clock.pendingTimers]).toEqual([[first, second], 0, 0]);
+  });
+
+  it('waits for ever where there is no bound', () => {
+    const clock = new ManualClock();
+    const attaching = new Attaching(clock, () => undefined);
+    attaching.add(half(), {}, 'a', Number.POSITIVE_INFINITY);
+    expect([attaching.size, clock.pendingTimers]).toEqual([1, 0]);
+  });
+});
