@@ -35,6 +35,7 @@ import {
   PollEvent,
   pipe2,
   pollFor,
+  pollNow,
   SealFlag,
   SocketType,
   type UnixSocket,
@@ -386,6 +387,26 @@ describe('the bounds of a node server', () => {
     clients.pop()!.close();
     await vi.waitFor(() => clients.push(connectEmulatedNode(server.socketPath)));
     for (const client of clients) client.close();
+    await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
+  });
+
+  it('are not for those who say nothing: the oldest make way, and others are served', async () => {
+    const silent: UnixSocket[] = [];
+    const connectSilent = (): void => {
+      const socket = connectUnix(server.socketPath, SocketType.SEQPACKET);
+      silent.push(socket);
+    };
+    const hasEnded = ({ fd }: UnixSocket): boolean => (pollNow(fd, PollEvent.IN) & PollEvent.HUP) !== 0;
+    for (let i = 0; i < 2 * CLIENTS_MAX; i++) {
+      connectSilent();
+      // Also while they come.
+      if (i % 16 === 0) connectEmulatedNode(server.socketPath).close();
+    }
+    connectEmulatedNode(server.socketPath).close();
+    // This process has half of the places.
+    await vi.waitFor(() => expect(silent.filter(hasEnded).length).toBeGreaterThanOrEqual(1.5 * CLIENTS_MAX));
+    expect(hasEnded(silent.at(-1)!)).toBe(false);
+    for (const socket of silent) socket.close();
     await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
   });
 

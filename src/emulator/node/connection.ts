@@ -30,6 +30,8 @@ import { checkFolder } from './socket-path.ts';
 
 /** A server that has accepted and does not greet in this time is none. */
 const GREETING_NS = 10e9;
+/** Connections that are made one after the other to a server that hangs up: it closes the oldest of too many that have not said hello. */
+const CONNECTS_MAX = 8;
 /** A server that was told to end lets transfers come to their end first. */
 const END_NS = 30e9;
 /** One slice of a wait for a reply: the server is looked at between them. */
@@ -229,6 +231,14 @@ export class Connection {
  *   version or cannot reach memory of this process
  */
 export function connectToServer(path: string): Connection {
+  for (let left = CONNECTS_MAX - 1; ; left--) {
+    const connection = connectOnce(path, left === 0);
+    if (connection !== undefined) return connection;
+  }
+}
+
+/** @param isLast throw where the server hangs up before it has greeted, which is `undefined` else */
+function connectOnce(path: string, isLast: boolean): Connection | undefined {
   let socket: UnixSocket;
   try {
     checkFolder(path);
@@ -236,9 +246,17 @@ export function connectToServer(path: string): Connection {
   } catch (error) {
     throw isSyscallError(error) ? unreachable(path, error) : error;
   }
-  return greet(socket, path);
+  try {
+    return greet(socket, path);
+  } catch (error) {
+    if (!isSyscallError(error, Errno.ENODEV)) throw error;
+    if (!isLast) return undefined;
+    // A server that ends closes its listener last.
+    throw unreachable(path, error);
+  }
 }
 
+/** @throws SyscallError ENODEV when the server hangs up; UcxError ERR_NODE_REFUSED */
 function greet(socket: UnixSocket, path: string): Connection {
   let connection: Connection;
   try {
@@ -262,9 +280,7 @@ function greet(socket: UnixSocket, path: string): Connection {
     return connection;
   } catch (error) {
     connection.close();
-    if (error instanceof ProtocolError) throw refused(path, error.message);
-    // A server that ends closes its listener last.
-    throw isSyscallError(error, Errno.ENODEV) ? unreachable(path, error) : error;
+    throw error instanceof ProtocolError ? refused(path, error.message) : error;
   } finally {
     proof.free();
   }

@@ -19,8 +19,9 @@ import {
 } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import { UcxError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
+import { LimitedLog } from '../../ucs/limited-log.ts';
 import { Status } from '../../ucs/status.ts';
+import { Strangers } from '../../ucs/strangers.ts';
 import { printLinks } from '../links.ts';
 import { EmulatedNode } from '../node.ts';
 import { type EmulatedNodeOptions, resolveNodeOptions } from '../node-config.ts';
@@ -32,6 +33,8 @@ import { prepareFolder } from './socket-path.ts';
 
 /** Clients at a time; one more is refused with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
+/** Connections whose clients have not said hello, at most: beyond it the oldest is closed, and its client connects again. */
+const STRANGERS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
@@ -54,7 +57,7 @@ export class NodeServer {
   readonly node: EmulatedNode;
   /** Resolves when the server has ended: by {@link close} or by a client that asked for it. */
   readonly closed: Promise<void>;
-  readonly #log: Log;
+  readonly #log: LimitedLog;
   readonly #clock: Clock;
   readonly #startNs: number;
   readonly #lockFd: number;
@@ -63,6 +66,8 @@ export class NodeServer {
   readonly #loop: ServiceLoop;
   readonly #scratch: ScratchBlock = allocateScratch(8);
   readonly #clients: Set<ServedClient> = new Set();
+  /** By their processes. */
+  readonly #strangers: Strangers<ServedClient> = new Strangers(STRANGERS_MAX);
   /** The files of all clients, and whose they are: what the loop looks at. */
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
@@ -76,7 +81,7 @@ export class NodeServer {
   constructor(options: NodeServerOptions) {
     const config = resolveNodeOptions({ inlineBytesMax: INLINE_BYTES_MAX, ...options.node });
     this.socketPath = options.socketPath;
-    this.#log = config.log.child('server');
+    this.#log = new LimitedLog(config.log.child('server'), config.clock);
     this.#clock = config.clock;
     this.#startNs = config.clock.nowNs();
     prepareFolder(this.socketPath);
@@ -125,6 +130,7 @@ export class NodeServer {
     // Whoever sees the connection end may start another server.
     closeSync(this.#lockFd);
     for (const client of [...this.#clients]) client.drop();
+    this.#log.tellLeft();
     this.#onClosed();
   }
 
@@ -136,7 +142,7 @@ export class NodeServer {
       } catch (error) {
         // Without descriptors nobody can be taken; whoever waits is taken when a client has gone.
         if (!isSyscallError(error)) throw error;
-        this.#log.error(`a client cannot be taken: ${error.message}`);
+        this.#log.warn(`a client cannot be taken: ${error.message}`);
         return;
       }
       if (socket === undefined) return;
@@ -148,29 +154,44 @@ export class NodeServer {
     try {
       const { pid, uid } = socket.peerCredentials();
       if (uid !== process.getuid!() || pid <= 0) {
-        this.#log.error(`process ${pid} of user ${uid} is refused`);
+        this.#log.warn(`process ${pid} of user ${uid} is refused`);
         socket.close();
         return;
       }
+      this.#makeRoom(String(pid));
       const client = new ServedClient(socket, pid, {
         node: this.node,
         log: this.#log,
+        clock: this.#clock,
         scratch: this.#scratch,
         wake: () => this.#loop.wake(),
         endTurn: () => this.#loop.endTurn(),
         refusal: () =>
-          this.#clients.size > CLIENTS_MAX ? `it has ${CLIENTS_MAX} clients and takes no more` : undefined,
+          this.#clients.size - this.#strangers.size >= CLIENTS_MAX
+            ? `it has ${CLIENTS_MAX} clients and takes no more`
+            : undefined,
         status: () => this.status(),
         shutdown: () => setImmediate(() => this.close()),
         onFiles: () => this.#listFiles(),
-        onGone: (gone) => this.#clients.delete(gone),
+        onGreeted: (greeted) => this.#strangers.delete(greeted),
+        onGone: (gone) => {
+          this.#clients.delete(gone);
+          this.#strangers.delete(gone);
+        },
       });
       this.#clients.add(client);
+      this.#strangers.add(client, String(pid));
     } catch (error) {
       socket.close();
       if (!isSyscallError(error)) throw error;
-      this.#log.error(`a client cannot be taken: ${error.message}`);
+      this.#log.warn(`a client cannot be taken: ${error.message}`);
     }
+  }
+
+  /** Lets those make way that have not said hello, as far as one more of this process has no room. */
+  #makeRoom(pid: string): void {
+    const strangers = this.#strangers;
+    for (let oldest = strangers.excess(pid); oldest !== undefined; oldest = strangers.excess(pid)) oldest.makeWay();
   }
 
   #listFiles(): void {

@@ -20,8 +20,9 @@ import {
   type UnixSocket,
 } from '../../sys/index.ts';
 import { DRM_IOCTLS } from '../../uapi/index.ts';
+import type { Clock, Timer } from '../../ucs/clock.ts';
 import { UcxError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { LimitedLog } from '../../ucs/limited-log.ts';
 import { Status } from '../../ucs/status.ts';
 import { readFault } from '../faults/read-fault.ts';
 import type { EmulatedNode } from '../node.ts';
@@ -54,6 +55,8 @@ import { ServedFile } from './served-file.ts';
 
 /** Files that one client may have open at a time; one more is EMFILE. */
 export const FILES_PER_CLIENT_MAX = 64;
+/** Time in which a client says hello. */
+const HELLO_NS = 10e9;
 /** Requests that one client is answered before others have their turn. */
 const REQUESTS_PER_TURN = 16;
 const ID_MAX = Number.MAX_SAFE_INTEGER;
@@ -65,7 +68,11 @@ const O_CLOEXEC = 0o2000000;
 /** What a client needs of its server. */
 export interface ClientHost {
   readonly node: EmulatedNode;
-  readonly log: Log;
+  /** What clients can cause. */
+  readonly log: LimitedLog;
+  readonly clock: Clock;
+  /** A client has greeted. */
+  readonly onGreeted: (client: ServedClient) => void;
   /** Words to read memory of a client into. */
   readonly scratch: ScratchBlock;
   /** There may be work in mailboxes. */
@@ -104,6 +111,7 @@ export class ServedClient {
   readonly #socket: UnixSocket;
   readonly #subscription: PollSubscription;
   readonly #bytes: Uint8Array = new Uint8Array(MESSAGE_BYTES_MAX);
+  readonly #helloTimer: Timer;
   #greeted = false;
   #gone = false;
 
@@ -113,6 +121,19 @@ export class ServedClient {
     this.pid = pid;
     this.#host = host;
     this.#subscription = pollReadable(socket.fd, () => this.#readable());
+    this.#helloTimer = host.clock.setTimer(HELLO_NS, () => this.#makeWay('it has not said hello in time'));
+  }
+
+  /** Goes, unless it says hello now: there is no room for more that have not. */
+  makeWay(): void {
+    this.#readable();
+    if (!this.#greeted) this.#makeWay('others have come after it, and it had not said hello');
+  }
+
+  #makeWay(why: string): void {
+    if (this.#gone) return;
+    this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
+    this.drop();
   }
 
   /** Ioctls answered, of the files that are open. */
@@ -136,6 +157,7 @@ export class ServedClient {
   drop(): void {
     if (this.#gone) return;
     this.#gone = true;
+    this.#helloTimer.cancel();
     this.#subscription.close();
     this.#socket.close();
     for (const file of this.files.values()) {
@@ -149,7 +171,7 @@ export class ServedClient {
 
   #misbehaved(error: unknown): void {
     const why = error instanceof ProtocolError ? error.message : `defect: ${String((error as Error).stack ?? error)}`;
-    this.#host.log.error(`client ${this.pid} is disconnected: ${why}`);
+    this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
     this.drop();
   }
 
@@ -245,7 +267,7 @@ export class ServedClient {
     if (version !== NODE_PROTOCOL_VERSION) {
       throw refused(`the server speaks version ${NODE_PROTOCOL_VERSION}, the client ${version}`);
     }
-    const refusal = this.#host.refusal();
+    const refusal = this.#greeted ? undefined : this.#host.refusal();
     if (refusal !== undefined) throw refused(refusal);
     const { scratch } = this.#host;
     const address = integerField(message, 'address', ADDRESS_MAX);
@@ -257,7 +279,9 @@ export class ServedClient {
     if (scratch.words[0] !== integerField(message, 'value', UINT32_MAX)) {
       throw new ProtocolError(`the peer is not process ${this.pid}`);
     }
+    if (!this.#greeted) this.#host.onGreeted(this);
     this.#greeted = true;
+    this.#helloTimer.cancel();
     return { fields: { access: true, identity: this.#host.node.identity } };
   }
 
@@ -278,7 +302,7 @@ export class ServedClient {
       file = new ServedFile(id, minor, opened, {
         onSettled: () => this.#notice(),
         onWaiting: this.#host.endTurn,
-        onDefect: (error) => this.#host.log.error(`ioctl of client ${this.pid}: ${String((error as Error).stack)}`),
+        onDefect: (error) => this.#host.log.warn(`ioctl of client ${this.pid}: ${String((error as Error).stack)}`),
       });
     } catch (error) {
       opened.close();

@@ -1,0 +1,69 @@
+/** Clients of a node server that connect and say nothing: they have a deadline, and cannot fill its log. */
+
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
+import { connectUnix, PollEvent, pollNow, SocketType, type UnixSocket } from '../../sys/index.ts';
+import { type Clock, ManualClock, systemClock } from '../../ucs/clock.ts';
+import { WARNINGS_MAX } from '../../ucs/limited-log.ts';
+import { NodeServer } from './node-server.ts';
+
+const HELLO_NS = 10e9;
+
+describe('a client of a node server that says nothing', () => {
+  expectNoLeaks();
+  let folder: string;
+  let clock: ManualClock;
+  let log: TestLog;
+  let server: NodeServer;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-silent-'));
+    clock = new ManualClock();
+    log = createTestLog();
+    // The loop that serves spins for a while of real time.
+    const real: Clock = {
+      nowNs: () => systemClock.nowNs(),
+      setTimer: (delayNs, callback) => clock.setTimer(delayNs, callback),
+    };
+    server = new NodeServer({
+      socketPath: join(folder, 'node.sock'),
+      node: { cards: 1, dmaThreads: 0, clock: real, log: log.log },
+    });
+  });
+  afterEach(() => {
+    server.close();
+    rmSync(folder, { recursive: true });
+    log.expectQuiet();
+  });
+
+  async function silent(count: number): Promise<UnixSocket[]> {
+    const sockets = Array.from({ length: count }, () => connectUnix(server.socketPath, SocketType.SEQPACKET));
+    await vi.waitFor(() => expect(server.status().clients).toHaveLength(Math.min(count, 32)));
+    return sockets;
+  }
+
+  function hasEnded({ fd }: UnixSocket): boolean {
+    return (pollNow(fd, PollEvent.IN) & PollEvent.HUP) !== 0;
+  }
+
+  it('is disconnected after the time that it has for hello, and not before', async () => {
+    log.allow(/has not said hello in time/);
+    const [socket] = await silent(1);
+    clock.advance(HELLO_NS - 1);
+    expect(hasEnded(socket!)).toBe(false);
+    clock.advance(1);
+    expect([hasEnded(socket!), server.status().clients]).toEqual([true, []]);
+    socket!.close();
+  });
+
+  it('as one of many that make way leaves so many lines in the log', async () => {
+    log.allow(/others have come after it|left out/);
+    const sockets = await silent(100);
+    await vi.waitFor(() => expect(sockets.filter(hasEnded)).toHaveLength(68));
+    expect(log.records.filter(({ message }) => /come after/.test(message))).toHaveLength(WARNINGS_MAX);
+    for (const socket of sockets) socket.close();
+  });
+});
