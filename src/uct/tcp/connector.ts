@@ -21,9 +21,10 @@ import {
 import { isUcxError } from '../../ucs/error.ts';
 import type { LimitedLog } from '../../ucs/limited-log.ts';
 import { Status } from '../../ucs/status.ts';
+import { Strangers } from '../../ucs/strangers.ts';
 import type { Acceptor } from './acceptor.ts';
 import type { TcpConfig } from './config.ts';
-import { Handshake } from './handshake.ts';
+import { Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Introduction } from './introduction.ts';
 import type { TcpLink } from './link.ts';
 import { failureOfPeer } from './peer-status.ts';
@@ -31,8 +32,10 @@ import type { ReadySet, Watched } from './ready-set.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
 
-/** Sockets of peers that have not introduced themselves, at most; more are closed. */
+/** Sockets of peers that have not introduced themselves, at most, and half as many of one address: for one more the oldest is closed. */
 const STRANGERS_MAX = 1024;
+/** Sockets that are connected one after the other to a peer that hangs up without a word: it closes the oldest of too many. */
+const CONNECTS_MAX = 8;
 /** Send buffer between processes of one node: what is on its way stays in the caches, which makes twice the bandwidth of what the kernel would grow it to. */
 const LOCAL_SNDBUF = 262_144;
 const NS_PER_S = 1e9;
@@ -57,17 +60,29 @@ export interface ConnectorOwner {
   onRefused(link: TcpLink, status: Status, reason: string): void;
 }
 
+/** Where an attempt connects to. */
+interface Route {
+  readonly address: InetAddress;
+  readonly source: string | undefined;
+  readonly deadlineNs: number;
+  /** Attempts that are left after it. */
+  readonly left: number;
+}
+
 /** A handshake in the set of what is watched. */
 class Attempt implements Watched {
   token = 0;
   readonly handshake: Handshake;
   readonly name: string;
+  readonly route: Route | undefined;
   readonly #connector: Connector;
 
-  constructor(connector: Connector, handshake: Handshake, name: string) {
+  /** @param route of the end that connects */
+  constructor(connector: Connector, handshake: Handshake, name: string, route?: Route) {
     this.#connector = connector;
     this.handshake = handshake;
     this.name = name;
+    this.route = route;
   }
 
   get fd(): number {
@@ -90,7 +105,7 @@ export class Connector {
   readonly #config: TcpConfig;
   readonly #security: Security | undefined;
   readonly #attempts: Set<Attempt> = new Set();
-  #strangers = 0;
+  readonly #strangers: Strangers<Attempt> = new Strangers(STRANGERS_MAX);
 
   /** @param security what is asked of every peer; undefined for nothing */
   constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig, security: Security | undefined) {
@@ -116,6 +131,11 @@ export class Connector {
    * @param source own address that the connection shall come from; undefined for what the kernel chooses
    */
   connect(link: TcpLink, address: InetAddress, source: string | undefined): void {
+    this.#connect(link, { address, source, deadlineNs: this.#deadlineNs(), left: CONNECTS_MAX - 1 });
+  }
+
+  #connect(link: TcpLink, route: Route): void {
+    const { address, source, deadlineNs } = route;
     const name = printAddress(address);
     let fd = -1;
     try {
@@ -125,7 +145,8 @@ export class Connector {
       tcpConnect(fd, address);
       this.#fitBuffer(fd, address.address);
       const introduction = this.#owner.introductionFor(link);
-      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs(), this.#security, { link, introduction }), name));
+      const handshake = new Handshake(fd, deadlineNs, this.#security, { link, introduction });
+      this.#add(new Attempt(this, handshake, name, route));
     } catch (error) {
       if (fd >= 0) tcpClose(fd);
       if (!isUcxError(error)) throw error;
@@ -138,22 +159,36 @@ export class Connector {
     let count = 0;
     for (let fd = acceptor.accept(); fd >= 0; fd = acceptor.accept()) {
       count += 1;
-      if (this.#strangers >= STRANGERS_MAX) {
-        this.#owner.warnings.warn(`a connection is refused: ${STRANGERS_MAX} others have not introduced themselves`);
-        tcpClose(fd);
-      } else this.#welcome(fd);
+      this.#welcome(fd);
     }
     return count;
+  }
+
+  /** Closes the oldest of those that have not introduced themselves, as far as one more of this address has no room. */
+  #makeRoom(address: string): void {
+    const strangers = this.#strangers;
+    for (let oldest = strangers.excess(address); oldest !== undefined; oldest = strangers.excess(address)) {
+      // It may have said who it is.
+      this.advance(oldest);
+      if (!this.#attempts.has(oldest)) continue;
+      this.#owner.warnings.warn(
+        `a connection from ${oldest.name} is closed: others have come after it, and it has not introduced itself`,
+      );
+      this.#drop(oldest);
+    }
   }
 
   /** Lets a peer introduce itself. One that has gone already, or has come when this process is out of means, is nobody's failure. */
   #welcome(fd: number): void {
     try {
       const peer = tcpRemoteAddress(fd);
+      this.#makeRoom(peer.address);
       this.#setOptions(fd);
       this.#fitBuffer(fd, peer.address);
-      this.#add(new Attempt(this, new Handshake(fd, this.#deadlineNs(), this.#security), printAddress(peer)));
-      this.#strangers += 1;
+      const handshake = new Handshake(fd, this.#deadlineNs(), this.#security);
+      const attempt = new Attempt(this, handshake, printAddress(peer));
+      this.#add(attempt);
+      this.#strangers.add(attempt, peer.address);
     } catch (error) {
       if (!isSyscallError(error)) throw error;
       tcpClose(fd);
@@ -186,7 +221,7 @@ export class Connector {
       this.#ready.update(attempt);
       return 0;
     }
-    if (event.kind === 'failed') this.#fail(attempt, event.status, event.reason, event.isViolation);
+    if (event.kind === 'failed') this.#failed(attempt, event);
     else if (event.kind === 'answered') this.#answered(attempt);
     else if (handshake.link !== undefined) this.#welcomed(attempt, handshake.link, event.peer);
     else {
@@ -223,6 +258,18 @@ export class Connector {
       this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it does not want this connection');
   }
 
+  #failed(attempt: Attempt, { status, reason, isViolation }: HandshakeFailure): void {
+    const { handshake, route } = attempt;
+    const { link } = handshake;
+    const isAgain = link !== undefined && route !== undefined && route.left > 0 && handshake.wasHungUp;
+    if (!isAgain || route.deadlineNs <= this.#owner.nowNs) {
+      this.#fail(attempt, status, reason, isViolation);
+      return;
+    }
+    this.#drop(attempt);
+    this.#connect(link, { ...route, left: route.left - 1 });
+  }
+
   #fail(attempt: Attempt, status: Status, reason: string, isViolation = false): void {
     const { link } = attempt.handshake;
     attempt.handshake.discard();
@@ -239,7 +286,7 @@ export class Connector {
   #take(attempt: Attempt): number {
     this.#ready.remove(attempt);
     this.#attempts.delete(attempt);
-    if (attempt.handshake.link === undefined) this.#strangers -= 1;
+    this.#strangers.delete(attempt);
     return attempt.handshake.release();
   }
 

@@ -34,13 +34,16 @@ const INCOMING = 256;
 export type HandshakeEvent =
   | { readonly kind: 'introduced'; readonly peer: Introduction }
   | { readonly kind: 'answered' }
-  | {
-      readonly kind: 'failed';
-      readonly status: Status;
-      readonly reason: string;
-      /** The peer has said what makes no sense. */
-      readonly isViolation: boolean;
-    };
+  | HandshakeFailure;
+
+/** Why a handshake has failed. */
+export interface HandshakeFailure {
+  readonly kind: 'failed';
+  readonly status: Status;
+  readonly reason: string;
+  /** The peer has said what makes no sense. */
+  readonly isViolation: boolean;
+}
 
 /** What the end that connects begins with. */
 export interface Opening {
@@ -59,6 +62,8 @@ export class Handshake {
   peer: Introduction | undefined = undefined;
   /** What both have agreed on before they introduced themselves; undefined where that is not asked for, or not done. */
   session: Session | undefined = undefined;
+  /** The connection stood, and the peer has ended it without having said anything. */
+  wasHungUp = false;
   readonly #block: ScratchBlock = allocateScratch(2 * INCOMING);
   /** Runs before the introductions. */
   #secure: SecureHandshake | undefined;
@@ -107,6 +112,7 @@ export class Handshake {
     if (this.#secure !== undefined) {
       const status = this.#secure.advance();
       if (status === Status.INPROGRESS) return undefined;
+      this.wasHungUp = status !== Status.OK && !this.#secure.hasHeard;
       if (status !== Status.OK)
         return { kind: 'failed', status, reason: this.#secure.reason, isViolation: this.#secure.isViolation };
       this.#agreed(this.#secure);
@@ -139,6 +145,7 @@ export class Handshake {
     const at = this.#block.address + INCOMING + this.#received;
     const received = tcpRecv(this.fd, at, this.#bytes - this.#received);
     if (received === -Errno.EAGAIN) return undefined;
+    this.wasHungUp = this.#received === 0 && (received === 0 || received === -Errno.ECONNRESET);
     if (received < 0) return failed(-received);
     if (received === 0) return refused('it has hung up', false);
     this.#received += received;

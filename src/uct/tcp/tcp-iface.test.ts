@@ -193,6 +193,19 @@ describe('a peer', () => {
     }
   });
 
+  it('that hangs up without a word, having too many, is connected to again', async () => {
+    const one = net.open();
+    let connections = 0;
+    const answer = answering((wanted) => introductionBytes({ wanted }));
+    const address = await net.listener((peer) => {
+      connections += 1;
+      if (connections < 5) peer.socket.end();
+      else answer(peer);
+    });
+    expect(await send(net, one, one.iface.connect(address))).toBe(Status.OK);
+    expect(connections).toBe(5);
+  });
+
   it('that connects to a port where nobody listens any more finds nobody', async () => {
     const [one, two] = [net.open(), net.open()];
     const { address } = two.iface;
