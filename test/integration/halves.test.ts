@@ -8,7 +8,9 @@ import { type Endpoint, type Request, Status } from '../../src/index.ts';
 import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/core/message.ts';
 import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
 import { identitiesOf } from '../../src/ucp/wireup/lanes.ts';
-import { unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
+import { IDLE_PEERS_MAX } from '../../src/ucp/wireup/peers.ts';
+import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
+import { WARNINGS_MAX } from '../../src/ucs/limited-log.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveIdle, driveUntil, type Pair, type Side, usePairs } from '../fixtures/pair.ts';
 
@@ -128,5 +130,52 @@ describe('a half', () => {
     expect(client.failure).toBe(Status.CONNECTION_RESET);
     await driveIdle({ one, two }, 300);
     expect([...server.all, ...nativeWorker(one.worker).connections.all].filter((each) => !each.isLoopback)).toEqual([]);
+  });
+});
+
+describe('requests to connect', () => {
+  /** Puts one before a worker, as its transport would. */
+  function request(side: Side, source: string, payload: Uint8Array, number = 0): void {
+    const buffer = new ArrayBuffer((16 + payload.byteLength + 7) & ~7);
+    const bytes = new Uint8Array(buffer);
+    const words = new Int32Array(buffer);
+    words.set([0, WireupCode.REQUEST, 7, number]);
+    bytes.set(payload, 16);
+    const byteLength = 16 + payload.byteLength;
+    nativeWorker(side.worker).connections.onMessage({ bytes, words, offset: 0, byteLength, source });
+  }
+
+  it('that are malformed, or of another worker, write some lines and leave nothing', async () => {
+    const node = fixture.node({ cards: 2 });
+    const env = { UCX_TLS: 'posix,self' };
+    const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
+    fixture.allow(/request to connect is ignored|more warnings about peers/);
+    const { connections } = nativeWorker(two.worker);
+    const before = connections.all.length;
+    const address = one.worker.address();
+    const cut = address.subarray(0, 20);
+    for (let i = 0; i < 10_000; i++) request(two, 'a stranger', i % 2 === 0 ? cut : address, i);
+    expect([connections.all.length, connections.knownPeers]).toEqual([before, 0]);
+    await two.worker.close();
+    const lines = fixture.records.filter(({ message }) => /request to connect is ignored/.test(message));
+    expect(lines).toHaveLength(WARNINGS_MAX);
+  });
+
+  it('of workers that have gone leave so many entries in the table of workers', async () => {
+    const pair = await knownPair('tcp');
+    const { connections, openIfaces } = nativeWorker(pair.two.worker);
+    const address = unpackWorkerAddress(pair.one.worker.address());
+    const [source] = identitiesOf(openIfaces, address.entries);
+    const known = connections.knownPeers;
+    for (let i = 0; i < IDLE_PEERS_MAX + 100; i++) {
+      const id = new Uint8Array(16);
+      new Int32Array(id.buffer)[0] = i;
+      request(pair.two, source!, packWorkerAddress({ ...address, id }));
+      connections.drop(connections.all.at(-1)!);
+    }
+    expect(connections.knownPeers).toBe(known + IDLE_PEERS_MAX);
+    // Those with connections stay.
+    pair.ba.tagSendNbx(Uint8Array.of(1), 0, 1, 2, FREE);
+    await pair.one.worker.tagRecv(new Uint8Array(1), { tag: 2 });
   });
 });

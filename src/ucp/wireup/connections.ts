@@ -85,6 +85,11 @@ export class Connections {
     return this.#slots.filter((connection) => connection !== undefined);
   }
 
+  /** Workers that are remembered. */
+  get knownPeers(): number {
+    return this.#peers.size;
+  }
+
   /** The connection that a message names in its first word, if the message came from its peer. */
   of({ words, offset, source }: AmFrame): PeerConnection | undefined {
     const connection = this.#byId(words[offset >> 2]!);

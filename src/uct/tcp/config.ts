@@ -144,7 +144,7 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       name: 'KEY_FILE',
       type: stringType,
       default: '',
-      doc: 'File of the shared key for TCP_SECURITY: at least 16 bytes that cannot be guessed, readable by its owner only.',
+      doc: 'File of the shared key for TCP_SECURITY: at least 16 bytes that cannot be guessed, of the user of this process and readable by it only.',
     },
     { name: 'KEEPINTVL', type: secondsType, default: '2s', doc: 'Time between two such questions (TCP_KEEPINTVL).' },
     {

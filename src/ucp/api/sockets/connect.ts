@@ -60,6 +60,7 @@ export async function connectToFirst(
   if (address !== undefined) checkSocketAddress({ address, port }, 1);
   const addresses = address === undefined ? await addressesOf(host!, signal) : [address];
   for (const [index, candidate] of addresses.entries()) {
+    checkSocketAddress({ address: candidate, port }, 1);
     try {
       return await connect({ address: candidate, port });
     } catch (error) {

@@ -22,6 +22,7 @@ import {
 } from '../../../sys/index.ts';
 import type { Clock } from '../../../ucs/clock.ts';
 import { isUcxError, type UcxError } from '../../../ucs/error.ts';
+import { LimitedLog } from '../../../ucs/limited-log.ts';
 import type { Log } from '../../../ucs/log.ts';
 import {
   ownIdentity,
@@ -80,6 +81,8 @@ export class ChannelService {
   /** The bytes that name it, with the identity of the process. */
   readonly tag: Uint8Array = newTag();
   readonly #options: ChannelServiceOptions;
+  /** What other processes can cause. */
+  readonly #warnings: LimitedLog;
   readonly #listener: UnixListener;
   readonly #subscription: PollSubscription;
   readonly #peers: Set<Peer> = new Set();
@@ -89,6 +92,7 @@ export class ChannelService {
   /** @throws SyscallError of the socket: EMFILE, ENOSPC, EACCES */
   constructor(options: ChannelServiceOptions) {
     this.#options = options;
+    this.#warnings = new LimitedLog(options.log, options.clock);
     scavenge();
     const path = servicePath(ownIdentity(), this.tag);
     this.#listener = listenUnix(path, SocketType.SEQPACKET);
@@ -148,7 +152,7 @@ export class ChannelService {
     try {
       const { uid, pid } = socket.peerCredentials();
       if (uid !== process.geteuid?.()) {
-        this.#options.log.warn(`gaudi_ipc: process ${pid} of user ${uid} is turned away`);
+        this.#warnings.warn(`gaudi_ipc: process ${pid} of user ${uid} is turned away`);
         socket.close();
       } else if (this.#peers.size === CHANNEL_PEERS_MAX) socket.close();
       else this.#add(socket);

@@ -4,7 +4,7 @@
  */
 
 import { isProcessAlive } from '../../../sys/index.ts';
-import type { Log } from '../../../ucs/log.ts';
+import type { LimitedLog } from '../../../ucs/limited-log.ts';
 import type { AmHandler } from '../../api/iface.ts';
 import { unlinkIfThere } from '../../base/owned-files.ts';
 import { SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/segment.ts';
@@ -35,11 +35,11 @@ export class Directory {
   #nextChecked = 0;
   #delivering = false;
 
-  readonly #log: Log;
+  readonly #log: LimitedLog;
   readonly #counters: TransferCounters;
 
   /** Throws SyscallError ENOSPC where /dev/shm is full. */
-  constructor(log: Log, counters: TransferCounters) {
+  constructor(log: LimitedLog, counters: TransferCounters) {
     this.#log = log;
     this.#counters = counters;
     this.segment = Segment.create(DIRECTORY_BYTES);
@@ -96,6 +96,7 @@ export class Directory {
       if (isNew) unlinkIfThere(segmentPath(this.#nameIn(slot)));
     }
     this.#senders.length = 0;
+    this.#log.tellLeft();
     this.segment.close();
   }
 

@@ -4,6 +4,7 @@ import { SEGMENT_PROBES } from '../../../../test/fixtures/own-segments.ts';
 import { createTestLog, type TestLog } from '../../../../test/fixtures/test-log.ts';
 import { systemClock } from '../../../ucs/clock.ts';
 import { loadConfig } from '../../../ucs/config.ts';
+import { WARNINGS_MAX } from '../../../ucs/limited-log.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Iface, UctEndpoint } from '../../api/iface.ts';
 import { Segment } from '../../base/segment.ts';
@@ -121,6 +122,22 @@ describe('an interface', () => {
     receiver.progress();
     expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
     ring.close();
+  });
+
+  it('warns of some of the rings that it does not read', () => {
+    log.allow(/no ring of this version|90 more warnings/);
+    for (let i = 0; i < 100; i++) {
+      const endpoint = receiver.connect(receiver.address);
+      expect(send(endpoint)).toBe(Status.OK);
+      const ring = firstRing();
+      ring.words[RingWord.VERSION] = 9;
+      receiver.progress();
+      endpoint.close();
+      ring.close();
+      receiver.progress();
+    }
+    receiver.close();
+    expect(log.records.filter(({ message }) => /no ring/.test(message))).toHaveLength(WARNINGS_MAX);
   });
 
   it('does not believe a receiver that claims more than was sent', () => {

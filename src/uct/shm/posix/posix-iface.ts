@@ -1,6 +1,7 @@
 /** The interface of posix: receives through a directory of rings, and connects to the directories of peers. */
 
 import { closedError, isUcxError } from '../../../ucs/error.ts';
+import { LimitedLog } from '../../../ucs/limited-log.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import {
   type AmHandler,
@@ -52,7 +53,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     const config = services.config.get(POSIX_CONFIG_TABLE);
     this.geometry = ringGeometry(config);
     this.attributes = attributesOf(resource, config);
-    const directory = new Directory(services.log, this.counters);
+    const directory = new Directory(new LimitedLog(services.log, services.clock), this.counters);
     this.#directory = directory;
     this.#sleeper = new Sleeper(services.clock, () => directory.setSleeping(false));
     this.#pipe = openPipe(directory, () => this.#sleeper.wake());

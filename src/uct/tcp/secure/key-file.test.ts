@@ -1,3 +1,4 @@
+import { chownSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { errorOf } from '../../../../test/contract/uct-fixture.ts';
@@ -42,6 +43,26 @@ describe('the file of a key', () => {
     expect(error.message).toMatch(message);
     expect(error.message).toContain(path);
     expect(error.message).not.toContain(KEY);
+  });
+});
+
+describe('a file of another user', () => {
+  const own = process.geteuid!();
+
+  it('is refused, whatever its mode', () => {
+    for (const path of [good, files.shortest, files.world]) {
+      const error = errorOf(() => readKeyFile(path, own + 1));
+      expect(error).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
+      expect(error.message).toContain(
+        `must belong to the user of this process, ${own + 1}, and belongs to user ${own}`,
+      );
+    }
+  });
+
+  it.skipIf(own !== 0)('is refused to root, which could read it (needs root)', () => {
+    const path = keyFile(KEY);
+    chownSync(path, 65_534, 65_534);
+    expect(errorOf(() => readKeyFile(path))).toMatchObject({ code: 'ERR_TCP_KEY_FILE', status: Status.INVALID_PARAM });
   });
 });
 

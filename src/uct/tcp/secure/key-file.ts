@@ -13,14 +13,16 @@ const BLANKS: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
 
 /**
  * Reads a key: the bytes of the file without blanks and line ends around them.
- * @throws UcxError ERR_TCP_KEY_FILE, status IO_ERROR where it cannot be read, INVALID_PARAM where others may read it, or it is too short or too long
+ * @param user that the file must belong to: its owner could change the key, and the mode
+ * @throws UcxError ERR_TCP_KEY_FILE, status IO_ERROR where it cannot be read, INVALID_PARAM where it is of another user, others may read it, or it is too
+ *   short or too long
  */
-export function readKeyFile(path: string): Uint8Array {
+export function readKeyFile(path: string, user: number = process.geteuid!()): Uint8Array {
   try {
     // A pipe without a writer must not hold the program up: it is refused below.
     const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
-      return readKey(fd, path);
+      return readKey(fd, path, user);
     } finally {
       closeSync(fd);
     }
@@ -30,9 +32,12 @@ export function readKeyFile(path: string): Uint8Array {
   }
 }
 
-function readKey(fd: number, path: string): Uint8Array {
+function readKey(fd: number, path: string, user: number): Uint8Array {
   const status = fstatSync(fd);
   if (!status.isFile()) throw keyFileError(path, 'must be a regular file');
+  if (status.uid !== user) {
+    throw keyFileError(path, `must belong to the user of this process, ${user}, and belongs to user ${status.uid}`);
+  }
   if ((status.mode & OTHERS) !== 0) {
     const mode = (status.mode & PERMISSIONS).toString(8).padStart(4, '0');
     throw keyFileError(path, `must be readable by its owner only, mode 0600 or 0400, got ${mode}`);
