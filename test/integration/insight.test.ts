@@ -22,7 +22,7 @@ import {
 import type { Counters, StatsNode } from '../../src/ucs/stats/stats-node.ts';
 import { builtSpecifier } from '../fixtures/built.ts';
 import { failureOf } from '../fixtures/contexts.ts';
-import { connectionKind, keyFor, mappedOf, pattern, usePairs } from '../fixtures/pair.ts';
+import { connectionKind, expectSame, keyFor, mappedOf, pattern, usePairs } from '../fixtures/pair.ts';
 
 const MIB = 2 ** 20;
 const fixture = usePairs();
@@ -90,6 +90,32 @@ describe('statistics', () => {
     expect(counters['tag_rx_eager_exp']! + counters['tag_rx_eager_unexp']!).toBe(2);
     expect(counters['tag_rx_rndv_exp']! + counters['tag_rx_rndv_unexp']!).toBe(1);
     expect(counters['rndv_get_zcopy']! + counters['rndv_am']!).toBe(1);
+  });
+
+  it('of a worker tell what waits for receives', async () => {
+    const { two, ab, ba } = await fixture.pair(connectionKind('posix'));
+    const held = (): Counters => {
+      const { unexp_messages, unexp_bytes, stream_bytes } = two.worker.stats().counters;
+      return { unexp_messages: unexp_messages!, unexp_bytes: unexp_bytes!, stream_bytes: stream_bytes! };
+    };
+    for (let i = 0; i < 10; i++) await ab.tagSend(pattern(100, i), { tag: 1 });
+    await ab.streamSend(pattern(50, 3));
+    const offered = ab.tagSend(pattern(1_000_000, 4), { tag: 2 });
+    while (two.worker.tagProbe(2) === undefined || held()['stream_bytes'] !== 50) two.worker.progress();
+    expect(held()).toMatchObject({ unexp_messages: 11, stream_bytes: 50 });
+    // Of the offer there is only its key.
+    expect(held()['unexp_bytes']).toBeGreaterThanOrEqual(1000);
+    expect(held()['unexp_bytes']).toBeLessThan(3000);
+    const target = new Uint8Array(100);
+    for (let i = 0; i < 10; i++) {
+      await two.worker.tagRecv(target, { tag: 1 });
+      expectSame(target, pattern(100, i));
+    }
+    const long = new Uint8Array(1_000_000);
+    await Promise.all([two.worker.tagRecv(long, { tag: 2 }), offered]);
+    expectSame(long, pattern(1_000_000, 4));
+    await ba.streamRecv(new Uint8Array(50));
+    expect(held()).toEqual({ unexp_messages: 0, unexp_bytes: 0, stream_bytes: 0 });
   });
 
   it('of the cards tell operations and bytes by direction, and errors', async () => {

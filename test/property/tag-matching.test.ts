@@ -104,7 +104,7 @@ describe('TagMatcher', () => {
             matcher.post(receive as unknown as MatchedRequest);
           } else if (step.do === 'arrive') {
             const receive = matcher.expected(words[0], words[1]) as unknown as Receive | undefined;
-            if (receive === undefined) matcher.keep(new UnexpectedMessage(words[0], words[1], 0, id));
+            if (receive === undefined) matcher.keep(new UnexpectedMessage(words[0], words[1], 0, id, 0));
             expect(receive?.id).toBe(model.arrive({ id, tag, mask }));
           } else {
             const message = matcher.peek(...words);

@@ -204,7 +204,14 @@ export class Worker
   }
 
   stats(): StatsNode {
-    const levels = { requests_in_use: this.requestsInUse, endpoints: this.#endpoints.size };
+    const { tag, streams } = this.protocols;
+    const levels = {
+      requests_in_use: this.requestsInUse,
+      endpoints: this.#endpoints.size,
+      unexp_messages: tag.matcher.waiting,
+      unexp_bytes: tag.matcher.heldBytes,
+      stream_bytes: streams.heldBytes,
+    };
     return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);
   }
 

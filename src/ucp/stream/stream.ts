@@ -143,6 +143,13 @@ export class Streams {
     return bytes;
   }
 
+  /** Bytes that have arrived and that no receive has taken. */
+  get heldBytes(): number {
+    let bytes = 0;
+    for (const { byteLength } of this.#states.values()) bytes += byteLength;
+    return bytes;
+  }
+
   onData(frame: AmFrame): void {
     const { offset, byteLength, bytes } = frame;
     const connection = this.#host.connectionOf(frame);

@@ -61,6 +61,11 @@ export class TagMatcher {
     return this.#unexpected.length;
   }
 
+  /** Bytes that they take. */
+  get heldBytes(): number {
+    return this.#unexpected.heldBytes;
+  }
+
   /** Adds a receive that no message waits for; its tag and mask are set. */
   post(request: Request): void {
     this.#order += 1;

@@ -193,7 +193,7 @@ export class TagProtocol {
     if (request === undefined) {
       const content: EagerContent = { kind: 'eager', bytes: bytes.slice(start, start + length), connection, replyTo };
       this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_UNEXP);
-      this.matcher.keep(new UnexpectedMessage(low, high, length, content));
+      this.matcher.keep(new UnexpectedMessage(low, high, length, content, length));
       return;
     }
     this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_EXP);
@@ -219,7 +219,7 @@ export class TagProtocol {
       packedKey: keyBytes > 0 ? bytes.slice(start, start + keyBytes) : undefined,
       keyOffset: joinWords(words[at + 6]!, words[at + 7]!),
     };
-    const message = new UnexpectedMessage(low, high, joinWords(words[at + 4]!, words[at + 5]!), content);
+    const message = new UnexpectedMessage(low, high, joinWords(words[at + 4]!, words[at + 5]!), content, keyBytes);
     const request = this.matcher.expected(low, high);
     this.#host.counters.count(request === undefined ? WorkerCounter.TAG_RX_RNDV_UNEXP : WorkerCounter.TAG_RX_RNDV_EXP);
     if (request === undefined) this.matcher.keep(message);

@@ -11,17 +11,20 @@ export class UnexpectedMessage {
   readonly byteLength: number;
   /** What arrived: the message itself, or what its protocol needs to fetch it. */
   readonly content: unknown;
+  /** Bytes of it that are kept here: all of an eager message, of an offer its key. */
+  readonly heldBytes: number;
   /** Neighbours among all messages, and among those of the bucket. */
   previous: UnexpectedMessage | undefined = undefined;
   next: UnexpectedMessage | undefined = undefined;
   previousInBucket: UnexpectedMessage | undefined = undefined;
   nextInBucket: UnexpectedMessage | undefined = undefined;
 
-  constructor(tagLow: number, tagHigh: number, byteLength: number, content: unknown) {
+  constructor(tagLow: number, tagHigh: number, byteLength: number, content: unknown, heldBytes: number) {
     this.tagLow = tagLow;
     this.tagHigh = tagHigh;
     this.byteLength = byteLength;
     this.content = content;
+    this.heldBytes = heldBytes;
   }
 }
 
@@ -32,6 +35,7 @@ export class UnexpectedList {
   readonly #firstOf: (UnexpectedMessage | undefined)[];
   readonly #lastOf: (UnexpectedMessage | undefined)[];
   #length = 0;
+  #heldBytes = 0;
 
   constructor(buckets: number) {
     this.#firstOf = new Array<UnexpectedMessage | undefined>(buckets).fill(undefined);
@@ -42,8 +46,14 @@ export class UnexpectedList {
     return this.#length;
   }
 
+  /** Bytes that the messages take. */
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
   push(message: UnexpectedMessage, bucket: number): void {
     this.#length += 1;
+    this.#heldBytes += message.heldBytes;
     message.previous = this.#last;
     if (this.#last === undefined) this.#first = message;
     else this.#last.next = message;
@@ -57,6 +67,7 @@ export class UnexpectedList {
 
   remove(message: UnexpectedMessage, bucket: number): void {
     this.#length -= 1;
+    this.#heldBytes -= message.heldBytes;
     const { previous, next, previousInBucket, nextInBucket } = message;
     if (previous === undefined) this.#first = next;
     else previous.next = next;
