@@ -105,8 +105,10 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
     }
     if (typeof request === 'number') expect.fail(`ended at once with ${request}`);
     const wasOpen = !request.isCompleted;
+    const isLong = bytes.byteLength === SIZES.at(-1);
     WAYS[way]!.lose(bytes.buffer as ArrayBuffer);
-    collect();
+    // Where a card works on the memory that goes, and only there: a collection is slow.
+    if (kind.hasGaudi && isLong) collect();
     then();
     await driveUntil(pair, () => request.isCompleted);
     const { status } = request;
@@ -150,79 +152,88 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
     unmap(two, remote);
   }
 
-  describe.each(Object.keys(WAYS))('by %s', (way) => {
-    it.each(SIZES)('ends put and get of %s bytes', async (size) => {
-      const pair = await fixture.pair(kind);
-      for (const remoteKind of remoteKinds) {
-        await put(pair, way, size, remoteKind, true);
-        await put(pair, way, size, remoteKind, false);
-      }
-      await expectAlive(pair);
-    });
+  /** The others differ in nothing that a transport sees. */
+  const ways = ['loopback', 'tcp'].includes(kind.name) ? Object.keys(WAYS) : ['structuredClone'];
 
-    it.each(SIZES)('ends sends of %s bytes, and what receives them', async (size) => {
+  describe.each(ways)('by %s', (way) => {
+    it('ends put and get', async () => {
       const pair = await fixture.pair(kind);
-      const { one, two, ab, ba } = pair;
-      two.worker.setAmHandler(AM_ID, (message) => {
-        const taken = message.receiveNbx(new Uint8Array(size), 0, size, KEEP) as Request;
-        ends.push(taken);
-      });
-      const ends: Request[] = [];
-      const sends: Start[] = [
-        (memory, byteLength) => ab.tagSendNbx(memory, 0, byteLength, TAG, KEEP),
-        (memory, byteLength) => ab.tagSendSyncNbx(memory, 0, byteLength, TAG, KEEP),
-        (memory, byteLength) => ab.amSendNbx(AM_ID, undefined, memory, 0, byteLength, KEEP),
-        (memory, byteLength) => ab.streamSendNbx(memory, 0, byteLength, KEEP),
-      ];
-      for (const [index, start] of sends.entries()) {
-        for (const local of locals(one, way, size)) {
-          let receive: Request | undefined;
-          await lose(pair, way, local, start, () => {
-            if (index < 2)
-              receive = two.worker.tagRecvNbx(new Uint8Array(size), 0, size, TAG, undefined, KEEP) as Request;
-          });
-          // A message that was not sent does not come: what waits for it waits for the next one.
-          await driveIdle(pair, 300);
-          if (receive?.isCompleted === false) receive.cancel();
-          receive?.free();
-          unmap(one, local[0]);
+      for (const size of SIZES) {
+        for (const remoteKind of remoteKinds) {
+          await put(pair, way, size, remoteKind, true);
+          await put(pair, way, size, remoteKind, false);
         }
       }
-      await driveUntil(pair, () => ends.every(({ isCompleted }) => isCompleted));
-      for (const request of ends) request.free();
-      while (ba.streamRecvData() !== undefined);
-      two.worker.setAmHandler(AM_ID, undefined);
       await expectAlive(pair);
     });
 
-    it.each(SIZES)('ends receives of %s bytes', async (size) => {
+    it('ends sends, and what receives them', async () => {
       const pair = await fixture.pair(kind);
-      const { two, ab, ba } = pair;
-      const sent = pattern(size, 4);
-      /** A receive that waits, then a message for it; of an active message the one that its handler starts. */
-      const receives: ((memory: LocalMemory) => [Request | Status, Request])[] = [
-        (memory) => {
-          const receive = two.worker.tagRecvNbx(memory, 0, size, TAG, undefined, KEEP);
-          return [receive, ab.tagSendNbx(sent, 0, size, TAG, KEEP) as Request];
-        },
-        (memory) => {
-          const receive = ba.streamRecvNbx(memory, 0, size, { ...KEEP, waitAll: true });
-          return [receive, ab.streamSendNbx(sent, 0, size, KEEP) as Request];
-        },
-      ];
-      for (const receive of receives) {
-        for (const local of locals(two, way, size)) {
-          let send: Request | undefined;
-          await lose(pair, way, local, (memory) => {
-            const [waiting, sending] = receive(memory);
-            send = sending;
-            return waiting;
-          });
-          await driveUntil(pair, () => send!.isCompleted);
-          send!.free();
-          await driveIdle(pair, 300);
-          while (ba.streamRecvData() !== undefined);
-          unmap(two, local[0]);
+      for (const size of SIZES) {
+        const { one, two, ab, ba } = pair;
+        two.worker.setAmHandler(AM_ID, (message) => {
+          const taken = message.receiveNbx(new Uint8Array(size), 0, size, KEEP) as Request;
+          ends.push(taken);
+        });
+        const ends: Request[] = [];
+        const sends: Start[] = [
+          (memory, byteLength) => ab.tagSendNbx(memory, 0, byteLength, TAG, KEEP),
+          (memory, byteLength) => ab.tagSendSyncNbx(memory, 0, byteLength, TAG, KEEP),
+          (memory, byteLength) => ab.amSendNbx(AM_ID, undefined, memory, 0, byteLength, KEEP),
+          (memory, byteLength) => ab.streamSendNbx(memory, 0, byteLength, KEEP),
+        ];
+        for (const [index, start] of sends.entries()) {
+          for (const local of locals(one, way, size)) {
+            let receive: Request | undefined;
+            await lose(pair, way, local, start, () => {
+              if (index < 2)
+                receive = two.worker.tagRecvNbx(new Uint8Array(size), 0, size, TAG, undefined, KEEP) as Request;
+            });
+            // A message that was not sent does not come: what waits for it waits for the next one.
+            await driveIdle(pair, 300);
+            if (receive?.isCompleted === false) receive.cancel();
+            receive?.free();
+            unmap(one, local[0]);
+          }
+        }
+        await driveUntil(pair, () => ends.every(({ isCompleted }) => isCompleted));
+        for (const request of ends) request.free();
+        while (ba.streamRecvData() !== undefined);
+        two.worker.setAmHandler(AM_ID, undefined);
+      }
+      await expectAlive(pair);
+    });
+
+    it('ends receives', async () => {
+      const pair = await fixture.pair(kind);
+      for (const size of SIZES) {
+        const { two, ab, ba } = pair;
+        const sent = pattern(size, 4);
+        /** A receive that waits, then a message for it; of an active message the one that its handler starts. */
+        const receives: ((memory: LocalMemory) => [Request | Status, Request])[] = [
+          (memory) => {
+            const receive = two.worker.tagRecvNbx(memory, 0, size, TAG, undefined, KEEP);
+            return [receive, ab.tagSendNbx(sent, 0, size, TAG, KEEP) as Request];
+          },
+          (memory) => {
+            const receive = ba.streamRecvNbx(memory, 0, size, { ...KEEP, waitAll: true });
+            return [receive, ab.streamSendNbx(sent, 0, size, KEEP) as Request];
+          },
+        ];
+        for (const receive of receives) {
+          for (const local of locals(two, way, size)) {
+            let send: Request | undefined;
+            await lose(pair, way, local, (memory) => {
+              const [waiting, sending] = receive(memory);
+              send = sending;
+              return waiting;
+            });
+            await driveUntil(pair, () => send!.isCompleted);
+            send!.free();
+            await driveIdle(pair, 300);
+            while (ba.streamRecvData() !== undefined);
+            unmap(two, local[0]);
+          }
         }
       }
       await expectAlive(pair);
@@ -240,7 +251,6 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
           // Memory that can change its length is not pinned: where it would have to be, the receive has failed already.
           if (receive.isCompleted) expected = way === 'resize' ? receive.status : Status.OK;
           WAYS[way]!.lose(bytes.buffer as ArrayBuffer);
-          collect();
         });
         const send = ab.amSendNbx(AM_ID, undefined, pattern(size, 4), 0, size, KEEP) as Request;
         await driveUntil(pair, () => send.isCompleted && receive?.isCompleted === true);
