@@ -8,7 +8,6 @@ import type { Device, HostMapping } from '../../../hlthunk/index.ts';
 import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Completion } from '../../api/iface.ts';
-import type { HostMemory } from './gaudi-memory.ts';
 
 /** Bytes of landings in use; beyond it transfers wait. One transfer alone may be longer. */
 const IN_USE_BYTES_MAX: number = 256 * 2 ** 20;
@@ -18,11 +17,18 @@ const IDLE_MAX = 32;
 /** Landings are multiples of it. */
 const GRANULE_BYTES = 65_536;
 
+/** Host memory, as far as bytes are copied into it. */
+export interface LandingTarget {
+  readonly bytes: Uint8Array;
+  /** False once the buffer was detached. */
+  readonly attached: boolean;
+}
+
 /** One landing, and the transfer that it is for. */
 export class Landing {
   readonly mapping: HostMapping;
   readonly memory: MappedMemory;
-  target: HostMemory | undefined = undefined;
+  target: LandingTarget | undefined = undefined;
   /** Byte of the target. */
   offset = 0;
   byteLength = 0;
@@ -61,7 +67,7 @@ export class Landings {
    * @returns undefined while too much is in use
    * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY and others of hostMemoryMap; SyscallError ENOMEM
    */
-  take(target: HostMemory, held: HostMapping, offset: number, byteLength: number): Landing | undefined {
+  take(target: LandingTarget, held: HostMapping, offset: number, byteLength: number): Landing | undefined {
     if (this.#inUseBytes > 0 && this.#inUseBytes + byteLength > IN_USE_BYTES_MAX) return undefined;
     const landing = this.#takeIdle(byteLength) ?? this.#make(byteLength);
     this.#inUseBytes += landing.memory.byteLength;
