@@ -51,7 +51,7 @@ export class PeerConnection implements Connection {
   /** True for a connection of a worker to itself: both its ends are this one. */
   isLoopback = false;
   failure: Status = Status.OK;
-  /** It has failed within a call, and whoever is to hear of that is told by progress. */
+  /** It has failed within a call, and progress tells those who are to hear of it. */
   isUnreported = false;
   /** Of a connection that was agreed on by them. */
   socketAddresses: SocketAddresses | undefined = undefined;
@@ -214,9 +214,9 @@ export class PeerConnection implements Connection {
 
   /**
    * Tells the peer, once, that this half ends. Where the peer has not answered yet that has to wait for the answer: call again then; see
-   * {@link owesLeave}.
+   * {@link owesEnd}.
    */
-  takeLeave(): void {
+  tellEnd(): void {
     if (this.#hasLeft || this.remoteId === NO_ENDPOINT) return;
     this.#hasLeft = true;
     // A loopback with one half only would tell itself.
@@ -226,12 +226,12 @@ export class PeerConnection implements Connection {
   }
 
   /** Whether the peer has to be told of the end of this half, and has not been. */
-  get owesLeave(): boolean {
+  get owesEnd(): boolean {
     return !this.#hasLeft && this.am !== undefined;
   }
 
   /** The peer has ended its half. */
-  leftByPeer(): void {
+  endedByPeer(): void {
     this.#hasLeft = true;
     this.fail(Status.CONNECTION_RESET);
   }
@@ -250,7 +250,7 @@ export class PeerConnection implements Connection {
       for (let head = queue.shift(); head !== undefined; head = queue.shift()) if (head.wireId === 0) ended.push(head);
     }
     this.#postedCount = 0;
-    this.takeLeave();
+    this.tellEnd();
     for (const request of ended) this.#abandon(request, status);
   }
 

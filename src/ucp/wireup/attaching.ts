@@ -1,6 +1,6 @@
 /**
  * The halves of connections that a listening program has accepted, until their clients have attached to them: bounded in number for each listener and for each
- * address of clients, and in time. Whoever asks and does not come costs no more than that.
+ * address of clients, and in time. A client that asks and does not come costs no more than that.
  */
 
 import type { Clock, Timer } from '../../ucs/clock.ts';

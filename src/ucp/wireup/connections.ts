@@ -30,7 +30,7 @@ import { unpackWorkerAddress, type WorkerAddress } from './worker-address.ts';
 export const CONNECTIONS_MAX = 65_535;
 /** Connections of peers that this end has not asked for, at most; requests beyond it are refused. */
 const UNCLAIMED_MAX = 4096;
-/** Connections that wait to take leave of their peers; beyond it peers are not told that they are refused. */
+/** Connections that are closed and wait to tell their peers; beyond it peers are not told that they are refused. */
 const LEAVING_MAX = 1024;
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
@@ -71,7 +71,7 @@ export class Connections {
   #unclaimed = 0;
   /** Where a connection is listed, for closing. */
   readonly #homes: Map<PeerConnection, { readonly peer: Peer; readonly number: number }> = new Map();
-  /** Closed before the peer had answered, or had room: they wait for that, to take leave. */
+  /** Closed before the peer had answered, or had room: they wait for that, to tell the peer. */
   readonly #leaving: Set<PeerConnection> = new Set();
   /** Halves that a client may attach to. */
   readonly #accepted: Set<PeerConnection> = new Set();
@@ -163,27 +163,27 @@ export class Connections {
   onClose(frame: AmFrame): void {
     const connection = this.of(frame);
     if (connection === undefined) return;
-    connection.leftByPeer();
+    connection.endedByPeer();
     const home = this.#homes.get(connection);
     const isUnasked = home?.peer.passive.get(home.number) === connection;
     if (isUnasked || this.#leaving.has(connection)) this.close(connection);
     else this.#owner.onConnectionFailed(connection);
   }
 
-  /** Takes leave of the peer and closes a connection, with the answer of the peer where it has not answered yet. Nothing waits on it any more. */
+  /** Tells the peer and closes a connection, with the answer of the peer where it has not answered yet. Nothing waits on it any more. */
   close(connection: PeerConnection): void {
-    connection.takeLeave();
+    connection.tellEnd();
     // A peer that is gone does not answer; a client that attaches later is told then.
     const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
     const isAwaited = !isGone && !this.#accepted.has(connection);
-    if (isAwaited && (connection.owesLeave || !connection.isDrained)) this.#leaving.add(connection);
+    if (isAwaited && (connection.owesEnd || !connection.isDrained)) this.#leaving.add(connection);
     else this.drop(connection);
   }
 
-  /** Closes what was waiting to take leave and has done so; called now and then by progress. */
+  /** Closes what was waiting to tell its peer and has done so; called now and then by progress. */
   finishLeaving(): void {
     for (const connection of this.#leaving) {
-      if (!connection.owesLeave && connection.isDrained) this.drop(connection);
+      if (!connection.owesEnd && connection.isDrained) this.drop(connection);
     }
   }
 
@@ -192,7 +192,7 @@ export class Connections {
     return this.#leaving.size > 0;
   }
 
-  /** Whether a connection is closed here, and waits to take leave of the peer. */
+  /** Whether a connection is closed here, and waits to tell the peer. */
   leaves(connection: PeerConnection): boolean {
     return this.#leaving.has(connection);
   }
@@ -315,7 +315,7 @@ export class Connections {
     if (connection.remoteId !== NO_ENDPOINT) return;
     connection.remoteId = remoteId;
     if (this.#leaving.has(connection)) this.close(connection);
-    else if (connection.failure !== Status.OK) connection.takeLeave();
+    else if (connection.failure !== Status.OK) connection.tellEnd();
   }
 
   /** The half of a connection that a peer asks for; undefined when there is no way back. */

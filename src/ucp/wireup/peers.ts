@@ -14,7 +14,7 @@ export interface Peer {
   readonly key: string;
   /** Number of the next connection that this end makes. */
   next: number;
-  /** Connections that this end made, by number, and those that the peer made and nobody here asked for yet. */
+  /** Connections that this end made, by number, and those that the peer made and this end has not asked for yet. */
   readonly own: Map<number, PeerConnection>;
   readonly passive: Map<number, PeerConnection>;
 }

@@ -173,7 +173,7 @@ describe('a peer', () => {
     net.log.allow(/does not prove that/);
     const { one, two } = await connected(net);
     const { id } = unpackTcpAddress(one.iface.address) as TcpAddress;
-    // What the interface has proven to somebody else.
+    // What the interface has proven to another peer.
     const heard: Introduction[] = [];
     const address = await net.listener((peer) =>
       peer.socket.on('data', () => heard.push(unpackIntroduction(peer.received) as Introduction)),

@@ -258,7 +258,7 @@ describe('too many clients', () => {
     expect(counters(manager)).toMatchObject({ clients: 3, clients_sent_away: 1 });
   });
 
-  it('that say nothing, and come again and again, lock nobody out', async () => {
+  it('that say nothing, and come again and again, lock no client out', async () => {
     fixture.log.allow(/rejected, as others have come after it|more warnings/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
@@ -283,7 +283,7 @@ describe('too many clients', () => {
     const late = await rawClient(listener.address);
     await fixture.until(silent.isEnded);
     expect([requests[0]!.live, client.answers, late.isEnded()]).toEqual([true, [], false]);
-    // A listener that sends everybody away, but the fifth.
+    // A listener that sends all away but the fifth.
     let tries = 0;
     const address = await rawServer((socket) => {
       tries += 1;
