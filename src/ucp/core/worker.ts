@@ -462,8 +462,10 @@ export class Worker
   /** What a transport knows about a failure. */
   #causeOf(status: Status, request: Request | undefined): unknown {
     if (status === Status.INVALID_ADDR) return staleKey();
-    // A flush covers all transports: it may have failed on any of them.
-    const asked = request?.lane === undefined ? this.ifaces : [request.lane.iface];
+    // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.
+    const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR;
+    const own = request?.lane === undefined ? [] : [request.lane.iface];
+    const asked = own.length === 0 || isOfCard ? [...own, ...this.ifaces] : own;
     return asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
   }
 

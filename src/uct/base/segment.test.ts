@@ -100,7 +100,8 @@ describe('scavenging', () => {
     // Of a thread of this process that there is not, as no thread of Linux has this id.
     left.push(`${left[0]}.wake`, segmentPath(nameOf(process.pid, ownIdentity().startTime, 9, 2 ** 30)));
     for (const path of [...left, ...kept]) writeFileSync(path, 'x');
-    expect(scavenge()).toBe(left.length);
+    // Processes of other tests may have left some as well.
+    expect(scavenge()).toBeGreaterThanOrEqual(left.length);
     expect(left.filter((path) => existsSync(path))).toEqual([]);
     expect(kept.every((path) => existsSync(path))).toBe(true);
     for (const path of kept) unlinkSync(path);

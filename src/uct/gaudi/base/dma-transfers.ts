@@ -79,7 +79,9 @@ export class DmaTransfers {
   /** See Iface.errorOf: the failure of the card; undefined when it has reported none. */
   errorOf(status: Status): UcxError | undefined {
     const { events } = this.card.device;
-    return events.lastFault === undefined && this.dma.failure === Status.OK ? undefined : this.dma.errorOf(status);
+    const hasFailed =
+      events.lastFault !== undefined || this.dma.failure !== Status.OK || this.dma.file.lostReason !== undefined;
+    return hasFailed ? this.dma.errorOf(status) : undefined;
   }
 
   /**
