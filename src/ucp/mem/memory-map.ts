@@ -323,9 +323,10 @@ function allocateWithAny(
     try {
       return { allocator, memory: allocator.md.memAlloc(byteLength, options) };
     } catch (error) {
-      // Shared memory may be small, in containers above all: memory that peers cannot map is better than none.
-      const isFull = isUcxError(error) && error.status === Status.NO_MEMORY;
-      if (!isFull || index === allocators.length - 1) throw error;
+      // Shared memory may be small, in containers above all, and needs a descriptor: memory that peers cannot map is better than none.
+      const isLacking =
+        isUcxError(error) && (error.status === Status.NO_MEMORY || error.status === Status.EXCEEDS_LIMIT);
+      if (!isLacking || index === allocators.length - 1) throw error;
     }
   }
   throw statusError(Status.UNSUPPORTED, 'allocate');
