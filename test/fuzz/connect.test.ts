@@ -20,6 +20,7 @@ import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveIdle, usePairs } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
+const TIMEOUT_MS = 3_600_000;
 const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
 const AT_CHECKSUM = 12;
 
@@ -59,7 +60,7 @@ function feed(reader: FrameReader, bytes: Uint8Array, random: Random): number {
 describe('fuzzed', () => {
   const fixture = usePairs();
 
-  it('frames are refused or read', () => {
+  it('frames are refused or read', { timeout: TIMEOUT_MS }, () => {
     const random = createRandom(SEED);
     let read = 0;
     for (let round = 0; round < ROUNDS; round++) {
@@ -87,7 +88,7 @@ describe('fuzzed', () => {
     expect(read).toBeGreaterThan(ROUNDS / 10);
   });
 
-  it('requests and acceptances are refused or read', async () => {
+  it('requests and acceptances are refused or read', { timeout: TIMEOUT_MS }, async () => {
     const { one } = await fixture.pair(connectionKind('posix'));
     const random = createRandom(SEED);
     const workerAddress = one.worker.address();
@@ -108,7 +109,7 @@ describe('fuzzed', () => {
     }
   });
 
-  it('attaching to what was not accepted, or as another worker, does nothing', async () => {
+  it('attaching to what was not accepted, or as another worker, does nothing', { timeout: TIMEOUT_MS }, async () => {
     const pair = await fixture.pair(connectionKind('posix'));
     const { one, two } = pair;
     fixture.allow(/request to connect is ignored|left out/);

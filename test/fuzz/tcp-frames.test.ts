@@ -13,6 +13,7 @@ import type { HostMemory } from '../../src/uct/base/host-memory.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX } from '../../src/uct/tcp/frame.ts';
 import { Identity } from '../../src/uct/tcp/identity.ts';
 import { INTRODUCTION_BYTES, unpackIntroduction } from '../../src/uct/tcp/introduction.ts';
+import { extent } from '../fixtures/extent.ts';
 import { frame, introductionTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
 
 const CANARY = 0xa5;
@@ -59,6 +60,10 @@ function get(words: readonly number[], offset: number, byteLength: number): Uint
 function am(byteLength: number, body: Uint8Array = new Uint8Array(byteLength)): Uint8Array {
   return frame([FrameType.AM | (3 << 8), byteLength], body);
 }
+
+/** Connections with noise. */
+const RUNS = extent('GAUDI_UCX_FUZZ_CONNECTIONS', 300, 20_000);
+const TIMEOUT_MS = 3_600_000;
 
 describe('hostile peers of tcp', () => {
   const net = new TcpInterfaces();
@@ -334,7 +339,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and send any bytes, or good frames with flipped bits, harm nobody', { timeout: 60_000 }, async () => {
+    it('and send any bytes, or good frames with flipped bits, harm nobody', { timeout: TIMEOUT_MS }, async () => {
       const { words } = target;
       const good = (): Uint8Array[] => [
         am(24),
@@ -368,7 +373,7 @@ describe('hostile peers of tcp', () => {
           await net.until([side], () => peer.isClosed);
           expectCanaries(target);
         }),
-        { numRuns: 300 },
+        { numRuns: RUNS },
       );
       await expectWitness();
     });

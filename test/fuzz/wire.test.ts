@@ -20,6 +20,7 @@ import {
 } from '../fixtures/pair.ts';
 
 const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
+const TIMEOUT_MS = 3_600_000;
 const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
 
 /** Changes bytes, lengths and order, and writes the checksum of the result. */
@@ -55,7 +56,7 @@ function decoded<T>(bytes: Uint8Array, decode: () => T, codes: RegExp): T | unde
 describe('fuzzed', () => {
   const fixture = usePairs();
 
-  it('worker addresses are refused or connect', async () => {
+  it('worker addresses are refused or connect', { timeout: TIMEOUT_MS }, async () => {
     const { one, two } = await fixture.pair(connectionKind('all transports'));
     const random = createRandom(SEED);
     const address = two.worker.address();
@@ -79,6 +80,7 @@ describe('fuzzed', () => {
 
   it.each(['registered', 'allocated', 'gaudi'] as const)(
     'remote keys of %s memory are refused, or read what they stand for',
+    { timeout: TIMEOUT_MS },
     async (kind) => {
       const pair = await fixture.pair(connectionKind('all transports'));
       const { one, two, ab } = pair;

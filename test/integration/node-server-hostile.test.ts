@@ -57,11 +57,14 @@ import {
 } from '../../src/uapi/index.ts';
 import { createRandom } from '../../src/ucs/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
+import { extent } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-const MESSAGES = 400;
-const MAILBOX_ROUNDS = 300;
+/** Of cases that go on as long as they are told to. */
+const TIMEOUT_MS = 3_600_000;
+const MESSAGES = extent('GAUDI_UCX_FUZZ_ROUNDS', 400, 100_000);
+const MAILBOX_ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 300, 100_000);
 
 let server: TestNodeServer;
 let node: RemoteNode;
@@ -195,7 +198,7 @@ describe('a client of a node server', () => {
     expect(reply['error']).toMatchObject({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining('version') });
   });
 
-  it('survives nothing but well-formed requests, and the server all others', () => {
+  it('survives nothing but well-formed requests, and the server all others', { timeout: TIMEOUT_MS }, () => {
     const random = createRandom(11);
     const ops = ['ioctl', 'open', 'close', 'mmap', 'munmap', 'cards', 'attribute', 'status', 'fault', 'nonsense'];
     const values = [
@@ -310,7 +313,7 @@ describe('a client of a node server', () => {
     expectServes();
   });
 
-  it('that fills its mailbox with noise is answered or disconnected', async () => {
+  it('that fills its mailbox with noise is answered or disconnected', { timeout: TIMEOUT_MS }, async () => {
     const random = createRandom(5);
     let raw = new RawFile();
     for (let round = 1; round <= MAILBOX_ROUNDS; round++) {
