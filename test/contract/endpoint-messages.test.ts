@@ -6,7 +6,11 @@ endpointMessagesContract('self', openSelf);
 endpointMessagesContract('posix', openPosix);
 endpointMessagesContract('tcp', (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k' }), true);
 const SECURITY = { TCP_SECURITY: 'encrypt', TCP_KEY_FILE: keyFile() };
-endpointMessagesContract('tcp with encryption', (log) => openTcp(log, SECURITY), true);
+endpointMessagesContract(
+  'tcp with encryption',
+  (log) => openTcp(log, { ...SECURITY, TCP_SNDBUF: '128k', TCP_RCVBUF: '128k' }),
+  true,
+);
 endpointMessagesContract(
   'tcp with encryption and the smallest buffers',
   (log) => openTcp(log, { ...SECURITY, TCP_SNDBUF: '16k', TCP_RCVBUF: '16k', TCP_RX_SEG_SIZE: '8k' }),

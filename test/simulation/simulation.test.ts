@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { extent } from '../fixtures/extent.ts';
 import { type Outcome, simulate } from './simulation.ts';
 
-const SCHEDULES = extent('SIMULATION_SCHEDULES', 1000, 20_000);
+const SCHEDULES = extent('SIMULATION_SCHEDULES', 750, 20_000);
 const SEED = process.env['SIMULATION_SEED'];
 /** Schedules of one case: a failing one does not keep the others from running. */
 const BATCH = 250;
