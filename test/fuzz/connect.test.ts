@@ -94,7 +94,7 @@ describe('fuzzed', () => {
     const workerAddress = one.worker.address();
     const shapes = [
       [packConnectData({ clientId: 5n, workerAddress }), unpackConnectData],
-      [packAcceptData({ connectionId: 65_537, workerAddress }), unpackAcceptData],
+      [packAcceptData({ connectionId: 65_537, windowBytes: 4096, workerAddress }), unpackAcceptData],
     ] as const;
     for (let round = 0; round < ROUNDS; round++) {
       const [packed, unpack] = shapes[round % 2]!;
@@ -121,9 +121,9 @@ describe('fuzzed', () => {
     const buffer = new ArrayBuffer(16_384);
     const words = new Int32Array(buffer);
     const send = (code: number, to: number, from: number, payload: Uint8Array, source: string): void => {
-      words.set([to, code, from, 0]);
-      new Uint8Array(buffer, 16).set(payload);
-      const byteLength = 16 + payload.byteLength;
+      words.set([to, code, from, 0, 0, 0]);
+      new Uint8Array(buffer, 24).set(payload);
+      const byteLength = 24 + payload.byteLength;
       worker.protocols.onMessage(MessageId.WIREUP, {
         bytes: new Uint8Array(buffer),
         words,

@@ -105,12 +105,12 @@ describe('a half', () => {
     const address = one.worker.address();
     const { openIfaces } = nativeWorker(two.worker);
     const [source] = identitiesOf(openIfaces, unpackWorkerAddress(address).entries);
-    const buffer = new ArrayBuffer(16 + address.byteLength);
+    const buffer = new ArrayBuffer(24 + address.byteLength);
     const bytes = new Uint8Array(buffer);
-    bytes.set(address, 16);
+    bytes.set(address, 24);
     for (let number = 0; number < 4096; number++) {
-      const words = new Int32Array(buffer, 0, 4);
-      words.set([0, WireupCode.REQUEST, 0x1000 + number, number + 1]);
+      const words = new Int32Array(buffer, 0, 6);
+      words.set([0, WireupCode.REQUEST, 0x1000 + number, number + 1, 0, 0]);
       connections.onMessage({ bytes, words, offset: 0, byteLength: buffer.byteLength, source: source! });
     }
     const ended = beginAll(one.worker.endpoint(two.worker.address()));
@@ -125,7 +125,7 @@ describe('a half', () => {
     const server = nativeWorker(two.worker).connections;
     const accepted = server.accept(one.worker.address());
     server.drop(accepted);
-    const client = nativeWorker(one.worker).connections.attach(two.worker.address(), accepted.id);
+    const client = nativeWorker(one.worker).connections.attach(two.worker.address(), accepted.id, 0);
     await driveUntil({ one, two }, () => client.failure !== Status.OK);
     expect(client.failure).toBe(Status.CONNECTION_RESET);
     await driveIdle({ one, two }, 300);
@@ -136,12 +136,12 @@ describe('a half', () => {
 describe('requests to connect', () => {
   /** Puts one before a worker, as its transport would. */
   function request(side: Side, source: string, payload: Uint8Array, number = 0): void {
-    const buffer = new ArrayBuffer((16 + payload.byteLength + 7) & ~7);
+    const buffer = new ArrayBuffer((24 + payload.byteLength + 7) & ~7);
     const bytes = new Uint8Array(buffer);
     const words = new Int32Array(buffer);
     words.set([0, WireupCode.REQUEST, 7, number]);
-    bytes.set(payload, 16);
-    const byteLength = 16 + payload.byteLength;
+    bytes.set(payload, 24);
+    const byteLength = 24 + payload.byteLength;
     nativeWorker(side.worker).connections.onMessage({ bytes, words, offset: 0, byteLength, source });
   }
 

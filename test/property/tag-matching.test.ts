@@ -4,6 +4,8 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
 import type { Request as MatchedRequest } from '../../src/ucp/core/request.ts';
+import { CreditBudget } from '../../src/ucp/credit/credit-budget.ts';
+import { InboundWindow } from '../../src/ucp/credit/inbound-window.ts';
 import { TagMatcher } from '../../src/ucp/tag/matching.ts';
 import { UnexpectedMessage } from '../../src/ucp/tag/unexpected.ts';
 import { connectionKind, driveIdle, type Pair, usePairs } from '../fixtures/pair.ts';
@@ -76,6 +78,8 @@ interface Receive {
   order: number;
 }
 
+const WINDOW = new InboundWindow(new CreditBudget(0), () => false);
+
 describe('TagMatcher', () => {
   it('does what two lists do', async () => {
     await fc.assert(
@@ -104,7 +108,11 @@ describe('TagMatcher', () => {
             matcher.post(receive as unknown as MatchedRequest);
           } else if (step.do === 'arrive') {
             const receive = matcher.expected(words[0], words[1]) as unknown as Receive | undefined;
-            if (receive === undefined) matcher.keep(new UnexpectedMessage(words[0], words[1], 0, id, 0));
+            if (receive === undefined) {
+              const [tagLow, tagHigh] = words;
+              const account = { byteLength: 0, heldBytes: 0, window: WINDOW, cost: 0 };
+              matcher.keep(new UnexpectedMessage({ tagLow, tagHigh, content: id, ...account }));
+            }
             expect(receive?.id).toBe(model.arrive({ id, tag, mask }));
           } else {
             const message = matcher.peek(...words);

@@ -18,6 +18,9 @@ const ANSWER = 300;
 /** Longest message whose number is in its data: it is in the handler's hands at once. */
 const PLAIN_BYTES_MAX = 64;
 
+/** Memory for messages of peers that may be used up. */
+const SCARCE_BYTES = 2 ** 20;
+
 interface Message {
   readonly id: number;
   readonly from: End;
@@ -67,7 +70,8 @@ export class AmPlay {
     const space = new LocalSpace(world, end.player, byteLength, true);
     space.fill(payload(id, byteLength));
     const { rendezvousThreshold } = world.variation;
-    const isEager = rendezvousThreshold === 'auto' || byteLength < rendezvousThreshold;
+    const isShort = rendezvousThreshold === 'auto' || byteLength < rendezvousThreshold;
+    const isEager = isShort && this.#hasCredit;
     const isPlain =
       byteLength >= ID_BYTES && byteLength <= PLAIN_BYTES_MAX && isEager && space.isHost && world.isOneOf(2);
     const header = isPlain ? undefined : payload(id, ID_BYTES + world.random.below(30));
@@ -199,6 +203,7 @@ export class AmPlay {
     const id = world.newId();
     this.#answers.set(id, { count: 0, from: end, to: from });
     const bytes = payload(id, ID_BYTES);
+    const header = this.#hasCredit ? undefined : bytes;
     const onEnd = (status: Status): void => {
       if (status !== Status.OK) this.#answers.delete(id);
     };
@@ -208,15 +213,21 @@ export class AmPlay {
       return isGone && (isBreak || status === Status.CANCELED);
     };
     world.start({ name: `answer ${id}`, player, excuses, onEnd }, (params) =>
-      endpoint.amSendNbx(ANSWER, undefined, bytes, 0, bytes.byteLength, params),
+      endpoint.amSendNbx(ANSWER, header, bytes, 0, bytes.byteLength, params),
     );
   }
 
-  #onAnswer(player: Player, { data }: AmMessage): void {
+  /** Whether messages that are short have their data with them: there is more credit than a schedule needs. */
+  get #hasCredit(): boolean {
+    return this.#world.variation.unexpectedBytesMax > SCARCE_BYTES;
+  }
+
+  #onAnswer(player: Player, { data, header }: AmMessage): void {
     if (player.host.isDead) return;
-    const id = idOf(data!);
+    const known = data ?? header;
+    const id = idOf(known);
     const answer = this.#answers.get(id);
-    this.#same(`answer ${id}`, data!, payload(id, ID_BYTES));
+    this.#same(`answer ${id}`, known, payload(id, ID_BYTES));
     if (answer === undefined) return;
     if (answer.to.player !== player) this.#world.fail(`answer ${id} came to ${player}`);
     answer.count += 1;

@@ -121,12 +121,14 @@ export class Player {
 }
 
 /** The defaults with what the seed chose: also values that a user may not give, so that little data has many parts. */
-function configOf({ keepaliveNs, rendezvousThreshold, fragmentBytes, fragmentCount }: Variation): Config {
+function configOf(variation: Variation): Config {
+  const { keepaliveNs, rendezvousThreshold, fragmentBytes, fragmentCount, unexpectedBytesMax } = variation;
   const values = {
     ...DEFAULTS.get(UCP_CONFIG_TABLE),
     PROGRESS_SPIN: 0,
     KEEPALIVE_INTERVAL: keepaliveNs,
     RNDV_THRESH: rendezvousThreshold,
+    UNEXP_MAX_BYTES: unexpectedBytesMax,
     RNDV_FRAG_SIZE: fragmentBytes,
     RNDV_FRAG_ALLOC_COUNT: fragmentCount,
   };

@@ -17,6 +17,8 @@ export interface Variation {
   readonly rendezvousThreshold: number | 'auto';
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
+  /** UCX_UNEXP_MAX_BYTES. */
+  readonly unexpectedBytesMax: number;
   /** Workers drive themselves, and sleep; else the schedule calls their progress. */
   readonly isServed: boolean;
   /** Actions before everything is brought to an end. */
@@ -31,8 +33,8 @@ export interface Variation {
 const NONE = { amShortMax: 0, amBcopyMax: 0, rmaShortMax: 0, zcopyMin: 0, zcopyMax: 0, hasGet: false } as const;
 const ALL = Number.MAX_SAFE_INTEGER;
 
-/** Chooses. */
-export function chooseVariation(random: Random): Variation {
+/** Chooses. @param other chance of its own for what is not part of the rest */
+export function chooseVariation(random: Random, other: Random): Variation {
   const pick = <T>(...choices: readonly T[]): T => choices[random.below(choices.length)]!;
   const isOneOf = (count: number): boolean => random.below(count) === 0;
   const hasCard = isOneOf(6);
@@ -57,6 +59,7 @@ export function chooseVariation(random: Random): Variation {
     rendezvousThreshold: pick<number | 'auto'>('auto', 'auto', 16, 200),
     fragmentBytes: pick(512, 1024, 4096),
     fragmentCount: pick(2, 2, 3, 8),
+    unexpectedBytesMax: [0, 2048, 2048, 16_384, 256 * 2 ** 20, 256 * 2 ** 20][other.below(6)]!,
     isServed: isOneOf(5),
     steps: 30 + random.below(60),
     mayLose: isOneOf(3),

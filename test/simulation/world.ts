@@ -16,6 +16,9 @@ import { chooseVariation, type Variation } from './variation.ts';
 /** A clock that has run for a while. */
 const START_NS = 5e9;
 
+/** Sets chance of its own apart from that of the rest. */
+const OTHER_CHANCE = 0x5eed;
+
 /** One schedule. */
 export class World implements LedgerOwner {
   readonly random: Random;
@@ -40,7 +43,7 @@ export class World implements LedgerOwner {
 
   constructor(seed: number) {
     this.random = createRandom(seed);
-    this.variation = chooseVariation(this.random);
+    this.variation = chooseVariation(this.random, createRandom(seed ^ OTHER_CHANCE));
     this.network = new Network(this.clock, this.random, this.variation.network);
     this.note(JSON.stringify(this.variation));
   }

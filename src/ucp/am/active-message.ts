@@ -31,6 +31,8 @@ import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
+import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
+import { lacksCredit } from '../credit/outbound-credit.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 
@@ -53,6 +55,7 @@ export class ActiveMessages {
   readonly #handlers: (AmCallback | undefined)[] = [];
   /** The message that handlers see: one, since they run one after the other. */
   readonly #view: AmMessage;
+  #heldBytes = 0;
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner) {
     this.#host = host;
@@ -67,6 +70,11 @@ export class ActiveMessages {
       throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
     }
     this.#handlers[id] = handler;
+  }
+
+  /** Bytes of messages that wait in queues. */
+  get heldBytes(): number {
+    return this.#heldBytes;
   }
 
   handlerOf(id: number): AmCallback | undefined {
@@ -96,7 +104,10 @@ export class ActiveMessages {
       !connection.hasPending &&
       !isObserved()
     ) {
-      if (connection.remoteId !== NO_ENDPOINT) {
+      const { credit } = connection;
+      const cost = byteLength + KEPT_OVERHEAD_BYTES;
+      // Nobody has given credit to a connection that does not stand.
+      if (credit.bytes >= cost) {
         HEADER[0] = connection.remoteId;
         HEADER[1] = id;
         HEADER[2] = 0;
@@ -104,6 +115,7 @@ export class ActiveMessages {
         if (connection.isLoopback) connection.amLane!.activity.busy = true;
         const status = connection.am!.amShort(MessageId.AM, HEADER, AM_WORDS, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
+          credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.AM_TX);
           return status;
         }
@@ -116,22 +128,49 @@ export class ActiveMessages {
   }
 
   onEager(frame: AmFrame): void {
+    const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
+    const { inbound } = connection;
+    const cost = frame.byteLength - AM_WORDS * 4 + KEPT_OVERHEAD_BYTES;
+    if (!inbound.arrive(cost)) {
+      this.#host.breaksProtocol(connection, 'it sends active messages without credit');
+      return;
+    }
+    if (this.#handleEager(frame, connection, cost)) inbound.settle();
+    else inbound.release(cost);
+  }
+
+  /** @returns true where the message was put into a queue */
+  #handleEager(frame: AmFrame, connection: Connection, cost: number): boolean {
     const { words, offset, byteLength, bytes } = frame;
     const at = offset >> 2;
     const headerLength = words[at + 2]!;
     const padded = paddedTo8(headerLength);
     const room = byteLength - AM_WORDS * 4;
-    if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || padded > room) return;
-    const view = this.#take(this.#host.connectionOf(frame), words[at + 1]!);
-    if (view === undefined) return;
+    if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || padded > room) return false;
+    const view = this.#take(connection, words[at + 1]!);
+    if (view === undefined) return false;
     view.source = bytes;
     view.headerOffset = offset + AM_WORDS * 4;
     view.headerLength = headerLength;
     view.dataOffset = view.headerOffset + padded;
     view.byteLength = room - padded;
     view.waiting = undefined;
+    view.cost = cost;
     this.#host.counters.count(WorkerCounter.AM_RX);
     this.#call(view);
+    if (!view.isQueued) return false;
+    this.#heldBytes += view.headerLength + view.byteLength;
+    return true;
+  }
+
+  /** A message has left its queue. */
+  taken({ sender, waiting, cost, headerLength, byteLength }: AmMessage): void {
+    const { inbound } = sender as Connection;
+    if (waiting === undefined) {
+      this.#heldBytes -= headerLength + byteLength;
+      inbound.release(cost);
+    } else inbound.releaseOffer();
   }
 
   onRts(frame: AmFrame): void {
@@ -161,8 +200,14 @@ export class ActiveMessages {
       packedKey: keyLength > 0 ? bytes.slice(keyAt, keyAt + keyLength) : undefined,
       keyOffset: joinWords(words[at + 8]!, words[at + 9]!),
     };
+    view.cost = 0;
+    if (!connection!.inbound.keepOffer()) {
+      this.#host.breaksProtocol(connection!, 'it offers more messages than a worker has requests');
+      return;
+    }
     this.#host.counters.count(WorkerCounter.AM_RX_RNDV);
     this.#call(view);
+    if (!view.isQueued) connection!.inbound.releaseOffer();
     // A handler that does not want the data releases the sender.
     if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(view.sender as Connection, peerRequest, Status.OK);
   }
@@ -254,9 +299,35 @@ export class ActiveMessages {
     const head: LocalPiece = { memory: kept, offset: 0, byteLength: padded, start: 0 };
     request.pieces = pieces;
     request.protocolName = isEager ? 'am/eager' : 'am/rndv';
-    this.#host.counters.count(isEager ? WorkerCounter.AM_TX : WorkerCounter.AM_TX_RNDV);
-    request.starter = isEager ? () => sendEager(request, head, kept.byteLength) : () => this.#sendRts(request, head);
+    if (!isEager) this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+    request.starter = isEager ? () => this.#sendEager(request, head) : () => this.#sendRts(request, head);
     return this.#host.start(request, params);
+  }
+
+  /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
+  #sendEager(request: Request, head: LocalPiece): Status {
+    const connection = request.connection!;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    const length = head.byteLength + request.byteLength;
+    const cost = length + KEPT_OVERHEAD_BYTES;
+    if (connection.credit.bytes < cost) {
+      if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
+      this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+      request.protocolName = 'am/rndv';
+      request.starter = () => this.#sendRts(request, head);
+      return request.starter(request);
+    }
+    HEADER[0] = connection.remoteId;
+    HEADER[1] = request.tagLow;
+    HEADER[2] = head.memory.byteLength;
+    HEADER[3] = 0;
+    if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
+    const shifted = request.pieces!.map((piece) => ({ ...piece, start: piece.start + head.byteLength }));
+    const status = sendPieces(connection, MessageId.AM, HEADER, AM_WORDS, [unpadded(head), ...shifted], 0, length);
+    if (status !== Status.OK) return status;
+    connection.credit.bytes -= cost;
+    this.#host.counters.count(WorkerCounter.AM_TX);
+    return status;
   }
 
   #sendRts(request: Request, head: LocalPiece): Status {
@@ -264,7 +335,7 @@ export class ActiveMessages {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.wireId === 0) {
       const room = connection.amBcopyMax - RTS_WORDS * 4 - head.byteLength;
-      const made = this.#rendezvous.keyOf(connection, request.pieces!, room);
+      const made = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, request.pieces!, room);
       this.#rendezvous.offer(request, request.pieces!, made);
       connection.expect(request);
     }
@@ -295,25 +366,13 @@ export class ActiveMessages {
     view.sender = connection;
     view.isTaken = false;
     view.isReceived = false;
+    view.isQueued = false;
     return view;
   }
 
   #call(view: AmMessage): void {
     this.#handlers[view.id]!(view);
   }
-}
-
-function sendEager(request: Request, head: LocalPiece, headerLength: number): Status {
-  const connection = request.connection!;
-  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-  HEADER[0] = connection.remoteId;
-  HEADER[1] = request.tagLow;
-  HEADER[2] = headerLength;
-  HEADER[3] = 0;
-  if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
-  const shifted = request.pieces!.map((piece) => ({ ...piece, start: piece.start + head.byteLength }));
-  const length = head.byteLength + request.byteLength;
-  return sendPieces(connection, MessageId.AM, HEADER, AM_WORDS, [unpadded(head), ...shifted], 0, length);
 }
 
 /** The bytes of a header without its padding, whose contents nobody reads. */

@@ -28,6 +28,8 @@ export interface MessageOwner {
   endpointTo(sender: object): Endpoint;
   /** Gives up the data of a rendezvous: tells the sender that nobody wants it. */
   releaseData(message: AmMessage): void;
+  /** A message has left the queue that it was put into. Without it, queues take memory that the engine does not count. */
+  messageTaken?(message: AmMessage): void;
   receiveData(
     message: AmMessage,
     local: LocalBuffer,
@@ -57,6 +59,10 @@ export class AmMessage {
   isTaken = false;
   /** True for the object that handlers see; false for one that was retained. */
   isView = true;
+  /** What it takes of the sender's credit; for the engine. */
+  cost = 0;
+  /** It waits in a queue of the library: its memory counts until it is taken. */
+  isQueued = false;
   readonly #owner: MessageOwner;
 
   constructor(owner: MessageOwner) {
@@ -94,12 +100,27 @@ export class AmMessage {
     copy.dataOffset = this.headerLength;
     copy.byteLength = this.byteLength;
     copy.waiting = this.waiting;
+    copy.cost = this.cost;
     const dataLength = this.waiting === undefined ? this.byteLength : 0;
     copy.source = new Uint8Array(this.headerLength + dataLength);
     copy.source.set(this.header);
     copy.source.set(this.source.subarray(this.dataOffset, this.dataOffset + dataLength), this.headerLength);
     this.isTaken = true;
     return copy;
+  }
+
+  /** Like {@link retain}, for a queue of the library: {@link leaveQueue} follows. */
+  enqueue(): AmMessage {
+    const copy = this.retain();
+    copy.isQueued = true;
+    this.isQueued = true;
+    return copy;
+  }
+
+  /** The application takes the message out of the queue, or the queue is closed. */
+  leaveQueue(): void {
+    this.isQueued = false;
+    this.#owner.messageTaken?.(this);
   }
 
   /**

@@ -12,7 +12,7 @@ interface Canceller {
 /** Where requests wait that no connection has queued. */
 export interface WaitingPlaces {
   readonly tag: Canceller;
-  readonly streams: Canceller;
+  readonly streams: Canceller & { canCancelSend(request: Request): boolean };
   readonly sockets: Canceller;
 }
 
@@ -26,6 +26,7 @@ export function cancelRequest(request: Request, places: WaitingPlaces): boolean 
 function takeBack(request: Request, { tag, streams, sockets }: WaitingPlaces): boolean {
   if (request.kind === RequestKind.RECEIVE) return tag.cancel(request) || streams.cancel(request);
   if (request.kind === RequestKind.CONNECT) return sockets.cancel(request);
+  if (request.kind === RequestKind.MESSAGE && !request.queued) return streams.canCancelSend(request);
   // A flush that one lane has already taken ends by itself, and a message that has been sent in part goes on.
   if (!request.queued || request.count > 1 || request.done > 0) return false;
   return (request.connection as PeerConnection | undefined)?.unqueue(request) === true;

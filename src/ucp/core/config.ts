@@ -31,6 +31,7 @@ export interface UcpConfig {
   readonly MAX_RNDV_RAILS: number;
   readonly MIN_RNDV_CHUNK_SIZE: number;
   readonly MULTI_LANE_MAX_RATIO: number;
+  readonly UNEXP_MAX_BYTES: number;
   readonly KEEPALIVE_INTERVAL: number;
   readonly RCACHE_ENABLE: Ternary;
   readonly MEMTYPE_CACHE: Ternary;
@@ -139,6 +140,12 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: restricted(uintType, 'an unsigned integer, at least 1', (ratio) => ratio >= 1),
       default: '4',
       doc: 'Devices whose estimated bandwidth is smaller than that of the best by more than this ratio get no part.',
+    },
+    {
+      name: 'UNEXP_MAX_BYTES',
+      type: memorySizeType,
+      default: '256m',
+      doc: 'Memory of one worker for messages and bytes of streams that arrive before they are asked for; beyond it they stay with their senders, which offer them or wait. Connections share it; inf for no bound.',
     },
     {
       name: 'KEEPALIVE_INTERVAL',

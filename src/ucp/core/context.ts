@@ -72,6 +72,7 @@ export class Context implements ApiContext, WorkerContext<Worker> {
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
   readonly rails: RailLimits;
+  readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
   readonly #newSignal: () => SignalFd;
   readonly #memoryTypes: MemoryTypes;
@@ -105,6 +106,7 @@ export class Context implements ApiContext, WorkerContext<Worker> {
       chunkBytesMin: config.MIN_RNDV_CHUNK_SIZE,
       bandwidthRatioMax: config.MULTI_LANE_MAX_RATIO,
     };
+    this.unexpectedBytesMax = config.UNEXP_MAX_BYTES;
     this.protocolInfoMode = config.PROTO_INFO;
     this.#newSignal = params.newSignal;
     this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md));

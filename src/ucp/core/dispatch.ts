@@ -7,13 +7,14 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
 import type { MessageOwner } from '../api/active-message.ts';
+import { CreditCode } from '../credit/credit-messages.ts';
 import { EmulatedRma } from '../rma/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
 import { readCarrier } from '../rndv/reply.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
-import { isEnding, MESSAGE_BYTES_MIN, MessageId } from './message.ts';
+import { isEnding, joinWords, MESSAGE_BYTES_MIN, MessageId } from './message.ts';
 import type { ProtocolHost } from './protocol-host.ts';
 
 /** Bytes of the header of a REPLY; behind it may stand what carried the bytes. */
@@ -52,6 +53,7 @@ export class Protocols {
     this.#takers[MessageId.GET] = (frame) => this.emulated.onGet(frame);
     this.#takers[MessageId.GET_READY] = (frame) => this.emulated.onGetReady(frame);
     this.#takers[MessageId.ATOMIC] = (frame) => this.atomics.onAtomic(frame);
+    this.#takers[MessageId.CREDIT] = (frame) => this.#onCredit(frame);
     this.#takers[MessageId.WIREUP] = (frame) => this.#connections.onMessage(frame);
     this.#takers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
   }
@@ -77,6 +79,21 @@ export class Protocols {
   #control(id: number, frame: AmFrame): void {
     const take = this.#takers[id];
     if (take !== undefined) take(frame);
+  }
+
+  #onCredit(frame: AmFrame): void {
+    const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
+    const { words, offset } = frame;
+    const at = offset >> 2;
+    const code = words[at + 1]!;
+    if (code === CreditCode.STREAM_WAITS) this.streams.peerWaits(connection);
+    else if (code === CreditCode.STREAM_TAKE) this.streams.asked(connection);
+    else if (code === CreditCode.RETURN || code === CreditCode.HELD) {
+      const byteLength = joinWords(words[at + 2]!, words[at + 3]!);
+      connection.credit.take(byteLength, joinWords(words[at + 4]!, words[at + 5]!), code === CreditCode.HELD);
+      this.streams.creditCame(connection);
+    }
   }
 
   #onReply(frame: AmFrame): void {

@@ -7,7 +7,10 @@ import { Status } from '../../ucs/status.ts';
 
 /** Ids of active messages. A change in their meaning is a new version of the worker address. */
 export const MessageId = {
-  /** endpoint, {@link WireupCode}, endpoint of the sender, number of the connection; request, to endpoint 0: worker address; attach: worker id. */
+  /**
+   * endpoint, {@link WireupCode}, endpoint of the sender, number of the connection, window that the sender gives; payload of request, to endpoint 0, and
+   * attach: worker address.
+   */
   WIREUP: 0,
   /** endpoint, 0, tag; payload: the message. */
   TAG: 1,
@@ -28,7 +31,7 @@ export const MessageId = {
   AM: 7,
   /** endpoint, handler | flags, header bytes, key bytes, length, request of the sender, 0, offset behind the key; payload: header, padded, key. */
   AM_RTS: 8,
-  /** endpoint, 0; payload: bytes of the stream. */
+  /** endpoint, {@link STREAM_ASKED} or 0; payload: bytes of the stream. */
   STREAM: 9,
   /** endpoint, request, offset, length; payload: key of the memory. */
   PUT: 10,
@@ -41,13 +44,18 @@ export const MessageId = {
   CLOSE: 14,
   /** endpoint, request of the receiver, offset and length of what has been written, {@link ATP_IN_TARGET} or 0; payload: what carried it, or nothing. */
   ATP: 15,
+  /** endpoint, code, bytes, window: see credit/credit-messages.ts. */
+  CREDIT: 16,
 } as const;
+
+/** Flag of a message of the stream: the receiver has asked for it, and it takes no credit. */
+export const STREAM_ASKED = 1;
 
 /** Flag of an ATP: the bytes are in the target, and not in the fragment. */
 export const ATP_IN_TARGET = 1;
 
 /** Bytes of the shortest message of each id: its header. */
-export const MESSAGE_BYTES_MIN: readonly number[] = [16, 16, 16, 32, 40, 16, 24, 16, 40, 8, 24, 24, 16, 40, 8, 32];
+export const MESSAGE_BYTES_MIN: readonly number[] = [24, 16, 16, 32, 40, 16, 24, 16, 40, 8, 24, 24, 16, 40, 8, 32, 24];
 
 /** What a WIREUP message says. */
 export const WireupCode = { REQUEST: 0, REPLY: 1, ATTACH: 2 } as const;

@@ -9,6 +9,10 @@ import { Status } from '../../ucs/status.ts';
 import { throwLater } from '../../ucs/uncaught.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { SocketAddresses } from '../api/sockets/socket-address.ts';
+import type { CreditBudget } from '../credit/credit-budget.ts';
+import { CreditTeller } from '../credit/credit-messages.ts';
+import { InboundWindow } from '../credit/inbound-window.ts';
+import { OutboundCredit } from '../credit/outbound-credit.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import { type ConnectedLanes, nameOf } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
@@ -27,6 +31,8 @@ const CLOSE_HEADER = new Int32Array(2);
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
   readonly observation: { readonly info: ProtocolInfo | undefined };
+  /** The memory for messages that are not asked for. */
+  readonly budget: CreditBudget;
   /** The connection has requests that wait for resources: progress starts them again. */
   connectionPending(connection: PeerConnection): void;
 }
@@ -43,6 +49,8 @@ export class PeerConnection implements Connection {
   readonly amBcopyMax: number;
   readonly waiting: Map<number, Request> = new Map();
   readonly rkeys: RkeyCache = new RkeyCache();
+  readonly credit: OutboundCredit = new OutboundCredit();
+  readonly inbound: InboundWindow;
   remoteId: number = NO_ENDPOINT;
   /** The interfaces of the peer, as its messages are known by. */
   sources: readonly string[] = [];
@@ -81,6 +89,8 @@ export class PeerConnection implements Connection {
     this.am = am?.endpoint;
     this.amShortMax = am?.iface.attributes.am.shortBytesMax ?? 0;
     this.amBcopyMax = am?.iface.attributes.am.bcopyBytesMax ?? 0;
+    const teller = new CreditTeller(this, owner);
+    this.inbound = new InboundWindow(owner.budget, () => teller.tell(this.inbound));
   }
 
   /** Whether a message with this source is one of the peer: a number alone, which can be guessed, names no connection. */
@@ -295,6 +305,7 @@ export class PeerConnection implements Connection {
     this.#hasLeft = true;
     this.fail(Status.CANCELED);
     this.rkeys.close();
+    this.inbound.close();
     for (const { endpoint } of this.lanes) endpoint.close();
   }
 

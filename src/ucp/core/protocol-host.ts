@@ -61,4 +61,6 @@ export interface ProtocolHost extends RequestOwner {
   discard(request: Request): void;
   /** The connection that a message names in its first word; undefined also where the message came from another peer than that of the connection. */
   connectionOf(frame: AmFrame): Connection | undefined;
+  /** A peer has done what the protocol forbids: its connection ends with EXCEEDS_LIMIT. */
+  breaksProtocol(connection: Connection, what: string): void;
 }

@@ -9,6 +9,8 @@ import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { holdsBytes, hostBytes } from '../api/local-bytes.ts';
 import type { Request as ApiRequest, RequestCallback } from '../api/request.ts';
+import type { InboundWindow } from '../credit/inbound-window.ts';
+import type { OutboundCredit } from '../credit/outbound-credit.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
@@ -92,6 +94,9 @@ export interface Connection {
   readonly waiting: ReadonlyMap<number, Request>;
   /** Keys that messages of the peer have brought. */
   readonly rkeys: RkeyCache;
+  /** What may be sent without being asked, and what the peer may send. */
+  readonly credit: OutboundCredit;
+  readonly inbound: InboundWindow;
   /** True while requests wait for resources; later ones queue up behind them. */
   readonly hasPending: boolean;
   /** Why the connection has ended: OK while it has not. */

@@ -18,6 +18,8 @@ export interface WorkerContext<W> extends ProtocolContext {
   /** See UCX_PROGRESS_SPIN and UCX_KEEPALIVE_INTERVAL. */
   readonly progressSpinNs: number;
   readonly keepaliveNs: number;
+  /** See UCX_UNEXP_MAX_BYTES. */
+  readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
   newSignal(): SignalFd;
   forget(worker: W): void;

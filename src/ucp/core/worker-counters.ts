@@ -25,6 +25,8 @@ const NAMES = [
   'stream_rx',
   'atomic_sw',
   'requests',
+  'tx_no_credit',
+  'tx_no_credit_rndv',
 ] as const;
 
 /** What is counted. */
@@ -59,6 +61,9 @@ export const WorkerCounter = {
   ATOMIC_SW: 19,
   /** Requests that were started: operations that did not end in their call, or whose request was wanted. */
   REQUESTS: 20,
+  /** Times that the window of a peer was used up, and messages that were offered for want of credit. */
+  TX_NO_CREDIT: 21,
+  TX_NO_CREDIT_RNDV: 22,
 } as const;
 export type WorkerCounter = (typeof WorkerCounter)[keyof typeof WorkerCounter];
 

@@ -25,6 +25,7 @@ import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.t
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
 import type { Worker as ApiWorker, TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
+import { CreditBudget } from '../credit/credit-budget.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { addressOfWorker, isListening, type OpenIface } from '../wireup/lanes.ts';
@@ -71,6 +72,7 @@ export class Worker
   readonly connections: Connections;
   readonly sockets: SocketConnections;
   readonly counters: WorkerCounters = new WorkerCounters();
+  readonly budget: CreditBudget;
   readonly #requests: RequestPool = new RequestPool(this);
   readonly observation: Observation;
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
@@ -104,6 +106,7 @@ export class Worker
     this.#listening = this.ifaces.filter(isListening);
     this.#quiet = new QuietIfaces(this.ifaces);
     this.activity = this.#quiet.activity;
+    this.budget = new CreditBudget(context.unexpectedBytesMax);
     this.connections = new Connections(this);
     this.protocols = new Protocols(this, this.connections, this);
     for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
@@ -204,13 +207,15 @@ export class Worker
   }
 
   stats(): StatsNode {
-    const { tag, streams } = this.protocols;
+    const { tag, streams, am } = this.protocols;
     const levels = {
       requests_in_use: this.requestsInUse,
       endpoints: this.#endpoints.size,
       unexp_messages: tag.matcher.waiting,
       unexp_bytes: tag.matcher.heldBytes,
       stream_bytes: streams.heldBytes,
+      am_bytes: am.heldBytes,
+      unexp_granted: this.budget.grantedBytes,
     };
     return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);
   }
@@ -306,6 +311,12 @@ export class Worker
     return this.connections.of(frame);
   }
 
+  breaksProtocol(connection: Connection, what: string): void {
+    if (connection.failure !== Status.OK) return;
+    this.warnings.warn(`a peer is disconnected: ${what}`);
+    this.onPeerGone(connection as PeerConnection, Status.EXCEEDS_LIMIT);
+  }
+
   adopt(connection: PeerConnection, options: EndpointOptions): Endpoint {
     const endpoint = this.endpointOf(connection);
     endpoint.setOptions(options);
@@ -321,6 +332,10 @@ export class Worker
     const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this, connection as PeerConnection);
     this.#endpoints.set(connection, endpoint);
     return endpoint;
+  }
+
+  messageTaken(message: AmMessage): void {
+    this.protocols.am.taken(message);
   }
 
   receiveData(

@@ -7,32 +7,35 @@ import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areHost, areMapped, bytesOf, hostBytes, piecesOf, scatter } from '../api/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
-import { MessageId, NO_ENDPOINT } from '../core/message.ts';
-import { sendMessage, sendPieces } from '../core/message-packer.ts';
+import { STREAM_ASKED } from '../core/message.ts';
 import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../core/request.ts';
+import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
-import type { LocalBuffer, MemoryHandle } from '../mem/memory-handle.ts';
+import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
+import { CreditCode, postStreamCredit } from '../credit/credit-messages.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-
-const STREAM_WORDS = 2;
-const HEADER = new Int32Array(STREAM_WORDS);
+import { OutgoingStream, STREAM_WORDS } from './outgoing-stream.ts';
 
 /** A message of the stream, or what is left of it. */
 interface Chunk {
   readonly bytes: Uint8Array;
+  /** What it takes of the window of the peer; 0 for what was asked for. */
+  readonly cost: number;
   offset: number;
 }
 
-/** One direction of a connection: what arrived, and who waits for it. */
+/** The stream of a connection: what arrived, and who waits for it, and what is to be sent. */
 interface StreamState {
+  readonly outgoing: OutgoingStream;
+  /** The sender waits for us to ask for bytes, and we have done so. */
+  peerWaits: boolean;
+  hasAsked: boolean;
   readonly chunks: Chunk[];
   readonly receives: StreamReceive[];
   /** A receive is being written into device memory: those behind it wait. */
   busy: boolean;
-  /** Device memory is being sent, fragment by fragment: what is sent after it waits. */
-  sending: boolean;
   /** The connection is closed here: nothing more is received. */
   closed: boolean;
   byteLength: number;
@@ -75,17 +78,12 @@ export class Streams {
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const [first] = pieces;
     const bytes = pieces.length === 1 ? hostBytes(first!.memory) : undefined;
-    const state = this.#stateOf(connection);
-    const isFree = !connection.hasPending && !state.sending && connection.remoteId !== NO_ENDPOINT;
-    if (isImmediate && bytes !== undefined && isFree) {
-      if (STREAM_WORDS * 4 + total <= connection.amBcopyMax) {
-        setHeader(connection);
-        const offset = first!.offset;
-        const status = sendMessage(connection, MessageId.STREAM, HEADER, STREAM_WORDS, bytes, offset, total);
-        if (status !== Status.NO_RESOURCE) {
-          this.#host.counters.count(WorkerCounter.STREAM_TX);
-          return status;
-        }
+    const { outgoing } = this.#stateOf(connection);
+    if (isImmediate && bytes !== undefined && !connection.hasPending) {
+      const status = outgoing.sendAtOnce(bytes, first!.offset, total);
+      if (status !== Status.NO_RESOURCE) {
+        this.#host.counters.count(WorkerCounter.STREAM_TX);
+        return status;
       }
     }
     const request = this.#host.newRequest();
@@ -97,11 +95,7 @@ export class Streams {
     request.byteLength = total;
     request.protocolName = 'stream/eager';
     this.#host.counters.count(WorkerCounter.STREAM_TX);
-    const isHost = areHost(pieces);
-    request.starter = () => {
-      if (state.sending) return Status.NO_RESOURCE;
-      return isHost ? sendRest(request) : this.#sendStaged(request, state);
-    };
+    request.starter = () => outgoing.start(request);
     return this.#host.start(request, params);
   }
 
@@ -136,10 +130,13 @@ export class Streams {
   takeData(connection: Connection): Uint8Array | undefined {
     const state = this.#states.get(connection.id);
     if (state === undefined || state.busy || state.receives.length > 0) return undefined;
-    const chunk = state.chunks.shift();
-    if (chunk === undefined) return undefined;
+    const [chunk] = state.chunks;
+    if (chunk === undefined) {
+      ask(state, connection);
+      return undefined;
+    }
     const bytes = chunk.bytes.subarray(chunk.offset);
-    state.byteLength -= bytes.byteLength;
+    this.#consume(state, connection, chunk, bytes.byteLength);
     return bytes;
   }
 
@@ -158,10 +155,46 @@ export class Streams {
     const start = offset + STREAM_WORDS * 4;
     const length = byteLength - STREAM_WORDS * 4;
     if (length <= 0) return;
+    const isAsked = frame.words[(offset >> 2) + 1] === STREAM_ASKED;
+    const cost = isAsked ? 0 : length + KEPT_OVERHEAD_BYTES;
+    if (isAsked ? !state.hasAsked : !connection.inbound.arrive(cost)) {
+      this.#host.breaksProtocol(connection, 'it sends bytes of its stream without credit');
+      return;
+    }
+    if (isAsked) state.hasAsked = false;
     this.#host.counters.count(WorkerCounter.STREAM_RX);
-    state.chunks.push({ bytes: bytes.slice(start, start + length), offset: 0 });
+    if (state.closed) {
+      // Nobody receives it, and the peer may wait for getting rid of it.
+      if (cost > 0) connection.inbound.release(cost);
+      return;
+    }
+    state.chunks.push({ bytes: bytes.slice(start, start + length), offset: 0, cost });
     state.byteLength += length;
     this.#serve(state, connection);
+    connection.inbound.settle();
+  }
+
+  /** The peer has given credit: what waits for it goes on. */
+  creditCame(connection: Connection): void {
+    this.#states.get(connection.id)?.outgoing.resume();
+  }
+
+  /** The peer has bytes and no credit. */
+  peerWaits(connection: Connection): void {
+    const state = this.#stateOf(connection);
+    state.peerWaits = true;
+    if (state.receives.length > 0 || state.closed) ask(state, connection);
+  }
+
+  /** The peer asks for a message that needs no credit. */
+  asked(connection: Connection): void {
+    this.#states.get(connection.id)?.outgoing.asked();
+  }
+
+  /** True for a send that waits for credit, and of which nothing was sent. */
+  canCancelSend(request: Request): boolean {
+    const { connection } = request;
+    return connection !== undefined && this.#states.get(connection.id)?.outgoing.canCancel(request) === true;
   }
 
   /** Takes a receive back that has got nothing yet; false for others. */
@@ -183,6 +216,8 @@ export class Streams {
   /** Forgets a connection that is closed: its receives are cancelled. */
   forget(connection: Connection): void {
     this.cancelReceives(connection);
+    const state = this.#states.get(connection.id);
+    if (state !== undefined) this.#drop(state, connection, 0);
     this.#states.delete(connection.id);
   }
 
@@ -192,18 +227,29 @@ export class Streams {
     if (state === undefined) return;
     state.closed = true;
     for (const { request } of state.receives.splice(state.busy ? 1 : 0)) request.end(Status.CANCELED);
+    this.#drop(state, connection, state.busy ? 1 : 0);
+    ask(state, connection);
   }
 
   /** True while device memory is copied for a send or a receive. */
   isCopying(connection: Connection): boolean {
     const state = this.#states.get(connection.id);
-    return state?.sending === true || state?.busy === true;
+    return state?.outgoing.isStaging === true || state?.busy === true;
   }
 
   #stateOf(connection: Connection): StreamState {
     const known = this.#states.get(connection.id);
     if (known !== undefined) return known;
-    const state: StreamState = { chunks: [], receives: [], busy: false, sending: false, closed: false, byteLength: 0 };
+    const state: StreamState = {
+      outgoing: new OutgoingStream(this.#host, this.#rendezvous.staging, connection),
+      peerWaits: false,
+      hasAsked: false,
+      chunks: [],
+      receives: [],
+      busy: false,
+      closed: false,
+      byteLength: 0,
+    };
     this.#states.set(connection.id, state);
     return state;
   }
@@ -217,11 +263,12 @@ export class Streams {
         request.end(Status.INVALID_ADDR);
         continue;
       }
-      if (areHost(request.pieces!)) this.#fill(state, request);
+      if (areHost(request.pieces!)) this.#fill(state, request, connection);
       else if (!this.#stage(state, request, connection)) return;
       this.#endFirst(state, request, waitAll);
     }
     if (connection.failure !== Status.OK) this.connectionEnded(connection);
+    else if (state.receives.length > 0) ask(state, connection);
   }
 
   #endFirst(state: StreamState, request: Request, waitAll: boolean): void {
@@ -232,12 +279,12 @@ export class Streams {
   }
 
   /** Copies chunks into host memory until one of both is used up. */
-  #fill(state: StreamState, request: Request): void {
+  #fill(state: StreamState, request: Request, connection: Connection): void {
     while (state.chunks.length > 0 && request.done < request.byteLength) {
       const chunk = state.chunks[0]!;
       const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
       scatter(request.pieces!, request.done, bytes, chunk.bytes, chunk.offset);
-      this.#consume(state, chunk, bytes);
+      this.#consume(state, connection, chunk, bytes);
       request.done += bytes;
     }
   }
@@ -254,7 +301,7 @@ export class Streams {
       staging.write(request.pieces!, request.done, fragment, bytes, (status) => {
         staging.release(fragment);
         state.busy = false;
-        this.#consume(state, chunk, bytes);
+        this.#consume(state, connection, chunk, bytes);
         request.done += bytes;
         const waitAll = state.receives[0]!.waitAll;
         if (status < 0 || state.closed) {
@@ -267,86 +314,27 @@ export class Streams {
     return false;
   }
 
-  #consume(state: StreamState, chunk: Chunk, bytes: number): void {
+  /** Gives up what nobody receives any more, but for the first so many messages. */
+  #drop(state: StreamState, connection: Connection, first: number): void {
+    for (const { bytes, offset, cost } of state.chunks.splice(first)) {
+      state.byteLength -= bytes.byteLength - offset;
+      if (cost > 0) connection.inbound.release(cost);
+    }
+  }
+
+  #consume(state: StreamState, connection: Connection, chunk: Chunk, bytes: number): void {
     chunk.offset += bytes;
     state.byteLength -= bytes;
-    if (chunk.offset === chunk.bytes.byteLength) state.chunks.shift();
-  }
-
-  /** Sends device memory: fragment by fragment through host memory, in order. */
-  #sendStaged(request: Request, state: StreamState): Status {
-    const connection = request.connection!;
-    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    state.sending = true;
-    const end = (status: Status): void => {
-      state.sending = false;
-      request.end(status);
-    };
-    const { staging } = this.#rendezvous;
-    const pieces = request.pieces!;
-    const next = (): void => {
-      if (request.done === request.byteLength || connection.failure !== Status.OK) {
-        end(connection.failure);
-        return;
-      }
-      staging.acquire((fragment) => {
-        const bytes = Math.min(staging.fragmentBytes, request.byteLength - request.done);
-        staging.read(pieces, request.done, fragment, bytes, (status) => {
-          if (status < 0) {
-            staging.release(fragment);
-            end(status);
-            return;
-          }
-          this.#sendFragment(connection, fragment, bytes, (sent) => {
-            staging.release(fragment);
-            if (sent < 0) {
-              end(sent);
-              return;
-            }
-            request.done += bytes;
-            next();
-          });
-        });
-      });
-    };
-    next();
-    return Status.INPROGRESS;
-  }
-
-  #sendFragment(
-    connection: Connection,
-    fragment: MemoryHandle,
-    byteLength: number,
-    done: (status: Status) => void,
-  ): void {
-    const part = new Request(this.#host);
-    part.begin(RequestKind.MESSAGE);
-    part.connection = connection;
-    part.pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
-    part.byteLength = byteLength;
-    part.starter = sendRest;
-    part.callback = (_part, status) => done(status);
-    connection.run(part);
+    if (chunk.offset < chunk.bytes.byteLength || state.chunks[0] !== chunk) return;
+    state.chunks.shift();
+    if (chunk.cost > 0) connection.inbound.release(chunk.cost);
   }
 }
 
-function setHeader(connection: Connection): void {
-  HEADER[0] = connection.remoteId;
-  HEADER[1] = 0;
-}
-
-/** Sends what is left, message by message; goes on where it stopped. */
-function sendRest(request: Request): Status {
-  const connection = request.connection!;
-  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-  const frameBytes = connection.amBcopyMax - STREAM_WORDS * 4;
-  if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
-  while (request.done < request.byteLength) {
-    const bytes = Math.min(frameBytes, request.byteLength - request.done);
-    setHeader(connection);
-    const status = sendPieces(connection, MessageId.STREAM, HEADER, STREAM_WORDS, request.pieces!, request.done, bytes);
-    if (status !== Status.OK) return status;
-    request.done += bytes;
-  }
-  return Status.OK;
+/** Asks a peer without credit for a message where nothing else is here: it goes to a receive, so that one at a time takes no memory to speak of. */
+function ask(state: StreamState, connection: Connection): void {
+  if (!state.peerWaits || state.hasAsked || state.chunks.length > 0) return;
+  state.peerWaits = false;
+  state.hasAsked = true;
+  postStreamCredit(connection, CreditCode.STREAM_TAKE);
 }

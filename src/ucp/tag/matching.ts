@@ -105,9 +105,11 @@ export class TagMatcher {
     return this.#unexpected.find(low, high, maskLow, maskHigh);
   }
 
-  /** Takes a message that {@link peek} found. */
+  /** Takes a message that {@link peek} found: what it takes of memory is no business of the worker any more. */
   remove(message: UnexpectedMessage): void {
     this.#unexpected.remove(message, bucketOf(message.tagLow, message.tagHigh));
+    if (message.cost > 0) message.window.release(message.cost);
+    else message.window.releaseOffer();
   }
 
   /** Takes everything that waits, for a worker that closes. */

@@ -28,6 +28,9 @@ import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
+import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
+import type { InboundWindow } from '../credit/inbound-window.ts';
+import { lacksCredit } from '../credit/outbound-credit.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { TagMatcher } from './matching.ts';
@@ -102,7 +105,10 @@ export class TagProtocol {
     const isShort =
       TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < this.#host.context.rendezvousThreshold;
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
-    if (isShort && isImmediate && !sync && bytes !== undefined && connection.remoteId !== NO_ENDPOINT) {
+    const { credit } = connection;
+    const cost = byteLength + KEPT_OVERHEAD_BYTES;
+    // Nobody has given credit to a connection that does not stand.
+    if (isShort && isImmediate && !sync && bytes !== undefined && credit.bytes >= cost) {
       if (!connection.hasPending) {
         HEADER[0] = connection.remoteId;
         HEADER[1] = 0;
@@ -111,6 +117,7 @@ export class TagProtocol {
         if (connection.isLoopback) connection.amLane!.activity.busy = true;
         const status = connection.am!.amShort(MessageId.TAG, HEADER, TAG_WORDS, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
+          credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.TX_EAGER);
           return status;
         }
@@ -187,20 +194,29 @@ export class TagProtocol {
     const high = words[at + 3]!;
     const length = byteLength - TAG_WORDS * 4;
     const start = offset + TAG_WORDS * 4;
-    const request = this.matcher.expected(low, high);
+    const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
+    const cost = length + KEPT_OVERHEAD_BYTES;
+    const { inbound } = connection;
+    if (!inbound.arrive(cost)) {
+      this.#host.breaksProtocol(connection, 'it sends tagged messages without credit');
+      return;
+    }
     const replyTo = sync ? words[at + 1]! : 0;
-    const connection = sync ? this.#host.connectionOf(frame) : undefined;
+    const request = this.matcher.expected(low, high);
     if (request === undefined) {
-      const content: EagerContent = { kind: 'eager', bytes: bytes.slice(start, start + length), connection, replyTo };
       this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_UNEXP);
-      this.matcher.keep(new UnexpectedMessage(low, high, length, content, length));
+      const sender = sync ? connection : undefined;
+      this.#keepEager(inbound, low, high, bytes.slice(start, start + length), sender, replyTo);
+      inbound.settle();
       return;
     }
     this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_EXP);
     request.tagLow = low;
     request.tagHigh = high;
-    if (connection !== undefined) this.#rendezvous.reply(connection, replyTo, Status.OK);
+    if (sync) this.#rendezvous.reply(connection, replyTo, Status.OK);
     this.#deliverBytes(request, bytes, start, length);
+    inbound.release(cost);
   }
 
   onRts(frame: AmFrame): void {
@@ -219,16 +235,41 @@ export class TagProtocol {
       packedKey: keyBytes > 0 ? bytes.slice(start, start + keyBytes) : undefined,
       keyOffset: joinWords(words[at + 6]!, words[at + 7]!),
     };
-    const message = new UnexpectedMessage(low, high, joinWords(words[at + 4]!, words[at + 5]!), content, keyBytes);
+    const message = new UnexpectedMessage({
+      tagLow: low,
+      tagHigh: high,
+      byteLength: joinWords(words[at + 4]!, words[at + 5]!),
+      content,
+      heldBytes: keyBytes,
+      window: connection.inbound,
+      cost: 0,
+    });
     const request = this.matcher.expected(low, high);
     this.#host.counters.count(request === undefined ? WorkerCounter.TAG_RX_RNDV_UNEXP : WorkerCounter.TAG_RX_RNDV_EXP);
-    if (request === undefined) this.matcher.keep(message);
-    else this.#deliver(request, message);
+    if (request !== undefined) this.#deliver(request, message);
+    else if (connection.inbound.keepOffer()) this.matcher.keep(message);
+    else this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
   }
 
   /** Ends what waits, for a worker that closes. */
   close(): void {
     for (const request of this.matcher.drain().receives) request.end(Status.CANCELED);
+  }
+
+  #keepEager(
+    window: InboundWindow,
+    tagLow: number,
+    tagHigh: number,
+    bytes: Uint8Array,
+    connection: Connection | undefined,
+    replyTo: number,
+  ): void {
+    const { byteLength } = bytes;
+    const content: EagerContent = { kind: 'eager', bytes, connection, replyTo };
+    const cost = byteLength + KEPT_OVERHEAD_BYTES;
+    this.matcher.keep(
+      new UnexpectedMessage({ tagLow, tagHigh, byteLength, content, heldBytes: byteLength, window, cost }),
+    );
   }
 
   #sendList(
@@ -266,8 +307,7 @@ export class TagProtocol {
     const total = request.byteLength;
     const fits = TAG_WORDS * 4 + total <= connection.amBcopyMax && total < this.#host.context.rendezvousThreshold;
     if (total === 0 || (isHost && fits)) {
-      this.#host.counters.count(sync ? WorkerCounter.TX_EAGER_SYNC : WorkerCounter.TX_EAGER);
-      request.starter = sync ? startSync : startEager;
+      request.starter = sync ? this.#startSync : this.#startEager;
       request.protocolName = sync ? 'tag/eager_sync' : 'tag/eager';
     } else {
       this.#host.counters.count(WorkerCounter.TX_RNDV);
@@ -277,16 +317,58 @@ export class TagProtocol {
     return this.#host.start(request, params);
   }
 
+  readonly #startEager = (request: Request): Status => {
+    const status = this.#sendEager(request, MessageId.TAG);
+    if (status === Status.OK) this.#host.counters.count(WorkerCounter.TX_EAGER);
+    return status;
+  };
+
+  /** A synchronous send ends with the answer that its message was matched. */
+  readonly #startSync = (request: Request): Status => {
+    const connection = request.connection!;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    if (request.wireId === 0) {
+      request.replyHandler = endWith;
+      connection.expect(request);
+    }
+    const status = this.#sendEager(request, MessageId.TAG_SYNC);
+    if (status !== Status.OK) return status;
+    this.#host.counters.count(WorkerCounter.TX_EAGER_SYNC);
+    return Status.INPROGRESS;
+  };
+
+  /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
+  #sendEager(request: Request, messageId: number): Status {
+    const connection = request.connection!;
+    if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    const cost = request.byteLength + KEPT_OVERHEAD_BYTES;
+    if (connection.credit.bytes < cost) {
+      if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
+      this.#host.counters.count(WorkerCounter.TX_RNDV);
+      request.starter = this.#startRts;
+      request.protocolName = 'tag/rndv';
+      return this.#startRts(request);
+    }
+    HEADER[0] = connection.remoteId;
+    HEADER[1] = request.wireId;
+    HEADER[2] = request.tagLow;
+    HEADER[3] = request.tagHigh;
+    if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
+    const status = sendPieces(connection, messageId, HEADER, TAG_WORDS, request.pieces!, 0, request.byteLength);
+    if (status === Status.OK) connection.credit.bytes -= cost;
+    return status;
+  }
+
   readonly #startRts = (request: Request): Status => {
     const connection = request.connection!;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const pieces = request.pieces!;
-    const isNew = request.wireId === 0;
-    if (isNew) {
-      const key = this.#rendezvous.keyOf(connection, pieces, connection.amBcopyMax - RTS_WORDS * 4);
+    if (request.transfer === undefined) {
+      const room = connection.amBcopyMax - RTS_WORDS * 4;
+      const key = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, pieces, room);
       this.#rendezvous.offer(request, pieces, key);
-      connection.expect(request);
     }
+    if (request.wireId === 0) connection.expect(request);
     const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
     const keyOffset = key?.offset ?? 0;
     HEADER[0] = connection.remoteId;
@@ -394,33 +476,6 @@ function wholeOf({ handle, bytes, localOffset, byteLength }: Request): LocalPiec
   return { memory: handle ?? bytes!, offset: localOffset, byteLength, start: 0 };
 }
 
-function startEager(request: Request): Status {
-  return sendEager(request, MessageId.TAG);
-}
-
-/** A synchronous send ends with the answer that its message was matched. */
-function startSync(request: Request): Status {
-  const connection = request.connection!;
-  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-  if (request.wireId === 0) {
-    request.replyHandler = endWith;
-    connection.expect(request);
-  }
-  const status = sendEager(request, MessageId.TAG_SYNC);
-  return status === Status.OK ? Status.INPROGRESS : status;
-}
-
 function endWith(request: Request, status: Status): void {
   request.end(status);
-}
-
-function sendEager(request: Request, messageId: number): Status {
-  const connection = request.connection!;
-  if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-  HEADER[0] = connection.remoteId;
-  HEADER[1] = request.wireId;
-  HEADER[2] = request.tagLow;
-  HEADER[3] = request.tagHigh;
-  if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
-  return sendPieces(connection, messageId, HEADER, TAG_WORDS, request.pieces!, 0, request.byteLength);
 }

@@ -3,6 +3,14 @@
  * matching.ts.
  */
 
+import type { InboundWindow } from '../credit/inbound-window.ts';
+
+/** What a message that came before its receive is made of: see its fields. */
+export type UnexpectedFields = Pick<
+  UnexpectedMessage,
+  'tagLow' | 'tagHigh' | 'byteLength' | 'content' | 'heldBytes' | 'window' | 'cost'
+>;
+
 /** A message that came before its receive. */
 export class UnexpectedMessage {
   readonly tagLow: number;
@@ -13,18 +21,23 @@ export class UnexpectedMessage {
   readonly content: unknown;
   /** Bytes of it that are kept here: all of an eager message, of an offer its key. */
   readonly heldBytes: number;
+  /** The account of the sender, and what the message takes of it; 0 for an offer. */
+  readonly window: InboundWindow;
+  readonly cost: number;
   /** Neighbours among all messages, and among those of the bucket. */
   previous: UnexpectedMessage | undefined = undefined;
   next: UnexpectedMessage | undefined = undefined;
   previousInBucket: UnexpectedMessage | undefined = undefined;
   nextInBucket: UnexpectedMessage | undefined = undefined;
 
-  constructor(tagLow: number, tagHigh: number, byteLength: number, content: unknown, heldBytes: number) {
-    this.tagLow = tagLow;
-    this.tagHigh = tagHigh;
-    this.byteLength = byteLength;
-    this.content = content;
-    this.heldBytes = heldBytes;
+  constructor(fields: UnexpectedFields) {
+    this.tagLow = fields.tagLow;
+    this.tagHigh = fields.tagHigh;
+    this.byteLength = fields.byteLength;
+    this.content = fields.content;
+    this.heldBytes = fields.heldBytes;
+    this.window = fields.window;
+    this.cost = fields.cost;
   }
 }
 

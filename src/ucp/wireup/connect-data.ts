@@ -3,17 +3,17 @@
  * connection the server has made for it.
  *
  * Layout, little-endian. Request: u8 version, u8 flags (1: has a client id), u16 0, u32 0, u64 client id, worker address. Acceptance: u8 version, u8 0,
- * u16 0, u32 id of the connection, worker address.
+ * u16 0, u32 id of the connection, u64 bytes that the client may send without being asked, worker address.
  */
 
 import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { unpackWorkerAddress } from './worker-address.ts';
 
-const VERSION = 1;
+const VERSION = 2;
 const HAS_CLIENT_ID = 1;
 const REQUEST_BYTES = 16;
-const ACCEPTANCE_BYTES = 8;
+const ACCEPTANCE_BYTES = 16;
 const CONNECTION_ID_MAX = 0x7fff_ffff;
 
 /** What a client sends. */
@@ -25,6 +25,7 @@ export interface ConnectData {
 /** What a server sends. */
 export interface AcceptData {
   readonly connectionId: number;
+  readonly windowBytes: number;
   readonly workerAddress: Uint8Array;
 }
 
@@ -51,21 +52,24 @@ export function unpackConnectData(packed: Uint8Array): ConnectData {
 }
 
 /** Writes what a server sends. */
-export function packAcceptData({ connectionId, workerAddress }: AcceptData): Uint8Array {
+export function packAcceptData({ connectionId, windowBytes, workerAddress }: AcceptData): Uint8Array {
   const packed = begin(ACCEPTANCE_BYTES, workerAddress);
-  new DataView(packed.buffer).setUint32(4, connectionId, true);
+  const view = new DataView(packed.buffer);
+  view.setUint32(4, connectionId, true);
+  view.setBigUint64(8, BigInt(windowBytes), true);
   return packed;
 }
 
 /** Reads what a server has sent; throws like {@link unpackConnectData}. */
 export function unpackAcceptData(packed: Uint8Array): AcceptData {
-  const connectionId = viewOf(packed, ACCEPTANCE_BYTES, 'acceptance').getUint32(4, true);
+  const view = viewOf(packed, ACCEPTANCE_BYTES, 'acceptance');
+  const connectionId = view.getUint32(4, true);
   if (connectionId === 0 || connectionId > CONNECTION_ID_MAX) {
     throw malformed('acceptance', `names the connection ${connectionId}`);
   }
   const workerAddress = new Uint8Array(packed.subarray(ACCEPTANCE_BYTES));
   unpackWorkerAddress(workerAddress);
-  return { connectionId, workerAddress };
+  return { connectionId, windowBytes: Number(view.getBigUint64(8, true)), workerAddress };
 }
 
 function begin(headerBytes: number, workerAddress: Uint8Array): Uint8Array<ArrayBuffer> {

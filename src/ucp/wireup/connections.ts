@@ -19,7 +19,7 @@ import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
 import type { Activity } from '../core/lane.ts';
-import { MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../core/peer-connection.ts';
 import type { Rejection } from '../core/resource-filter.ts';
 import { connectLanes, identitiesOf, type OpenIface } from './lanes.ts';
@@ -36,7 +36,7 @@ const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
 
-const WIREUP_WORDS = 4;
+const WIREUP_WORDS = 6;
 const HEADER = new Int32Array(WIREUP_WORDS);
 
 /** What the connections need of their worker. */
@@ -139,10 +139,14 @@ export class Connections {
     return connection;
   }
 
-  /** The half of the client: attaches to the half of the server with that number. Throws like {@link accept}. */
-  attach(packed: Uint8Array, remoteId: number): PeerConnection {
+  /**
+   * The half of the client: attaches to the half of the server with that number. Throws like {@link accept}.
+   * @param windowBytes what the server takes without having asked for it
+   */
+  attach(packed: Uint8Array, remoteId: number, windowBytes: number): PeerConnection {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
     connection.remoteId = remoteId;
+    connection.credit.open(windowBytes);
     this.#say(connection, remoteId, WireupCode.ATTACH, 0, this.#owner.packedAddress);
     return connection;
   }
@@ -225,6 +229,7 @@ export class Connections {
   #loopback(address: WorkerAddress): PeerConnection {
     const connection = this.#make(address);
     connection.remoteId = connection.id;
+    connection.credit.open(connection.inbound.windowBytes);
     connection.isLoopback = true;
     return connection;
   }
@@ -245,7 +250,7 @@ export class Connections {
     const connection = this.of(frame);
     if (connection !== undefined && this.#accepted.delete(connection)) {
       this.#owner.onAttached(connection);
-      this.#established(connection, remoteId);
+      this.#established(connection, remoteId, frame);
       return;
     }
     // The half of a server that did not hear from its client in time: the client does not know that yet.
@@ -260,7 +265,7 @@ export class Connections {
     const known = this.#peers.find(packed);
     const own = known?.own.get(number) ?? known?.passive.get(number);
     if (own !== undefined) {
-      this.#established(own, remoteId);
+      this.#established(own, remoteId, frame);
       return;
     }
     if (this.#unclaimed >= UNCLAIMED_MAX) {
@@ -275,7 +280,7 @@ export class Connections {
     peer.passive.set(number, connection);
     this.#unclaimed += 1;
     this.#homes.set(connection, { peer, number });
-    this.#established(connection, remoteId);
+    this.#established(connection, remoteId, frame);
     this.#say(connection, remoteId, WireupCode.REPLY, number);
   }
 
@@ -308,12 +313,15 @@ export class Connections {
   #onReply(frame: AmFrame, remoteId: number): void {
     const connection = this.of(frame);
     // To a half that was accepted, only its client attaches.
-    if (connection !== undefined && !this.#accepted.has(connection)) this.#established(connection, remoteId);
+    if (connection !== undefined && !this.#accepted.has(connection)) this.#established(connection, remoteId, frame);
   }
 
-  #established(connection: PeerConnection, remoteId: number): void {
+  /** @param frame says what window the peer gives */
+  #established(connection: PeerConnection, remoteId: number, { words, offset }: AmFrame): void {
     if (connection.remoteId !== NO_ENDPOINT) return;
     connection.remoteId = remoteId;
+    const at = offset >> 2;
+    connection.credit.open(joinWords(words[at + 4]!, words[at + 5]!));
     if (this.#leaving.has(connection)) this.close(connection);
     else if (connection.failure !== Status.OK) connection.tellEnd();
   }
@@ -358,6 +366,9 @@ export class Connections {
     HEADER[1] = code;
     HEADER[2] = connection.id;
     HEADER[3] = number;
+    const { windowBytes } = connection.inbound;
+    HEADER[4] = windowBytes | 0;
+    HEADER[5] = highOf(windowBytes);
     connection.post(MessageId.WIREUP, HEADER, WIREUP_WORDS, payload);
   }
 }

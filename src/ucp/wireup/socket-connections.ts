@@ -239,7 +239,9 @@ export class SocketConnections {
     // The answer takes as much time as the client has for what comes then.
     const timeoutNs = 2 * this.#manager!.timeoutNs;
     this.#attaching.add(connection, listener, request.clientAddress.address, timeoutNs);
-    request.accept(packAcceptData({ connectionId: connection.id, workerAddress: packedAddress }), (status) => {
+    const { id: connectionId, inbound } = connection;
+    const answer = { connectionId, windowBytes: inbound.windowBytes, workerAddress: packedAddress };
+    request.accept(packAcceptData(answer), (status) => {
       // Once the client has attached, the transports know best whether it lives.
       if (status === Status.OK || connection.remoteId !== NO_ENDPOINT) return;
       this.#owner.onPeerGone(connection, status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status);
@@ -271,8 +273,8 @@ export class SocketConnections {
 
   #attach(answer: ConnectAnswer, options: EndpointOptions): Endpoint {
     const { connections } = this.#owner;
-    const { connectionId, workerAddress } = unpackAcceptData(answer.privateData);
-    const connection = connections.attach(workerAddress, connectionId);
+    const { connectionId, windowBytes, workerAddress } = unpackAcceptData(answer.privateData);
+    const connection = connections.attach(workerAddress, connectionId, windowBytes);
     const { clientAddress: local, serverAddress: remote } = answer;
     if (local !== undefined && remote !== undefined) connection.socketAddresses = { local, remote };
     return this.#owner.adopt(connection, options);

@@ -50,7 +50,7 @@ describe('a worker address', () => {
   it('has the documented layout', () => {
     const packed = packWorkerAddress({ id: ID, entries: ENTRIES });
     const text = Buffer.from(packed.subarray(0, -4)).toString('latin1');
-    expect(text.slice(0, 8)).toBe('UCPA\x02\x02\0\0');
+    expect(text.slice(0, 8)).toBe('UCPA\x03\x02\0\0');
     expect(packed.subarray(8, 24)).toEqual(ID);
     expect(text.slice(24)).toBe('\x05posix\x06memory\x03\x01\x02\x03\x09gaudi_ipc\x06gaudi0\0');
   });

@@ -11,7 +11,7 @@ import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 
 const MAGIC = 0x41504355;
-const VERSION = 2;
+const VERSION = 3;
 const HEADER_BYTES = 24;
 const CHECKSUM_BYTES = 4;
 const AT_ID = 8;

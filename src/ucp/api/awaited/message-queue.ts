@@ -42,7 +42,7 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     this.#signal = signal;
     this.#onClose = onClose;
     am.setHandler(id, (message) => {
-      this.#messages.push(message.retain());
+      this.#messages.push(message.enqueue());
       this.#waiting.shift()?.();
     });
     if (signal !== undefined) this.#listener = addAbortListener(signal, () => this.close());
@@ -60,6 +60,7 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     while (this.#messages.length === 0 && !this.#closed) await this.#arrival();
     if (this.#signal?.aborted === true) throw new AbortError(this.#signal);
     const value = this.#closed ? undefined : this.#messages.shift();
+    value?.leaveQueue();
     return value === undefined ? { done: true, value: undefined } : { done: false, value };
   }
 
@@ -89,7 +90,10 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     this.#closed = true;
     this.#listener?.[Symbol.dispose]();
     this.#am.setHandler(this.#id, undefined);
-    for (const message of this.#messages.splice(0)) message.release();
+    for (const message of this.#messages.splice(0)) {
+      message.leaveQueue();
+      message.release();
+    }
     for (const wake of this.#waiting.splice(0)) wake();
     this.#onClose(this);
   }

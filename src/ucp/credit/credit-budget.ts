@@ -1,0 +1,69 @@
+/**
+ * The memory that one worker has for messages which arrive before they are asked for (UCX_UNEXP_MAX_BYTES), and how it is divided between connections. What a
+ * connection does with its part is in inbound-window.ts.
+ */
+
+/** What a kept message takes besides its bytes: objects, list links and the headers of its buffer. */
+export const KEPT_OVERHEAD_BYTES = 256;
+/** Smallest window, as long as the budget has that much. */
+export const WINDOW_BYTES_MIN = 65_536;
+/** A new connection gets this part of what is left. */
+const SHARE = 64;
+/** Words of a window on the wire hold any of these. */
+const BUDGET_BYTES_MAX: number = 2 ** 50;
+
+/** A window that got nothing and takes memory when there is some again. */
+export interface Grantee {
+  /** @returns false where it takes none now */
+  grant(byteLength: number): boolean;
+}
+
+/** The budget of one worker. */
+export class CreditBudget {
+  readonly #limitBytes: number;
+  #leftBytes: number;
+  readonly #without: Set<Grantee> = new Set();
+
+  /** @param limitBytes UCX_UNEXP_MAX_BYTES; Infinity for no bound */
+  constructor(limitBytes: number) {
+    this.#limitBytes = Math.min(limitBytes, BUDGET_BYTES_MAX);
+    this.#leftBytes = this.#limitBytes;
+  }
+
+  /** Bytes that windows have, and that messages of closed connections still take. */
+  get grantedBytes(): number {
+    return this.#limitBytes - this.#leftBytes;
+  }
+
+  /** The window of a new connection: 0 where the budget is spent; it is granted one when there is memory again. */
+  open(grantee: Grantee): number {
+    const byteLength = this.#next();
+    if (byteLength === 0) this.#without.add(grantee);
+    this.#leftBytes -= byteLength;
+    return byteLength;
+  }
+
+  /** A connection is closed. */
+  close(grantee: Grantee): void {
+    this.#without.delete(grantee);
+  }
+
+  /** Takes memory back, and gives it to connections that have none, the oldest first. */
+  giveBack(byteLength: number): void {
+    this.#leftBytes += byteLength;
+    for (const grantee of this.#without) {
+      const bytes = this.#next();
+      if (bytes === 0) return;
+      if (!grantee.grant(bytes)) continue;
+      this.#without.delete(grantee);
+      this.#leftBytes -= bytes;
+    }
+  }
+
+  /** What the next window gets; 0 rather than a scrap. */
+  #next(): number {
+    const least = Math.min(WINDOW_BYTES_MIN, this.#limitBytes);
+    if (this.#leftBytes < least / 2) return 0;
+    return Math.min(this.#leftBytes, Math.max(WINDOW_BYTES_MIN, Math.floor(this.#leftBytes / SHARE)));
+  }
+}

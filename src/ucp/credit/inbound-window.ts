@@ -1,0 +1,126 @@
+/**
+ * What a peer may send on one connection without being asked: the receiver's account of it. Messages use it up when they arrive, and give it back when their
+ * memory is free again; the peer is told of a quarter of the window at once. It sends nothing itself: see credit-messages.ts.
+ *
+ * A sender that lacks credit waits if it may hope for it, and offers its message (RTS) where the receiver holds what the credit was for. It
+ * cannot know which; so a peer that may lack credit and has none to expect is told, once, that its messages are held.
+ */
+
+import type { CreditBudget, Grantee } from './credit-budget.ts';
+
+/**
+ * Offers of one connection that are kept at most: twice the requests that a worker can have, and so the sends of an honest peer that wait for their match.
+ * More break the protocol.
+ */
+export const OFFERS_MAX = 8192;
+
+/** A quarter of a window: what is returned at once, and the longest message that may wait for credit. */
+export function quarterOf(windowBytes: number): number {
+  return windowBytes / 4;
+}
+
+/** The window of one connection. */
+export class InboundWindow implements Grantee {
+  readonly #budget: CreditBudget;
+  readonly #tell: () => boolean;
+  #windowBytes: number;
+  /** What the peer may still send, and what is free again and the peer does not know of. The rest of the window is held. */
+  #allowed: number;
+  #owed = 0;
+  #isToldHeld = false;
+  #offers = 0;
+  #isBroken = false;
+  #isClosed = false;
+
+  /** @param tell sends the peer what it is owed, now or when there is room; false on a connection that does not stand */
+  constructor(budget: CreditBudget, tell: () => boolean) {
+    this.#budget = budget;
+    this.#tell = tell;
+    this.#windowBytes = budget.open(this);
+    this.#allowed = this.#windowBytes;
+  }
+
+  get windowBytes(): number {
+    return this.#windowBytes;
+  }
+
+  /** What the peer is owed. */
+  get owed(): number {
+    return this.#owed;
+  }
+
+  /** Bytes that messages take which are kept. */
+  get heldBytes(): number {
+    return this.#windowBytes - this.#allowed - this.#owed;
+  }
+
+  /** Whether most of the window is held, with what is owed told to the peer. */
+  get isHeld(): boolean {
+    return this.#allowed + this.#owed < this.#windowBytes / 2;
+  }
+
+  /** A message has arrived. @returns false where the peer had no credit for it, then and from then on */
+  arrive(cost: number): boolean {
+    if (cost > this.#allowed || this.#isBroken) {
+      this.#isBroken = true;
+      return false;
+    }
+    this.#allowed -= cost;
+    return true;
+  }
+
+  /** A message that has arrived was dealt with: kept, or released. */
+  settle(): void {
+    const isLow = this.#allowed < quarterOf(this.#windowBytes);
+    if (isLow && !this.#isToldHeld && !this.#isClosed) this.#tell();
+  }
+
+  /** The memory of a message is free again. */
+  release(cost: number): void {
+    if (this.#isClosed) {
+      this.#budget.giveBack(cost);
+      return;
+    }
+    this.#owed += cost;
+    if (this.#owed >= quarterOf(this.#windowBytes)) this.#tell();
+  }
+
+  /** The peer was told what it is owed. */
+  told(): void {
+    this.#isToldHeld = this.isHeld;
+    this.#allowed += this.#owed;
+    this.#owed = 0;
+  }
+
+  /** An offer is to be kept. @returns false where the peer has too many */
+  keepOffer(): boolean {
+    if (this.#offers >= OFFERS_MAX || this.#isBroken) {
+      this.#isBroken = true;
+      return false;
+    }
+    this.#offers += 1;
+    return true;
+  }
+
+  /** An offer was taken. */
+  releaseOffer(): void {
+    this.#offers -= 1;
+  }
+
+  grant(byteLength: number): boolean {
+    this.#windowBytes += byteLength;
+    this.#owed += byteLength;
+    if (this.#tell()) return true;
+    this.#windowBytes -= byteLength;
+    this.#owed -= byteLength;
+    return false;
+  }
+
+  /** The connection is closed: what messages still take goes back to the budget with them. Idempotent. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#budget.close(this);
+    this.#budget.giveBack(this.#windowBytes - this.heldBytes);
+  }
+}
