@@ -19,7 +19,7 @@ const ANSWER = 300;
 const PLAIN_BYTES_MAX = 64;
 
 /** Memory for messages of peers that may be used up. */
-const SCARCE_BYTES = 2 ** 20;
+export const SCARCE_BYTES: number = 2 ** 20;
 
 interface Message {
   readonly id: number;

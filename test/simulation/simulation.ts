@@ -3,7 +3,7 @@
  * nothing may be left.
  */
 
-import { AmPlay } from './am-play.ts';
+import { AmPlay, SCARCE_BYTES } from './am-play.ts';
 import { AtomicPlay } from './atomic-play.ts';
 import type { End } from './link.ts';
 import { LossPlay } from './loss-play.ts';
@@ -28,6 +28,8 @@ export interface Outcome {
 const QUIET_TURNS = 24;
 /** Helps after which there is no help. */
 const HELPS_MAX = 250;
+/** The same where there is so little credit that a stream takes one for each message. */
+const SCARCE_HELPS_MAX = 5000;
 /** Turns between two looks whether everything has ended. */
 const LOOK_TURNS = 6;
 const QUIET_NS = 1e6;
@@ -218,6 +220,7 @@ class Simulation {
     let open = -1;
     let quietTurns = 0;
     let helps = 0;
+    const helpsMax = world.variation.unexpectedBytesMax > SCARCE_BYTES ? HELPS_MAX : SCARCE_HELPS_MAX;
     for (;;) {
       await this.#turnAll();
       if (world.failures.length > 0) return;
@@ -235,9 +238,9 @@ class Simulation {
         if (quietTurns < QUIET_TURNS || quietNs < QUIET_NS) continue;
         // Time may pass in one leap: without hope is only what nobody could help.
         helps += 1;
-        if (helps > HELPS_MAX || !this.#help()) {
+        if (helps > helpsMax || !this.#help()) {
           const isHopeless = quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4;
-          if (!isHopeless && helps <= HELPS_MAX) continue;
+          if (!isHopeless && helps <= helpsMax) continue;
           world.fail(`not ended: ${unfinished.join('; ')}`);
           return;
         }
@@ -283,7 +286,8 @@ class Simulation {
     }
     for (const end of world.ends) {
       if (!end.isUsable || end.peer === undefined) continue;
-      if (this.#stream.missing(end) > 0 && !this.#stream.isWaiting(end))
+      const isWanted = this.#stream.missing(end) > 0 || this.#stream.isHeldUp(end.peer);
+      if (isWanted && !this.#stream.isWaiting(end))
         this.#stream.receive(end, world.variation.bytesMax * 2, false);
       else if (this.#stream.isWaiting(end) && end.isReliable) {
         if (this.#stream.isWhole(end.peer)) this.#stream.send(end.peer, world.variation.bytesMax);

@@ -24,6 +24,8 @@ interface Flow {
   sent: number;
   /** A send did not end well: what comes behind it is unknown. */
   isBroken: boolean;
+  /** Sends that have not ended. */
+  sending: number;
   /** Receives that wait, in order. */
   readonly waiting: Set<object>;
 }
@@ -52,7 +54,9 @@ export class StreamPlay {
     const part: Part = { from: flow.sent, byteLength, received: 0, wasTakenBack: false };
     flow.parts.push(part);
     flow.sent += byteLength;
+    flow.sending += 1;
     const onEnd = (status: Status): void => {
+      flow.sending -= 1;
       if (status === Status.CANCELED && !end.isClosing && end.player.isActive) part.wasTakenBack = true;
       else if (status !== Status.OK) flow.isBroken = true;
       space.spend();
@@ -102,6 +106,11 @@ export class StreamPlay {
     return flow.parts.reduce((sum, part) => sum + (part.wasTakenBack ? 0 : part.byteLength - part.received), 0);
   }
 
+  /** Whether an end that is being closed waits for its peer to receive. */
+  isHeldUp(end: End): boolean {
+    return end.isClosing && this.#flowOf(end).sending > 0;
+  }
+
   isWaiting(end: End): boolean {
     return end.peer !== undefined && this.#flowOf(end.peer).waiting.size > 0;
   }
@@ -142,7 +151,7 @@ export class StreamPlay {
   #flowOf(sender: End): Flow {
     let flow = this.#flows.get(sender);
     if (flow === undefined) {
-      flow = { id: 1_000_000 + sender.id, parts: [], sent: 0, isBroken: false, waiting: new Set() };
+      flow = { id: 1_000_000 + sender.id, parts: [], sent: 0, isBroken: false, sending: 0, waiting: new Set() };
       this.#flows.set(sender, flow);
     }
     return flow;

@@ -143,7 +143,7 @@ export class OutgoingStream {
       const bytes = this.#isAsked ? rest : Math.min(rest, Math.floor(credit.waitBytesMax) - KEPT_OVERHEAD_BYTES);
       const cost = bytes + KEPT_OVERHEAD_BYTES;
       if (!this.#isAsked && (bytes <= 0 || credit.bytes < cost)) {
-        this.#lack(cost);
+        this.#lack(bytes <= 0 || credit.isLongFor(cost));
         return NO_CREDIT;
       }
       HEADER[0] = connection.remoteId;
@@ -159,10 +159,10 @@ export class OutgoingStream {
   }
 
   /** Tells the peer, once, where credit may not come by itself. */
-  #lack(cost: number): void {
+  #lack(isLong: boolean): void {
     const { credit } = this.#connection;
     if (credit.isFirstLack()) this.#host.counters.count(WorkerCounter.TX_NO_CREDIT);
-    if (this.#hasTold || !credit.isLongFor(cost)) return;
+    if (this.#hasTold || !isLong) return;
     this.#hasTold = true;
     postStreamCredit(this.#connection, CreditCode.STREAM_WAITS);
   }

@@ -157,7 +157,9 @@ export class Streams {
     if (length <= 0) return;
     const isAsked = frame.words[(offset >> 2) + 1] === STREAM_ASKED;
     const cost = isAsked ? 0 : length + KEPT_OVERHEAD_BYTES;
-    if (isAsked ? !state.hasAsked : !connection.inbound.arrive(cost)) {
+    // What was asked for before the endpoint was closed.
+    if (isAsked && !state.hasAsked) return;
+    if (!isAsked && !connection.inbound.arrive(cost)) {
       this.#host.breaksProtocol(connection, 'it sends bytes of its stream without credit');
       return;
     }
