@@ -136,6 +136,8 @@ export class OutgoingStream {
     const connection = this.#connection;
     const { credit } = connection;
     const frameBytes = connection.amBcopyMax - STREAM_WORDS * 4;
+    // Device memory may have been read meanwhile.
+    if (connection.failure !== Status.OK) return connection.failure;
     if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
     while (request.done < request.byteLength) {
       const rest = Math.min(frameBytes, request.byteLength - request.done);

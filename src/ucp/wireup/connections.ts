@@ -176,6 +176,8 @@ export class Connections {
 
   /** Tells the peer and closes a connection, with the answer of the peer where it has not answered yet. Nothing waits on it any more. */
   close(connection: PeerConnection): void {
+    // The peer may have ended one that only answers went over, while its endpoint was being closed.
+    if (this.#byId(connection.id) !== connection) return;
     connection.tellEnd();
     // A peer that is gone does not answer; a client that attaches later is told then.
     const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
