@@ -285,12 +285,14 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     const target = new Uint8Array(3 * SLOT).fill(0xcc);
     let settledTwice = 0;
     const seen = new Set<unknown>();
+    const receives = new Set<Request>();
     const params = () => ({
       noImmediateCompletion: true,
       userData: {},
       callback: (request: Request): void => {
         if (seen.has(request.userData)) settledTwice += 1;
         seen.add(request.userData);
+        receives.delete(request);
         request.free();
       },
     });
@@ -324,7 +326,9 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
       if (i % 16 === 0 && two.worker.requestsInUse < 500) {
         // Requests of every kind that frames may pretend to answer.
         const { memory } = memories[started % memories.length]!;
-        two.worker.tagRecvNbx(target, SLOT, SLOT, BigInt(random.below(5)), BigInt(random.below(5)), params());
+        const [tag, mask] = [BigInt(random.below(5)), BigInt(random.below(5))];
+        const receive = two.worker.tagRecvNbx(target, SLOT, SLOT, tag, mask, params());
+        if (typeof receive !== 'number') receives.add(receive);
         ab.tagSendNbx(memories[0]!.bytes, 0, 100, TAG + 7n, { callback: (request) => request.free() });
         ba.tagSendNbx(memory, SLOT, SLOT, TAG, params());
         ba.tagSendSyncNbx(memory, 0, 10, TAG, params());
@@ -345,6 +349,7 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     for (const [i, { memory, bytes }] of memories.entries()) await expectContents(own, memory, bytes, kinds[i]);
     // The old connection may have been ended by a frame; a new one works.
     two.worker.setAmHandler(1, undefined);
+    for (const receive of receives) receive.cancel();
     await ba.close({ force: true });
     await ab.close({ force: true });
     const [forth, back] = [one.worker.endpoint(two.worker.address()), two.worker.endpoint(one.worker.address())];

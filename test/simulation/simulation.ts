@@ -287,8 +287,7 @@ class Simulation {
     for (const end of world.ends) {
       if (!end.isUsable || end.peer === undefined) continue;
       const isWanted = this.#stream.missing(end) > 0 || this.#stream.isHeldUp(end.peer);
-      if (isWanted && !this.#stream.isWaiting(end))
-        this.#stream.receive(end, world.variation.bytesMax * 2, false);
+      if (isWanted && !this.#stream.isWaiting(end)) this.#stream.receive(end, world.variation.bytesMax * 2, false);
       else if (this.#stream.isWaiting(end) && end.isReliable) {
         if (this.#stream.isWhole(end.peer)) this.#stream.send(end.peer, world.variation.bytesMax);
         else this.#loss.close(end, true);

@@ -289,7 +289,7 @@ export class ActiveMessages {
     }
     const byThreshold = total < this.#host.context.rendezvousThreshold || wish === 'eager';
     const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');
-    const request = this.#host.newRequest();
+    const request = this.#host.newSend();
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.MESSAGE);
     request.connection = connection;

@@ -55,6 +55,8 @@ export interface ProtocolHost extends RequestOwner {
   readonly loopback: Connection;
   /** A request, or undefined when as many as the worker has are in use. */
   newRequest(): Request | undefined;
+  /** The same for the send of a message: some requests are left for receives. */
+  newSend(): Request | undefined;
   /** Starts a described request: OK or a failure where it has ended, else the request. */
   start(request: Request, params: RequestParams | undefined): Status | Request;
   /** Gives back a request that was never started. */

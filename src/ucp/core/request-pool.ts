@@ -12,9 +12,13 @@ import { Request, RequestKind, type RequestOwner } from './request.ts';
 /** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
 export const REQUESTS_MAX = 4096;
 
+/** Of these, sends of messages: their ends may need receives of both workers, which need requests too. */
+export const SENDS_MAX: number = (REQUESTS_MAX * 3) / 4;
+
 /** The requests. */
 export class RequestPool {
   readonly #pool: ObjectPool<Request>;
+  #sends = 0;
 
   constructor(owner: RequestOwner) {
     this.#pool = new ObjectPool(REQUESTS_MAX, () => new Request(owner));
@@ -28,6 +32,16 @@ export class RequestPool {
   /** A request, or undefined at the bound. */
   get(): Request | undefined {
     return this.#pool.get();
+  }
+
+  /** A request that sends a message, or undefined at its bound. */
+  getSend(): Request | undefined {
+    if (this.#sends >= SENDS_MAX) return undefined;
+    const request = this.#pool.get();
+    if (request === undefined) return undefined;
+    request.isSend = true;
+    this.#sends += 1;
+    return request;
   }
 
   /** Starts a described request; see Endpoint.putNbx for what is returned. */
@@ -86,6 +100,8 @@ export class RequestPool {
 
   #recycle(request: Request): void {
     request.kind = RequestKind.NONE;
+    if (request.isSend) this.#sends -= 1;
+    request.isSend = false;
     request.callback = undefined;
     request.userData = undefined;
     request.error = undefined;

@@ -127,6 +127,8 @@ export class Request implements ApiRequest, Completion {
   count = 0;
   failure: Status = Status.OK;
   kind: RequestKind = RequestKind.NONE;
+  /** It counts among the sends of messages. */
+  isSend = false;
   /** When it was started; -1 where nobody looks on. */
   startNs = -1;
   /** For the application. */

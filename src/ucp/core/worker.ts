@@ -415,6 +415,11 @@ export class Worker
     return this.#requests.get();
   }
 
+  newSend(): Request | undefined {
+    this.#checkOpen();
+    return this.#requests.getSend();
+  }
+
   freeRequest(request: Request): void {
     this.#requests.free(request);
     this.promises.requestFreed();

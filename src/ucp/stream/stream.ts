@@ -86,7 +86,7 @@ export class Streams {
         return status;
       }
     }
-    const request = this.#host.newRequest();
+    const request = this.#host.newSend();
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.MESSAGE);
     request.connection = connection;

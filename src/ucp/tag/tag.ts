@@ -295,7 +295,7 @@ export class TagProtocol {
     sync: boolean,
     params: RequestParams | undefined,
   ): Status | Request {
-    const request = this.#host.newRequest();
+    const request = this.#host.newSend();
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(RequestKind.MESSAGE);
     request.connection = connection;

@@ -1,0 +1,189 @@
+/** The arithmetic of credit, at both ends. */
+
+import { describe, expect, it } from 'vitest';
+import { createRandom } from '../../ucs/random.ts';
+import { WorkerCounters } from '../core/worker-counters.ts';
+import { CreditBudget, WINDOW_BYTES_MIN } from './credit-budget.ts';
+import { InboundWindow, OFFERS_MAX } from './inbound-window.ts';
+import { lacksCredit, OutboundCredit } from './outbound-credit.ts';
+
+const MIB = 2 ** 20;
+
+/** Both ends of a connection, with a message of the receiver that is on its way until it is delivered. */
+function ends(budget: CreditBudget) {
+  const credit = new OutboundCredit();
+  const told: { owed: number; isHeld: boolean }[] = [];
+  const window: InboundWindow = new InboundWindow(budget, () => {
+    told.push({ owed: window.owed, isHeld: window.isHeld });
+    window.told();
+    return true;
+  });
+  credit.open(window.windowBytes);
+  const deliver = (): void => {
+    for (const { owed, isHeld } of told.splice(0)) credit.take(owed, window.windowBytes, isHeld);
+  };
+  return { credit, window, told, deliver };
+}
+
+describe('a budget', () => {
+  it('gives every connection a part of what is left, and takes it back', () => {
+    const budget = new CreditBudget(256 * MIB);
+    const first = ends(budget).window;
+    const second = ends(budget).window;
+    expect([first.windowBytes, second.windowBytes]).toEqual([4 * MIB, Math.floor((252 * MIB) / 64)]);
+    first.close();
+    second.close();
+    second.close();
+    expect(budget.grantedBytes).toBe(0);
+  });
+
+  it('is never exceeded; who came too late gets what others give back', () => {
+    const budget = new CreditBudget(4 * MIB);
+    const windows = Array.from({ length: 100 }, () => ends(budget));
+    expect(budget.grantedBytes).toBe(4 * MIB);
+    const isEmpty = ({ window }: { readonly window: InboundWindow }): boolean => window.windowBytes === 0;
+    expect(windows.findIndex(isEmpty)).toBe((4 * MIB) / WINDOW_BYTES_MIN);
+    const late = windows.find(isEmpty)!;
+    windows[0]!.window.close();
+    late.deliver();
+    expect([late.window.windowBytes, late.credit.bytes]).toEqual([WINDOW_BYTES_MIN, WINDOW_BYTES_MIN]);
+    expect(budget.grantedBytes).toBe(4 * MIB);
+  });
+
+  it('gets the memory of kept messages of a closed connection when they are taken', () => {
+    const budget = new CreditBudget(MIB);
+    const { window } = ends(budget);
+    window.arrive(1000);
+    window.close();
+    expect(budget.grantedBytes).toBe(1000);
+    window.release(1000);
+    expect(budget.grantedBytes).toBe(0);
+  });
+
+  it.each([0, 1, 300])('of %i bytes gives nothing beyond that', (bytes) => {
+    const budget = new CreditBudget(bytes);
+    expect([ends(budget).window.windowBytes, ends(budget).window.windowBytes]).toEqual([bytes, 0]);
+  });
+
+  it('without a bound is one all the same', () => {
+    const { window } = ends(new CreditBudget(Number.POSITIVE_INFINITY));
+    expect(Number.isSafeInteger(window.windowBytes)).toBe(true);
+  });
+});
+
+describe('a window', () => {
+  it('returns a quarter at once, and less not', () => {
+    const { window, told } = ends(new CreditBudget(4000));
+    for (let i = 0; i < 9; i++) {
+      window.arrive(100);
+      window.release(100);
+    }
+    expect(told).toEqual([]);
+    window.arrive(100);
+    window.release(100);
+    expect(told).toEqual([{ owed: 1000, isHeld: false }]);
+    expect(window.heldBytes).toBe(0);
+  });
+
+  it('says once that it holds what the peer may wait for, and takes that back with the next return', () => {
+    const { window, told, credit, deliver } = ends(new CreditBudget(4000));
+    for (let i = 0; i < 40; i++) {
+      expect(window.arrive(100)).toBe(true);
+      window.settle();
+    }
+    expect(told).toEqual([{ owed: 0, isHeld: true }]);
+    expect(credit.isLongFor(100)).toBe(false);
+    deliver();
+    expect(credit.isLongFor(100)).toBe(true);
+    for (let i = 0; i < 20; i++) window.release(100);
+    expect(told.map(({ owed }) => owed)).toEqual([1000, 1000]);
+    deliver();
+    expect(credit.isLongFor(100)).toBe(false);
+  });
+
+  it('refuses what there is no credit for, and all that comes behind', () => {
+    const { window } = ends(new CreditBudget(4000));
+    expect([window.arrive(3000), window.arrive(1001), window.arrive(1), window.keepOffer()]).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
+    expect(window.heldBytes).toBe(3000);
+  });
+
+  it('keeps so many offers, and no more', () => {
+    const { window } = ends(new CreditBudget(0));
+    for (let i = 0; i < OFFERS_MAX; i++) expect(window.keepOffer()).toBe(true);
+    window.releaseOffer();
+    expect([window.keepOffer(), window.keepOffer()]).toEqual([true, false]);
+  });
+
+  it('merges what becomes free while its message waits for room', () => {
+    let waits = 0;
+    const window: InboundWindow = new InboundWindow(new CreditBudget(4000), () => {
+      waits += 1;
+      return true;
+    });
+    window.arrive(4000);
+    for (let i = 0; i < 4; i++) window.release(1000);
+    expect([waits, window.owed]).toEqual([4, 4000]);
+    window.told();
+    expect([window.owed, window.heldBytes, window.arrive(4000)]).toEqual([0, 0, true]);
+  });
+});
+
+describe('both ends', () => {
+  it('agree over random traffic, and no sender waits that nobody tells', () => {
+    const random = createRandom(7);
+    for (let round = 0; round < 300; round++) {
+      const budget = new CreditBudget(400 + random.below(8000));
+      const { credit, window, deliver } = ends(budget);
+      const onWay: number[] = [];
+      const kept: number[] = [];
+      const arrive = (): void => {
+        const cost = onWay.shift();
+        if (cost === undefined) return;
+        expect(window.arrive(cost)).toBe(true);
+        if (random.below(2) === 0) window.release(cost);
+        else {
+          kept.push(cost);
+          window.settle();
+        }
+      };
+      for (let step = 0; step < 300; step++) {
+        const cost = 1 + random.below(400);
+        const what = random.below(4);
+        if (what === 0) arrive();
+        else if (what === 1 && kept.length > 0) window.release(kept.splice(random.below(kept.length), 1)[0]!);
+        else if (what === 2) deliver();
+        else if (credit.bytes >= cost) {
+          credit.bytes -= cost;
+          onWay.push(cost);
+        }
+        expect(window.heldBytes).toBeLessThanOrEqual(window.windowBytes);
+      }
+      while (onWay.length > 0) arrive();
+      deliver();
+      // Everything has arrived: a sender that finds no credit for a message knows that it must not wait.
+      for (const cost of [1, 50, 100, 400]) expect(credit.bytes >= cost || credit.isLongFor(cost)).toBe(true);
+      for (const cost of kept) window.release(cost);
+      expect(window.heldBytes).toBe(0);
+    }
+  });
+
+  it('count a window that is used up once, and every message that is offered for it', () => {
+    const counters = new WorkerCounters();
+    const credit = new OutboundCredit();
+    credit.open(1000);
+    const tell = (): unknown[] => {
+      const { tx_no_credit, tx_no_credit_rndv } = counters.node({}, []).counters;
+      return [tx_no_credit, tx_no_credit_rndv];
+    };
+    expect([lacksCredit(credit, 250, counters), lacksCredit(credit, 251, counters)]).toEqual([false, true]);
+    expect(tell()).toEqual([1, 1]);
+    credit.take(500, 1000, true);
+    expect(lacksCredit(credit, 250, counters)).toBe(true);
+    expect(tell()).toEqual([2, 2]);
+  });
+});
