@@ -1,5 +1,5 @@
 /**
- * Messages that nobody has asked for: a receiver keeps no more of them than UCX_UNEXP_MAX_BYTES, the rest stays with the sender, and everything comes, in order,
+ * Messages that were not asked for: a receiver keeps no more of them than UCX_UNEXP_MAX_BYTES, the rest stays with the sender, and everything comes, in order,
  * once it is asked for. Peers that send without credit are disconnected.
  */
 
@@ -226,7 +226,7 @@ describe.each(['posix', 'tcp'])('two floods over %s', (name) => {
     await driveUntil(pair, () => one.worker.requestsInUse + two.worker.requestsInUse === 0);
   });
 
-  it('of streams alone end with a close that nobody forces: who closes receives no more', async () => {
+  it('of streams alone end with a graceful close: what is closed drops what comes', async () => {
     const pair = await fixture.pair(connectionKind(name), ENV);
     const amounts = { shortMessages: 0, longMessages: 0, amMessages: 0, streamParts: 8 };
     const floods = [new Flood(pair.ab, amounts), new Flood(pair.ba, amounts)];
@@ -324,7 +324,7 @@ describe('a peer that does not care for credit', () => {
     expect(pair.two.worker.stats().counters['unexp_messages']).toBe(OFFERS_MAX);
   });
 
-  it('gets nothing kept of a stream that nobody has asked for', async () => {
+  it('gets nothing kept of a stream that was not asked for', async () => {
     const pair = await fixture.pair(connectionKind('posix'), ENV);
     const { own } = await halves(pair);
     own.am!.amShort(MessageId.STREAM, Int32Array.of(own.remoteId, 1), 2, new Uint8Array(100), 0, 100);

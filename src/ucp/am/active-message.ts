@@ -106,7 +106,7 @@ export class ActiveMessages {
     ) {
       const { credit } = connection;
       const cost = byteLength + KEPT_OVERHEAD_BYTES;
-      // Nobody has given credit to a connection that does not stand.
+      // A connection that does not stand has no credit.
       if (credit.bytes >= cost) {
         HEADER[0] = connection.remoteId;
         HEADER[1] = id;

@@ -69,7 +69,7 @@ export class AmMessage {
     this.#owner = owner;
   }
 
-  /** True for a message whose data must be fetched with {@link receive}. */
+  /** True for a message whose data must be fetched with {@link receive}: a long one, or one that this worker had no memory for. */
   get isRendezvous(): boolean {
     return this.waiting !== undefined;
   }

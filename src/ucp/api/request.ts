@@ -16,7 +16,7 @@ export interface RequestParams {
 
 /** How an active message is sent. */
 export interface AmSendParams extends RequestParams {
-  /** Sends it at once, or with a rendezvous; by default its length decides. */
+  /** Sends it at once, or with a rendezvous; by default its length decides. Where the receiver has no memory for it, it goes by rendezvous in any case. */
   readonly protocol?: 'eager' | 'rendezvous';
 }
 

@@ -134,7 +134,7 @@ describe('a window', () => {
 });
 
 describe('both ends', () => {
-  it('agree over random traffic, and no sender waits that nobody tells', () => {
+  it('agree over random traffic, and no sender waits for credit that does not come', () => {
     const random = createRandom(7);
     for (let round = 0; round < 300; round++) {
       const budget = new CreditBudget(400 + random.below(8000));

@@ -24,6 +24,8 @@ export class InboundWindow implements Grantee {
   readonly #budget: CreditBudget;
   readonly #tell: () => boolean;
   #windowBytes: number;
+  /** A quarter of it. */
+  #returnBytes: number;
   /** What the peer may still send, and what is free again and the peer does not know of. The rest of the window is held. */
   #allowed: number;
   #owed = 0;
@@ -37,6 +39,7 @@ export class InboundWindow implements Grantee {
     this.#budget = budget;
     this.#tell = tell;
     this.#windowBytes = budget.open(this);
+    this.#returnBytes = quarterOf(this.#windowBytes);
     this.#allowed = this.#windowBytes;
   }
 
@@ -71,7 +74,7 @@ export class InboundWindow implements Grantee {
 
   /** A message that has arrived was dealt with: kept, or released. */
   settle(): void {
-    const isLow = this.#allowed < quarterOf(this.#windowBytes);
+    const isLow = this.#allowed < this.#returnBytes;
     if (isLow && !this.#isToldHeld && !this.#isClosed) this.#tell();
   }
 
@@ -82,7 +85,7 @@ export class InboundWindow implements Grantee {
       return;
     }
     this.#owed += cost;
-    if (this.#owed >= quarterOf(this.#windowBytes)) this.#tell();
+    if (this.#owed >= this.#returnBytes) this.#tell();
   }
 
   /** The peer was told what it is owed. */
@@ -110,10 +113,13 @@ export class InboundWindow implements Grantee {
   grant(byteLength: number): boolean {
     this.#windowBytes += byteLength;
     this.#owed += byteLength;
-    if (this.#tell()) return true;
-    this.#windowBytes -= byteLength;
-    this.#owed -= byteLength;
-    return false;
+    const isTold = this.#tell();
+    if (!isTold) {
+      this.#windowBytes -= byteLength;
+      this.#owed -= byteLength;
+    }
+    this.#returnBytes = quarterOf(this.#windowBytes);
+    return isTold;
   }
 
   /** The connection is closed: what messages still take goes back to the budget with them. Idempotent. */

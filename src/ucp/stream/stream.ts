@@ -166,7 +166,7 @@ export class Streams {
     if (isAsked) state.hasAsked = false;
     this.#host.counters.count(WorkerCounter.STREAM_RX);
     if (state.closed) {
-      // Nobody receives it, and the peer may wait for getting rid of it.
+      // No receive will take it, and the close of the peer may wait for its end.
       if (cost > 0) connection.inbound.release(cost);
       return;
     }
@@ -316,7 +316,7 @@ export class Streams {
     return false;
   }
 
-  /** Gives up what nobody receives any more, but for the first so many messages. */
+  /** Drops what no receive will take, but for the first so many messages. */
   #drop(state: StreamState, connection: Connection, first: number): void {
     for (const { bytes, offset, cost } of state.chunks.splice(first)) {
       state.byteLength -= bytes.byteLength - offset;

@@ -107,7 +107,7 @@ export class TagProtocol {
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const { credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
-    // Nobody has given credit to a connection that does not stand.
+    // A connection that does not stand has no credit.
     if (isShort && isImmediate && !sync && bytes !== undefined && credit.bytes >= cost) {
       if (!connection.hasPending) {
         HEADER[0] = connection.remoteId;
