@@ -58,6 +58,17 @@ export class Protocols {
     this.#takers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
   }
 
+  /** What has arrived and waits to be asked for, for statistics. */
+  levels(): Record<'unexp_messages' | 'unexp_bytes' | 'stream_bytes' | 'am_bytes', number> {
+    const { waiting, heldBytes } = this.tag.matcher;
+    return {
+      unexp_messages: waiting,
+      unexp_bytes: heldBytes,
+      stream_bytes: this.streams.heldBytes,
+      am_bytes: this.am.heldBytes,
+    };
+  }
+
   /** Takes a message of any transport: the hottest first. Unknown ones, and those that are too short, are ignored. */
   onMessage(id: number, frame: AmFrame): void {
     if (frame.byteLength < (MESSAGE_BYTES_MIN[id] ?? Number.POSITIVE_INFINITY)) return;

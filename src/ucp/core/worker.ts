@@ -207,14 +207,10 @@ export class Worker
   }
 
   stats(): StatsNode {
-    const { tag, streams, am } = this.protocols;
     const levels = {
       requests_in_use: this.requestsInUse,
       endpoints: this.#endpoints.size,
-      unexp_messages: tag.matcher.waiting,
-      unexp_bytes: tag.matcher.heldBytes,
-      stream_bytes: streams.heldBytes,
-      am_bytes: am.heldBytes,
+      ...this.protocols.levels(),
       unexp_granted: this.budget.grantedBytes,
     };
     return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);

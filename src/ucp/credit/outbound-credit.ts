@@ -3,7 +3,7 @@
 import { WorkerCounter, type WorkerCounters } from '../core/worker-counters.ts';
 import { quarterOf } from './inbound-window.ts';
 
-/** Credit of one connection. `bytes` is read and lowered by whoever sends. */
+/** Credit of one connection. The protocols read and lower `bytes` when they send. */
 export class OutboundCredit {
   bytes = 0;
   #windowBytes = 0;
