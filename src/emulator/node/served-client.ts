@@ -221,6 +221,11 @@ export class ServedClient {
       answer.fd === undefined ? [] : [answer.fd],
     );
     answer.sent?.();
+    // A client that has ended meanwhile.
+    if (sent === -Errno.EPIPE || sent === -Errno.ECONNRESET) {
+      this.drop();
+      return;
+    }
     // Only a client that does not read its replies has no room for one.
     if (sent < 0 && !this.#gone) throw new ProtocolError(`a reply cannot be sent: errno ${-sent}`);
   }

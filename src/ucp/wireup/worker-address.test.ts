@@ -57,7 +57,7 @@ describe('a worker address', () => {
 
   it.each([
     ['begin', changed((bytes) => bytes.fill(0, 0, 1)), /begin/],
-    ['version', changed((bytes) => bytes.fill(3, 4, 5)), /version 3/],
+    ['version', changed((bytes) => bytes.fill(9, 4, 5)), /version 9/],
     ['one entry too many', changed((bytes) => bytes.fill(3, 5, 6)), /cut off/],
     ['one entry too few', changed((bytes) => bytes.fill(1, 5, 6)), /behind its end/],
     ['a length beyond the end', changed((bytes) => bytes.fill(255, 24, 25)), /cut off/],
