@@ -279,12 +279,12 @@ describe('a pipeline that ends before its time', () => {
     const held = nativeWorker(two.worker).protocols.rendezvous.staging;
     const seen: Uint8Array[] = [];
     held.acquire((fragment) => {
-      fragment.bytes!.fill(0x11);
-      seen.push(fragment.bytes!);
+      fragment!.bytes!.fill(0x11);
+      seen.push(fragment!.bytes!);
       network.isHeld = false;
       for (let i = 0; i < 100; i++) one.worker.progress();
       expectSame(seen[0]!, new Uint8Array(seen[0]!.byteLength).fill(0x11));
-      held.release(fragment);
+      held.release(fragment!);
     });
     await driveIdle(pair);
     await expectContents(two, next, pattern(10_000, 2));

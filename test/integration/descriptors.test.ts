@@ -6,8 +6,9 @@ import { Errno, isProcessAlive, isSyscallError, processStartTime } from '../../s
 import { hasEnded, ownIdentity } from '../../src/uct/base/process-identity.ts';
 import { Segment, scavenge } from '../../src/uct/base/segment.ts';
 import { openCma, openPosix } from '../contract/uct-implementations.ts';
+import { nativeWorker } from '../fixtures/native-engine.ts';
 import { withoutDescriptors } from '../fixtures/no-descriptors.ts';
-import { connectionKind, expectSame, type Pair, pattern, usePairs } from '../fixtures/pair.ts';
+import { connectionKind, expectContents, expectSame, type Pair, pattern, usePairs } from '../fixtures/pair.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
 
 const fixture = usePairs();
@@ -58,6 +59,46 @@ describe('a worker of a process without descriptors', () => {
     });
     expect(receive.status).toBe(Status.OK);
     receive.free();
+  });
+});
+
+describe('device memory of a worker without descriptors', () => {
+  const TAG = { tag: 4 };
+
+  it.each([
+    ['the first fragment', false],
+    ['the connection to itself', true],
+  ])('fails the receive for want of %s, and nothing else: the next one gets its bytes', async (_, hasFragment) => {
+    const { ab, two } = await connected('all transports');
+    const { staging } = nativeWorker(two.worker).protocols.rendezvous;
+    if (hasFragment) staging.acquire((fragment) => staging.release(fragment!));
+    const memory = two.context.memMap({ allocate: 64, memoryType: MemoryType.GAUDI });
+    await withoutDescriptors(async () => {
+      const receiving = two.worker.tagRecv(memory, TAG);
+      await ab.tagSend(pattern(64, 6), TAG);
+      await expect(receiving).rejects.toMatchObject({ status: Status.EXCEEDS_LIMIT });
+      const target = new Uint8Array(64);
+      await Promise.all([ab.tagSend(pattern(64, 7), TAG), two.worker.tagRecv(target, TAG)]);
+      expectSame(target, pattern(64, 7));
+    });
+    await Promise.all([ab.tagSend(pattern(64, 8), TAG), two.worker.tagRecv(memory, TAG)]);
+    await expectContents(two, memory, pattern(64, 8));
+  });
+
+  it('fails atomic operations of peers on it', async () => {
+    const { ab, two } = await connected('all transports');
+    const memory = two.context.memMap({ allocate: 64, memoryType: MemoryType.GAUDI });
+    await two.endpoint.put(new Uint8Array(64), two.endpoint.unpackRkey(two.context.packRkey(memory)));
+    const rkey = ab.unpackRkey(two.context.packRkey(memory));
+    const attending = new AbortController();
+    const served = two.worker.serve(attending.signal);
+    await withoutDescriptors(async () => {
+      await expect(ab.atomic('add', 5n, rkey)).rejects.toMatchObject({ status: Status.EXCEEDS_LIMIT });
+    });
+    expect(await ab.atomic('add', 7n, rkey)).toBe(0n);
+    attending.abort();
+    await served;
+    rkey.release();
   });
 });
 

@@ -3,7 +3,7 @@
  * the other. Both are atomic among themselves; a program uses one word in one way.
  */
 
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam, isUcxError } from '../../ucs/error.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
@@ -23,6 +23,9 @@ import type { Rendezvous } from '../rndv/rendezvous.ts';
 
 const ASK_WORDS = 10;
 const HEADER = new Int32Array(ASK_WORDS);
+
+/** An operation on a word of own memory. */
+type LocalOperation = (call: WordOperation, offset: number) => Status;
 
 /** The atomic operations of one worker, of both ends. */
 export class AtomicProtocol {
@@ -112,9 +115,20 @@ export class AtomicProtocol {
       this.#rendezvous.reply(connection, peerRequest, status, low, high);
       this.#next();
     };
-    const lane = memory.mapped ? this.#localLane(memory, call.wordBytes) : undefined;
-    if (!memory.mapped) end(Status.INVALID_ADDR);
-    else if (lane !== undefined) end(lane(call, offset));
+    if (!memory.mapped) {
+      end(Status.INVALID_ADDR);
+      return;
+    }
+    let lane: LocalOperation | undefined;
+    try {
+      lane = this.#localLane(memory, call.wordBytes);
+    } catch (error) {
+      // Such as no descriptors for the connection of this worker to itself.
+      if (!isUcxError(error)) throw error;
+      end(error.status);
+      return;
+    }
+    if (lane !== undefined) end(lane(call, offset));
     else if (memory.bytes !== undefined) end(modifyWord(memory.bytes, offset, call));
     else this.#serveDevice(memory, offset, call, end);
   }
@@ -123,7 +137,11 @@ export class AtomicProtocol {
   #serveDevice(memory: MemoryHandle, offset: number, call: WordOperation, end: (status: Status) => void): void {
     const { staging } = this.#rendezvous;
     const pieces = [{ memory, offset, byteLength: call.wordBytes, start: 0 }];
-    staging.acquire((fragment) => {
+    staging.acquire((fragment, refusal) => {
+      if (fragment === undefined) {
+        end(refusal);
+        return;
+      }
       const finish = (status: Status): void => {
         staging.release(fragment);
         end(status);
@@ -140,7 +158,7 @@ export class AtomicProtocol {
   }
 
   /** The operation of a transport on own memory, so that it is atomic with peers that use the transport too. */
-  #localLane(memory: MemoryHandle, wordBytes: number): ((call: WordOperation, offset: number) => Status) | undefined {
+  #localLane(memory: MemoryHandle, wordBytes: number): LocalOperation | undefined {
     if (memory.memoryType !== MemoryType.HOST) return undefined;
     const { context, loopback } = this.#host;
     const rkey = context.unpackRkey(context.packRkey(memory), loopback, { messages: false });

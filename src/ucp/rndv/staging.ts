@@ -3,16 +3,18 @@
  * Device memory is moved by the worker's connection to itself, with whatever lane selection finds for it.
  */
 
+import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { eachPart, holdsBytes, hostBytes } from '../api/local-bytes.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
+import type { Connection, Request } from '../core/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
 
-/** Takes a fragment. */
-export type FragmentUser = (fragment: MemoryHandle) => void;
+/** Takes a fragment; undefined where not even one can be allocated, and `status` says why. */
+export type FragmentUser = (fragment: MemoryHandle | undefined, status: Status) => void;
 
 /** Windows of one message that are under way at the same time at most, however many fragments there are. */
 const WINDOWS_MAX = 64;
@@ -59,10 +61,7 @@ export class Staging {
     return this.#host.context.fragmentCount >> 1;
   }
 
-  /**
-   * Calls `run` with a fragment, now or when one is given back, in order. The fragment must be given back without help of a peer.
-   * @throws UcxError NO_MEMORY where not even one fragment can be allocated
-   */
+  /** Calls `run` with a fragment, now or when one is given back, in order. The fragment must be given back without help of a peer. */
   acquire(run: FragmentUser): void {
     this.#waiters.push(run);
     this.#serve();
@@ -115,7 +114,11 @@ export class Staging {
 
   /** Copies bytes, at most a fragment, to the beginning of a message of any pieces, through the next fragment that is free. */
   writeBytes(pieces: readonly LocalPiece[], bytes: Uint8Array, done: CopyDone): void {
-    this.acquire((fragment) => {
+    this.acquire((fragment, refusal) => {
+      if (fragment === undefined) {
+        done(refusal);
+        return;
+      }
       fragment.bytes!.set(bytes);
       this.write(pieces, 0, fragment, bytes.byteLength, (status) => {
         this.release(fragment);
@@ -148,27 +151,31 @@ export class Staging {
         const isReceiver = this.#receivers.length > 0 && this.#receiving < this.#receivingMax;
         const users = isReceiver ? this.#receivers : this.#waiters;
         if (users.length === 0) return;
-        const fragment = this.#free.pop() ?? this.#grow(users);
-        if (fragment === undefined) return;
+        const fragment = this.#free.pop() ?? this.#grow();
+        if (fragment === Status.NO_RESOURCE) return;
+        const user = users.shift()!;
+        if (typeof fragment === 'number') {
+          user(undefined, fragment);
+          continue;
+        }
         if (isReceiver) this.#receiving += 1;
-        users.shift()!(fragment);
+        user(fragment, Status.OK);
       }
     } finally {
       this.#isServing = false;
     }
   }
 
-  /** One more fragment; undefined at the bound, and where there is no memory for more than there are. Who would wait for the first is dropped. */
-  #grow(users: FragmentUser[]): MemoryHandle | undefined {
-    if (this.#all.size >= this.#host.context.fragmentCount) return undefined;
+  /** One more fragment. NO_RESOURCE at the bound, and where there is no memory for more than there are; the failure where there is none for the first. */
+  #grow(): MemoryHandle | Status {
+    if (this.#all.size >= this.#host.context.fragmentCount) return Status.NO_RESOURCE;
     try {
       const fragment = this.#host.context.allocateHost(this.fragmentBytes);
       this.#all.add(fragment);
       return fragment;
     } catch (error) {
-      if (this.#all.size > 0) return undefined;
-      users.shift();
-      throw error;
+      if (!isUcxError(error)) throw error;
+      return this.#all.size > 0 ? Status.NO_RESOURCE : error.status;
     }
   }
 
@@ -215,17 +222,30 @@ export class Staging {
       done(Status.INVALID_ADDR);
       return;
     }
-    const { loopback } = this.#host;
-    const place = { local: fragment, localOffset: at, byteLength, rkey: this.#keyOf(device), remoteOffset: offset };
-    // Where the driver of a card takes no transfers. Peers ask for copies too: that is their failure, and none of the progress of this worker.
-    if (!canMove(loopback, operation, place)) done(Status.UNREACHABLE);
-    else loopback.run(describeTransfer(this.#host, loopback, operation, place, done));
+    let loopback: Connection;
+    let transfer: Request;
+    try {
+      ({ loopback } = this.#host);
+      const rkey = this.#keyOf(device, loopback);
+      const place = { local: fragment, localOffset: at, byteLength, rkey, remoteOffset: offset };
+      if (!canMove(loopback, operation, place)) {
+        done(Status.UNREACHABLE);
+        return;
+      }
+      transfer = describeTransfer(this.#host, loopback, operation, place, done);
+    } catch (error) {
+      // Such as no descriptors for the connection. Peers ask for copies too: it is the copy that fails, not the progress of this worker.
+      if (!isUcxError(error)) throw error;
+      done(error.status);
+      return;
+    }
+    loopback.run(transfer);
   }
 
-  #keyOf(device: MemoryHandle): RemoteKey {
+  #keyOf(device: MemoryHandle, loopback: Connection): RemoteKey {
     const known = this.#keys.get(device);
     if (known !== undefined) return known;
-    const { context, loopback } = this.#host;
+    const { context } = this.#host;
     const key = context.unpackRkey(context.packRkey(device), loopback, { messages: false });
     this.#keys.set(device, key);
     return key;

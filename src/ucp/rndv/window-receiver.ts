@@ -3,7 +3,6 @@
  * to its place. How the sender moves a window is the sender's choice.
  */
 
-import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
 import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
@@ -166,17 +165,12 @@ export class WindowReceiver {
   /** Asks for a window when there is a fragment for it. */
   #askInto(transfer: ReceiveTransfer): void {
     transfer.waiting += 1;
-    try {
-      this.#staging.acquireToReceive((fragment) => {
-        transfer.waiting -= 1;
-        if (transfer.ended) this.#staging.releaseReceived(fragment);
-        else this.#ask(transfer, fragment);
-      });
-    } catch (error) {
-      if (!isUcxError(error)) throw error;
+    this.#staging.acquireToReceive((fragment, refusal) => {
       transfer.waiting -= 1;
-      this.#end(transfer, error.status, 'own');
-    }
+      if (fragment === undefined) this.#end(transfer, refusal, 'own');
+      else if (transfer.ended) this.#staging.releaseReceived(fragment);
+      else this.#ask(transfer, fragment);
+    });
   }
 
   #ask(transfer: ReceiveTransfer, fragment: MemoryHandle | undefined): void {

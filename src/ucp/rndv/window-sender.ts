@@ -3,7 +3,6 @@
  * that, else out of fragments; sends it in messages where no lane writes the receiver's memory. It asks for nothing by itself.
  */
 
-import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import { areMapped } from '../api/local-bytes.ts';
 import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
@@ -11,7 +10,7 @@ import { sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
-import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { OwnKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { canWrite, type RemoteWrite, writeRemote } from './remote-write.ts';
@@ -136,8 +135,15 @@ export class WindowSender {
   /** Reads a part of a window into a fragment, when there is one, and sends it from there. */
   #stage(window: SendWindow, from: number, byteLength: number): void {
     const { transfer } = window;
-    const run = (fragment: MemoryHandle): void => {
+    window.addPart();
+    transfer.waiting += 1;
+    this.#staging.acquire((fragment, refusal) => {
       transfer.waiting -= 1;
+      if (fragment === undefined) {
+        window.partDone();
+        transfer.endBoth(window.connection, window.peerRequest, refusal);
+        return;
+      }
       if (transfer.ended) {
         this.#staging.release(fragment);
         window.partDone();
@@ -151,17 +157,7 @@ export class WindowSender {
         if (status === Status.OK && !transfer.ended) this.#send(part, destinationOf(part));
         else sent(part, status);
       });
-    };
-    window.addPart();
-    transfer.waiting += 1;
-    try {
-      this.#staging.acquire(run);
-    } catch (error) {
-      if (!isUcxError(error)) throw error;
-      transfer.waiting -= 1;
-      window.partDone();
-      transfer.endBoth(window.connection, window.peerRequest, error.status);
-    }
+    });
   }
 
   #send(part: Part, to: Destination | undefined): void {

@@ -185,7 +185,11 @@ export class OutgoingStream {
         end(connection.failure);
         return;
       }
-      staging.acquire((fragment) => {
+      staging.acquire((fragment, refusal) => {
+        if (fragment === undefined) {
+          end(refusal);
+          return;
+        }
         const bytes = Math.min(staging.fragmentBytes, request.byteLength - request.done);
         staging.read(pieces, request.done, fragment, bytes, (status) => {
           if (status < 0) {

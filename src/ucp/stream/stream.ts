@@ -298,7 +298,14 @@ export class Streams {
     if (bytes === 0) return true;
     state.busy = true;
     const { staging } = this.#rendezvous;
-    staging.acquire((fragment) => {
+    staging.acquire((fragment, refusal) => {
+      if (fragment === undefined) {
+        state.busy = false;
+        state.receives.shift();
+        request.end(refusal);
+        this.#serve(state, connection);
+        return;
+      }
       fragment.bytes!.set(chunk.bytes.subarray(chunk.offset, chunk.offset + bytes));
       staging.write(request.pieces!, request.done, fragment, bytes, (status) => {
         staging.release(fragment);

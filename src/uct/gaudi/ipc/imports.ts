@@ -33,6 +33,8 @@ interface Request {
   readonly link: OwnerLink;
   readonly deadlineNs: number;
   sent: boolean;
+  /** The card has refused what the owner answered: it is asked a second time, and no third. */
+  isRepeated: boolean;
 }
 
 /** What imports are made of. */
@@ -141,12 +143,7 @@ export class Imports implements LinkListener, LocalImporter {
   onHandle(id: number, fd: number, handle: Uint8Array): void {
     const request = this.#requests.get(id);
     try {
-      if (request === undefined) return;
-      this.#end(request);
-      this.#add(request.asker, request.place, { fd, handle });
-    } catch (error) {
-      if (!isUcxError(error)) throw error;
-      request?.asker.fail(error);
+      if (request !== undefined) this.#take(request, { fd, handle });
     } finally {
       closeFd(fd);
     }
@@ -203,6 +200,25 @@ export class Imports implements LinkListener, LocalImporter {
     }
   }
 
+  /**
+   * Maps what an owner has answered. A dma-buf dies with its owner, and with the memory behind it: a card that refuses it may be the first to
+   * know, so the owner is asked again, and what comes of that is the reason.
+   */
+  #take(request: Request, shared: SharedArena): void {
+    try {
+      this.#add(request.asker, request.place, shared);
+      this.#end(request);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      if (error.status !== Status.INVALID_PARAM || request.isRepeated) {
+        this.#fail(request, error);
+        return;
+      }
+      request.isRepeated = true;
+      request.sent = false;
+    }
+  }
+
   /** Maps what an owner has shared for a key. */
   #add(key: IpcKey, place: ImportPlace, shared: SharedArena): ImportEntry {
     const entry = this.cache.add(place, shared);
@@ -224,6 +240,7 @@ export class Imports implements LinkListener, LocalImporter {
       link,
       deadlineNs: clock.nowNs() + config.TIMEOUT,
       sent: false,
+      isRepeated: false,
     };
     this.#requests.set(id, request);
     this.#asked.set(place.key, request);

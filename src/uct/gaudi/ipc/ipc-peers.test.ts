@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { finish, ownBytes } from '../../../../test/contract/uct-fixture.ts';
 import { asProcesses, pattern, useIpcPeers } from '../../../../test/fixtures/ipc-fixture.ts';
 import type { IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
-import { connectUnix, SocketType } from '../../../sys/index.ts';
+import { connectUnix, Errno, SocketType } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
 import { ownIdentity } from '../../base/process-identity.ts';
 import { servicePath } from './channel-service.ts';
@@ -224,6 +224,22 @@ describe('a request to an owner', () => {
       here.iface.progress();
     }
     expect(here.ipc.imports.cache.counters.mem_regs).toBe(0);
+  });
+
+  it('whose answer the card refuses is asked once more, and fails when that is refused too', async () => {
+    const [here, there] = fixture.pair();
+    const far = there.allocate(64);
+    asProcesses();
+    const key = here.unpack(far);
+    const { minor } = fixture.node.cards()[0]!;
+    const refuse = (): unknown => fixture.node.inject(minor, { kind: 'ioctl', ioctl: 'MEMORY', errno: Errno.EINVAL });
+    refuse();
+    refuse();
+    const failed = await driveBoth(here, there, () => here.tryPutShort(new Uint8Array(8), key));
+    expect(failed).toBe(Status.INVALID_PARAM);
+    expect(here.iface.errorOf(failed)).toMatchObject({ code: 'ERR_GAUDI_INVALID_PARAMS' });
+    refuse();
+    expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.OK);
   });
 
   it('is forgotten when its memory domain closes', () => {
