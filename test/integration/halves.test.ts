@@ -76,7 +76,7 @@ describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
     const closed = ab.close();
     await driveUntil({ one, two }, () => nativeWorker(two.worker).connections.all.every((each) => each.isLoopback));
     await closed;
-    await driveUntil({ one, two }, () => !nativeWorker(one.worker).connections.isLeaving);
+    await driveUntil({ one, two }, () => !nativeWorker(one.worker).connections.hasPending);
     expect(nativeWorker(one.worker).connections.all).not.toContain(failing);
   });
 });

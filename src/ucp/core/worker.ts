@@ -127,7 +127,7 @@ export class Worker
 
   /** True while some request waits for resources. */
   get hasPending(): boolean {
-    return this.#pending.size > 0 || this.connections.isLeaving;
+    return this.#pending.size > 0 || this.connections.hasPending;
   }
 
   get requestsInUse(): number {
@@ -181,7 +181,7 @@ export class Worker
     if (this.activity.busy || this.#turns === 0) count += this.#quiet.progress(this.#turns === 0);
     if (this.sockets.isDue || this.#turns === 0) count += this.sockets.progress();
     if (this.#pending.size > 0) count += this.#pending.restart();
-    if (this.connections.isLeaving) this.connections.finishLeaving();
+    if (this.connections.hasPending) this.connections.progress();
     return count;
   }
 

@@ -12,8 +12,9 @@
  * client's half attaches to it, as the first message between them.
  */
 
+import type { Clock } from '../../ucs/clock.ts';
 import { endpointConnect } from '../../ucs/diagnostics.ts';
-import { isUcxError, statusError } from '../../ucs/error.ts';
+import { isUcxError, statusError, type UcxError } from '../../ucs/error.ts';
 import type { LimitedLog } from '../../ucs/limited-log.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
@@ -22,6 +23,7 @@ import type { Activity } from '../core/lane.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../core/peer-connection.ts';
 import type { Rejection } from '../core/resource-filter.ts';
+import { DeferredRequests, type PeerRequest } from './deferred-requests.ts';
 import { connectLanes, identitiesOf, type OpenIface } from './lanes.ts';
 import { type Peer, Peers } from './peers.ts';
 import { unpackWorkerAddress, type WorkerAddress } from './worker-address.ts';
@@ -32,6 +34,8 @@ export const CONNECTIONS_MAX = 65_535;
 const UNCLAIMED_MAX = 4096;
 /** Connections that are closed and wait to tell their peers; beyond it peers are not told that they are refused. */
 const LEAVING_MAX = 1024;
+/** A connection that cannot be made for these reasons may be made later. */
+const LACK_OF_RESOURCES: readonly Status[] = [Status.NO_MEMORY, Status.EXCEEDS_LIMIT];
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
@@ -41,7 +45,10 @@ const HEADER = new Int32Array(WIREUP_WORDS);
 
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
-  readonly context: ExplainContext & { readonly resources: { readonly rejections: readonly Rejection[] } };
+  readonly context: ExplainContext & {
+    readonly resources: { readonly rejections: readonly Rejection[] };
+    readonly clock: Clock;
+  };
   readonly openIfaces: readonly OpenIface[];
   readonly activity: Activity;
   readonly packedAddress: Uint8Array;
@@ -75,9 +82,11 @@ export class Connections {
   readonly #leaving: Set<PeerConnection> = new Set();
   /** Halves that a client may attach to. */
   readonly #accepted: Set<PeerConnection> = new Set();
+  readonly #deferred: DeferredRequests;
 
   constructor(owner: ConnectionsOwner) {
     this.#owner = owner;
+    this.#deferred = new DeferredRequests(owner.context.clock);
   }
 
   /** All connections, also those that only the peer has asked for. */
@@ -186,16 +195,17 @@ export class Connections {
     else this.drop(connection);
   }
 
-  /** Closes what was waiting to tell its peer and has done so; called now and then by progress. */
-  finishLeaving(): void {
+  /** Closes what was waiting to tell its peer and has done so, and tries again what this process had no descriptors for. */
+  progress(): void {
     for (const connection of this.#leaving) {
       if (!connection.owesEnd && connection.isDrained) this.drop(connection);
     }
+    for (const request of this.#deferred.takeDue()) this.#serve(request);
   }
 
-  /** True while a closed connection has something to say to its peer. */
-  get isLeaving(): boolean {
-    return this.#leaving.size > 0;
+  /** True while a closed connection has something to say to its peer, or a peer waits for its half of one. */
+  get hasPending(): boolean {
+    return this.#leaving.size > 0 || this.#deferred.count > 0;
   }
 
   /** Whether a connection is closed here, and waits to tell the peer. */
@@ -252,7 +262,7 @@ export class Connections {
     const connection = this.of(frame);
     if (connection !== undefined && this.#accepted.delete(connection)) {
       this.#owner.onAttached(connection);
-      this.#established(connection, remoteId, frame);
+      this.#established(connection, remoteId, windowOf(frame));
       return;
     }
     // The half of a server that did not hear from its client in time: the client does not know that yet.
@@ -263,26 +273,38 @@ export class Connections {
   #onRequest(frame: AmFrame, number: number, remoteId: number): void {
     const address = this.#addressIn(frame);
     if (address === undefined) return;
-    const packed = payloadOf(frame);
+    this.#serve({ packed: payloadOf(frame), address, number, remoteId, windowBytes: windowOf(frame) });
+  }
+
+  #serve(request: PeerRequest): void {
+    const { packed, address, number, remoteId, windowBytes } = request;
     const known = this.#peers.find(packed);
     const own = known?.own.get(number) ?? known?.passive.get(number);
     if (own !== undefined) {
-      this.#established(own, remoteId, frame);
+      this.#established(own, remoteId, windowBytes);
       return;
     }
-    if (this.#unclaimed >= UNCLAIMED_MAX) {
+    if (this.#unclaimed + this.#deferred.count >= UNCLAIMED_MAX) {
       this.#warn(`${UNCLAIMED_MAX} connections of peers wait to be used`);
       this.#refuse(address, remoteId);
       return;
     }
     const connection = this.#accept(address);
-    if (connection === undefined) return;
+    if (connection instanceof PeerConnection) this.#served(request, connection, known);
+    else if (LACK_OF_RESOURCES.includes(connection.status)) {
+      this.#owner.warnings.warn(`a request to connect waits: ${connection.message}`);
+      this.#deferred.add(request);
+    } else this.#warn(connection.message);
+  }
+
+  /** A peer has its half of a connection that it has asked for. */
+  #served({ packed, number, remoteId, windowBytes }: PeerRequest, connection: PeerConnection, known?: Peer): void {
     this.#owner.onAccepted();
     const peer = known ?? this.#peers.get(packed, number);
     peer.passive.set(number, connection);
     this.#unclaimed += 1;
     this.#homes.set(connection, { peer, number });
-    this.#established(connection, remoteId, frame);
+    this.#established(connection, remoteId, windowBytes);
     this.#say(connection, remoteId, WireupCode.REPLY, number);
   }
 
@@ -303,7 +325,7 @@ export class Connections {
   #refuse(address: WorkerAddress, remoteId: number): void {
     if (this.#leaving.size >= LEAVING_MAX) return;
     const connection = this.#accept(address);
-    if (connection === undefined) return;
+    if (!(connection instanceof PeerConnection)) return;
     connection.remoteId = remoteId;
     this.close(connection);
   }
@@ -315,31 +337,30 @@ export class Connections {
   #onReply(frame: AmFrame, remoteId: number): void {
     const connection = this.of(frame);
     // To a half that was accepted, only its client attaches.
-    if (connection !== undefined && !this.#accepted.has(connection)) this.#established(connection, remoteId, frame);
+    if (connection !== undefined && !this.#accepted.has(connection)) {
+      this.#established(connection, remoteId, windowOf(frame));
+    }
   }
 
-  /** @param frame says what window the peer gives */
-  #established(connection: PeerConnection, remoteId: number, { words, offset }: AmFrame): void {
+  #established(connection: PeerConnection, remoteId: number, windowBytes: number): void {
     if (connection.remoteId !== NO_ENDPOINT) return;
     connection.remoteId = remoteId;
-    const at = offset >> 2;
-    connection.credit.open(joinWords(words[at + 4]!, words[at + 5]!));
+    connection.credit.open(windowBytes);
     if (this.#leaving.has(connection)) this.close(connection);
     else if (connection.failure !== Status.OK) connection.tellEnd();
   }
 
-  /** The half of a connection that a peer asks for; undefined when there is no way back. */
-  #accept(address: WorkerAddress): PeerConnection | undefined {
+  /** The half of a connection that a peer asks for; or why there is none. */
+  #accept(address: WorkerAddress): PeerConnection | UcxError {
     try {
       const connection = this.#make(address);
       if (connection.am !== undefined) return connection;
       this.drop(connection);
-      this.#warn('no transport carries messages back');
+      return statusError(Status.UNREACHABLE, 'no transport carries messages back');
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      this.#warn(error.message);
+      return error;
     }
-    return undefined;
   }
 
   #make(address: WorkerAddress): PeerConnection {
@@ -373,6 +394,12 @@ export class Connections {
     HEADER[5] = highOf(windowBytes);
     connection.post(MessageId.WIREUP, HEADER, WIREUP_WORDS, payload);
   }
+}
+
+/** What the sender of a message of wire-up takes without having asked for it. */
+function windowOf({ words, offset }: AmFrame): number {
+  const at = offset >> 2;
+  return joinWords(words[at + 4]!, words[at + 5]!);
 }
 
 /** What follows the header of a message of wire-up. */

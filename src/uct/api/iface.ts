@@ -254,7 +254,7 @@ export interface UctEndpoint {
    * @returns OK when `call.result` is set; INPROGRESS, NO_RESOURCE or a failure
    */
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
-  /** Whether the peer lives, as far as the transport can tell: OK, or ENDPOINT_TIMEOUT for one that is gone (uct_ep_check). */
+  /** Whether the peer lives, as far as the transport can tell: OK; ENDPOINT_TIMEOUT for one that is gone, CONNECTION_RESET for one that has closed (uct_ep_check). */
   check(): Status;
   close(): void;
 }
@@ -272,7 +272,10 @@ export interface Iface {
   readonly attributes: IfaceAttributes;
   /** Identifies the interface for peers: opaque bytes, at most 255, that carry no descriptor and no pointer. */
   readonly address: Uint8Array;
-  /** Why the interface of a peer cannot be reached, in words for users; undefined when it can. Never throws, whatever the bytes are. */
+  /**
+   * Why the interface of a peer cannot be reached, in words for users; undefined when it can. Whatever the bytes are, it throws nothing but
+   * SyscallError EMFILE, ENFILE or ENOMEM, where this process has not what it takes to look.
+   */
   unreachableReason(address: Uint8Array): string | undefined;
   /**
    * Identifies the interface with this address as {@link AmFrame.source} does; undefined for an address of another transport. Absent without active

@@ -4,10 +4,11 @@
  */
 
 import { isProcessAlive } from '../../../sys/index.ts';
+import type { Clock } from '../../../ucs/clock.ts';
 import type { LimitedLog } from '../../../ucs/limited-log.ts';
 import type { AmHandler } from '../../api/iface.ts';
 import { unlinkIfThere } from '../../base/owned-files.ts';
-import { SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/segment.ts';
+import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/segment.ts';
 import type { TransferCounters } from '../../base/transfer-counters.ts';
 import {
   Attention,
@@ -23,6 +24,8 @@ import { Sender } from './sender.ts';
 
 /** Senders whose life is checked in one sleep. */
 const CHECKED_PER_SLEEP = 8;
+/** Time between two tries to take in a sender that this process has no descriptors or memory for. */
+const RETRY_NS = 5e6;
 
 /** A directory. */
 export class Directory {
@@ -34,13 +37,17 @@ export class Directory {
   #changesSeen = 0;
   #nextChecked = 0;
   #delivering = false;
+  /** When to try again to take in senders that wait; infinity while none does. */
+  #retryAtNs = Number.POSITIVE_INFINITY;
 
   readonly #log: LimitedLog;
+  readonly #clock: Clock;
   readonly #counters: TransferCounters;
 
   /** Throws SyscallError ENOSPC where /dev/shm is full. */
-  constructor(log: LimitedLog, counters: TransferCounters) {
+  constructor(log: LimitedLog, clock: Clock, counters: TransferCounters) {
     this.#log = log;
+    this.#clock = clock;
     this.#counters = counters;
     this.segment = Segment.create(DIRECTORY_BYTES);
     this.#words = this.segment.words;
@@ -53,7 +60,7 @@ export class Directory {
    */
   deliver(handler: AmHandler | undefined): number {
     if (this.#delivering) return 0;
-    if (this.#words[DirectoryWord.CHANGES] !== this.#changesSeen) this.#takeChanges();
+    if (this.#words[DirectoryWord.CHANGES] !== this.#changesSeen || this.retryNs === 0) this.#takeChanges();
     if (handler === undefined) return 0;
     this.#delivering = true;
     try {
@@ -65,8 +72,14 @@ export class Directory {
 
   /** Whether {@link deliver} would do something. */
   get hasNews(): boolean {
-    if (Atomics.load(this.#words, DirectoryWord.CHANGES) !== this.#changesSeen) return true;
+    if (Atomics.load(this.#words, DirectoryWord.CHANGES) !== this.#changesSeen || this.retryNs === 0) return true;
     return this.#senders.some(({ ring }) => ring.hasMessage);
+  }
+
+  /** Time until senders that wait to be taken in are tried again; infinity while none does. */
+  get retryNs(): number {
+    if (this.#retryAtNs === Number.POSITIVE_INFINITY) return Number.POSITIVE_INFINITY;
+    return Math.max(0, this.#retryAtNs - this.#clock.nowNs());
   }
 
   /** Tells senders from now on to wake this end, or not to. */
@@ -121,6 +134,7 @@ export class Directory {
 
   #takeChanges(): void {
     this.#changesSeen = Atomics.load(this.#words, DirectoryWord.CHANGES);
+    this.#retryAtNs = Number.POSITIVE_INFINITY;
     const isScarce = Atomics.exchange(this.#words, DirectoryWord.SCARCE, 0) !== 0;
     for (let slot = 0; slot < SLOTS; slot++) {
       const state = this.#stateOf(slot);
@@ -137,7 +151,11 @@ export class Directory {
     try {
       sender = Sender.attach(slot, this.#nameIn(slot), this.#counters);
     } catch (error) {
-      this.#refuse(slot, error instanceof Error ? error.message : String(error));
+      const reason = error instanceof Error ? error.message : String(error);
+      if (isLackOfResources(error)) {
+        this.#retryAtNs = this.#clock.nowNs() + RETRY_NS;
+        this.#log.warn(`the messages of a sender wait: ${reason}`);
+      } else this.#refuse(slot, reason);
       return;
     }
     if (sender === undefined) {

@@ -176,7 +176,7 @@ export class PosixEndpoint implements UctEndpoint {
   }
 
   check(): Status {
-    return this.#isGone() ? Status.ENDPOINT_TIMEOUT : Status.OK;
+    return this.#isGone() ? this.#failure : Status.OK;
   }
 
   /**

@@ -102,7 +102,7 @@ describe('an interface', () => {
     while (receiver.progress() > 0);
     receiver.progress();
     expect(received).toBe(0);
-    expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
+    expect(endpoint.check()).toBe(Status.CONNECTION_RESET);
     expect(send(endpoint)).toBe(Status.CONNECTION_RESET);
     endpoint.close();
     receiver.progress();
@@ -120,7 +120,7 @@ describe('an interface', () => {
     const ring = firstRing();
     ring.words[RingWord.VERSION] = 9;
     receiver.progress();
-    expect(endpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
+    expect(endpoint.check()).toBe(Status.CONNECTION_RESET);
     ring.close();
   });
 

@@ -53,9 +53,10 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     const config = services.config.get(POSIX_CONFIG_TABLE);
     this.geometry = ringGeometry(config);
     this.attributes = attributesOf(resource, config);
-    const directory = new Directory(new LimitedLog(services.log, services.clock), this.counters);
+    const { log, clock } = services;
+    const directory = new Directory(new LimitedLog(log, clock), clock, this.counters);
     this.#directory = directory;
-    this.#sleeper = new Sleeper(services.clock, () => directory.setSleeping(false));
+    this.#sleeper = new Sleeper(clock, () => directory.setSleeping(false));
     this.#pipe = openPipe(directory, () => this.#sleeper.wake());
     this.directoryName = directory.segment.packedName;
     this.address = new Uint8Array(ADDRESS_BYTES);
@@ -70,15 +71,10 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   unreachableReason(address: Uint8Array): string | undefined {
     const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
     if (elsewhere !== undefined) return elsewhere;
-    try {
-      const peer = peerAt(address);
-      if (typeof peer === 'string') return peer;
-      peer.close();
-      return undefined;
-    } catch (error) {
-      if (isLackOfResources(error)) return `this process cannot look at the peer (${error.message})`;
-      throw error;
-    }
+    const peer = peerAt(address);
+    if (typeof peer === 'string') return peer;
+    peer.close();
+    return undefined;
   }
 
   identityOf(address: Uint8Array): string | undefined {
@@ -151,7 +147,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
 
   /** How long to sleep for the endpoints that found no room: 0 when one of them has some now. */
   #roomWithin(timeoutNs: number): number {
-    let limitNs = timeoutNs;
+    let limitNs = Math.min(timeoutNs, this.#directory.retryNs);
     for (const endpoint of this.#starved) {
       const answer = endpoint.wantRoom();
       if (answer === 'unknown') limitNs = Math.min(limitNs, RETRY_NS);

@@ -2,7 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import { unlinkIfThere } from '../../base/owned-files.ts';
-import { Segment, segmentError, segmentPath } from '../../base/segment.ts';
+import { isLackOfResources, Segment, segmentError, segmentPath } from '../../base/segment.ts';
 import type { TransferCounters } from '../../base/transfer-counters.ts';
 import { wakePath } from './directory-layout.ts';
 import { RING_HEADER_BYTES, readRingGeometry, senderOf } from './ring-layout.ts';
@@ -22,23 +22,24 @@ export class Sender {
   }
 
   /**
-   * Attaches the ring of this name and removes its file, which is the receiver's to remove.
+   * Attaches the ring of this name and removes its file, which is the receiver's to remove; it stays where that can be tried again.
    * @returns undefined when there is no such ring any more
-   * @throws UcxError ERR_SHM_SEGMENT for a ring that cannot be attached, or is none; SyscallError EMFILE, EACCES
+   * @throws UcxError ERR_SHM_SEGMENT for a ring that cannot be attached, or is none; SyscallError EACCES, and what {@link isLackOfResources} names
    */
   static attach(slot: number, packedName: Uint8Array, counters: TransferCounters): Sender | undefined {
     const path = segmentPath(packedName);
     // The sender has died, and others have cleaned up after it.
     if (!existsSync(path)) return undefined;
     const segment = Segment.attach(packedName, RING_HEADER_BYTES);
-    unlinkIfThere(path);
     try {
       const geometry = readRingGeometry(segment.words, segment.byteLength);
       if (geometry === undefined) throw segmentError(`${path} is no ring of this version`);
       const line = WakeLine.open(wakePath(segmentPath(senderOf(segment.bytes))));
+      unlinkIfThere(path);
       return new Sender(slot, new RingReader(segment, geometry, counters), line);
     } catch (error) {
       segment.close();
+      if (!isLackOfResources(error)) unlinkIfThere(path);
       throw error;
     }
   }
