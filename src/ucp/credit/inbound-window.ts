@@ -86,6 +86,7 @@ export class InboundWindow implements Grantee {
     }
     this.#owed += cost;
     if (this.#owed >= this.#returnBytes) this.#tell();
+    else this.settle();
   }
 
   /** The peer was told what it is owed. */
