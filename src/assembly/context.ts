@@ -3,6 +3,7 @@
  */
 
 import type { DriverNode } from '../driver/port.ts';
+import { Device } from '../hlthunk/index.ts';
 import { Context as LibucxContext } from '../libucx/context.ts';
 import type { Libucp } from '../libucx/library.ts';
 import { closeAbandonedDescriptors, EventFd } from '../sys/index.ts';
@@ -12,8 +13,10 @@ import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
+import { invalidParam } from '../ucs/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { hostRange } from '../uct/base/host-range.ts';
+import { cardAt } from '../uct/gaudi/base/device-parts.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
 import { gaudiIpcComponent } from '../uct/gaudi/ipc/component.ts';
@@ -39,11 +42,19 @@ export interface ContextOptions extends ProgramOptions {
   readonly features?: readonly Feature[];
   /** A node to use instead of the one that UCX_GAUDI_DRIVER chooses; it stays the caller's to close. */
   readonly node?: DriverNode;
+  /**
+   * Open devices of `gaudi-ucx/hlthunk` to use instead of opening cards: their indices are their places in the list, whatever GAUDI_MAPPING_TABLE says. They stay
+   * the caller's to close, after the context; closing the context waits for its own transfers on them.
+   */
+  readonly devices?: readonly Device[];
 }
 
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
-  const gaudi = new GaudiResources({ node, mappingTable });
+  return componentsOn(new GaudiResources({ node, mappingTable }));
+}
+
+function componentsOn(gaudi: GaudiResources): Component[] {
   return [
     selfComponent(),
     posixComponent(),
@@ -58,7 +69,7 @@ export function components(node: DriverNode, mappingTable: string | undefined): 
  * Opens a context: reads the configuration, chooses engine and driver, opens every mapped card.
  * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not there
  */
-async function create(options: ContextOptions = {}): Promise<ApiContext> {
+async function create(options: ContextOptions = {}): Promise<Context> {
   checkOptions(options);
   const features = checkFeatures(options.features);
   const program = readProgram(options);
@@ -66,22 +77,30 @@ async function create(options: ContextOptions = {}): Promise<ApiContext> {
   const { engine, libucp } = chooseEngine(program, options.engine);
   if (libucp === undefined) {
     warnOfUnused(program);
-    return openNative(program, options.node, engine);
+    return openNative(program, options, engine);
   }
   return openLibucx(program, { ...options, features }, engine, libucp);
 }
 
 /** Opens a context of the native engine. */
-async function openNative(program: Program, given: DriverNode | undefined, engine: Engine): Promise<NativeContext> {
+async function openNative(
+  program: Program,
+  options: Pick<ContextOptions, 'node' | 'devices'>,
+  engine: Engine,
+): Promise<NativeContext<Device>> {
+  const devices = checkDevices(options);
+  const given = options.node ?? devices?.[0]?.node;
   const node = given ?? openNode(program);
   const release = given === undefined ? (): void => node.close() : (): void => {};
-  let context: NativeContext | undefined;
+  let context: NativeContext<Device> | undefined;
   let insight: Insight | undefined;
   try {
+    const gaudi = new GaudiResources({ node, mappingTable: program.env['GAUDI_MAPPING_TABLE'], devices });
     context = new NativeContext({
       ...program,
       engine,
-      components: components(node, program.env['GAUDI_MAPPING_TABLE']),
+      components: componentsOn(gaudi),
+      deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.kind === 'emulator',
       newSignal: () => new EventFd(),
       hostRange,
@@ -100,16 +119,17 @@ async function openNative(program: Program, given: DriverNode | undefined, engin
 /** Opens a context over libucp, with one of the native engine for the cards of this node beside it. */
 async function openLibucx(
   program: Program,
-  { node: given, features }: Pick<ContextOptions, 'node'> & Required<Pick<ContextOptions, 'features'>>,
+  options: Pick<ContextOptions, 'node' | 'devices'> & Required<Pick<ContextOptions, 'features'>>,
   engine: Engine,
   libucp: Libucp,
-): Promise<ApiContext> {
+): Promise<Context> {
+  const { features } = options;
   const { PROGRESS_SPIN, RNDV_FRAG_SIZE, RNDV_FRAG_ALLOC_COUNT } = program.config.get(UCP_CONFIG_TABLE);
   const source = program.source.clone();
   source.modify('TLS', nodeTls(source.get('TLS'))).modify('STATS_DEST', '');
   for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
-  const node = await openNative({ ...program, config: source.values, source }, given, engine);
-  let context: LibucxContext | undefined;
+  const node = await openNative({ ...program, config: source.values, source }, options, engine);
+  let context: LibucxContext<Device> | undefined;
   let insight: Insight | undefined;
   try {
     context = new LibucxContext({
@@ -133,6 +153,31 @@ async function openLibucx(
   }
 }
 
+/**
+ * The devices that a program gives to a context.
+ * @throws UcxError ERR_INVALID_PARAM for what is no list of open devices of one node, each of another card
+ */
+function checkDevices({ devices, node }: Pick<ContextOptions, 'node' | 'devices'>): readonly Device[] | undefined {
+  if (devices === undefined) return undefined;
+  if (!Array.isArray(devices) || devices.length === 0) {
+    throw invalidParam('devices', 'must be a list of at least one open device of gaudi-ucx/hlthunk', devices);
+  }
+  const home = node ?? (devices[0] as Device | undefined)?.node;
+  for (const [index, device] of devices.entries()) {
+    const name = `devices[${index}]`;
+    if (!Device.isGenuine(device)) throw invalidParam(name, 'must be an open device of gaudi-ucx/hlthunk', device);
+    if (device.closed) throw invalidParam(name, 'must be open', device.busId);
+    if (device.node !== home) throw invalidParam(name, 'must be of the same node as the others', device.busId);
+    if (devices.indexOf(device) !== index) throw invalidParam(name, 'must be given once', device.busId);
+  }
+  return [...devices];
+}
+
+function deviceOf({ cards }: GaudiResources, index: number): Device {
+  if (!Number.isInteger(index) || index < 0) throw invalidParam('index', 'must be the index of a card', index);
+  return cardAt(cards, index).device;
+}
+
 /** A context: the start of every program. `await Context.create()` opens one. */
-export type Context = ApiContext;
+export type Context = ApiContext<Device>;
 export const Context: { readonly create: typeof create } = { create };

@@ -8,7 +8,7 @@ import { HL_MEM_OP } from '../uapi/index.ts';
 import { RangeAllocator } from '../ucs/range-allocator.ts';
 import type { CardFile, CardTarget } from './card-file.ts';
 import { getDramUsage } from './device-info.ts';
-import { deviceMemoryMap, freeInput } from './device-memory.ts';
+import { freeInput, mapHandle } from './device-memory.ts';
 import { isDeviceGone } from './gaudi-error.ts';
 
 /** Device memory in whole pages, at an address that transfers can name. */
@@ -48,7 +48,7 @@ export class VirtualArenaSource implements ArenaSource, CardTarget {
     const handle = allocate(this.card, byteLength);
     if (handle === undefined) return undefined;
     try {
-      return { address: deviceMemoryMap(this, handle), byteLength, handle };
+      return { address: mapHandle(this, handle), byteLength, handle };
     } catch (error) {
       this.card.tryMemory(freeInput(handle, byteLength));
       throw error;

@@ -18,13 +18,39 @@ export interface BlockOwner {
   free(block: DeviceBlock): void;
 }
 
-/** A block of device memory. Made by `device.memory.allocate`. */
+/** A part of a block, with transfers of its own: what uses it uses the block. Made by {@link DeviceBlock.part}. */
+export class DevicePart extends DmaMemory {
+  readonly block: DeviceBlock;
+  /** Bytes from the start of the block. */
+  readonly offset: number;
+
+  constructor(block: DeviceBlock, offset: number, byteLength: number) {
+    const address = block.address + BigInt(offset);
+    super(block.card, lowWord(address), highWord(address), byteLength);
+    this.block = block;
+    this.offset = offset;
+  }
+
+  override retain(): void {
+    super.retain();
+    this.block.retain();
+  }
+
+  override release(): void {
+    super.release();
+    this.block.release();
+  }
+}
+
+/** A block of device memory. Made by `device.memory.allocate`, and for what the raw calls have mapped. */
 export class DeviceBlock extends DmaMemory implements Disposable {
   readonly arena: Arena;
   /** Bytes from the start of the arena: with the arena's dma-buf this names the block to others. */
   readonly offset: number;
   /** Where the range of the allocator starts, which alignment may have moved away from the block. */
   readonly rangeOffset: number;
+  readonly #parts: Set<DevicePart> = new Set();
+  readonly #onFree: Set<() => void> = new Set();
 
   constructor(arena: Arena, offset: number, rangeOffset: number, byteLength: number) {
     const address = arena.memory.address + BigInt(offset);
@@ -40,6 +66,38 @@ export class DeviceBlock extends DmaMemory implements Disposable {
    */
   free(): void {
     this.arena.owner.free(this);
+  }
+
+  /** A part of the block, for transfers that are counted apart. The range lies inside; {@link endPart} gives it back. */
+  part(offset: number, byteLength: number): DevicePart {
+    const part = new DevicePart(this, offset, byteLength);
+    this.#parts.add(part);
+    return part;
+  }
+
+  /** Ends a part: no transfer uses it. */
+  endPart(part: DevicePart): void {
+    part.live = false;
+    this.#parts.delete(part);
+  }
+
+  /** Has `callback` run before the memory goes. Returns what takes the wish back. */
+  onFree(callback: () => void): () => void {
+    this.#onFree.add(callback);
+    return () => this.#onFree.delete(callback);
+  }
+
+  /** Tells those who depend on the block that it is about to go. For its owner. */
+  announceFree(): void {
+    for (const callback of this.#onFree) callback();
+    this.#onFree.clear();
+  }
+
+  /** The block and its parts are not to be used any more. For its arena. */
+  retire(): void {
+    this.live = false;
+    for (const part of this.#parts) part.live = false;
+    this.#parts.clear();
   }
 
   /** Frees the block unless that has been done. */
@@ -108,7 +166,7 @@ export class Arena {
 
   /** Takes a block back; its range joins its free neighbours. */
   remove(block: DeviceBlock): void {
-    block.live = false;
+    block.retire();
     this.#blocks.delete(block.rangeOffset);
     this.#ranges.free(block.rangeOffset);
   }

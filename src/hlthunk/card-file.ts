@@ -32,6 +32,18 @@ export type InfoInput = Parameters<typeof HL_INFO_ARGS.encode>[0];
 /** The largest argument block. */
 const ARGUMENT_BYTES: number = HL_WAIT_CS_ARGS.size;
 
+/** Learns what the program has mapped by the raw calls of device memory, so that such memory can be registered as blocks can. */
+export interface RawMemoryOwner {
+  readonly pageBytes: number;
+  /** @param byteLength what the driver has allocated */
+  rawMapped(address: bigint, byteLength: number, handle: bigint): void;
+  /**
+   * Device memory or a raw mapping of host memory is about to be unmapped.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it
+   */
+  rawUnmapping(address: bigint): void;
+}
+
 /** Something that has an open file of a card: a device or a control node. */
 export interface CardTarget {
   readonly card: CardFile;
@@ -46,6 +58,10 @@ export class CardFile {
   readonly name: string;
   /** Set once commands were submitted that are not of the DMA queues: their faults may be reported at any time. */
   submitsCommands = false;
+  /** Of a device; a control node has no memory. */
+  rawMemoryOwner: RawMemoryOwner | undefined = undefined;
+  /** Bytes of what the raw calls have allocated, by handle. */
+  readonly rawAllocations: Map<bigint, number> = new Map();
   readonly #arguments: ScratchBlock;
   readonly #mappings = new Set<DriverMapping>();
   #closed = false;

@@ -10,7 +10,7 @@ import { closedError, type UcxError } from '../ucs/error.ts';
 import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, type DeviceBlock } from './arena.ts';
 import type { ArenaMemory, ArenaSource } from './arena-source.ts';
 import { checkLength, invalidArgument } from './argument-error.ts';
-import type { CardFile } from './card-file.ts';
+import type { CardFile, RawMemoryOwner } from './card-file.ts';
 import { checkUnused } from './dma-memory.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 
@@ -36,12 +36,22 @@ export interface ArenaStatistics {
   readonly usedBytes: number;
 }
 
+/** Learns what device memory there is. */
+export interface MemoryWatcher {
+  /** Before anyone knows the address. */
+  onAllocated(block: DeviceBlock): void;
+  onFreed(block: DeviceBlock): void;
+}
+
 /** The device memory of one open card. */
-export class DeviceArenas implements BlockOwner {
+export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   readonly #card: CardFile;
   readonly #source: ArenaSource;
   readonly #arenaBytes: number;
   readonly #arenas: Arena[] = [];
+  /** What the program has mapped by the raw calls: one block each, by its address. */
+  readonly #raw: Map<bigint, DeviceBlock> = new Map();
+  readonly #watchers: Set<MemoryWatcher> = new Set();
   #closed = false;
 
   /** @param arenaBytes of a new arena at least; rounded up to whole pages */
@@ -49,6 +59,7 @@ export class DeviceArenas implements BlockOwner {
     this.#card = card;
     this.#source = source;
     this.#arenaBytes = roundUp(arenaBytes, source.pageBytes);
+    card.rawMemoryOwner = this;
   }
 
   /** Bytes of a page of the driver: what a dedicated block costs at least. */
@@ -73,6 +84,12 @@ export class DeviceArenas implements BlockOwner {
    * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the bytes asked for, free in all and free in one piece
    */
   allocate(byteLength: number, options: BlockOptions = {}): DeviceBlock {
+    const block = this.#allocate(byteLength, options);
+    for (const watcher of this.#watchers) watcher.onAllocated(block);
+    return block;
+  }
+
+  #allocate(byteLength: number, options: BlockOptions): DeviceBlock {
     if (this.#closed) throw closedError(this.#card.name);
     checkLength('byteLength', byteLength);
     const alignment = Math.max(BLOCK_GRANULE_BYTES, checkAlignment(options.alignment ?? BLOCK_GRANULE_BYTES));
@@ -86,14 +103,52 @@ export class DeviceArenas implements BlockOwner {
       const offset = address - arena.memory.address;
       if (offset >= 0n && offset < BigInt(arena.byteLength)) return arena.find(Number(offset));
     }
+    for (const block of this.#raw.values()) {
+      const offset = address - block.address;
+      if (offset >= 0n && offset < BigInt(block.byteLength)) return block;
+    }
     return undefined;
+  }
+
+  /** Every live block. */
+  blocks(): DeviceBlock[] {
+    return [...this.#arenas.flatMap((arena) => [...arena.blocks()]), ...this.#raw.values()];
+  }
+
+  /** Tells `watcher` of every block that comes and goes from now on. Returns what ends that. */
+  watch(watcher: MemoryWatcher): () => void {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  rawMapped(address: bigint, byteLength: number, handle: bigint): void {
+    const arena = new Arena(this, this.#card, { address, byteLength, handle }, true);
+    const block = arena.allocate(byteLength, BLOCK_GRANULE_BYTES)!;
+    this.#raw.set(address, block);
+    for (const watcher of this.#watchers) watcher.onAllocated(block);
+  }
+
+  rawUnmapping(address: bigint): void {
+    const block = this.#raw.get(address);
+    if (block === undefined) return;
+    checkUnused(block, 'address');
+    this.#raw.delete(address);
+    this.#end(block);
+    block.arena.closeExport();
   }
 
   /** See {@link DeviceBlock.free}. */
   free(block: DeviceBlock): void {
     if (this.#closed) return;
     checkUnused(block, 'block');
-    block.arena.remove(block);
+    if (this.#raw.get(block.address) === block) {
+      throw invalidArgument(
+        'block',
+        'must be of device.memory: what was mapped by its handle ends by memoryUnmap',
+        block.address,
+      );
+    }
+    this.#end(block);
     if (block.arena.blockCount === 0) this.#retire(block.arena);
   }
 
@@ -104,7 +159,12 @@ export class DeviceArenas implements BlockOwner {
       for (const block of [...arena.blocks()]) arena.remove(block);
       arena.closeExport();
     }
+    for (const { arena } of this.#raw.values()) {
+      for (const block of [...arena.blocks()]) arena.remove(block);
+      arena.closeExport();
+    }
     this.#arenas.length = 0;
+    this.#raw.clear();
   }
 
   /**
@@ -117,6 +177,13 @@ export class DeviceArenas implements BlockOwner {
       released = this.#release(arena) || released;
     }
     return released;
+  }
+
+  /** A block goes: whoever depends on it is told first. */
+  #end(block: DeviceBlock): void {
+    block.announceFree();
+    block.arena.remove(block);
+    for (const watcher of this.#watchers) watcher.onFreed(block);
   }
 
   #allocateInArenas(byteLength: number, alignment: number): DeviceBlock | undefined {

@@ -37,10 +37,16 @@ export function deviceMemoryAlloc(
   let flags = 0;
   if (options.contiguous === true) flags |= HL_MEM.CONTIGUOUS;
   if (options.shared === true) flags |= HL_MEM.SHARED;
-  return target.card.memory(
+  const { handle } = target.card.memory(
     { alloc_mem_size: BigInt(byteLength), alloc_page_size: BigInt(pageSize), op: HL_MEM_OP.ALLOC, flags },
     `deviceMemoryAlloc of ${byteLength} bytes`,
-  ).handle;
+  );
+  const { rawMemoryOwner, rawAllocations } = target.card;
+  if (handle !== 0n && rawMemoryOwner !== undefined) {
+    const pageBytes = pageSize === 0 ? rawMemoryOwner.pageBytes : pageSize;
+    rawAllocations.set(handle, Math.ceil(byteLength / pageBytes) * pageBytes);
+  }
+  return handle;
 }
 
 /**
@@ -50,6 +56,7 @@ export function deviceMemoryAlloc(
  */
 export function deviceMemoryFree(target: CardTarget, handle: bigint, byteLength = 0): void {
   target.card.memory(freeInput(handle, byteLength), `deviceMemoryFree of handle ${handle}`);
+  target.card.rawAllocations.delete(handle);
 }
 
 /** The arguments of FREE: a handle, or on gaudi a number of bytes in the same place (`hl_mem_ioctl`, Linux 6.12). */
@@ -59,12 +66,20 @@ export function freeInput(handle: bigint, byteLength: number): { free_handle: bi
 }
 
 /**
- * Maps device memory into the address space of the card (MEMORY MAP).
+ * Maps device memory into the address space of the card (MEMORY MAP). From then on `device.memory.find` knows it, and contexts can register it.
  * @param hint preferred device address; 0n for none
  * @returns the device address: not a CPU pointer
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown handle; ERR_GAUDI_OUT_OF_MEMORY without address space
  */
 export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): bigint {
+  const address = mapHandle(target, handle, hint);
+  const byteLength = target.card.rawAllocations.get(handle);
+  if (byteLength !== undefined) target.card.rawMemoryOwner?.rawMapped(address, byteLength, handle);
+  return address;
+}
+
+/** MEMORY MAP alone: of arenas. Arguments and errors as those of {@link deviceMemoryMap}. */
+export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint {
   if (handle === 0n) throw invalidArgument('handle', 'must be a handle of deviceMemoryAlloc other than 0', handle);
   checkWord64('handle', handle);
   checkWord64('hint', hint);
@@ -75,12 +90,15 @@ export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): 
 }
 
 /**
- * Ends a mapping of {@link deviceMemoryMap}, or a raw one of host memory.
+ * Ends a mapping of {@link deviceMemoryMap}, or a raw one of host memory. Registrations of the memory end with it, and peers that have imported it are told to
+ * let it go; while one of them holds its dma-buf, the driver refuses: the call can be made again.
  * @param address exactly what the mapping returned
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf; ERR_GAUDI_DEVICE_BUSY while a
+ *   transfer uses it
  */
 export function memoryUnmap(target: CardTarget, address: bigint): void {
   checkWord64('address', address);
+  target.card.rawMemoryOwner?.rawUnmapping(address);
   target.card.memory(
     { unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP },
     `memoryUnmap of 0x${address.toString(16)}`,

@@ -36,7 +36,7 @@ describe('close', () => {
     fixture.setUp({ cards: 2 });
     const entry = fixture.node.cards()[1]!;
     const { file, release } = heldFile(fixture.node.open(1));
-    const device = new Device(file, entry, { log: fixture.log.log });
+    const device = new Device(fixture.node, file, entry, { log: fixture.log.log });
     const block = device.memory.allocate(4096);
     const request = device.dma.putShort(new Uint8Array(8), 0, block, 0, 8)!;
     device.close();

@@ -7,7 +7,7 @@
  * driver that is under way can put that off: see {@link Device.released}.
  */
 
-import type { CardEntry, DriverFile } from '../driver/port.ts';
+import type { CardEntry, DriverFile, DriverNode } from '../driver/port.ts';
 import type { AsicProfile } from '../uapi/index.ts';
 import { createLog, type Log, LogLevel, standardErrorSink } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
@@ -39,6 +39,8 @@ export interface DeviceInfo extends HwIpInfo {
 
 /** An open card. Made by `open` and `openByModuleId`. */
 export class Device implements CardTarget, Disposable {
+  /** The machine that the card is of. */
+  readonly node: DriverNode;
   readonly card: CardFile;
   readonly info: DeviceInfo;
   /** Index in /dev/accel/accelN. */
@@ -63,7 +65,8 @@ export class Device implements CardTarget, Disposable {
    * Takes ownership of `file`, which is closed when this throws.
    * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a card of an unknown generation; ERR_GAUDI_* of INFO
    */
-  constructor(file: DriverFile, entry: CardEntry, options: DeviceOptions = {}) {
+  constructor(node: DriverNode, file: DriverFile, entry: CardEntry, options: DeviceOptions = {}) {
+    this.node = node;
     const log = options.log ?? createLog('hlthunk', LogLevel.WARN, standardErrorSink);
     this.card = new CardFile(file, entry.minor, entry.busId);
     const clock = options.dma?.clock;
@@ -88,6 +91,11 @@ export class Device implements CardTarget, Disposable {
 
   get closed(): boolean {
     return this.card.closed;
+  }
+
+  /** Whether a value is a device that was opened, and not what merely has one as its prototype. */
+  static isGenuine(value: unknown): value is Device {
+    return typeof value === 'object' && value !== null && #released in value;
   }
 
   /** Bytes of host memory that are pinned for the card, command buffers included. */

@@ -4,7 +4,7 @@
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
-export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock } from './arena.ts';
+export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './arena.ts';
 export type { CamelRecord } from './camel-record.ts';
 export type { CardFile, CardTarget } from './card-file.ts';
 export {
@@ -31,6 +31,7 @@ export {
   BLOCK_ALIGNMENT_MAX,
   type BlockOptions,
   DeviceArenas,
+  type MemoryWatcher,
 } from './device-arenas.ts';
 export {
   close,

@@ -36,6 +36,7 @@ export function open(node: DriverNode, selection: CardSelection = {}, options: D
     try {
       if (selection.name !== undefined && asicOf(node, entry) !== selection.name) continue;
       return new Device(
+        node,
         openFile(entry, () => node.open(entry.minor)),
         entry,
         options,

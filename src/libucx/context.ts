@@ -34,7 +34,7 @@ import { UcpConfiguration } from './ucp-configuration.ts';
 import { Worker } from './worker.ts';
 
 /** What a context is made of. */
-export interface ContextParams {
+export interface ContextParams<Device> {
   readonly libucp: Libucp;
   readonly engine: Engine;
   readonly features: readonly Feature[];
@@ -47,13 +47,13 @@ export interface ContextParams {
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
   /** The transports of this library on this machine; closed with this context. */
-  readonly node: ApiContext;
+  readonly node: ApiContext<Device>;
   /** Runs when the workers are closed: the last look at the statistics. */
   readonly onClosing?: () => void;
 }
 
 /** A context. */
-export class Context implements ApiContext, EngineContext {
+export class Context<Device = unknown> implements ApiContext<Device>, EngineContext {
   readonly libucp: Libucp;
   readonly engine: Engine;
   readonly features: number;
@@ -61,7 +61,7 @@ export class Context implements ApiContext, EngineContext {
   readonly log: Log;
   readonly clock: Clock;
   readonly progressSpinNs: number;
-  readonly node: ApiContext;
+  readonly node: ApiContext<Device>;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
   readonly access: DeviceAccess;
@@ -75,7 +75,7 @@ export class Context implements ApiContext, EngineContext {
   #closing: Promise<void> | undefined;
 
   /** @throws UcxError ERR_CONFIG_VALUE; what ucp_init says */
-  constructor(params: ContextParams) {
+  constructor(params: ContextParams<Device>) {
     this.libucp = params.libucp;
     this.engine = params.engine;
     this.features = featureBits(params.features);
@@ -102,6 +102,10 @@ export class Context implements ApiContext, EngineContext {
 
   get registrationCaches(): readonly RegistrationCache[] {
     return this.node.registrationCaches;
+  }
+
+  device(index: number): Device {
+    return this.node.device(index);
   }
 
   query(): ContextAttributes {

@@ -134,7 +134,7 @@ export class MemoryMap {
       throw error;
     }
     try {
-      const node = this.#node.memMap({ address: lent.address, byteLength });
+      const node = this.#node.memMap({ address: lent.address, byteLength, memoryType: MemoryType.HOST });
       return new UcpMemory(this.#owner, node, { memh, lent, exportId: 0 });
     } catch (error) {
       lent.close();

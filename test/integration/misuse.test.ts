@@ -47,6 +47,7 @@ function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<stri
         args: () => [{ event: 'freed', address: 2n ** 60n, byteLength: 1, memoryType: MemoryType.GAUDI, sysDevice: 0 }],
       },
       packRkey: { args: () => [hbm] },
+      device: { args: () => [0] },
     },
     worker: {
       endpoint: { args: () => [worker.address(), {}], undo: close },

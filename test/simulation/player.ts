@@ -74,6 +74,9 @@ export class Host {
       hostRange: () => {
         throw new TypeError('a schedule has no memory of others');
       },
+      deviceOf: () => {
+        throw new TypeError('a schedule has no cards of hl-thunk');
+      },
       onClose: () => {},
     });
   }

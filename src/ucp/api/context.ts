@@ -29,8 +29,11 @@ export interface ContextAttributes {
   readonly unavailable: readonly UnavailableResource[];
 }
 
-/** A context. */
-export interface Context extends AsyncDisposable {
+/**
+ * A context.
+ * @typeParam Device an open card of hl-thunk, which is unknown here
+ */
+export interface Context<Device = unknown> extends AsyncDisposable {
   readonly closed: boolean;
   readonly config: Config;
   readonly engine: Engine;
@@ -42,12 +45,20 @@ export interface Context extends AsyncDisposable {
   /** What it can do (ucp_context_query). */
   query(): ContextAttributes;
 
+  /**
+   * The open card with this logical index: one that the context opened, or was given. It is the context's to close in the first case; memory of it can
+   * be mapped by its address.
+   * @throws UcxError ERR_INVALID_PARAM; ERR_GAUDI_DEVICE_NOT_FOUND with the indices that there are; ERR_CLOSED
+   */
+  device(index: number): Device;
+
   /** Makes a worker. @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED */
   worker(options?: WorkerOptions): Worker;
 
   /**
-   * Allocates memory, or registers a host buffer or memory of another library by its address (ucp_mem_map). Whoever owns memory that is
-   * mapped by its address calls {@link memoryUnmapped} before it goes.
+   * Allocates memory, or registers a host buffer or memory of others by its address (ucp_mem_map). Whoever owns host memory that is mapped by its
+   * address calls {@link memoryUnmapped} before it goes. Device memory of hl-thunk needs no such call: when it is freed, transfers with its
+   * registrations fail with INVALID_ADDR.
    * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
    *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport serves the memory type
    */

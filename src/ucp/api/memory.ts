@@ -9,10 +9,17 @@ export type MemMapParams =
       readonly buffer: Uint8Array;
     }
   | {
-      /** Address of host memory that another library of this process owns; it must stay until it is reported unmapped. */
+      /**
+       * Address of memory that the application owns: device memory of hl-thunk, or host memory of another library of this process, which must stay until it
+       * is reported unmapped.
+       */
       readonly address: number | bigint;
-      /** Bytes of it, 4 GiB at most. */
+      /** Bytes of it; of host memory 4 GiB at most. */
       readonly byteLength: number;
+      /** What lies there; default: what is known about the address. */
+      readonly memoryType?: MemoryType;
+      /** Card whose address it is, by its logical index; needed where several have memory there. */
+      readonly sysDevice?: number;
     }
   | {
       /** Bytes to allocate. */

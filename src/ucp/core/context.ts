@@ -39,7 +39,7 @@ import { Worker } from './worker.ts';
 import type { WorkerContext } from './worker-context.ts';
 
 /** What a context is made of. */
-export interface ContextParams {
+export interface ContextParams<Device> {
   readonly components: readonly Component[];
   readonly config: Config;
   readonly log: Log;
@@ -52,6 +52,8 @@ export interface ContextParams {
   readonly newSignal: () => SignalFd;
   /** Names host memory of others by its address. Throws UcxError for a range that is not mapped. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
+  /** The open card with this index. Throws UcxError where there is none. */
+  readonly deviceOf: (index: number) => Device;
   /** Runs when the workers are closed and the memory domains are still open: the last look at the statistics. */
   readonly onClosing?: () => void;
   /** Runs when the context is closed, after everything else: releases what the composition root opened for it. */
@@ -59,7 +61,7 @@ export interface ContextParams {
 }
 
 /** A context. */
-export class Context implements ApiContext, WorkerContext<Worker> {
+export class Context<Device = unknown> implements ApiContext<Device>, WorkerContext<Worker> {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
@@ -80,6 +82,7 @@ export class Context implements ApiContext, WorkerContext<Worker> {
   readonly #workers: Set<Worker> = new Set();
   /** What workers that are closed have done. */
   #closedWorkers: StatsNode | undefined = undefined;
+  readonly #deviceOf: (index: number) => Device;
   readonly #onClosing: () => void;
   readonly #onClose: () => void;
   #closed = false;
@@ -89,7 +92,7 @@ export class Context implements ApiContext, WorkerContext<Worker> {
    * Opens all memory domains that UCX_TLS allows.
    * @throws UcxError: see Resources
    */
-  constructor(params: ContextParams) {
+  constructor(params: ContextParams<Device>) {
     this.config = params.config;
     this.log = params.log;
     this.clock = params.clock;
@@ -120,6 +123,7 @@ export class Context implements ApiContext, WorkerContext<Worker> {
       keepsRegistrations: config.RCACHE_ENABLE !== 'no',
       hostRange: params.hostRange,
     });
+    this.#deviceOf = params.deviceOf;
     this.#onClosing = params.onClosing ?? (() => {});
     this.#onClose = params.onClose;
   }
@@ -130,6 +134,11 @@ export class Context implements ApiContext, WorkerContext<Worker> {
 
   get mds(): readonly OpenMd[] {
     return this.resources.mds;
+  }
+
+  device(index: number): Device {
+    this.#checkOpen();
+    return this.#deviceOf(index);
   }
 
   query(): ContextAttributes {
@@ -257,6 +266,7 @@ export class Context implements ApiContext, WorkerContext<Worker> {
 
   async #close(): Promise<void> {
     for (const worker of this.#workers) await worker.close();
+    for (const { md } of this.mds) await md.drain?.();
     this.#closed = true;
     this.#onClosing();
     this.#memory.close();

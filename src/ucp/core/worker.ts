@@ -495,6 +495,6 @@ function staleKey(): UcxError {
   return new UcxError({
     code: 'ERR_RKEY_STALE',
     status: Status.INVALID_ADDR,
-    message: 'argument rkey must stand for memory that is still mapped, and whose buffer was not detached',
+    message: 'the memory at one of the two ends is gone: freed, unmapped or detached since it was mapped',
   });
 }

@@ -19,7 +19,7 @@ import {
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
-import type { AdviseOptions, MemMapParams } from '../api/memory.ts';
+import type { AdviseOptions, MemMapParams, MemoryInfo } from '../api/memory.ts';
 import type { OpenMd, Resources } from '../core/resources.ts';
 import { registerByDmabuf } from './dmabuf-registration.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
@@ -80,7 +80,7 @@ export class MemoryMap {
     }
     let handle: MemoryHandle;
     if ('buffer' in params) handle = this.#mapBuffer(params.buffer);
-    else if ('address' in params) handle = this.#mapRange(params.address, params.byteLength);
+    else if ('address' in params) handle = this.#mapAddress(params);
     else handle = this.#allocate(params);
     this.#handles.add(handle);
     if (handle.bytes !== undefined) this.#byBuffer.set(handle.bytes.buffer, handle);
@@ -160,15 +160,36 @@ export class MemoryMap {
     return this.#register('buffer', buffer, buffer);
   }
 
-  #mapRange(address: number | bigint, byteLength: number): MemoryHandle {
-    const range = this.#options.hostRange(address, byteLength);
-    const { memoryType } = this.#options.types.query({ address, byteLength });
+  #mapAddress(params: Extract<MemMapParams, { readonly address: number | bigint }>): MemoryHandle {
+    const { address, byteLength, memoryType, sysDevice } = params;
+    if (memoryType !== undefined) checkMemoryType(memoryType);
     if (memoryType !== MemoryType.HOST) {
-      throw invalidParam('address', `must be of host memory, and is of ${memoryTypeName(memoryType)} memory`, address);
+      const place = sysDevice === undefined ? { address, byteLength } : { address, byteLength, sysDevice };
+      const found = this.#options.types.query(place);
+      if (memoryType !== undefined && memoryType !== found.memoryType) {
+        const rule = `must be ${memoryTypeName(found.memoryType)}: that is what lies at 0x${address.toString(16)}`;
+        throw invalidParam('memoryType', rule, memoryTypeName(memoryType));
+      }
+      if (found.memoryType !== MemoryType.HOST) return this.#mapDevice(BigInt(address), byteLength, found);
     }
+    const range = this.#options.hostRange(address, byteLength);
     const handle = this.#register('address', range, range.bytes);
     this.#ranges.add(handle);
     return handle;
+  }
+
+  /** Registers device memory of the application with every memory domain that can; the others reach it by a dma-buf, or not at all. */
+  #mapDevice(address: bigint, byteLength: number, { memoryType, sysDevice }: MemoryInfo): MemoryHandle {
+    const range = { address, byteLength, memoryType, sysDevice: sysDevice ?? -1 };
+    const memory = this.#registerWithAll(range, memoryType);
+    const first = memory.find((part) => part !== undefined);
+    if (first === undefined) {
+      const rule = `must be of memory that an open memory domain registers, and is of ${memoryTypeName(memoryType)} memory`;
+      throw invalidParam('address', rule, address);
+    }
+    const { parts, refusals } = registerByDmabuf(this.#resources.mds, this.#options.types, this.#options.log, first);
+    for (const [index, part] of parts) memory[index] = part;
+    return new MemoryHandle(this.#options.owner, first, undefined, memory, refusals);
   }
 
   #register(argument: string, source: RegistrationSource, bytes: Uint8Array): MemoryHandle {
@@ -183,9 +204,7 @@ export class MemoryMap {
     if (!Number.isSafeInteger(allocate) || allocate <= 0) {
       throw invalidParam('allocate', 'must be a positive integer', allocate);
     }
-    if (!Number.isInteger(memoryType) || memoryType < 0 || memoryType >= MEMORY_TYPE_COUNT) {
-      throw invalidParam('memoryType', 'must be a memory type', memoryType);
-    }
+    checkMemoryType(memoryType);
     const options = {
       memoryType,
       ...(sysDevice === undefined ? {} : { sysDevice }),
@@ -287,6 +306,11 @@ export class MemoryMap {
   #check(handle: MemoryHandle): void {
     if (!this.#handles.has(handle)) throw invalidParam('handle', 'must be mapped by this context', handle?.address);
   }
+}
+
+function checkMemoryType(memoryType: MemoryType): void {
+  if (Number.isInteger(memoryType) && memoryType >= 0 && memoryType < MEMORY_TYPE_COUNT) return;
+  throw invalidParam('memoryType', 'must be a memory type', memoryType);
 }
 
 /** What those who look on are told of a handle. */

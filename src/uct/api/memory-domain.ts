@@ -88,8 +88,20 @@ export interface HostRange {
   readonly bytes: Uint8Array;
 }
 
-/** What can be registered: host memory in either form, or memory that another memory domain of the context allocated. */
-export type RegistrationSource = HostBuffer | HostRange | MdMemory;
+/**
+ * Device memory that somebody else owns, known by its address, whole or a part of an allocation. Its owner may free it: the registration is stale from
+ * then on.
+ */
+export interface DeviceRange {
+  readonly memoryType: MemoryType;
+  /** Address of the first byte on the device. */
+  readonly address: bigint;
+  readonly byteLength: number;
+  readonly sysDevice: number;
+}
+
+/** What can be registered: memory of others in each form, or memory that another memory domain of the context allocated. */
+export type RegistrationSource = HostBuffer | HostRange | DeviceRange | MdMemory;
 
 /** A cache of registrations, as statistics and tests see it: plain numbers that change. */
 export interface RegistrationCache {
@@ -210,6 +222,11 @@ export interface MemoryDomain {
   openIface(resource: IfaceResource): Iface;
   /** What the memory domain has done and holds: a node of class `uct_md`. */
   stats(): StatsNode;
+  /**
+   * Resolves, and never rejects, when no transfer of this memory domain is on its way that closing does not end by itself. Called before {@link close}; absent
+   * where there is none.
+   */
+  drain?(): Promise<void>;
   /** Releases everything. Idempotent; interfaces are closed first. */
   close(): void;
 }

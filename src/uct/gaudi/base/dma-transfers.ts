@@ -237,6 +237,7 @@ export class DmaTransfers {
       return failure;
     }
     this.#started[direction] = this.#started[direction]! + 1;
+    this.card.inFlight += 1;
     if (landing === undefined) {
       request.context = completion;
       request.onComplete = this.#onEnd[direction];
@@ -297,6 +298,7 @@ export class DmaTransfers {
     const landing = request.context as Landing;
     const completion = landing.completion!;
     this.#ended[Direction.DEVICE_TO_HOST]! += 1;
+    this.card.inFlight -= 1;
     const status = request.status === Status.OK ? landing.deliver() : request.status;
     this.dma.dmaRequestFree(request);
     this.card.landings.give(landing);
@@ -308,6 +310,7 @@ export class DmaTransfers {
     const { status } = request;
     const completion = request.context as Completion;
     this.#ended[direction] = this.#ended[direction]! + 1;
+    this.card.inFlight -= 1;
     this.dma.dmaRequestFree(request);
     if (status !== Status.OK) this.failures += 1;
     completeOne(completion, status);

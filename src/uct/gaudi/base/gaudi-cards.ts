@@ -16,6 +16,10 @@ export interface GaudiCard {
   readonly index: number;
   readonly device: Device;
   readonly landings: Landings;
+  /** False for a device that the application has opened, and closes. */
+  readonly isOwned: boolean;
+  /** Transfers of the context that are on their way. */
+  inFlight: number;
 }
 
 /** Where the cards come from. */
@@ -66,10 +70,19 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
   throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node ${why}`);
 }
 
-/** Closes cards, the last opened first. */
+/**
+ * The cards of devices that the application has opened: their indices are their places in the list.
+ * @param isWanted as in {@link GaudiCardsOptions}
+ */
+export function borrowedCards(devices: readonly Device[], isWanted: GaudiCardsOptions['isWanted']): GaudiCard[] {
+  const cards = devices.map((device, index) => gaudiCard(index, device, false));
+  return isWanted === undefined ? cards : cards.filter(({ index }) => isWanted(cardName(index)));
+}
+
+/** Closes cards, the last opened first; those of the application stay open. */
 export function closeGaudiCards(cards: readonly GaudiCard[]): void {
-  for (const { device, landings } of [...cards].reverse()) {
-    device.close();
+  for (const { device, landings, isOwned } of [...cards].reverse()) {
+    if (isOwned) device.close();
     landings.close();
   }
 }
@@ -77,5 +90,9 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
 function openCard(node: DriverNode, { index, card }: MappedCard, log: Log, clock: Clock): GaudiCard {
   const device = open(node, { busId: card.busId }, { log: log.child(cardName(index)), dma: { clock } });
   log.debug(`card ${index}: ${card.busId}, module ${card.moduleId ?? 'unknown'}`);
-  return { index, device, landings: new Landings(device) };
+  return gaudiCard(index, device, true);
+}
+
+function gaudiCard(index: number, device: Device, isOwned: boolean): GaudiCard {
+  return { index, device, landings: new Landings(device), isOwned, inFlight: 0 };
 }

@@ -2,7 +2,7 @@
  * Memory that the Gaudi transports move: blocks of HBM, and host memory that is mapped into cards at its first use there.
  */
 
-import type { Device, DeviceBlock, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
+import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
 import { isOwnMapping } from '../../../sys/index.ts';
 import { isUcxError } from '../../../ucs/error.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
@@ -11,65 +11,54 @@ import { Status } from '../../../ucs/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
-/** A block of HBM. */
+/** HBM: a block that was allocated here, or a part of one of the application. */
 export class GaudiMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.GAUDI;
   readonly card: GaudiCard;
   readonly sysDevice: number;
   readonly block: DeviceBlock;
-  /** As the user asked; the block may be longer. */
+  /** Where in the block the memory begins. */
+  readonly blockOffset: number;
+  /** The registered part of the block; undefined for a block that was allocated here. */
+  readonly part: DevicePart | undefined;
   readonly byteLength: number;
   readonly bytes: undefined = undefined;
   /** Byte of {@link dmaIn} at which the memory begins. */
   readonly dmaOffset: number = 0;
-  readonly #onFree: Set<() => void> = new Set();
+  readonly #target: DmaMemory;
 
-  constructor(mdName: string, card: GaudiCard, block: DeviceBlock, byteLength: number) {
+  /** @param part what of the block was registered; undefined for all of a block that was allocated here */
+  constructor(mdName: string, card: GaudiCard, block: DeviceBlock, part: DevicePart | undefined) {
     this.mdName = mdName;
     this.card = card;
     this.sysDevice = card.index;
     this.block = block;
-    this.byteLength = byteLength;
+    this.part = part;
+    this.blockOffset = part?.offset ?? 0;
+    this.#target = part ?? block;
+    this.byteLength = this.#target.byteLength;
   }
 
   get address(): bigint {
-    return this.block.address;
+    return this.#target.address;
   }
 
   get generation(): number {
-    return this.block.generation;
+    return this.#target.generation;
   }
 
   get live(): boolean {
-    return this.block.live;
+    return this.#target.live;
   }
 
   get inFlight(): number {
-    return this.block.inFlight;
+    return this.#target.inFlight;
   }
 
   /** What transfers name. */
   dmaIn(): DmaMemory {
-    return this.block;
-  }
-
-  /** Has `callback` run before the block is freed. Returns what takes the wish back. */
-  onFree(callback: () => void): () => void {
-    this.#onFree.add(callback);
-    return () => this.#onFree.delete(callback);
-  }
-
-  /**
-   * Frees the block, after everything that depends on it has been told.
-   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; nobody is told then
-   */
-  free(): void {
-    if (this.block.live && this.block.inFlight === 0) {
-      for (const callback of this.#onFree) callback();
-      this.#onFree.clear();
-    }
-    this.block.free();
+    return this.#target;
   }
 }
 

@@ -1,19 +1,22 @@
 /**
  * What the Gaudi memory domains of one context have in common: the opened cards, since a card opens once per process, and the host memory that
- * is mapped into them. Whoever opens first opens the cards, whoever closes last closes them.
+ * is mapped into them. Whoever opens first opens the cards, whoever closes last closes them, unless they are the application's.
  */
 
 import os from 'node:os';
-import type { DriverNode } from '../../../hlthunk/index.ts';
+import type { Device, DriverNode } from '../../../hlthunk/index.ts';
 import { addressOf, isMapped } from '../../../sys/index.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
-import { closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
+import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
 import { HostPages } from './gaudi-memory.ts';
 import { detectScaleOut } from './scale-out.ts';
+
+/** Longest sleep for transfers that are on their way. */
+const DRAIN_NS = 100e6;
 
 /** Where the cards are. */
 export interface GaudiResourcesOptions {
@@ -21,6 +24,8 @@ export interface GaudiResourcesOptions {
   readonly node: DriverNode;
   /** Value of GAUDI_MAPPING_TABLE. */
   readonly mappingTable: string | undefined;
+  /** Devices that the application has opened, instead of those that the table or the machine names. It closes them, after the context. */
+  readonly devices?: readonly Device[] | undefined;
 }
 
 /** Open cards and the registrations of host memory in them. */
@@ -37,6 +42,7 @@ export interface OpenGaudi {
 export class GaudiResources {
   readonly node: DriverNode;
   readonly #mappingTable: string | undefined;
+  readonly #devices: readonly Device[] | undefined;
   #open: OpenGaudi | undefined;
   #users = 0;
 
@@ -44,6 +50,7 @@ export class GaudiResources {
   constructor(options: GaudiResourcesOptions) {
     this.node = options.node;
     this.#mappingTable = options.mappingTable;
+    this.#devices = options.devices;
   }
 
   /** The open cards; none while nobody uses them. */
@@ -61,13 +68,28 @@ export class GaudiResources {
     return this.#open;
   }
 
+  /** Waits for the transfers on cards of the application: what they use can only be given back after them, as the cards stay open. */
+  async drain(): Promise<void> {
+    for (const card of this.cards) {
+      const { dma } = card.device;
+      while (!card.isOwned && card.inFlight > 0) {
+        if (dma.progress() === 0) await dma.wait(DRAIN_NS);
+      }
+    }
+  }
+
+  /** Ends all transfers of the cards that are closed next. */
+  abort(): void {
+    for (const { device, isOwned } of this.cards) if (isOwned) device.dma.abort(Status.CANCELED);
+  }
+
   /** Gives the cards back; the last one ends all transfers and closes them. */
   release(): void {
     this.#users -= 1;
     if (this.#users > 0 || this.#open === undefined) return;
     const { cards, rcache } = this.#open;
+    this.abort();
     this.#open = undefined;
-    for (const { device } of cards) device.dma.abort(Status.CANCELED);
     rcache.close();
     closeGaudiCards(cards);
   }
@@ -76,7 +98,10 @@ export class GaudiResources {
     const { log, clock, config, isDeviceAllowed } = services;
     const values = config.get(GAUDI_COPY_CONFIG_TABLE);
     const isWanted = isDeviceAllowed && ((name: string): boolean => isDeviceAllowed(DeviceType.ACC, name));
-    const cards = openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted });
+    const cards =
+      this.#devices === undefined
+        ? openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted })
+        : borrowedCards(this.#devices, isWanted);
     try {
       detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
       const rcache = openCache(cards.length, values, services);

@@ -36,11 +36,10 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const { memory } = rkey as CopyKey;
     const refused = this.#checkShort(memory, remoteOffset, source, sourceOffset, byteLength);
     if (refused !== Status.OK) return refused;
-    const { block } = memory as GaudiMemory;
     const status = this.#transfers.putShort(
       source,
       sourceOffset,
-      block,
+      (memory as GaudiMemory).dmaIn(),
       remoteOffset,
       byteLength,
       completion,
@@ -62,8 +61,8 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
     const { memory } = rkey as CopyKey;
     const refused = this.#checkShort(memory, remoteOffset, target, targetOffset, byteLength);
     if (refused !== Status.OK) return refused;
-    const { block } = memory as GaudiMemory;
-    const status = this.#transfers.getShort(target, targetOffset, block, remoteOffset, byteLength, completion);
+    const source = (memory as GaudiMemory).dmaIn();
+    const status = this.#transfers.getShort(target, targetOffset, source, remoteOffset, byteLength, completion);
     if (status < 0) return this.#transfers.counters.refused(status);
     this.#transfers.counters.short(Transfer.GET, byteLength);
     return status;

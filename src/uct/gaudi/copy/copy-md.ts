@@ -2,7 +2,7 @@
  * The gaudi_copy memory domain: HBM of the mapped cards, host memory registered with them, and what is known about both.
  */
 
-import { exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
+import { type DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
@@ -28,6 +28,7 @@ import { KEY_BYTES } from '../../base/key-bytes.ts';
 import { KeyTable } from '../../base/key-table.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
+import { cardAt, isDeviceRange, partAt } from '../base/device-parts.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/gaudi-memory.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
@@ -49,17 +50,18 @@ export class CopyMd implements MemoryDomain {
   readonly #cards: readonly GaudiCard[];
   readonly #config: GaudiCopyConfig;
   readonly #keys: KeyTable<CardMemory> = new KeyTable(GAUDI_COPY_NAME);
-  /** Allocated blocks by card and address. */
-  readonly #allocated: Map<string, GaudiMemory> = new Map();
+  /** HBM that is allocated or registered here. */
+  readonly #memories: Set<GaudiMemory> = new Set();
   readonly #host: HostRegistry;
   readonly #rcache: Rcache<HostPages>;
-  /** Ranges of HBM that are allocated; filled before an address leaves this object. */
+  /** Ranges of HBM that are allocated, by whomever; filled before an address is known to anyone. */
   readonly #ranges: MemoryTypeCache = new MemoryTypeCache();
   /** What the context knows about memory, from here and from others. */
   readonly #memoryTypes: MemoryTypeCache | undefined;
   readonly #ifaces: CopyIface[] = [];
   /** Descriptors handed out. */
   #dmabufExports = 0;
+  readonly #unwatch: readonly (() => void)[];
   readonly #address: Uint8Array = uniqueAddress();
   #closed = false;
 
@@ -78,6 +80,7 @@ export class CopyMd implements MemoryDomain {
     this.#memoryTypes = services.memoryTypes;
     this.resources = gaudi.cards.map(({ index }) => resourceOf(index));
     this.attributes = this.#attributesOf();
+    this.#unwatch = gaudi.cards.map((card) => this.#watch(card));
   }
 
   memAlloc(byteLength: number, options: AllocateOptions): GaudiMemory {
@@ -88,35 +91,48 @@ export class CopyMd implements MemoryDomain {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('byteLength', 'must be a positive integer', byteLength);
     }
-    const card = this.#cardOf(options.sysDevice ?? this.#cards[0]!.index);
+    const card = cardAt(this.#cards, options.sysDevice ?? this.#cards[0]!.index);
     const block = card.device.memory.allocate(byteLength, { dedicated: options.shared ?? false });
-    const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, byteLength);
-    this.#ranges.insert(card.index, memory.address, byteLength, MemoryType.GAUDI);
-    this.#memoryTypes?.insert(card.index, memory.address, byteLength, MemoryType.GAUDI);
-    this.#allocated.set(placeKey(memory.sysDevice, memory.address), memory);
+    const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, undefined);
+    this.#memories.add(memory);
     return memory;
   }
 
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
-    if (!(own instanceof GaudiMemory)) throw invalidParam('memory', 'must come from memAlloc', own.address);
-    own.free();
-    this.#ranges.remove(own.sysDevice, own.address, own.byteLength);
-    this.#memoryTypes?.remove(own.sysDevice, own.address, own.byteLength);
-    this.#keys.revoke(own);
-    this.#allocated.delete(placeKey(own.sysDevice, own.address));
+    const isAllocated = own instanceof GaudiMemory && own.part === undefined;
+    if (!isAllocated) throw invalidParam('memory', 'must come from memAlloc', own.address);
+    own.block.free();
+    this.#forget(own);
   }
 
-  memReg(source: RegistrationSource): HostMemory {
+  /** Host memory, or memory of a card that the application owns. */
+  memReg(source: RegistrationSource): CardMemory {
     this.#checkOpen();
-    return this.#host.register(source);
+    if (!isDeviceRange(source)) return this.#host.register(source);
+    const { card, block, part } = partAt(this.#cards, source);
+    const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, part);
+    this.#memories.add(memory);
+    return memory;
   }
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
-    if (!(own instanceof HostMemory)) throw invalidParam('memory', 'must come from memReg', own.address);
-    this.#host.deregister(own, options);
-    this.#keys.revoke(own);
+    if (own instanceof HostMemory) {
+      this.#host.deregister(own, options);
+      this.#keys.revoke(own);
+      return;
+    }
+    const { part, block } = own;
+    if (part === undefined) throw invalidParam('memory', 'must come from memReg', own.address);
+    if (part.live && part.inFlight > 0 && options.force !== true) {
+      throw gaudiError(
+        GaudiErrorCode.DEVICE_BUSY,
+        `memory at 0x${own.address.toString(16)} has transfers on their way`,
+      );
+    }
+    block.endPart(part);
+    this.#forget(own);
   }
 
   /** HBM is mapped for its card as a whole when it is allocated, so that advice about it has nothing to prepare. */
@@ -135,23 +151,23 @@ export class CopyMd implements MemoryDomain {
   }
 
   memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes {
-    const { sysDevice: device, memory } = this.#find(address, byteLength, sysDevice);
+    const { sysDevice: device, block } = this.#find(address, byteLength, sysDevice);
     return {
       memoryType: MemoryType.GAUDI,
       sysDevice: device,
-      baseAddress: memory.address,
-      allocLength: memory.byteLength,
+      baseAddress: block.address,
+      allocLength: block.byteLength,
     };
   }
 
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport {
-    const { memory } = this.#find(address, byteLength, sysDevice);
+    const { block } = this.#find(address, byteLength, sysDevice);
     if (!this.#config.DMABUF) {
       throw statusError(Status.UNSUPPORTED, 'export a dma-buf with UCX_GAUDI_COPY_DMABUF=n');
     }
-    const exported = exportBlock(memory.block);
+    const exported = exportBlock(block);
     this.#dmabufExports += 1;
-    return { fd: exported.fd, offset: exported.offset + Number(address - memory.address) };
+    return { fd: exported.fd, offset: exported.offset + Number(address - block.address) };
   }
 
   detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined {
@@ -181,8 +197,12 @@ export class CopyMd implements MemoryDomain {
 
   /** With the cards and the registration cache, which gaudi_ipc shares. */
   stats(): StatsNode {
-    const counters = { memory_handles: this.#allocated.size, dmabuf_exports: this.#dmabufExports };
+    const counters = { memory_handles: this.#memories.size, dmabuf_exports: this.#dmabufExports };
     return statsNode('uct_md', GAUDI_COPY_NAME, counters, gaudiStats(this.#gaudi));
+  }
+
+  drain(): Promise<void> {
+    return this.#shared.drain();
   }
 
   /** Ends all transfers of the cards, also those of other memory domains that share them: their memory goes. */
@@ -190,18 +210,18 @@ export class CopyMd implements MemoryDomain {
     if (this.#closed) return;
     this.#closed = true;
     for (const iface of this.#ifaces) iface.close();
-    for (const { device } of this.#cards) device.dma.abort(Status.CANCELED);
+    this.#shared.abort();
     this.#host.close();
-    for (const memory of this.#allocated.values()) this.memFree(memory);
+    for (const memory of this.#memories) {
+      if (memory.part === undefined) this.memFree(memory);
+      else this.memDereg(memory, { force: true });
+    }
+    for (const unwatch of this.#unwatch) unwatch();
     this.#shared.release();
   }
 
   /** The allocation that contains a range; the refusal says which rule the range broke. */
-  #find(
-    address: bigint,
-    byteLength: number,
-    sysDevice: number | undefined,
-  ): { sysDevice: number; memory: GaudiMemory } {
+  #find(address: bigint, byteLength: number, sysDevice: number | undefined): { sysDevice: number; block: DeviceBlock } {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidParam('byteLength', 'must be a positive integer', byteLength);
     }
@@ -212,25 +232,37 @@ export class CopyMd implements MemoryDomain {
     if (range === 'partial') {
       throw addressError(`${where} is not inside one allocation of one device: name the device, or a shorter range`);
     }
-    const memory = this.#allocated.get(placeKey(range.device, range.base));
-    if (memory === undefined) throw addressError(`${where} belongs to memory that was freed`);
-    return { sysDevice: range.device, memory };
+    const block = cardAt(this.#cards, range.device).device.memory.find(address);
+    if (block === undefined) throw addressError(`${where} belongs to memory that was freed`);
+    return { sysDevice: range.device, block };
+  }
+
+  /** Knows the memory of a card from now on, whoever allocates it. Returns what ends that. */
+  #watch({ index, device }: GaudiCard): () => void {
+    const onAllocated = ({ address, byteLength }: DeviceBlock): void => {
+      this.#ranges.insert(index, address, byteLength, MemoryType.GAUDI);
+      this.#memoryTypes?.insert(index, address, byteLength, MemoryType.GAUDI);
+    };
+    const onFreed = ({ address, byteLength }: DeviceBlock): void => {
+      this.#ranges.remove(index, address, byteLength);
+      this.#memoryTypes?.remove(index, address, byteLength);
+    };
+    for (const block of device.memory.blocks()) onAllocated(block);
+    return device.memory.watch({ onAllocated, onFreed });
+  }
+
+  #forget(memory: GaudiMemory): void {
+    this.#keys.revoke(memory);
+    this.#memories.delete(memory);
   }
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('memory domain gaudi_copy');
   }
 
-  #cardOf(sysDevice: number): GaudiCard {
-    const card = this.#cards.find(({ index }) => index === sysDevice);
-    if (card !== undefined) return card;
-    const known = this.#cards.map(({ index }) => index).join(', ');
-    throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `sysDevice ${sysDevice} is no open card (they are ${known})`);
-  }
-
   #own(memory: MdMemory): CardMemory {
     if (memory instanceof GaudiMemory) {
-      if (this.#allocated.get(placeKey(memory.sysDevice, memory.address)) === memory) return memory;
+      if (this.#memories.has(memory)) return memory;
     } else if (this.#host.has(memory)) return memory;
     const isOwn = memory instanceof GaudiMemory || memory instanceof HostMemory;
     if (!isOwn) throw invalidParam('memory', 'must be of memory domain gaudi_copy', memory);
@@ -245,7 +277,7 @@ export class CopyMd implements MemoryDomain {
       name: GAUDI_COPY_NAME,
       component: GAUDI_COPY_NAME,
       flags: exports ? flags | MdFlag.EXPORT_DMABUF : flags,
-      registerMemoryTypes: memoryTypeBit(MemoryType.HOST),
+      registerMemoryTypes: HOST_AND_GAUDI,
       allocateMemoryTypes: gaudi,
       accessMemoryTypes: HOST_AND_GAUDI,
       detectMemoryTypes: gaudi,
@@ -265,11 +297,6 @@ function cardAddress(md: Uint8Array, position: number): Uint8Array {
   address.set(md);
   address[md.byteLength] = position;
   return address;
-}
-
-/** Cards share addresses: only both together name memory. */
-function placeKey(sysDevice: number, address: bigint): string {
-  return `${sysDevice}:${address}`;
 }
 
 function resourceOf(index: number): IfaceResource {

@@ -12,6 +12,7 @@ import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import {
   type ComponentServices,
+  type DeviceRange,
   type DmabufExport,
   type MdAttributes,
   MdFlag,
@@ -25,6 +26,7 @@ import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import { KeyBoardReader } from '../../base/key-board-reader.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
+import { isDeviceRange, partAt } from '../base/device-parts.ts';
 import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
@@ -59,6 +61,8 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   readonly #services: ComponentServices;
   readonly #host: HostRegistry;
   readonly #registered: Set<IpcMemory> = new Set();
+  /** Memory of the application that it has freed under its registration. */
+  readonly #freed: WeakSet<IpcMemory> = new WeakSet();
   /** How many of them lie in each arena. */
   readonly #inArena: Map<Arena, number> = new Map();
   readonly #keys: OwnedKeys = new OwnedKeys();
@@ -97,22 +101,35 @@ export class IpcMd implements MemoryDomain, LocalOwner {
 
   memReg(source: RegistrationSource): MdMemory {
     this.#checkOpen();
-    if (!(source instanceof GaudiMemory)) return this.#host.register(source);
-    if (source instanceof IpcMemory) throw invalidParam('memory', 'must be as it was allocated', source.mdName);
-    if (!source.live) throw invalidParam('memory', 'must be live', source.address);
-    if (!this.#gaudi.cards.includes(source.card)) {
-      throw invalidParam('memory', 'must be of this context', source.address);
-    }
-    const memory = new IpcMemory(source, (freed) => this.#end(freed));
+    if (!isDeviceRange(source)) return this.#host.register(source);
+    const memory = this.#registerDevice(source);
     this.#registered.add(memory);
     const { arena } = memory.block;
     this.#inArena.set(arena, (this.#inArena.get(arena) ?? 0) + 1);
     return memory;
   }
 
+  /** Memory of gaudi_copy is registered as it is, memory of the application by its place. */
+  #registerDevice(source: DeviceRange): IpcMemory {
+    const onFree = (freed: IpcMemory): void => {
+      this.#end(freed);
+      if (freed.part !== undefined) this.#freed.add(freed);
+    };
+    if (!(source instanceof GaudiMemory) || source.part !== undefined) {
+      const { card, block, part } = partAt(this.#gaudi.cards, source);
+      return new IpcMemory(card, block, part, onFree);
+    }
+    if (source instanceof IpcMemory) throw invalidParam('memory', 'must be as it was allocated', source.mdName);
+    if (!source.live) throw invalidParam('memory', 'must be live', source.address);
+    if (!this.#gaudi.cards.includes(source.card)) {
+      throw invalidParam('memory', 'must be of this context', source.address);
+    }
+    return new IpcMemory(source.card, source.block, undefined, onFree);
+  }
+
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
-    else this.#end(this.#own(memory));
+    else if (!this.#freed.delete(memory as IpcMemory)) this.#end(this.#own(memory));
   }
 
   /** Device memory of this process is reached by its own card without an import: advice about it has nothing to prepare. */
@@ -172,6 +189,10 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const iface = new IpcIface({ node: this.#shared.node, card, position, resource, config, imports, serve });
     this.#ifaces.push(iface);
     return iface;
+  }
+
+  drain(): Promise<void> {
+    return this.#shared.drain();
   }
 
   close(): void {

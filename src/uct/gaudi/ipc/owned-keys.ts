@@ -62,7 +62,7 @@ export class OwnedKeys {
     const { arena, offset } = memory.block;
     const payload = packPayload({
       arenaGeneration: arena.generation,
-      arenaOffset: offset,
+      arenaOffset: offset + memory.blockOffset,
       arenaBytes: arena.byteLength,
       busNumber: busNumberOf(memory.card.device.busId),
       serviceTag,
