@@ -109,9 +109,13 @@ describe('a peer that comes while there are no descriptors', () => {
     const env = { UCX_TLS: kind.tls };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
     const endpoint = one.worker.endpoint(two.worker.address());
-    // The second time its messages are read, and there is nothing left for the way back.
-    const steps = [/the messages of a sender wait: .*EMFILE/, /a request to connect waits: .*EMFILE/];
-    for (const [left, warning] of steps.entries()) {
+    // The second time its messages are read, and there is nothing left for the way back; the third time nothing for the first message on it.
+    const steps = [
+      [0, /the messages of a sender wait: .*EMFILE/],
+      [1, /a request to connect waits: .*EMFILE/],
+      [2, /a request to connect waits: the answer cannot be sent/],
+    ] as const;
+    for (const [left, warning] of steps) {
       fixture.allow(warning);
       await withoutDescriptors(() => {
         while (!fixture.records.some(({ message }) => warning.test(message))) two.worker.progress();
@@ -121,6 +125,24 @@ describe('a peer that comes while there are no descriptors', () => {
     const bytes = pattern(100_000, 9);
     const target = new Uint8Array(bytes.byteLength);
     await Promise.all([endpoint.tagSend(bytes, { tag: 5 }), two.worker.tagRecv(target, { tag: 5 })]);
+    expectSame(target, bytes);
+    await endpoint.close();
+  });
+});
+
+describe('connecting without a descriptor for the first message', () => {
+  it('fails, and the next endpoint is connected', async () => {
+    const node = fixture.node({ cards: 2 });
+    const env = { UCX_TLS: connectionKind('cma and posix').tls };
+    const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
+    const address = two.worker.address();
+    await withoutDescriptors(() => {
+      expect(() => one.worker.endpoint(address)).toThrow(/first message/);
+    }, 2);
+    const endpoint = one.worker.endpoint(address);
+    const bytes = pattern(100_000, 10);
+    const target = new Uint8Array(bytes.byteLength);
+    await Promise.all([endpoint.tagSend(bytes, { tag: 6 }), two.worker.tagRecv(target, { tag: 6 })]);
     expectSame(target, bytes);
     await endpoint.close();
   });

@@ -126,15 +126,15 @@ export class PeerConnection implements Connection {
     });
   }
 
-  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): void {
-    if (this.failure === Status.OK) this.#say(messageId, header, headerWords, payload);
+  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): Status {
+    return this.failure === Status.OK ? this.#say(messageId, header, headerWords, payload) : this.failure;
   }
 
-  #say(messageId: number, header: Int32Array, headerWords: number, payload: Uint8Array | undefined): void {
+  #say(messageId: number, header: Int32Array, headerWords: number, payload: Uint8Array | undefined): Status {
     const bytes = payload?.byteLength ?? 0;
     if (this.#posted.isEmpty) {
       const status = sendMessage(this, messageId, header, headerWords, payload, 0, bytes);
-      if (status !== Status.NO_RESOURCE) return;
+      if (status !== Status.NO_RESOURCE) return status;
     }
     const message = new Request(this.#owner);
     message.begin(RequestKind.MESSAGE);
@@ -147,6 +147,7 @@ export class PeerConnection implements Connection {
     message.starter = sendPosted;
     if (messageId === MessageId.WIREUP) this.#introductions += 1;
     this.#post(message);
+    return Status.OK;
   }
 
   run(request: Request): void {
@@ -361,7 +362,9 @@ export function start(request: Request): Status {
 
 function sendPosted(message: Request): Status {
   const { connection, messageId, header, headerWords, bytes, byteLength } = message;
-  return sendMessage(connection!, messageId, header, headerWords, bytes, 0, byteLength);
+  const status = sendMessage(connection!, messageId, header, headerWords, bytes, 0, byteLength);
+  // Nobody would hear of a failure: what this process lacks for it now, it may have later.
+  return status === Status.NO_MEMORY || status === Status.EXCEEDS_LIMIT ? Status.NO_RESOURCE : status;
 }
 
 function countDown(flush: Request): void {

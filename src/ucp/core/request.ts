@@ -103,8 +103,11 @@ export interface Connection {
   readonly failure: Status;
   /** @throws UcxError ERR_UNREACHABLE where no lane carries messages */
   checkMessages(): void;
-  /** Sends a message of the protocol itself, now or when there is room; dropped on a connection that has ended. */
-  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): void;
+  /**
+   * Sends a message of the protocol itself, now or when there is room.
+   * @returns OK; or why it is dropped: the connection has ended, or the transport cannot send
+   */
+  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): Status;
   /** Starts a request of the protocol itself, behind no request of the application. */
   run(request: Request): void;
   /** Gives a request a number by which the peer can answer it. */

@@ -16,7 +16,7 @@ import type { Clock } from '../../ucs/clock.ts';
 import { endpointConnect } from '../../ucs/diagnostics.ts';
 import { isUcxError, statusError, type UcxError } from '../../ucs/error.ts';
 import type { LimitedLog } from '../../ucs/limited-log.ts';
-import { Status } from '../../ucs/status.ts';
+import { isFailure, Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
 import type { Activity } from '../core/lane.ts';
@@ -125,6 +125,9 @@ export class Connections {
     let connection: PeerConnection;
     try {
       connection = this.#make(address);
+      if (connection.am !== undefined) {
+        this.#sayFirst(connection, NO_ENDPOINT, WireupCode.REQUEST, number, this.#owner.packedAddress);
+      }
     } catch (error) {
       this.#peers.release(peer);
       throw error;
@@ -132,9 +135,6 @@ export class Connections {
     peer.next += 1;
     peer.own.set(number, connection);
     this.#homes.set(connection, { peer, number });
-    if (connection.am !== undefined) {
-      this.#say(connection, NO_ENDPOINT, WireupCode.REQUEST, number, this.#owner.packedAddress);
-    }
     return connection;
   }
 
@@ -156,7 +156,7 @@ export class Connections {
     const connection = this.#makeApart(unpackWorkerAddress(packed));
     connection.remoteId = remoteId;
     connection.credit.open(windowBytes);
-    this.#say(connection, remoteId, WireupCode.ATTACH, 0, this.#owner.packedAddress);
+    this.#sayFirst(connection, remoteId, WireupCode.ATTACH, 0, this.#owner.packedAddress);
     return connection;
   }
 
@@ -290,11 +290,20 @@ export class Connections {
       return;
     }
     const connection = this.#accept(address);
-    if (connection instanceof PeerConnection) this.#served(request, connection, known);
-    else if (LACK_OF_RESOURCES.includes(connection.status)) {
-      this.#owner.warnings.warn(`a request to connect waits: ${connection.message}`);
+    const refusal = connection instanceof PeerConnection ? this.#answer(connection, request) : connection;
+    if (refusal === undefined) this.#served(request, connection as PeerConnection, known);
+    else if (LACK_OF_RESOURCES.includes(refusal.status)) {
+      this.#owner.warnings.warn(`a request to connect waits: ${refusal.message}`);
       this.#deferred.add(request);
-    } else this.#warn(connection.message);
+    } else this.#warn(refusal.message);
+  }
+
+  /** Answers a peer that asks to connect; or says why that cannot be, and drops the connection. */
+  #answer(connection: PeerConnection, { remoteId, number }: PeerRequest): UcxError | undefined {
+    const status = this.#say(connection, remoteId, WireupCode.REPLY, number);
+    if (!isFailure(status)) return undefined;
+    this.drop(connection);
+    return statusError(status, 'the answer cannot be sent');
   }
 
   /** A peer has its half of a connection that it has asked for. */
@@ -305,7 +314,6 @@ export class Connections {
     this.#unclaimed += 1;
     this.#homes.set(connection, { peer, number });
     this.#established(connection, remoteId, windowBytes);
-    this.#say(connection, remoteId, WireupCode.REPLY, number);
   }
 
   /** The address in a message of the worker that has it; undefined for any other, which is ignored. */
@@ -384,7 +392,18 @@ export class Connections {
     return connection !== undefined && connection.id === id ? connection : undefined;
   }
 
-  #say(connection: PeerConnection, to: number, code: number, number: number, payload?: Uint8Array): void {
+  /**
+   * Begins a conversation, without which the connection is none.
+   * @throws UcxError by the status of a transport that cannot; the connection is dropped then
+   */
+  #sayFirst(connection: PeerConnection, to: number, code: number, number: number, payload: Uint8Array): void {
+    const status = this.#say(connection, to, code, number, payload);
+    if (!isFailure(status)) return;
+    this.drop(connection);
+    throw statusError(status, 'connect: the first message cannot be sent');
+  }
+
+  #say(connection: PeerConnection, to: number, code: number, number: number, payload?: Uint8Array): Status {
     HEADER[0] = to;
     HEADER[1] = code;
     HEADER[2] = connection.id;
@@ -392,7 +411,7 @@ export class Connections {
     const { windowBytes } = connection.inbound;
     HEADER[4] = windowBytes | 0;
     HEADER[5] = highOf(windowBytes);
-    connection.post(MessageId.WIREUP, HEADER, WIREUP_WORDS, payload);
+    return connection.post(MessageId.WIREUP, HEADER, WIREUP_WORDS, payload);
   }
 }
 
