@@ -1,34 +1,36 @@
-/** Two processes over tcp with UCX_TCP_SECURITY=encrypt: every family of operations that a peer in a process of its own can answer, with all bytes compared. */
+/**
+ * Two processes over tcp with UCX_TCP_SECURITY=encrypt: every family of operations, from either end to the other, between host and device memory, with all
+ * bytes compared. How such connections end: encrypted-endings.test.ts.
+ */
 
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { createEmulatedNode } from '../../src/emulator/index.ts';
-import { Context, type Endpoint, type Status } from '../../src/index.ts';
-import { keyFile } from '../fixtures/key-files.ts';
+import { type Endpoint, Status } from '../../src/index.ts';
+import { both, DIRECTIONS, EncryptedProcesses, moveAll, ordered, roundTrip } from '../fixtures/encrypted-ends.ts';
+import { IS_FULL } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
-import { expectSame, pattern } from '../fixtures/pair.ts';
-import { createTestLog } from '../fixtures/test-log.ts';
-import { UcpPeer } from '../fixtures/ucp-peer.ts';
+import { expectSame, type MemoryKind, pattern } from '../fixtures/pair.ts';
 
-const ENV = { UCX_TCP_SECURITY: 'encrypt', UCX_TCP_KEY_FILE: keyFile() };
-const TLS = 'tcp,self';
 const BYTES = 2 ** 20;
+const KINDS: readonly MemoryKind[] = ['bytes', 'registered', 'allocated', 'gaudi'];
+/** In the gate: no device memory, and device memory at either end and at both. */
+const PAIRS: readonly (readonly [MemoryKind, MemoryKind])[] = IS_FULL
+  ? KINDS.flatMap((from) => KINDS.map((to) => [from, to] as const))
+  : [
+      ['allocated', 'registered'],
+      ['bytes', 'gaudi'],
+      ['gaudi', 'bytes'],
+      ['gaudi', 'gaudi'],
+    ];
+/** One frame, a few of them, and a rendezvous through two fragments. */
+const SIZES: readonly number[] = IS_FULL ? [1, 8, 300, 8240, 65_537, 524_288, 2_000_003] : [8, 9000, 530_001];
 
 describe('two processes with encryption', { timeout: 60_000 }, () => {
   expectNoLeaks();
+  const processes = new EncryptedProcesses();
 
   it('exchange messages, put, get and count, and the bytes are those that were sent', async () => {
-    const node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
-    const log = createTestLog();
-    const context = await Context.create({
-      node,
-      env: { UCX_TLS: TLS, ...ENV },
-      configDirectories: [],
-      logSink: (level, component, message) => log.log.child(component)[level <= 2 ? 'warn' : 'info'](message),
-    });
-    const peer = await UcpPeer.start('', 0, TLS, ENV);
-    try {
-      const worker = context.worker();
+    await processes.open(async (context, worker, peer) => {
       const errors: Status[] = [];
       const endpoint: Endpoint = worker.endpoint(peer.address, { onError: (_endpoint, status) => errors.push(status) });
       const connected = peer.ask({ do: 'connect', address: Buffer.from(worker.address()).toString('hex') });
@@ -47,8 +49,8 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
       for (const [i, byteLength] of lengths.entries()) await endpoint.tagSend(pattern(byteLength, i), { tag: 2 });
       expect((await receiving).checksums).toEqual(checksums);
       await peer.ask({ do: 'serve' });
-      for (const [i, key] of Object.values(peer.keys).entries()) {
-        const rkey = endpoint.unpackRkey(key);
+      for (const [i, name] of ['registered', 'allocated'].entries()) {
+        const rkey = endpoint.unpackRkey(peer.keys[name]!);
         for (const byteLength of [1, 8, 300, 9000, 100_000, BYTES]) {
           const bytes = pattern(byteLength, i + byteLength);
           await endpoint.put(bytes, rkey, { remoteOffset: BYTES - byteLength });
@@ -72,12 +74,131 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
       context.memUnmap(mapped);
       expect(errors).toEqual([]);
       await Promise.all([endpoint.close(), peer.close()]);
-      expect(peer.errors).toBe('');
-    } finally {
-      await peer.kill();
-      await context.close();
-      node.close();
-    }
-    log.expectQuiet();
+    });
+  });
+
+  it.each(DIRECTIONS)('move bytes by every operation %s, between host and device memory', async (direction) => {
+    await processes.withEnds(async (ends) => {
+      const [from, to] = ordered(ends, direction);
+      for (const kinds of PAIRS) {
+        for (const byteLength of SIZES) await moveAll(from, to, kinds, byteLength);
+      }
+      for (const end of [from, to]) expect((await end.tell({ do: 'endings' })).errors).toEqual([]);
+    });
+  });
+
+  it('answer active messages through the endpoint that these came over', async () => {
+    await processes.inBothDirections(async (from, to) => {
+      for (const protocol of ['eager', 'rendezvous'] as const) {
+        for (const headerLength of [0, 1, 4096]) {
+          const local = { name: 'memory', offset: 0, byteLength: 3000 };
+          const header = pattern(headerLength, 5);
+          await from.tell({ do: 'map', kind: 'bytes', seed: 1, ...local });
+          await to.tell({ do: 'map', kind: 'bytes', seed: 2, ...local });
+          const [, there] = await both(
+            [from, { do: 'amSend', local, header, protocol }],
+            [to, { do: 'amRecv', local }],
+          );
+          expectSame(there.header!, header, 'header');
+          expect(there.isRendezvous).toBe(protocol === 'rendezvous');
+          // Back into memory that holds something else.
+          await from.tell({ do: 'unmap', name: local.name });
+          await from.tell({ do: 'map', kind: 'bytes', seed: 3, ...local });
+          const [, back] = await both(
+            [to, { do: 'amReply', local, header, protocol }],
+            [from, { do: 'amRecv', local }],
+          );
+          expectSame(back.header!, header, 'header of the answer');
+          for (const end of [from, to]) {
+            expectSame((await end.tell({ do: 'read', name: local.name })).bytes!, pattern(3000, 1));
+            await end.tell({ do: 'unmap', name: local.name });
+          }
+        }
+      }
+    });
+  });
+
+  it('probe, take and cancel what is sent; synchronous sends wait', async () => {
+    await processes.inBothDirections(async (from, to) => {
+      for (const byteLength of [8, 5000, 300_000]) {
+        const local = { name: 'memory', offset: 0, byteLength };
+        const expectHeld = async (seed: number, what: string): Promise<void> =>
+          expectSame((await to.tell({ do: 'read', name: local.name })).bytes!, pattern(byteLength, seed), what);
+        await from.tell({ do: 'map', kind: 'bytes', seed: 1, ...local });
+        await to.tell({ do: 'map', kind: 'bytes', seed: 2, ...local });
+        // A cancelled receive takes no message, and writes nothing.
+        const given = to.tell({ do: 'tagRecv', local, tag: 3 });
+        expect((await to.tell({ do: 'cancel', tag: 3 })).status).toBe(Status.OK);
+        expect((await given).status).toBe(Status.CANCELED);
+        const ended: string[] = [];
+        const sends = (['tagSendSync', 'tagSend'] as const).map(async (operation) => {
+          const { status } = await from.tell({ do: operation, local, tag: 3 });
+          ended.push(operation);
+          return status;
+        });
+        for (const remove of [false, true]) {
+          const found = await to.tell({ do: 'tagProbe', tag: 3, remove });
+          expect(found).toEqual({ status: Status.OK, tag: 3n, byteLength });
+        }
+        await roundTrip(from, to);
+        expect(ended).not.toContain('tagSendSync');
+        await expectHeld(2, 'before the receive');
+        const taken = await to.tell({ do: 'tagMessageRecv', local });
+        expect(taken).toMatchObject({ status: Status.OK, tag: 3n, byteLength });
+        expect(await sends[0]).toBe(Status.OK);
+        await expectHeld(1, 'taken');
+        await to.tell({ do: 'unmap', name: local.name });
+        await to.tell({ do: 'map', kind: 'bytes', seed: 2, ...local });
+        expect((await to.tell({ do: 'tagRecv', local, tag: 3 })).status).toBe(Status.OK);
+        expect(await sends[1]).toBe(Status.OK);
+        await expectHeld(1, 'received');
+        for (const end of [from, to]) await end.tell({ do: 'unmap', name: local.name });
+      }
+    });
+  });
+
+  it('keep the order of fences, and have what was flushed', async () => {
+    await processes.inBothDirections(async (from, to) => {
+      const [SLOTS, SLOT_BYTES] = [24, 40_000];
+      const flagAt = SLOTS * SLOT_BYTES;
+      const whole = { name: 'memory', offset: 0, byteLength: flagAt + 8 };
+      const key = (await to.tell({ do: 'map', kind: 'allocated', seed: 0, ...whole })).key!;
+      const slots = Array.from({ length: 2 * SLOTS }, (_, i) => ({
+        name: `slot ${i}`,
+        offset: 0,
+        byteLength: SLOT_BYTES,
+      }));
+      const flags = Array.from({ length: SLOTS }, (_, i) => ({ name: `flag ${i}`, offset: 0, byteLength: 8 }));
+      for (const [i, local] of slots.entries()) await from.tell({ do: 'map', kind: 'bytes', seed: 1 + i, ...local });
+      for (const [i, local] of flags.entries()) await from.tell({ do: 'map', kind: 'bytes', seed: 100 + i, ...local });
+      const expectSlots = (bytes: Uint8Array, count: number, seed: number): void => {
+        for (let i = 0; i < count; i++) {
+          const slot = bytes.subarray(i * SLOT_BYTES, (i + 1) * SLOT_BYTES);
+          expectSame(slot, pattern(SLOT_BYTES, seed + i), `slot ${i} of ${count}`);
+        }
+      };
+      // Every flag says that the slots up to its own are there.
+      const puts = flags.flatMap((flag, i) => [
+        from.tell({ do: 'put', local: slots[i]!, key, remoteOffset: i * SLOT_BYTES }),
+        from.tell({ do: 'fence' }),
+        from.tell({ do: 'put', local: flag, key, remoteOffset: flagAt }),
+      ]);
+      for (let seen = 0; seen < SLOTS; ) {
+        // The own end reads at once: it has to go on between two looks.
+        await new Promise(setImmediate);
+        const bytes = (await to.tell({ do: 'read', name: whole.name })).bytes!;
+        const flag = flags.findIndex((_, i) => Buffer.compare(pattern(8, 100 + i), bytes.subarray(flagAt)) === 0);
+        expect(flag + 1).toBeGreaterThanOrEqual(seen);
+        seen = flag + 1;
+        expectSlots(bytes, seen, 1);
+      }
+      // What was flushed is there without any flag.
+      for (let i = 0; i < SLOTS; i++) {
+        puts.push(from.tell({ do: 'put', local: slots[SLOTS + i]!, key, remoteOffset: i * SLOT_BYTES }));
+      }
+      expect((await from.tell({ do: 'flush' })).status).toBe(Status.OK);
+      expectSlots((await to.tell({ do: 'read', name: whole.name })).bytes!, SLOTS, 1 + SLOTS);
+      for (const { status } of await Promise.all(puts)) expect(status).toBe(Status.OK);
+    });
   });
 });

@@ -5,8 +5,11 @@ import { createServer, connect as netConnect, type Server, type Socket } from 'n
 import { afterEach, describe, expect, it } from 'vitest';
 import { useManagers } from '../../../../test/fixtures/connection-managers.ts';
 import { KEY, keyFile } from '../../../../test/fixtures/key-files.ts';
+import { ManualClock } from '../../../ucs/clock.ts';
+import { createRandom } from '../../../ucs/random.ts';
 import { Status } from '../../../ucs/status.ts';
 import { tcpComponent } from '../component.ts';
+import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from '../secure/key-exchange.ts';
 
 const PATH = keyFile();
 const OTHER_PATH = keyFile(`${KEY} 2`);
@@ -91,5 +94,78 @@ describe('a listener with a shared key', () => {
     await fixture.until(() => answers.length === 1);
     expect(answers[0]).toMatchObject({ status: Status.REJECTED });
     expect(answers[0]!.error!.message).toMatch(/hung up instead of authenticating itself/);
+  });
+});
+
+describe('a flood of strangers to an encrypted listener', () => {
+  /** A stranger can make a good hello: that says nothing of the key. */
+  const hello = (): Uint8Array => new KeyExchange({ level: 'encrypt', key: Buffer.from('guess') }, 'connecting').hello;
+
+  /** Somebody without the key, who has connected and said this. */
+  async function stranger(port: number, bytes: Uint8Array): Promise<{ isEnded: boolean }> {
+    const socket = netConnect(port, '127.0.0.1');
+    sockets.push(socket);
+    const state = { isEnded: false };
+    socket.on('close', () => {
+      state.isEnded = true;
+    });
+    socket.on('error', () => undefined);
+    socket.resume();
+    await once(socket, 'connect');
+    socket.write(bytes);
+    return state;
+  }
+
+  /** Somebody with the key is heard. */
+  async function expectServes(port: number, requests: readonly { readonly privateData: Uint8Array }[]): Promise<void> {
+    const before = requests.length;
+    const { attempt } = fixture.connect(fixture.open(ENCRYPT), { address: '127.0.0.1', port }, DATA);
+    await fixture.until(() => requests.length > before);
+    expect(requests.at(-1)!.privateData).toEqual(DATA);
+    attempt.cancel();
+  }
+
+  it('who wait in the key exchange makes way for clients with the key, the oldest first', async () => {
+    fixture.log.allow(/rejected, as others have come after it|more warnings/);
+    const PLACES = 64;
+    // The clock stands still: nobody goes because it takes too long.
+    const manager = fixture.open({ ...ENCRYPT, TCP_CM_MAX_CLIENTS: String(2 * PLACES) }, new ManualClock());
+    const { listener, requests } = fixture.listen(manager);
+    const { port } = listener.address;
+    const silent = [
+      () => new Uint8Array(0),
+      () => hello().subarray(0, HELLO_BYTES - 1),
+      hello,
+      () => Buffer.concat([hello(), new Uint8Array(PROOF_BYTES - 1)]),
+    ];
+    const strangers: { isEnded: boolean }[] = [];
+    for (let i = 0; i < PLACES + 36; i++) {
+      strangers.push(await stranger(port, silent[i % silent.length]!()));
+      manager.progress();
+    }
+    const ended = (): number => strangers.filter(({ isEnded }) => isEnded).length;
+    await fixture.until(() => ended() === 36);
+    expect(strangers.slice(0, 36).every(({ isEnded }) => isEnded)).toBe(true);
+    await expectServes(port, requests);
+    expect(ended()).toBe(37);
+  });
+
+  it('who say something else is dropped at once, and keeps nobody out', async () => {
+    fixture.log.allow(/does not|repeats|makes no sense|more warnings/);
+    const manager = fixture.open(ENCRYPT, new ManualClock());
+    const { listener, requests } = fixture.listen(manager);
+    const { port } = listener.address;
+    const random = createRandom(20_240);
+    const noise = (byteLength: number): Uint8Array => Uint8Array.from({ length: byteLength }, () => random.below(256));
+    const strangers: { isEnded: boolean }[] = [];
+    for (let i = 0; i < 60; i++) {
+      const proof = noise(PROOF_BYTES + random.below(200));
+      const bytes = i % 2 === 0 ? noise(8 + random.below(200)) : Buffer.concat([hello(), proof]);
+      strangers.push(await stranger(port, bytes));
+      if (i % 20 === 10) await expectServes(port, requests);
+    }
+    await fixture.until(() => strangers.every(({ isEnded }) => isEnded));
+    await expectServes(port, requests);
+    expect(requests).toHaveLength(4);
   });
 });

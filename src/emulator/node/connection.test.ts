@@ -1,0 +1,108 @@
+/** A client of a node server that hangs up before it has greeted: it closes who has not said hello to make room, and the client connects again, so often and no more. */
+
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
+import {
+  listenUnix,
+  MESSAGE_BYTES_MAX,
+  type PollSubscription,
+  pollReadable,
+  SocketType,
+  type UnixListener,
+  type UnixSocket,
+} from '../../sys/index.ts';
+import { decodeMessage, encodeMessage } from './message.ts';
+
+const CONNECTS_MAX = 8;
+/** Connects, and says what the node is known by, or how that failed. A client blocks: it has a process of its own. */
+const CLIENT = `
+  import { connectEmulatedNode } from ${builtSpecifier(new URL('../index.ts', import.meta.url))};
+  try {
+    const node = connectEmulatedNode(process.argv[1]);
+    console.log(JSON.stringify(node.identity));
+    node.close();
+  } catch (error) {
+    console.log(JSON.stringify([error.code, error.message]));
+  }
+`;
+
+describe('a client of a node server that hangs up', () => {
+  expectNoLeaks();
+  let folder: string;
+  let path: string;
+  let listener: UnixListener;
+  let accepting: PollSubscription;
+  /** Connections so far. */
+  let connections: number;
+  /** The server hangs up so often, and greets who comes after that. */
+  let hangUps: number;
+  /** It reads the hello before it hangs up. */
+  let isRead: boolean;
+  const open: { readonly socket: UnixSocket; readonly reading: PollSubscription }[] = [];
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-connection-'));
+    path = join(folder, 'node.sock');
+    listener = listenUnix(path, SocketType.SEQPACKET);
+    accepting = pollReadable(listener.fd, accept);
+    connections = 0;
+  });
+  afterEach(() => {
+    accepting.close();
+    listener.close();
+    for (const { socket, reading } of open.splice(0)) {
+      reading.close();
+      socket.close();
+    }
+    rmSync(folder, { recursive: true });
+  });
+
+  function accept(): void {
+    const socket = listener.accept();
+    if (socket === undefined) return;
+    connections += 1;
+    const isHungUp = connections <= hangUps;
+    if (isHungUp && !isRead) {
+      socket.close();
+      return;
+    }
+    const bytes = new Uint8Array(MESSAGE_BYTES_MAX);
+    const reading = pollReadable(socket.fd, () => {
+      const received = socket.recvmsg(bytes, []);
+      if (received > 0 && !isHungUp) {
+        const { id } = decodeMessage(bytes.subarray(0, received));
+        socket.sendmsg(encodeMessage({ id, access: true, identity: 'the one' }));
+        return;
+      }
+      reading.close();
+      socket.close();
+    });
+    open.push({ socket, reading });
+  }
+
+  async function client(): Promise<unknown> {
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', CLIENT, path]);
+    return JSON.parse(stdout);
+  }
+
+  it.each([
+    ['before it has read the hello', false],
+    ['after it has read the hello', true],
+  ])('%s connects again', async (_, read) => {
+    [hangUps, isRead] = [CONNECTS_MAX - 1, read];
+    expect(await client()).toBe('the one');
+    expect(connections).toBe(CONNECTS_MAX);
+  });
+
+  it('again and again fails after so many connections', async () => {
+    [hangUps, isRead] = [Number.POSITIVE_INFINITY, false];
+    expect(await client()).toEqual(['ERR_NODE_UNREACHABLE', expect.stringMatching(/is gone/)]);
+    expect(connections).toBe(CONNECTS_MAX);
+  });
+});

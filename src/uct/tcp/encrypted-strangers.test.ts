@@ -1,0 +1,150 @@
+/**
+ * Floods of connections by who does not know the key of an encrypted interface: they take bounded room, make way for who comes after them, and keep nobody out
+ * who knows the key. The clock stands still unless a test moves it: whoever is let in has not waited for a timeout.
+ */
+
+import { expect, it } from 'vitest';
+import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
+import {
+  frame,
+  introductionTo,
+  type RawPeer,
+  TcpInterfaces,
+  type TcpSide,
+} from '../../../test/fixtures/tcp-interfaces.ts';
+import { ManualClock } from '../../ucs/clock.ts';
+import { LogLevel } from '../../ucs/log.ts';
+import { createRandom, type Random } from '../../ucs/random.ts';
+import { Status } from '../../ucs/status.ts';
+import type { UctEndpoint } from '../api/iface.ts';
+import { FrameType } from './frame.ts';
+import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
+
+const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: keyFile() };
+/** A stranger makes a good hello, as that says nothing of the key. */
+const GUESS = { level: 'encrypt', key: Buffer.from(`${KEY} 2`) } as const;
+const HEADER = Int32Array.of(1, 2);
+const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
+/** For all strangers together, and for those of one address. */
+const STRANGERS_MAX = 1024;
+const PER_ADDRESS_MAX = STRANGERS_MAX / 2;
+const CONNECT_TIMEOUT_NS = 10e9;
+/** How many lines a flood may leave in the log. */
+const WARNINGS_MAX = 10;
+
+const net = new TcpInterfaces();
+
+/** What strangers say who wait then for ever. */
+const SILENT: readonly (() => Uint8Array)[] = [
+  () => new Uint8Array(0),
+  () => new KeyExchange(GUESS, 'connecting').hello.subarray(0, HELLO_BYTES - 1),
+  () => new KeyExchange(GUESS, 'connecting').hello,
+  () => Buffer.concat([new KeyExchange(GUESS, 'connecting').hello, new Uint8Array(PROOF_BYTES - 1)]),
+];
+
+/** What strangers say who are found out. */
+const GARBAGE: readonly ((side: TcpSide, random: Random) => Uint8Array)[] = [
+  (_, random) => noise(random, 4 + random.below(300)),
+  (side) => introductionTo(side),
+  (_, random) =>
+    Buffer.concat([new KeyExchange(GUESS, 'connecting').hello, noise(random, PROOF_BYTES + random.below(300))]),
+  // The level, the role and the version of a hello.
+  ...[4, 5, 6].map((at) => () => {
+    const hello = new KeyExchange(GUESS, 'connecting').hello.slice();
+    hello[at]! ^= 0x55;
+    return hello;
+  }),
+  // A public key that leads to no secret.
+  () => new KeyExchange(GUESS, 'connecting').hello.slice().fill(0, HELLO_BYTES - 32),
+];
+
+function noise(random: Random, byteLength: number): Uint8Array {
+  return Uint8Array.from({ length: byteLength }, () => random.below(256));
+}
+
+/** Somebody with the key connects, and what it sends arrives as it was. */
+async function expectReachable(side: TcpSide): Promise<void> {
+  const friend = net.open(ENCRYPT);
+  const endpoint = friend.iface.connect(side.iface.address);
+  await greet(side, friend, endpoint);
+}
+
+/** A message over a connection arrives as it was sent. */
+async function greet(side: TcpSide, friend: TcpSide, endpoint: UctEndpoint): Promise<void> {
+  const before = side.messages.length;
+  await net.until([side, friend], () => endpoint.amShort(3, HEADER, 2, BYTES, 0, BYTES.byteLength) === Status.OK);
+  await net.until([side, friend], () => side.messages.length > before);
+  expect(side.messages.slice(before)).toEqual([{ id: 3, bytes: Uint8Array.of(1, 0, 0, 0, 2, 0, 0, 0, ...BYTES) }]);
+  expect([endpoint.check(), friend.failed, side.failed]).toEqual([Status.OK, [], []]);
+}
+
+function warnings(): number {
+  return net.log.records.filter(({ level }) => level <= LogLevel.WARN).length;
+}
+
+function closed(peers: readonly RawPeer[]): number {
+  return peers.filter(({ isClosed }) => isClosed).length;
+}
+
+it('strangers who wait make way for who comes after them, the oldest first, and for who knows the key', async () => {
+  net.log.allow(/is closed: others have come after it|more warnings/);
+  const clock = new ManualClock(1e9);
+  const side = net.open(ENCRYPT, clock);
+  const peers: RawPeer[] = [];
+  for (let i = 0; i < PER_ADDRESS_MAX + 200; i++) {
+    const peer = await net.stranger(side);
+    peer.write(SILENT[i % SILENT.length]!());
+    peers.push(peer);
+  }
+  await net.until([side], () => closed(peers) === 200);
+  expect(closed(peers.slice(0, 200))).toBe(200);
+  await expectReachable(side);
+  expect(closed(peers)).toBe(201);
+  expect(warnings()).toBeLessThanOrEqual(WARNINGS_MAX);
+  // All have the same time to show who they are, and what was theirs is free then.
+  clock.advance(CONNECT_TIMEOUT_NS - 1);
+  for (let turn = 0; turn < 20; turn++) side.iface.progress();
+  expect(closed(peers)).toBe(201);
+  clock.advance(1);
+  await net.until([side], () => closed(peers) === peers.length);
+  await expectReachable(side);
+  expect(side.messages).toHaveLength(2);
+}, 60_000);
+
+it('strangers of one address have half of the places, and push out only each other', async () => {
+  net.log.allow(/is closed: others have come after it|more warnings/);
+  const side = net.open(ENCRYPT, new ManualClock(1e9));
+  const first = [await net.stranger(side, '127.0.0.2'), await net.stranger(side, '127.0.0.3')];
+  const flood: RawPeer[] = [];
+  for (let i = 0; i < PER_ADDRESS_MAX + 100; i++) flood.push(await net.stranger(side));
+  await net.until([side], () => closed(flood) === 100);
+  expect([closed(first), closed(flood.slice(0, 100))]).toEqual([0, 100]);
+  // A second address that takes its half: there is room for no more, and the oldest of all goes.
+  const second: RawPeer[] = [];
+  for (let i = 0; i < PER_ADDRESS_MAX; i++) second.push(await net.stranger(side, '127.0.0.4'));
+  await net.until([side], () => closed(first) === 2);
+  expect([closed(flood), closed(second)]).toEqual([100, 0]);
+  await expectReachable(side);
+}, 60_000);
+
+it('strangers who say something else are closed at once, with few words, and disturb nobody', async () => {
+  net.log.allow(/is closed: |more warnings/);
+  const side = net.open(ENCRYPT, new ManualClock(1e9));
+  const friend = net.open(ENCRYPT);
+  const endpoint = friend.iface.connect(side.iface.address);
+  await greet(side, friend, endpoint);
+  const random = createRandom(20_240);
+  const message = frame([FrameType.AM | (5 << 8), 3], Uint8Array.of(1, 2, 3));
+  const peers: RawPeer[] = [];
+  for (let i = 0; i < 210; i++) {
+    const peer = await net.stranger(side);
+    peer.write(GARBAGE[i % GARBAGE.length]!(side, random), message);
+    peers.push(peer);
+    if (i % 70 === 0) await expectReachable(side);
+  }
+  await net.until([side], () => closed(peers) === peers.length);
+  expect(warnings()).toBeLessThanOrEqual(WARNINGS_MAX);
+  await greet(side, friend, endpoint);
+  // Nothing of what strangers have sent is a message.
+  expect(side.messages).toHaveLength(5);
+}, 60_000);
