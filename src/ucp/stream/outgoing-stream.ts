@@ -12,7 +12,7 @@ import { type Connection, Request, RequestKind } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import { CreditCode, postStreamCredit } from '../credit/credit-messages.ts';
-import type { MemoryHandle } from '../mem/memory-handle.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../rndv/staging.ts';
 
 /** Words of the header of a message of a stream. */
@@ -21,6 +21,15 @@ const HEADER = new Int32Array(STREAM_WORDS);
 
 /** What a start has come to that has to wait for credit. */
 const NO_CREDIT = -1000;
+
+/** Bytes of a send that have their credit: messages of at most so many bytes. */
+interface Allowance {
+  readonly byteLength: number;
+  readonly messageBytes: number;
+  readonly cost: number;
+  /** One message that the peer has asked for, which needs no credit. */
+  readonly isAsked: boolean;
+}
 
 /** The stream of one connection. */
 export class OutgoingStream {
@@ -31,8 +40,10 @@ export class OutgoingStream {
   readonly #waiting: Request[] = [];
   /** Device memory is being sent, fragment by fragment: what is sent after it waits. */
   #isStaging = false;
-  /** A fragment of that which waits for credit. */
-  #part: Request | undefined;
+  /** Stands for that while it waits for credit. */
+  #short: Request | undefined;
+  /** What it would send. */
+  #shortBytes = 0;
   /** The peer takes one message without credit. */
   #isAsked = false;
   /** The peer knows that we wait to be asked. */
@@ -106,7 +117,7 @@ export class OutgoingStream {
   #drain(): void {
     const pump = this.#pump;
     if (this.#connection.failure !== Status.OK || pump.queued) return;
-    if (this.#waiting.length === 0 && this.#part === undefined) return;
+    if (this.#waiting.length === 0 && this.#short === undefined) return;
     pump.begin(RequestKind.MESSAGE);
     pump.connection = this.#connection;
     pump.starter = this.#sendWaiting;
@@ -115,9 +126,14 @@ export class OutgoingStream {
 
   readonly #sendWaiting = (): Status => {
     for (;;) {
-      const request = this.#part ?? (this.#isStaging ? undefined : this.#waiting[0]);
+      if (this.#short !== undefined) {
+        if (this.#messageOf(this.#shortBytes) === undefined) return Status.OK;
+        this.#short.end(Status.OK);
+        continue;
+      }
+      const request = this.#isStaging ? undefined : this.#waiting[0];
       if (request === undefined) return Status.OK;
-      if (request !== this.#part && !areHost(request.pieces!)) {
+      if (!areHost(request.pieces!)) {
         this.#waiting.shift();
         request.release = undefined;
         this.#connection.forget(request);
@@ -131,33 +147,58 @@ export class OutgoingStream {
     }
   };
 
-  /** Sends what is left, message by message; goes on where it stopped. */
+  /** Sends what is left of host memory, message by message; goes on where it stopped. */
   #sendRest(request: Request): number {
     const connection = this.#connection;
-    const { credit } = connection;
-    const frameBytes = connection.amBcopyMax - STREAM_WORDS * 4;
-    // Device memory may have been read meanwhile.
     if (connection.failure !== Status.OK) return connection.failure;
     if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
     while (request.done < request.byteLength) {
-      const rest = Math.min(frameBytes, request.byteLength - request.done);
-      // No longer than what may be waited for.
-      const bytes = this.#isAsked ? rest : Math.min(rest, Math.floor(credit.waitBytesMax) - KEPT_OVERHEAD_BYTES);
-      const cost = bytes + KEPT_OVERHEAD_BYTES;
-      if (!this.#isAsked && (bytes <= 0 || credit.bytes < cost)) {
-        this.#lack(bytes <= 0 || credit.isLongFor(cost));
-        return NO_CREDIT;
-      }
-      HEADER[0] = connection.remoteId;
-      HEADER[1] = this.#isAsked ? STREAM_ASKED : 0;
-      const { pieces, done } = request;
-      const status = sendPieces(connection, MessageId.STREAM, HEADER, STREAM_WORDS, pieces!, done, bytes);
+      const message = this.#messageOf(request.byteLength - request.done);
+      if (message === undefined) return NO_CREDIT;
+      const status = this.#send(request.pieces!, request.done, message.byteLength, message.isAsked);
       if (status !== Status.OK) return status;
-      if (this.#isAsked) this.#isAsked = false;
-      else credit.bytes -= cost;
-      request.done += bytes;
+      this.#take(message);
+      request.done += message.byteLength;
     }
     return Status.OK;
+  }
+
+  #send(pieces: readonly LocalPiece[], from: number, byteLength: number, isAsked: boolean): Status {
+    HEADER[0] = this.#connection.remoteId;
+    HEADER[1] = isAsked ? STREAM_ASKED : 0;
+    return sendPieces(this.#connection, MessageId.STREAM, HEADER, STREAM_WORDS, pieces, from, byteLength);
+  }
+
+  /** The next message of `rest` bytes; undefined without credit, which the peer is told where it may be long. */
+  #messageOf(rest: number): Allowance | undefined {
+    const { credit, amBcopyMax } = this.#connection;
+    const frameBytes = amBcopyMax - STREAM_WORDS * 4;
+    const isAsked = this.#isAsked;
+    // No longer than what may be waited for.
+    const messageBytes = isAsked
+      ? frameBytes
+      : Math.min(frameBytes, Math.floor(credit.waitBytesMax) - KEPT_OVERHEAD_BYTES);
+    const byteLength = Math.min(rest, messageBytes);
+    if (isAsked) return { byteLength, messageBytes, cost: 0, isAsked };
+    const cost = byteLength + KEPT_OVERHEAD_BYTES;
+    if (byteLength > 0 && credit.bytes >= cost) return { byteLength, messageBytes, cost, isAsked };
+    this.#lack(byteLength <= 0 || credit.isLongFor(cost));
+    return undefined;
+  }
+
+  /** As many messages of `rest` bytes as there is credit for now. */
+  #messagesOf(rest: number): Allowance | undefined {
+    const first = this.#messageOf(rest);
+    if (first === undefined || first.isAsked) return first;
+    const { messageBytes } = first;
+    const count = Math.floor(this.#connection.credit.bytes / (messageBytes + KEPT_OVERHEAD_BYTES));
+    const byteLength = Math.max(first.byteLength, Math.min(rest, count * messageBytes));
+    return { ...first, byteLength, cost: byteLength + Math.ceil(byteLength / messageBytes) * KEPT_OVERHEAD_BYTES };
+  }
+
+  #take({ cost, isAsked }: Allowance): void {
+    if (isAsked) this.#isAsked = false;
+    this.#connection.credit.bytes -= cost;
   }
 
   /** Tells the peer, once, where credit may not come by itself. */
@@ -169,11 +210,13 @@ export class OutgoingStream {
     postStreamCredit(this.#connection, CreditCode.STREAM_WAITS);
   }
 
-  /** Sends device memory: fragment by fragment through host memory, in order. */
+  /**
+   * Sends device memory: piece by piece through host memory, in order. A piece has its credit before it gets a fragment, because fragments are for those who
+   * give them back without help of a peer.
+   */
   #stage(request: Request): Status {
     const connection = this.#connection;
     const staging = this.#staging;
-    const pieces = request.pieces!;
     this.#isStaging = true;
     const end = (status: Status): void => {
       this.#isStaging = false;
@@ -185,27 +228,33 @@ export class OutgoingStream {
         end(connection.failure);
         return;
       }
+      const rest = Math.min(staging.fragmentBytes, request.byteLength - request.done);
+      const piece = this.#messagesOf(rest);
+      if (piece === undefined) {
+        this.#awaitCredit(rest, (status) => (status < 0 ? end(status) : next()));
+        return;
+      }
+      this.#take(piece);
       staging.acquire((fragment, refusal) => {
         if (fragment === undefined) {
+          this.#giveBack(piece);
           end(refusal);
           return;
         }
-        const bytes = Math.min(staging.fragmentBytes, request.byteLength - request.done);
-        staging.read(pieces, request.done, fragment, bytes, (status) => {
-          if (status < 0) {
-            staging.release(fragment);
-            end(status);
-            return;
-          }
-          this.#sendFragment(fragment, bytes, (sent) => {
+        staging.read(request.pieces!, request.done, fragment, piece.byteLength, (status) => {
+          const done = (sent: Status): void => {
             staging.release(fragment);
             if (sent < 0) {
               end(sent);
               return;
             }
-            request.done += bytes;
+            request.done += piece.byteLength;
             next();
-          });
+          };
+          if (status < 0) {
+            this.#giveBack(piece);
+            done(status);
+          } else this.#sendPiece(fragment, piece, done);
         });
       });
     };
@@ -213,22 +262,43 @@ export class OutgoingStream {
     return Status.INPROGRESS;
   }
 
-  #sendFragment(fragment: MemoryHandle, byteLength: number, done: (status: Status) => void): void {
+  /** Credit that nothing was sent for. */
+  #giveBack({ cost, isAsked }: Allowance): void {
+    if (isAsked) this.#isAsked = true;
+    this.#connection.credit.bytes += cost;
+  }
+
+  /** Waits until the first message of so many bytes can be sent. The end of the connection ends it as others that wait for the peer. */
+  #awaitCredit(byteLength: number, done: (status: Status) => void): void {
+    const short = new Request(this.#host);
+    short.begin(RequestKind.MESSAGE);
+    short.connection = this.#connection;
+    short.callback = (_short, status) => done(status);
+    short.release = () => {
+      this.#short = undefined;
+    };
+    this.#short = short;
+    this.#shortBytes = byteLength;
+    this.#connection.expect(short);
+  }
+
+  /** Sends what a fragment holds, in messages that have their credit. */
+  #sendPiece(fragment: MemoryHandle, piece: Allowance, done: (status: Status) => void): void {
+    const { byteLength, messageBytes, isAsked } = piece;
     const part = new Request(this.#host);
     part.begin(RequestKind.MESSAGE);
     part.connection = this.#connection;
-    part.pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
-    part.byteLength = byteLength;
     part.callback = (_part, status) => done(status);
+    const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
     part.starter = () => {
-      const status = this.#sendRest(part);
-      if (status !== NO_CREDIT) return status as Status;
-      this.#part = part;
-      part.release = () => {
-        this.#part = undefined;
-      };
-      this.#connection.expect(part);
-      return Status.INPROGRESS;
+      if (this.#connection.failure !== Status.OK) return this.#connection.failure;
+      while (part.done < byteLength) {
+        const bytes = Math.min(messageBytes, byteLength - part.done);
+        const status = this.#send(pieces, part.done, bytes, isAsked);
+        if (status !== Status.OK) return status;
+        part.done += bytes;
+      }
+      return Status.OK;
     };
     this.#connection.run(part);
   }
