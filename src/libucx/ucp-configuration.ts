@@ -6,10 +6,12 @@
 import { getEnvironment, setEnvironment } from '../sys/index.ts';
 import type { Config } from '../ucs/config.ts';
 import { statusError, UcxError } from '../ucs/error.ts';
+import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import type { Log } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
+import type { Libucp } from './library.ts';
 
 const PREFIX = 'UCX_';
 /** Names in UCX_TLS that are transports of this library only: libucp would warn of them. */
@@ -67,10 +69,9 @@ export class UcpConfiguration {
   /** Variables, and their values. */
   readonly #settings: ReadonlyMap<string, string>;
 
-  /** Variables that this library does not know are libucp's to judge; of what is none of either the log is told. */
-  constructor(functions: LibucpFunctions, config: Config, log: Log) {
+  constructor(functions: LibucpFunctions, config: Config) {
     this.#functions = functions;
-    this.#settings = settingsOf(config, log);
+    this.#settings = settingsOf(config);
   }
 
   /** Whether a switch that libucp turns on by default is on. A file of libucp's own that turns it off is not looked into. */
@@ -121,13 +122,30 @@ export class UcpConfiguration {
   }
 }
 
-function settingsOf(config: Config, log: Log): Map<string, string> {
+/**
+ * Warns of variables that neither this library nor libucp reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. libucp knows its transports once it has
+ * a context.
+ */
+export function warnOfUnused({ variables }: Libucp, config: Config, log: Log): void {
+  if (config.unused.length === 0 || !config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+  const theirs = variables();
+  for (const { variable, warningBeside } of config.unused) {
+    const name = ucpName(variable);
+    if (name === undefined || (theirs !== undefined && !theirs.has(name))) log.warn(warningBeside(theirs ?? []));
+  }
+}
+
+/** The name that a variable has for libucp: a prefix of the program's own may stand before that of UCX. */
+function ucpName(variable: string): string | undefined {
+  const at = variable.indexOf(PREFIX);
+  return at < 0 ? undefined : variable.slice(at);
+}
+
+function settingsOf(config: Config): Map<string, string> {
   const settings = new Map(DEFAULTS.filter(([name]) => getEnvironment(name) === undefined));
-  for (const { variable, text, warning } of config.unused) {
-    // A prefix of the program's own stands before that of UCX.
-    const at = variable.indexOf(PREFIX);
-    if (at < 0) log.warn(warning);
-    else if (!READ_AT_LOAD.test(variable.slice(at + PREFIX.length))) settings.set(variable.slice(at), text);
+  for (const { variable, text } of config.unused) {
+    const name = ucpName(variable);
+    if (name !== undefined && !READ_AT_LOAD.test(name.slice(PREFIX.length))) settings.set(name, text);
   }
   for (const { name, text, source } of config.entries) {
     const own = name.slice(PREFIX.length);
