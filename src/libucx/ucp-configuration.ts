@@ -28,9 +28,15 @@ const SHARED: ReadonlySet<string> = new Set([
   'SELF_DEVICES',
   'WARN_INVALID_CONFIG',
   'RNDV_THRESH',
+  'RNDV_SCHEME',
+  'BCOPY_THRESH',
+  'ZCOPY_THRESH',
   'RNDV_FRAG_SIZE',
   'RNDV_FRAG_ALLOC_COUNT',
   'MAX_RNDV_RAILS',
+  'MAX_RMA_RAILS',
+  'MIN_RMA_CHUNK_SIZE',
+  'SINGLE_NET_DEVICE',
   'MULTI_LANE_MAX_RATIO',
   'KEEPALIVE_INTERVAL',
   'PROTO_INFO',
@@ -38,6 +44,9 @@ const SHARED: ReadonlySet<string> = new Set([
   'POSIX_FIFO_ELEM_SIZE',
   'POSIX_SEG_SIZE',
   'POSIX_BW',
+  'POSIX_DIR',
+  'TCP_AF_PRIO',
+  'TCP_EP_BIND_SRC_ADDR',
   'TCP_TX_SEG_SIZE',
   'TCP_RX_SEG_SIZE',
   'TCP_MAX_POLL',
@@ -126,13 +135,22 @@ export class UcpConfiguration {
  * Warns of variables that neither this library nor libucp reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. libucp knows its transports once it has
  * a context.
  */
-export function warnOfUnused({ variables }: Libucp, config: Config, log: Log): void {
-  if (config.unused.length === 0 || !config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+export function warnOfUnused({ variables, version }: Libucp, config: Config, log: Log): void {
+  const shared = config.entries.filter(({ source, name }) => source !== 'default' && SHARED.has(ownName(name)));
+  if (config.unused.length + shared.length === 0 || !config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
   const theirs = variables();
+  for (const { name } of shared) {
+    if (theirs?.has(name) === false) log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
+  }
   for (const { variable, warningBeside } of config.unused) {
     const name = ucpName(variable);
     if (name === undefined || (theirs !== undefined && !theirs.has(name))) log.warn(warningBeside(theirs ?? []));
   }
+}
+
+/** The name of a field of this library. */
+function ownName(variable: string): string {
+  return variable.slice(PREFIX.length);
 }
 
 /** The name that a variable has for libucp: a prefix of the program's own may stand before that of UCX. */
@@ -148,7 +166,7 @@ function settingsOf(config: Config): Map<string, string> {
     if (name !== undefined && !READ_AT_LOAD.test(name.slice(PREFIX.length))) settings.set(name, text);
   }
   for (const { name, text, source } of config.entries) {
-    const own = name.slice(PREFIX.length);
+    const own = ownName(name);
     if (source !== 'default' && SHARED.has(own)) settings.set(name, readable(own, text));
   }
   return settings;

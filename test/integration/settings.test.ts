@@ -108,7 +108,7 @@ describe('names that nothing reads', () => {
     expect(await warningsOf({ ...misspelt, UCX_WARN_UNUSED_ENV_VARS: 'n' }, 'native')).toEqual([]);
   });
 
-  const { skipReason } = installedLibucp();
+  const { libucp, skipReason } = installedLibucp();
   it.skipIf(skipReason !== undefined)(`warn over libucp too, but for those that it reads (${skipReason})`, async () => {
     const theirs = { UCX_IB_NUM_PATHS: '1', UCX_MM_HUGETLB_MODE: 'n', UCX_SYSV_HUGETLB_MODE: 'n', UCX_SEG_SIZE: '8k' };
     const almost = { UCX_POSIX_HUGETLB_MOD: 'n' };
@@ -117,5 +117,13 @@ describe('names that nothing reads', () => {
       `unused environment variable: UCX_POSIX_HUGETLB_MOD (maybe: UCX_POSIX_HUGETLB_MODE?) ${suppressed}`,
     ]);
     expect(await warningsOf({ ...misspelt, UCX_WARN_UNUSED_ENV_VARS: 'n' }, 'libucx')).toEqual([]);
+  });
+
+  it.skipIf(skipReason !== undefined)(`take libucp's own values, and say what it has not (${skipReason})`, async () => {
+    expect(await warningsOf({ UCX_RNDV_SCHEME: 'rkey_ptr', UCX_ZCOPY_THRESH: '4k' }, 'libucx')).toEqual([]);
+    const absent = libucp?.variables()?.has('UCX_MAX_RMA_RAILS') === false;
+    expect(await warningsOf({ UCX_MAX_RMA_RAILS: '2' }, 'libucx')).toEqual(
+      absent ? [`UCX ${libucp?.version} has no UCX_MAX_RMA_RAILS: it has no effect over libucp`] : [],
+    );
   });
 });

@@ -33,6 +33,7 @@ const CHOICE: MessageChoice = {
   lanes: [lane('cma', 0, 50), lane('posix', MESSAGES, 80), lane('tcp', MESSAGES, 9000)],
   messageLane: 1,
   rendezvousThreshold: Number.POSITIVE_INFINITY,
+  bcopyThreshold: Number.POSITIVE_INFINITY,
   isHost: true,
   data: undefined,
   unavailable: [{ transport: 'ib', protocol: undefined, reason: 'excluded by UCX_TLS' }],

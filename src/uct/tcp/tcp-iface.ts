@@ -158,6 +158,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return peer === undefined ? undefined : identityText(peer.id);
   }
 
+  sharesNode(address: Uint8Array): boolean {
+    return unpackTcpAddress(address)?.isOwnNode === true;
+  }
+
   connect(address: Uint8Array): UctEndpoint {
     if (this.#closed) throw closedError('interface tcp');
     const peer = unpackTcpAddress(address);
