@@ -1,6 +1,7 @@
 /** Settings that choose protocols: each forces what it says, which requests, statistics and explanations tell. */
 
-import { describe, expect, it } from 'vitest';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { afterAll, describe, expect, it } from 'vitest';
 import { type StatsNode, Status } from '../../src/index.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { useFakePairs } from '../fixtures/fake-pair.ts';
@@ -16,7 +17,7 @@ import {
   usePairs,
 } from '../fixtures/pair.ts';
 
-const { pair } = usePairs();
+const { pair, side } = usePairs();
 const LONG = 3 * 2 ** 20;
 
 type Ends = Pick<Pair, 'one' | 'two' | 'ab'>;
@@ -162,5 +163,52 @@ describe('rails', () => {
     network.isHeld = false;
     const error = await serving({ one, two }, () => outcome);
     expect(error).toMatchObject({ status: Status.INVALID_ADDR });
+  });
+});
+
+describe('UCX_POSIX_DIR', () => {
+  const folders: string[] = [];
+  const folder = (): string => {
+    const made = mkdtempSync('/dev/shm/gaudi-ucx-settings-');
+    folders.push(made);
+    return made;
+  };
+  afterAll(() => {
+    for (const made of folders) rmSync(made, { recursive: true });
+  });
+  const filesIn = (path: string): string[] => readdirSync(path).filter((name) => name.startsWith('gaudi_ucx.'));
+  const own = (): string[] => filesIn('/dev/shm').filter((name) => name.split('.')[2] === String(process.pid));
+
+  it('is where all files lie: rings, allocated memory, keys', async () => {
+    const UCX_POSIX_DIR = folder();
+    const both = await pair(connectionKind('posix'), { UCX_POSIX_DIR });
+    expect(await sent(both, 100)).toContain('eager');
+    const remote = mappedOf(both.two, 'allocated', 4096);
+    const key = keyFor(both.ab, both.two, remote);
+    await serving(both, () => both.ab.put(pattern(4096, 5), key));
+    await serving(both, () => both.ab.flush());
+    expectSame(remote.bytes!, pattern(4096, 5));
+    expect(filesIn(UCX_POSIX_DIR).length).toBeGreaterThanOrEqual(4);
+    expect(own()).toEqual([]);
+    for (const { context } of [both.one, both.two]) await context.close();
+    expect(filesIn(UCX_POSIX_DIR)).toEqual([]);
+  });
+
+  it('must be that of both ends: else posix does not reach the peer, and says so', async () => {
+    const both = await pair(connectionKind('posix'), { UCX_POSIX_DIR: folder(), UCX_TLS: 'posix,tcp,self' });
+    const third = await side(both.node, 0, { UCX_TLS: 'posix,tcp,self', UCX_POSIX_DIR: folder() });
+    const away = third.worker.endpoint(both.two.worker.address());
+    expect(both.ab.query().transports).toContain('posix/memory');
+    expect(away.query().transports.join()).toMatch(/^tcp/);
+    const key = keyFor(away, both.two, mappedOf(both.two, 'registered', 8));
+    expect(away.explain('put', new Uint8Array(8), key).toString()).toMatch(/posix\/memory.*UCX_POSIX_DIR/);
+  });
+
+  it.each([
+    ['relative/path', { code: 'ERR_CONFIG_VALUE', details: { variable: 'UCX_POSIX_DIR', value: 'relative/path' } }],
+    ['/dev/shm/there/is/none', { message: expect.stringContaining('no shared memory in /dev/shm/there/is/none') }],
+  ])('%s is refused', async (UCX_POSIX_DIR, expected) => {
+    const error = await failureOf(() => pair(connectionKind('posix'), { UCX_TLS: 'posix', UCX_POSIX_DIR }));
+    expect(error).toMatchObject(expected);
   });
 });

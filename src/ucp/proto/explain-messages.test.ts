@@ -59,6 +59,13 @@ describe('messages', () => {
     expect(told.at(8193).winner?.note).toBe('bytes by messages');
   });
 
+  it('are copied from UCX_BCOPY_THRESH on', () => {
+    expect(rowsOf(explainMessages('am', { ...CHOICE, bcopyThreshold: 51 })).slice(0, 2)).toEqual([
+      [1, 50, 'am/eager/short'],
+      [51, 8192, 'am/eager/bcopy'],
+    ]);
+  });
+
   it('go by rendezvous from UCX_RNDV_THRESH on, and from device memory always', () => {
     expect(rowsOf(explainMessages('am', { ...CHOICE, rendezvousThreshold: 1024 }))).toEqual([
       [1, 100, 'am/eager/short'],

@@ -361,7 +361,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const isLocal = address.startsWith('fe80:');
     link.target = { address: isLocal ? `${address}%${this.#device.name}` : address, port: peer.port };
     // Several devices that reach the same network are several ways only if each is told to be used.
-    if (!peer.isOwnNode) link.source = this.#sourceFor(address);
+    const binds = this.#config.EP_BIND_SRC_ADDR;
+    if (binds === 'yes' || (binds === 'try' && !peer.isOwnNode)) link.source = this.#sourceFor(address);
     this.#links.set(key, link);
     this.#all.add(link);
     return link;
