@@ -2,7 +2,15 @@
 
 import { invalidParam } from '../ucs/error.ts';
 import { addressOfPath, parsePciAddress, printPciAddress } from '../ucs/topology.ts';
-import type { CardPlace } from './driver/card-port.ts';
+
+/** Where a card sits in its machine. */
+export interface CardPlace {
+  readonly minor: number;
+  readonly busId: string;
+  readonly moduleId: number;
+  readonly numaNode: number;
+  readonly pciPath: string;
+}
 
 /** What a card is known by; what is left out is as by default. */
 export interface CardIdentity {

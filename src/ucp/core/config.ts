@@ -16,7 +16,10 @@ import {
 } from '../../ucs/config-value.ts';
 import { MEMORY_TYPE_NAMES } from '../../ucs/memory-type.ts';
 import { type ProtocolInfoMode, protocolInfoType } from './protocol-info.ts';
-import { type RendezvousScheme, RNDV_SCHEMES } from './thresholds.ts';
+
+/** The values of UCX_RNDV_SCHEME. */
+export const RNDV_SCHEMES = ['auto', 'get_zcopy', 'put_zcopy', 'get_ppln', 'put_ppln', 'am', 'rkey_ptr'] as const;
+export type RendezvousScheme = (typeof RNDV_SCHEMES)[number];
 
 /** Where a peer is: on this node or on another. */
 const REACHES = ['default', 'intra', 'inter'] as const;

@@ -30,12 +30,12 @@ import { MemoryTypes } from '../mem/memory-types.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { RailLimits } from '../rndv/rails.ts';
-import { UCP_CONFIG_TABLE } from './config.ts';
+import { type RendezvousScheme, UCP_CONFIG_TABLE } from './config.ts';
 import type { UnpackOptions } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Connection } from './request.ts';
 import { type OpenMd, Resources } from './resources.ts';
-import { type RendezvousScheme, railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from './thresholds.ts';
+import { railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from './thresholds.ts';
 import { Worker } from './worker.ts';
 import type { WorkerContext } from './worker-context.ts';
 

@@ -15,10 +15,11 @@ import { type Candidate, Operation, Protocol, selectProtocols } from '../proto/s
 import { checkRemote, planFor } from '../rma/put-get.ts';
 import { pipelineLane } from '../rndv/pipeline-lane.ts';
 import { nameOf } from '../wireup/lanes.ts';
+import type { RendezvousScheme } from './config.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
-import type { RendezvousScheme, Thresholds } from './thresholds.ts';
+import type { Thresholds } from './thresholds.ts';
 
 /** What is asked of the context. */
 export interface ExplainContext {

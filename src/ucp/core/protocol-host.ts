@@ -10,9 +10,9 @@ import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RailLimits } from '../rndv/rails.ts';
+import type { RendezvousScheme } from './config.ts';
 import type { Connection, Request, RequestOwner } from './request.ts';
 import type { OpenMd } from './resources.ts';
-import type { RendezvousScheme } from './thresholds.ts';
 import type { WorkerCounters } from './worker-counters.ts';
 
 /** How a key is unpacked. */

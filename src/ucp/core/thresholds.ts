@@ -3,11 +3,7 @@
 import { UcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { RailLimits } from '../rndv/rails.ts';
-import type { UcpConfig } from './config.ts';
-
-/** The values of UCX_RNDV_SCHEME. */
-export const RNDV_SCHEMES = ['auto', 'get_zcopy', 'put_zcopy', 'get_ppln', 'put_ppln', 'am', 'rkey_ptr'] as const;
-export type RendezvousScheme = (typeof RNDV_SCHEMES)[number];
+import type { RendezvousScheme, UcpConfig } from './config.ts';
 
 /** Schemes of UCX that the native engine has no protocol for. */
 const ABSENT: Partial<Record<RendezvousScheme, string>> = {

@@ -11,6 +11,7 @@ import {
   type MemoryPlace,
   Operation,
   type Plan,
+  Protocol,
   selectProtocols,
 } from './selection.ts';
 
