@@ -125,7 +125,9 @@ export class UcpConfiguration {
   #accepts(name: string, value: string): boolean {
     using out = new OutValue();
     const read = (): number => this.#functions.ucp_config_read(null, null, out.address);
-    if (withEnvironment(new Map([[name, value]]), read) < 0) return false;
+    // The others may be in the environment of the process too.
+    const alone = new Map([...this.#settings.keys()].map((other) => [other, other === name ? value : undefined]));
+    if (withEnvironment(alone, read) < 0) return false;
     this.#functions.ucp_config_release(out.value);
     return true;
   }
@@ -173,7 +175,7 @@ function settingsOf(config: Config): Map<string, string> {
 }
 
 /** Runs something with variables in the environment of C; the values before come back. */
-function withEnvironment<T>(settings: ReadonlyMap<string, string>, run: () => T): T {
+function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, run: () => T): T {
   const before = [...settings.keys()].map((name) => [name, getEnvironment(name)] as const);
   for (const [name, value] of settings) setEnvironment(name, value);
   try {
