@@ -6,7 +6,6 @@ import type { AnyConfigTable } from '../ucs/config.ts';
 import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import { PROFILE_CONFIG_TABLE } from '../ucs/profile/profile-config.ts';
 import { STATS_CONFIG_TABLE } from '../ucs/stats/stats-config.ts';
-import { TOPOLOGY_CONFIG_TABLE } from '../ucs/topology-config.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from '../uct/gaudi/ipc/config.ts';
 import { CMA_CONFIG_TABLE } from '../uct/shm/cma/config.ts';
@@ -29,6 +28,5 @@ export const CONFIG_TABLES: readonly AnyConfigTable[] = [
   GAUDI_CONFIG_TABLE,
   GAUDI_COPY_CONFIG_TABLE,
   GAUDI_IPC_CONFIG_TABLE,
-  TOPOLOGY_CONFIG_TABLE,
   LIBUCX_CONFIG_TABLE,
 ];

@@ -126,7 +126,10 @@ async function openLibucx(
   const { features } = options;
   const { PROGRESS_SPIN, RNDV_FRAG_SIZE, RNDV_FRAG_ALLOC_COUNT } = program.config.get(UCP_CONFIG_TABLE);
   const source = program.source.clone();
-  source.modify('TLS', nodeTls(source.get('TLS'))).modify('STATS_DEST', '');
+  source
+    .modify('TLS', nodeTls(source.get('TLS')))
+    .modify('STATS_DEST', '')
+    .modify('RNDV_SCHEME', 'auto');
   for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
   const node = await openNative({ ...program, config: source.values, source }, options, engine);
   let context: LibucxContext<Device> | undefined;

@@ -5,15 +5,19 @@
 import { KernelNode } from '../driver/kernel/kernel-node.ts';
 import type { DriverNode } from '../driver/port.ts';
 import {
+  type CardIdentity,
   connectEmulatedNode,
   createEmulatedNode,
   defaultSocketPath,
   type EmulatedNodeOptions,
   findEmulatedNode,
+  placesOf,
 } from '../emulator/index.ts';
 import type { Clock } from '../ucs/clock.ts';
 import type { Config } from '../ucs/config.ts';
+import { isUcxError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
+import { cardsInTable } from '../uct/gaudi/base/mapping-table.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 
 /** What the choice depends on. */
@@ -46,15 +50,28 @@ export function openNode(options: OpenNodeOptions): DriverNode {
   return createEmulatedNode(nodeOptions(options));
 }
 
-/** Options of an emulated node by UCX_GAUDI_EMULATOR_*. */
-export function nodeOptions({ config, log, clock }: OpenNodeOptions): EmulatedNodeOptions {
+/** Options of an emulated node by UCX_GAUDI_EMULATOR_*; its cards are those that GAUDI_MAPPING_TABLE names, as far as it has so many. */
+export function nodeOptions({ config, log, clock, env }: OpenNodeOptions): EmulatedNodeOptions {
   const values = config.get(GAUDI_CONFIG_TABLE);
   return {
     asic: values.EMULATOR_ASIC,
     cards: values.EMULATOR_CARDS,
+    identities: identitiesIn(env['GAUDI_MAPPING_TABLE'], values.EMULATOR_CARDS),
     dmaThreads: values.EMULATOR_DMA_THREADS,
     clock,
     log: log.child('emulator'),
     ...(values.EMULATOR_HBM === 'auto' ? {} : { hbmBytes: values.EMULATOR_HBM }),
   };
+}
+
+/** The cards of a table, unless no node can have them: then the table is refused when the cards are opened. */
+function identitiesIn(table: string | undefined, cards: number): readonly CardIdentity[] {
+  const identities = table === undefined ? [] : cardsInTable(table).slice(0, cards);
+  try {
+    placesOf(cards, identities);
+    return identities;
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return [];
+  }
 }

@@ -84,7 +84,11 @@ export class ProgramConfig {
     const entry =
       this.entries.find((each) => each.name === variable) ?? this.entries.find((each) => answers(each, variable));
     if (entry !== undefined) return entry.text;
-    throw unknownOption(variable, this.entries.flatMap(namesOf));
+    const known = this.entries.flatMap(({ name: own, inherits }) => [own, ...inherits]);
+    const deprecated = this.entries.flatMap(({ name: own, field }) =>
+      (field.deprecatedAliases ?? []).map((alias): [string, string] => [alias, own]),
+    );
+    throw unknownOption(variable, known, new Map(deprecated));
   }
 
   /**

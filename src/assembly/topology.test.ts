@@ -20,10 +20,10 @@ function machineWith(netdevs: Readonly<Record<string, { path: string; numa: numb
   return machine;
 }
 
-function choices(machine: FakeMachine, config: Readonly<Record<string, string>> = {}): unknown[] {
+function choices(machine: FakeMachine): unknown[] {
   const node = createEmulatedNode({ dmaThreads: 0 });
   try {
-    const { config: values } = startProgram({ config, env: {}, configDirectories: [] });
+    const { config: values } = startProgram({ env: {}, configDirectories: [] });
     const topology = readTopology({ node, config: values, sysRoot: machine.sysRoot });
     return topology.choices.map((choice) => choice && `${choice.device.name}: ${choice.distance.kind}`);
   } finally {
@@ -55,12 +55,6 @@ describe('the network device of a card', () => {
   it('is never one without a link', () => {
     using machine = machineWith({ ...NETWORKS, beside: { ...NETWORKS.beside, up: false } });
     expect(choices(machine).slice(0, 2)).toEqual(['root: NUMA node', 'root: NUMA node']);
-  });
-
-  it('is one for all where UCX_SINGLE_NET_DEVICE says so', () => {
-    using machine = machineWith(NETWORKS);
-    const chosen = choices(machine, { SINGLE_NET_DEVICE: 'y' });
-    expect(new Set(chosen.map((choice) => String(choice).split(':')[0])).size).toBe(1);
   });
 
   it('is undefined in a machine without', () => {

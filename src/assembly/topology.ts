@@ -7,7 +7,6 @@ import { discoverNetworkDevices, type NetworkDevice } from '../driver/kernel/net
 import type { CardEntry, DriverNode } from '../driver/port.ts';
 import type { Config } from '../ucs/config.ts';
 import { chooseNetworkDevices, type Neighbour, type SystemDevice } from '../ucs/topology.ts';
-import { TOPOLOGY_CONFIG_TABLE } from '../ucs/topology-config.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';
 import type { ScaleOutMode } from '../uct/gaudi/base/scale-out.ts';
 
@@ -23,8 +22,6 @@ export interface Topology {
   /** In the order of the minors; named by them: `card 0`. */
   readonly cards: readonly PlacedCard[];
   readonly networks: readonly NetworkDevice[];
-  /** UCX_SINGLE_NET_DEVICE. */
-  readonly single: boolean;
   /** UCX_GAUDI_COPY_NIC_SCALE_OUT: whether the ports that lead out of the server are of interest. */
   readonly scaleOut: ScaleOutMode;
   /** The network device of each card; undefined where there is none with a link. */
@@ -47,8 +44,7 @@ export function readTopology({ node, config, sysRoot }: TopologySources): Topolo
   const found = discoverNetworkDevices(sysRoot ?? '/sys');
   const isElsewhere = node.kind === 'emulator' && sysRoot === undefined;
   const networks = isElsewhere ? found.map((device) => ({ ...device, pciPath: undefined, numaNode: -1 })) : found;
-  const single = config.get(TOPOLOGY_CONFIG_TABLE).SINGLE_NET_DEVICE;
   const linked = networks.filter(({ up }) => up);
   const { NIC_SCALE_OUT: scaleOut } = config.get(GAUDI_COPY_CONFIG_TABLE);
-  return { cards, networks, single, scaleOut, choices: chooseNetworkDevices(cards, linked, single) };
+  return { cards, networks, scaleOut, choices: chooseNetworkDevices(cards, linked) };
 }

@@ -19,10 +19,10 @@ export type UcxLibrary =
   | { readonly reason: string; readonly version?: never };
 
 /** Finds the library that the engine `libucx` would take, whichever engine is chosen. */
-export function findUcxLibrary({ config, log }: Program): UcxLibrary {
+export function findUcxLibrary({ config }: Program): UcxLibrary {
   try {
     const libucp = openLibucp(config.get(LIBUCX_CONFIG_TABLE));
-    return { version: libucp.version, file: libucp.file, describe: () => printedContext(libucp, config, log) };
+    return { version: libucp.version, file: libucp.file, describe: () => printedContext(libucp, config) };
   } catch (error) {
     if (!isUcxError(error)) throw error;
     return { reason: error.message };

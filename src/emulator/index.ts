@@ -2,6 +2,7 @@
  * The emulated Gaudi node: a virtual habanalabs driver and device behind the driver port. Re-exports only.
  */
 
+export { type CardIdentity, placesOf } from './card-places.ts';
 export type {
   CardFault,
   CompletionFault,

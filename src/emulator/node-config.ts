@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '../ucs/clock.ts';
 import { invalidParam } from '../ucs/error.ts';
 import { createLog, type Log, LogLevel, standardErrorSink } from '../ucs/log.ts';
 import { createRandom, type Random } from '../ucs/random.ts';
+import { type CardIdentity, placesOf } from './card-places.ts';
 import { type CardPair, checkLinks } from './links.ts';
 
 /** Cards in one node; the bound of the minors that hl-thunk looks at is far above. */
@@ -39,6 +40,8 @@ export interface EmulatedNodeOptions {
   readonly ioctlFamily?: 'habanalabs' | 'drm';
   /** Pairs of cards, by minor, without a scale-up link between them. Default none: all cards are linked. */
   readonly absentLinks?: readonly CardPair[];
+  /** Bus ids, module ids and NUMA nodes of some of the cards; default: those of an HLS-2 class server. See {@link placesOf} for which card has which. */
+  readonly identities?: readonly CardIdentity[];
   /** Seconds after which a submission times out; default that of the ASIC's driver (gaudi 600, else 30). */
   readonly csTimeoutSeconds?: number;
   readonly clock?: Clock;
@@ -59,6 +62,7 @@ export interface NodeConfig {
   readonly reportNicPorts: boolean;
   readonly ioctlFamily: 'habanalabs' | 'drm';
   readonly absentLinks: readonly CardPair[];
+  readonly identities: readonly CardIdentity[];
   readonly csTimeoutSeconds: number;
   readonly clock: Clock;
   readonly log: Log;
@@ -93,6 +97,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     reportNicPorts: options.reportNicPorts ?? true,
     ioctlFamily: options.ioctlFamily ?? 'drm',
     absentLinks: options.absentLinks ?? [],
+    identities: options.identities ?? [],
     csTimeoutSeconds: options.csTimeoutSeconds ?? profile.defaultCsTimeoutSeconds,
     clock: options.clock ?? systemClock,
     log: options.log ?? createLog('emulator', LogLevel.WARN, standardErrorSink),
@@ -105,6 +110,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
   checkInteger('csTimeoutSeconds', config.csTimeoutSeconds, 1, 86_400);
   checkHbm(config);
   checkLinks(config.absentLinks, config.cards);
+  placesOf(config.cards, config.identities);
   return config;
 }
 

@@ -7,35 +7,16 @@ import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import { closedError } from '../ucs/error.ts';
 import { systemRandomBytes } from '../ucs/random.ts';
-import { addressOfPath, printPciAddress } from '../ucs/topology.ts';
+import { placesOf } from './card-places.ts';
 import { DmaEngines } from './device/dma-engines.ts';
 import { LinkTraffic } from './device/traffic.ts';
 import { Card } from './driver/card.ts';
 import { readCardAttribute } from './driver/card-attributes.ts';
-import type { CardPlace } from './driver/card-port.ts';
 import { DmabufRegistry } from './driver/dmabuf.ts';
 import type { EmulatedFile } from './driver/file.ts';
 import type { Fault } from './faults/fault-plan.ts';
 import { LinkTable } from './link-table.ts';
 import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './node-config.ts';
-
-/** Where the eight cards of an HLS-2 class server are, in the order of their minors: two below each of four switches. */
-const PCI_PATHS: readonly string[] = [
-  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:00.0',
-  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0',
-  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:33:00.0',
-  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:34:00.0',
-  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9b:00.0',
-  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9c:00.0',
-  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b3:00.0',
-  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b4:00.0',
-];
-
-/** Where on the baseboard the cards sit: not in the order of their minors, as in real servers. */
-const MODULE_IDS: readonly number[] = [3, 2, 1, 0, 7, 6, 5, 4];
-
-/** Sockets of the server. */
-const NUMA_NODES = 2;
 
 const IDENTITY_BYTES = 16;
 
@@ -164,7 +145,7 @@ export class EmulatedNode implements DriverNode {
   /** All cards, or none: what was made before a failure goes again. */
   #makeCards(): Card[] {
     const cards: Card[] = [];
-    const places = placesOf(this.config.cards);
+    const places = placesOf(this.config.cards, this.config.identities);
     const links = new LinkTable(this.config.profile, places, this.config.absentLinks);
     const surroundings = {
       engines: this.#engines,
@@ -199,16 +180,4 @@ export function createEmulatedNode(options: EmulatedNodeOptions = {}): EmulatedN
 
 function noSuchCard(minor: number): SyscallError {
   return new SyscallError('open', Errno.ENOENT, `/dev/accel/accel${minor} of the emulated node`);
-}
-
-/** The first half of the cards is on one socket. The module ids of a small node are those of its part of the board. */
-function placesOf(count: number): readonly CardPlace[] {
-  const modules = MODULE_IDS.filter((moduleId) => moduleId < count);
-  return Array.from({ length: count }, (_, minor) => ({
-    minor,
-    busId: printPciAddress(addressOfPath(PCI_PATHS[minor]!)),
-    pciPath: PCI_PATHS[minor]!,
-    moduleId: modules[minor]!,
-    numaNode: Math.floor((minor * NUMA_NODES) / count),
-  }));
 }

@@ -4,7 +4,6 @@ import { textWrittenBy } from '../sys/index.ts';
 import { FEATURES } from '../ucp/api/features.ts';
 import type { Config } from '../ucs/config.ts';
 import { checkStatus } from '../ucs/error.ts';
-import type { Log } from '../ucs/log.ts';
 import { UCP_API_MAJOR, UCP_API_MINOR, UCP_PARAM_FIELD, UCP_PARAMS } from './abi.ts';
 import { featureBits } from './features.ts';
 import { Fields, OutValue } from './fields.ts';
@@ -33,8 +32,8 @@ export function initContext(functions: LibucpFunctions, configuration: UcpConfig
  * What libucp prints of a context with this configuration: its components, memory domains, transports and devices, in words of its own.
  * @throws UcxError ERR_CONFIG_VALUE; of ucp_init, such as NO_DEVICE
  */
-export function printedContext({ functions }: Libucp, config: Config, log: Log): string {
-  const context = initContext(functions, new UcpConfiguration(functions, config, log), featureBits(FEATURES));
+export function printedContext({ functions }: Libucp, config: Config): string {
+  const context = initContext(functions, new UcpConfiguration(functions, config), featureBits(FEATURES));
   try {
     return textWrittenBy((stream) => functions.ucp_context_print_info(context, stream));
   } finally {

@@ -30,7 +30,7 @@ import { featureBits } from './features.ts';
 import { Fields } from './fields.ts';
 import type { Libucp } from './library.ts';
 import { MemoryMap } from './memory-map.ts';
-import { UcpConfiguration } from './ucp-configuration.ts';
+import { UcpConfiguration, warnOfUnused } from './ucp-configuration.ts';
 import { Worker } from './worker.ts';
 
 /** What a context is made of. */
@@ -85,8 +85,9 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     this.progressSpinNs = params.progressSpinNs;
     this.node = params.node;
     this.#onClosing = params.onClosing ?? (() => {});
-    this.configuration = new UcpConfiguration(this.libucp.functions, params.config, params.log);
+    this.configuration = new UcpConfiguration(this.libucp.functions, params.config);
     this.handle = initContext(this.libucp.functions, this.configuration, this.features);
+    warnOfUnused(this.libucp, params.config, params.log);
     this.access = this.#accessOf(this.libucp);
     this.memory = new MemoryMap(this, this.node);
     this.fragments = new Fragments(this.memory, params.fragmentBytes, params.fragmentCount);

@@ -3,13 +3,28 @@
  * contexts share and nobody closes.
  */
 
-import { allocateScratch, DynamicLibrary, getEnvironment, setEnvironment, textAt, viewAt } from '../sys/index.ts';
+import {
+  allocateScratch,
+  DynamicLibrary,
+  getEnvironment,
+  setEnvironment,
+  textAt,
+  textWrittenBy,
+  viewAt,
+} from '../sys/index.ts';
 import { isUcxError, UcxError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
 import { UCP_API_MAJOR, UCP_API_MINOR } from './abi.ts';
 import type { LibucxConfig } from './config.ts';
 import { FUNCTIONS, type LibucpFunctions } from './functions.ts';
 
+/** Prints tables of configuration: to a stream, with a prefix of all names. */
+const PRINT_TABLES = 'ucs_config_parser_print_all_opts';
+type PrintTables = (stream: number, prefix: string, flags: number, tables: number, filter: number) => void;
+/** The list of the tables of libucs, libucp and the transports that are loaded. */
+const TABLES = 'ucs_config_global_list';
+/** UCS_CONFIG_PRINT_CONFIG, _DOC with the names that are inherited, _HIDDEN. */
+const PRINT_FLAGS = 0b1101;
 /** The array of the names of memory types in libucs. */
 const MEMORY_TYPE_NAMES = 'ucs_memory_type_names';
 /** What stands behind the last memory type. */
@@ -43,6 +58,8 @@ export interface Libucp {
   /** The names of the memory types that it knows; the place of a name is the number of the type. */
   readonly memoryTypes: readonly string[];
   readonly functions: LibucpFunctions;
+  /** The variables that it and its transports read, known once it has a context; undefined where this library does not tell. */
+  variables(): ReadonlySet<string> | undefined;
 }
 
 /** The libraries of this thread by what they were opened by. */
@@ -107,7 +124,18 @@ function bind(library: DynamicLibrary): Libucp {
     version,
     memoryTypes: memoryTypesOf(library),
     functions: bindAll(library),
+    variables: () => variablesOf(library),
   };
+}
+
+/** All tables of libucs as a configuration file, of which the names and what they answer to are taken. */
+function variablesOf(library: DynamicLibrary): ReadonlySet<string> | undefined {
+  if (!library.has(PRINT_TABLES) || !library.has(TABLES)) return undefined;
+  // Newer libraries have a filter behind the tables, which is NULL for all; older ones do not look at it.
+  const print = library.function<PrintTables>(PRINT_TABLES, 'void', ['uint64_t', 'str', 'int', 'uint64_t', 'uint64_t']);
+  const tables = library.symbolAddress(TABLES);
+  const text = textWrittenBy((stream) => print(stream, 'UCX_', PRINT_FLAGS, tables, 0));
+  return new Set(text.match(/\bUCX_[A-Z0-9_]+(?=[=,]|$)/gm));
 }
 
 function versionOf(library: DynamicLibrary): [major: number, minor: number, release: number] {

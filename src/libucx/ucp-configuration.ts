@@ -6,10 +6,12 @@
 import { getEnvironment, setEnvironment } from '../sys/index.ts';
 import type { Config } from '../ucs/config.ts';
 import { statusError, UcxError } from '../ucs/error.ts';
+import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
 import type { Log } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
 import { OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
+import type { Libucp } from './library.ts';
 
 const PREFIX = 'UCX_';
 /** Names in UCX_TLS that are transports of this library only: libucp would warn of them. */
@@ -26,9 +28,15 @@ const SHARED: ReadonlySet<string> = new Set([
   'SELF_DEVICES',
   'WARN_INVALID_CONFIG',
   'RNDV_THRESH',
+  'RNDV_SCHEME',
+  'BCOPY_THRESH',
+  'ZCOPY_THRESH',
   'RNDV_FRAG_SIZE',
   'RNDV_FRAG_ALLOC_COUNT',
   'MAX_RNDV_RAILS',
+  'MAX_RMA_RAILS',
+  'MIN_RMA_CHUNK_SIZE',
+  'SINGLE_NET_DEVICE',
   'MULTI_LANE_MAX_RATIO',
   'KEEPALIVE_INTERVAL',
   'PROTO_INFO',
@@ -36,6 +44,9 @@ const SHARED: ReadonlySet<string> = new Set([
   'POSIX_FIFO_ELEM_SIZE',
   'POSIX_SEG_SIZE',
   'POSIX_BW',
+  'POSIX_DIR',
+  'TCP_AF_PRIO',
+  'TCP_EP_BIND_SRC_ADDR',
   'TCP_TX_SEG_SIZE',
   'TCP_RX_SEG_SIZE',
   'TCP_MAX_POLL',
@@ -67,10 +78,9 @@ export class UcpConfiguration {
   /** Variables, and their values. */
   readonly #settings: ReadonlyMap<string, string>;
 
-  /** Variables that this library does not know are libucp's to judge; of what is none of either the log is told. */
-  constructor(functions: LibucpFunctions, config: Config, log: Log) {
+  constructor(functions: LibucpFunctions, config: Config) {
     this.#functions = functions;
-    this.#settings = settingsOf(config, log);
+    this.#settings = settingsOf(config);
   }
 
   /** Whether a switch that libucp turns on by default is on. A file of libucp's own that turns it off is not looked into. */
@@ -115,29 +125,57 @@ export class UcpConfiguration {
   #accepts(name: string, value: string): boolean {
     using out = new OutValue();
     const read = (): number => this.#functions.ucp_config_read(null, null, out.address);
-    if (withEnvironment(new Map([[name, value]]), read) < 0) return false;
+    // The others may be in the environment of the process too.
+    const alone = new Map([...this.#settings.keys()].map((other) => [other, other === name ? value : undefined]));
+    if (withEnvironment(alone, read) < 0) return false;
     this.#functions.ucp_config_release(out.value);
     return true;
   }
 }
 
-function settingsOf(config: Config, log: Log): Map<string, string> {
+/**
+ * Warns of variables that neither this library nor libucp reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. libucp knows its transports once it has
+ * a context.
+ */
+export function warnOfUnused({ variables, version }: Libucp, config: Config, log: Log): void {
+  const shared = config.entries.filter(({ source, name }) => source !== 'default' && SHARED.has(ownName(name)));
+  if (config.unused.length + shared.length === 0 || !config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+  const theirs = variables();
+  for (const { name } of shared) {
+    if (theirs?.has(name) === false) log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
+  }
+  for (const { variable, warningBeside } of config.unused) {
+    const name = ucpName(variable);
+    if (name === undefined || (theirs !== undefined && !theirs.has(name))) log.warn(warningBeside(theirs ?? []));
+  }
+}
+
+/** The name of a field of this library. */
+function ownName(variable: string): string {
+  return variable.slice(PREFIX.length);
+}
+
+/** The name that a variable has for libucp: a prefix of the program's own may stand before that of UCX. */
+function ucpName(variable: string): string | undefined {
+  const at = variable.indexOf(PREFIX);
+  return at < 0 ? undefined : variable.slice(at);
+}
+
+function settingsOf(config: Config): Map<string, string> {
   const settings = new Map(DEFAULTS.filter(([name]) => getEnvironment(name) === undefined));
-  for (const { variable, text, warning } of config.unused) {
-    // A prefix of the program's own stands before that of UCX.
-    const at = variable.indexOf(PREFIX);
-    if (at < 0) log.warn(warning);
-    else if (!READ_AT_LOAD.test(variable.slice(at + PREFIX.length))) settings.set(variable.slice(at), text);
+  for (const { variable, text } of config.unused) {
+    const name = ucpName(variable);
+    if (name !== undefined && !READ_AT_LOAD.test(name.slice(PREFIX.length))) settings.set(name, text);
   }
   for (const { name, text, source } of config.entries) {
-    const own = name.slice(PREFIX.length);
+    const own = ownName(name);
     if (source !== 'default' && SHARED.has(own)) settings.set(name, readable(own, text));
   }
   return settings;
 }
 
 /** Runs something with variables in the environment of C; the values before come back. */
-function withEnvironment<T>(settings: ReadonlyMap<string, string>, run: () => T): T {
+function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, run: () => T): T {
   const before = [...settings.keys()].map((name) => [name, getEnvironment(name)] as const);
   for (const [name, value] of settings) setEnvironment(name, value);
   try {

@@ -125,9 +125,8 @@ function distanceLines({ cards }: Topology): string[] {
   return ['# distances between cards', formatTable([header, ...rows]), '#'];
 }
 
-function networkLines({ networks, single }: Topology): string[] {
-  const rule = single ? 'one for all cards' : 'the nearest for each card';
-  const title = `# network devices (UCX_SINGLE_NET_DEVICE=${single ? 'y' : 'n'}: ${rule})`;
+function networkLines({ networks }: Topology): string[] {
+  const title = '# network devices (the nearest serves each card)';
   if (networks.length === 0) return [title, '# none', '#'];
   const rows = networks.map(({ name, kind, up, megabitPerSecond, pciPath, numaNode }) => [
     `# ${name}`,

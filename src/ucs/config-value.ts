@@ -55,6 +55,13 @@ export const ternaryType: ConfigType<Ternary> = {
   print: (value) => (value === 'try' ? 'try' : value.charAt(0)),
 };
 
+/** The same with a further word that UCX has for some switches: auto leaves it to the library, which tries. */
+export const ternaryAutoType: ConfigType<Ternary> = {
+  syntax: 'y, n, try or auto',
+  parse: (text) => (text.trim().toLowerCase() === 'auto' ? 'try' : ternaryType.parse(text)),
+  print: ternaryType.print,
+};
+
 /** Any text; the blanks around it are not part of it. */
 export const stringType: ConfigType<string> = {
   syntax: 'a text of one line',

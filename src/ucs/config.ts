@@ -112,8 +112,12 @@ export interface UnusedVariable {
   readonly text: string;
   /** The sentence for the log. */
   readonly warning: string;
+  /** The same where others are read too, by a library beside this one: a hint may name those as well. */
+  warningBeside(others: Iterable<string>): string;
 }
 
+/** What the variables of older programs begin with, all of which are deprecated. */
+const OLDER_PREFIX = 'UCT_';
 /** Variables that are read before there is a configuration. */
 const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
 
@@ -131,15 +135,32 @@ export function optionName(name: string): string {
   return /^UC[XT]_/.test(name) ? name : `UCX_${name}`;
 }
 
-/** The error for an option that names no field, with the nearest of the `known` names. Code ERR_CONFIG_UNKNOWN. */
-export function unknownOption(variable: string, known: Iterable<string>): UcxError {
-  const nearest = nearestName(variable, known);
+/**
+ * The error for an option that names no field, with the nearest of the `known` names. Code ERR_CONFIG_UNKNOWN.
+ * @param deprecated names that are understood and not recommended, and what stands for them
+ */
+export function unknownOption(
+  variable: string,
+  known: Iterable<string>,
+  deprecated: ReadonlyMap<string, string>,
+): UcxError {
+  const nearest = nearestOf(variable, known, deprecated);
   return new UcxError({
     code: 'ERR_CONFIG_UNKNOWN',
     status: Status.NO_ELEM,
     message: `option ${variable} names no configuration field${nearest === undefined ? '' : ` (maybe: ${nearest}?)`}`,
     details: { variable, nearest },
   });
+}
+
+/** The name that a misspelt one was probably meant to be; for a misspelt deprecated name, what stands for that today. */
+function nearestOf(
+  variable: string,
+  known: Iterable<string>,
+  deprecated: ReadonlyMap<string, string>,
+): string | undefined {
+  const nearest = nearestName(variable, [...known, ...deprecated.keys()]);
+  return nearest === undefined ? undefined : (deprecated.get(nearest) ?? nearest);
 }
 
 interface Setting {
@@ -155,8 +176,10 @@ class Loader {
   readonly #envPrefixes: readonly string[];
   readonly #given = new Map<string, Setting>();
   readonly #options = new Map<string, Setting>();
-  /** Every name that some field answers to. */
+  /** Every name that some field answers to, but the deprecated ones: those that hints may name. */
   readonly #known = new Set<string>();
+  /** Deprecated names, and what stands for them today. */
+  readonly #deprecated = new Map<string, string>();
   /** The names of `#entries`. */
   readonly #names = new Set<string>();
   readonly #entries: ConfigEntry[] = [];
@@ -258,7 +281,7 @@ class Loader {
   ): Setting | undefined {
     let setting: Setting | undefined;
     for (const alias of aliases) {
-      this.#known.add(alias);
+      this.#deprecated.set(alias, name);
       const found = settings.get(alias);
       if (found === undefined) continue;
       this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
@@ -269,20 +292,31 @@ class Loader {
 
   #checkOverrides(): void {
     for (const { variable } of this.#options.values()) {
-      if (!this.#known.has(variable)) throw unknownOption(variable, this.#known);
+      if (!this.#answers(variable)) throw unknownOption(variable, this.#known, this.#deprecated);
     }
+  }
+
+  #answers(variable: string): boolean {
+    return this.#known.has(variable) || this.#deprecated.has(variable);
+  }
+
+  /** Whether a variable of the environment is for this library, or for UCX. */
+  #isOurs(variable: string): boolean {
+    return variable.startsWith(OLDER_PREFIX) || this.#envPrefixes.some((prefix) => variable.startsWith(prefix));
   }
 
   #unused(): UnusedVariable[] {
     const unused: UnusedVariable[] = [];
     for (const { variable, text, source, isCommon } of this.#given.values()) {
-      if (isCommon === true || this.#known.has(variable) || READ_ELSEWHERE.includes(variable)) continue;
-      if (source === 'environment' && !this.#envPrefixes.some((prefix) => variable.startsWith(prefix))) continue;
-      const nearest = nearestName(variable, this.#known);
+      if (isCommon === true || this.#answers(variable) || READ_ELSEWHERE.includes(variable)) continue;
+      if (source === 'environment' && !this.#isOurs(variable)) continue;
       const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
-      const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
-      const warning = `unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`;
-      unused.push({ variable, text, warning });
+      const warningBeside = (others: Iterable<string>): string => {
+        const nearest = nearestOf(variable, [...this.#known, ...others], this.#deprecated);
+        const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
+        return `unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`;
+      };
+      unused.push({ variable, text, warning: warningBeside([]), warningBeside });
     }
     return unused;
   }

@@ -143,26 +143,19 @@ describe('siblings', () => {
 
 describe('the choice of network devices', () => {
   const far = device('gaudi4', 'pci0000:97/0000:97:01.0/0000:99:00.0', 1);
-  const names = (cards: readonly SystemDevice[], networks: readonly SystemDevice[], single: boolean): unknown[] =>
-    chooseNetworkDevices(cards, networks, single).map((choice) => choice?.device.name);
+  const names = (cards: readonly SystemDevice[], networks: readonly SystemDevice[]): unknown[] =>
+    chooseNetworkDevices(cards, networks).map((choice) => choice?.device.name);
 
   it('takes the nearest for each card', () => {
-    expect(names([CARD, far], [SAME_NUMA, OTHER_SOCKET, BESIDE], false)).toEqual(['mlx5_0', 'mlx5_4']);
-  });
-
-  it('takes one for all: that of which the farthest card is nearest', () => {
-    expect(names([CARD, far], [VIRTUAL, OTHER_SOCKET, BESIDE], true)).toEqual(['mlx5_4', 'mlx5_4']);
-    expect(names([CARD, CARD, far], [SAME_NUMA, SAME_ROOT], true)).toEqual(['mlx5_2', 'mlx5_2', 'mlx5_2']);
+    expect(names([CARD, far], [SAME_NUMA, OTHER_SOCKET, BESIDE])).toEqual(['mlx5_0', 'mlx5_4']);
   });
 
   it('takes the first where nothing is known', () => {
     const card = device('gaudi0', undefined, -1);
-    expect(names([card], [SAME_ROOT, BESIDE], false)).toEqual(['mlx5_2']);
-    expect(names([card], [SAME_ROOT, BESIDE], true)).toEqual(['mlx5_2']);
+    expect(names([card], [SAME_ROOT, BESIDE])).toEqual(['mlx5_2']);
   });
 
   it('is none without candidates', () => {
-    expect(names([CARD], [], false)).toEqual([undefined]);
-    expect(names([CARD], [], true)).toEqual([undefined]);
+    expect(names([CARD], [])).toEqual([undefined]);
   });
 });

@@ -146,32 +146,16 @@ export function siblingsOf<T extends SystemDevice>(device: SystemDevice, devices
 }
 
 /**
- * Which network device serves which device (UCX_SINGLE_NET_DEVICE).
+ * The nearest network device of each device.
  * @param devices who needs a network device, such as the cards
  * @param networks the candidates, the preferred ones first
- * @param single true to have all use one: that to which the way of the farthest is the shortest; false for the nearest of each
  * @returns one per device; undefined where there is no candidate
  */
 export function chooseNetworkDevices<T extends SystemDevice>(
   devices: readonly SystemDevice[],
   networks: readonly T[],
-  single: boolean,
 ): (Neighbour<T> | undefined)[] {
-  if (!single) return devices.map((device) => byDistance(device, networks)[0]);
-  const ranks = networks.map((network) =>
-    devices.map((device) => DISTANCE_KINDS.indexOf(distanceBetween(device, network).kind)).sort((a, b) => b - a),
-  );
-  let best = 0;
-  for (const [index, candidate] of ranks.entries()) if (isNearer(candidate, ranks[best]!)) best = index;
-  const chosen = networks[best];
-  if (chosen === undefined) return devices.map(() => undefined);
-  return devices.map((device) => ({ device: chosen, distance: distanceBetween(device, chosen) }));
-}
-
-/** Compares ranks of all devices, the farthest first. */
-function isNearer(ranks: readonly number[], others: readonly number[]): boolean {
-  const at = ranks.findIndex((rank, index) => rank !== others[index]);
-  return at >= 0 && ranks[at]! < others[at]!;
+  return devices.map((device) => byDistance(device, networks)[0]);
 }
 
 /** Functions of one PCI device. */

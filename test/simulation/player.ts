@@ -130,7 +130,7 @@ function configOf(variation: Variation): Config {
     ...DEFAULTS.get(UCP_CONFIG_TABLE),
     PROGRESS_SPIN: 0,
     KEEPALIVE_INTERVAL: keepaliveNs,
-    RNDV_THRESH: rendezvousThreshold,
+    RNDV_THRESH: { default: rendezvousThreshold },
     UNEXP_MAX_BYTES: unexpectedBytesMax,
     RNDV_FRAG_SIZE: fragmentBytes,
     RNDV_FRAG_ALLOC_COUNT: fragmentCount,

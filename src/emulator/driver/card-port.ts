@@ -4,6 +4,7 @@
  */
 
 import type { AsicProfile, HlDeviceStatus } from '../../uapi/index.ts';
+import type { CardPlace } from '../card-places.ts';
 import type { GaudiDevice } from '../device/gaudi-device.ts';
 import type { FaultPlan } from '../faults/fault-plan.ts';
 import type { LinkTable } from '../link-table.ts';
@@ -13,15 +14,6 @@ import type { DmabufRegistry } from './dmabuf.ts';
 import type { ErrorRecords } from './error-records.ts';
 import type { Notifier } from './notifier.ts';
 import type { Waiters } from './waiters.ts';
-
-/** Where a card sits in its machine. */
-export interface CardPlace {
-  readonly minor: number;
-  readonly busId: string;
-  readonly moduleId: number;
-  readonly numaNode: number;
-  readonly pciPath: string;
-}
 
 /** How often and when the primary node was opened (INFO OPEN_STATS, LAST_ERR_OPEN_DEV_TIME). */
 export interface OpenRecord {

@@ -13,13 +13,14 @@ import {
 } from '../../uapi/index.ts';
 import type { Timer } from '../../ucs/clock.ts';
 import type { Log } from '../../ucs/log.ts';
+import type { CardPlace } from '../card-places.ts';
 import type { DmaEngines } from '../device/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
 import { CardTraffic, type LinkTraffic } from '../device/traffic.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
 import type { LinkChoice, LinkTable } from '../link-table.ts';
 import type { NodeConfig } from '../node-config.ts';
-import type { CardPlace, CardPort, OpenRecord } from './card-port.ts';
+import type { CardPort, OpenRecord } from './card-port.ts';
 import { Context } from './context.ts';
 import { CsCounters } from './cs-counters.ts';
 import type { DmabufRegistry } from './dmabuf.ts';

@@ -101,6 +101,7 @@ export class ActiveMessages {
     if (
       bytes !== undefined &&
       AM_WORDS * 4 + byteLength <= connection.amShortMax &&
+      byteLength < connection.rendezvousThreshold &&
       !connection.hasPending &&
       !isObserved()
     ) {
@@ -287,7 +288,7 @@ export class ActiveMessages {
     if (wish === 'eager' && (!fits || !areHost(pieces))) {
       throw invalidParam('protocol', `must be rendezvous for ${total} bytes or device memory`, wish);
     }
-    const byThreshold = total < this.#host.context.rendezvousThreshold || wish === 'eager';
+    const byThreshold = total < connection.rendezvousThreshold || wish === 'eager';
     const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');
     const request = this.#host.newSend();
     if (request === undefined) return Status.NO_RESOURCE;

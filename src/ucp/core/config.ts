@@ -1,10 +1,11 @@
 /** The configuration of ucp: the fields of UCX's protocol layer that are honoured here. */
 
 import type { ConfigTable } from '../../ucs/config.ts';
-import { type AllowList, allowListType, DEFAULT_KEY, keyValueType } from '../../ucs/config-list.ts';
+import { type AllowList, allowListType, DEFAULT_KEY, type KeyValues, keyValueType } from '../../ucs/config-list.ts';
 import {
   boolType,
   type ConfigType,
+  enumType,
   memorySizeType,
   memoryUnitsType,
   restricted,
@@ -16,6 +17,14 @@ import {
 import { MEMORY_TYPE_NAMES } from '../../ucs/memory-type.ts';
 import { type ProtocolInfoMode, protocolInfoType } from './protocol-info.ts';
 
+/** The values of UCX_RNDV_SCHEME. */
+export const RNDV_SCHEMES = ['auto', 'get_zcopy', 'put_zcopy', 'get_ppln', 'put_ppln', 'am', 'rkey_ptr'] as const;
+export type RendezvousScheme = (typeof RNDV_SCHEMES)[number];
+
+/** Where a peer is: on this node or on another. */
+const REACHES = ['default', 'intra', 'inter'] as const;
+export type Reach = (typeof REACHES)[number];
+
 /** The values of the table. */
 export interface UcpConfig {
   readonly TLS: AllowList;
@@ -25,11 +34,17 @@ export interface UcpConfig {
   readonly SELF_DEVICES: AllowList;
   readonly WARN_INVALID_CONFIG: boolean;
   readonly PROGRESS_SPIN: number;
-  readonly RNDV_THRESH: number | 'auto';
+  readonly RNDV_THRESH: KeyValues<Reach, number | 'auto'>;
+  readonly RNDV_SCHEME: RendezvousScheme;
+  readonly BCOPY_THRESH: number | 'auto';
+  readonly ZCOPY_THRESH: number | 'auto';
   readonly RNDV_FRAG_SIZE: number;
   readonly RNDV_FRAG_ALLOC_COUNT: number;
   readonly MAX_RNDV_RAILS: number;
   readonly MIN_RNDV_CHUNK_SIZE: number;
+  readonly MAX_RMA_RAILS: number;
+  readonly MIN_RMA_CHUNK_SIZE: number;
+  readonly SINGLE_NET_DEVICE: boolean;
   readonly MULTI_LANE_MAX_RATIO: number;
   readonly UNEXP_MAX_BYTES: number;
   readonly KEEPALIVE_INTERVAL: number;
@@ -107,9 +122,27 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
     },
     {
       name: 'RNDV_THRESH',
+      type: keyValueType(REACHES, memoryUnitsType),
+      default: 'auto',
+      doc: 'Bytes from which messages of host memory go by rendezvous, to all peers, or to those on this node (intra:8k) and on others (inter:16k); auto, and messages longer than a frame: what fits no frame.',
+    },
+    {
+      name: 'RNDV_SCHEME',
+      type: enumType(RNDV_SCHEMES),
+      default: 'auto',
+      doc: 'How the bytes of a rendezvous move, where both ends can: get_zcopy, the receiver reads them; put_zcopy, the sender writes them at once; put_ppln, it writes them window by window; am, in messages; auto, the first of these that works. Each end does its part: set it alike at both. get_ppln and rkey_ptr are for libucp only.',
+    },
+    {
+      name: 'BCOPY_THRESH',
       type: memoryUnitsType,
       default: 'auto',
-      doc: 'Bytes from which messages of host memory go by rendezvous; auto, and messages longer than a frame: what fits no frame.',
+      doc: 'Bytes from which messages are copied into a buffer of the transport before they are sent, and not sent as they are; auto: what is too long for that.',
+    },
+    {
+      name: 'ZCOPY_THRESH',
+      type: memoryUnitsType,
+      default: 'auto',
+      doc: 'Bytes from which puts and gets go by zero copy, and below which they do not, where there is another way; auto: as the estimates say. Messages that are not copied go by rendezvous.',
     },
     {
       name: 'RNDV_FRAG_SIZE',
@@ -134,6 +167,24 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       type: restricted(memorySizeType, 'a size from 4k to 1g', (bytes) => bytes >= 4096 && bytes <= 2 ** 30),
       default: '16k',
       doc: 'Bytes of a message for each of these devices at least, 4k to 1g.',
+    },
+    {
+      name: 'MAX_RMA_RAILS',
+      type: restricted(uintType, 'an unsigned integer, 1 to 8', (count) => count >= 1 && count <= 8),
+      default: '1',
+      doc: 'Network devices between which a put or get divides its bytes at most, 1 to 8.',
+    },
+    {
+      name: 'MIN_RMA_CHUNK_SIZE',
+      type: restricted(memorySizeType, 'a size from 4k to 1g', (bytes) => bytes >= 4096 && bytes <= 2 ** 30),
+      default: '8k',
+      doc: 'Bytes of a put or get for each of these devices at least, 4k to 1g.',
+    },
+    {
+      name: 'SINGLE_NET_DEVICE',
+      type: boolType,
+      default: 'n',
+      doc: 'Each protocol uses one network device: nothing is divided, whatever MAX_RNDV_RAILS and MAX_RMA_RAILS say.',
     },
     {
       name: 'MULTI_LANE_MAX_RATIO',

@@ -30,11 +30,12 @@ import { MemoryTypes } from '../mem/memory-types.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { RailLimits } from '../rndv/rails.ts';
-import { UCP_CONFIG_TABLE } from './config.ts';
+import { type RendezvousScheme, UCP_CONFIG_TABLE } from './config.ts';
 import type { UnpackOptions } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Connection } from './request.ts';
 import { type OpenMd, Resources } from './resources.ts';
+import { railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from './thresholds.ts';
 import { Worker } from './worker.ts';
 import type { WorkerContext } from './worker-context.ts';
 
@@ -70,10 +71,12 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   readonly resources: Resources;
   readonly progressSpinNs: number;
   readonly keepaliveNs: number;
-  readonly rendezvousThreshold: number;
+  readonly thresholds: Thresholds;
+  readonly scheme: RendezvousScheme;
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
   readonly rails: RailLimits;
+  readonly rmaRails: RailLimits;
   readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
   readonly #newSignal: () => SignalFd;
@@ -101,14 +104,13 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     const config = params.config.get(UCP_CONFIG_TABLE);
     this.progressSpinNs = config.PROGRESS_SPIN;
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
-    this.rendezvousThreshold = config.RNDV_THRESH === 'auto' ? Number.POSITIVE_INFINITY : config.RNDV_THRESH;
+    this.thresholds = thresholdsOf(config);
+    this.scheme = schemeOf(config);
     this.fragmentBytes = config.RNDV_FRAG_SIZE;
     this.fragmentCount = config.RNDV_FRAG_ALLOC_COUNT;
-    this.rails = {
-      railsMax: config.MAX_RNDV_RAILS,
-      chunkBytesMin: config.MIN_RNDV_CHUNK_SIZE,
-      bandwidthRatioMax: config.MULTI_LANE_MAX_RATIO,
-    };
+    const rails = railsOfConfig(config);
+    this.rails = rails.rendezvous;
+    this.rmaRails = rails.rma;
     this.unexpectedBytesMax = config.UNEXP_MAX_BYTES;
     this.protocolInfoMode = config.PROTO_INFO;
     this.#newSignal = params.newSignal;

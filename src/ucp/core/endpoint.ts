@@ -27,7 +27,7 @@ import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvP
 import type { Tag } from '../api/tag.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { Operation, Protocol } from '../proto/selection.ts';
+import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
 import {
   checkRemote,
   chooseCandidate,
@@ -37,6 +37,7 @@ import {
   putAtOnce,
   putKnown,
 } from '../rma/put-get.ts';
+import { describeParts, placesOf, type RmaPlace } from '../rndv/internal-rma.ts';
 import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
 import { explainTransfer } from './explain-transfer.ts';
 import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
@@ -301,7 +302,9 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     if (request === undefined) return Status.NO_RESOURCE;
     describeRma(request, operation, connection, candidate, rkey, remoteOffset);
     try {
-      if (candidate.protocol !== Protocol.MESSAGE)
+      const parts = this.#partsOf(operation, candidate, local, localOffset, byteLength, rkey, remoteOffset);
+      if (parts.length > 1) describeParts(this.#worker, request, operation, parts);
+      else if (candidate.protocol !== Protocol.MESSAGE)
         describeLocal(request, local, localOffset, byteLength, this.#worker.context);
       else this.#worker.protocols.emulated.describe(request, local, localOffset, byteLength, rkey.memoryKey!);
     } catch (error) {
@@ -309,6 +312,22 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
       throw error;
     }
     return this.#worker.start(request, params);
+  }
+
+  /** The parts of a put or get that several network devices share (UCX_MAX_RMA_RAILS); none, or one, where it goes as a whole. */
+  #partsOf(
+    operation: Operation,
+    { protocol }: Candidate,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+  ): readonly RmaPlace[] {
+    const { rmaRails } = this.#worker.context;
+    if (rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return [];
+    const whole = { local, localOffset, byteLength, rkey, remoteOffset };
+    return placesOf(this.#connection, operation, whole, rmaRails);
   }
 
   async #awaitRma(

@@ -15,13 +15,16 @@ import { type Candidate, Operation, Protocol, selectProtocols } from '../proto/s
 import { checkRemote, planFor } from '../rma/put-get.ts';
 import { pipelineLane } from '../rndv/pipeline-lane.ts';
 import { nameOf } from '../wireup/lanes.ts';
+import type { RendezvousScheme } from './config.ts';
 import type { Lane } from './lane.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
+import type { Thresholds } from './thresholds.ts';
 
 /** What is asked of the context. */
 export interface ExplainContext {
-  readonly rendezvousThreshold: number;
+  readonly thresholds: Thresholds;
+  readonly scheme: RendezvousScheme;
 }
 
 /**
@@ -58,9 +61,9 @@ export function explainTransfer(
   if (operation === 'atomic') return explainAtomics(choice);
   return explainMessages(operation, {
     ...choice,
-    rendezvousThreshold: context.rendezvousThreshold,
+    ...thresholdsFor(context, connection),
     isHost: localType === MemoryType.HOST,
-    data: bulkOf(connection, local, rkey),
+    data: bulkOf(context.scheme, connection, local, rkey),
   });
 }
 
@@ -77,17 +80,25 @@ export function tellMessageProtocols(context: ExplainContext, connection: PeerCo
           title: { operation, local: host, remote: host },
           lanes,
           messageLane: connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am),
-          rendezvousThreshold: context.rendezvousThreshold,
+          ...thresholdsFor(context, connection),
           isHost: true,
-          data: bulkOfHost(connection),
+          data: bulkOfHost(context.scheme, connection),
           unavailable: [],
         }),
     );
   }
 }
 
+function thresholdsFor(
+  { thresholds }: ExplainContext,
+  { rendezvousThreshold }: PeerConnection,
+): { readonly rendezvousThreshold: number; readonly bcopyThreshold: number } {
+  return { rendezvousThreshold, bcopyThreshold: thresholds.bcopy };
+}
+
 /** What the bytes of a rendezvous between host memory would be read by, if both ends register it alike. */
-function bulkOfHost({ lanes }: PeerConnection): ExplainedCandidate | undefined {
+function bulkOfHost(scheme: RendezvousScheme, { lanes }: PeerConnection): ExplainedCandidate | undefined {
+  if (scheme === 'am') return undefined;
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
     // Memory domains whose memory peers map have keys of what they allocated only.
@@ -118,10 +129,16 @@ function explainRma(
 }
 
 /** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
-function bulkOf(connection: PeerConnection, local: LocalMemory, rkey: RemoteKey): ExplainedCandidate | undefined {
+function bulkOf(
+  scheme: RendezvousScheme,
+  connection: PeerConnection,
+  local: LocalMemory,
+  rkey: RemoteKey,
+): ExplainedCandidate | undefined {
+  if (scheme === 'am') return undefined;
   const { lanes } = connection;
   const direct = zcopyOf(planFor(Operation.PUT, local, rkey, connection).steps.at(-1)?.candidate, lanes);
-  if (direct !== undefined) return direct;
+  if (direct !== undefined) return scheme === 'put_ppln' ? { ...direct, protocol: 'put-pipeline' } : direct;
   const isHost = !(local instanceof MemoryHandle) || local.memoryType === MemoryType.HOST;
   const windows = zcopyOf(pipelineLane(lanes, rkey, isHost), lanes);
   return windows === undefined ? undefined : { ...windows, protocol: 'put-pipeline' };

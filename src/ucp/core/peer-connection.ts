@@ -22,14 +22,18 @@ import { PendingQueue } from './pending-queue.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
 import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
 import type { Rejection } from './resource-filter.ts';
+import type { Thresholds } from './thresholds.ts';
 
 /** Messages of the protocol that may wait for room; a peer that makes us owe it more is broken or hostile. */
 const POSTED_MAX = 65_536;
 
+/** What tagged and active messages have before their bytes. */
+const EAGER_HEADER_BYTES = 16;
 const CLOSE_HEADER = new Int32Array(2);
 
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
+  readonly context: { readonly thresholds: Thresholds };
   readonly observation: { readonly info: ProtocolInfo | undefined };
   /** The memory for messages that are not asked for. */
   readonly budget: CreditBudget;
@@ -47,6 +51,8 @@ export class PeerConnection implements Connection {
   readonly amLane: Lane | undefined;
   readonly amShortMax: number;
   readonly amBcopyMax: number;
+  readonly rendezvousThreshold: number;
+  readonly zcopyThreshold: number | undefined;
   readonly waiting: Map<number, Request> = new Map();
   readonly rkeys: RkeyCache = new RkeyCache();
   readonly credit: OutboundCredit = new OutboundCredit();
@@ -79,7 +85,7 @@ export class PeerConnection implements Connection {
   /** Whether the peer has nothing more to hear of this half: it has been told of its end, or has ended the other half itself. */
   #hasLeft = false;
 
-  constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable }: ConnectedLanes) {
+  constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable, isIntraNode }: ConnectedLanes) {
     this.#owner = owner;
     this.id = id;
     this.lanes = lanes;
@@ -87,8 +93,11 @@ export class PeerConnection implements Connection {
     this.unreachable = unreachable;
     this.amLane = am;
     this.am = am?.endpoint;
-    this.amShortMax = am?.iface.attributes.am.shortBytesMax ?? 0;
+    const { bcopy, zcopy, rendezvousIntra, rendezvousInter } = owner.context.thresholds;
+    this.amShortMax = Math.min(am?.iface.attributes.am.shortBytesMax ?? 0, bcopy + EAGER_HEADER_BYTES - 1);
     this.amBcopyMax = am?.iface.attributes.am.bcopyBytesMax ?? 0;
+    this.rendezvousThreshold = isIntraNode ? rendezvousIntra : rendezvousInter;
+    this.zcopyThreshold = zcopy;
     const teller = new CreditTeller(this, owner);
     this.inbound = new InboundWindow(owner.budget, () => teller.tell(this.inbound));
   }

@@ -10,6 +10,7 @@ import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RailLimits } from '../rndv/rails.ts';
+import type { RendezvousScheme } from './config.ts';
 import type { Connection, Request, RequestOwner } from './request.ts';
 import type { OpenMd } from './resources.ts';
 import type { WorkerCounters } from './worker-counters.ts';
@@ -24,13 +25,15 @@ export interface UnpackOptions {
 export interface ProtocolContext {
   readonly mds: readonly OpenMd[];
   readonly exported: ExportedMemory;
-  /** See UCX_RNDV_THRESH; Infinity where only the length of a frame decides. */
-  readonly rendezvousThreshold: number;
+  /** See UCX_RNDV_SCHEME. */
+  readonly scheme: RendezvousScheme;
   /** See UCX_RNDV_FRAG_SIZE and UCX_RNDV_FRAG_ALLOC_COUNT. */
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
   /** How long transfers are divided between devices. */
   readonly rails: RailLimits;
+  /** How puts and gets are. */
+  readonly rmaRails: RailLimits;
   /** Allocates host memory that every transport reaches. */
   allocateHost(byteLength: number): MemoryHandle;
   memUnmap(handle: MemoryHandle): void;

@@ -90,6 +90,10 @@ export interface Connection {
   /** Longest messages of that lane. */
   readonly amShortMax: number;
   readonly amBcopyMax: number;
+  /** Bytes from which messages to this peer go by rendezvous; Infinity where only the length of a frame decides. */
+  readonly rendezvousThreshold: number;
+  /** See UCX_ZCOPY_THRESH; undefined where the estimates decide. */
+  readonly zcopyThreshold: number | undefined;
   /** Requests that wait for the peer, by the number that the peer knows. */
   readonly waiting: ReadonlyMap<number, Request>;
   /** Keys that messages of the peer have brought. */

@@ -7,6 +7,7 @@ import type { Engine } from '../api/engine.ts';
 import type { ProtocolContext } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Resources } from './resources.ts';
+import type { Thresholds } from './thresholds.ts';
 
 /** The context behind a worker; `W` is the worker. */
 export interface WorkerContext<W> extends ProtocolContext {
@@ -21,6 +22,8 @@ export interface WorkerContext<W> extends ProtocolContext {
   /** See UCX_UNEXP_MAX_BYTES. */
   readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
+  /** See UCX_RNDV_THRESH, UCX_BCOPY_THRESH and UCX_ZCOPY_THRESH. */
+  readonly thresholds: Thresholds;
   newSignal(): SignalFd;
   forget(worker: W): void;
 }

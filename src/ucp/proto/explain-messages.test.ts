@@ -33,6 +33,7 @@ const CHOICE: MessageChoice = {
   lanes: [lane('cma', 0, 50), lane('posix', MESSAGES, 80), lane('tcp', MESSAGES, 9000)],
   messageLane: 1,
   rendezvousThreshold: Number.POSITIVE_INFINITY,
+  bcopyThreshold: Number.POSITIVE_INFINITY,
   isHost: true,
   data: undefined,
   unavailable: [{ transport: 'ib', protocol: undefined, reason: 'excluded by UCX_TLS' }],
@@ -56,6 +57,13 @@ describe('messages', () => {
     expect(Object.fromEntries(told.rejected.map(({ transport, reason }) => [transport, reason]))).toEqual(REASONS);
     expect(told.at(50).winner).toMatchObject({ transport: 'posix/memory', protocol: 'tag/eager/short' });
     expect(told.at(8193).winner?.note).toBe('bytes by messages');
+  });
+
+  it('are copied from UCX_BCOPY_THRESH on', () => {
+    expect(rowsOf(explainMessages('am', { ...CHOICE, bcopyThreshold: 51 })).slice(0, 2)).toEqual([
+      [1, 50, 'am/eager/short'],
+      [51, 8192, 'am/eager/bcopy'],
+    ]);
   });
 
   it('go by rendezvous from UCX_RNDV_THRESH on, and from device memory always', () => {

@@ -34,6 +34,8 @@ export interface MessageChoice {
   readonly messageLane: number | undefined;
   /** UCX_RNDV_THRESH; Infinity for auto. */
   readonly rendezvousThreshold: number;
+  /** UCX_BCOPY_THRESH; Infinity for auto. */
+  readonly bcopyThreshold: number;
   /** Whether the local memory is host memory: other memory goes by rendezvous. */
   readonly isHost: boolean;
   /** What the bytes of a rendezvous would move by, at its own cost; undefined for messages. */
@@ -57,7 +59,7 @@ export function explainMessages(operation: MessageOperation, choice: MessageChoi
 
 /** Explains how atomic operations on words of 4 and 8 bytes go. */
 export function explainAtomics(
-  choice: Omit<MessageChoice, 'rendezvousThreshold' | 'isHost' | 'data'>,
+  choice: Omit<MessageChoice, 'rendezvousThreshold' | 'bcopyThreshold' | 'isHost' | 'data'>,
 ): ExplainedChoice {
   const { lanes, messageLane, title, unavailable } = choice;
   const able = (word: number): ExplainedLane | undefined => {
@@ -91,13 +93,14 @@ export function explainAtomics(
 function eagerAndRendezvous(
   operation: 'am' | 'tag',
   lane: ExplainedLane,
-  { rendezvousThreshold, isHost, data }: MessageChoice,
+  { rendezvousThreshold, bcopyThreshold, isHost, data }: MessageChoice,
 ): ExplainedCandidate[] {
   const { am } = lane.attributes;
   const limit = (frame: number): number => {
     return isHost ? Math.max(0, Math.min(frame - HEADER_BYTES[operation], rendezvousThreshold - 1)) : 0;
   };
-  const [short, bcopy] = [limit(am.shortBytesMax), limit(am.bcopyBytesMax)];
+  const short = Math.min(limit(am.shortBytesMax), Math.max(0, bcopyThreshold - 1));
+  const bcopy = limit(am.bcopyBytesMax);
   const transport = nameOf(lane);
   const candidates: ExplainedCandidate[] = [];
   const eager = (name: string, bytesMin: number, bytesMax: number, copies: number): void => {

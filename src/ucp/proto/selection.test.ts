@@ -11,6 +11,7 @@ import {
   type MemoryPlace,
   Operation,
   type Plan,
+  Protocol,
   selectProtocols,
 } from './selection.ts';
 
@@ -127,6 +128,21 @@ function cheapest(plan: Plan, bytes: number): Candidate[] {
 }
 
 describe('selection', () => {
+  it('takes zero copy from the threshold on and not below, where there is a choice', () => {
+    fc.assert(
+      fc.property(arbitraryInput, fc.nat(20_000), ({ operation, local, remote, lanes }, threshold) => {
+        const plan = selectProtocols(operation, local, remote, lanes, undefined, threshold);
+        for (const bytes of [...interestingSizes(plan), threshold - 1, threshold, threshold + 1]) {
+          const able = plan.candidates.filter(({ bytesMin, bytesMax }) => bytesMin <= bytes && bytes <= bytesMax);
+          const chosen = candidateFor(plan, bytes);
+          expect(chosen === undefined).toBe(able.length === 0 || bytes < 1);
+          const wanted = able.filter(({ protocol }) => (protocol === Protocol.ZCOPY) === bytes >= threshold);
+          if (chosen !== undefined && wanted.length > 0) expect(wanted).toContain(chosen);
+        }
+      }),
+    );
+  });
+
   it('is pure: the same input gives the same plan', async () => {
     await fc.assert(
       fc.property(arbitraryInput, ({ operation, local, remote, lanes }) => {

@@ -110,6 +110,7 @@ const MESSAGE_OVERHEAD_NS = 20_000;
 /**
  * Chooses. Pure.
  * @param messages undefined where the peer takes no messages, or cannot find the memory behind the key
+ * @param zcopyThreshold bytes from which zero copy is taken, and below which it is not, where there is a choice; undefined for what costs less
  */
 export function selectProtocols(
   operation: Operation,
@@ -117,6 +118,7 @@ export function selectProtocols(
   remote: MemoryPlace,
   lanes: readonly LaneCapabilities[],
   messages?: MessageLane,
+  zcopyThreshold?: number,
 ): Plan {
   const candidates: Candidate[] = [];
   const rejected: RejectedCandidate[] = [];
@@ -126,7 +128,7 @@ export function selectProtocols(
     else rejected.push({ lane: index, protocol: undefined, reason });
   }
   if (messages !== undefined) candidates.push(messageCandidate(messages));
-  return { steps: lowerEnvelope(candidates), candidates, rejected };
+  return { steps: lowerEnvelope(candidates, zcopyThreshold), candidates, rejected };
 }
 
 function messageCandidate({ lane, latencyNs, bandwidth, note }: MessageLane): Candidate {
@@ -230,8 +232,9 @@ function bandwidthOf({ performance }: IfaceAttributes, from: MemoryPlace, to: Me
 }
 
 /** The cheapest candidate for every size, as few steps as possible. */
-function lowerEnvelope(candidates: readonly Candidate[]): PlanStep[] {
+function lowerEnvelope(candidates: readonly Candidate[], zcopyThreshold: number | undefined): PlanStep[] {
   const starts = new Set<number>();
+  if (zcopyThreshold !== undefined && zcopyThreshold < Number.MAX_SAFE_INTEGER) starts.add(zcopyThreshold);
   for (const [index, candidate] of candidates.entries()) {
     starts.add(candidate.bytesMin);
     if (candidate.bytesMax < Number.MAX_SAFE_INTEGER) starts.add(candidate.bytesMax + 1);
@@ -246,7 +249,7 @@ function lowerEnvelope(candidates: readonly Candidate[]): PlanStep[] {
   const steps: PlanStep[] = [];
   const sorted = [...starts].filter((start) => start > 0).sort((left, right) => left - right);
   for (const [index, start] of sorted.entries()) {
-    const best = cheapest(candidates, start);
+    const best = cheapest(candidates, start, zcopyThreshold);
     if (best === undefined) continue;
     const next = sorted[index + 1];
     const bytesMax = next === undefined ? best.bytesMax : next - 1;
@@ -256,10 +259,17 @@ function lowerEnvelope(candidates: readonly Candidate[]): PlanStep[] {
   return steps;
 }
 
-function cheapest(candidates: readonly Candidate[], bytes: number): Candidate | undefined {
+function cheapest(
+  candidates: readonly Candidate[],
+  bytes: number,
+  zcopyThreshold: number | undefined,
+): Candidate | undefined {
+  const able = candidates.filter(({ bytesMin, bytesMax }) => bytes >= bytesMin && bytes <= bytesMax);
+  const wanted = able.filter(
+    ({ protocol }) => zcopyThreshold === undefined || (protocol === Protocol.ZCOPY) === bytes >= zcopyThreshold,
+  );
   let best: Candidate | undefined;
-  for (const candidate of candidates) {
-    if (bytes < candidate.bytesMin || bytes > candidate.bytesMax) continue;
+  for (const candidate of wanted.length > 0 ? wanted : able) {
     if (best === undefined || costNs(candidate, bytes) < costNs(best, bytes)) best = candidate;
   }
   return best;

@@ -67,7 +67,7 @@ function makePlan(
     registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
   }));
   const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am, operation, place, rkey);
-  const plan = selectProtocols(operation, place, rkey, capabilities, messages);
+  const plan = selectProtocols(operation, place, rkey, capabilities, messages, connection.zcopyThreshold);
   rkey.keepPlan(operation, placeIndex, plan);
   connection.protocolInfo?.chosen(
     lanes.map(({ iface }) => nameOf(iface.attributes)),

@@ -3,7 +3,7 @@
  * need no request of the application's pool.
  */
 
-import type { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/status.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request } from '../core/request.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
@@ -76,4 +76,38 @@ export function describeTransfer(
     done(status);
   };
   return request;
+}
+
+/**
+ * Makes a request of the application the sum of the parts of a transfer that goes over several devices: it ends with the last of them.
+ * @param request described, but for what it transfers
+ */
+export function describeParts(
+  host: ProtocolHost,
+  request: Request,
+  operation: Operation,
+  places: readonly RmaPlace[],
+): void {
+  const connection = request.connection!;
+  let left = places.length;
+  let failure: Status = Status.OK;
+  let isStarting = true;
+  const done = (status: Status): void => {
+    if (status < 0 && failure === Status.OK) failure = status;
+    left -= 1;
+    if (left === 0 && !isStarting) request.end(failure);
+  };
+  request.byteLength = places.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  request.starter = () => {
+    for (const place of places) {
+      try {
+        connection.run(describeTransfer(host, connection, operation, place, done));
+      } catch (error) {
+        request.error = error;
+        done(Status.IO_ERROR);
+      }
+    }
+    isStarting = false;
+    return left === 0 ? failure : Status.INPROGRESS;
+  };
 }

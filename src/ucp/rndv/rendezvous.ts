@@ -10,6 +10,7 @@ import { isUcxError } from '../../ucs/error.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areMapped, bytesOf } from '../api/local-bytes.ts';
+import type { RendezvousScheme } from '../core/config.ts';
 import { joinWords } from '../core/message.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { Connection, Request } from '../core/request.ts';
@@ -29,6 +30,9 @@ import { WindowSender } from './window-sender.ts';
 /** Words of the headers here. */
 const ATP_WORDS = 8;
 const DATA_WORDS = 4;
+
+/** Schemes by which a receiver reads the memory of the sender, where it can. */
+const GET_SCHEMES: ReadonlySet<RendezvousScheme> = new Set<RendezvousScheme>(['auto', 'get_zcopy']);
 
 /** Where the data of a message is, as its sender says. */
 export interface RemoteData {
@@ -52,6 +56,10 @@ export class Rendezvous {
 
   /** The key of memory that a peer may read; undefined for several pieces, or where no lane could use it. */
   keyOf(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
+    return GET_SCHEMES.has(this.#host.context.scheme) ? this.#keyFor(connection, pieces, roomBytes) : undefined;
+  }
+
+  #keyFor(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
     const [piece] = pieces;
     if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
     const key = ownKey(this.#host.context, connection, piece);
@@ -159,7 +167,7 @@ export class Rendezvous {
     pieces: readonly LocalPiece[],
     { packedKey, keyOffset }: RemoteData,
   ): boolean {
-    if (packedKey === undefined) return false;
+    if (packedKey === undefined || !GET_SCHEMES.has(this.#host.context.scheme)) return false;
     const rkey = acquirePeerKey(this.#host.context, connection, packedKey);
     if (rkey === undefined) return false;
     const places = pieces.map((piece) => placeOf(piece, rkey, keyOffset));
@@ -210,8 +218,9 @@ export class Rendezvous {
 
   /** The key of memory that a sender may write; undefined where it cannot have one: then the bytes come in messages. */
   #keyToWrite(connection: Connection, pieces: readonly LocalPiece[]): OwnKey | undefined {
+    if (this.#host.context.scheme === 'am') return undefined;
     try {
-      return this.keyOf(connection, pieces, connection.amBcopyMax - RTR_WORDS * 4);
+      return this.#keyFor(connection, pieces, connection.amBcopyMax - RTR_WORDS * 4);
     } catch (error) {
       if (!isUcxError(error)) throw error;
       return undefined;

@@ -180,7 +180,8 @@ export class WindowReceiver {
     // The sender keeps the key of the target from the first window on.
     const target = offset === 0 ? key?.packed : undefined;
     const targetBytes = target?.byteLength ?? 0;
-    const packed = fragment === undefined ? undefined : this.#staging.packedKeyOf(fragment);
+    const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
+    const packed = isKeyless ? undefined : this.#staging.packedKeyOf(fragment);
     const isShared = packed !== undefined && RTR_WORDS * 4 + targetBytes + packed.byteLength <= connection.amBcopyMax;
     transfer.windows.push({ offset, byteLength, fragment, isShared, received: 0, isStaged: false });
     const isInto = fragment !== undefined;

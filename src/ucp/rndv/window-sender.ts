@@ -83,14 +83,16 @@ export class WindowSender {
       return;
     }
     const { context } = this.#host;
-    if (from === 0 && targetKey !== undefined) {
+    const isWriter = context.scheme !== 'am';
+    if (from === 0 && targetKey !== undefined && isWriter) {
       transfer.target = acquirePeerKey(context, connection, targetKey);
       transfer.targetOffset = targetOffset;
-      if (this.#writeAll(transfer, connection, peerRequest)) return;
+      if (context.scheme !== 'put_ppln' && this.#writeAll(transfer, connection, peerRequest)) return;
       transfer.dropUselessTarget(connection);
     }
     transfer.asked += byteLength;
-    const fragment = fragmentKey === undefined ? undefined : acquirePeerKey(context, connection, fragmentKey);
+    const fragment =
+      fragmentKey === undefined || !isWriter ? undefined : acquirePeerKey(context, connection, fragmentKey);
     this.#sendWindow(new SendWindow(transfer, connection, asked, fragment));
   }
 

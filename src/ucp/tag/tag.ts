@@ -102,8 +102,7 @@ export class TagProtocol {
     if (connection.failure !== Status.OK) return connection.failure;
     connection.checkMessages();
     const bytes = hostBytes(local);
-    const isShort =
-      TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < this.#host.context.rendezvousThreshold;
+    const isShort = TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const { credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
@@ -305,7 +304,7 @@ export class TagProtocol {
     request.tagLow = low;
     request.tagHigh = high;
     const total = request.byteLength;
-    const fits = TAG_WORDS * 4 + total <= connection.amBcopyMax && total < this.#host.context.rendezvousThreshold;
+    const fits = TAG_WORDS * 4 + total <= connection.amBcopyMax && total < connection.rendezvousThreshold;
     if (total === 0 || (isHost && fits)) {
       request.starter = sync ? this.#startSync : this.#startEager;
       request.protocolName = sync ? 'tag/eager_sync' : 'tag/eager';

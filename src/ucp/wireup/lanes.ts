@@ -32,6 +32,8 @@ export interface ConnectedLanes {
   readonly am: Lane | undefined;
   /** Interfaces that do not reach the peer, such as `posix/memory`, and what the context does not use at all. */
   readonly unreachable: readonly Rejection[];
+  /** The peer is on this node. */
+  readonly isIntraNode: boolean;
 }
 
 /**
@@ -47,6 +49,7 @@ export function connectLanes(
 ): ConnectedLanes {
   const lanes: Lane[] = [];
   const unreachable = [...unused];
+  let isIntraNode = false;
   // Networks last: within a node they are not needed.
   const near = ifaces.filter(({ iface }) => !isNetwork(iface));
   const networks = ifaces.filter(({ iface }) => isNetwork(iface));
@@ -54,20 +57,22 @@ export function connectLanes(
     for (const { iface, md } of [...near, ...networks]) {
       const found = isNetwork(iface) && lanes.some(carriesMessages) ? NOT_NEEDED : reachableEntry(iface, entries);
       if (typeof found === 'string') unreachable.push({ name: nameOf(iface.attributes), reason: found });
-      else
+      else {
         lanes.push({
           iface,
           md,
           endpoint: iface.connect(found.address),
           activity: isListening(iface) ? UNSEEN : activity,
         });
+        isIntraNode ||= !isNetwork(iface) || iface.sharesNode?.(found.address) === true;
+      }
     }
   } catch (error) {
     for (const { endpoint } of lanes) endpoint.close();
     throw error;
   }
   if (lanes.length === 0) throw noLane(unreachable);
-  return { lanes, am: messageLane(lanes), unreachable };
+  return { lanes, am: messageLane(lanes), unreachable, isIntraNode };
 }
 
 function isNetwork({ attributes }: Iface): boolean {

@@ -21,12 +21,13 @@ export interface StatsConfig {
 }
 
 const destinationType: ConfigType<StatsDestination> = {
-  syntax: `empty, stdout, stderr, file:<name> or udp:<host>[:<port>]`,
+  syntax: `empty, stdout, stderr, file:<name>[:bin] or udp:<host>[:<port>]`,
   parse(text) {
     const trimmed = text.trim();
     if (trimmed === '') return { kind: 'none' };
     if (trimmed === 'stdout' || trimmed === 'stderr') return { kind: trimmed };
-    if (/^file:./.test(trimmed)) return { kind: 'file', template: trimmed.slice('file:'.length) };
+    const file = /^file:(.+?)(:bin)?$/.exec(trimmed);
+    if (file !== null) return { kind: 'file', template: file[1]!, isBinary: file[2] !== undefined };
     const match = /^udp:(\[[^\]]+\]|[^:]+)(?::(\d+))?$/.exec(trimmed);
     const port = Number(match?.[2] ?? DEFAULT_PORT);
     if (match === null || port < 1 || port > PORT_MAX) return undefined;
@@ -37,7 +38,7 @@ const destinationType: ConfigType<StatsDestination> = {
       case 'none':
         return '';
       case 'file':
-        return `file:${value.template}`;
+        return `file:${value.template}${value.isBinary ? ':bin' : ''}`;
       case 'udp':
         return `udp:${value.host.includes(':') ? `[${value.host}]` : value.host}:${value.port}`;
       default:
@@ -73,7 +74,7 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_DEST',
       type: destinationType,
       default: '',
-      doc: `Where the statistics of a context go: nowhere when empty; stdout; stderr; file:<name>, with ${FILE_NAME_SYNTAX} in it; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
+      doc: `Where the statistics of a context go: nowhere when empty; stdout; stderr; file:<name>, with ${FILE_NAME_SYNTAX} in it, and file:<name>:bin for programs: a line of JSON for each report, or several for a long one, as udp sends them, whatever STATS_FORMAT says; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
     },
     {
       name: 'STATS_TRIGGER',

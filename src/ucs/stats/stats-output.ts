@@ -13,7 +13,8 @@ import { type StatsFormat, type StatsHeading, statsDatagrams, statsText } from '
 /** Where statistics go. */
 export type StatsDestination =
   | { readonly kind: 'none' | 'stdout' | 'stderr' }
-  | { readonly kind: 'file'; readonly template: string }
+  /** `isBinary`: for programs, not for people. */
+  | { readonly kind: 'file'; readonly template: string; readonly isBinary: boolean }
   | { readonly kind: 'udp'; readonly host: string; readonly port: number };
 
 /** How long a pipe may refuse bytes: its reader has stopped then. */
@@ -39,8 +40,10 @@ export function openStatsOutput(destination: StatsDestination, format: StatsForm
   switch (destination.kind) {
     case 'none':
       return undefined;
-    case 'file':
-      return new FileOutput(openOutputFile(expandFileName(destination.template), false, USE), format, log, true);
+    case 'file': {
+      const fd = openOutputFile(expandFileName(destination.template), false, USE);
+      return new FileOutput(fd, destination.isBinary ? 'bin' : format, log, true);
+    }
     case 'udp':
       return new UdpOutput(destination.host, destination.port, log);
     default:
@@ -55,11 +58,11 @@ function heading(): StatsHeading {
 /** Text to a descriptor. */
 class FileOutput implements StatsOutput {
   readonly #fd: number;
-  readonly #format: StatsFormat;
+  readonly #format: StatsFormat | 'bin';
   readonly #log: Log;
   readonly #isOwn: boolean;
 
-  constructor(fd: number, format: StatsFormat, log: Log, isOwn: boolean) {
+  constructor(fd: number, format: StatsFormat | 'bin', log: Log, isOwn: boolean) {
     this.#fd = fd;
     this.#format = format;
     this.#log = log;
@@ -69,7 +72,10 @@ class FileOutput implements StatsOutput {
   write(root: StatsNode): void {
     try {
       // At once, also into a pipe: the process may be about to end.
-      writeFully(this.#fd, Buffer.from(statsText(root, this.#format, heading())));
+      writeFully(
+        this.#fd,
+        this.#format === 'bin' ? jsonLines(root) : Buffer.from(statsText(root, this.#format, heading())),
+      );
     } catch (error) {
       this.#log.warn(`statistics could not be written: ${(error as Error).message}`);
     }
@@ -78,6 +84,11 @@ class FileOutput implements StatsOutput {
   close(): void {
     if (this.#isOwn) closeSync(this.#fd);
   }
+}
+
+/** What udp sends, as lines. */
+function jsonLines(root: StatsNode): Buffer {
+  return Buffer.concat(statsDatagrams(root, heading()).flatMap((datagram) => [datagram, Buffer.from('\n')]));
 }
 
 /** Writes everything, and waits for a reader that is behind: pipes of Node may refuse for the moment (EAGAIN). */

@@ -85,7 +85,9 @@ describe('configuration', () => {
   it.each([
     ['', { kind: 'none' }],
     ['stdout', { kind: 'stdout' }],
-    ['file:a:b_%p', { kind: 'file', template: 'a:b_%p' }],
+    ['file:a:b_%p', { kind: 'file', template: 'a:b_%p', isBinary: false }],
+    ['file:x:bin', { kind: 'file', template: 'x', isBinary: true }],
+    ['file:bin', { kind: 'file', template: 'bin', isBinary: false }],
     ['udp:box', { kind: 'udp', host: 'box', port: 37873 }],
     ['udp:box:99', { kind: 'udp', host: 'box', port: 99 }],
     ['udp:[::1]:99', { kind: 'udp', host: '::1', port: 99 }],
@@ -152,6 +154,16 @@ describe('a reporter', () => {
     reporter.close();
     reporter.close();
     expect(lines(path)).toEqual(['count: 5']);
+  });
+
+  it('writes lines of JSON for programs', () => {
+    const path = join(folder, 'stats');
+    const reporter = open({ UCX_STATS_DEST: `file:${path}:bin`, UCX_STATS_FORMAT: 'summary' });
+    count = 5;
+    reporter.close();
+    const reports = readFileSync(path, 'utf8').trimEnd().split('\n');
+    expect(reports.map((line) => JSON.parse(line))).toMatchObject([{ pid: process.pid, path: [] }]);
+    expect(reports[0]).toContain('"count":5');
   });
 
   it('writes at a timer and at the end', () => {

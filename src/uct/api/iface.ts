@@ -282,6 +282,8 @@ export interface Iface {
    * messages. Never throws, whatever the bytes are.
    */
   identityOf?(address: Uint8Array): string | undefined;
+  /** Of a network: whether the interface with this address is on this node. Never throws, whatever the bytes are. */
+  sharesNode?(address: Uint8Array): boolean;
   /**
    * Connects to the interface with this address. The peer may hear of it only with the first message.
    * @throws UcxError ERR_UNREACHABLE with the reason; NO_RESOURCE at a bound of the peer

@@ -66,9 +66,11 @@ export class PublishedKey {
 export class KeyBoardReader {
   readonly #mdName: string;
   readonly #tag: Uint8Array;
-  readonly #boards: SegmentCache = new SegmentCache(IDLE_BOARDS_MAX);
+  readonly #boards: SegmentCache;
 
-  constructor(mdName: string) {
+  /** @param folder where the boards of peers are */
+  constructor(mdName: string, folder?: string) {
+    this.#boards = new SegmentCache(IDLE_BOARDS_MAX, folder);
     this.#mdName = mdName;
     this.#tag = boardTag(mdName);
   }

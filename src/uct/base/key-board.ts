@@ -45,12 +45,15 @@ interface Entry {
 /** The published keys of one memory domain. */
 export class KeyBoard<M extends MdMemory> {
   readonly #mdName: string;
+  /** Where the boards are; the usual folder when undefined. */
+  readonly #folder: string | undefined;
   readonly #boards: Segment[] = [];
   readonly #free: Row[] = [];
   readonly #published: Map<M, Entry> = new Map();
 
   /** @param mdName at most 16 ASCII characters; a board of one memory domain is none of another */
-  constructor(mdName: string) {
+  constructor(mdName: string, folder?: string) {
+    this.#folder = folder;
     this.#mdName = mdName;
   }
 
@@ -129,7 +132,7 @@ export class KeyBoard<M extends MdMemory> {
     if (this.#boards.length === BOARDS_MAX) {
       throw statusError(Status.NO_RESOURCE, `publish more than ${PUBLISHED_KEYS_MAX} keys of ${this.#mdName}`);
     }
-    const board = Segment.create(BOARD_BYTES);
+    const board = Segment.create(BOARD_BYTES, this.#folder);
     board.words[BoardWord.ROWS] = BOARD_ROWS;
     board.bytes.set(boardTag(this.#mdName), BoardWord.TAG * 4);
     this.#boards.push(board);

@@ -2,7 +2,7 @@
  * The segments of peers that are attached: each once, as long as somebody uses it, and some a while longer.
  */
 
-import { Segment } from './segment.ts';
+import { SEGMENT_FOLDER, Segment } from './segment.ts';
 
 interface Entry {
   readonly segment: Segment;
@@ -14,10 +14,15 @@ export class SegmentCache {
   /** By name; the unused ones oldest first. */
   readonly #entries: Map<string, Entry> = new Map();
   readonly #idleMax: number;
+  readonly #folder: string;
   #idle = 0;
 
-  /** @param idleMax how many unused segments stay attached; the oldest is detached at the bound */
-  constructor(idleMax: number) {
+  /**
+   * @param idleMax how many unused segments stay attached; the oldest is detached at the bound
+   * @param folder where they are
+   */
+  constructor(idleMax: number, folder: string = SEGMENT_FOLDER) {
+    this.#folder = folder;
     this.#idleMax = idleMax;
   }
 
@@ -29,7 +34,7 @@ export class SegmentCache {
     const key = keyOf(packedName);
     const entry = this.#entries.get(key);
     if (entry === undefined) {
-      const segment = Segment.attach(packedName, byteLengthMin);
+      const segment = Segment.attach(packedName, byteLengthMin, this.#folder);
       this.#entries.set(key, { segment, references: 1 });
       return segment;
     }

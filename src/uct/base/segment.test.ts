@@ -91,7 +91,7 @@ describe('scavenging', () => {
   it('removes what dead processes left, and nothing else', () => {
     const dead = spawnSync(process.execPath, ['-e', '']).pid;
     const live = Segment.create(8);
-    const left = [nameOf(dead, 1), nameOf(process.pid, ownIdentity().startTime + 1)].map(segmentPath);
+    const left = [nameOf(dead, 1), nameOf(process.pid, ownIdentity().startTime + 1)].map((name) => segmentPath(name));
     const kept = [
       segmentPath(nameOf(process.pid, ownIdentity().startTime, 9)),
       `${SEGMENT_FOLDER}/gaudi_ucx.4.${dead}.1.${'0'.repeat(32)}`,

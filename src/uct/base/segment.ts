@@ -38,7 +38,7 @@ import {
   unpackIdentity,
 } from './process-identity.ts';
 
-/** The folder of all segments. */
+/** The folder of segments, unless their makers have one of their own. */
 export const SEGMENT_FOLDER = '/dev/shm';
 /** Bytes of a packed name: the identity of the creator and a random tag. */
 export const SEGMENT_NAME_BYTES = 32;
@@ -65,10 +65,12 @@ export class Segment {
   readonly bytes: Uint8Array;
   /** The whole words of it. */
   readonly words: Int32Array;
+  readonly #folder: string;
   readonly #memory: MappedMemory;
   #ownsFile: boolean;
 
-  private constructor(packedName: Uint8Array, memory: MappedMemory, created: boolean) {
+  private constructor(folder: string, packedName: Uint8Array, memory: MappedMemory, created: boolean) {
+    this.#folder = folder;
     this.packedName = packedName;
     this.owner = unpackIdentity(packedName, 0);
     this.byteLength = memory.byteLength;
@@ -82,21 +84,22 @@ export class Segment {
   /**
    * Creates a segment of zeros, all of it backed.
    * @param byteLength 1 to 4 GiB
+   * @param folder where its file lies; who attaches it must know
    * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOSPC where /dev/shm is full, ENOENT or EACCES where there is none, EMFILE
    */
-  static create(byteLength: number): Segment {
+  static create(byteLength: number, folder: string = SEGMENT_FOLDER): Segment {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0 || byteLength > VIEW_LENGTH_MAX) {
       throw invalidParam('byteLength', `must be an integer from 1 to ${VIEW_LENGTH_MAX}`, byteLength);
     }
     const packedName = new Uint8Array(SEGMENT_NAME_BYTES);
     packIdentity(ownIdentity(), packedName, 0);
     packedName.set(newTag(), PROCESS_IDENTITY_BYTES);
-    const path = segmentPath(packedName);
+    const path = segmentPath(packedName, folder);
     const fd = open(path, OpenFlag.RDWR | OpenFlag.CREAT | OpenFlag.EXCL | OpenFlag.NOFOLLOW, 0o600);
     ownFile(path);
     try {
       reserveFile(fd, byteLength);
-      return new Segment(packedName, mapFile(fd, byteLength, 0), true);
+      return new Segment(folder, packedName, mapFile(fd, byteLength, 0), true);
     } catch (error) {
       unlinkIfThere(path);
       throw error;
@@ -112,16 +115,16 @@ export class Segment {
    * @throws UcxError ERR_SHM_SEGMENT that says why: no such segment, of another user, too small; SyscallError EMFILE, ENFILE, ENOMEM, which say nothing
    *   about the segment: see {@link isLackOfResources}
    */
-  static attach(packedName: Uint8Array, byteLengthMin = 1): Segment {
+  static attach(packedName: Uint8Array, byteLengthMin = 1, folder: string = SEGMENT_FOLDER): Segment {
     if (packedName.byteLength !== SEGMENT_NAME_BYTES) {
       throw segmentError(`a name has ${SEGMENT_NAME_BYTES} bytes, got ${packedName.byteLength}`);
     }
     const name = packedName.slice();
-    const path = segmentPath(name);
+    const path = segmentPath(name, folder);
     try {
       const fd = open(path, OpenFlag.RDWR | OpenFlag.NOFOLLOW | OpenFlag.NONBLOCK);
       try {
-        return new Segment(name, mapFile(fd, checkedLength(fd, path, byteLengthMin), 0), false);
+        return new Segment(folder, name, mapFile(fd, checkedLength(fd, path, byteLengthMin), 0), false);
       } finally {
         closeFd(fd);
       }
@@ -137,7 +140,7 @@ export class Segment {
 
   /** Path of the file, and the start of the path of what belongs to it. */
   get path(): string {
-    return segmentPath(this.packedName);
+    return segmentPath(this.packedName, this.#folder);
   }
 
   /**
@@ -171,10 +174,10 @@ export function newTag(): Uint8Array {
 }
 
 /** Path of the file behind a packed name of any content. */
-export function segmentPath(packedName: Uint8Array): string {
+export function segmentPath(packedName: Uint8Array, folder: string = SEGMENT_FOLDER): string {
   const { pidNamespace, pid, startTime } = unpackIdentity(packedName, 0);
   const tag = Buffer.from(packedName.subarray(PROCESS_IDENTITY_BYTES, SEGMENT_NAME_BYTES)).toString('hex');
-  return `${SEGMENT_FOLDER}/${PREFIX}.${pidNamespace}.${pid}.${startTime}.${tag}`;
+  return `${folder}/${PREFIX}.${pidNamespace}.${pid}.${startTime}.${tag}`;
 }
 
 /**
@@ -182,16 +185,16 @@ export function segmentPath(packedName: Uint8Array): string {
  * peers learn that they are gone. Files of other users, and of other pid namespaces, whose processes cannot be told dead from alive here, stay.
  * @returns how many files were removed
  */
-export function scavenge(): number {
+export function scavenge(folder: string = SEGMENT_FOLDER): number {
   closeAbandonedDescriptors();
   let removed = sweepLeftFiles();
-  for (const name of namesInFolder()) {
+  for (const name of namesIn(folder)) {
     const match = FILE_NAME.exec(name);
     if (match === null) continue;
     const [pidNamespace, pid, startTime] = [Number(match[1]), Number(match[2]), Number(match[3])];
     const owner = { pidNamespace, pid, startTime };
     const isLeft = isOwn(owner) ? isOfEndedThread(match[4]!) : hasEnded(owner);
-    if (isLeft && unlinkIfThere(`${SEGMENT_FOLDER}/${name}`)) removed += 1;
+    if (isLeft && unlinkIfThere(`${folder}/${name}`)) removed += 1;
   }
   return removed;
 }
@@ -202,9 +205,9 @@ function isOfEndedThread(tag: string): boolean {
   return !isThreadAlive(tid);
 }
 
-function namesInFolder(): readonly string[] {
+function namesIn(folder: string): readonly string[] {
   try {
-    return readdirSync(SEGMENT_FOLDER);
+    return readdirSync(folder);
   } catch {
     return []; // No such folder, or not for this user: nothing of ours is in it.
   }

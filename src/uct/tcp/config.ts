@@ -1,6 +1,7 @@
 /** The configuration of tcp: `UCX_TCP_*`. */
 
 import type { ConfigTable } from '../../ucs/config.ts';
+import { listType } from '../../ucs/config-list.ts';
 import {
   bandwidthType,
   boolType,
@@ -10,6 +11,8 @@ import {
   memoryUnitsType,
   restricted,
   stringType,
+  type Ternary,
+  ternaryType,
   timeType,
   uintType,
 } from '../../ucs/config-value.ts';
@@ -29,6 +32,8 @@ export interface TcpConfig extends SecurityConfig {
   readonly PORT_RANGE: PortRange;
   readonly BACKLOG: number;
   readonly BRIDGE_ENABLE: boolean;
+  readonly AF_PRIO: readonly AddressFamily[];
+  readonly EP_BIND_SRC_ADDR: Ternary;
   readonly CONNECT_TIMEOUT: number;
   readonly KEEPIDLE: number;
   readonly KEEPINTVL: number;
@@ -40,6 +45,17 @@ export interface TcpConfig extends SecurityConfig {
 }
 
 const PORT_MAX = 65_535;
+
+/** Address families by the names of UCX. */
+const FAMILIES = ['inet', 'inet6'] as const;
+export type AddressFamily = (typeof FAMILIES)[number];
+
+/** Families that may be used, the preferred one first. */
+const familiesType: ConfigType<readonly AddressFamily[]> = restricted(
+  listType(enumType(FAMILIES)),
+  'inet, inet6, or both separated by a comma, the preferred one first',
+  (families) => families.length > 0 && new Set(families).size === families.length,
+);
 
 const segmentType = restricted(
   memorySizeType,
@@ -121,6 +137,18 @@ export const TCP_CONFIG_TABLE: ConfigTable<TcpConfig> = {
       type: boolType,
       default: 'n',
       doc: 'Use bridges, such as docker0: their addresses are the same on many machines, so that peers on other nodes cannot be told apart by them.',
+    },
+    {
+      name: 'AF_PRIO',
+      type: familiesType,
+      default: 'inet,inet6',
+      doc: 'Address families to connect by, the preferred one first: inet is IPv4, inet6 IPv6. One that is not named is not used, and devices with no other addresses are left out.',
+    },
+    {
+      name: 'EP_BIND_SRC_ADDR',
+      type: ternaryType,
+      default: 'try',
+      doc: 'Connect to peers from the address of the device, so that several devices are several ways: y fails where that cannot be, and does so to peers on this node too; try to peers on other nodes, and leaves it to the kernel where it cannot be; n always leaves it to the kernel.',
     },
     {
       name: 'CONNECT_TIMEOUT',

@@ -4,6 +4,7 @@
  */
 
 import {
+  Errno,
   familyOf,
   type InetAddress,
   isSyscallError,
@@ -141,7 +142,7 @@ export class Connector {
     try {
       fd = tcpSocket(familyOf(address.address)!);
       this.#setOptions(fd);
-      if (source !== undefined) tcpBind(fd, { address: source, port: 0 });
+      if (source !== undefined) this.#bind(fd, source);
       tcpConnect(fd, address);
       this.#fitBuffer(fd, address.address);
       const introduction = this.#owner.introductionFor(link);
@@ -151,6 +152,15 @@ export class Connector {
       if (fd >= 0) tcpClose(fd);
       if (!isUcxError(error)) throw error;
       this.#owner.onRefused(link, error.status, error.message);
+    }
+  }
+
+  /** Has a socket connect from an own address; where that is only tried, the kernel chooses one instead of an address that has gone. */
+  #bind(fd: number, source: string): void {
+    try {
+      tcpBind(fd, { address: source, port: 0 });
+    } catch (error) {
+      if (this.#config.EP_BIND_SRC_ADDR === 'yes' || !isSyscallError(error, Errno.EADDRNOTAVAIL)) throw error;
     }
   }
 

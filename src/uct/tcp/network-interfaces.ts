@@ -42,6 +42,18 @@ export function listNetworkInterfaces(): NetworkInterface[] {
   return found.sort((left, right) => Number(left.isLoopback) - Number(right.isLoopback) || byName(left, right));
 }
 
+/** The interfaces with the addresses of some families, the preferred first; without those that have none. */
+export function withFamilies(
+  interfaces: readonly NetworkInterface[],
+  families: readonly (4 | 6)[],
+): readonly NetworkInterface[] {
+  const chosen = interfaces.map((each) => ({
+    ...each,
+    addresses: families.flatMap((family) => each.addresses.filter((address) => address.family === family)),
+  }));
+  return chosen.filter(({ addresses }) => addresses.length > 0);
+}
+
 /** All addresses of this machine: nothing but them is asked for. */
 export function ownAddresses(): ReadonlySet<string> {
   const entries = Object.entries(networkInterfaces());

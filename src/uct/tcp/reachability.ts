@@ -30,7 +30,7 @@ export function reachOf(device: NetworkInterface, peer: TcpAddress, routing: Rou
     const names = peer.addresses.map(({ address }) => address).join(', ');
     return { reason: `the address of the peer, on another node, is an address of this node too: ${names}` };
   }
-  const able = foreign.filter(({ family }) => device.addresses.some((own) => own.family === family));
+  const able = preferred(device, foreign);
   if (able.length === 0) return { reason: `${device.name} and the peer have no address family in common` };
   const near = able.find((address) => device.addresses.some((own) => sameSubnet(own, address)));
   const found = near ?? able.find(({ address }) => isRoutedBy(device, address, routing));
@@ -40,10 +40,16 @@ export function reachOf(device: NetworkInterface, peer: TcpAddress, routing: Rou
 
 /** On one node every address is reached from everywhere: through loopback, whatever its device. */
 function onOwnNode(device: NetworkInterface, peer: TcpAddress): Reach {
-  const found = peer.addresses.find(({ family }) => device.addresses.some((own) => own.family === family));
+  const [found] = preferred(device, peer.addresses);
   return found === undefined
     ? { reason: `${device.name} and the peer have no address family in common` }
     : { address: found.address };
+}
+
+/** The addresses of families that the device has, in its order of them. */
+function preferred(device: NetworkInterface, addresses: readonly InterfaceAddress[]): readonly InterfaceAddress[] {
+  const families = new Set(device.addresses.map(({ family }) => family));
+  return [...families].flatMap((family) => addresses.filter((address) => address.family === family));
 }
 
 function isRoutedBy(device: NetworkInterface, address: string, routing: Routing): boolean {

@@ -158,6 +158,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return peer === undefined ? undefined : identityText(peer.id);
   }
 
+  sharesNode(address: Uint8Array): boolean {
+    return unpackTcpAddress(address)?.isOwnNode === true;
+  }
+
   connect(address: Uint8Array): UctEndpoint {
     if (this.#closed) throw closedError('interface tcp');
     const peer = unpackTcpAddress(address);
@@ -357,7 +361,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     const isLocal = address.startsWith('fe80:');
     link.target = { address: isLocal ? `${address}%${this.#device.name}` : address, port: peer.port };
     // Several devices that reach the same network are several ways only if each is told to be used.
-    if (!peer.isOwnNode) link.source = this.#sourceFor(address);
+    const binds = this.#config.EP_BIND_SRC_ADDR;
+    if (binds === 'yes' || (binds === 'try' && !peer.isOwnNode)) link.source = this.#sourceFor(address);
     this.#links.set(key, link);
     this.#all.add(link);
     return link;

@@ -9,7 +9,7 @@ import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag
 import { type ClosableIface, HostDomain } from '../base/host-domain.ts';
 import type { HostMemory } from '../base/host-memory.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
-import { listNetworkInterfaces, type NetworkInterface } from './network-interfaces.ts';
+import { listNetworkInterfaces, type NetworkInterface, withFamilies } from './network-interfaces.ts';
 import { openSecurity, type Security } from './secure/security.ts';
 import { TcpIface } from './tcp-iface.ts';
 import { TCP_KEY_BYTES, TCP_NAME, type TcpKey, TcpKeyTable } from './tcp-key.ts';
@@ -45,7 +45,10 @@ export class TcpMd extends HostDomain {
     this.#services = services;
     const config = services.config.get(TCP_CONFIG_TABLE);
     this.#security = openSecurity(config, services.log);
-    const usable = listNetworkInterfaces().filter(({ isBridge }) => config.BRIDGE_ENABLE || !isBridge);
+    const families = config.AF_PRIO.map((family) => (family === 'inet' ? 4 : 6));
+    const usable = withFamilies(listNetworkInterfaces(), families).filter(
+      ({ isBridge }) => config.BRIDGE_ENABLE || !isBridge,
+    );
     // Peers on this node are reached through every device: whoever chooses devices has loopback only where it has chosen nothing else.
     const { isDeviceAllowed = () => false } = services;
     const isBeside = usable.some(({ name, isLoopback }) => !isLoopback && isDeviceAllowed(DeviceType.NET, name));

@@ -10,9 +10,11 @@ import {
   boolType,
   type ConfigType,
   orAuto,
+  restricted,
   type Ternary,
-  ternaryType,
+  ternaryAutoType,
   timeType,
+  uintInfType,
 } from '../../../ucs/config-value.ts';
 import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache-config.ts';
 
@@ -32,7 +34,8 @@ const ratioType: ConfigType<number> = {
 
 /** The values of the table. */
 export interface GaudiCopyConfig extends RcacheConfig {
-  readonly DMABUF: boolean;
+  readonly DMABUF: Ternary;
+  readonly MAPPED_DMABUF: Ternary;
   readonly RCACHE: Ternary;
   readonly REG_WHOLE_ALLOC: boolean | 'auto';
   readonly MAX_REG_RATIO: number;
@@ -40,8 +43,14 @@ export interface GaudiCopyConfig extends RcacheConfig {
   readonly BW: KeyValues<Direction, number>;
   readonly LATENCY: number;
   readonly OVERHEAD: number;
-  readonly HW_BLOCK_ACCESS: boolean;
+  readonly MAX_EVENTS: number;
+  readonly HW_BLOCK_ACCESS: Ternary;
   readonly NIC_SCALE_OUT: Ternary;
+}
+
+/** The spellings of a switch that older programs use, with and without the prefix that UCX has today. */
+function older(field: string): string[] {
+  return [`UCT_GAUDI_COPY_${field}`, `UCX_GAUDI_COPY_${field}`];
 }
 
 /** `UCX_GAUDI_COPY_*`. */
@@ -50,17 +59,24 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
   fields: [
     {
       name: 'DMABUF',
-      type: boolType,
-      default: 'y',
-      doc: 'Export device memory as dma-buf when a transport asks for it.',
-      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_DMABUF'],
+      type: ternaryAutoType,
+      default: 'try',
+      doc: 'Export device memory as dma-buf when a transport asks for it: y demands at the start that every card does, try and auto export where the driver does, n never.',
+      deprecatedAliases: older('ENABLE_DMABUF'),
+    },
+    {
+      name: 'MAPPED_DMABUF',
+      type: ternaryAutoType,
+      default: 'try',
+      doc: 'Export parts of mapped device memory, as gaudi2 and later do; gaudi exports physical memory. y demands cards that can, try and auto take either way, n does without: then gaudi2 and later export nothing.',
+      deprecatedAliases: older('ENABLE_MAPPED_DMABUF'),
     },
     {
       name: 'RCACHE',
-      type: ternaryType,
+      type: ternaryAutoType,
       default: 'try',
       doc: 'Cache the registrations of host memory; n maps and unmaps at every use.',
-      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_RCACHE'],
+      deprecatedAliases: older('ENABLE_RCACHE'),
     },
     {
       name: 'REG_WHOLE_ALLOC',
@@ -79,6 +95,7 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       type: timeType,
       default: '7us',
       doc: 'Estimated time of registering host memory with a card, for the choice of protocols where RCACHE=n; with a cache RCACHE_OVERHEAD counts.',
+      deprecatedAliases: ['UCT_GAUDI_COPY_REG_COST'],
     },
     {
       name: 'BW',
@@ -99,18 +116,25 @@ export const GAUDI_COPY_CONFIG_TABLE: ConfigTable<GaudiCopyConfig> = {
       doc: 'Estimated time of starting a transfer.',
     },
     {
+      name: 'MAX_EVENTS',
+      type: restricted(uintInfType, 'an unsigned integer of 1 or more, or inf', (events) => events >= 1),
+      default: 'inf',
+      doc: 'Transfers of one interface on one card that are under way at the same time at most; others wait for them. The queues of the card have bounds of their own.',
+      deprecatedAliases: ['UCT_GAUDI_COPY_MAX_EVENTS'],
+    },
+    {
       name: 'HW_BLOCK_ACCESS',
-      type: boolType,
-      default: 'y',
-      doc: 'Let a program look at the register blocks that the driver hands out; n hides them.',
-      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_HW_BLOCK_ACCESS'],
+      type: ternaryAutoType,
+      default: 'try',
+      doc: 'Let a program look at the register blocks that the driver hands out: y demands at the start that every card has some, n hides them.',
+      deprecatedAliases: older('ENABLE_HW_BLOCK_ACCESS'),
     },
     {
       name: 'NIC_SCALE_OUT',
-      type: ternaryType,
+      type: ternaryAutoType,
       default: 'try',
-      doc: 'Look for the NIC ports that lead out of the server: y demands them of every card, try reports them, n leaves them alone.',
-      deprecatedAliases: ['UCT_GAUDI_COPY_ENABLE_NIC_SCALE_OUT'],
+      doc: 'Look for the NIC ports that lead out of the server: y demands them of every card, try and auto report them, n leaves them alone.',
+      deprecatedAliases: older('ENABLE_NIC_SCALE_OUT'),
     },
   ],
   subTables: [RCACHE_CONFIG_TABLE],

@@ -13,7 +13,7 @@ import type { MdMemory } from '../../api/memory.ts';
 import { completeOne } from '../../base/completion.ts';
 import { isInside } from '../../base/range.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
-import { DIRECTIONS, Direction } from './dma-limits.ts';
+import { DIRECTIONS, Direction, IOV_MAX } from './dma-limits.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory } from './gaudi-memory.ts';
 import type { Landing } from './landings.ts';
@@ -43,6 +43,8 @@ export class DmaTransfers {
   /** Position of the card among the open ones: the slot of its mappings in host memory. */
   readonly position: number;
   readonly dma: DeviceDma;
+  /** Entries of a list at most: all of them are started together. */
+  readonly iovMax: number;
   /** What the endpoints of the interface do. */
   readonly counters: TransferCounters = new TransferCounters();
   /** Transfers that have ended with a failure. */
@@ -50,6 +52,7 @@ export class DmaTransfers {
   /** Transfers started and ended per direction, modulo 2^32. */
   readonly #started: Int32Array = new Int32Array(DIRECTIONS);
   readonly #ended: Int32Array = new Int32Array(DIRECTIONS);
+  readonly #transfersMax: number;
   readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
   readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
   /** Of the list at hand, by entry. */
@@ -57,9 +60,12 @@ export class DmaTransfers {
   /** One callback per direction, made once: a transfer allocates none. */
   readonly #onEnd: readonly ((request: DmaRequest) => void)[];
 
-  constructor(card: GaudiCard, position: number) {
+  /** @param transfersMax transfers of the interface that may be under way */
+  constructor(card: GaudiCard, position: number, transfersMax: number = Number.POSITIVE_INFINITY) {
     this.card = card;
     this.position = position;
+    this.#transfersMax = transfersMax;
+    this.iovMax = Math.min(IOV_MAX, transfersMax);
     this.dma = card.device.dma;
     this.#onEnd = [0, 1, 2].map((direction) => (request: DmaRequest) => this.#end(request, direction));
   }
@@ -98,6 +104,7 @@ export class DmaTransfers {
     completion: Completion | undefined,
     shortPuts: ShortPuts,
   ): Status {
+    if (this.#room < 1) return Status.NO_RESOURCE;
     const request = this.dma.putShort(source, sourceOffset, target, targetOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     const tracked = this.#track(request, Direction.HOST_TO_DEVICE, completion ?? shortPuts);
@@ -115,6 +122,7 @@ export class DmaTransfers {
     byteLength: number,
     completion: Completion,
   ): Status {
+    if (this.#room < 1) return Status.NO_RESOURCE;
     const request = this.dma.getShort(target, targetOffset, source, sourceOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#track(request, Direction.DEVICE_TO_HOST, completion);
@@ -134,7 +142,7 @@ export class DmaTransfers {
     completion: Completion,
     isPut: boolean,
   ): Status {
-    if (this.dma.room < iov.length) return Status.NO_RESOURCE;
+    if (this.dma.room < iov.length || this.#room < iov.length) return Status.NO_RESOURCE;
     const isRemoteDevice = remoteHost === undefined;
     if (!this.#takeLandings(iov, remoteHost, remoteOffset, isPut)) return Status.NO_RESOURCE;
     const { position, card } = this;
@@ -193,6 +201,13 @@ export class DmaTransfers {
     flush.shortPuts = shortPuts;
     this.#flushes.push(flush);
     return Status.INPROGRESS;
+  }
+
+  /** Transfers that may start now, as far as the interface has a bound of its own. */
+  get #room(): number {
+    let underWay = 0;
+    for (let i = 0; i < DIRECTIONS; i++) underWay += (this.#started[i]! - this.#ended[i]!) | 0;
+    return this.#transfersMax - underWay;
   }
 
   get #idle(): boolean {

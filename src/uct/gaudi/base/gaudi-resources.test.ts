@@ -33,6 +33,27 @@ describe('the cards of a context', () => {
       { GAUDI_COPY_NIC_SCALE_OUT: 'y' },
       {},
     ],
+    [
+      'dma-bufs of mapped memory are demanded of gaudi',
+      'ERR_GAUDI_DEVICE_NOT_FOUND',
+      { asic: 'gaudi' },
+      { GAUDI_COPY_MAPPED_DMABUF: 'y' },
+      {},
+    ],
+    [
+      'dma-bufs are demanded and forbidden',
+      'ERR_GAUDI_DEVICE_NOT_FOUND',
+      {},
+      { GAUDI_COPY_DMABUF: 'y', GAUDI_COPY_MAPPED_DMABUF: 'n' },
+      {},
+    ],
+    [
+      'register blocks are demanded that the driver does not hand out',
+      'ERR_GAUDI_DEVICE_NOT_FOUND',
+      { asic: 'gaudi' },
+      { GAUDI_COPY_HW_BLOCK_ACCESS: 'y' },
+      {},
+    ],
     ['the cache refuses its bounds', 'ERR_INVALID_PARAM', {}, {}, { RCACHE_MAX_REGIONS: 0 }],
   ];
   it.each(refusals)('are closed again where %s', (_why, code, options, overrides, changed) => {
@@ -48,6 +69,35 @@ describe('the cards of a context', () => {
       control.close();
     }
     expect(resources.cards).toEqual([]);
+    node.close();
+  });
+
+  it('says which card lacks what is demanded', () => {
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0, asic: 'gaudi' });
+    const resources = new GaudiResources({ node, mappingTable: undefined });
+    const open = (): unknown => resources.acquire(servicesWith({ GAUDI_COPY_HW_BLOCK_ACCESS: 'y' }));
+    expect(open).toThrow(/gaudi0 cannot do what UCX_GAUDI_COPY_HW_BLOCK_ACCESS=y demands: .*EPERM/);
+    node.close();
+  });
+
+  const wanted: [asic: 'gaudi' | 'gaudi2', field: string, values: string[]][] = [
+    ['gaudi2', 'DMABUF', ['y', 'n', 'try', 'auto']],
+    ['gaudi2', 'MAPPED_DMABUF', ['y', 'n', 'try', 'auto']],
+    ['gaudi2', 'RCACHE', ['y', 'n', 'try', 'auto']],
+    ['gaudi2', 'HW_BLOCK_ACCESS', ['y', 'n', 'try', 'auto']],
+    ['gaudi2', 'NIC_SCALE_OUT', ['y', 'n', 'try', 'auto']],
+    ['gaudi', 'DMABUF', ['y', 'n', 'try', 'auto']],
+    ['gaudi', 'MAPPED_DMABUF', ['n', 'try', 'auto']],
+    ['gaudi', 'HW_BLOCK_ACCESS', ['n', 'try', 'auto']],
+  ];
+  it.each(wanted)('are opened where they do what is demanded: %s, %s=%s', (asic, field, values) => {
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0, asic });
+    for (const value of values) {
+      const resources = new GaudiResources({ node, mappingTable: undefined });
+      const { cards } = resources.acquire(servicesWith({ [`GAUDI_COPY_${field}`]: value }));
+      expect(cards[0]!.device.memory.statistics.arenas).toBe(0);
+      resources.release();
+    }
     node.close();
   });
 

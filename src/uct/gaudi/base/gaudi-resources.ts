@@ -11,6 +11,7 @@ import { Status } from '../../../ucs/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
+import { checkDemands } from './demands.ts';
 import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
 import { HostPages } from './gaudi-memory.ts';
 import { detectScaleOut } from './scale-out.ts';
@@ -103,6 +104,7 @@ export class GaudiResources {
         ? openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted })
         : borrowedCards(this.#devices, isWanted);
     try {
+      checkDemands(cards, values);
       detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
       const rcache = openCache(cards.length, values, services);
       return { cards, rcache, registries: [], caching: values.RCACHE !== 'no' };

@@ -4,7 +4,7 @@
  */
 
 import type { CardEntry } from '../../../hlthunk/index.ts';
-import { UcxError } from '../../../ucs/error.ts';
+import { isUcxError, UcxError } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 
 /** A card and the index under which the program knows it. */
@@ -42,6 +42,19 @@ export function parseMappingTable(json: string, cards: readonly CardEntry[]): Ma
   return mapped.sort((left, right) => left.index - right.index);
 }
 
+/** What the table says of cards, for a node that is made to fit; none where the table breaks a rule, which {@link parseMappingTable} tells. */
+export function cardsInTable(json: string): { readonly busId: string; readonly moduleId: number | undefined }[] {
+  try {
+    return parseArray(json).map((entry, position) => {
+      const { busId, moduleId } = fieldsOf(entry, position);
+      return { busId, moduleId };
+    });
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return [];
+  }
+}
+
 function parseArray(json: string): readonly unknown[] {
   let parsed: unknown;
   try {
@@ -54,7 +67,11 @@ function parseArray(json: string): readonly unknown[] {
   return parsed;
 }
 
-function mapEntry(entry: unknown, position: number, cards: readonly CardEntry[]): MappedCard {
+/** The fields of an entry by themselves. */
+function fieldsOf(
+  entry: unknown,
+  position: number,
+): { readonly index: number; readonly busId: string; readonly moduleId: number | undefined } {
   if (typeof entry !== 'object' || entry === null) throw tableError(position, 'must be an object');
   const fields = entry as Readonly<Record<string, unknown>>;
   const index = integerField(fields, 'index', position);
@@ -63,7 +80,12 @@ function mapEntry(entry: unknown, position: number, cards: readonly CardEntry[])
   const moduleId = integerField(fields, 'module_id', position);
   const busId = fields['bus_id'];
   if (typeof busId !== 'string') throw tableError(position, 'has no bus_id, a string such as "0000:33:00.0"');
-  const card = cards.find((candidate) => candidate.busId === fullBusId(busId));
+  return { index, busId: fullBusId(busId), moduleId };
+}
+
+function mapEntry(entry: unknown, position: number, cards: readonly CardEntry[]): MappedCard {
+  const { index, busId, moduleId } = fieldsOf(entry, position);
+  const card = cards.find((candidate) => candidate.busId === busId);
   if (card === undefined) {
     const known = cards.map((candidate) => candidate.busId).join(', ') || 'none';
     throw tableError(position, `bus_id ${busId} is no card of this machine (it has: ${known})`);

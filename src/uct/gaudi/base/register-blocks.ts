@@ -37,7 +37,7 @@ export class RegisterBlocks {
    * @throws UcxError ERR_GAUDI_PERMISSION_DENIED where the configuration forbids it
    */
   constructor(device: Device, config: Config) {
-    if (!config.get(GAUDI_COPY_CONFIG_TABLE).HW_BLOCK_ACCESS) {
+    if (config.get(GAUDI_COPY_CONFIG_TABLE).HW_BLOCK_ACCESS === 'no') {
       throw gaudiError(
         GaudiErrorCode.PERMISSION_DENIED,
         'register blocks are hidden by UCX_GAUDI_COPY_HW_BLOCK_ACCESS=n',

@@ -10,7 +10,7 @@ import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import { isInside } from '../../base/range.ts';
 import { RmaOnlyEndpoint } from '../../base/rma-endpoint.ts';
 import { Transfer } from '../../base/transfer-counters.ts';
-import { IOV_MAX, SHORT_BYTES_MAX } from '../base/dma-limits.ts';
+import { SHORT_BYTES_MAX } from '../base/dma-limits.ts';
 import { type DmaTransfers, ShortPuts } from '../base/dma-transfers.ts';
 import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
 import type { CopyKey } from './copy-key.ts';
@@ -125,7 +125,8 @@ export class CopyEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
 
   /** Checks a list before anything moves; its bytes, or the refusal. */
   #checkIov(iov: readonly IovEntry[], remoteOffset: number, remote: MdMemory): number {
-    if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} entries`, iov.length);
+    const { iovMax } = this.#transfers;
+    if (iov.length > iovMax) throw invalidParam('iov', `must have at most ${iovMax} entries`, iov.length);
     let total = 0;
     for (let i = 0; i < iov.length; i++) {
       const entry = iov[i]!;

@@ -47,8 +47,8 @@ export class CopyIface implements Iface {
   constructor(options: CopyIfaceOptions) {
     this.address = options.address;
     this.#rcache = options.rcache;
-    this.attributes = attributesOf(options);
-    this.#transfers = new DmaTransfers(options.card, options.position);
+    this.#transfers = new DmaTransfers(options.card, options.position, options.config.MAX_EVENTS);
+    this.attributes = attributesOf(options, this.#transfers.iovMax);
   }
 
   get outstanding(): number {
@@ -93,10 +93,10 @@ export class CopyIface implements Iface {
   }
 }
 
-function attributesOf({ resource, config, card }: CopyIfaceOptions): IfaceAttributes {
+function attributesOf({ resource, config, card }: CopyIfaceOptions, iovMax: number): IfaceAttributes {
   const types = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
   const bandwidth = (direction: 'h2d' | 'd2h' | 'd2d'): number => config.BW[direction] ?? config.BW.default ?? 1;
-  const rma = cardRma(submitLimitation(card.device));
+  const rma = cardRma(submitLimitation(card.device), iovMax);
   return {
     ...rma,
     resource,

@@ -102,13 +102,37 @@ describe('registration of host memory', () => {
     expect(perByteNs > 0).toBe('GAUDI_COPY_RCACHE' in config);
   });
 
-  it('does not export dma-bufs when told not to', () => {
-    use({ GAUDI_COPY_DMABUF: 'n' });
+  it.each(['DMABUF', 'MAPPED_DMABUF'])('does not export dma-bufs when told not to: %s=n', (field) => {
+    use({ [`GAUDI_COPY_${field}`]: 'n' });
     expect(under.md.attributes.flags & MdFlag.EXPORT_DMABUF).toBe(0);
     expect(under.md.attributes.dmabufMemoryTypes).toBe(0);
     expect(() => under.md.memExportDmabuf(remote.address, 1)).toThrow(
-      expect.objectContaining({ status: Status.UNSUPPORTED }),
+      expect.objectContaining({ status: Status.UNSUPPORTED, message: expect.stringContaining(`${field}=n`) }),
     );
+  });
+
+  it('has no more transfers under way than MAX_EVENTS, and goes on when they end', async () => {
+    use({ GAUDI_COPY_MAX_EVENTS: '2' });
+    expect(iface.attributes.put.iovMax).toBe(2);
+    const memory = under.md.memReg(ownBytes(BYTES));
+    const rkey = keyOf(under.md, remote);
+    const whole = [{ memory, offset: 0, byteLength: BYTES }];
+    let ended = 0;
+    const completion = { count: 3, failure: Status.OK, onComplete: () => void ended++ };
+    expect(endpoint.putZcopy(whole, 0, rkey, completion)).toBe(Status.INPROGRESS);
+    expect(endpoint.putZcopy(whole, 0, rkey, completion)).toBe(Status.INPROGRESS);
+    expect(endpoint.putZcopy(whole, 0, rkey, completion)).toBe(Status.NO_RESOURCE);
+    expect(endpoint.putShort(ownBytes(8), 0, 8, 0, rkey)).toBe(Status.NO_RESOURCE);
+    expect(endpoint.getShort(ownBytes(8), 0, 8, 0, rkey, completion)).toBe(Status.NO_RESOURCE);
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+    expect(endpoint.putZcopy(whole, 0, rkey, completion)).toBe(Status.INPROGRESS);
+    expect(await flush(iface, endpoint)).toBe(Status.OK);
+    expect([completion.failure, ended]).toEqual([Status.OK, 1]);
+    const three = [0, 1, 2].map((offset) => ({ memory, offset, byteLength: 1 }));
+    expect(() => endpoint.putZcopy(three, 0, rkey, completion)).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
+    );
+    under.md.memDereg(memory);
   });
 });
 

@@ -28,6 +28,7 @@ import { KEY_BYTES } from '../../base/key-bytes.ts';
 import { KeyTable } from '../../base/key-table.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
+import { exportRefusal } from '../base/demands.ts';
 import { cardAt, isDeviceRange, partAt } from '../base/device-parts.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/gaudi-memory.ts';
@@ -161,10 +162,9 @@ export class CopyMd implements MemoryDomain {
   }
 
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport {
-    const { block } = this.#find(address, byteLength, sysDevice);
-    if (!this.#config.DMABUF) {
-      throw statusError(Status.UNSUPPORTED, 'export a dma-buf with UCX_GAUDI_COPY_DMABUF=n');
-    }
+    const { block, sysDevice: card } = this.#find(address, byteLength, sysDevice);
+    const refusal = exportRefusal(this.#config, cardAt(this.#cards, card).device);
+    if (refusal !== undefined) throw statusError(Status.UNSUPPORTED, `export a dma-buf with ${refusal}`);
     const exported = exportBlock(block);
     this.#dmabufExports += 1;
     return { fd: exported.fd, offset: exported.offset + Number(address - block.address) };
@@ -271,7 +271,7 @@ export class CopyMd implements MemoryDomain {
 
   #attributesOf(): MdAttributes {
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
-    const exports = this.#config.DMABUF;
+    const exports = this.#cards.some(({ device }) => exportRefusal(this.#config, device) === undefined);
     const flags = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE;
     return {
       name: GAUDI_COPY_NAME,

@@ -10,11 +10,14 @@ export abstract class BoardDomain extends HostDomain {
   protected readonly reader: KeyBoardReader;
   readonly #board: KeyBoard<HostMemory>;
 
-  /** @param registersPackable whether registered memory can have keys */
-  constructor(name: string, registersPackable: boolean) {
+  /**
+   * @param registersPackable whether registered memory can have keys
+   * @param folder where the boards are, also those of peers
+   */
+  constructor(name: string, registersPackable: boolean, folder?: string) {
     super(name, registersPackable);
-    this.#board = new KeyBoard(name);
-    this.reader = new KeyBoardReader(name);
+    this.#board = new KeyBoard(name, folder);
+    this.reader = new KeyBoardReader(name, folder);
   }
 
   /** What the row of a key tells peers about `memory`. */

@@ -13,12 +13,12 @@ const AT_BOOT = 4;
 const BOOT_BYTES = 16;
 const AT_DEVICE = 20;
 
-/** Writes where this process lives to the start of `target`. */
-export function packNode(kind: number, target: Uint8Array): void {
+/** Writes where this process lives to the start of `target`. @param folder of its shared memory */
+export function packNode(kind: number, target: Uint8Array, folder: string = SEGMENT_FOLDER): void {
   const view = new DataView(target.buffer, target.byteOffset, NODE_ADDRESS_BYTES);
   view.setUint32(0, kind, true);
   target.set(bootId(), AT_BOOT);
-  view.setBigUint64(AT_DEVICE, shmDevice(), true);
+  view.setBigUint64(AT_DEVICE, shmDevice(folder), true);
 }
 
 /**
@@ -39,11 +39,11 @@ export function otherNodeReason(kind: number, byteLength: number, address: Uint8
   return undefined;
 }
 
-/** True when the peer has the /dev/shm that this process has; the address was checked by {@link otherNodeReason}. */
-export function hasSameShm(address: Uint8Array): boolean {
-  return new DataView(address.buffer, address.byteOffset).getBigUint64(AT_DEVICE, true) === shmDevice();
+/** True when the shared memory of the peer is on the device of the folder of this process; the address was checked by {@link otherNodeReason}. */
+export function hasSameShm(address: Uint8Array, folder: string = SEGMENT_FOLDER): boolean {
+  return new DataView(address.buffer, address.byteOffset).getBigUint64(AT_DEVICE, true) === shmDevice(folder);
 }
 
-function shmDevice(): bigint {
-  return deviceOfPath(SEGMENT_FOLDER) ?? 0n;
+function shmDevice(folder: string): bigint {
+  return deviceOfPath(folder) ?? 0n;
 }

@@ -1,20 +1,24 @@
 /** The configuration of posix: `UCX_POSIX_*`. */
 
+import { isAbsolute } from 'node:path';
 import type { ConfigTable } from '../../../ucs/config.ts';
 import {
   bandwidthType,
   type ConfigType,
   memorySizeType,
   restricted,
+  stringType,
   timeType,
   uintType,
 } from '../../../ucs/config-value.ts';
 import { UcxError } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
+import { SEGMENT_FOLDER } from '../../base/segment.ts';
 import type { RingGeometry } from './ring-layout.ts';
 
 /** The values of the table. */
 export interface PosixConfig {
+  readonly DIR: string;
   readonly FIFO_SIZE: number;
   readonly FIFO_ELEM_SIZE: number;
   readonly SEG_SIZE: number;
@@ -39,6 +43,12 @@ function lines(max: number): ConfigType<number> {
 export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
   prefix: 'POSIX_',
   fields: [
+    {
+      name: 'DIR',
+      type: restricted(stringType, 'an absolute path', isAbsolute),
+      default: SEGMENT_FOLDER,
+      doc: 'Folder of the files of shared memory, best of a file system in memory. Processes that shall reach each other by posix need the same one; others are not reached by it, and explanations tell.',
+    },
     {
       name: 'FIFO_SIZE',
       type: powerOfTwo(2, 65_536),

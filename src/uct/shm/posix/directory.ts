@@ -43,13 +43,15 @@ export class Directory {
   readonly #log: LimitedLog;
   readonly #clock: Clock;
   readonly #counters: TransferCounters;
+  readonly #folder: string;
 
   /** Throws SyscallError ENOSPC where /dev/shm is full. */
-  constructor(log: LimitedLog, clock: Clock, counters: TransferCounters) {
+  constructor(log: LimitedLog, clock: Clock, counters: TransferCounters, folder: string) {
+    this.#folder = folder;
     this.#log = log;
     this.#clock = clock;
     this.#counters = counters;
-    this.segment = Segment.create(DIRECTORY_BYTES);
+    this.segment = Segment.create(DIRECTORY_BYTES, folder);
     this.#words = this.segment.words;
     this.#words[DirectoryWord.VERSION] = DIRECTORY_VERSION;
   }
@@ -106,7 +108,7 @@ export class Directory {
     }
     for (let slot = 0; slot < SLOTS; slot++) {
       const isNew = this.#bySlot[slot] === undefined && this.#stateOf(slot) !== SlotState.EMPTY;
-      if (isNew) unlinkIfThere(segmentPath(this.#nameIn(slot)));
+      if (isNew) unlinkIfThere(segmentPath(this.#nameIn(slot), this.#folder));
     }
     this.#senders.length = 0;
     this.#log.tellLeft();
@@ -149,7 +151,7 @@ export class Directory {
   #takeIn(slot: number, state: number): void {
     let sender: Sender | undefined;
     try {
-      sender = Sender.attach(slot, this.#nameIn(slot), this.#counters);
+      sender = Sender.attach(slot, this.#nameIn(slot), this.#counters, this.#folder);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       if (isLackOfResources(error)) {

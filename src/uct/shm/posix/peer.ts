@@ -2,7 +2,7 @@
 
 import { getpid, isSyscallError } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/status.ts';
-import { Segment, segmentError, segmentPath } from '../../base/segment.ts';
+import { Segment, segmentError } from '../../base/segment.ts';
 import {
   Attention,
   DIRECTORY_BYTES,
@@ -34,12 +34,12 @@ export class Peer {
    * Attaches the directory of this name.
    * @throws UcxError ERR_SHM_SEGMENT that says why not; SyscallError
    */
-  static attach(packedName: Uint8Array): Peer {
-    const directory = Segment.attach(packedName, DIRECTORY_BYTES);
+  static attach(packedName: Uint8Array, folder: string): Peer {
+    const directory = Segment.attach(packedName, DIRECTORY_BYTES, folder);
     try {
       if (directory.words[DirectoryWord.VERSION] !== DIRECTORY_VERSION)
         throw segmentError('its directory has another version');
-      const line = WakeLine.open(wakePath(segmentPath(packedName)));
+      const line = WakeLine.open(wakePath(directory.path));
       if (line === undefined) throw segmentError('its process has ended');
       return new Peer(directory, line);
     } catch (error) {
@@ -103,7 +103,7 @@ export class Peer {
 
   /** Tells from then on, also after {@link close}, whether the interface is gone. Opens its pipe for each answer. */
   goneProbe(): () => boolean {
-    const path = wakePath(segmentPath(this.#directory.packedName));
+    const path = wakePath(this.#directory.path);
     return () => {
       try {
         const line = WakeLine.open(path);

@@ -31,6 +31,8 @@ export interface EndpointOwner {
   readonly counters: TransferCounters;
   /** Packed name of the directory. */
   readonly directoryName: Uint8Array;
+  /** Of its files, and of those of its peers. */
+  readonly folder: string;
   /** The endpoint has found no room. */
   starve(endpoint: PosixEndpoint): void;
   forget(endpoint: PosixEndpoint): void;
@@ -204,7 +206,7 @@ export class PosixEndpoint implements UctEndpoint {
   #announce(): Status {
     if (this.#failure !== Status.OK) return this.#failure;
     try {
-      const ring = new RingWriter(this.#owner.geometry, this.#owner.directoryName);
+      const ring = new RingWriter(this.#owner.geometry, this.#owner.directoryName, this.#owner.folder);
       const status = this.#peer.announce(ring.segment.packedName);
       if (status === Status.OK) {
         this.#ring = ring;

@@ -38,6 +38,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   readonly address: Uint8Array;
   readonly geometry: RingGeometry;
   readonly directoryName: Uint8Array;
+  readonly folder: string;
   readonly counters: TransferCounters = new TransferCounters();
   readonly outstanding = 0;
   readonly #directory: Directory;
@@ -52,15 +53,16 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   constructor(resource: IfaceResource, services: Pick<ComponentServices, 'config' | 'clock' | 'log'>) {
     const config = services.config.get(POSIX_CONFIG_TABLE);
     this.geometry = ringGeometry(config);
+    this.folder = config.DIR;
     this.attributes = attributesOf(resource, config);
     const { log, clock } = services;
-    const directory = new Directory(new LimitedLog(log, clock), clock, this.counters);
+    const directory = new Directory(new LimitedLog(log, clock), clock, this.counters, this.folder);
     this.#directory = directory;
     this.#sleeper = new Sleeper(clock, () => directory.setSleeping(false));
     this.#pipe = openPipe(directory, () => this.#sleeper.wake());
     this.directoryName = directory.segment.packedName;
     this.address = new Uint8Array(ADDRESS_BYTES);
-    packNode(ADDRESS_KIND, this.address);
+    packNode(ADDRESS_KIND, this.address, this.folder);
     this.address.set(this.directoryName, NODE_ADDRESS_BYTES);
   }
 
@@ -71,7 +73,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   unreachableReason(address: Uint8Array): string | undefined {
     const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
     if (elsewhere !== undefined) return elsewhere;
-    const peer = peerAt(address);
+    const peer = peerAt(address, this.folder);
     if (typeof peer === 'string') return peer;
     peer.close();
     return undefined;
@@ -86,7 +88,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     if (this.#closed) throw closedError('interface posix');
     const elsewhere = otherNodeReason(ADDRESS_KIND, ADDRESS_BYTES, address);
     if (elsewhere !== undefined) throw unreachable('posix', elsewhere);
-    const peer = peerAt(address);
+    const peer = peerAt(address, this.folder);
     if (typeof peer === 'string') throw unreachable('posix', peer);
     const endpoint = new PosixEndpoint(this, peer);
     this.#endpoints.add(endpoint);
@@ -174,13 +176,15 @@ function openPipe(directory: Directory, onWake: () => void): WakePipe {
  * The interface with this address, which is on this machine; or why it cannot be reached.
  * @throws SyscallError EMFILE, ENFILE, ENOMEM of this process
  */
-function peerAt(address: Uint8Array): Peer | string {
+function peerAt(address: Uint8Array, folder: string): Peer | string {
   try {
-    return Peer.attach(address.subarray(NODE_ADDRESS_BYTES));
+    return Peer.attach(address.subarray(NODE_ADDRESS_BYTES), folder);
   } catch (error) {
     if (!isUcxError(error) || isLackOfResources(error)) throw error;
-    if (hasSameShm(address)) return `the peer has ended, or is of another user (${error.message})`;
-    return `the peer has another /dev/shm: another mount namespace or container (${error.message})`;
+    if (hasSameShm(address, folder)) {
+      return `the peer has ended, or is of another user, or has another UCX_POSIX_DIR (${error.message})`;
+    }
+    return `the peer has another ${folder}: another mount namespace or container, or another UCX_POSIX_DIR (${error.message})`;
   }
 }
 

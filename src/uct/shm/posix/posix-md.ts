@@ -10,7 +10,7 @@ import type { HostMemory } from '../../base/host-memory.ts';
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import type { PublishedKey } from '../../base/key-board-reader.ts';
 import { isInside } from '../../base/range.ts';
-import { isLackOfResources, SEGMENT_FOLDER, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
+import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
 import { SegmentCache } from '../../base/segment-cache.ts';
 import { BoardDomain } from '../base/board-domain.ts';
 import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
@@ -55,14 +55,18 @@ export class PosixMd extends BoardDomain {
   };
   readonly #services: ComponentServices;
   /** Memory that peers have freed goes when its last key is released. */
-  readonly #segments: SegmentCache = new SegmentCache(0);
+  readonly #segments: SegmentCache;
+  readonly #folder: string;
 
   /** @throws UcxError NO_DEVICE where /dev/shm cannot be used, ERR_CONFIG_VALUE */
   constructor(services: ComponentServices) {
-    super(POSIX_NAME, false);
+    const config = services.config.get(POSIX_CONFIG_TABLE);
+    super(POSIX_NAME, false, config.DIR);
     this.#services = services;
-    checkFolder(DIRECTORY_BYTES + ringBytes(ringGeometry(services.config.get(POSIX_CONFIG_TABLE))));
-    const removed = scavenge();
+    this.#folder = config.DIR;
+    this.#segments = new SegmentCache(0, config.DIR);
+    checkFolder(DIRECTORY_BYTES + ringBytes(ringGeometry(config)), config.DIR);
+    const removed = scavenge(config.DIR);
     if (removed > 0) services.log.debug(`removed ${removed} shared-memory files of processes that have ended`);
   }
 
@@ -71,7 +75,7 @@ export class PosixMd extends BoardDomain {
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
     }
-    const segment = Segment.create(byteLength);
+    const segment = Segment.create(byteLength, this.#folder);
     return this.own({ bytes: segment.bytes, allocation: segment, packable: true });
   }
 
@@ -126,15 +130,15 @@ function refusal(code: string, rule: string, cause?: unknown): UcxError {
 }
 
 /** Makes a segment of what a worker with one peer needs: a folder that is missing, full, read-only or not for this user shows now. */
-function checkFolder(byteLength: number): void {
+function checkFolder(byteLength: number, folder: string): void {
   try {
-    Segment.create(byteLength).close();
+    Segment.create(byteLength, folder).close();
   } catch (error) {
     if (!isUcxError(error)) throw error;
     throw new UcxError({
       code: 'ERR_NO_DEVICE',
       status: Status.NO_DEVICE,
-      message: `no shared memory in ${SEGMENT_FOLDER}: ${error.message}`,
+      message: `no shared memory in ${folder}: ${error.message}`,
       cause: error,
     });
   }

@@ -43,10 +43,11 @@ export class RingWriter {
   /**
    * Makes the ring.
    * @param sender packed name of the directory of this end's interface
+   * @param folder of its file
    * @throws SyscallError ENOSPC where /dev/shm is full
    */
-  constructor(geometry: RingGeometry, sender: Uint8Array) {
-    this.segment = Segment.create(ringBytes(geometry));
+  constructor(geometry: RingGeometry, sender: Uint8Array, folder?: string) {
+    this.segment = Segment.create(ringBytes(geometry), folder);
     this.#words = this.segment.words;
     this.#bytes = this.segment.bytes;
     this.#frame = new RingFrame(this.#bytes, this.#words, '');

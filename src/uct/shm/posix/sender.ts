@@ -26,15 +26,15 @@ export class Sender {
    * @returns undefined when there is no such ring any more
    * @throws UcxError ERR_SHM_SEGMENT for a ring that cannot be attached, or is none; SyscallError EACCES, and what {@link isLackOfResources} names
    */
-  static attach(slot: number, packedName: Uint8Array, counters: TransferCounters): Sender | undefined {
-    const path = segmentPath(packedName);
+  static attach(slot: number, packedName: Uint8Array, counters: TransferCounters, folder: string): Sender | undefined {
+    const path = segmentPath(packedName, folder);
     // The sender has died, and others have cleaned up after it.
     if (!existsSync(path)) return undefined;
-    const segment = Segment.attach(packedName, RING_HEADER_BYTES);
+    const segment = Segment.attach(packedName, RING_HEADER_BYTES, folder);
     try {
       const geometry = readRingGeometry(segment.words, segment.byteLength);
       if (geometry === undefined) throw segmentError(`${path} is no ring of this version`);
-      const line = WakeLine.open(wakePath(segmentPath(senderOf(segment.bytes))));
+      const line = WakeLine.open(wakePath(segmentPath(senderOf(segment.bytes), folder)));
       unlinkIfThere(path);
       return new Sender(slot, new RingReader(segment, geometry, counters), line);
     } catch (error) {
