@@ -1,5 +1,6 @@
 /** The checks of arguments that calls of hl-thunk share. Each failure is ERR_GAUDI_INVALID_PARAMS and names argument, rule and value. */
 
+import { missingMethod } from '../ucs/check-options.ts';
 import { describeValue, type UcxError } from '../ucs/error.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 
@@ -58,6 +59,6 @@ export function checkMethods<T extends object>(
   methods: readonly (keyof T & string)[],
 ): void {
   checkObject(argument, value);
-  const missing = methods.find((name) => typeof value[name] !== 'function');
+  const missing = missingMethod(value, methods);
   if (missing !== undefined) throw invalidArgument(argument, `must have the method ${missing}`, value);
 }

@@ -133,7 +133,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   rawUnmapping(address: bigint): void {
     const block = this.#raw.get(address);
     if (block === undefined) return;
-    checkUnused(block, 'address');
+    checkUnused(block, this.#card, 'address');
     this.#raw.delete(address);
     this.#end(block);
     block.arena.closeExport();

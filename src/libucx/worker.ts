@@ -170,6 +170,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.checkOpen();
     checkOptions(options);
+    if (options.signal !== undefined) checkSignal(options.signal);
     return this.#event.wait(options.signal);
   }
 

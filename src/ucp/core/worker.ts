@@ -188,6 +188,7 @@ export class Worker
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#checkOpen();
     checkOptions(options);
+    if (options.signal !== undefined) checkSignal(options.signal);
     return this.#event.wait(options.signal);
   }
 

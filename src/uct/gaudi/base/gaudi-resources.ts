@@ -6,6 +6,8 @@
 import os from 'node:os';
 import type { Device, DriverNode } from '../../../hlthunk/index.ts';
 import { addressOf, isMapped } from '../../../sys/index.ts';
+import { checkMethods, checkOptions } from '../../../ucs/check-options.ts';
+import { invalidParam } from '../../../ucs/error.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType } from '../../api/iface.ts';
@@ -46,10 +48,19 @@ export class GaudiResources {
   #open: OpenGaudi | undefined;
   #users = 0;
 
-  /** Opens nothing yet. */
+  /**
+   * Opens nothing yet.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
   constructor(options: GaudiResourcesOptions) {
+    checkOptions(options);
+    checkMethods('node', options.node, ['cards', 'open', 'openControl', 'attribute', 'close']);
+    const { mappingTable } = options;
+    if (mappingTable !== undefined && typeof mappingTable !== 'string') {
+      throw invalidParam('mappingTable', 'must be a string', mappingTable);
+    }
     this.node = options.node;
-    this.#mappingTable = options.mappingTable;
+    this.#mappingTable = mappingTable;
     this.#devices = options.devices;
   }
 
