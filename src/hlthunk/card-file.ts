@@ -56,7 +56,7 @@ export interface CardTarget {
  */
 export function cardOf(target: CardTarget): CardFile {
   const card: unknown = (target as CardTarget | undefined)?.card;
-  if (CardFile.isOne(card)) return card;
+  if (CardFile.isGenuine(card)) return card;
   throw invalidArgument('target', 'must be an open device or control device', target);
 }
 
@@ -87,7 +87,7 @@ export class CardFile {
   }
 
   /** Whether a value is an open or closed file, and nothing that only looks like one. */
-  static isOne(value: unknown): value is CardFile {
+  static isGenuine(value: unknown): value is CardFile {
     return typeof value === 'object' && value !== null && #closed in value;
   }
 

@@ -38,7 +38,7 @@ export class CommandBuffer implements Disposable {
   }
 
   /** Whether a value is a command buffer, and nothing that only looks like one. */
-  static isOne(value: unknown): value is CommandBuffer {
+  static isGenuine(value: unknown): value is CommandBuffer {
     return typeof value === 'object' && value !== null && #destroyed in value;
   }
 
@@ -95,7 +95,7 @@ export function requestCommandBuffer(
 
 /** Gives a command buffer back. Throws ERR_GAUDI_INVALID_PARAMS the second time. */
 export function destroyCommandBuffer(buffer: CommandBuffer): void {
-  if (!CommandBuffer.isOne(buffer)) throw invalidArgument('buffer', 'must be of requestCommandBuffer', buffer);
+  if (!CommandBuffer.isGenuine(buffer)) throw invalidArgument('buffer', 'must be of requestCommandBuffer', buffer);
   if (buffer.destroyed) throw invalidArgument('buffer', 'must not be destroyed twice', buffer.handle);
   buffer.destroy();
 }

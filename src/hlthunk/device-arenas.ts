@@ -9,7 +9,7 @@
 import { closedError, type UcxError } from '../ucs/error.ts';
 import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './arena.ts';
 import type { ArenaMemory, ArenaSource } from './arena-source.ts';
-import { checkLength, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
+import { checkLength, checkMethods, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
 import type { CardFile, RawMemoryOwner } from './card-file.ts';
 import { checkUnused } from './dma-memory.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
@@ -119,6 +119,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
 
   /** Tells `watcher` of every block that comes and goes from now on. Returns what ends that. */
   watch(watcher: MemoryWatcher): () => void {
+    checkMethods('watcher', watcher, ['onAllocated', 'onFreed']);
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
   }

@@ -105,8 +105,5 @@ export function memoryUnmap(target: CardTarget, address: bigint): void {
   checkWord64('address', address);
   const card = cardOf(target);
   card.rawMemoryOwner?.rawUnmapping(address);
-  card.memory(
-    { unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP },
-    `memoryUnmap of 0x${address.toString(16)}`,
-  );
+  card.memory({ unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP }, `memoryUnmap of 0x${address.toString(16)}`);
 }

@@ -82,11 +82,6 @@ export class Device implements CardTarget, Disposable {
     this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, imports, options: options.dma ?? {} });
   }
 
-  /** Whether a value is a device, and nothing that only looks like one. */
-  static isOne(value: unknown): value is Device {
-    return typeof value === 'object' && value !== null && #released in value;
-  }
-
   get closed(): boolean {
     return this.card.closed;
   }
@@ -113,7 +108,7 @@ export class Device implements CardTarget, Disposable {
 
   /** Names a block to others by the dma-buf of its arena: see {@link exportBlock}. */
   exportDmabuf(block: DeviceBlock): DmabufExport {
-    if (!DmaMemory.isOne(block) || block.card !== this.card) {
+    if (!DmaMemory.isGenuine(block) || block.card !== this.card) {
       throw invalidArgument('block', `must be memory of ${this.card.name}`, foreignName(block));
     }
     return exportBlock(block);
@@ -167,7 +162,7 @@ export class Device implements CardTarget, Disposable {
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS
  */
 export function checkDevice(device: Device): void {
-  if (!Device.isOne(device)) throw invalidArgument('device', 'must be an opened device', device);
+  if (!Device.isGenuine(device)) throw invalidArgument('device', 'must be an opened device', device);
 }
 
 /** An open control node: INFO only, any number of them, beside whoever has the card. Made by `openControl`. */

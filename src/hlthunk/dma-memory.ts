@@ -32,7 +32,7 @@ export abstract class DmaMemory {
   }
 
   /** Whether a value is such a range, and nothing that only looks like one: its counts keep memory from being given back. */
-  static isOne(value: unknown): value is DmaMemory {
+  static isGenuine(value: unknown): value is DmaMemory {
     return typeof value === 'object' && value !== null && #generation in value;
   }
 
@@ -65,7 +65,7 @@ export abstract class DmaMemory {
  *   transfer uses it
  */
 export function checkUnused(memory: DmaMemory, card: CardFile, name: string): void {
-  if (!DmaMemory.isOne(memory) || memory.card !== card) {
+  if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
     throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
   }
   if (!memory.live) throw invalidArgument(name, 'must not be given back twice', memory.address);
@@ -80,7 +80,7 @@ export function checkUnused(memory: DmaMemory, card: CardFile, name: string): vo
 
 /** What memory that is not of the card at hand is shown as: the name of its card, where it has one. */
 export function foreignName(memory: unknown): unknown {
-  return DmaMemory.isOne(memory) ? memory.card.name : memory;
+  return DmaMemory.isGenuine(memory) ? memory.card.name : memory;
 }
 
 let lastGeneration = 0;

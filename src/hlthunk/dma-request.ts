@@ -54,7 +54,7 @@ export class DmaRequest {
   }
 
   /** Whether a value is a request, and nothing that only looks like one: pools take back what is freed. */
-  static isOne(value: unknown): value is DmaRequest {
+  static isGenuine(value: unknown): value is DmaRequest {
     return typeof value === 'object' && value !== null && #owner in value;
   }
 

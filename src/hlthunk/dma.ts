@@ -406,7 +406,7 @@ export class DeviceDma implements DmaQueueDevice {
 
   /** Throws unless it is a request of this card. */
   #checkRequest(request: DmaRequest): void {
-    if (DmaRequest.isOne(request) && request.owner.device === this) return;
+    if (DmaRequest.isGenuine(request) && request.owner.device === this) return;
     throw invalidArgument('request', `must be of ${this.#card.name}`, request);
   }
 
@@ -415,7 +415,7 @@ export class DeviceDma implements DmaQueueDevice {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
     }
-    if (!DmaMemory.isOne(memory) || memory.card !== this.#card) {
+    if (!DmaMemory.isGenuine(memory) || memory.card !== this.#card) {
       throw invalidArgument(name, `must be memory of ${this.#card.name}`, foreignName(memory));
     }
     if (!memory.live || this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');

@@ -63,7 +63,7 @@ export function deviceMappedMemoryExportDmabufFd(
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block; ERR_GAUDI_OUT_OF_MEMORY without descriptors
  */
 export function exportBlock(block: DeviceBlock): DmabufExport {
-  if (!DmaMemory.isOne(block) || !(block instanceof DeviceBlock)) {
+  if (!DmaMemory.isGenuine(block) || !(block instanceof DeviceBlock)) {
     throw invalidArgument('block', 'must be device memory', block);
   }
   if (!block.live) throw invalidArgument('block', 'must be live', block.address);

@@ -98,7 +98,7 @@ export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): I
  * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; ERR_GAUDI_INVALID_PARAMS the second time
  */
 export function ipcCloseHandle(mapping: ImportedMapping): void {
-  if (!DmaMemory.isOne(mapping) || !(mapping instanceof ImportedMapping)) {
+  if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping)) {
     throw invalidArgument('mapping', 'must be of ipcOpenHandle', mapping);
   }
   mapping.unmap();
@@ -116,7 +116,7 @@ function wrap(device: Device, block: DeviceBlock, offset: number, byteLength: nu
 }
 
 function checkBlock({ card }: Device, block: DeviceBlock): void {
-  if (DmaMemory.isOne(block) && block instanceof DeviceBlock && block.card === card) return;
+  if (DmaMemory.isGenuine(block) && block instanceof DeviceBlock && block.card === card) return;
   throw invalidArgument('memory', `must be device memory of ${card.name}`, foreignName(block));
 }
 

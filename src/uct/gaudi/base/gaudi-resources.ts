@@ -12,6 +12,7 @@ import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import { checkServices } from '../../base/check-services.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
 import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
 import { HostPages } from './gaudi-memory.ts';
@@ -64,6 +65,11 @@ export class GaudiResources {
     this.#devices = options.devices;
   }
 
+  /** Whether a value is one, and nothing that only looks like one. */
+  static isGenuine(value: unknown): value is GaudiResources {
+    return typeof value === 'object' && value !== null && #users in value;
+  }
+
   /** The open cards; none while nobody uses them. */
   get cards(): readonly GaudiCard[] {
     return this.#open?.cards ?? [];
@@ -74,6 +80,7 @@ export class GaudiResources {
    * @throws UcxError as openGaudiCards
    */
   acquire(services: ComponentServices): OpenGaudi {
+    checkServices(services);
     this.#open ??= this.#openAll(services);
     this.#users += 1;
     return this.#open;
@@ -122,6 +129,11 @@ export class GaudiResources {
       throw error;
     }
   }
+}
+
+/** @throws UcxError ERR_INVALID_PARAM for what are no cards of a context */
+export function checkResources(shared: GaudiResources): void {
+  if (!GaudiResources.isGenuine(shared)) throw invalidParam('shared', 'must be GaudiResources', shared);
 }
 
 /** The cache of registrations in so many cards. */
