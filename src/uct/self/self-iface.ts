@@ -201,7 +201,7 @@ export class SelfIface implements Iface {
   }
 
   setAmHandler(handler: AmHandler): void {
-    checkHandler(handler);
+    if (handler !== undefined) checkHandler(handler);
     this.#messages.handler = handler;
   }
 

@@ -172,7 +172,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   setAmHandler(handler: AmHandler): void {
-    checkHandler(handler);
+    if (handler !== undefined) checkHandler(handler);
     this.handler = handler;
   }
 

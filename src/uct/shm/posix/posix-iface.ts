@@ -95,7 +95,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   }
 
   setAmHandler(handler: AmHandler): void {
-    checkHandler(handler);
+    if (handler !== undefined) checkHandler(handler);
     this.#handler = handler;
   }
 
