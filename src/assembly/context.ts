@@ -89,8 +89,8 @@ async function openNative(
   engine: Engine,
 ): Promise<NativeContext<Device>> {
   const devices = checkDevices(options);
-  const given = options.node ?? devices?.[0]?.node;
-  const node = given ?? openNode(program);
+  const given = options.node === undefined ? devices?.[0]?.node : options.node;
+  const node = given === undefined ? openNode(program) : given;
   const release = given === undefined ? (): void => node.close() : (): void => {};
   let context: NativeContext<Device> | undefined;
   let insight: Insight | undefined;

@@ -4,6 +4,7 @@
  */
 
 import { join } from 'node:path';
+import { checkOptions } from '../ucs/check-options.ts';
 import { type Config, type ConfigEntry, loadConfig, optionName, unknownOption } from '../ucs/config.ts';
 import { type ConfigFile, configDirectories, readConfigFiles } from '../ucs/config-file.ts';
 import { type ConfigPrintOptions, printConfig } from '../ucs/config-print.ts';
@@ -54,6 +55,7 @@ export class ProgramConfig {
    * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_INVALID_PARAM
    */
   static read(sources: ConfigReadOptions = {}, options: Readonly<Record<string, string>> = {}): ProgramConfig {
+    checkSources(sources);
     // What the environment becomes later must not change what was read.
     const env = { ...(sources.env ?? process.env) };
     const files = readConfigFiles(sources.configDirectories ?? defaultDirectories(env), machineFact);
@@ -122,6 +124,16 @@ export class ProgramConfig {
   print(options?: ConfigPrintOptions): string {
     return printConfig(this.entries, options);
   }
+}
+
+function checkSources({ env, configDirectories: directories, envPrefix }: ConfigReadOptions): void {
+  if (env !== undefined) checkOptions(env, 'env');
+  if (envPrefix !== undefined && typeof envPrefix !== 'string') {
+    throw invalidParam('envPrefix', 'must be a string', envPrefix);
+  }
+  if (directories === undefined) return;
+  const isList = Array.isArray(directories) && directories.every((each) => typeof each === 'string');
+  if (!isList) throw invalidParam('configDirectories', 'must be an array of strings', directories);
 }
 
 /** Options under the names of their variables; later ones replace earlier ones. */

@@ -2,6 +2,7 @@
  * What every program of this library begins with: the configuration out of environment and files, and the log that it asks for.
  */
 
+import { checkMethods } from '../ucs/check-options.ts';
 import { type Clock, systemClock } from '../ucs/clock.ts';
 import type { Config } from '../ucs/config.ts';
 import { invalidParam } from '../ucs/error.ts';
@@ -51,14 +52,18 @@ export function startProgram(options: ProgramOptions = {}): Program {
  * @throws UcxError ERR_CONFIG_VALUE, ERR_CONFIG_UNKNOWN, ERR_CONFIG_FILE, ERR_LOG_FILE, ERR_INVALID_PARAM
  */
 export function readProgram(options: ProgramOptions = {}): Program {
+  const { logSink, clock } = options;
+  if (logSink !== undefined && typeof logSink !== 'function')
+    throw invalidParam('logSink', 'must be a function', logSink);
+  if (clock !== undefined) checkMethods('clock', clock, ['nowNs', 'setTimer']);
   const source = configOf(options);
   const { values: config, env } = source;
   const { LOG_LEVEL, LOG_FILE, LOG_FILE_SIZE, LOG_FILE_ROTATE } = config.get(GLOBAL_CONFIG_TABLE);
-  const sink = options.logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
+  const sink = logSink ?? openLogSink({ file: LOG_FILE, sizeMax: LOG_FILE_SIZE, rotate: LOG_FILE_ROTATE });
   const log = createLog('ucp', LOG_LEVEL, sink);
   for (const warning of config.warnings) log.warn(warning);
   for (const section of config.skipped) log.debug(section);
-  return { config, source, log, clock: options.clock ?? systemClock, env };
+  return { config, source, log, clock: clock ?? systemClock, env };
 }
 
 /** Warns of variables that nothing reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */

@@ -6,6 +6,7 @@
 import { close as closeFd, dup, isSyscallError } from '../sys/index.ts';
 import { RangeAllocator } from '../ucs/range-allocator.ts';
 import type { ArenaMemory } from './arena-source.ts';
+import { checkInteger, checkLength, invalidArgument } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
 import { highWord, lowWord } from './device-address.ts';
 import { DmaMemory, nextGeneration } from './dma-memory.ts';
@@ -68,21 +69,40 @@ export class DeviceBlock extends DmaMemory implements Disposable {
     this.arena.owner.free(this);
   }
 
-  /** A part of the block, for transfers that are counted apart. The range lies inside; {@link endPart} gives it back. */
+  /**
+   * A part of the block, for transfers that are counted apart; {@link endPart} gives it back.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range that does not lie inside, and for a block that was freed
+   */
   part(offset: number, byteLength: number): DevicePart {
+    if (!this.live) throw invalidArgument('block', 'must be live', this.address);
+    checkInteger('offset', offset);
+    checkLength('byteLength', byteLength);
+    if (byteLength > this.byteLength - offset) {
+      throw invalidArgument(
+        'offset',
+        `plus byteLength ${byteLength} must stay within ${this.byteLength} bytes`,
+        offset,
+      );
+    }
     const part = new DevicePart(this, offset, byteLength);
     this.#parts.add(part);
     return part;
   }
 
-  /** Ends a part: no transfer uses it. */
+  /**
+   * Ends a part: no transfer uses it.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for what is no part of this block
+   */
   endPart(part: DevicePart): void {
+    const isOwn = DmaMemory.isGenuine(part) && part instanceof DevicePart && part.block === this;
+    if (!isOwn) throw invalidArgument('part', 'must be a part of the block', part);
     part.live = false;
     this.#parts.delete(part);
   }
 
   /** Has `callback` run before the memory goes. Returns what takes the wish back. */
   onFree(callback: () => void): () => void {
+    if (typeof callback !== 'function') throw invalidArgument('callback', 'must be a function', callback);
     this.#onFree.add(callback);
     return () => this.#onFree.delete(callback);
   }

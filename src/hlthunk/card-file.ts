@@ -16,6 +16,7 @@ import {
   type StructValues,
 } from '../uapi/index.ts';
 import { closedError, type UcxError } from '../ucs/error.ts';
+import { invalidArgument } from './argument-error.ts';
 import { ioctlError } from './gaudi-error.ts';
 
 /** Field values of the MEMORY ioctl. */
@@ -49,6 +50,16 @@ export interface CardTarget {
   readonly card: CardFile;
 }
 
+/**
+ * The card of a target: the check of every call that takes one.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS
+ */
+export function cardOf(target: CardTarget): CardFile {
+  const card: unknown = (target as CardTarget | undefined)?.card;
+  if (CardFile.isGenuine(card)) return card;
+  throw invalidArgument('target', 'must be an open device or control device', target);
+}
+
 /** An open file of a card. */
 export class CardFile {
   readonly file: DriverFile;
@@ -73,6 +84,11 @@ export class CardFile {
     this.busId = busId;
     this.name = `card ${minor} (${busId})`;
     this.#arguments = allocateScratch(ARGUMENT_BYTES);
+  }
+
+  /** Whether a value is an open or closed file, and nothing that only looks like one. */
+  static isGenuine(value: unknown): value is CardFile {
+    return typeof value === 'object' && value !== null && #closed in value;
   }
 
   get closed(): boolean {

@@ -5,8 +5,8 @@
 
 import type { DriverMapping } from '../driver/port.ts';
 import { HL_CB_FLAGS, HL_CB_OP, HL_MAX_CB_SIZE } from '../uapi/index.ts';
-import { invalidArgument } from './argument-error.ts';
-import type { CardFile, CardTarget } from './card-file.ts';
+import { checkObject, invalidArgument } from './argument-error.ts';
+import { type CardFile, type CardTarget, cardOf } from './card-file.ts';
 
 /** Wishes for a command buffer. */
 export interface CommandBufferOptions {
@@ -35,6 +35,11 @@ export class CommandBuffer implements Disposable {
     this.deviceAddress = address;
     this.words = new Uint32Array(mapping.buffer);
     this.#mapping = mapping;
+  }
+
+  /** Whether a value is a command buffer, and nothing that only looks like one. */
+  static isGenuine(value: unknown): value is CommandBuffer {
+    return typeof value === 'object' && value !== null && #destroyed in value;
   }
 
   get destroyed(): boolean {
@@ -73,7 +78,8 @@ export function requestCommandBuffer(
   if (!Number.isInteger(byteLength) || byteLength <= 0 || byteLength > HL_MAX_CB_SIZE) {
     throw invalidArgument('byteLength', `must be an integer from 1 to ${HL_MAX_CB_SIZE}`, byteLength);
   }
-  const { card } = target;
+  checkObject('options', options);
+  const card = cardOf(target);
   const mapped = options.mapped === true;
   const what = `requestCommandBuffer of ${byteLength} bytes`;
   const input = { op: HL_CB_OP.CREATE, cb_size: byteLength, flags: mapped ? HL_CB_FLAGS.MAP : 0 };
@@ -89,6 +95,7 @@ export function requestCommandBuffer(
 
 /** Gives a command buffer back. Throws ERR_GAUDI_INVALID_PARAMS the second time. */
 export function destroyCommandBuffer(buffer: CommandBuffer): void {
+  if (!CommandBuffer.isGenuine(buffer)) throw invalidArgument('buffer', 'must be of requestCommandBuffer', buffer);
   if (buffer.destroyed) throw invalidArgument('buffer', 'must not be destroyed twice', buffer.handle);
   buffer.destroy();
 }

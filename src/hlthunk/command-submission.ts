@@ -16,8 +16,8 @@ import {
   HL_WAIT_MULTI_CS_LIST_MAX_LEN,
   type HlWaitCsStatus,
 } from '../uapi/index.ts';
-import { checkWord32, checkWord64, invalidArgument } from './argument-error.ts';
-import type { CardFile, CardTarget } from './card-file.ts';
+import { checkInteger, checkObject, checkWord32, checkWord64, invalidArgument } from './argument-error.ts';
+import { type CardFile, type CardTarget, cardOf } from './card-file.ts';
 
 /** One job: packets for a queue. */
 export interface CommandChunk {
@@ -72,10 +72,12 @@ export function commandSubmission(
   chunks: readonly CommandChunk[],
   options: SubmissionOptions = {},
 ): bigint | undefined {
-  const { card } = target;
+  const card = cardOf(target);
   card.checkOpen();
+  checkOptions(options);
   const restore = options.restore ?? [];
-  for (const chunk of [...chunks, ...restore]) checkChunk(chunk);
+  checkChunks('chunks', chunks);
+  checkChunks('restore', restore);
   const count = chunks.length + restore.length;
   if (count > HL_MAX_JOBS_PER_CS) throw invalidArgument('chunks', `must be at most ${HL_MAX_JOBS_PER_CS}`, count);
   const block = allocateScratch(HL_CS_ARGS.size + count * HL_CS_CHUNK.size);
@@ -97,7 +99,7 @@ export function commandSubmission(
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a number that was never submitted; ERR_GAUDI_DEVICE_BUSY in reset
  */
 export function waitForCs(target: CardTarget, seq: bigint, timeoutUs: number): WaitResult {
-  const { card } = target;
+  const card = cardOf(target);
   const block = waitBlock(card, seq, timeoutUs);
   try {
     return waitResult(card, card.file.ioctl(card.file.numbers.WAIT_CS, block), block);
@@ -108,7 +110,7 @@ export function waitForCs(target: CardTarget, seq: bigint, timeoutUs: number): W
 
 /** {@link waitForCs} without blocking the event loop. */
 export async function waitForCsAsync(target: CardTarget, seq: bigint, timeoutUs: number): Promise<WaitResult> {
-  const { card } = target;
+  const card = cardOf(target);
   const block = waitBlock(card, seq, timeoutUs);
   try {
     return waitResult(card, await card.file.ioctlAsync(card.file.numbers.WAIT_CS, block), block);
@@ -122,8 +124,9 @@ export async function waitForCsAsync(target: CardTarget, seq: bigint, timeoutUs:
  * @param sequences 1 to 32
  */
 export function waitForMultiCs(target: CardTarget, sequences: readonly bigint[], timeoutUs: number): MultiWaitResult {
-  const { card } = target;
+  const card = cardOf(target);
   card.checkOpen();
+  if (!Array.isArray(sequences)) throw invalidArgument('sequences', 'must be an array', sequences);
   const count = sequences.length;
   if (count < 1 || count > HL_WAIT_MULTI_CS_LIST_MAX_LEN) {
     throw invalidArgument('sequences', `must be 1 to ${HL_WAIT_MULTI_CS_LIST_MAX_LEN}`, count);
@@ -151,7 +154,6 @@ function encodeSubmission(
   const executeAt = HL_CS_ARGS.size;
   const restoreAt = executeAt + chunks.length * HL_CS_CHUNK.size;
   const timeout = options.timeoutSeconds;
-  if (timeout !== undefined) checkWord32('timeoutSeconds', timeout);
   HL_CS_ARGS.in.encode(
     {
       chunks_execute: BigInt(block.address + executeAt),
@@ -178,16 +180,27 @@ function encodeSubmission(
   }
 }
 
-function checkChunk(chunk: CommandChunk): void {
-  checkWord32('queueIndex', chunk.queueIndex);
-  checkWord64('cbHandle', chunk.cbHandle);
-  checkWord32('cbSize', chunk.cbSize);
+function checkOptions(options: SubmissionOptions): void {
+  checkObject('options', options);
+  const { flags, timeoutSeconds, stagedSeq } = options;
+  if (flags !== undefined) checkWord32('flags', flags);
+  if (timeoutSeconds !== undefined) checkWord32('timeoutSeconds', timeoutSeconds);
+  if (stagedSeq !== undefined) checkWord64('stagedSeq', stagedSeq);
+}
+
+function checkChunks(argument: string, chunks: readonly CommandChunk[]): void {
+  if (!Array.isArray(chunks)) throw invalidArgument(argument, 'must be an array', chunks);
+  for (const chunk of chunks) {
+    checkObject(argument, chunk);
+    checkWord32('queueIndex', chunk.queueIndex);
+    checkWord64('cbHandle', chunk.cbHandle);
+    checkWord32('cbSize', chunk.cbSize);
+    if (chunk.flags !== undefined) checkWord32('flags', chunk.flags);
+  }
 }
 
 function timeoutOf(timeoutUs: number): bigint {
-  if (!Number.isSafeInteger(timeoutUs) || timeoutUs < 0) {
-    throw invalidArgument('timeoutUs', 'must be an integer from 0 to 2^53 - 1', timeoutUs);
-  }
+  checkInteger('timeoutUs', timeoutUs);
   return BigInt(timeoutUs);
 }
 

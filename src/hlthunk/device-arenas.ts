@@ -7,9 +7,9 @@
  */
 
 import { closedError, type UcxError } from '../ucs/error.ts';
-import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, type DeviceBlock } from './arena.ts';
+import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './arena.ts';
 import type { ArenaMemory, ArenaSource } from './arena-source.ts';
-import { checkLength, invalidArgument } from './argument-error.ts';
+import { checkLength, checkMethods, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
 import type { CardFile, RawMemoryOwner } from './card-file.ts';
 import { checkUnused } from './dma-memory.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
@@ -92,6 +92,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   #allocate(byteLength: number, options: BlockOptions): DeviceBlock {
     if (this.#closed) throw closedError(this.#card.name);
     checkLength('byteLength', byteLength);
+    checkObject('options', options);
     const alignment = Math.max(BLOCK_GRANULE_BYTES, checkAlignment(options.alignment ?? BLOCK_GRANULE_BYTES));
     const block = options.dedicated === true ? undefined : this.#allocateInArenas(byteLength, alignment);
     return block ?? this.#allocateInNewArena(byteLength, alignment, options.dedicated === true);
@@ -99,6 +100,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
 
   /** The live block that contains a device address; undefined for an address outside every block. */
   find(address: bigint): DeviceBlock | undefined {
+    checkWord64('address', address);
     for (const arena of this.#arenas) {
       const offset = address - arena.memory.address;
       if (offset >= 0n && offset < BigInt(arena.byteLength)) return arena.find(Number(offset));
@@ -117,6 +119,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
 
   /** Tells `watcher` of every block that comes and goes from now on. Returns what ends that. */
   watch(watcher: MemoryWatcher): () => void {
+    checkMethods('watcher', watcher, ['onAllocated', 'onFreed']);
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
   }
@@ -131,7 +134,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   rawUnmapping(address: bigint): void {
     const block = this.#raw.get(address);
     if (block === undefined) return;
-    checkUnused(block, 'address');
+    checkUnused(block, this.#card, 'address');
     this.#raw.delete(address);
     this.#end(block);
     block.arena.closeExport();
@@ -140,7 +143,8 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   /** See {@link DeviceBlock.free}. */
   free(block: DeviceBlock): void {
     if (this.#closed) return;
-    checkUnused(block, 'block');
+    checkUnused(block, this.#card, 'block');
+    if (!(block instanceof DeviceBlock)) throw invalidArgument('block', 'must be device memory', block);
     if (this.#raw.get(block.address) === block) {
       throw invalidArgument(
         'block',

@@ -4,7 +4,7 @@
  */
 
 import type { Status } from '../ucs/status.ts';
-import type { Device } from './device.ts';
+import { checkDevice, type Device } from './device.ts';
 import type { DmaMemory } from './dma-memory.ts';
 import type { DmaRequest } from './dma-request.ts';
 import type { ImportedMapping } from './dmabuf.ts';
@@ -12,6 +12,7 @@ import type { HostMapOptions, HostMapping } from './host-memory.ts';
 
 /** Closes a device: see {@link Device.close}. */
 export function close(device: Device): void {
+  checkDevice(device);
   device.close();
 }
 
@@ -22,6 +23,7 @@ export function hostMemoryMap(
   byteLength: number,
   options?: HostMapOptions,
 ): HostMapping {
+  checkDevice(device);
   return device.hostMemoryMap(address, byteLength, options);
 }
 
@@ -34,6 +36,7 @@ export function dmaHostToDeviceAsync(
   blockOffset: number,
   byteLength: number,
 ): DmaRequest | undefined {
+  checkDevice(device);
   return device.dma.dmaHostToDeviceAsync(mapping, mappingOffset, block, blockOffset, byteLength);
 }
 
@@ -46,6 +49,7 @@ export function dmaDeviceToHostAsync(
   mappingOffset: number,
   byteLength: number,
 ): DmaRequest | undefined {
+  checkDevice(device);
   return device.dma.dmaDeviceToHostAsync(block, blockOffset, mapping, mappingOffset, byteLength);
 }
 
@@ -58,20 +62,24 @@ export function dmaDeviceToDeviceAsync(
   destinationOffset: number,
   byteLength: number,
 ): DmaRequest | undefined {
+  checkDevice(device);
   return device.dma.dmaDeviceToDeviceAsync(source, sourceOffset, destination, destinationOffset, byteLength);
 }
 
 /** How a request stands, after making progress: INPROGRESS, OK or a failure. */
 export function dmaPoll(device: Device, request: DmaRequest): Status {
+  checkDevice(device);
   return device.dma.dmaPoll(request);
 }
 
 /** Gives an ended request back. */
 export function dmaRequestFree(device: Device, request: DmaRequest): void {
+  checkDevice(device);
   device.dma.dmaRequestFree(request);
 }
 
 /** Imports a dma-buf, where the driver can: see {@link Device.registerDmabufFd}. */
 export function registerDmabufFd(device: Device, fd: number, byteLength: number): ImportedMapping {
+  checkDevice(device);
   return device.registerDmabufFd(fd, byteLength);
 }

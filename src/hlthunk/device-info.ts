@@ -32,9 +32,9 @@ import {
   type HlDeviceStatus,
   type HlInfoOp,
 } from '../uapi/index.ts';
-import { checkWord32, invalidArgument } from './argument-error.ts';
+import { checkObject, checkWord32, invalidArgument } from './argument-error.ts';
 import { type CamelRecord, camelRecord } from './camel-record.ts';
-import type { CardTarget } from './card-file.ts';
+import { type CardTarget, cardOf } from './card-file.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 
 /** Rows that DRAM_REPLACED_ROWS and DRAM_PENDING_ROWS may have (cpucp_hbm_row_replaced_rows_info: 16 rows of 4 bytes). */
@@ -68,7 +68,7 @@ export interface HwIdle {
 
 /** What the card is: addresses, sizes, masks of engines. */
 export function getHwIpInfo(target: CardTarget): HwIpInfo {
-  const values = target.card.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO, 'getHwIpInfo');
+  const values = cardOf(target).info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO, 'getHwIpInfo');
   return { ...camelRecord(values), cardName: text(values.card_name), cpucpVersion: text(values.cpucp_version) };
 }
 
@@ -77,23 +77,26 @@ export function getHwIpInfo(target: CardTarget): HwIpInfo {
  * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a PCI device id that this library does not know
  */
 export function asicProfileOf(target: CardTarget, info: HwIpInfo): AsicProfile {
+  const { name, minor } = cardOf(target);
+  checkObject('info', info);
+  checkWord32('info.deviceId', info.deviceId);
   const profile = asicOfPciDeviceId(info.deviceId);
   if (profile !== undefined) return profile;
   const id = `0x${info.deviceId.toString(16)}`;
-  throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${target.card.name} has the unknown PCI device id ${id}`, {
-    minor: target.card.minor,
+  throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${name} has the unknown PCI device id ${id}`, {
+    minor,
     deviceId: id,
   });
 }
 
 /** Bytes of device memory: free for the user, and of the calling context. */
 export function getDramUsage(target: CardTarget): DramUsage {
-  return camelRecord(target.card.info(HL_INFO_OP.DRAM_USAGE, HL_INFO_DRAM_USAGE, 'getDramUsage'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.DRAM_USAGE, HL_INFO_DRAM_USAGE, 'getDramUsage'));
 }
 
 /** One of HL_DEVICE_STATUS; works in every state of the card. */
 export function getDeviceStatus(target: CardTarget): HlDeviceStatus {
-  const { status } = target.card.info(HL_INFO_OP.DEVICE_STATUS, HL_INFO_DEVICE_STATUS, 'getDeviceStatus');
+  const { status } = cardOf(target).info(HL_INFO_OP.DEVICE_STATUS, HL_INFO_DEVICE_STATUS, 'getDeviceStatus');
   return status as HlDeviceStatus;
 }
 
@@ -104,62 +107,63 @@ export function isIdle(target: CardTarget): boolean {
 
 /** Which engines work. */
 export function getHwIdle(target: CardTarget): HwIdle {
-  const values = target.card.info(HL_INFO_OP.HW_IDLE, HL_INFO_HW_IDLE, 'getHwIdle');
+  const values = cardOf(target).info(HL_INFO_OP.HW_IDLE, HL_INFO_HW_IDLE, 'getHwIdle');
   return { isIdle: values.is_idle !== 0, busyEnginesMaskExt: values.busy_engines_mask_ext };
 }
 
 /** Clock of the compute engines in MHz, now and at most. */
 export function getClkRate(target: CardTarget): ClkRate {
-  return camelRecord(target.card.info(HL_INFO_OP.CLK_RATE, HL_INFO_CLK_RATE, 'getClkRate'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.CLK_RATE, HL_INFO_CLK_RATE, 'getClkRate'));
 }
 
 /** Hard resets, and compute resets in `softResetCnt`. */
 export function getResetCount(target: CardTarget): ResetCount {
-  return camelRecord(target.card.info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT, 'getResetCount'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT, 'getResetCount'));
 }
 
 /** The same moment on the clocks of device and host (CLOCK_MONOTONIC_RAW, nanoseconds); `tscTime` is 0 in Linux 6.1. */
 export function getTimeSync(target: CardTarget): TimeSync {
-  return camelRecord(target.card.info(HL_INFO_OP.TIME_SYNC, HL_INFO_TIME_SYNC, 'getTimeSync'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.TIME_SYNC, HL_INFO_TIME_SYNC, 'getTimeSync'));
 }
 
 /** How often and how long the primary node was open. */
 export function getOpenStats(target: CardTarget): OpenStats {
-  return camelRecord(target.card.info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO, 'getOpenStats'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO, 'getOpenStats'));
 }
 
 /** Refused submissions by reason, of the card and of the calling context. */
 export function getCsCounters(target: CardTarget): CsCounters {
-  return camelRecord(target.card.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS, 'getCsCounters'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS, 'getCsCounters'));
 }
 
 /** Throughput in KB/s and replays of the PCI link. */
 export function getPciCounters(target: CardTarget): PciCounters {
-  return camelRecord(target.card.info(HL_INFO_OP.PCI_COUNTERS, HL_INFO_PCI_COUNTERS, 'getPciCounters'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.PCI_COUNTERS, HL_INFO_PCI_COUNTERS, 'getPciCounters'));
 }
 
 /** Why, since when and for how long the clock is throttled: bits of HL_CLK_THROTTLE, arrays of power and thermal. */
 export function getClkThrottleInfo(target: CardTarget): ClkThrottle {
-  return camelRecord(target.card.info(HL_INFO_OP.CLK_THROTTLE_REASON, HL_INFO_CLK_THROTTLE, 'getClkThrottleInfo'));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.CLK_THROTTLE_REASON, HL_INFO_CLK_THROTTLE, 'getClkThrottleInfo'));
 }
 
 /** The first sync object, monitor and completion queue of a dcore that the user owns. @param dcoreId 0 to 7 */
 export function getSyncManagerInfo(target: CardTarget, dcoreId: number): SyncManagerInfo {
   checkWord32('dcoreId', dcoreId);
   const input = { dcore_id: dcoreId };
-  return camelRecord(target.card.info(HL_INFO_OP.SYNC_MANAGER, HL_INFO_SYNC_MANAGER, 'getSyncManagerInfo', input));
+  return camelRecord(cardOf(target).info(HL_INFO_OP.SYNC_MANAGER, HL_INFO_SYNC_MANAGER, 'getSyncManagerInfo', input));
 }
 
 /** Busy time of the card in percent. */
 export function getDeviceUtilization(target: CardTarget, periodMs = 0): number {
+  checkWord32('periodMs', periodMs);
   const op = HL_INFO_OP.DEVICE_UTILIZATION;
   const input = { period_ms: periodMs };
-  return target.card.info(op, HL_INFO_DEVICE_UTILIZATION, 'getDeviceUtilization', input).utilization;
+  return cardOf(target).info(op, HL_INFO_DEVICE_UTILIZATION, 'getDeviceUtilization', input).utilization;
 }
 
 /** Energy since the driver was loaded, in millijoule as the firmware counts it. */
 export function getTotalEnergyConsumption(target: CardTarget): bigint {
-  return target.card.info(HL_INFO_OP.TOTAL_ENERGY, HL_INFO_ENERGY, 'getTotalEnergyConsumption')
+  return cardOf(target).info(HL_INFO_OP.TOTAL_ENERGY, HL_INFO_ENERGY, 'getTotalEnergyConsumption')
     .total_energy_consumption;
 }
 
@@ -167,18 +171,18 @@ export function getTotalEnergyConsumption(target: CardTarget): bigint {
 export function getPllFrequency(target: CardTarget, pllIndex: number): readonly number[] {
   checkWord32('pllIndex', pllIndex);
   const input = { pll_index: pllIndex };
-  return target.card.info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, 'getPllFrequency', input).output;
+  return cardOf(target).info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, 'getPllFrequency', input).output;
 }
 
 /** Power drawn now, in milliwatt. */
 export function getPower(target: CardTarget): bigint {
-  return target.card.info(HL_INFO_OP.POWER, HL_POWER_INFO, 'getPower').power;
+  return cardOf(target).info(HL_INFO_OP.POWER, HL_POWER_INFO, 'getPower').power;
 }
 
 /** Page sizes that deviceMemoryAlloc takes: bit n for 2^n bytes; 0 when the size is fixed. */
 export function getDevMemAllocPageOrders(target: CardTarget): bigint {
   const op = HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES;
-  return target.card.info(op, HL_INFO_DEV_MEMALLOC_PAGE_SIZES, 'getDevMemAllocPageOrders').page_order_bitmask;
+  return cardOf(target).info(op, HL_INFO_DEV_MEMALLOC_PAGE_SIZES, 'getDevMemAllocPageOrders').page_order_bitmask;
 }
 
 /** Count of every hardware event: since the last hard reset, or (`aggregate`) since the driver was loaded. */
@@ -206,7 +210,7 @@ export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENG
     throw invalidArgument('bufferBytes', `must be an integer from 1024 to ${HL_ENGINES_DATA_MAX_SIZE}`, bufferBytes);
   }
   return withAnswer(target, HL_INFO_OP.ENGINE_STATUS, bufferBytes, 'getEngineStatus', (answer) => {
-    const actual = Math.min(target.card.infoArguments().user_buffer_actual_size, bufferBytes);
+    const actual = Math.min(cardOf(target).infoArguments().user_buffer_actual_size, bufferBytes);
     return text(answer.u8.slice(0, actual));
   });
 }
@@ -219,10 +223,11 @@ function withAnswer<T>(
   what: string,
   read: (answer: ScratchBlock) => T,
 ): T {
+  const card = cardOf(target);
   const answer = allocateScratch(byteLength);
   try {
-    const result = target.card.tryInfo(op, answer);
-    if (result < 0) throw target.card.error(result, what);
+    const result = card.tryInfo(op, answer);
+    if (result < 0) throw card.error(result, what);
     return read(answer);
   } finally {
     answer.free();

@@ -7,8 +7,8 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../uapi/index.ts';
-import { checkLength, checkWord64, invalidArgument } from './argument-error.ts';
-import type { CardTarget } from './card-file.ts';
+import { checkInteger, checkLength, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
+import { type CardTarget, cardOf } from './card-file.ts';
 
 /** Wishes for device memory. */
 export interface DeviceMemoryAllocOptions {
@@ -32,16 +32,18 @@ export function deviceMemoryAlloc(
   options: DeviceMemoryAllocOptions = {},
 ): bigint {
   checkLength('byteLength', byteLength);
+  checkObject('options', options);
   const pageSize = options.pageSize ?? 0;
-  if (pageSize !== 0) checkLength('pageSize', pageSize);
+  checkInteger('pageSize', pageSize);
   let flags = 0;
   if (options.contiguous === true) flags |= HL_MEM.CONTIGUOUS;
   if (options.shared === true) flags |= HL_MEM.SHARED;
-  const { handle } = target.card.memory(
+  const card = cardOf(target);
+  const { handle } = card.memory(
     { alloc_mem_size: BigInt(byteLength), alloc_page_size: BigInt(pageSize), op: HL_MEM_OP.ALLOC, flags },
     `deviceMemoryAlloc of ${byteLength} bytes`,
   );
-  const { rawMemoryOwner, rawAllocations } = target.card;
+  const { rawMemoryOwner, rawAllocations } = card;
   if (handle !== 0n && rawMemoryOwner !== undefined) {
     const pageBytes = pageSize === 0 ? rawMemoryOwner.pageBytes : pageSize;
     rawAllocations.set(handle, Math.ceil(byteLength / pageBytes) * pageBytes);
@@ -55,13 +57,16 @@ export function deviceMemoryAlloc(
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown or mapped handle
  */
 export function deviceMemoryFree(target: CardTarget, handle: bigint, byteLength = 0): void {
-  target.card.memory(freeInput(handle, byteLength), `deviceMemoryFree of handle ${handle}`);
-  target.card.rawAllocations.delete(handle);
+  const input = freeInput(handle, byteLength);
+  const card = cardOf(target);
+  card.memory(input, `deviceMemoryFree of handle ${handle}`);
+  card.rawAllocations.delete(handle);
 }
 
 /** The arguments of FREE: a handle, or on gaudi a number of bytes in the same place (`hl_mem_ioctl`, Linux 6.12). */
 export function freeInput(handle: bigint, byteLength: number): { free_handle: bigint; op: number } {
   checkWord64('handle', handle);
+  checkInteger('byteLength', byteLength);
   return { free_handle: handle === 0n ? BigInt(byteLength) : handle, op: HL_MEM_OP.FREE };
 }
 
@@ -83,7 +88,7 @@ export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint
   if (handle === 0n) throw invalidArgument('handle', 'must be a handle of deviceMemoryAlloc other than 0', handle);
   checkWord64('handle', handle);
   checkWord64('hint', hint);
-  return target.card.memory(
+  return cardOf(target).memory(
     { map_device_hint_addr: hint, map_device_handle: handle, op: HL_MEM_OP.MAP },
     `deviceMemoryMap of handle ${handle}`,
   ).device_virt_addr;
@@ -98,9 +103,7 @@ export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint
  */
 export function memoryUnmap(target: CardTarget, address: bigint): void {
   checkWord64('address', address);
-  target.card.rawMemoryOwner?.rawUnmapping(address);
-  target.card.memory(
-    { unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP },
-    `memoryUnmap of 0x${address.toString(16)}`,
-  );
+  const card = cardOf(target);
+  card.rawMemoryOwner?.rawUnmapping(address);
+  card.memory({ unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP }, `memoryUnmap of 0x${address.toString(16)}`);
 }

@@ -9,7 +9,7 @@
 
 import type { CardEntry, DriverFile, DriverNode } from '../driver/port.ts';
 import type { AsicProfile } from '../uapi/index.ts';
-import { createLog, type Log, LogLevel, standardErrorSink } from '../ucs/log.ts';
+import { createLog, LogLevel, standardErrorSink } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
 import type { DeviceBlock } from './arena.ts';
 import { type ArenaSource, PhysicalArenaSource, VirtualArenaSource } from './arena-source.ts';
@@ -17,20 +17,13 @@ import { invalidArgument } from './argument-error.ts';
 import { CardFile, type CardTarget } from './card-file.ts';
 import { DeviceArenas } from './device-arenas.ts';
 import { asicProfileOf, getHwIpInfo, type HwIpInfo } from './device-info.ts';
-import { DeviceDma, type DeviceDmaOptions } from './dma.ts';
+import type { DeviceOptions } from './device-options.ts';
+import { DeviceDma } from './dma.ts';
+import { DmaMemory, foreignName } from './dma-memory.ts';
 import { type DmabufExport, DmabufImports, exportBlock, type ImportedMapping } from './dmabuf.ts';
 import { DeviceEvents } from './events.ts';
 import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
 import { type HostMapOptions, type HostMapping, HostMemory } from './host-memory.ts';
-
-/** Options of a device; every one has a default. */
-export interface DeviceOptions {
-  /** Default: warnings to standard error. */
-  readonly log?: Log;
-  readonly dma?: DeviceDmaOptions;
-  /** Least bytes of an arena, rounded up to pages of the card. Default 512 MiB. */
-  readonly arenaBytes?: number;
-}
 
 /** What a card is: HW_IP_INFO and the constants of its generation. */
 export interface DeviceInfo extends HwIpInfo {
@@ -115,8 +108,9 @@ export class Device implements CardTarget, Disposable {
 
   /** Names a block to others by the dma-buf of its arena: see {@link exportBlock}. */
   exportDmabuf(block: DeviceBlock): DmabufExport {
-    if (block.card !== this.card)
-      throw invalidArgument('block', `must be memory of ${this.card.name}`, block.card?.name);
+    if (!DmaMemory.isGenuine(block) || block.card !== this.card) {
+      throw invalidArgument('block', `must be memory of ${this.card.name}`, foreignName(block));
+    }
     return exportBlock(block);
   }
 
@@ -161,6 +155,14 @@ export class Device implements CardTarget, Disposable {
   [Symbol.dispose](): void {
     this.close();
   }
+}
+
+/**
+ * Checks a device: the check of every call that takes one. Whether it is open is asked by what the call does.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS
+ */
+export function checkDevice(device: Device): void {
+  if (!Device.isGenuine(device)) throw invalidArgument('device', 'must be an opened device', device);
 }
 
 /** An open control node: INFO only, any number of them, beside whoever has the card. Made by `openControl`. */

@@ -17,19 +17,28 @@ export abstract class DmaMemory {
   readonly high: number;
   /** Bytes. */
   readonly byteLength: number;
-  /** Unique in this process: tells this range from a later one at the same address. */
-  readonly generation: number;
   /** False once the range was given back or its device was closed. */
   live = true;
   /** Transfers that use the range now. */
   inFlight = 0;
+  readonly #generation: number;
 
   constructor(card: CardFile, low: number, high: number, byteLength: number) {
     this.card = card;
     this.low = low;
     this.high = high;
     this.byteLength = byteLength;
-    this.generation = nextGeneration();
+    this.#generation = nextGeneration();
+  }
+
+  /** Whether a value is such a range, and nothing that only looks like one: its counts keep memory from being given back. */
+  static isGenuine(value: unknown): value is DmaMemory {
+    return typeof value === 'object' && value !== null && #generation in value;
+  }
+
+  /** Unique in this process: tells this range from a later one at the same address. */
+  get generation(): number {
+    return this.#generation;
   }
 
   /** The device address of the first byte, unsigned. Cold: allocates a bigint. */
@@ -50,10 +59,15 @@ export abstract class DmaMemory {
 
 /**
  * Checks that a range may be given back.
+ * @param card whose range it must be
  * @param name of the argument: block, mapping
- * @throws UcxError ERR_GAUDI_INVALID_PARAMS when it was given back before; ERR_GAUDI_DEVICE_BUSY while a transfer uses it
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range of another card, and when it was given back before; ERR_GAUDI_DEVICE_BUSY while a
+ *   transfer uses it
  */
-export function checkUnused(memory: DmaMemory, name: string): void {
+export function checkUnused(memory: DmaMemory, card: CardFile, name: string): void {
+  if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
+    throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
+  }
   if (!memory.live) throw invalidArgument(name, 'must not be given back twice', memory.address);
   if (memory.inFlight === 0) return;
   const address = `0x${memory.address.toString(16)}`;
@@ -62,6 +76,11 @@ export function checkUnused(memory: DmaMemory, name: string): void {
     `${name} at ${address} of ${memory.card.name} has ${memory.inFlight} transfers in flight`,
     { address, inFlight: memory.inFlight },
   );
+}
+
+/** What memory that is not of the card at hand is shown as: the name of its card, where it has one. */
+export function foreignName(memory: unknown): unknown {
+  return DmaMemory.isGenuine(memory) ? memory.card.name : memory;
 }
 
 let lastGeneration = 0;

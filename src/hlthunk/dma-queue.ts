@@ -83,7 +83,7 @@ export interface DmaQueueOptions {
 
 /** A DMA queue. */
 export class DmaQueue {
-  readonly #device: DmaQueueDevice;
+  readonly device: DmaQueueDevice;
   readonly #file: DriverFile;
   readonly #ring: CommandRing;
   readonly #block: ScratchBlock;
@@ -117,7 +117,7 @@ export class DmaQueue {
   #failure: Status = Status.OK;
 
   constructor(options: DmaQueueOptions) {
-    this.#device = options.device;
+    this.device = options.device;
     this.#file = options.device.file;
     this.#ring = new CommandRing(options.device, options.slots);
     this.#block = allocateScratch(CHUNK_BYTE + HL_CS_CHUNK.size);
@@ -255,14 +255,14 @@ export class DmaQueue {
     const completed = this.#ring.completed;
     if (completed === this.#retired) return this.#fruitless();
     this.#polls = 0;
-    this.#device.checkFaults();
+    this.device.checkFaults();
     this.#completed = completed;
     let ended = 0;
     // One batch at a time: a callback may start a transfer, and that may take only slots whose data has been copied out.
     while (((completed - this.#retired) | 0) > 0) {
       this.#activity.retired(this.#retired & (this.#ring.slots - 1), this.oldestSeq);
       this.#retired = (this.#retired + 1) | 0;
-      this.#device.returnSubmission();
+      this.device.returnSubmission();
       ended += this.#endUpTo(this.#retired);
     }
     if (this.#waiting.length > 0) this.#submitWaiting();
@@ -282,7 +282,7 @@ export class DmaQueue {
     this.#failure = status;
     while (this.#submitted !== this.#retired) {
       this.#retired = (this.#retired + 1) | 0;
-      this.#device.returnSubmission();
+      this.device.returnSubmission();
     }
     this.#endAll(this.#flying, status);
     this.#endAll(this.#waiting, status);
@@ -324,9 +324,9 @@ export class DmaQueue {
 
   /** Submits batches of waiting requests while there are slots. */
   #submitWaiting(): void {
-    while (this.#waiting.length > 0 && this.#slotFree && this.#device.takeSubmission()) {
+    while (this.#waiting.length > 0 && this.#slotFree && this.device.takeSubmission()) {
       if (this.#submitBatch()) continue;
-      this.#device.returnSubmission();
+      this.device.returnSubmission();
       return;
     }
   }
@@ -362,7 +362,7 @@ export class DmaQueue {
     this.#activity.submitted(slot);
     this.#launch(complete, partial, batch);
     // Who sleeps must hear of this batch too: those before it, here or in other queues, may take longer.
-    const { sleepNs } = this.#device;
+    const { sleepNs } = this.device;
     if (sleepNs > 0) this.watch(sleepNs);
     return true;
   }
@@ -456,7 +456,7 @@ export class DmaQueue {
   #waitEnded(result: number): void {
     // A queue that was given up meanwhile keeps its reason.
     if (result < 0 && !isTransient(result) && this.#failure === Status.OK) this.#fail(result);
-    this.#device.wake();
+    this.device.wake();
   }
 
   /** The driver has no room now. What is in flight gives some back at its end; EAGAIN is room of the driver's own, which comes back. */
@@ -480,8 +480,8 @@ export class DmaQueue {
 
   /** The driver has given this queue up: a time-out, a reset, a lost device. */
   #fail(result: number): void {
-    this.#device.checkFaults();
-    if (result === -Errno.ETIMEDOUT || this.#hasInFlight(this.#device.timedOutSeq)) this.abort(Status.TIMED_OUT);
+    this.device.checkFaults();
+    if (result === -Errno.ETIMEDOUT || this.#hasInFlight(this.device.timedOutSeq)) this.abort(Status.TIMED_OUT);
     else this.abort(Status.IO_ERROR);
   }
 

@@ -11,6 +11,8 @@ export type DmaCallback = (request: DmaRequest) => void;
 
 /** Takes requests back. */
 export interface DmaRequestOwner {
+  /** Whose queue it is: tells requests of different cards apart. */
+  readonly device: object;
   free(request: DmaRequest): void;
 }
 
@@ -45,11 +47,20 @@ export class DmaRequest {
   /** The two sides that are held until the end; undefined where the request holds none. */
   firstMemory: DmaMemory | undefined = undefined;
   secondMemory: DmaMemory | undefined = undefined;
-  /** Whose request it is. */
-  readonly owner: DmaRequestOwner;
+  readonly #owner: DmaRequestOwner;
 
   constructor(owner: DmaRequestOwner) {
-    this.owner = owner;
+    this.#owner = owner;
+  }
+
+  /** Whether a value is a request, and nothing that only looks like one: pools take back what is freed. */
+  static isGenuine(value: unknown): value is DmaRequest {
+    return typeof value === 'object' && value !== null && #owner in value;
+  }
+
+  /** Whose request it is. */
+  get owner(): DmaRequestOwner {
+    return this.#owner;
   }
 
   /** Makes the request a new transfer. */

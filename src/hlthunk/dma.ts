@@ -16,10 +16,11 @@ import type { CardFile } from './card-file.ts';
 import { type CommandBuffer, requestCommandBuffer } from './command-buffer.ts';
 import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
 import { highAt, lowAt } from './device-address.ts';
+import type { DeviceDmaOptions } from './device-options.ts';
 import type { DmaCounts } from './dma-activity.ts';
-import type { DmaMemory } from './dma-memory.ts';
+import { DmaMemory, foreignName } from './dma-memory.ts';
 import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './dma-queue.ts';
-import type { DmaRequest } from './dma-request.ts';
+import { DmaRequest } from './dma-request.ts';
 import { DmaSleep } from './dma-sleep.ts';
 import type { DmabufImports } from './dmabuf.ts';
 import type { DeviceEvents, DeviceFault } from './events.ts';
@@ -33,18 +34,6 @@ const SLOTS = 32;
 const SUBMISSIONS_RESERVED = 8;
 /** Pause of a wait for a driver that refuses submissions while nothing is in flight: no event will tell when it takes them. */
 const RETRY_NS = 1e6;
-
-/** How the DMA of a device works; tests make it small. */
-export interface DeviceDmaOptions {
-  /** Batches in flight of each queue, a power of two. Default 32. */
-  readonly slots?: number;
-  /** Largest transfer of one packet in bytes. Default just below 4 GiB. */
-  readonly packetBytesMax?: number;
-  /** Submissions that are not taken, of the driver's bound of 64 on gaudi2. Default 8. */
-  readonly submissionsReserved?: number;
-  /** Measures the time of {@link DeviceDma.wait}. Default: that of the system. */
-  readonly clock?: Clock;
-}
 
 /** Queue ids by direction. */
 interface DmaRoutes {
@@ -254,6 +243,7 @@ export class DeviceDma implements DmaQueueDevice {
 
   /** Makes progress on what is in flight, then tells how a request stands: INPROGRESS, OK or a failure. */
   dmaPoll(request: DmaRequest): Status {
+    this.#checkRequest(request);
     if (request.status === Status.INPROGRESS) this.progress();
     return request.status;
   }
@@ -263,6 +253,7 @@ export class DeviceDma implements DmaQueueDevice {
    * @throws UcxError ERR_GAUDI_DEVICE_BUSY before its end; ERR_GAUDI_INVALID_PARAMS the second time
    */
   dmaRequestFree(request: DmaRequest): void {
+    this.#checkRequest(request);
     if (!request.live) throw invalidArgument('request', 'must not be freed twice', request.batch);
     if (request.status === Status.INPROGRESS) {
       throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `a dma request of ${this.#card.name} has not ended`);
@@ -275,6 +266,7 @@ export class DeviceDma implements DmaQueueDevice {
    * for one that was canceled, otherwise ERR_GAUDI_DMA_FAILED. Cold.
    */
   errorOf(status: Status): UcxError {
+    if (!Number.isInteger(status)) throw invalidArgument('status', 'must be a status', status);
     const fault = this.#events.lastFault?.events.join(', ');
     const { lostReason } = this.file;
     const why = lostReason === undefined ? '' : ` (${lostReason})`;
@@ -300,7 +292,7 @@ export class DeviceDma implements DmaQueueDevice {
    * one call to the driver for each queue: it costs nothing to give up waiting and to come back.
    */
   wait(timeoutNs: number): Promise<void> {
-    if (!(timeoutNs >= 0 && timeoutNs <= Number.MAX_SAFE_INTEGER)) {
+    if (typeof timeoutNs !== 'number' || !(timeoutNs >= 0 && timeoutNs <= Number.MAX_SAFE_INTEGER)) {
       return Promise.reject(invalidArgument('timeoutNs', 'must be from 0 to 2^53 - 1', timeoutNs));
     }
     if (this.outstanding === 0) return Promise.resolve();
@@ -412,13 +404,19 @@ export class DeviceDma implements DmaQueueDevice {
     return queue;
   }
 
+  /** Throws unless it is a request of this card. */
+  #checkRequest(request: DmaRequest): void {
+    if (DmaRequest.isGenuine(request) && request.owner.device === this) return;
+    throw invalidArgument('request', `must be of ${this.#card.name}`, request);
+  }
+
   /** Throws unless the range lies in live memory of this card. */
   #check(name: string, memory: DmaMemory, offset: number, byteLength: number): void {
     if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
       throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
     }
-    if (memory.card !== this.#card) {
-      throw invalidArgument(name, `must be memory of ${this.#card.name}`, memory.card?.name);
+    if (!DmaMemory.isGenuine(memory) || memory.card !== this.#card) {
+      throw invalidArgument(name, `must be memory of ${this.#card.name}`, foreignName(memory));
     }
     if (!memory.live || this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');
     if (!Number.isSafeInteger(offset) || offset < 0 || byteLength > memory.byteLength - offset) {
@@ -454,6 +452,7 @@ function transfer(
 }
 
 function checkBytes(bytes: Uint8Array, offset: number, byteLength: number): void {
+  if (!(bytes instanceof Uint8Array)) throw invalidArgument('bytes', 'must be a Uint8Array', bytes);
   if (!Number.isInteger(byteLength) || byteLength <= 0 || byteLength > DMA_SHORT_BYTES_MAX) {
     throw invalidArgument('byteLength', `must be an integer from 1 to ${DMA_SHORT_BYTES_MAX}`, byteLength);
   }

@@ -7,13 +7,16 @@
 
 import { Errno, OpenFlag } from '../sys/index.ts';
 import { HABANALABS_IOCTLS, HL_MEM_OP } from '../uapi/index.ts';
-import type { DeviceBlock } from './arena.ts';
+import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
-import { checkLength, checkWord64, invalidArgument } from './argument-error.ts';
-import type { CardFile, CardTarget } from './card-file.ts';
+import { checkInteger, checkLength, checkWord32, checkWord64, invalidArgument } from './argument-error.ts';
+import { type CardFile, type CardTarget, cardOf } from './card-file.ts';
 import { highWord, lowWord } from './device-address.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 import { GaudiErrorCode, gaudiError, isDeviceGone } from './gaudi-error.ts';
+
+/** Descriptors are signed 32-bit integers. */
+const FD_MAX = 2 ** 31 - 1;
 
 /** A block as others can name it. */
 export interface DmabufExport {
@@ -60,6 +63,9 @@ export function deviceMappedMemoryExportDmabufFd(
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block; ERR_GAUDI_OUT_OF_MEMORY without descriptors
  */
 export function exportBlock(block: DeviceBlock): DmabufExport {
+  if (!DmaMemory.isGenuine(block) || !(block instanceof DeviceBlock)) {
+    throw invalidArgument('block', 'must be device memory', block);
+  }
   if (!block.live) throw invalidArgument('block', 'must be live', block.address);
   const fd = block.arena.exportFd((memory) => exportArena(block, memory));
   return { fd, offset: block.offset };
@@ -95,10 +101,9 @@ function exportFd(
 ): number {
   checkWord64('address', address);
   checkLength('byteLength', byteLength);
-  if (!Number.isSafeInteger(offset) || offset < 0) {
-    throw invalidArgument('offset', 'must be an integer of at least 0', offset);
-  }
-  return target.card.memory(
+  checkInteger('offset', offset);
+  checkWord32('flags', flags);
+  return cardOf(target).memory(
     {
       export_dmabuf_fd_addr: address,
       export_dmabuf_fd_mem_size: BigInt(byteLength),
@@ -174,7 +179,7 @@ export class DmabufImports {
     if (!Number.isSafeInteger(offset) || offset < 0 || !Number.isSafeInteger(offset + byteLength)) {
       throw invalidArgument('offset', 'must be an integer of at least 0 that stays below 2^53 with byteLength', offset);
     }
-    if (!Number.isInteger(fd) || fd < 0) throw invalidArgument('fd', 'must be a file descriptor', fd);
+    if (!Number.isInteger(fd) || fd < 0 || fd > FD_MAX) throw invalidArgument('fd', 'must be a file descriptor', fd);
     if (!this.canImport) {
       throw gaudiError(
         GaudiErrorCode.INVALID_PARAMS,
@@ -195,7 +200,7 @@ export class DmabufImports {
   /** See {@link ImportedMapping.unmap}. */
   unmap(mapping: ImportedMapping): void {
     if (this.#card.closed) return;
-    checkUnused(mapping, 'mapping');
+    checkUnused(mapping, this.#card, 'mapping');
     const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.baseAddress, op: HL_MEM_OP.UNMAP });
     if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'unmap of an import');
     mapping.live = false;

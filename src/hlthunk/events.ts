@@ -13,6 +13,7 @@ import { isUcxError } from '../ucs/error.ts';
 import { LimitedLog } from '../ucs/limited-log.ts';
 import type { Log } from '../ucs/log.ts';
 import { throwLater } from '../ucs/uncaught.ts';
+import { invalidArgument } from './argument-error.ts';
 import type { CardFile, CardTarget } from './card-file.ts';
 import {
   type CsTimeoutInfo,
@@ -126,6 +127,7 @@ export class DeviceEvents implements CardTarget {
    */
   register(callback: EventCallback): EventSubscription {
     this.card.checkOpen();
+    if (typeof callback !== 'function') throw invalidArgument('callback', 'must be a function', callback);
     if (this.#eventFd === undefined) {
       throw gaudiError(GaudiErrorCode.INVALID_PARAMS, `the driver of ${this.card.name} takes no event fd`);
     }

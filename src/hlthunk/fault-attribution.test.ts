@@ -15,7 +15,7 @@ const GET_ENGINE = 46;
 const timestamp = 1n;
 
 function request(source: bigint, destination: bigint, byteLength: number): DmaRequest {
-  const made = new DmaRequest({ free: () => undefined });
+  const made = new DmaRequest({ device: {}, free: () => undefined });
   made.begin(lowWord(source), highWord(source), lowWord(destination), highWord(destination), byteLength);
   return made;
 }

@@ -25,12 +25,15 @@ import {
   type StructFields,
   type StructValues,
 } from '../uapi/index.ts';
+import { invalidArgument } from './argument-error.ts';
 import { type CamelRecord, camelRecord } from './camel-record.ts';
-import type { CardTarget } from './card-file.ts';
+import { type CardTarget, cardOf } from './card-file.ts';
 import { isOpAbsent } from './gaudi-error.ts';
 
 /** Fills answers before the call: what still has it afterwards was not written by the driver. */
 const UNWRITTEN = 0xa5;
+/** Most mappings that are asked for at once: more than the memory of a card has pages, and room for them is still small. */
+const USER_MAPPINGS_MAX = 2 ** 20;
 
 type Decoded<S extends { decode(...args: never[]): unknown }> = ReturnType<S['decode']>;
 
@@ -112,13 +115,17 @@ export function getRazwiInfo(target: CardTarget): RazwiInfo | undefined {
  * @param countMax mappings that there is room for; the driver wants room for all of them
  */
 export function getUserMappings(target: CardTarget, countMax = 4096): readonly UserMapping[] {
+  const card = cardOf(target);
+  if (!Number.isInteger(countMax) || countMax < 1 || countMax > USER_MAPPINGS_MAX) {
+    throw invalidArgument('countMax', `must be an integer from 1 to ${USER_MAPPINGS_MAX}`, countMax);
+  }
   const answer = allocateScratch(countMax * HL_USER_MAPPING.size);
   try {
-    const result = target.card.tryInfo(HL_INFO_OP.USER_MAPPINGS, answer);
-    const needed = target.card.infoArguments().array_size;
+    const result = card.tryInfo(HL_INFO_OP.USER_MAPPINGS, answer);
+    const needed = card.infoArguments().array_size;
     if (result === -Errno.ENOMEM && needed > countMax) return getUserMappings(target, needed);
     if (isOpAbsent(result)) return [];
-    if (result < 0) throw target.card.error(result, 'getUserMappings');
+    if (result < 0) throw card.error(result, 'getUserMappings');
     return Array.from({ length: Math.min(needed, countMax) }, (_, index) =>
       camelRecord(HL_USER_MAPPING.decode(answer.view, index * HL_USER_MAPPING.size)),
     );
@@ -144,12 +151,13 @@ function withRecord<T>(
   what: string,
   read: (answer: ScratchBlock) => T,
 ): T | undefined {
+  const card = cardOf(target);
   const answer = allocateScratch(byteLength);
   answer.u8.fill(UNWRITTEN);
   try {
-    const result = target.card.tryInfo(op, answer);
+    const result = card.tryInfo(op, answer);
     if (isOpAbsent(result)) return undefined;
-    if (result < 0) throw target.card.error(result, what);
+    if (result < 0) throw card.error(result, what);
     const timestamp = answer.u8.subarray(0, 8);
     if (timestamp.every((byte) => byte === UNWRITTEN) || timestamp.every((byte) => byte === 0)) return undefined;
     return read(answer);

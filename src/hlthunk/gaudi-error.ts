@@ -3,7 +3,7 @@
  */
 
 import { Errno, errnoName, errnoText } from '../sys/index.ts';
-import { type ErrorDetails, UcxError } from '../ucs/error.ts';
+import { type ErrorDetails, invalidParam, UcxError } from '../ucs/error.ts';
 import { Status } from '../ucs/status.ts';
 
 /** The codes, in the order in which they are documented. */
@@ -64,14 +64,20 @@ const CODE_OF_ERRNO: ReadonlyMap<number, GaudiErrorCode> = new Map([
   [Errno.EACCES, GaudiErrorCode.PERMISSION_DENIED],
 ]);
 
+/** @throws UcxError ERR_INVALID_PARAM */
+function checkedCode(code: GaudiErrorCode): GaudiErrorCode {
+  if (typeof code === 'string' && Object.hasOwn(TEXT, code)) return code;
+  throw invalidParam('code', 'must be one of GaudiErrorCode', code);
+}
+
 /** The text of a code, as it begins every message. */
 export function gaudiErrorText(code: GaudiErrorCode): string {
-  return TEXT[code];
+  return TEXT[checkedCode(code)];
 }
 
 /** The status that a code has on the data path. */
 export function gaudiErrorStatus(code: GaudiErrorCode): Status {
-  return STATUS[code];
+  return STATUS[checkedCode(code)];
 }
 
 /** The code for a positive errno of the driver; DMA_FAILED for one that the driver does not document. */
@@ -84,12 +90,16 @@ export function gaudiErrorOfErrno(errno: number): GaudiErrorCode {
  * @param what the call and the rule or cause, such as "deviceMemoryAlloc: 1024 bytes of card 0"
  */
 export function gaudiError(code: GaudiErrorCode, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
-  const init = { code, status: STATUS[code], message: `${TEXT[code]}: ${what}`, cause };
+  if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
+  const status = gaudiErrorStatus(code);
+  const init = { code, status, message: `${TEXT[code]}: ${what}`, cause };
   return new UcxError(details === undefined ? init : { ...init, details });
 }
 
 /** Builds the error for a negative errno that an ioctl returned. */
 export function ioctlError(result: number, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
+  if (!Number.isInteger(result) || result >= 0) throw invalidParam('result', 'must be a negative errno', result);
+  if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
   const errno = -result;
   const text = `${what}: ${errnoName(errno)} (${errnoText(errno)})`;
   return gaudiError(gaudiErrorOfErrno(errno), text, { ...details, errno: errnoName(errno) }, cause);

@@ -4,7 +4,7 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../uapi/index.ts';
-import { checkLength, checkWord64, invalidArgument } from './argument-error.ts';
+import { checkLength, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
 import { highWord, lowWord } from './device-address.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
@@ -73,6 +73,7 @@ export class HostMemory {
       throw invalidArgument('address', 'must be a user address below 2^47', address);
     }
     checkLength('byteLength', byteLength);
+    checkObject('options', options);
     const hint = options.hint ?? 0n;
     checkWord64('hint', hint);
     const out = this.#card.memory(
@@ -94,7 +95,7 @@ export class HostMemory {
   /** See {@link HostMapping.unmap}. */
   unmap(mapping: HostMapping): void {
     if (this.#card.closed) return;
-    checkUnused(mapping, 'mapping');
+    checkUnused(mapping, this.#card, 'mapping');
     const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.address, op: HL_MEM_OP.UNMAP });
     // A card that is gone or in reset has dropped its mappings, or does when the file is closed.
     if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'memoryUnmap');

@@ -5,9 +5,9 @@
 
 import type { DriverMapping } from '../driver/port.ts';
 import { HL_MEM_OP, type UserBlock } from '../uapi/index.ts';
-import { checkWord64, invalidArgument } from './argument-error.ts';
-import type { CardFile, CardTarget } from './card-file.ts';
-import type { Device } from './device.ts';
+import { checkObject, checkText, checkWord64, invalidArgument } from './argument-error.ts';
+import { type CardFile, type CardTarget, cardOf } from './card-file.ts';
+import { checkDevice, type Device } from './device.ts';
 
 const WORD_BYTES = 4;
 
@@ -55,7 +55,7 @@ export class HwBlock {
  */
 export function getHwBlock(target: CardTarget, address: bigint): HwBlock {
   checkWord64('address', address);
-  const { card } = target;
+  const card = cardOf(target);
   const input = { map_block_block_addr: address, op: HL_MEM_OP.MAP_BLOCK };
   const out = card.memory(input, `getHwBlock of 0x${address.toString(16)}`);
   return new HwBlock(card, address, out.block_handle, out.block_size);
@@ -66,6 +66,8 @@ export function getHwBlock(target: CardTarget, address: bigint): HwBlock {
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a name that this generation does not have
  */
 export function userBlockOf(device: Device, name: string): UserBlock {
+  checkDevice(device);
+  checkText('name', name);
   const { profile } = device.info;
   const found = profile.userBlocks.find((block) => block.name === name.toUpperCase());
   if (found === undefined) throw invalidArgument('name', `must be a register block of ${profile.name}`, name);
@@ -78,6 +80,8 @@ export function userBlockOf(device: Device, name: string): UserBlock {
  * @throws UcxError as {@link getHwBlock} and {@link HwBlock.map}
  */
 export function readHwBlock(device: Device, block: UserBlock): RegisterValue[] {
+  checkDevice(device);
+  checkBlock(block);
   const mapping = getHwBlock(device, block.address).map();
   try {
     const words = new Uint32Array(mapping.buffer, 0, mapping.byteLength / WORD_BYTES);
@@ -89,4 +93,10 @@ export function readHwBlock(device: Device, block: UserBlock): RegisterValue[] {
   } finally {
     mapping.close();
   }
+}
+
+function checkBlock(block: UserBlock): void {
+  checkObject('block', block);
+  if (!Array.isArray(block.registers)) throw invalidArgument('block.registers', 'must be an array', block.registers);
+  for (const register of block.registers) checkObject('block.registers', register);
 }

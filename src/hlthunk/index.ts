@@ -23,7 +23,7 @@ export {
   waitForCsAsync,
   waitForMultiCs,
 } from './command-submission.ts';
-export { ControlDevice, Device, type DeviceInfo, type DeviceOptions } from './device.ts';
+export { ControlDevice, Device, type DeviceInfo } from './device.ts';
 export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './device-address.ts';
 export {
   ARENA_BYTES,
@@ -51,7 +51,8 @@ export {
   deviceMemoryMap,
   memoryUnmap,
 } from './device-memory.ts';
-export { DeviceDma, type DeviceDmaOptions } from './dma.ts';
+export type { DeviceDmaOptions, DeviceOptions } from './device-options.ts';
+export { DeviceDma } from './dma.ts';
 export type { DmaCounts } from './dma-activity.ts';
 export { DmaMemory } from './dma-memory.ts';
 export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma-queue.ts';

@@ -8,9 +8,10 @@
 import { isSyscallError } from '../sys/index.ts';
 import type { Arena } from './arena.ts';
 import { DeviceBlock } from './arena.ts';
-import { checkLength, checkWord64, invalidArgument } from './argument-error.ts';
-import type { Device } from './device.ts';
-import { exportBlock, type ImportedMapping } from './dmabuf.ts';
+import { checkLength, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
+import { checkDevice, type Device } from './device.ts';
+import { DmaMemory, foreignName } from './dma-memory.ts';
+import { exportBlock, ImportedMapping } from './dmabuf.ts';
 import { ioctlError } from './gaudi-error.ts';
 
 /** Bytes of a handle. */
@@ -45,6 +46,8 @@ export interface IpcRange {
  *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
  */
 export function ipcWrapHandle(device: Device, memory: DeviceBlock | IpcRange): IpcHandle {
+  checkDevice(device);
+  checkObject('memory', memory);
   if (memory instanceof DeviceBlock) return wrap(device, memory, memory.offset, memory.byteLength);
   checkWord64('address', memory.address);
   checkLength('byteLength', memory.byteLength);
@@ -61,6 +64,8 @@ export function ipcWrapHandle(device: Device, memory: DeviceBlock | IpcRange): I
  * @throws like {@link ipcWrapHandle}
  */
 export function ipcWrapArena(device: Device, block: DeviceBlock): IpcHandle {
+  checkDevice(device);
+  checkBlock(device, block);
   return wrap(device, block, 0, block.arena.byteLength);
 }
 
@@ -72,8 +77,9 @@ export function ipcWrapArena(device: Device, block: DeviceBlock): IpcHandle {
  *   short for the handle, and where the driver cannot import; ERR_GAUDI_OUT_OF_MEMORY
  */
 export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): ImportedMapping {
+  checkDevice(device);
   if (!(handle instanceof Uint8Array) || handle.byteLength !== IPC_HANDLE_BYTES) {
-    throw invalidArgument('handle', `must be ${IPC_HANDLE_BYTES} bytes of ipcWrapHandle`, handle?.byteLength);
+    throw invalidArgument('handle', `must be ${IPC_HANDLE_BYTES} bytes of ipcWrapHandle`, handle);
   }
   const view = new DataView(handle.buffer, handle.byteOffset, IPC_HANDLE_BYTES);
   const version = view.getUint32(AT_VERSION, true);
@@ -92,13 +98,14 @@ export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): I
  * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; ERR_GAUDI_INVALID_PARAMS the second time
  */
 export function ipcCloseHandle(mapping: ImportedMapping): void {
+  if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping)) {
+    throw invalidArgument('mapping', 'must be of ipcOpenHandle', mapping);
+  }
   mapping.unmap();
 }
 
 function wrap(device: Device, block: DeviceBlock, offset: number, byteLength: number): IpcHandle {
-  if (block.card !== device.card) {
-    throw invalidArgument('memory', `must be memory of ${device.card.name}`, block.card.name);
-  }
+  checkBlock(device, block);
   const handle = encode(device.busId, block.arena, offset, byteLength);
   try {
     return { fd: exportBlock(block).fd, handle };
@@ -106,6 +113,11 @@ function wrap(device: Device, block: DeviceBlock, offset: number, byteLength: nu
     if (isSyscallError(error)) throw ioctlError(-error.errno, 'ipcWrapHandle: descriptor of a dma-buf', {}, error);
     throw error;
   }
+}
+
+function checkBlock({ card }: Device, block: DeviceBlock): void {
+  if (DmaMemory.isGenuine(block) && block instanceof DeviceBlock && block.card === card) return;
+  throw invalidArgument('memory', `must be device memory of ${card.name}`, foreignName(block));
 }
 
 function encode(busId: string, arena: Arena, offset: number, byteLength: number): Uint8Array {

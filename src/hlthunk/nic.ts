@@ -5,7 +5,8 @@
 
 import type { DriverNode } from '../driver/port.ts';
 import { wiredPort } from '../uapi/index.ts';
-import type { CardTarget } from './card-file.ts';
+import { checkMethods, checkObject, checkText, checkWord32, checkWord64, invalidArgument } from './argument-error.ts';
+import { type CardTarget, cardOf } from './card-file.ts';
 import { getHwIpInfo, type HwIpInfo } from './device-info.ts';
 
 /** Which ports there are. */
@@ -50,6 +51,10 @@ export interface CardLinks {
  * @param info what getHwIpInfo returned, if it is at hand
  */
 export function getNicPortsMasks(target: CardTarget, info: HwIpInfo = getHwIpInfo(target)): NicPortsMasks | undefined {
+  cardOf(target);
+  checkObject('info', info);
+  checkWord64('info.reserved4', info.reserved4);
+  checkWord64('info.reserved5', info.reserved5);
   return info.reserved4 === 0n ? undefined : { ports: info.reserved4, externalPorts: info.reserved5 };
 }
 
@@ -63,8 +68,11 @@ export function getNicPorts(
   node?: DriverNode,
 ): readonly NicPort[] | undefined {
   const masks = getNicPortsMasks(target, info);
+  checkWord32('info.serverType', info.serverType);
+  checkWord32('info.moduleId', info.moduleId);
+  if (node !== undefined) checkMethods('node', node, ['cards']);
   if (masks === undefined) return undefined;
-  const links = node?.links?.(target.card.minor) ?? [];
+  const links = node?.links?.(cardOf(target).minor) ?? [];
   const cards = node?.cards() ?? [];
   const ports: NicPort[] = [];
   for (let port = 0; port < 64; port++) {
@@ -82,6 +90,9 @@ export function getNicPorts(
 
 /** The links of a card to another one, by its bus id; undefined where no far ends are known. */
 export function linksBetween(ports: readonly NicPort[], busId: string): CardLinks | undefined {
+  if (!Array.isArray(ports)) throw invalidArgument('ports', 'must be an array', ports);
+  for (const port of ports) checkObject('ports', port);
+  checkText('busId', busId);
   if (ports.every(({ peer }) => peer === undefined)) return undefined;
   const links = ports.filter(({ peer }) => peer?.busId === busId);
   return { total: links.length, up: links.filter(({ linkUp }) => linkUp !== false).length };

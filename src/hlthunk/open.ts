@@ -7,10 +7,11 @@ import type { CardEntry, DriverFile, DriverNode } from '../driver/port.ts';
 import { Errno, isSyscallError } from '../sys/index.ts';
 import type { AsicName } from '../uapi/index.ts';
 import { isUcxError, type UcxError } from '../ucs/error.ts';
-import { checkWord32, invalidArgument } from './argument-error.ts';
-import type { CardTarget } from './card-file.ts';
-import { ControlDevice, Device, type DeviceOptions } from './device.ts';
+import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from './argument-error.ts';
+import { type CardTarget, cardOf } from './card-file.ts';
+import { ControlDevice, Device } from './device.ts';
 import { asicProfileOf, getHwIpInfo } from './device-info.ts';
+import { checkDeviceOptions, type DeviceOptions } from './device-options.ts';
 import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno } from './gaudi-error.ts';
 
 /** Length of a bus id without its domain, such as `3b:00.0`. */
@@ -31,6 +32,7 @@ export interface CardSelection {
  *   a user or is in reset, ERR_GAUDI_PERMISSION_DENIED
  */
 export function open(node: DriverNode, selection: CardSelection = {}, options: DeviceOptions = {}): Device {
+  checkDeviceOptions(options);
   let failure: UcxError | undefined;
   for (const entry of select(node, selection)) {
     try {
@@ -54,7 +56,9 @@ export function open(node: DriverNode, selection: CardSelection = {}, options: D
  * @throws like {@link open}
  */
 export function openByModuleId(node: DriverNode, moduleId: number, options: DeviceOptions = {}): Device {
+  checkNode(node);
   checkWord32('moduleId', moduleId);
+  checkDeviceOptions(options);
   let failure: UcxError | undefined;
   for (const entry of node.cards()) {
     try {
@@ -73,6 +77,8 @@ export function openByModuleId(node: DriverNode, moduleId: number, options: Devi
  * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND; ERR_GAUDI_PERMISSION_DENIED for a card that has failed for good
  */
 export function openControl(node: DriverNode, minor: number): ControlDevice {
+  checkNode(node);
+  checkWord32('minor', minor);
   const entry = node.cards().find((card) => card.minor === minor);
   if (entry === undefined) throw notFound(node, `minor ${minor}`);
   return new ControlDevice(
@@ -83,6 +89,8 @@ export function openControl(node: DriverNode, minor: number): ControlDevice {
 
 /** Number of cards, of one generation or of all (hlthunk_get_device_count). Cards whose control node refuses do not count. */
 export function getDeviceCount(node: DriverNode, name?: AsicName): number {
+  checkNode(node);
+  if (name !== undefined) checkText('name', name);
   const cards = node.cards();
   if (name === undefined) return cards.length;
   return cards.filter((entry) => {
@@ -105,24 +113,34 @@ export function getDeviceName(target: CardTarget): AsicName {
 
 /** The PCI address of an open card, with its domain (hlthunk_get_pci_bus_id_from_fd). */
 export function getPciBusId(target: CardTarget): string {
-  return target.card.busId;
+  return cardOf(target).busId;
 }
 
 /** The minor of the card at a PCI address (hlthunk_get_device_index_from_pci_bus_id). Throws ERR_GAUDI_DEVICE_NOT_FOUND. */
 export function getDeviceIndexFromPciBusId(node: DriverNode, busId: string): number {
+  checkText('busId', busId);
   const entry = select(node, { busId })[0];
   if (entry === undefined) throw notFound(node, `bus id ${busId}`);
   return entry.minor;
 }
 
 function select(node: DriverNode, selection: CardSelection): readonly CardEntry[] {
-  const { busId, minor } = selection;
+  checkNode(node);
+  checkObject('selection', selection);
+  const { name, busId, minor } = selection;
+  if (name !== undefined) checkText('name', name);
   if (minor !== undefined) checkWord32('minor', minor);
+  if (busId !== undefined) checkText('busId', busId);
   if (busId === '') throw invalidArgument('busId', 'must be a PCI address', '""');
   const full = busId?.length === BUS_ID_WITHOUT_DOMAIN_LENGTH ? `0000:${busId}` : busId;
   return node
     .cards()
     .filter((card) => (full === undefined || card.busId === full) && (minor === undefined || card.minor === minor));
+}
+
+/** Throws unless it is a node: of a driver, of an emulated node, or of a program that brings its own. */
+function checkNode(node: DriverNode): void {
+  checkMethods('node', node, ['cards', 'open', 'openControl']);
 }
 
 function asicOf(node: DriverNode, entry: CardEntry): AsicName {

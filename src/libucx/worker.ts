@@ -7,7 +7,7 @@ import { AM_HEADER_BYTES_MAX, type AmCallback, type AmMessage, type MessageOwner
 import { lengthOf } from '../ucp/api/awaited/awaited-options.ts';
 import { type MessageQueue, MessageQueues } from '../ucp/api/awaited/message-queue.ts';
 import { ProgressDriver, type Sleeper } from '../ucp/api/awaited/progress-driver.ts';
-import { checkSignal, PromiseTier } from '../ucp/api/awaited/promise-tier.ts';
+import { checkSignal, PromiseTier, signalOf } from '../ucp/api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../ucp/api/awaited/worker-event.ts';
 import { checkOptions, checkParams } from '../ucp/api/check-options.ts';
 import { clientIdOf } from '../ucp/api/client-id.ts';
@@ -169,8 +169,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.checkOpen();
-    checkOptions(options);
-    return this.#event.wait(options.signal);
+    return this.#event.wait(signalOf(options));
   }
 
   arm(): Status {

@@ -53,8 +53,8 @@ export function invalidParam(argument: string, rule: string, value: unknown): Uc
   return new UcxError({
     code: 'ERR_INVALID_PARAM',
     status: Status.INVALID_PARAM,
-    message: `argument ${argument} ${rule}, got ${describe(value)}`,
-    details: { argument, rule, value: describe(value) },
+    message: `argument ${argument} ${rule}, got ${describeValue(value)}`,
+    details: { argument, rule, value: describeValue(value) },
   });
 }
 
@@ -97,9 +97,11 @@ export class AbortError extends Error {
   }
 }
 
-function describe(value: unknown): string {
+/** A value in a few words, whatever it is: of an object the name of its class. Never throws. */
+export function describeValue(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value);
   if (typeof value === 'bigint') return `${value} (0x${value.toString(16)})`;
-  if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';
+  if (typeof value === 'function') return 'a function';
+  if (typeof value === 'object' && value !== null) return String(value.constructor?.name ?? 'object');
   return String(value);
 }

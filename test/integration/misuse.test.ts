@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type ConnectionRequest, Context, type EngineName, MemoryType, type Request } from '../../src/index.ts';
 import { close as closeDescriptor } from '../../src/sys/index.ts';
+import { systemClock } from '../../src/ucs/clock.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { device, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { type Calls, Misuse, methodsOf, methodsOfInterface } from '../fixtures/misuse.ts';
@@ -153,7 +154,19 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
     fixture.allow(/./);
     const node = fixture.node();
     const misuse = new Misuse();
-    const args = (): unknown[] => [{ node, env: {}, configDirectories: [], engine }];
+    const args = (): unknown[] => [
+      {
+        node,
+        env: {},
+        envPrefix: 'x',
+        configDirectories: [],
+        config: { TLS: 'self' },
+        engine,
+        features: ['am'],
+        logSink: () => {},
+        clock: systemClock,
+      },
+    ];
     await misuse.tryMethods('Context', Context, { create: { args, undo: close } });
     await misuse.settled();
     expect(misuse.surprises).toEqual([]);

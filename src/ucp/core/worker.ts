@@ -13,7 +13,7 @@ import type { AmCallback, AmMessage, MessageOwner } from '../api/active-message.
 import { lengthOf } from '../api/awaited/awaited-options.ts';
 import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.ts';
 import { ProgressDriver } from '../api/awaited/progress-driver.ts';
-import { checkSignal, PromiseTier } from '../api/awaited/promise-tier.ts';
+import { checkSignal, PromiseTier, signalOf } from '../api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../api/awaited/worker-event.ts';
 import { checkOptions, checkParams } from '../api/check-options.ts';
 import { clientIdOf } from '../api/client-id.ts';
@@ -187,8 +187,7 @@ export class Worker
 
   wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     this.#checkOpen();
-    checkOptions(options);
-    return this.#event.wait(options.signal);
+    return this.#event.wait(signalOf(options));
   }
 
   arm(): Status {

@@ -79,7 +79,7 @@ export class MemoryTypes {
     const address = checkRange(memory);
     if (event !== 'allocated' && event !== 'freed')
       throw invalidParam('event', "must be 'allocated' or 'freed'", event);
-    const isForeign = memoryType > MemoryType.HOST && memoryType < MEMORY_TYPE_COUNT && Number.isInteger(memoryType);
+    const isForeign = Number.isInteger(memoryType) && memoryType > MemoryType.HOST && memoryType < MEMORY_TYPE_COUNT;
     if (!isForeign) throw invalidParam('memoryType', 'must be a memory type other than host', memoryType);
     const device = memory.sysDevice ?? NO_DEVICE;
     if (event === 'allocated') this.cache?.insert(device, address, memory.byteLength, memoryType);

@@ -5,6 +5,11 @@
 import { Status } from '../../ucs/status.ts';
 import type { Completion } from '../api/iface.ts';
 
+/** Whether a value can be told that an operation has ended: it is found out before anything starts, as at the end nobody can be told. */
+export function isCompletion(value: unknown): boolean {
+  return typeof value === 'object' && value !== null;
+}
+
 /** Tells a completion that one of its operations has ended with `status`. */
 export function completeOne(completion: Completion, status: Status): void {
   if (status < 0 && completion.failure === Status.OK) completion.failure = status;

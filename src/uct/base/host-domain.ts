@@ -3,6 +3,7 @@
  * transport's.
  */
 
+import { checkOptions } from '../../ucs/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../ucs/error.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
@@ -20,6 +21,7 @@ import type {
 import { hostBytesOf } from './host-buffer.ts';
 import { HostMemory } from './host-memory.ts';
 import { checkAdvice, prefault } from './memory-advice.ts';
+import { checkAddress, checkKeyTarget } from './range.ts';
 
 /** An interface that can be asked whether it is closed. */
 export interface ClosableIface extends Iface {
@@ -66,6 +68,7 @@ export abstract class HostDomain implements MemoryDomain {
 
   memDereg(memory: MdMemory, options: { readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
+    checkOptions(options);
     if (own.allocation !== undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     if (own.inFlight > 0 && options.force !== true) {
       throw statusError(Status.BUSY, `memDereg: ${own.inFlight} transfers use the memory`);
@@ -98,13 +101,14 @@ export abstract class HostDomain implements MemoryDomain {
         `mkeyPack: memory domain ${this.#name} has keys of memory that it allocated, not of registered memory`,
       );
     }
+    checkKeyTarget(target, offset, this.attributes.rkeyPackedBytes);
     this.packKey(own, target, offset);
   }
 
   openIface(resource: IfaceResource): Iface {
     this.checkOpen();
     if (!this.resources.includes(resource)) {
-      throw invalidParam('resource', 'must be one of this memory domain', resource?.device);
+      throw invalidParam('resource', 'must be one of this memory domain', resource);
     }
     const iface = this.makeIface(resource);
     this.#ifaces = [...this.#ifaces.filter(({ closed }) => !closed), iface];
@@ -154,6 +158,7 @@ export abstract class HostDomain implements MemoryDomain {
   }
 
   #notDetected(call: string, address: bigint): UcxError {
+    checkAddress(address);
     const message = `${call}: memory domain ${this.#name} detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
     return unsupported(message);
   }

@@ -19,8 +19,9 @@ export function identityText(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
 }
 
-/** True when two addresses are the same bytes. */
+/** True when two addresses are the same bytes; false for a first one that is no bytes at all. */
 export function sameAddress(left: Uint8Array, right: Uint8Array): boolean {
+  if (!(left instanceof Uint8Array)) return false;
   return left.byteLength === right.byteLength && left.every((byte, i) => byte === right[i]);
 }
 

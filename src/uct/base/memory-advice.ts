@@ -3,7 +3,7 @@
  */
 
 import { MadviseAdvice, madvise, PAGE_SIZE } from '../../sys/index.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { describeValue, invalidParam } from '../../ucs/error.ts';
 import type { MdMemory } from '../api/memory.ts';
 import type { MemoryAdvice } from '../api/memory-domain.ts';
 import { isInside } from './range.ts';
@@ -13,10 +13,10 @@ export function checkAdvice(memory: MdMemory, advice: MemoryAdvice, offset: numb
   if (advice !== 'normal' && advice !== 'will-need') {
     throw invalidParam('advice', "must be 'normal' or 'will-need'", advice);
   }
-  if (!(byteLength > 0 && isInside(offset, byteLength, memory.byteLength))) {
+  if (!(isInside(offset, byteLength, memory.byteLength) && byteLength > 0)) {
     throw invalidParam(
       'byteLength',
-      `plus offset ${offset} must lie in the memory of ${memory.byteLength} bytes`,
+      `plus offset ${describeValue(offset)} must lie in the memory of ${memory.byteLength} bytes`,
       byteLength,
     );
   }

@@ -1,6 +1,13 @@
 /** The sleep of those who wait for one interface: one promise and one timer for all of them. It does not know what wakes it. */
 
 import type { Clock, Timer } from '../../ucs/clock.ts';
+import { invalidParam } from '../../ucs/error.ts';
+
+/** @throws UcxError ERR_INVALID_PARAM for what is no time to sleep */
+export function checkTimeout(timeoutNs: number): void {
+  if (Number.isFinite(timeoutNs) && timeoutNs >= 0) return;
+  throw invalidParam('timeoutNs', 'must be finite and not negative', timeoutNs);
+}
 
 /** A sleep that can be joined. */
 export class Sleeper {

@@ -3,6 +3,7 @@
  */
 
 import type { Component } from '../api/memory-domain.ts';
+import { checkServices } from '../base/check-services.ts';
 import { SelfMd } from './self-md.ts';
 import { SELF_MD_NAME } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
@@ -13,6 +14,9 @@ export function selfComponent(): Component {
     name: SELF_MD_NAME,
     transports: [{ name: SELF_RESOURCE.transport, aliases: SELF_RESOURCE.aliases }],
     configTable: undefined,
-    openMd: (services) => new SelfMd(services),
+    openMd: (services) => {
+      checkServices(services);
+      return new SelfMd(services);
+    },
   };
 }

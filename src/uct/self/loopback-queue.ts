@@ -4,6 +4,7 @@
 
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
+import { isInside } from '../base/range.ts';
 import type { TransferCounters } from '../base/transfer-counters.ts';
 
 /** Slots for messages: one is that of the message at hand, the others wait; beyond them NO_RESOURCE. */
@@ -79,6 +80,7 @@ export class LoopbackQueue {
     if (frame === undefined) return Status.NO_RESOURCE;
     frame.byteLength = this.#frameBytes;
     const byteLength = packer.pack(frame);
+    if (!isInside(0, byteLength, this.#frameBytes)) return Status.INVALID_PARAM;
     frame.byteLength = byteLength;
     this.#publish(id);
     return byteLength;

@@ -19,12 +19,13 @@ import {
 } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { atomicOn } from '../base/atomic-word.ts';
+import { checkHandler } from '../base/check-services.ts';
 import { copyBytes } from '../base/copy-bytes.ts';
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
 import { IOV_MAX } from '../base/host-iov.ts';
 import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
-import { isInside } from '../base/range.ts';
-import { Sleeper } from '../base/sleeper.ts';
+import { fitsMessage, isInside } from '../base/range.ts';
+import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { Transfer, TransferCounters } from '../base/transfer-counters.ts';
 import { LoopbackQueue } from './loopback-queue.ts';
 import { type SelfKey, SelfMemory } from './self-memory.ts';
@@ -129,7 +130,7 @@ class SelfEndpoint implements UctEndpoint {
     payloadOffset: number,
     payloadLength: number,
   ): Status {
-    if (headerWords * 4 + payloadLength > SHORT_BYTES_MAX) return Status.INVALID_PARAM;
+    if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, SHORT_BYTES_MAX)) return Status.INVALID_PARAM;
     const status = this.#messages.push(id, header, headerWords, payload, payloadOffset, payloadLength);
     if (status !== Status.OK) return this.#counters.refused(status);
     this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength);
@@ -200,6 +201,7 @@ export class SelfIface implements Iface {
   }
 
   setAmHandler(handler: AmHandler): void {
+    if (handler !== undefined) checkHandler(handler);
     this.#messages.handler = handler;
   }
 
@@ -216,6 +218,7 @@ export class SelfIface implements Iface {
   }
 
   wait(timeoutNs: number): Promise<void> {
+    checkTimeout(timeoutNs);
     if (this.#closed || this.#messages.handler === undefined || this.#messages.length > 0) return Promise.resolve();
     return this.#sleeper.sleep(timeoutNs);
   }

@@ -3,6 +3,7 @@
  */
 
 import { addressOf, mapAnonymous } from '../../sys/index.ts';
+import { checkOptions } from '../../ucs/check-options.ts';
 import type { Clock } from '../../ucs/clock.ts';
 import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
@@ -25,6 +26,7 @@ import { hostBytesOf } from '../base/host-buffer.ts';
 import { KEY_BYTES } from '../base/key-bytes.ts';
 import { KeyTable } from '../base/key-table.ts';
 import { checkAdvice, prefault } from '../base/memory-advice.ts';
+import { checkAddress, checkKeyTarget } from '../base/range.ts';
 import { SelfIface } from './self-iface.ts';
 import { SELF_MD_NAME, SelfKey, SelfMemory } from './self-memory.ts';
 import { SELF_RESOURCE } from './self-resource.ts';
@@ -62,6 +64,7 @@ export class SelfMd implements MemoryDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): SelfMemory {
     this.#checkOpen();
+    checkOptions(options);
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain self', options.memoryType);
     }
@@ -114,15 +117,18 @@ export class SelfMd implements MemoryDomain {
   }
 
   mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
-    this.#keys.pack(this.#own(memory), target, offset);
+    const own = this.#own(memory);
+    checkKeyTarget(target, offset, KEY_BYTES);
+    this.#keys.pack(own, target, offset);
   }
 
   rkeyUnpack(packed: Uint8Array): SelfKey {
     return new SelfKey(this.#keys.find(packed));
   }
 
-  openIface(): Iface {
+  openIface(resource: IfaceResource): Iface {
     this.#checkOpen();
+    if (resource !== SELF_RESOURCE) throw invalidParam('resource', 'must be one of this memory domain', resource);
     return new SelfIface(this.#clock);
   }
 
@@ -152,6 +158,7 @@ export class SelfMd implements MemoryDomain {
 }
 
 function notDetected(call: string, address: bigint): UcxError {
+  checkAddress(address);
   const message = `${call}: memory domain self detects no memory, so it cannot tell what 0x${address.toString(16)} is`;
   return new UcxError({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED, message });
 }

@@ -1,6 +1,7 @@
 /** The component tcp: sockets to other nodes and to this one, and a connection manager. */
 
 import type { Component } from '../api/memory-domain.ts';
+import { checkServices } from '../base/check-services.ts';
 import { tcpConnectionManager } from './cm/tcp-connection-manager.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
 import { openSecurity } from './secure/security.ts';
@@ -13,8 +14,13 @@ export function tcpComponent(): Component {
     name: TCP_NAME,
     transports: [{ name: TCP_NAME, aliases: [] }],
     configTable: TCP_CONFIG_TABLE,
-    openMd: (services) => new TcpMd(services),
-    openConnectionManager: (services) =>
-      tcpConnectionManager(services, openSecurity(services.config.get(TCP_CONFIG_TABLE), services.log)),
+    openMd: (services) => {
+      checkServices(services);
+      return new TcpMd(services);
+    },
+    openConnectionManager: (services) => {
+      checkServices(services);
+      return tcpConnectionManager(services, openSecurity(services.config.get(TCP_CONFIG_TABLE), services.log));
+    },
   };
 }

@@ -1,11 +1,15 @@
+/** Ids of messages have 5 bits. */
+const AM_ID_MASK = 31;
+
 /** An endpoint of tcp: turns operations into frames of a link. */
 
 import { Status } from '../../ucs/status.ts';
 import type { AmPacker, Completion, IovEntry, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
+import { isCompletion } from '../base/completion.ts';
 import { copyBytes } from '../base/copy-bytes.ts';
 import { checkIov } from '../base/host-iov.ts';
-import { isInside } from '../base/range.ts';
+import { fitsMessage, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import {
   FRAME_BODY_BYTES_MAX,
@@ -22,7 +26,7 @@ import {
 import type { TcpLink } from './link.ts';
 import { ShortTarget } from './short-target.ts';
 import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
-import { TCP_NAME, type TcpKey } from './tcp-key.ts';
+import { TCP_NAME, TcpKey } from './tcp-key.ts';
 
 /** Frames of the application that may wait on one link; more find NO_RESOURCE. */
 const QUEUE_MAX = 64;
@@ -64,6 +68,9 @@ export class TcpEndpoint implements UctEndpoint {
     if (byteLength > this.#buffers.txBytesMax || !isInside(sourceOffset, byteLength, source.byteLength)) {
       return Status.INVALID_PARAM;
     }
+    if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
+    // Found out before it is counted: the answers of the peer are counted for everybody on this link.
+    if (!(key instanceof TcpKey)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
@@ -85,6 +92,7 @@ export class TcpEndpoint implements UctEndpoint {
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status {
     const key = rkey as TcpKey;
     const total = checkIov(iov, TCP_NAME);
+    if (!(key instanceof TcpKey) || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
@@ -133,6 +141,7 @@ export class TcpEndpoint implements UctEndpoint {
   }
 
   #get(iov: readonly IovEntry[], total: number, remoteOffset: number, key: TcpKey, completion: Completion): Status {
+    if (!(key instanceof TcpKey) || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, total, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
@@ -154,6 +163,7 @@ export class TcpEndpoint implements UctEndpoint {
   }
 
   flush(completion: Completion | undefined): Status {
+    if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
     return this.#counters.flush(this.link.flush(completion));
   }
 
@@ -171,8 +181,10 @@ export class TcpEndpoint implements UctEndpoint {
     payloadOffset: number,
     payloadLength: number,
   ): Status {
+    if (!isMessageId(id)) return Status.INVALID_PARAM;
     const total = headerWords * 4 + payloadLength;
-    if (total > this.#buffers.txBytesMax) return Status.INVALID_PARAM;
+    const { txBytesMax } = this.#buffers;
+    if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, txBytesMax)) return Status.INVALID_PARAM;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
@@ -191,6 +203,7 @@ export class TcpEndpoint implements UctEndpoint {
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
+    if (!isMessageId(id)) return Status.INVALID_PARAM;
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
     const transmitter = link.transmitter!;
@@ -199,6 +212,8 @@ export class TcpEndpoint implements UctEndpoint {
     frame.offset = TX_START + HEADER_BYTES;
     frame.byteLength = this.#buffers.txBytesMax;
     const total = packer.pack(frame);
+    // It is what the system is asked to read.
+    if (!isInside(0, total, this.#buffers.txBytesMax)) return Status.INVALID_PARAM;
     frame.words[TX_WORD] = FrameType.AM | (id << 8);
     frame.words[TX_WORD + 1] = total;
     const status = link.check(transmitter.sendBuilt(HEADER_BYTES + padded(total)));
@@ -214,10 +229,12 @@ export class TcpEndpoint implements UctEndpoint {
     iov: readonly IovEntry[],
     completion: Completion,
   ): Status {
+    if (!isMessageId(id)) return Status.INVALID_PARAM;
     const total = headerWords * 4 + checkIov(iov, TCP_NAME);
     const { link } = this;
     if (link.state !== 'up') return this.#notUp();
-    if (headerWords > KEY_WORDS + 4 || total > link.peerBytesMax) return Status.INVALID_PARAM;
+    const isSound = isInside(0, headerWords, KEY_WORDS + 4) && total <= link.peerBytesMax;
+    if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (link.transmitter!.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.pool.takeSmall();
     frame.words[FrameWord.INFO] = FrameType.AM | (id << 8);
@@ -252,6 +269,11 @@ export class TcpEndpoint implements UctEndpoint {
   #notUp(): Status {
     return this.#counters.refused(this.#closed ? Status.CANCELED : this.link.begin());
   }
+}
+
+/** Any other would be taken for a part of the frame's type: the peer would end the connection of everybody. */
+function isMessageId(id: number): boolean {
+  return (id & AM_ID_MASK) === id;
 }
 
 function describePut(words: Int32Array, at: number, key: TcpKey, offset: number, byteLength: number): void {

@@ -12,10 +12,11 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status, statusName } from '../../ucs/status.ts';
 import type { AmHandler, EndpointErrorHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
+import { checkHandler } from '../base/check-services.ts';
 import type { ClosableIface } from '../base/host-domain.ts';
 import { identityText, unreachable } from '../base/iface-address.ts';
 import { sameSecret } from '../base/key-bytes.ts';
-import { Sleeper } from '../base/sleeper.ts';
+import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { TransferCounters } from '../base/transfer-counters.ts';
 import { Acceptor } from './acceptor.ts';
 import { tcpAttributes } from './attributes.ts';
@@ -175,10 +176,12 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   setAmHandler(handler: AmHandler): void {
+    if (handler !== undefined) checkHandler(handler);
     this.handler = handler;
   }
 
   setErrorHandler(handler: EndpointErrorHandler): void {
+    checkHandler(handler);
     this.#failures.handler = handler;
   }
 
@@ -209,6 +212,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   wait(timeoutNs: number): Promise<void> {
+    checkTimeout(timeoutNs);
     const isIdle = this.handler === undefined && this.outstanding === 0;
     if (this.#closed || isIdle || this.#failures.size > 0) return Promise.resolve();
     for (const link of this.#blocked) {

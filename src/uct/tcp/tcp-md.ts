@@ -1,6 +1,7 @@
 /** The memory domain of tcp: host memory that peers write and read through frames, which the owner's progress carries out. */
 
 import { type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
+import { checkOptions } from '../../ucs/check-options.ts';
 import { invalidParam, UcxError } from '../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
@@ -72,6 +73,7 @@ export class TcpMd extends HostDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     this.checkOpen();
+    checkOptions(options);
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', `must be host in memory domain ${TCP_NAME}`, options.memoryType);
     }

@@ -4,6 +4,7 @@
 
 import { AbortError, invalidParam, statusError } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
+import { checkOptions } from '../check-options.ts';
 import type { Request, RequestParams } from '../request.ts';
 import { AbortListeners } from './abort-listeners.ts';
 import type { ProgressDriver } from './progress-driver.ts';
@@ -227,6 +228,13 @@ function outcomeOf(request: Request): Outcome {
 /** @throws UcxError ERR_INVALID_PARAM for what is no AbortSignal */
 export function checkSignal(signal: AbortSignal): void {
   if (!(signal instanceof AbortSignal)) throw invalidParam('signal', 'must be an AbortSignal', signal);
+}
+
+/** The signal of options that have nothing else. @throws UcxError ERR_INVALID_PARAM */
+export function signalOf(options: { readonly signal?: AbortSignal }): AbortSignal | undefined {
+  checkOptions(options);
+  if (options.signal !== undefined) checkSignal(options.signal);
+  return options.signal;
 }
 
 function throwIfAborted(signal: AbortSignal | undefined): void {

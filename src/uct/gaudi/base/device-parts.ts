@@ -8,6 +8,7 @@ import { invalidParam } from '../../../ucs/error.ts';
 import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { DeviceRange, RegistrationSource } from '../../api/memory-domain.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
+import { GaudiMemory } from './gaudi-memory.ts';
 
 /** A part of a block, and whose it is. */
 export interface PartOfCard {
@@ -16,8 +17,14 @@ export interface PartOfCard {
   readonly part: DevicePart;
 }
 
-/** Whether the source is memory of a card. */
+/**
+ * Whether the source is memory of a card.
+ * @throws UcxError ERR_INVALID_PARAM for what only looks like memory of this library
+ */
 export function isDeviceRange(source: RegistrationSource): source is DeviceRange {
+  if (source instanceof GaudiMemory && !GaudiMemory.isGenuine(source)) {
+    throw invalidParam('memory', 'must be memory, and not what has it as its prototype', source);
+  }
   return (
     typeof source === 'object' && source !== null && 'memoryType' in source && source.memoryType === MemoryType.GAUDI
   );

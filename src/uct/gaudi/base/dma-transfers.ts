@@ -10,7 +10,7 @@ import { Ring } from '../../../ucs/ring.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
-import { completeOne } from '../../base/completion.ts';
+import { completeOne, isCompletion } from '../../base/completion.ts';
 import { isInside } from '../../base/range.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { DIRECTIONS, Direction, IOV_MAX } from './dma-limits.ts';
@@ -104,6 +104,7 @@ export class DmaTransfers {
     completion: Completion | undefined,
     shortPuts: ShortPuts,
   ): Status {
+    if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
     if (this.#room < 1) return Status.NO_RESOURCE;
     const request = this.dma.putShort(source, sourceOffset, target, targetOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -122,6 +123,7 @@ export class DmaTransfers {
     byteLength: number,
     completion: Completion,
   ): Status {
+    if (!isCompletion(completion)) return Status.INVALID_PARAM;
     if (this.#room < 1) return Status.NO_RESOURCE;
     const request = this.dma.getShort(target, targetOffset, source, sourceOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -142,6 +144,7 @@ export class DmaTransfers {
     completion: Completion,
     isPut: boolean,
   ): Status {
+    if (!isCompletion(completion)) return Status.INVALID_PARAM;
     if (this.dma.room < iov.length || this.#room < iov.length) return Status.NO_RESOURCE;
     const isRemoteDevice = remoteHost === undefined;
     if (!this.#takeLandings(iov, remoteHost, remoteOffset, isPut)) return Status.NO_RESOURCE;
@@ -194,6 +197,7 @@ export class DmaTransfers {
     if (this.dma.outstanding > 0) this.progress();
     if (this.#idle) return takeFailure(shortPuts);
     if (completion === undefined) return Status.INPROGRESS;
+    if (!isCompletion(completion)) return Status.INVALID_PARAM;
     const flush = this.#flushPool.get();
     if (flush === undefined) return Status.NO_RESOURCE;
     flush.targets.set(this.#started);

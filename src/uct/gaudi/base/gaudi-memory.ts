@@ -40,6 +40,11 @@ export class GaudiMemory implements MdMemory {
     this.byteLength = this.#target.byteLength;
   }
 
+  /** Whether a value is such memory, and nothing that only looks like it. */
+  static isGenuine(value: unknown): value is GaudiMemory {
+    return typeof value === 'object' && value !== null && #target in value;
+  }
+
   get address(): bigint {
     return this.#target.address;
   }

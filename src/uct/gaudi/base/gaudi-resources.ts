@@ -6,10 +6,13 @@
 import os from 'node:os';
 import type { Device, DriverNode } from '../../../hlthunk/index.ts';
 import { addressOf, isMapped } from '../../../sys/index.ts';
+import { checkMethods, checkOptions } from '../../../ucs/check-options.ts';
+import { invalidParam } from '../../../ucs/error.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import { checkServices } from '../../base/check-services.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
 import { checkDemands } from './demands.ts';
 import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
@@ -47,11 +50,25 @@ export class GaudiResources {
   #open: OpenGaudi | undefined;
   #users = 0;
 
-  /** Opens nothing yet. */
+  /**
+   * Opens nothing yet.
+   * @throws UcxError ERR_INVALID_PARAM
+   */
   constructor(options: GaudiResourcesOptions) {
+    checkOptions(options);
+    checkMethods('node', options.node, ['cards', 'open', 'openControl', 'attribute', 'close']);
+    const { mappingTable } = options;
+    if (mappingTable !== undefined && typeof mappingTable !== 'string') {
+      throw invalidParam('mappingTable', 'must be a string', mappingTable);
+    }
     this.node = options.node;
-    this.#mappingTable = options.mappingTable;
+    this.#mappingTable = mappingTable;
     this.#devices = options.devices;
+  }
+
+  /** Whether a value is one, and nothing that only looks like one. */
+  static isGenuine(value: unknown): value is GaudiResources {
+    return typeof value === 'object' && value !== null && #users in value;
   }
 
   /** The open cards; none while nobody uses them. */
@@ -64,6 +81,7 @@ export class GaudiResources {
    * @throws UcxError as openGaudiCards
    */
   acquire(services: ComponentServices): OpenGaudi {
+    checkServices(services);
     this.#open ??= this.#openAll(services);
     this.#users += 1;
     return this.#open;
@@ -113,6 +131,11 @@ export class GaudiResources {
       throw error;
     }
   }
+}
+
+/** @throws UcxError ERR_INVALID_PARAM for what are no cards of a context */
+export function checkResources(shared: GaudiResources): void {
+  if (!GaudiResources.isGenuine(shared)) throw invalidParam('shared', 'must be GaudiResources', shared);
 }
 
 /** The cache of registrations in so many cards. */

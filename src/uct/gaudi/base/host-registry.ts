@@ -11,6 +11,7 @@ import type { RegistrationSource } from '../../api/memory-domain.ts';
 import { checkHostBuffer } from '../../base/host-buffer.ts';
 import { RawRange } from '../../base/host-range.ts';
 import { prefault } from '../../base/memory-advice.ts';
+import { checkByteLength } from '../../base/range.ts';
 import { HostMemory } from './gaudi-memory.ts';
 import type { OpenGaudi } from './gaudi-resources.ts';
 
@@ -76,6 +77,10 @@ export class HostRegistry {
 
   /** See MemoryDomain.hostUnmapped. Every memory domain on the cards hears of it; one tells the cache that they share. */
   unmapped(address: number, byteLength: number): void {
+    if (!Number.isSafeInteger(address) || address < 0) {
+      throw invalidParam('address', 'must be an integer of at least 0', address);
+    }
+    checkByteLength(byteLength);
     const { rcache, registries } = this.#gaudi;
     if (registries[0] === this) rcache.unmapped(address, byteLength);
   }

@@ -3,8 +3,9 @@
  */
 
 import type { Component } from '../../api/memory-domain.ts';
+import { checkServices } from '../../base/check-services.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
-import type { GaudiResources } from '../base/gaudi-resources.ts';
+import { checkResources, type GaudiResources } from '../base/gaudi-resources.ts';
 import { GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 import { CopyMd } from './copy-md.ts';
 
@@ -13,10 +14,14 @@ import { CopyMd } from './copy-md.ts';
  * @param shared the cards; the same object for every Gaudi component of a context
  */
 export function gaudiCopyComponent(shared: GaudiResources): Component {
+  checkResources(shared);
   return {
     name: GAUDI_COPY_NAME,
     transports: [{ name: GAUDI_COPY_TRANSPORT, aliases: GAUDI_COPY_ALIASES }],
     configTable: GAUDI_COPY_CONFIG_TABLE,
-    openMd: (services) => new CopyMd(shared, services),
+    openMd: (services) => {
+      checkServices(services);
+      return new CopyMd(shared, services);
+    },
   };
 }

@@ -3,6 +3,7 @@
  */
 
 import { type DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
+import { checkOptions } from '../../../ucs/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
@@ -27,6 +28,7 @@ import { uniqueAddress } from '../../base/iface-address.ts';
 import { KEY_BYTES } from '../../base/key-bytes.ts';
 import { KeyTable } from '../../base/key-table.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
+import { checkAddress, checkByteLength, checkKeyTarget, checkSysDevice } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts';
 import { exportRefusal } from '../base/demands.ts';
 import { cardAt, isDeviceRange, partAt } from '../base/device-parts.ts';
@@ -39,7 +41,6 @@ import { registerCostOf } from '../base/register-cost.ts';
 import { CopyIface } from './copy-iface.ts';
 import { CopyKey, GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
 
-const ADDRESS_END: bigint = 2n ** 64n;
 const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(MemoryType.GAUDI);
 
 /** The memory domain. */
@@ -86,12 +87,12 @@ export class CopyMd implements MemoryDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): GaudiMemory {
     this.#checkOpen();
+    checkOptions(options);
     if (options.memoryType !== MemoryType.GAUDI) {
       throw invalidParam('memoryType', 'must be gaudi in memory domain gaudi_copy', options.memoryType);
     }
-    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
-      throw invalidParam('byteLength', 'must be a positive integer', byteLength);
-    }
+    checkByteLength(byteLength);
+    checkSysDevice(options.sysDevice);
     const card = cardAt(this.#cards, options.sysDevice ?? this.#cards[0]!.index);
     const block = card.device.memory.allocate(byteLength, { dedicated: options.shared ?? false });
     const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, undefined);
@@ -119,6 +120,7 @@ export class CopyMd implements MemoryDomain {
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     const own = this.#own(memory);
+    checkOptions(options);
     if (own instanceof HostMemory) {
       this.#host.deregister(own, options);
       this.#keys.revoke(own);
@@ -172,12 +174,16 @@ export class CopyMd implements MemoryDomain {
 
   detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined {
     checkAddress(address);
+    checkByteLength(byteLength);
+    checkSysDevice(sysDevice);
     const range = this.#ranges.lookup(sysDevice, address, byteLength);
     return range === undefined ? undefined : this.memQuery(address, byteLength, sysDevice);
   }
 
   mkeyPack(memory: MdMemory, target: Uint8Array, offset: number): void {
-    this.#keys.pack(this.#own(memory), target, offset);
+    const own = this.#own(memory);
+    checkKeyTarget(target, offset, KEY_BYTES);
+    this.#keys.pack(own, target, offset);
   }
 
   rkeyUnpack(packed: Uint8Array): CopyKey {
@@ -188,7 +194,7 @@ export class CopyMd implements MemoryDomain {
     this.#checkOpen();
     const position = this.resources.indexOf(resource);
     const card = this.#cards[position];
-    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource.device);
+    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
     const address = cardAddress(this.#address, position);
     const iface = new CopyIface({ card, position, resource, address, config: this.#config, rcache: this.#rcache });
     this.#ifaces.push(iface);
@@ -222,9 +228,8 @@ export class CopyMd implements MemoryDomain {
 
   /** The allocation that contains a range; the refusal says which rule the range broke. */
   #find(address: bigint, byteLength: number, sysDevice: number | undefined): { sysDevice: number; block: DeviceBlock } {
-    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
-      throw invalidParam('byteLength', 'must be a positive integer', byteLength);
-    }
+    checkByteLength(byteLength);
+    checkSysDevice(sysDevice);
     checkAddress(address);
     const where = `[0x${address.toString(16)}, +${byteLength})`;
     const range = this.#ranges.lookup(sysDevice, address, byteLength);
@@ -261,10 +266,10 @@ export class CopyMd implements MemoryDomain {
   }
 
   #own(memory: MdMemory): CardMemory {
-    if (memory instanceof GaudiMemory) {
+    if (GaudiMemory.isGenuine(memory)) {
       if (this.#memories.has(memory)) return memory;
     } else if (this.#host.has(memory)) return memory;
-    const isOwn = memory instanceof GaudiMemory || memory instanceof HostMemory;
+    const isOwn = GaudiMemory.isGenuine(memory) || memory instanceof HostMemory;
     if (!isOwn) throw invalidParam('memory', 'must be of memory domain gaudi_copy', memory);
     throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
   }
@@ -307,11 +312,6 @@ function resourceOf(index: number): IfaceResource {
     deviceType: DeviceType.ACC,
     sysDevice: index,
   };
-}
-
-function checkAddress(address: bigint): void {
-  if (typeof address === 'bigint' && address >= 0n && address < ADDRESS_END) return;
-  throw invalidParam('address', 'must be a bigint of 64 bits', address);
 }
 
 function addressError(message: string): UcxError {

@@ -3,7 +3,8 @@
  */
 
 import type { Component } from '../../api/memory-domain.ts';
-import type { GaudiResources } from '../base/gaudi-resources.ts';
+import { checkServices } from '../../base/check-services.ts';
+import { checkResources, type GaudiResources } from '../base/gaudi-resources.ts';
 import { GAUDI_IPC_CONFIG_TABLE } from './config.ts';
 import { IpcMd } from './ipc-md.ts';
 import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './ipc-names.ts';
@@ -13,10 +14,14 @@ import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './ipc-names.ts';
  * @param shared the cards; the same object for every Gaudi component of a context
  */
 export function gaudiIpcComponent(shared: GaudiResources): Component {
+  checkResources(shared);
   return {
     name: GAUDI_IPC_NAME,
     transports: [{ name: GAUDI_IPC_NAME, aliases: GAUDI_IPC_ALIASES }],
     configTable: GAUDI_IPC_CONFIG_TABLE,
-    openMd: (services) => new IpcMd(shared, services),
+    openMd: (services) => {
+      checkServices(services);
+      return new IpcMd(shared, services);
+    },
   };
 }

@@ -4,6 +4,7 @@
  */
 
 import { type Arena, ipcWrapArena } from '../../../hlthunk/index.ts';
+import { checkOptions } from '../../../ucs/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
@@ -25,6 +26,7 @@ import {
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import { KeyBoardReader } from '../../base/key-board-reader.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
+import { checkAddress, checkKeyTarget } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
 import { isDeviceRange, partAt } from '../base/device-parts.ts';
 import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
@@ -96,7 +98,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   }
 
   memFree(memory: MdMemory): void {
-    throw invalidParam('memory', 'must come from memAlloc', memory?.address);
+    throw invalidParam('memory', 'must come from memAlloc', memory);
   }
 
   memReg(source: RegistrationSource): MdMemory {
@@ -128,6 +130,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   }
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
+    checkOptions(options);
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
     else if (!this.#freed.delete(memory as IpcMemory)) this.#end(this.#own(memory));
   }
@@ -165,6 +168,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
       throw invalidParam('memory', `must be device memory: others reach no host memory by ${GAUDI_IPC_NAME}`, 'host');
     }
     const own = this.#own(memory);
+    checkKeyTarget(target, offset, KEY_BOARD_KEY_BYTES);
     this.#keys.pack(own, this.#openService().tag, target, offset);
   }
 
@@ -184,7 +188,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     this.#checkOpen();
     const position = this.resources.indexOf(resource);
     const card = this.#gaudi.cards[position];
-    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource.device);
+    if (card === undefined) throw invalidParam('resource', 'must be one of this memory domain', resource);
     const [config, imports, serve] = [this.#config, this.imports, this.#serve];
     const iface = new IpcIface({ node: this.#shared.node, card, position, resource, config, imports, serve });
     this.#ifaces.push(iface);
@@ -272,7 +276,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   }
 
   #own(memory: MdMemory): IpcMemory {
-    if (!(memory instanceof IpcMemory)) {
+    if (!(GaudiMemory.isGenuine(memory) && memory instanceof IpcMemory)) {
       if (memory instanceof HostMemory) throw invalidParam('memory', 'must be live', memory.address);
       throw invalidParam('memory', `must be of memory domain ${GAUDI_IPC_NAME}`, memory);
     }
@@ -321,6 +325,7 @@ function resourceOf(index: number): IfaceResource {
 }
 
 function unknownAddress(address: bigint): UcxError {
+  checkAddress(address);
   const message = `0x${address.toString(16)} is no memory of ${GAUDI_IPC_NAME}: ask the one that allocated it`;
   return new UcxError({ code: 'ERR_INVALID_ADDR', status: Status.INVALID_ADDR, message });
 }

@@ -1,7 +1,7 @@
 /** The memory domain of cma: any host memory, which the kernel copies between processes. */
 
 import { close as closeFd, Errno, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
-import { UcxError } from '../../../ucs/error.ts';
+import { describeValue, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
@@ -63,7 +63,7 @@ export class CmaMd extends BoardDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     throw unsupported(
-      `memAlloc: memory domain cma allocates nothing (${byteLength} bytes of type ${options?.memoryType})`,
+      `memAlloc: memory domain cma allocates nothing (${describeValue(byteLength)} bytes of type ${describeValue(options?.memoryType)})`,
     );
   }
 

@@ -1,6 +1,7 @@
 /** The component posix: shared memory between the processes of a node. */
 
 import type { Component } from '../../api/memory-domain.ts';
+import { checkServices } from '../../base/check-services.ts';
 import { POSIX_CONFIG_TABLE } from './config.ts';
 import { POSIX_NAME } from './posix-key.ts';
 import { POSIX_ALIASES, PosixMd } from './posix-md.ts';
@@ -12,6 +13,9 @@ export function posixComponent(): Component {
     transports: [{ name: POSIX_NAME, aliases: POSIX_ALIASES }],
     absenceWarning: 'always',
     configTable: POSIX_CONFIG_TABLE,
-    openMd: (services) => new PosixMd(services),
+    openMd: (services) => {
+      checkServices(services);
+      return new PosixMd(services);
+    },
   };
 }

@@ -11,7 +11,7 @@ import { atomicOn } from '../../base/atomic-word.ts';
 import { copyBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../base/copy-bytes.ts';
 import { checkIov } from '../../base/host-iov.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
-import { isInside } from '../../base/range.ts';
+import { fitsMessage, isInside } from '../../base/range.ts';
 import { Transfer, type TransferCounters } from '../../base/transfer-counters.ts';
 import type { Peer } from './peer.ts';
 import { POSIX_NAME, type PosixKey } from './posix-key.ts';
@@ -143,7 +143,8 @@ export class PosixEndpoint implements UctEndpoint {
     payloadOffset: number,
     payloadLength: number,
   ): Status {
-    if (headerWords * 4 + payloadLength > this.#messageBytesMax) return Status.INVALID_PARAM;
+    if (!fitsMessage(headerWords, payload, payloadOffset, payloadLength, this.#messageBytesMax))
+      return Status.INVALID_PARAM;
     const ring = this.#ring;
     if (ring === undefined || this.#failure !== Status.OK) {
       const status = this.#announce();
@@ -164,7 +165,7 @@ export class PosixEndpoint implements UctEndpoint {
       return status === Status.OK ? this.amBcopy(id, packer) : status;
     }
     const bytes = ring.pack(id, packer);
-    if (bytes < 0) return this.#refused();
+    if (bytes < 0) return bytes === Status.NO_RESOURCE ? this.#refused() : (bytes as Status);
     this.#counters.bcopy(Transfer.AM, bytes);
     return this.#peer.attend();
   }

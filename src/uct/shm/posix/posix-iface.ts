@@ -11,11 +11,12 @@ import {
   type UctEndpoint,
 } from '../../api/iface.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import { checkHandler } from '../../base/check-services.ts';
 import { hostIfaceAttributes } from '../../base/host-attributes.ts';
 import type { ClosableIface } from '../../base/host-domain.ts';
 import { identityText, unreachable } from '../../base/iface-address.ts';
 import { isLackOfResources, SEGMENT_NAME_BYTES } from '../../base/segment.ts';
-import { Sleeper } from '../../base/sleeper.ts';
+import { checkTimeout, Sleeper } from '../../base/sleeper.ts';
 import { TransferCounters } from '../../base/transfer-counters.ts';
 import { hasSameShm, NODE_ADDRESS_BYTES, otherNodeReason, packNode } from '../base/node-address.ts';
 import { POSIX_CONFIG_TABLE, type PosixConfig, ringGeometry } from './config.ts';
@@ -96,6 +97,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   }
 
   setAmHandler(handler: AmHandler): void {
+    if (handler !== undefined) checkHandler(handler);
     this.#handler = handler;
   }
 
@@ -114,6 +116,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   }
 
   wait(timeoutNs: number): Promise<void> {
+    checkTimeout(timeoutNs);
     if (this.#closed || this.#handler === undefined) return Promise.resolve();
     // Announced before the last look: a sender publishes before it looks whether somebody sleeps.
     this.#directory.setSleeping(true);

@@ -1,6 +1,7 @@
 /** The memory domain of posix: host memory in segments of its own, which peers on this node attach. */
 
 import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
+import { checkOptions } from '../../../ucs/check-options.ts';
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
 import { Status } from '../../../ucs/status.ts';
@@ -72,6 +73,7 @@ export class PosixMd extends BoardDomain {
 
   memAlloc(byteLength: number, options: AllocateOptions): HostMemory {
     this.checkOpen();
+    checkOptions(options);
     if (options.memoryType !== MemoryType.HOST) {
       throw invalidParam('memoryType', 'must be host in memory domain posix', options.memoryType);
     }

@@ -6,6 +6,7 @@
 import { Status } from '../../../ucs/status.ts';
 import type { AmPacker } from '../../api/iface.ts';
 import { storeWords } from '../../base/copy-bytes.ts';
+import { isInside } from '../../base/range.ts';
 import { Segment } from '../../base/segment.ts';
 import { RingFrame } from './ring-frame.ts';
 import {
@@ -97,6 +98,7 @@ export class RingWriter {
     frame.offset = this.#segmentsAt + index * this.#segmentBytes;
     frame.byteLength = this.#segmentBytes;
     const byteLength = packer.pack(frame);
+    if (!isInside(0, byteLength, this.#segmentBytes)) return Status.INVALID_PARAM;
     words[element + ElementWord.LENGTH] = byteLength;
     words[element + ElementWord.INFO] = id | IN_SEGMENT;
     words[element + ElementWord.SEGMENT] = index;

@@ -33,6 +33,8 @@ import { CmCounter, type CmCounters } from './counters.ts';
 import { type Frame, FrameType, packFrame } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';
 
+const NOTHING: Uint8Array = new Uint8Array(0);
+
 /** How far an attempt is. */
 const State = { CONNECTING: 0, GREETING: 1, ASKING: 2, CONFIRMING: 3, FAILED: 4, OVER: 5 } as const;
 type State = (typeof State)[keyof typeof State];
@@ -78,7 +80,8 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   constructor(owner: AttemptOwner, address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer) {
     this.#owner = owner;
     this.#address = address;
-    this.#privateData = privateData.slice();
+    // Detached bytes have no length, and cannot be copied.
+    this.#privateData = privateData.byteLength === 0 ? NOTHING : privateData.slice();
     this.#onAnswer = onAnswer;
     this.#endNs = owner.clock.nowNs() + owner.config.TIMEOUT;
     owner.counters.count(CmCounter.CONNECTS);

@@ -15,6 +15,7 @@ import {
   REASON_BYTES_MAX,
   type SocketAddress,
 } from '../../api/connection-manager.ts';
+import { checkHandler } from '../../base/check-services.ts';
 import { sameSecret } from '../../base/key-bytes.ts';
 import type { Channel } from './channel.ts';
 import type { TcpCmConfig } from './config.ts';
@@ -105,6 +106,7 @@ export class ServerClient implements ClientRequest, Watched {
     if (!(privateData instanceof Uint8Array) || privateData.byteLength > PRIVATE_DATA_BYTES_MAX) {
       throw invalidParam('privateData', `must be a Uint8Array of at most ${PRIVATE_DATA_BYTES_MAX} bytes`, privateData);
     }
+    checkHandler(onSettled, 'onSettled');
     if (!this.live) throw statusError(Status.NOT_CONNECTED, 'accept a client that has gone away or was answered');
     this.#onSettled = onSettled;
     this.#owner.counters.count(CmCounter.ACCEPTED);
@@ -113,7 +115,8 @@ export class ServerClient implements ClientRequest, Watched {
   }
 
   reject(status: Status, reason: string): void {
-    if (!isFailure(status)) throw invalidParam('status', 'must be a failure', status);
+    if (!Number.isInteger(status) || !isFailure(status)) throw invalidParam('status', 'must be a failure', status);
+    if (typeof reason !== 'string') throw invalidParam('reason', 'must be a text', reason);
     if (!this.live) return;
     this.#owner.counters.count(CmCounter.REJECTED);
     this.#reject(status, reason);

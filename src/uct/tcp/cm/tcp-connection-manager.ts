@@ -7,6 +7,7 @@
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
+import { checkOptions } from '../../../ucs/check-options.ts';
 import type { Clock } from '../../../ucs/clock.ts';
 import { closedError, invalidParam } from '../../../ucs/error.ts';
 import { LimitedLog } from '../../../ucs/limited-log.ts';
@@ -24,6 +25,8 @@ import {
   type SocketListener,
 } from '../../api/connection-manager.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
+import { checkHandler } from '../../base/check-services.ts';
+import { checkTimeout } from '../../base/sleeper.ts';
 import type { Security } from '../secure/security.ts';
 import { type AttemptOwner, ClientAttempt } from './client-attempt.ts';
 import { TCP_CM_CONFIG_TABLE, type TcpCmConfig } from './config.ts';
@@ -92,6 +95,8 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
     if (!Number.isInteger(backlog) || backlog < 1 || backlog > BACKLOG_MAX) {
       throw invalidParam('backlog', `must be an integer from 1 to ${BACKLOG_MAX}`, backlog);
     }
+    checkPlace(address);
+    checkHandler(onRequest, 'onRequest');
     const listener = new Listening(this, address, backlog, onRequest);
     this.#listeners.add(listener);
     return listener;
@@ -99,6 +104,8 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
 
   connect(address: SocketAddress, privateData: Uint8Array, onAnswer: OnConnectAnswer): ConnectAttempt {
     this.#checkOpen();
+    checkPlace(address);
+    checkHandler(onAnswer, 'onAnswer');
     const { port } = address;
     if (!Number.isInteger(port) || port < 1 || port > PORT_MAX) {
       throw invalidParam('port', `must be an integer from 1 to ${PORT_MAX}`, port);
@@ -121,6 +128,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   }
 
   wait(timeoutNs: number): Promise<void> {
+    checkTimeout(timeoutNs);
     if (this.outstanding === 0 || this.#failed.length > 0) return Promise.resolve();
     return this.watch.wait(timeoutNs);
   }
@@ -182,4 +190,9 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   #checkOpen(): void {
     if (this.#closed) throw closedError('connection manager');
   }
+}
+
+function checkPlace(place: SocketAddress): void {
+  checkOptions(place, 'address');
+  if (typeof place.address !== 'string') throw invalidParam('address', 'must be a text', place.address);
 }

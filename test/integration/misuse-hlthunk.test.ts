@@ -1,0 +1,110 @@
+/** Every function and method of `gaudi-ucx/hlthunk` with bad values in the place of each argument: errors are typed, nothing is left, cards work after. */
+
+import { describe, expect, it } from 'vitest';
+import * as hlthunk from '../../src/hlthunk/index.ts';
+import { close as closeFd } from '../../src/sys/index.ts';
+import { Status } from '../../src/ucs/status.ts';
+import { fillPattern, type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/emulated-device.ts';
+import { functionCalls, type HlthunkParts, objectCalls } from '../fixtures/hlthunk-calls.ts';
+import { classesOf, functionsOf, Misuse, methodsOf } from '../fixtures/misuse.ts';
+
+const PAGE = 4096;
+
+/** Classes that there are no objects of: a base, and the registers that gaudi hands to nobody. */
+const NOT_MADE = { gaudi: ['DmaMemory', 'HwBlock'], gaudi2: ['DmaMemory'] } as const;
+
+describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
+  const fixture = useEmulatedDevice();
+
+  function setUp(): HlthunkParts & { readonly misuse: Misuse; readonly end: () => void } {
+    const device = fixture.setUp({ asic, cards: 2 });
+    const { node } = fixture;
+    const pinned = fixture.pin(device, PAGE);
+    const block = device.memory.allocate(PAGE);
+    const request = device.dma.putShort(new Uint8Array(8), 0, block, 0, 8)!;
+    const exported = hlthunk.ipcWrapHandle(device, block);
+    const misuse = new Misuse(device, pinned.mapping, block, request);
+    addStrangers(misuse, node);
+    addGone(misuse, device, pinned);
+    const end = (): void => {
+      while (device.dma.dmaPoll(request) === Status.INPROGRESS);
+      device.dma.dmaRequestFree(request);
+      closeFd(exported.fd);
+    };
+    return { node, device, pinned, block, exported, asic, misuse, end };
+  }
+
+  /** Objects of another card, which is closed. */
+  function addStrangers(misuse: Misuse, node: hlthunk.DriverNode): void {
+    const other = hlthunk.open(node, { minor: 1 }, { log: fixture.log.log });
+    const block = other.memory.allocate(PAGE);
+    const { mapping } = fixture.pin(other, PAGE);
+    const request = other.dma.putShort(new Uint8Array(8), 0, block, 0, 8)!;
+    other.close();
+    misuse
+      .add('a closed device', other)
+      .add('a block of another card', block)
+      .add('a mapping of another card', mapping);
+    misuse.add('a request of another card', request);
+  }
+
+  /** Objects of the card that have been given back. */
+  function addGone(misuse: Misuse, device: hlthunk.Device, { memory }: PinnedMemory): void {
+    const block = device.memory.allocate(PAGE);
+    block.free();
+    const mapping = device.hostMemoryMap(memory.address, PAGE);
+    mapping.unmap();
+    const buffer = hlthunk.requestCommandBuffer(device, PAGE);
+    buffer.destroy();
+    const request = device.dma.putShort(new Uint8Array(8), 0, device.memory.allocate(PAGE), 0, 8)!;
+    while (device.dma.dmaPoll(request) === Status.INPROGRESS);
+    device.dma.dmaRequestFree(request);
+    misuse.add('a freed block', block).add('an ended mapping', mapping).add('a destroyed buffer', buffer);
+    misuse.add('a freed request', request);
+  }
+
+  /** Copies through the card and back, in each way that there is. */
+  async function expectWorks({ device, pinned }: HlthunkParts): Promise<void> {
+    const { memory, mapping } = pinned;
+    const block = device.memory.allocate(2 * PAGE);
+    fillPattern(memory.u8, 5);
+    const sent = memory.u8.slice();
+    expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, block, 0, PAGE))).toBe(Status.OK);
+    expect(await settle(device, device.dma.dmaDeviceToDeviceAsync(block, 0, block, PAGE, PAGE))).toBe(Status.OK);
+    memory.u8.fill(0);
+    expect(await settle(device, device.dma.dmaDeviceToHostAsync(block, PAGE, mapping, 0, PAGE))).toBe(Status.OK);
+    expect(Buffer.compare(memory.u8, sent)).toBe(0);
+    block.free();
+  }
+
+  it('every argument of every function is checked', async () => {
+    const parts = setUp();
+    const calls = functionCalls(parts);
+    expect(Object.keys(calls).sort()).toEqual(functionsOf(hlthunk));
+    await expectWorks(parts);
+    const { pinnedBytes, memory } = parts.device;
+    const used = memory.statistics;
+    await parts.misuse.tryMethods('hlthunk', hlthunk, calls);
+    await parts.misuse.settled();
+    expect(parts.misuse.surprises).toEqual([]);
+    expect(parts.device.pinnedBytes).toBe(pinnedBytes);
+    expect(parts.device.memory.statistics).toEqual(used);
+    await expectWorks(parts);
+    parts.end();
+  });
+
+  it('every argument of every method is checked', async () => {
+    const parts = setUp();
+    const objects = objectCalls(parts);
+    expect([...Object.keys(objects), ...NOT_MADE[asic]].sort()).toEqual(classesOf(hlthunk));
+    for (const [name, { object, calls, without }] of Object.entries(objects)) {
+      expect(methodsOf(object), name).toEqual([...Object.keys(calls), ...without].sort());
+      await parts.misuse.tryMethods(name, object, calls);
+    }
+    await parts.misuse.settled();
+    expect(parts.misuse.surprises).toEqual([]);
+    await expectWorks(parts);
+    (objects['ControlDevice']!.object as hlthunk.ControlDevice).close();
+    parts.end();
+  });
+});

@@ -1,0 +1,206 @@
+/** Everything of `gaudi-ucx/uct` with bad values in the place of each argument: errors are typed, nothing is left, and transports work after. */
+
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { createEmulatedNode } from '../../src/emulator/index.ts';
+import { open } from '../../src/hlthunk/index.ts';
+import { systemClock } from '../../src/ucs/clock.ts';
+import { type Config, loadConfig } from '../../src/ucs/config.ts';
+import { memoryTypesOfMask } from '../../src/ucs/memory-type.ts';
+import { Status } from '../../src/ucs/status.ts';
+import type { MdMemory } from '../../src/uct/api/memory.ts';
+import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
+import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/base/config.ts';
+import { GAUDI_IPC_CONFIG_TABLE } from '../../src/uct/gaudi/ipc/config.ts';
+import * as uct from '../../src/uct/index.ts';
+import { CMA_CONFIG_TABLE } from '../../src/uct/shm/cma/config.ts';
+import { POSIX_CONFIG_TABLE } from '../../src/uct/shm/posix/config.ts';
+import { TCP_CM_CONFIG_TABLE } from '../../src/uct/tcp/cm/config.ts';
+import { TCP_CONFIG_TABLE } from '../../src/uct/tcp/config.ts';
+import { CountingCompletion, finish, keyOf, ownBytes, UctFixture } from '../contract/uct-fixture.ts';
+import { IMPLEMENTATIONS } from '../contract/uct-implementations.ts';
+import { ROOT } from '../fixtures/built.ts';
+import { expectNoLeaks } from '../fixtures/leak-check.ts';
+import { classesOf, functionsOf, Misuse, methodsOf, methodsOfInterface } from '../fixtures/misuse.ts';
+import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
+import { createTestLog } from '../fixtures/test-log.ts';
+import { type UctParts, uctObjects } from '../fixtures/uct-calls.ts';
+
+const BYTES = 4096;
+
+/** Memory that peers can have a key of: allocated where the memory domain does, else registered. */
+function sharedMemory(md: MemoryDomain): MdMemory {
+  const [memoryType] = memoryTypesOfMask(md.attributes.allocateMemoryTypes);
+  return memoryType === undefined ? md.memReg(ownBytes(BYTES)) : md.memAlloc(BYTES, { memoryType });
+}
+
+/** Puts bytes and gets them back. */
+async function expectWorks({ md, iface, rkey }: UctParts): Promise<void> {
+  const endpoint = iface.connect(iface.address);
+  const [source, target] = [ownBytes(BYTES), ownBytes(BYTES)];
+  for (let i = 0; i < BYTES; i++) source[i] = i * 7;
+  const [from, to] = [md.memReg(source), md.memReg(target)];
+  const piece = (memory: MdMemory) => [{ memory, offset: 0, byteLength: BYTES }];
+  expect(await finish(iface, (completion) => endpoint.putZcopy(piece(from), 0, rkey, completion))).toBe(Status.OK);
+  expect(await finish(iface, (completion) => endpoint.flush(completion))).toBe(Status.OK);
+  expect(await finish(iface, (completion) => endpoint.getZcopy(piece(to), 0, rkey, completion))).toBe(Status.OK);
+  expect(Buffer.compare(source, target)).toBe(0);
+  md.memDereg(from);
+  md.memDereg(to);
+  endpoint.close();
+}
+
+describe.each(IMPLEMENTATIONS)('%s', (_name, setup) => {
+  const fixture = new UctFixture(setup);
+
+  it('checks every argument, and what is started for every transfer harms nobody', async () => {
+    const { md } = fixture;
+    const memory = sharedMemory(md);
+    const freed = sharedMemory(md);
+    const rkey = keyOf(md, memory);
+    const iface = md.openIface(md.resources[0]!);
+    // Messages that nobody takes hold up what comes behind them.
+    iface.setAmHandler(() => {});
+    const parts: UctParts = { md, iface, endpoint: iface.connect(iface.address), memory, rkey };
+    const objects = uctObjects(parts);
+    await expectWorks(parts);
+    if (freed.bytes === undefined || md.attributes.allocateMemoryTypes !== 0) md.memFree(freed);
+    else md.memDereg(freed);
+    const misuse = new Misuse(memory, rkey, iface).add('freed memory', freed);
+    for (const { name, file, object, calls, without } of objects) {
+      const isThere = (method: string): boolean => typeof (object as Record<string, unknown>)[method] === 'function';
+      const known = [...Object.keys(calls), ...without].sort();
+      expect(methodsOfInterface(join(ROOT, 'src/uct/api', file), name), name).toEqual(known);
+      await misuse.tryMethods(name, object, Object.fromEntries(Object.entries(calls).filter(([key]) => isThere(key))));
+      iface.progress();
+    }
+    await misuse.settled();
+    expect(misuse.surprises).toEqual([]);
+    await expectWorks(parts);
+    rkey.release();
+  });
+});
+
+describe('what opens memory domains', () => {
+  expectNoLeaks(SEGMENT_PROBES);
+
+  const tables = [
+    GAUDI_COPY_CONFIG_TABLE,
+    GAUDI_IPC_CONFIG_TABLE,
+    POSIX_CONFIG_TABLE,
+    CMA_CONFIG_TABLE,
+    TCP_CONFIG_TABLE,
+    TCP_CM_CONFIG_TABLE,
+  ];
+  const closeMade = (made: unknown): void => (made as { close(): void }).close();
+
+  it('checks every argument of components and of what they share', async () => {
+    const log = createTestLog();
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0, log: log.log });
+    // No plain object: what is in it is checked where it is read in.
+    const config = Object.create(loadConfig(tables)) as Config;
+    const services = { log: log.log, clock: systemClock, config, isDeviceAllowed: () => true };
+    const shared = new uct.GaudiResources({ node, mappingTable: undefined });
+    const misuse = new Misuse(shared);
+    const calls = {
+      completeOne: { args: () => [new CountingCompletion(), 0], trusts: 'called at the end of every operation' },
+      hostRange: { args: () => [4096, 1] },
+      scavenge: { args: () => [] },
+      selfComponent: { args: () => [] },
+      posixComponent: { args: () => [] },
+      cmaComponent: { args: () => [] },
+      tcpComponent: { args: () => [] },
+      gaudiCopyComponent: { args: () => [shared] },
+      gaudiIpcComponent: { args: () => [shared] },
+    };
+    expect(functionsOf(uct)).toEqual(Object.keys(calls).sort());
+    await misuse.tryMethods('uct', uct, calls);
+    const components = [
+      uct.selfComponent(),
+      uct.posixComponent(),
+      uct.cmaComponent(),
+      uct.tcpComponent(),
+      uct.gaudiCopyComponent(shared),
+      uct.gaudiIpcComponent(shared),
+    ];
+    const opening = { args: () => [services], undo: closeMade };
+    for (const component of components) {
+      const { openConnectionManager } = component;
+      const both = openConnectionManager === undefined ? {} : { openConnectionManager: opening };
+      const componentCalls = { openMd: opening, ...both };
+      expect(methodsOf(component)).toEqual(Object.keys(componentCalls).sort());
+      await misuse.tryMethods(component.name, component, componentCalls);
+    }
+    expect(classesOf(uct)).toEqual(['GaudiResources', 'RegisterBlocks']);
+    expect(methodsOf(shared)).toEqual(['abort', 'acquire', 'drain', 'release']);
+    await misuse.tryMethods('GaudiResources', shared, {
+      acquire: { args: () => [services], undo: () => shared.release() },
+    });
+    const device = open(node, {}, { log: log.log });
+    const blocks = new uct.RegisterBlocks(device, services.config);
+    expect(methodsOf(blocks)).toEqual(['list', 'read']);
+    await misuse.tryMethods('RegisterBlocks', blocks, { read: { args: () => ['NIC0_UMR0_0'] } });
+    device.close();
+    await misuse.settled();
+    expect(misuse.surprises).toEqual([]);
+    expect(shared.cards).toEqual([]);
+    node.close();
+    log.expectQuiet();
+  });
+
+  it('checks every argument of connection managers', async () => {
+    const log = createTestLog();
+    const services = { log: log.log, clock: systemClock, config: loadConfig(tables) };
+    const manager = uct.tcpComponent().openConnectionManager!(services);
+    const address = { address: '127.0.0.1', port: 0 };
+    const nowhere = { address: '127.0.0.1', port: 1 };
+    const misuse = new Misuse(manager);
+    const calls = {
+      listen: { args: () => [address, 8, (): void => {}], undo: closeMade },
+      connect: {
+        args: () => [nowhere, new Uint8Array(4), () => Status.OK],
+        undo: (made: unknown) => (made as uct.ConnectAttempt).cancel(),
+      },
+      wait: { args: () => [0] },
+    };
+    const file = join(ROOT, 'src/uct/api/connection-manager.ts');
+    expect(methodsOfInterface(file, 'ConnectionManager')).toEqual(
+      [...Object.keys(calls), 'close', 'progress', 'stats'].sort(),
+    );
+    await misuse.tryMethods('ConnectionManager', manager, calls);
+    await misuse.settled();
+    const ended: (Status | undefined)[] = [];
+    const answered: Status[] = [];
+    let request: uct.ClientRequest | undefined;
+    const listener = manager.listen(address, 8, (asked) => {
+      request = asked;
+    });
+    const ask = (): unknown =>
+      manager.connect(listener.address, new Uint8Array(4), ({ status }) => {
+        answered.push(status);
+        return Status.OK;
+      });
+    const drive = async (isDone: () => boolean): Promise<void> => {
+      while (!isDone()) if (manager.progress() === 0) await manager.wait(1e6);
+    };
+    ask();
+    await drive(() => request !== undefined);
+    const requestCalls = {
+      accept: { args: () => [new Uint8Array(1), (): void => {}] },
+      reject: { args: () => [Status.REJECTED, ''] },
+    };
+    expect(methodsOfInterface(file, 'ClientRequest')).toEqual(Object.keys(requestCalls));
+    await misuse.tryMethods('ClientRequest', request!, requestCalls);
+    if (request?.live === true) request.reject(Status.REJECTED, '');
+    await drive(() => answered.length === 1);
+    request = undefined;
+    ask();
+    await drive(() => request !== undefined);
+    (request as unknown as uct.ClientRequest).accept(new Uint8Array(1), (status) => ended.push(status));
+    await drive(() => ended.length === 1 && answered.length === 2);
+    expect(ended).toEqual([Status.OK]);
+    expect(misuse.surprises).toEqual([]);
+    manager.close();
+    log.expectQuiet();
+  });
+});
