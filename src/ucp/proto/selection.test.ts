@@ -128,8 +128,8 @@ function cheapest(plan: Plan, bytes: number): Candidate[] {
 }
 
 describe('selection', () => {
-  it('takes zero copy from the threshold on and not below, where there is a choice', () => {
-    fc.assert(
+  it('takes zero copy from the threshold on and not below, where there is a choice', async () => {
+    await fc.assert(
       fc.property(arbitraryInput, fc.nat(20_000), ({ operation, local, remote, lanes }, threshold) => {
         const plan = selectProtocols(operation, local, remote, lanes, undefined, threshold);
         for (const bytes of [...interestingSizes(plan), threshold - 1, threshold, threshold + 1]) {
