@@ -1,5 +1,5 @@
 /**
- * Chaos: processes with one card each that exchange everything with everybody are killed, stopped for a while and left without descriptors at random
+ * Chaos: processes with one card each that exchange everything with everybody are killed, stopped for a while and left without descriptors or shared memory at random
  * moments, over every kind of transport; then the node has leaked nothing and still works. The node server itself is killed as well.
  * `GAUDI_UCX_CHAOS_SECONDS` sets how long, `GAUDI_UCX_CHAOS_SEED` repeats the same choices.
  */
@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus } from '../../src/emulator/index.ts';
 import { Context, MemoryType } from '../../src/index.ts';
 import { createRandom, type Random } from '../../src/ucs/random.ts';
@@ -18,6 +18,7 @@ import { built } from '../fixtures/built.ts';
 import { extent } from '../fixtures/extent.ts';
 import { keyFile } from '../fixtures/key-files.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
+import { OwnSharedMemory } from '../fixtures/own-shared-memory.ts';
 import { expectSame, pattern } from '../fixtures/pair.ts';
 
 const PROGRAM = built(join(import.meta.dirname, '../fixtures/chaos-program.ts'));
@@ -26,6 +27,8 @@ const SECONDS = extent('GAUDI_UCX_CHAOS_SECONDS', 6, 60);
 const SEED = Number(process.env['GAUDI_UCX_CHAOS_SEED'] ?? Math.floor(Date.now() / 1000) % 1_000_000);
 /** Time for the driver to release what a killed process had: what it promises. */
 const RELEASE_MS = 1000;
+/** How long /dev/shm is full. */
+const FULL_MS = 100;
 /** So many exchanges and acts of chaos at least, or the run has shown nothing. */
 const ROUNDS_PER_SECOND_MIN = 10;
 const ACTS_PER_SECOND_MIN = 0.5;
@@ -50,7 +53,17 @@ let folder: string;
 let env: Readonly<Record<string, string>>;
 let members: Member[] = [];
 const pids: number[] = [];
+/** That of the processes; undefined where they have that of the machine, which nobody may fill. */
+let sharedMemory: OwnSharedMemory | undefined;
 
+beforeAll(async () => {
+  const made = await OwnSharedMemory.make();
+  if (made instanceof OwnSharedMemory) sharedMemory = made;
+  else console.info(`a full /dev/shm is skipped: ${made}`);
+});
+afterAll(async () => {
+  await sharedMemory?.close();
+});
 beforeEach(async () => {
   server = await TestNodeServer.start({ cards: PROCESSES });
   folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-chaos-'));
@@ -65,11 +78,18 @@ afterEach(async () => {
 function start(card: number, seed: number): Member {
   const child = fork(PROGRAM, [server.socketPath, String(card), folder, String(seed), JSON.stringify(env)], {
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    ...sharedMemoryOptions(),
   });
   pids.push(child.pid!);
   const errors: string[] = [];
   child.stderr!.on('data', (data: Buffer) => errors.push(data.toString()));
   return { card, child, ready: Promise.race([once(child, 'message'), once(child, 'exit')]), errors };
+}
+
+function sharedMemoryOptions(): { execPath?: string; execArgv?: string[] } {
+  if (sharedMemory === undefined) return {};
+  const { execPath, execArgv } = sharedMemory.execution;
+  return { execPath, execArgv: [...execArgv] };
 }
 
 async function startAll(random: Random): Promise<void> {
@@ -94,7 +114,7 @@ function held({ cards, clients, dmabufs }: NodeStatus): unknown {
 async function act(random: Random): Promise<void> {
   const at = random.below(PROCESSES);
   const { child, errors, ready } = members[at]!;
-  const choice = random.below(4);
+  const choice = random.below(sharedMemory === undefined ? 4 : 5);
   // Half of them are killed while they are starting.
   if (choice > 1 || random.below(2) === 0) await ready;
   expect([errors.join(''), child.exitCode, child.signalCode]).toEqual(['', null, null]);
@@ -109,7 +129,14 @@ async function act(random: Random): Promise<void> {
     child.kill('SIGCONT');
   } else {
     await Promise.all(members.map((member) => member.ready));
-    for (const member of members) member.child.send(member.child === child ? 'descriptors' : 'shortage');
+    const isOfDescriptors = choice === 3;
+    for (const member of members) {
+      member.child.send(isOfDescriptors && member.child === child ? 'descriptors' : 'shortage');
+    }
+    if (isOfDescriptors) return;
+    const release = sharedMemory!.fill();
+    await pause(FULL_MS);
+    release();
   }
 }
 
@@ -132,13 +159,13 @@ async function expectReleased(observer: { status(): NodeStatus }, before: unknow
   await vi.waitFor(() => expect(held(observer.status())).toEqual(before), { timeout: RELEASE_MS, interval: 10 });
   scavenge();
   const files = readdirSync(SEGMENT_FOLDER).filter((name) => pids.includes(Number(name.split('.')[2])));
-  expect(files).toEqual([]);
+  expect([...files, ...(sharedMemory?.filesOfTheLiving() ?? [])]).toEqual([]);
 }
 
 describe(`${PROCESSES} processes (seed ${SEED})`, () => {
   const seconds = SECONDS / Object.keys(KINDS).length;
   it.each(Object.keys(KINDS))(
-    `over %s, killed, stopped and short of descriptors for ${seconds} s, leave a node that has leaked nothing and works`,
+    `over %s, killed, stopped and short of descriptors and shared memory for ${seconds} s, leave a node that has leaked nothing and works`,
     { timeout: seconds * 1000 + 120_000 },
     async (kind) => {
       env = KINDS[kind]!;
