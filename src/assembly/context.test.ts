@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { device, failureOf, rkeyOf, useContexts } from '../../test/fixtures/contexts.ts';
+import { open } from '../hlthunk/index.ts';
 import { MemoryType } from '../ucs/memory-type.ts';
 import { Status } from '../ucs/status.ts';
 import { Context } from './context.ts';
@@ -204,9 +205,26 @@ describe('GAUDI_MAPPING_TABLE', () => {
   it('is not needed: a busy card is left out', async () => {
     const node = fixture.node({ cards: 3 });
     const busy = node.open(1);
-    const { endpoint } = await fixture.openOn(node);
+    fixture.allow(/^gaudi1 is left out: .*0000:1a:00.0.*another process has it open/);
+    const { context, endpoint } = await fixture.openOn(node);
     expect(endpoint.transports).toHaveLength(3 + 2 * 2);
+    const left = context.query().unavailable.filter(({ name }) => name.startsWith('gaudi1'));
+    expect(left).toEqual([{ name: 'gaudi1', reason: expect.stringContaining('EBUSY') }]);
+    expect(fixture.records.filter(({ message }) => message.includes('is left out'))).toHaveLength(1);
     busy.close();
+  });
+
+  it('is not needed: a card that this very process has open is left out, and that is said', async () => {
+    const node = fixture.node({ cards: 2 });
+    const device = open(node, { minor: 0 });
+    fixture.allow(/^gaudi0 is left out: .*this process has it open/);
+    const { context } = await fixture.openOn(node);
+    expect(context.query().unavailable).toContainEqual({
+      name: 'gaudi0',
+      reason: expect.stringContaining('this process has it open'),
+    });
+    await context.close();
+    device.close();
   });
 
   it('is not needed: all cards busy is an error that says so, when gaudi is wanted', async () => {

@@ -9,7 +9,7 @@ import type { AsicName } from '../uapi/index.ts';
 import { isUcxError, type UcxError } from '../ucs/error.ts';
 import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from './argument-error.ts';
 import { type CardTarget, cardOf } from './card-file.ts';
-import { ControlDevice, Device } from './device.ts';
+import { ControlDevice, Device, isOpenHere } from './device.ts';
 import { asicProfileOf, getHwIpInfo } from './device-info.ts';
 import { checkDeviceOptions, type DeviceOptions } from './device-options.ts';
 import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno } from './gaudi-error.ts';
@@ -39,7 +39,7 @@ export function open(node: DriverNode, selection: CardSelection = {}, options: D
       if (selection.name !== undefined && asicOf(node, entry) !== selection.name) continue;
       return new Device(
         node,
-        openFile(entry, () => node.open(entry.minor)),
+        openFile(node, entry, () => node.open(entry.minor)),
         entry,
         options,
       );
@@ -82,7 +82,7 @@ export function openControl(node: DriverNode, minor: number): ControlDevice {
   const entry = node.cards().find((card) => card.minor === minor);
   if (entry === undefined) throw notFound(node, `minor ${minor}`);
   return new ControlDevice(
-    openFile(entry, () => node.openControl(minor)),
+    openFile(node, entry, () => node.openControl(minor)),
     entry,
   );
 }
@@ -149,7 +149,7 @@ function asicOf(node: DriverNode, entry: CardEntry): AsicName {
 
 function withControl<T>(node: DriverNode, entry: CardEntry, ask: (control: ControlDevice) => T): T {
   const control = new ControlDevice(
-    openFile(entry, () => node.openControl(entry.minor)),
+    openFile(node, entry, () => node.openControl(entry.minor)),
     entry,
   );
   try {
@@ -160,7 +160,7 @@ function withControl<T>(node: DriverNode, entry: CardEntry, ask: (control: Contr
 }
 
 /** Opens a node of a card; an errno becomes an error that names the card. */
-function openFile(entry: CardEntry, openNode: () => DriverFile): DriverFile {
+function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile): DriverFile {
   try {
     return openNode();
   } catch (error) {
@@ -168,7 +168,8 @@ function openFile(entry: CardEntry, openNode: () => DriverFile): DriverFile {
     const { minor, busId, path } = entry;
     const code = gaudiErrorOfErrno(error.errno);
     // The driver answers EPERM for a card in a bad state, the file system EACCES for the user.
-    const hint = error.errno === Errno.EBUSY ? ' (another process has it open)' : '';
+    const holder = isOpenHere(node, entry.busId) ? 'this process has it open' : 'another process has it open';
+    const hint = error.errno === Errno.EBUSY ? ` (${holder})` : '';
     const what = `open of card ${minor} (${busId}) at ${path}: ${error.errnoName}${hint}`;
     throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName }, error);
   }

@@ -66,7 +66,10 @@ export class Resources {
       throw error;
     }
     this.mds = mds;
-    this.rejections = [...filter.rejections, ...absent.map(({ name, reason }) => ({ name, reason }))];
+    // Memory domains that share their devices name the same ones.
+    const leftOut = new Map(mds.flatMap(({ md }) => (md.leftOut ?? []).map((device) => [device.name, device])));
+    const absences = absent.map(({ name, reason }) => ({ name, reason }));
+    this.rejections = [...filter.rejections, ...absences, ...leftOut.values()];
     this.#managers = options.components
       .filter((component) => component.openConnectionManager !== undefined)
       .map((component) => () => component.openConnectionManager!(servicesOf(component, options, filter)));

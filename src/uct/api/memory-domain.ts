@@ -103,6 +103,13 @@ export interface DeviceRange {
 /** What can be registered: memory of others in each form, or memory that another memory domain of the context allocated. */
 export type RegistrationSource = HostBuffer | HostRange | DeviceRange | MdMemory;
 
+/** A device that is there and is not used. */
+export interface LeftOut {
+  /** Such as `gaudi1`. */
+  readonly name: string;
+  readonly reason: string;
+}
+
 /** A cache of registrations, as statistics and tests see it: plain numbers that change. */
 export interface RegistrationCache {
   /** Such as `gaudi_copy`. */
@@ -222,6 +229,8 @@ export interface MemoryDomain {
   openIface(resource: IfaceResource): Iface;
   /** What the memory domain has done and holds: a node of class `uct_md`. */
   stats(): StatsNode;
+  /** Devices that it would serve and that did not open, such as cards in use by others; absent where it has no devices. */
+  readonly leftOut?: readonly LeftOut[];
   /**
    * Resolves, and never rejects, when no transfer of this memory domain is on its way that closing does not end by itself. Called before {@link close}; absent
    * where there is none.

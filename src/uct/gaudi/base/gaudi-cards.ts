@@ -29,6 +29,8 @@ export interface GaudiCardsOptions {
   readonly mappingTable: string | undefined;
   readonly log: Log;
   readonly clock: Clock;
+  /** Told of a card that does not open, without a mapping table. */
+  readonly onLeftOut: (name: string, error: UcxError) => void;
   /** Whether the program wants the card with this name; absent where it wants all. */
   readonly isWanted?: ((name: string) => boolean) | undefined;
 }
@@ -45,7 +47,7 @@ export function cardName(index: number): string {
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
-  const { node, mappingTable, log, clock, isWanted } = options;
+  const { node, mappingTable, log, clock, isWanted, onLeftOut } = options;
   const entries = node.cards();
   if (node.lostReason !== undefined) throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, node.lostReason);
   const all = mappingTable === undefined ? detectedCards(entries) : parseMappingTable(mappingTable, entries);
@@ -62,7 +64,7 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
         throw error;
       }
       refusal = error;
-      log.diag(`card ${card.card.busId} is left out: ${error.message}`);
+      onLeftOut(cardName(card.index), error);
     }
   }
   if (opened.length > 0) return opened;

@@ -7,11 +7,11 @@ import os from 'node:os';
 import type { Device, DriverNode } from '../../../hlthunk/index.ts';
 import { addressOf, isMapped } from '../../../sys/index.ts';
 import { checkMethods, checkOptions } from '../../../ucs/check-options.ts';
-import { invalidParam } from '../../../ucs/error.ts';
+import { invalidParam, type UcxError } from '../../../ucs/error.ts';
 import { Rcache } from '../../../ucs/rcache.ts';
 import { Status } from '../../../ucs/status.ts';
 import { DeviceType } from '../../api/iface.ts';
-import type { ComponentServices } from '../../api/memory-domain.ts';
+import type { ComponentServices, LeftOut } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
 import { checkDemands } from './demands.ts';
@@ -35,6 +35,8 @@ export interface GaudiResourcesOptions {
 /** Open cards and the registrations of host memory in them. */
 export interface OpenGaudi {
   readonly cards: readonly GaudiCard[];
+  /** Cards that others have open, and the like: left out, as others are there. */
+  readonly leftOut: readonly LeftOut[];
   readonly rcache: Rcache<HostPages>;
   /** Those who register host memory, one for each memory domain. */
   readonly registries: object[];
@@ -117,15 +119,18 @@ export class GaudiResources {
     const { log, clock, config, isDeviceAllowed } = services;
     const values = config.get(GAUDI_COPY_CONFIG_TABLE);
     const isWanted = isDeviceAllowed && ((name: string): boolean => isDeviceAllowed(DeviceType.ACC, name));
+    const leftOut: LeftOut[] = [];
+    const onLeftOut = (name: string, { message: reason }: UcxError): number => leftOut.push({ name, reason });
     const cards =
       this.#devices === undefined
-        ? openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted })
+        ? openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted, onLeftOut })
         : borrowedCards(this.#devices, isWanted);
+    for (const { name, reason } of leftOut) log.warn(`${name} is left out: ${reason}`);
     try {
       checkDemands(cards, values);
       detectScaleOut(cards, this.node, values.NIC_SCALE_OUT, log);
       const rcache = openCache(cards.length, values, services);
-      return { cards, rcache, registries: [], caching: values.RCACHE !== 'no' };
+      return { cards, rcache, leftOut, registries: [], caching: values.RCACHE !== 'no' };
     } catch (error) {
       closeGaudiCards(cards);
       throw error;

@@ -16,6 +16,7 @@ import {
   type AllocateOptions,
   type ComponentServices,
   type DmabufExport,
+  type LeftOut,
   type MdAttributes,
   MdFlag,
   type MemoryAdvice,
@@ -205,6 +206,10 @@ export class CopyMd implements MemoryDomain {
   stats(): StatsNode {
     const counters = { memory_handles: this.#memories.size, dmabuf_exports: this.#dmabufExports };
     return statsNode('uct_md', GAUDI_COPY_NAME, counters, gaudiStats(this.#gaudi));
+  }
+
+  get leftOut(): readonly LeftOut[] {
+    return this.#gaudi.leftOut;
   }
 
   drain(): Promise<void> {

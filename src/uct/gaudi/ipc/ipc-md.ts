@@ -15,6 +15,7 @@ import {
   type ComponentServices,
   type DeviceRange,
   type DmabufExport,
+  type LeftOut,
   type MdAttributes,
   MdFlag,
   type MemoryAdvice,
@@ -193,6 +194,10 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     const iface = new IpcIface({ node: this.#shared.node, card, position, resource, config, imports, serve });
     this.#ifaces.push(iface);
     return iface;
+  }
+
+  get leftOut(): readonly LeftOut[] {
+    return this.#gaudi.leftOut;
   }
 
   drain(): Promise<void> {
