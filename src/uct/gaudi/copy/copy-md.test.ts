@@ -268,3 +268,42 @@ describe('the error codes of the Gaudi layer', () => {
     expect(gaudiErrorOfErrno(errno)).toBe(GaudiErrorCode[code]);
   });
 });
+
+describe('registration of device memory of the application', () => {
+  expectNoLeaks();
+
+  it('takes a range of an allocation, moves its bytes, and leaves the allocation to its owner', async () => {
+    const node = createEmulatedNode({ cards: 1, dmaThreads: 0, log: OPEN_LOG.log });
+    const shared = new GaudiResources({ node, mappingTable: undefined });
+    const config = loadConfig([GAUDI_COPY_CONFIG_TABLE], { overrides: {} });
+    const md = new CopyMd(shared, { log: OPEN_LOG.log, clock: systemClock, config });
+    const block = shared.cards[0]!.device.memory.allocate(8192);
+    const range = { memoryType: MemoryType.GAUDI, address: block.address + 256n, byteLength: 4096, sysDevice: 0 };
+    const memory = md.memReg(range);
+    const iface = md.openIface(md.resources[0]!);
+    const endpoint = iface.connect(iface.address);
+    const rkey = keyOf(md, memory);
+    const [sent, back] = [new Uint8Array(64).fill(7), new Uint8Array(64)];
+    await finish(iface, (completion) => endpoint.putShort(sent, 0, 64, 4096 - 64, rkey, completion));
+    await finish(iface, (completion) => endpoint.getShort(back, 0, 64, 4096 - 64, rkey, completion));
+    expect(back).toEqual(sent);
+    expect(endpoint.putShort(sent, 0, 64, 4096 - 63, rkey)).toBe(Status.INVALID_ADDR);
+    expect(() => md.memFree(memory)).toThrow(/must come from memAlloc/);
+    for (const bad of [
+      { ...range, byteLength: 8192 },
+      { ...range, byteLength: 0 },
+      { ...range, address: 1n },
+      { ...range, address: 1 as never },
+      { ...range, sysDevice: 3 },
+    ]) {
+      expect(() => md.memReg(bad)).toThrow(expect.objectContaining({ status: expect.any(Number) }));
+    }
+    md.memDereg(memory);
+    expect(() => md.memDereg(memory)).toThrow(/must be live/);
+    expect([block.live, endpoint.putShort(sent, 0, 64, 0, rkey)]).toEqual([true, Status.INVALID_ADDR]);
+    block.free();
+    iface.close();
+    md.close();
+    node.close();
+  });
+});
