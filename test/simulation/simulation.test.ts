@@ -48,6 +48,7 @@ describe('a schedule', () => {
     [18013, 'an endpoint is closed while a stream is copied into device memory'],
     [23388, 'a receive waits for a transport that works for a lost peer'],
     [23973, 'a host dies while it goes to sleep'],
+    [37585, 'streams of device memory on all sides wait for credit'],
     [56532, 'a message arrives while its worker is closed'],
     [70285, 'a long time passes before a message finds a receive'],
     [72965, 'a transport hands out what has arrived in parts'],
