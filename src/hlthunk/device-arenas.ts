@@ -101,20 +101,16 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   /** The live block that contains a device address; undefined for an address outside every block. */
   find(address: bigint): DeviceBlock | undefined {
     checkWord64('address', address);
-    for (const arena of this.#arenas) {
+    for (const arena of this.#allArenas()) {
       const offset = address - arena.memory.address;
       if (offset >= 0n && offset < BigInt(arena.byteLength)) return arena.find(Number(offset));
-    }
-    for (const block of this.#raw.values()) {
-      const offset = address - block.address;
-      if (offset >= 0n && offset < BigInt(block.byteLength)) return block;
     }
     return undefined;
   }
 
   /** Every live block. */
   blocks(): DeviceBlock[] {
-    return [...this.#arenas.flatMap((arena) => [...arena.blocks()]), ...this.#raw.values()];
+    return this.#allArenas().flatMap((arena) => [...arena.blocks()]);
   }
 
   /** Tells `watcher` of every block that comes and goes from now on. Returns what ends that. */
@@ -159,11 +155,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   /** Ends all blocks: closing the file gives their memory back. Before the file is closed: dma-bufs hold it. Idempotent. */
   close(): void {
     this.#closed = true;
-    for (const arena of this.#arenas) {
-      for (const block of [...arena.blocks()]) arena.remove(block);
-      arena.closeExport();
-    }
-    for (const { arena } of this.#raw.values()) {
+    for (const arena of this.#allArenas()) {
       for (const block of [...arena.blocks()]) arena.remove(block);
       arena.closeExport();
     }
@@ -183,7 +175,12 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return released;
   }
 
-  /** A block goes: whoever depends on it is told first. */
+  /** The arenas of blocks, and those of what the raw calls have mapped. */
+  #allArenas(): Arena[] {
+    return [...this.#arenas, ...[...this.#raw.values()].map(({ arena }) => arena)];
+  }
+
+  /** Frees a block, after its `onFree` callbacks have run. */
   #end(block: DeviceBlock): void {
     block.announceFree();
     block.arena.remove(block);

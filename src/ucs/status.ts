@@ -88,6 +88,11 @@ export function statusString(status: number): string {
   return name === undefined ? `Unknown error ${status}` : TEXT[name];
 }
 
+/** Whether an operation failed because the process lacks memory or descriptors, which it may have later. */
+export function isLackOfResources(status: number): boolean {
+  return status === Status.NO_MEMORY || status === Status.EXCEEDS_LIMIT;
+}
+
 /** True for a status that reports a failure; OK and INPROGRESS are none. */
 export function isFailure(status: number): boolean {
   return status < 0;

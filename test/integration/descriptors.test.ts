@@ -1,14 +1,22 @@
 /** A process without descriptors: it sleeps as before, and what fails says so instead of something about its peers. */
 
 import { describe, expect, it } from 'vitest';
-import { MemoryType, type Request, Status } from '../../src/index.ts';
+import { type Endpoint, MemoryType, type Request, Status } from '../../src/index.ts';
 import { Errno, isProcessAlive, isSyscallError, processStartTime } from '../../src/sys/index.ts';
 import { hasEnded, ownIdentity } from '../../src/uct/base/process-identity.ts';
 import { Segment, scavenge } from '../../src/uct/base/segment.ts';
 import { openCma, openPosix } from '../contract/uct-implementations.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { withoutDescriptors } from '../fixtures/no-descriptors.ts';
-import { connectionKind, expectContents, expectSame, type Pair, pattern, usePairs } from '../fixtures/pair.ts';
+import {
+  connectionKind,
+  expectContents,
+  expectSame,
+  type Pair,
+  pattern,
+  type Side,
+  usePairs,
+} from '../fixtures/pair.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
 
 const fixture = usePairs();
@@ -20,6 +28,14 @@ async function connected(name: string): Promise<Pair> {
   const pair = await fixture.pair(connectionKind(name));
   await Promise.all([pair.ab.tagSend(new Uint8Array(8)), pair.two.worker.tagRecv(new Uint8Array(8))]);
   return pair;
+}
+
+/** A message that needs both halves of the connection. */
+async function expectLongMessage(endpoint: Endpoint, { worker }: Side): Promise<void> {
+  const bytes = pattern(100_000, 9);
+  const target = new Uint8Array(bytes.byteLength);
+  await Promise.all([endpoint.tagSend(bytes, { tag: 5 }), worker.tagRecv(target, { tag: 5 })]);
+  expectSame(target, bytes);
 }
 
 describe('a worker of a process without descriptors', () => {
@@ -122,10 +138,7 @@ describe('a peer that comes while there are no descriptors', () => {
       }, left);
       expect(endpoint.status).toBe(Status.OK);
     }
-    const bytes = pattern(100_000, 9);
-    const target = new Uint8Array(bytes.byteLength);
-    await Promise.all([endpoint.tagSend(bytes, { tag: 5 }), two.worker.tagRecv(target, { tag: 5 })]);
-    expectSame(target, bytes);
+    await expectLongMessage(endpoint, two);
     await endpoint.close();
   });
 });
@@ -140,10 +153,7 @@ describe('connecting without a descriptor for the first message', () => {
       expect(() => one.worker.endpoint(address)).toThrow(/first message/);
     }, 2);
     const endpoint = one.worker.endpoint(address);
-    const bytes = pattern(100_000, 10);
-    const target = new Uint8Array(bytes.byteLength);
-    await Promise.all([endpoint.tagSend(bytes, { tag: 6 }), two.worker.tagRecv(target, { tag: 6 })]);
-    expectSame(target, bytes);
+    await expectLongMessage(endpoint, two);
     await endpoint.close();
   });
 });

@@ -56,8 +56,8 @@ export interface Context<Device = unknown> extends AsyncDisposable {
   worker(options?: WorkerOptions): Worker;
 
   /**
-   * Allocates memory, or registers a host buffer or memory of others by its address (ucp_mem_map). Whoever owns host memory that is mapped by its
-   * address calls {@link memoryUnmapped} before it goes. Device memory of hl-thunk needs no such call: when it is freed, transfers with its
+   * Allocates memory, or registers a host buffer or memory of others by its address (ucp_mem_map). The owner of host memory that is mapped by its
+   * address calls {@link memoryUnmapped} before unmapping it. Device memory of hl-thunk needs no such call: when it is freed, transfers with its
    * registrations fail with INVALID_ADDR.
    * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
    *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport serves the memory type

@@ -5,7 +5,7 @@
 
 import { type EndpointChange, endpointFail } from '../../ucs/diagnostics.ts';
 import { isUcxError, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { isLackOfResources, Status } from '../../ucs/status.ts';
 import { throwLater } from '../../ucs/uncaught.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { SocketAddresses } from '../api/sockets/socket-address.ts';
@@ -372,8 +372,8 @@ export function start(request: Request): Status {
 function sendPosted(message: Request): Status {
   const { connection, messageId, header, headerWords, bytes, byteLength } = message;
   const status = sendMessage(connection!, messageId, header, headerWords, bytes, 0, byteLength);
-  // Nobody would hear of a failure: what this process lacks for it now, it may have later.
-  return status === Status.NO_MEMORY || status === Status.EXCEEDS_LIMIT ? Status.NO_RESOURCE : status;
+  // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
+  return isLackOfResources(status) ? Status.NO_RESOURCE : status;
 }
 
 function countDown(flush: Request): void {

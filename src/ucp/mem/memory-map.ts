@@ -8,7 +8,7 @@ import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/diagnostics
 import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { isLackOfResources, Status } from '../../ucs/status.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import {
   type AllocateOptions,
@@ -348,8 +348,7 @@ function allocateWithAny(
       return { allocator, memory: allocator.md.memAlloc(byteLength, options) };
     } catch (error) {
       // Shared memory may be small, in containers above all, and needs a descriptor: memory that peers cannot map is better than none.
-      const isLacking =
-        isUcxError(error) && (error.status === Status.NO_MEMORY || error.status === Status.EXCEEDS_LIMIT);
+      const isLacking = isUcxError(error) && isLackOfResources(error.status);
       if (!isLacking || index === allocators.length - 1) throw error;
     }
   }

@@ -16,7 +16,7 @@ import type { Clock } from '../../ucs/clock.ts';
 import { endpointConnect } from '../../ucs/diagnostics.ts';
 import { isUcxError, statusError, type UcxError } from '../../ucs/error.ts';
 import type { LimitedLog } from '../../ucs/limited-log.ts';
-import { isFailure, Status } from '../../ucs/status.ts';
+import { isFailure, isLackOfResources, Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
 import type { Activity } from '../core/lane.ts';
@@ -34,8 +34,6 @@ export const CONNECTIONS_MAX = 65_535;
 const UNCLAIMED_MAX = 4096;
 /** Connections that are closed and wait to tell their peers; beyond it peers are not told that they are refused. */
 const LEAVING_MAX = 1024;
-/** A connection that cannot be made for these reasons may be made later. */
-const LACK_OF_RESOURCES: readonly Status[] = [Status.NO_MEMORY, Status.EXCEEDS_LIMIT];
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
@@ -290,30 +288,29 @@ export class Connections {
       return;
     }
     const connection = this.#accept(address);
-    const refusal = connection instanceof PeerConnection ? this.#answer(connection, request) : connection;
-    if (refusal === undefined) this.#served(request, connection as PeerConnection, known);
-    else if (LACK_OF_RESOURCES.includes(refusal.status)) {
+    const refusal = connection instanceof PeerConnection ? this.#answer(connection, request, known) : connection;
+    if (refusal === undefined) return;
+    if (isLackOfResources(refusal.status)) {
       this.#owner.warnings.warn(`a request to connect waits: ${refusal.message}`);
       this.#deferred.add(request);
     } else this.#warn(refusal.message);
   }
 
-  /** Answers a peer that asks to connect; or says why that cannot be, and drops the connection. */
-  #answer(connection: PeerConnection, { remoteId, number }: PeerRequest): UcxError | undefined {
+  /** Answers a peer that asks to connect, and lists its connection; or drops the connection and returns why it cannot answer. */
+  #answer(connection: PeerConnection, request: PeerRequest, known: Peer | undefined): UcxError | undefined {
+    const { packed, number, remoteId, windowBytes } = request;
     const status = this.#say(connection, remoteId, WireupCode.REPLY, number);
-    if (!isFailure(status)) return undefined;
-    this.drop(connection);
-    return statusError(status, 'the answer cannot be sent');
-  }
-
-  /** A peer has its half of a connection that it has asked for. */
-  #served({ packed, number, remoteId, windowBytes }: PeerRequest, connection: PeerConnection, known?: Peer): void {
+    if (isFailure(status)) {
+      this.drop(connection);
+      return statusError(status, 'the answer cannot be sent');
+    }
     this.#owner.onAccepted();
     const peer = known ?? this.#peers.get(packed, number);
     peer.passive.set(number, connection);
     this.#unclaimed += 1;
     this.#homes.set(connection, { peer, number });
     this.#established(connection, remoteId, windowBytes);
+    return undefined;
   }
 
   /** The address in a message of the worker that has it; undefined for any other, which is ignored. */

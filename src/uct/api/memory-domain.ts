@@ -89,7 +89,7 @@ export interface HostRange {
 }
 
 /**
- * Device memory that somebody else owns, known by its address, whole or a part of an allocation. Its owner may free it: the registration is stale from
+ * Device memory that the application owns, identified by its address, whole or a part of an allocation. Its owner may free it: the registration is stale from
  * then on.
  */
 export interface DeviceRange {

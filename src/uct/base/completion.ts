@@ -5,7 +5,7 @@
 import { Status } from '../../ucs/status.ts';
 import type { Completion } from '../api/iface.ts';
 
-/** Whether a value can be told that an operation has ended: it is found out before anything starts, as at the end nobody can be told. */
+/** Whether a value is a completion. Checked before a transfer starts, because an error at its end has no caller to go to. */
 export function isCompletion(value: unknown): boolean {
   return typeof value === 'object' && value !== null;
 }

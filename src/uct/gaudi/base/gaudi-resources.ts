@@ -1,6 +1,6 @@
 /**
  * What the Gaudi memory domains of one context have in common: the opened cards, since a card opens once per process, and the host memory that
- * is mapped into them. Whoever opens first opens the cards, whoever closes last closes them, unless they are the application's.
+ * is mapped into them. The first user opens the cards and the last one closes them, unless the application owns them.
  */
 
 import os from 'node:os';

@@ -247,7 +247,7 @@ export class CopyMd implements MemoryDomain {
     return { sysDevice: range.device, block };
   }
 
-  /** Knows the memory of a card from now on, whoever allocates it. Returns what ends that. */
+  /** Tracks all allocations of a card, also those of the application. Returns a function that stops tracking. */
   #watch({ index, device }: GaudiCard): () => void {
     const onAllocated = ({ address, byteLength }: DeviceBlock): void => {
       this.#ranges.insert(index, address, byteLength, MemoryType.GAUDI);
