@@ -23,21 +23,21 @@ let caller: string;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-worker-'));
   caller = pathToFileURL(join(folder, 'src/ucp/caller.ts')).href;
-  mkdirSync(join(folder, 'dist/src/ucp'), { recursive: true });
+  mkdirSync(join(folder, 'dist/lib'), { recursive: true });
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
 });
 afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** Starts the build of a module beside the caller. */
+/** Starts the bundle of a module beside the caller. */
 function start(name: string, body: string, options?: WorkerOptions): Worker {
-  writeFileSync(join(folder, `dist/src/ucp/${name}.js`), body);
+  writeFileSync(join(folder, `dist/lib/${name}.js`), body);
   return startWorker(caller, `./${name}`, options);
 }
 
 describe('startWorker', () => {
-  it('runs the build of a module of the source tree', async () => {
+  it('runs the bundle of a module of the source tree', async () => {
     const worker = start(
       'echo-thread',
       `import { parentPort, workerData } from 'node:worker_threads';

@@ -5,7 +5,8 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
 
 /**
  * Starts `name` of the folder of `moduleUrl` in a worker thread. Where the caller is TypeScript, which not every version of Node.js runs,
- * the thread runs the build of that module: `dist/src` for `src`. A module that cannot be loaded is an `error` event of the worker.
+ * the thread runs the bundle of that module: `dist/lib/<name>.js`, an entry of rolldown.config.ts. A module that cannot be loaded is an
+ * `error` event of the worker.
  * @param moduleUrl `import.meta.url` of the caller
  * @param name the module relative to it without extension, such as `./engine-thread`
  * @param options of node:worker_threads; `workerData` reaches the worker
@@ -53,7 +54,7 @@ function leaveDeletedFolder(): (() => void) | undefined {
 }
 
 function makeWorker(moduleUrl: string, name: string, options: WorkerOptions): Worker {
-  const caller = moduleUrl.endsWith('.ts') ? moduleUrl.replace(/^(.*)\/src\//, '$1/dist/src/') : moduleUrl;
+  const caller = moduleUrl.endsWith('.ts') ? moduleUrl.replace(/^(.*)\/src\/.*$/, '$1/dist/lib/caller.js') : moduleUrl;
   // Options of the process are for its own program: a worker that inherits --input-type from `node -e` refuses to load a file.
   return new Worker(new URL(`${name}.js`, caller), { ...options, execArgv: [] });
 }

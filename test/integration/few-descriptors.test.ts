@@ -1,0 +1,47 @@
+/** The package under a low limit of open files: it loads, and moves data. What a process does that runs out of them is in descriptors.test.ts. */
+
+import { spawnSync } from 'node:child_process';
+import { pathToFileURL } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { bundled } from '../fixtures/built.ts';
+
+const PROGRAM = `
+  const { Context, MemoryType } = await import(${JSON.stringify(pathToFileURL(bundled('index')).href)});
+  const context = await Context.create();
+  const worker = context.worker();
+  const endpoint = worker.endpoint(worker.address());
+  const hbm = context.memMap({ allocate: 65536, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+  const rkey = endpoint.unpackRkey(context.packRkey(hbm));
+  await endpoint.put(new Uint8Array(65536).fill(42), rkey);
+  const target = new Uint8Array(65536);
+  await endpoint.get(target, rkey);
+  context.memUnmap(hbm);
+  await endpoint.close();
+  await context.close();
+  console.log(target.every((byte) => byte === 42));`;
+
+describe('ulimit -n 64', () => {
+  it.each(['index', 'uct', 'hlthunk', 'emulator'])('loads the entry %s', (entry) => {
+    const specifier = JSON.stringify(pathToFileURL(bundled(entry)).href);
+    expect(run(`console.log(Object.keys(await import(${specifier})).length > 0)`)).toBe('true\n');
+  });
+
+  it('moves data to a card and back', () => {
+    expect(run(PROGRAM)).toBe('true\n');
+  });
+});
+
+/** Runs a program under the limit; returns what it printed. */
+function run(program: string): string {
+  const { status, stdout, stderr } = spawnSync(
+    'sh',
+    ['-c', 'ulimit -n 64 && exec "$0" --input-type=module --eval "$1"', process.execPath, program],
+    {
+      encoding: 'utf8',
+      timeout: 30_000,
+      env: { ...process.env, UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '2' },
+    },
+  );
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  return stdout;
+}
