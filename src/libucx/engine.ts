@@ -143,8 +143,10 @@ export interface DeviceOperations {
 export interface StreamBooks {
   /** Where libucp writes how many bytes there are. */
   readonly length: ScratchBlock;
-  /** Notes whether somebody waits for bytes of a stream. */
-  note(stream: object, isWaiting: boolean): void;
+  /** Takes over what arrives in a stream from now on. */
+  add(stream: object): void;
+  /** Leaves a stream alone. */
+  remove(stream: object): void;
 }
 
 /** The worker of an endpoint. */

@@ -1,6 +1,6 @@
 /**
- * Receives of the streams of one worker. They wait here and not in libucp, which never gives one back: bytes are taken when they have arrived, and copied to where
- * the next receive wants them. Sending is in endpoint.ts.
+ * Receives of the streams of one worker. They wait here and not in libucp, which never gives one back: bytes are taken as soon as they have arrived,
+ * because libucp drops what it still has when the endpoint fails, and are copied to where the next receive wants them. Sending is in endpoint.ts.
  */
 
 import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../sys/index.ts';
@@ -41,35 +41,47 @@ class StreamReceive {
   }
 }
 
-/** The streams of one worker in which somebody waits for bytes. */
+/** The streams of one worker that are received from. */
 export class StreamReceives implements StreamBooks {
   readonly length: ScratchBlock = allocateScratch(8);
-  readonly #waiting: Set<EndpointStream> = new Set();
+  readonly #streams: Set<EndpointStream> = new Set();
   #turns = 0;
 
   /** @param events what libucp has reported */
   progress(events: number): number {
     this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
-    if (this.#waiting.size === 0 || (events === 0 && this.#turns !== 0)) return 0;
+    if (this.#streams.size === 0 || (events === 0 && this.#turns !== 0)) return 0;
     let count = 0;
-    for (const stream of this.#waiting) count += stream.serve();
+    for (const stream of this.#streams) {
+      stream.collect();
+      count += stream.serve();
+    }
     return count;
   }
 
-  /** Looks whether bytes are there that somebody waits for: before sleeping. */
+  /** Looks whether bytes are there that a receive waits for: before sleeping. */
   look(): boolean {
-    for (const stream of this.#waiting) if (stream.hasBytes) return true;
+    for (const stream of this.#streams) if (stream.isReady) return true;
     return false;
   }
 
-  note(stream: EndpointStream, isWaiting: boolean): void {
-    if (isWaiting) this.#waiting.add(stream);
-    else this.#waiting.delete(stream);
+  add(stream: EndpointStream): void {
+    this.#streams.add(stream);
+  }
+
+  remove(stream: EndpointStream): void {
+    this.#streams.delete(stream);
   }
 
   close(): void {
     this.length.free();
   }
+}
+
+/** Bytes that libucp has handed over; it keeps them until they are released. */
+interface Chunk {
+  readonly address: number;
+  readonly byteLength: number;
 }
 
 /** The receiving side of the stream of one endpoint. */
@@ -78,9 +90,8 @@ export class EndpointStream {
   /** The handle of libucp's endpoint. */
   readonly #ep: number;
   readonly #receives: StreamReceive[] = [];
-  /** Bytes that libucp has handed over: where they lie, how many, and how many of them are used up. 0 for none. */
-  #chunk = 0;
-  #chunkBytes = 0;
+  /** What libucp has handed over, in order, and how many bytes of the first chunk are used up. */
+  readonly #chunks: Chunk[] = [];
   #chunkUsed = 0;
   /** Bytes are being copied to a card. */
   #isCopying = false;
@@ -92,9 +103,19 @@ export class EndpointStream {
     this.#ep = ep;
   }
 
-  /** True when bytes have arrived that nobody has received. */
+  /** Whether bytes have arrived that no receive has got. */
   get hasBytes(): boolean {
-    return this.#chunk !== 0 || this.#fetch();
+    return this.#chunks.length > 0 || this.#fetch();
+  }
+
+  /** Whether a receive waits for bytes that are there. */
+  get isReady(): boolean {
+    return this.#receives.length > 0 && this.hasBytes;
+  }
+
+  /** Takes over what has arrived. */
+  collect(): void {
+    while (this.#fetch());
   }
 
   /** See Endpoint.streamRecvNbx. */
@@ -117,18 +138,19 @@ export class EndpointStream {
     const receive = new StreamReceive(request, pieces, params?.waitAll === true);
     request.abandon = () => this.#abandon(receive);
     this.#receives.push(receive);
+    streams.add(this);
     this.serve();
     receive.isStarting = false;
     if (receive.hasEnded) return requests.endedAtOnce(request, receive.status, params);
-    streams.note(this, true);
     return requests.adopt(request, params);
   }
 
   /** Takes what has arrived; undefined when nothing has, or when receives wait. */
   take(): Uint8Array | undefined {
     if (this.#receives.length > 0 || !this.hasBytes) return undefined;
-    const bytes = new Uint8Array(this.#chunkBytes - this.#chunkUsed);
-    memcpy(addressOf(bytes), this.#chunk + this.#chunkUsed, bytes.byteLength);
+    const { address, byteLength } = this.#chunks[0]!;
+    const bytes = new Uint8Array(byteLength - this.#chunkUsed);
+    memcpy(addressOf(bytes), address + this.#chunkUsed, bytes.byteLength);
     this.#release();
     return bytes;
   }
@@ -138,7 +160,7 @@ export class EndpointStream {
     let count = 0;
     while (!this.#isCopying && this.#receives.length > 0 && this.hasBytes) {
       const receive = this.#receives[0]!;
-      const bytes = Math.min(this.#chunkBytes - this.#chunkUsed, receive.request.byteLength - receive.done);
+      const bytes = Math.min(this.#chunks[0]!.byteLength - this.#chunkUsed, receive.request.byteLength - receive.done);
       const isDone = receive.pieces.every(({ memory }) => isHost(memory))
         ? this.#copyToHost(receive, bytes)
         : this.#copyToCards(receive, bytes);
@@ -146,7 +168,6 @@ export class EndpointStream {
       count += this.#advance(receive, bytes);
     }
     if (this.#failure !== Status.OK && !this.#isCopying) count += this.#endAll(this.#failure);
-    if (this.#receives.length === 0) this.#worker.streams.note(this, false);
     return count;
   }
 
@@ -163,28 +184,29 @@ export class EndpointStream {
 
   /** Gives up what nobody has received. */
   close(): void {
-    if (this.#chunk !== 0) this.#release();
-    this.#worker.streams.note(this, false);
+    while (this.#chunks.length > 0) this.#release();
+    this.#worker.streams.remove(this);
   }
 
   #fetch(): boolean {
     const { functions, streams } = this.#worker;
     const chunk = functions.ucp_stream_recv_data_nb(this.#ep, streams.length.address);
     if (chunk <= 0) return false;
-    this.#chunk = chunk;
-    this.#chunkBytes = streams.length.words[0]! + streams.length.words[1]! * 0x1_0000_0000;
-    this.#chunkUsed = 0;
+    this.#chunks.push({
+      address: chunk,
+      byteLength: streams.length.words[0]! + streams.length.words[1]! * 0x1_0000_0000,
+    });
     return true;
   }
 
   #release(): void {
-    this.#worker.functions.ucp_stream_data_release(this.#ep, this.#chunk);
-    this.#chunk = 0;
+    this.#worker.functions.ucp_stream_data_release(this.#ep, this.#chunks.shift()!.address);
+    this.#chunkUsed = 0;
   }
 
   #copyToHost(receive: StreamReceive, bytes: number): boolean {
     eachPart(receive.pieces, receive.done, bytes, (memory, offset, byteLength, at) => {
-      memcpy(addressIn(memory, offset), this.#chunk + this.#chunkUsed + at, byteLength);
+      memcpy(addressIn(memory, offset), this.#chunks[0]!.address + this.#chunkUsed + at, byteLength);
     });
     return true;
   }
@@ -192,7 +214,7 @@ export class EndpointStream {
   /** Copies through a copy of the chunk; false when that goes on, or could not be started. */
   #copyToCards(receive: StreamReceive, bytes: number): boolean {
     const source = new Uint8Array(bytes);
-    if (bytes > 0) memcpy(addressOf(source), this.#chunk + this.#chunkUsed, bytes);
+    if (bytes > 0) memcpy(addressOf(source), this.#chunks[0]!.address + this.#chunkUsed, bytes);
     const target: PieceOf<LocalMemory>[] = [];
     eachPart(receive.pieces, receive.done, bytes, (memory, offset, byteLength) => {
       target.push({ memory, offset, byteLength });
@@ -216,7 +238,7 @@ export class EndpointStream {
   #advance(receive: StreamReceive, bytes: number): number {
     receive.done += bytes;
     this.#chunkUsed += bytes;
-    if (this.#chunkUsed === this.#chunkBytes) this.#release();
+    if (this.#chunkUsed === this.#chunks[0]!.byteLength) this.#release();
     const isFull = receive.done === receive.request.byteLength;
     if (!isFull && (receive.waitAll || this.hasBytes)) return 0;
     this.#endFirst(Status.OK);
@@ -238,7 +260,6 @@ export class EndpointStream {
     const at = this.#receives.indexOf(receive);
     if (at < 0 || receive.done > 0 || (at === 0 && this.#isCopying)) return false;
     this.#receives.splice(at, 1);
-    if (this.#receives.length === 0) this.#worker.streams.note(this, false);
     receive.end(Status.CANCELED);
     return true;
   }

@@ -121,7 +121,7 @@ describe.skipIf(example.reason !== undefined)('ucp_client_server', () => {
   });
 
   // It closes by force when its message has left the call, and under load now and then before it has left the machine.
-  it.each(EXCHANGES)('as client sends $mode messages of $size bytes', { retry: 2 }, async (options) => {
+  it.each(EXCHANGES)('as client sends $mode messages of $size bytes', async (options) => {
     const context = await openLibucx(OVER_TCP);
     let client: ReturnType<typeof startClientServerClient> | undefined;
     const received = await receiveAll(context.worker(), options, (port) => {
