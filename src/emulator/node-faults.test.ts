@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { DriverClient } from '../../test/contract/driver-client.ts';
+import { useErrnoRecord } from '../../test/fixtures/errno-record.ts';
 import { Errno, EventFd, isSyscallError, mapAnonymous } from '../sys/index.ts';
 import {
   fenceCfg,
@@ -24,6 +25,8 @@ import {
 } from '../uapi/index.ts';
 import { ManualClock } from '../ucs/clock.ts';
 import { createEmulatedNode } from './index.ts';
+
+useErrnoRecord();
 
 const COMMANDS_OFFSET = 65536;
 

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { DriverClient } from '../../test/contract/driver-client.ts';
 import { halves } from '../../test/contract/driver-fixture.ts';
 import { EmulatedCard } from '../../test/contract/emulated-card.ts';
+import { useErrnoRecord } from '../../test/fixtures/errno-record.ts';
 import { Errno, EventFd } from '../sys/index.ts';
 import {
   HL_CS_FLAGS,
@@ -14,6 +15,8 @@ import {
   writeNop,
 } from '../uapi/index.ts';
 import { type Clock, ManualClock } from '../ucs/clock.ts';
+
+useErrnoRecord();
 
 const MIB = 2 ** 20;
 const TWO_SECONDS = { cs_flags: HL_CS_FLAGS.CUSTOM_TIMEOUT, timeout: 2 };

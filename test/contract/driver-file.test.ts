@@ -4,8 +4,11 @@ import { afterAll } from 'vitest';
 import { KernelNode } from '../../src/driver/kernel/kernel-node.ts';
 import { connectEmulatedNode, createEmulatedNode } from '../../src/emulator/index.ts';
 import { getDeviceName, openControl } from '../../src/hlthunk/index.ts';
+import { useErrnoRecord } from '../fixtures/errno-record.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 import { driverFileContract } from './driver-file.ts';
+
+useErrnoRecord();
 
 for (const asic of ['gaudi', 'gaudi2'] as const) {
   for (const dmaThreads of [0, 1]) {

@@ -1,6 +1,6 @@
 /**
- * Every errno that the emulated driver answers, by the rule of the driver that it follows, with the test that shows it. A test checks that
- * the tests exist. What the driver cannot answer to one process that calls one ioctl at a time is not here: no room for more entries
+ * Every errno that the emulated driver answers, by the rule of the driver that it follows, with the test that shows it. errno-index.test.ts checks that
+ * the tests exist, fixtures/errno-record.ts that each has got its errno from that call. What the driver cannot answer to one process that calls one ioctl at a time is not here: no room for more entries
  * than a queue has (512 chunks are fewer), a device that goes into reset between two steps of a submission, memory of another context.
  */
 

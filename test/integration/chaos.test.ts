@@ -130,8 +130,9 @@ async function act(random: Random): Promise<void> {
   } else {
     await Promise.all(members.map((member) => member.ready));
     const isOfDescriptors = choice === 3;
+    const shortage = Date.now();
     for (const member of members) {
-      member.child.send(isOfDescriptors && member.child === child ? 'descriptors' : 'shortage');
+      member.child.send(isOfDescriptors && member.child === child ? 'descriptors' : { shortage });
     }
     if (isOfDescriptors) return;
     const release = sharedMemory!.fill();

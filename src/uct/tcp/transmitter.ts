@@ -17,6 +17,8 @@ export class Transmitter {
   #tail: Outgoing | undefined = undefined;
   /** Puts of the peer that have arrived and that it has not been told of. */
   #owed = 0;
+  /** The last refusal of a put that waits: answers come in the order of the puts, so that no acknowledgement overtakes it. */
+  #lastRefusal: Outgoing | undefined = undefined;
   /** Error number that ended the connection; 0 while it works. */
   failure = 0;
   /** Frames that wait. */
@@ -108,7 +110,9 @@ export class Transmitter {
   refuse(status: Status): Status {
     const acknowledged = this.acknowledge();
     if (acknowledged !== Status.OK) return acknowledged;
-    return this.push(this.#header(FrameType.NACK, status));
+    const refusal = this.#header(FrameType.NACK, status);
+    this.#lastRefusal = refusal;
+    return this.push(refusal);
   }
 
   /** Sends a frame of a header alone. */
@@ -194,6 +198,7 @@ export class Transmitter {
     last.next = undefined;
     while (each !== undefined) {
       const { completion, next } = each;
+      if (each === this.#lastRefusal) this.#lastRefusal = undefined;
       this.length -= 1;
       if (!each.hasOvertaken) this.released += 1;
       this.#buffers.pool.put(each);
@@ -215,7 +220,7 @@ export class Transmitter {
     const head = this.#head;
     if (head === undefined) return this.push(outgoing);
     // What the record that waits is made of, is the beginning of the queue.
-    if (this.#records?.isPending === true) {
+    if (this.#lastRefusal !== undefined || this.#records?.isPending === true) {
       this.#append(outgoing);
       return Status.OK;
     }
