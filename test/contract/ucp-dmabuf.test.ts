@@ -230,6 +230,7 @@ describe('HBM of others, by its dma-buf', () => {
     network.dmabufRefusal = Status.UNSUPPORTED;
     const here = mapAt(two, one, memory, 0);
     expect([...nativeHandle(here).refusals.values()].join()).toMatch(/register a dma-buf: unsupported operation/);
+    expect(fixture.logged.filter((message) => /is staged for it: register a dma-buf/.test(message))).toHaveLength(1);
     const rkey = keyFor(ab, two, here);
     await serving({ one, two }, () => ab.put(pattern(BYTES, 5), rkey));
     await expectContents(one, memory, pattern(BYTES, 5));

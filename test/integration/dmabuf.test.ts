@@ -15,6 +15,7 @@ import {
 } from '../../src/sys/index.ts';
 import { failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { asProcesses } from '../fixtures/ipc-fixture.ts';
+import { withoutDescriptors } from '../fixtures/no-descriptors.ts';
 import { contents, ENGINES, expectContents, expectSame, fill, keyFor, pattern, serving } from '../fixtures/pair.ts';
 
 const GAUDI = MemoryType.GAUDI;
@@ -192,6 +193,35 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
       expect([openFileDescriptors(), mappings()]).toEqual(before);
     }
     expectSame((await seen(from)).subarray(0, 8), pattern(64, 199).subarray(0, 8));
+  });
+
+  it('is mapped or refused without descriptors, and leaves none behind', async () => {
+    const node = fixture.node({ asic });
+    const [from, here] = [await owner(node), await onCard(node, 0)];
+    const { fd, offset } = from.export();
+    const dmabuf = { fd, offset, byteLength: BYTES };
+    const map = (): MemoryHandle => here.context.memMap({ dmabuf, memoryType: GAUDI });
+    here.context.memUnmap(map());
+    const before = openFileDescriptors();
+    const outcomes: (number | 'mapped')[] = [];
+    for (let left = 0; left <= 4; left++) {
+      await withoutDescriptors(() => {
+        try {
+          here.context.memUnmap(map());
+          outcomes.push('mapped');
+        } catch (error) {
+          outcomes.push((error as { status: number }).status);
+        }
+      }, left);
+      expect(openFileDescriptors()).toBe(before);
+    }
+    // The duplicate of this process, and that of the driver.
+    expect(outcomes.slice(0, 2)).toEqual([Status.EXCEEDS_LIMIT, Status.NO_MEMORY]);
+    expect(outcomes.at(-1)).toBe('mapped');
+    closeSync(fd);
+    const memory = mapped(here, from);
+    await fill(here, memory, pattern(BYTES, 1));
+    expectSame(await seen(from), pattern(BYTES, 1));
   });
 
   it('is refused where no link leads to its card', async () => {

@@ -23,7 +23,7 @@ import { checkOptions } from '../api/check-options.ts';
 import type { AdviseOptions, MemMapParams, MemoryInfo } from '../api/memory.ts';
 import type { OpenMd, Resources } from '../core/resources.ts';
 import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
-import { registerByDmabuf } from './dmabuf-registration.ts';
+import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
 import { MemoryHandle } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
@@ -208,9 +208,11 @@ export class MemoryMap {
     const { memoryType = MemoryType.HOST, sysDevice } = params;
     checkMemoryType(memoryType);
     const range = checkDmabuf(params);
-    const { owner, hostDmabufs } = this.#options;
+    const { owner, hostDmabufs, log } = this.#options;
     if (memoryType === MemoryType.HOST) return this.#registerHost('dmabuf', hostDmabufs.map(range));
-    const { first, parts, refusals } = registerDmabuf(this.#resources.mds, range, memoryType, sysDevice);
+    const { mds } = this.#resources;
+    const { first, parts, refusals } = registerDmabuf(mds, range, memoryType, sysDevice);
+    logRefusals(mds, log, first.address, refusals);
     return new MemoryHandle(owner, first, undefined, parts, refusals);
   }
 
