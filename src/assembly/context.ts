@@ -6,7 +6,7 @@ import type { DriverNode } from '../driver/port.ts';
 import { Device } from '../hlthunk/index.ts';
 import { Context as LibucxContext } from '../libucx/context.ts';
 import type { Libucp } from '../libucx/library.ts';
-import { closeAbandonedDescriptors, EventFd } from '../sys/index.ts';
+import { closeAbandonedDescriptors, EventFd, Udmabuf } from '../sys/index.ts';
 import { checkOptions } from '../ucp/api/check-options.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
 import type { Engine } from '../ucp/api/engine.ts';
@@ -15,6 +15,7 @@ import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
 import { invalidParam } from '../ucs/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
+import { HostDmabufs } from '../uct/base/host-dmabufs.ts';
 import { hostRange } from '../uct/base/host-range.ts';
 import { cardAt } from '../uct/gaudi/base/device-parts.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
@@ -104,6 +105,7 @@ async function openNative(
       emulated: node.kind === 'emulator',
       newSignal: () => new EventFd(),
       hostRange,
+      hostDmabufs: new HostDmabufs(new Udmabuf()),
       onClosing: () => insight?.close(),
       onClose: release,
     });

@@ -179,7 +179,7 @@ export class DmabufImports {
     if (!Number.isSafeInteger(offset) || offset < 0 || !Number.isSafeInteger(offset + byteLength)) {
       throw invalidArgument('offset', 'must be an integer of at least 0 that stays below 2^53 with byteLength', offset);
     }
-    if (!Number.isInteger(fd) || fd < 0 || fd > FD_MAX) throw invalidArgument('fd', 'must be a file descriptor', fd);
+    checkFd(fd);
     if (!this.canImport) {
       throw gaudiError(
         GaudiErrorCode.INVALID_PARAMS,
@@ -212,6 +212,12 @@ export class DmabufImports {
     for (const mapping of this.#mappings) mapping.live = false;
     this.#mappings.clear();
   }
+}
+
+/** A descriptor, checked. @throws UcxError ERR_GAUDI_INVALID_PARAMS */
+export function checkFd(fd: number): number {
+  if (!Number.isInteger(fd) || fd < 0 || fd > FD_MAX) throw invalidArgument('fd', 'must be a file descriptor', fd);
+  return fd;
 }
 
 function registerInput(fd: number, byteLength: number): { reg_dmabuf_fd_fd: number; reg_dmabuf_fd_length: bigint } {

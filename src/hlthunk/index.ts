@@ -83,7 +83,15 @@ export {
 } from './gaudi-error.ts';
 export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
 export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
-export { IPC_HANDLE_BYTES, type IpcHandle, ipcCloseHandle, ipcOpenHandle, ipcWrapArena, ipcWrapHandle } from './ipc.ts';
+export {
+  IPC_HANDLE_BYTES,
+  type IpcHandle,
+  ipcCloseHandle,
+  ipcOpenHandle,
+  ipcWrapArena,
+  ipcWrapHandle,
+  ipcWrapImport,
+} from './ipc.ts';
 export {
   type CardLinks,
   getNicPorts,

@@ -13,6 +13,7 @@ import {
   ipcOpenHandle,
   ipcWrapArena,
   ipcWrapHandle,
+  ipcWrapImport,
   open,
 } from './index.ts';
 
@@ -73,6 +74,28 @@ describe('ipc handles', () => {
       expect([...bytes]).toEqual([i + 1, i + 1, i + 1, i + 1]);
     }
     ipcCloseHandle(arena);
+    owner.close();
+  });
+
+  it('of an import lead a third card to the same memory', async () => {
+    const { device, owner } = twoCards();
+    const block = owner.memory.allocate(8192);
+    const exported = ipcWrapHandle(owner, { address: block.address + 4096n, byteLength: 4096 });
+    const imported = ipcOpenHandle(device, exported.fd, exported.handle);
+    const { fd, handle } = ipcWrapImport(device, imported, exported.fd);
+    expect(isCloexec(fd)).toBe(true);
+    const again = ipcOpenHandle(owner, fd, handle);
+    for (const each of [fd, exported.fd]) closeFd(each);
+    const skip = again.byteLength - imported.byteLength;
+    expect(skip).toBe(Number(imported.address - imported.baseAddress));
+    expect(await settle(device, device.dma.putShort(new Uint8Array([1, 2, 3]), 0, imported, 5, 3))).toBe(0);
+    const bytes = new Uint8Array(3);
+    expect(await settle(owner, owner.dma.getShort(bytes, 0, again, skip + 5, 3))).toBe(0);
+    expect([...bytes]).toEqual([1, 2, 3]);
+    expect(() => ipcWrapImport(owner, imported, 0)).toThrow(INVALID);
+    expect(() => ipcWrapImport(device, imported, 2 ** 30)).toThrow(INVALID);
+    for (const mapping of [again, imported]) ipcCloseHandle(mapping);
+    expect(() => ipcWrapImport(device, imported, 0)).toThrow(INVALID);
     owner.close();
   });
 

@@ -5,13 +5,13 @@
  * The real hl-thunk has no such calls: they are built from the export and the import of dma-bufs.
  */
 
-import { isSyscallError } from '../sys/index.ts';
+import { dup, isSyscallError } from '../sys/index.ts';
 import type { Arena } from './arena.ts';
 import { DeviceBlock } from './arena.ts';
 import { checkLength, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
 import { checkDevice, type Device } from './device.ts';
 import { DmaMemory, foreignName } from './dma-memory.ts';
-import { exportBlock, ImportedMapping } from './dmabuf.ts';
+import { checkFd, exportBlock, ImportedMapping } from './dmabuf.ts';
 import { ioctlError } from './gaudi-error.ts';
 
 /** Bytes of a handle. */
@@ -70,6 +70,25 @@ export function ipcWrapArena(device: Device, block: DeviceBlock): IpcHandle {
 }
 
 /**
+ * Makes a handle of memory that a card has imported: of everything that the import has mapped. Whoever opens it reaches the memory as the card does, and not
+ * through it.
+ * @param fd a descriptor of the dma-buf that was imported; it stays the caller's
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an import of another card or one that has ended, and for a descriptor that is closed;
+ *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
+ */
+export function ipcWrapImport(device: Device, mapping: ImportedMapping, fd: number): IpcHandle {
+  checkDevice(device);
+  const { card, busId } = device;
+  if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping) || mapping.card !== card) {
+    throw invalidArgument('mapping', `must be an import of ${card.name}`, foreignName(mapping));
+  }
+  if (!mapping.live) throw invalidArgument('mapping', 'must be live', mapping.address);
+  const byteLength = Number(mapping.address - mapping.baseAddress) + mapping.byteLength;
+  const handle = encode(busId, { generation: mapping.generation, byteLength }, 0, byteLength);
+  return { fd: descriptor(() => dup(checkFd(fd)), 'ipcWrapImport'), handle };
+}
+
+/**
  * Maps the memory of a handle into the address space of a card, where transfers can read and write it. The descriptor may be closed
  * afterwards.
  * @param fd the dma-buf that came with the handle
@@ -107,10 +126,15 @@ export function ipcCloseHandle(mapping: ImportedMapping): void {
 function wrap(device: Device, block: DeviceBlock, offset: number, byteLength: number): IpcHandle {
   checkBlock(device, block);
   const handle = encode(device.busId, block.arena, offset, byteLength);
+  return { fd: descriptor(() => exportBlock(block).fd, 'ipcWrapHandle'), handle };
+}
+
+/** A new descriptor; a refusal by the kernel is told as one by the driver. */
+function descriptor(open: () => number, what: string): number {
   try {
-    return { fd: exportBlock(block).fd, handle };
+    return open();
   } catch (error) {
-    if (isSyscallError(error)) throw ioctlError(-error.errno, 'ipcWrapHandle: descriptor of a dma-buf', {}, error);
+    if (isSyscallError(error)) throw ioctlError(-error.errno, `${what}: descriptor of a dma-buf`, {}, error);
     throw error;
   }
 }
@@ -120,7 +144,10 @@ function checkBlock({ card }: Device, block: DeviceBlock): void {
   throw invalidArgument('memory', `must be device memory of ${card.name}`, foreignName(block));
 }
 
-function encode(busId: string, arena: Arena, offset: number, byteLength: number): Uint8Array {
+/** What a handle says of the memory that a dma-buf is of. */
+type WholeMemory = Pick<Arena, 'generation' | 'byteLength'>;
+
+function encode(busId: string, arena: WholeMemory, offset: number, byteLength: number): Uint8Array {
   const handle = new Uint8Array(IPC_HANDLE_BYTES);
   const view = new DataView(handle.buffer);
   view.setUint32(AT_VERSION, VERSION, true);

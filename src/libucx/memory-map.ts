@@ -7,7 +7,7 @@ import { LentMemory, VIEW_LENGTH_MAX } from '../sys/index.ts';
 import type { Context } from '../ucp/api/context.ts';
 import type { AdviseOptions, MemMapParams, MemoryHandle } from '../ucp/api/memory.ts';
 import { OwnedMemory } from '../ucp/api/owned-memory.ts';
-import { checkStatus, invalidParam, statusError } from '../ucs/error.ts';
+import { checkStatus, invalidParam, statusError, type UcxError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { MemoryType } from '../ucs/memory-type.ts';
 import { systemRandomBytes } from '../ucs/random.ts';
@@ -58,10 +58,13 @@ export class MemoryMap {
 
   /** See Context.memMap. */
   map(params: MemMapParams): UcpMemory {
-    const isAllocated = typeof params === 'object' && params !== null && 'allocate' in params;
-    const { memoryType = MemoryType.HOST } = isAllocated ? params : {};
-    const memory =
-      isAllocated && memoryType === MemoryType.HOST ? this.#allocate(params.allocate) : this.#register(params);
+    const isObject = typeof params === 'object' && params !== null;
+    if (isObject && 'dmabuf' in params) throw noDmabufs();
+    const isAllocated = isObject && 'allocate' in params;
+    const { memoryType = MemoryType.HOST, shared = false } = isAllocated ? params : {};
+    // Memory that can be exported is of the node.
+    const isOfLibucp = isAllocated && memoryType === MemoryType.HOST && shared === false;
+    const memory = isOfLibucp ? this.#allocate(params.allocate) : this.#register(params);
     this.#handles.add(memory);
     if (memory.exportId !== 0) this.#exported.set(memory.exportId, memory);
     return memory;
@@ -208,4 +211,9 @@ export class MemoryMap {
       if (id !== 0 && !this.#exported.has(id)) return id;
     }
   }
+}
+
+function noDmabufs(): UcxError {
+  const why = 'ucp_mem_map of libucp has no field for a dma-buf: the native engine maps them';
+  return statusError(Status.UNSUPPORTED, `map a dma-buf over engine libucx (${why})`);
 }

@@ -126,6 +126,7 @@ export {
   tcpUnreadBytes,
 } from './tcp-socket.ts';
 export { closeAbandonedDescriptors, isThreadAlive } from './thread-descriptors.ts';
+export { type HostDmabufDevice, Udmabuf } from './udmabuf.ts';
 export {
   connectUnix,
   listenUnix,

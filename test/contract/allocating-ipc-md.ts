@@ -7,6 +7,7 @@ import type { MdMemory, RemoteKey } from '../../src/uct/api/memory.ts';
 import {
   type AllocateOptions,
   type DmabufExport,
+  type DmabufRegion,
   type MdAttributes,
   MdFlag,
   type MemoryAdvice,
@@ -20,6 +21,7 @@ import type { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
 /** The two. */
 export class AllocatingIpcMd implements MemoryDomain {
   readonly attributes: MdAttributes;
+  readonly memRegDmabuf?: (region: DmabufRegion) => MdMemory;
   readonly copy: CopyMd;
   readonly ipc: IpcMd;
   readonly #allocated: Map<MdMemory, MdMemory> = new Map();
@@ -28,6 +30,7 @@ export class AllocatingIpcMd implements MemoryDomain {
   constructor(copy: CopyMd, ipc: IpcMd) {
     this.copy = copy;
     this.ipc = ipc;
+    if (ipc.memRegDmabuf !== undefined) this.memRegDmabuf = ipc.memRegDmabuf;
     const { allocateMemoryTypes, allocateBytesMax } = copy.attributes;
     const flags = ipc.attributes.flags | MdFlag.ALLOC;
     this.attributes = { ...ipc.attributes, flags, allocateMemoryTypes, allocateBytesMax };

@@ -15,6 +15,7 @@ import { Status } from '../../src/ucs/status.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
 import { requires } from '../fixtures/requires.ts';
+import { memoryDomainImportCases } from './memory-domain-imports.ts';
 import { memoryDomainKeyCases } from './memory-domain-keys.ts';
 import { memoryDomainRegistrationCases } from './memory-domain-registration.ts';
 import { errorOf, type MdSetup, UctFixture } from './uct-fixture.ts';
@@ -34,6 +35,7 @@ export function memoryDomainContract(name: string, setup: MdSetup): void {
     describe('registration', () => memoryDomainRegistrationCases(setup));
     describe('queries', () => queryCases(setup));
     describe('dma-bufs', () => dmabufCases(setup));
+    describe('dma-bufs of others', () => memoryDomainImportCases(setup));
     describe('advice', () => adviceCases(setup));
     describe('remote keys', () => memoryDomainKeyCases(setup));
     describe('closing', () => closingCases(setup));

@@ -4,13 +4,26 @@
  */
 
 import { describe, expect, it } from 'vitest';
-import { MemoryType, Status } from '../../src/index.ts';
+import { type MemoryHandle, MemoryType, Status } from '../../src/index.ts';
 import { close as closeFd, isCloexec, openFileDescriptors } from '../../src/sys/index.ts';
+import type { DmabufMemory, DmabufRange } from '../../src/uct/api/host-dmabufs.ts';
+import { HostDmabufs } from '../../src/uct/base/host-dmabufs.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { FAKE_NAME } from '../fixtures/fake-memory-domain.ts';
-import { useFakePairs } from '../fixtures/fake-pair.ts';
+import { type FakePair, useFakePairs } from '../fixtures/fake-pair.ts';
+import { FakeUdmabuf } from '../fixtures/fake-udmabuf.ts';
 import { nativeHandle } from '../fixtures/native-engine.ts';
-import { expectContents, expectSame, fill, keyFor, mappedOf, pattern, serving } from '../fixtures/pair.ts';
+import {
+  contents,
+  expectContents,
+  expectSame,
+  fill,
+  keyFor,
+  mappedOf,
+  pattern,
+  type Side,
+  serving,
+} from '../fixtures/pair.ts';
 
 const BYTES = 300_001;
 
@@ -155,7 +168,12 @@ describe('a dma-buf of device memory', () => {
   });
 
   it.each([
-    ['host memory', { address: 4096, byteLength: 1 }, 'ERR_UNSUPPORTED', /host memory \(no memory domain knows it\)/],
+    [
+      'host memory of others',
+      { address: 4096, byteLength: 1 },
+      'ERR_UNSUPPORTED',
+      /host memory \(what lies at 0x1000 is in no memfd/,
+    ],
     ['no range', { address: -1, byteLength: 1 }, 'ERR_INVALID_PARAM', /address/],
   ])('is refused of %s', (_what, place, code, message) => {
     const { one } = fixture.pair();
@@ -175,3 +193,148 @@ describe('a dma-buf of device memory', () => {
     expect(() => one.context.exportDmabuf(foreign)).toThrow(/no memory domain knows it/);
   });
 });
+
+describe('HBM of others, by its dma-buf', () => {
+  const fixture = useFakePairs();
+
+  /** Maps the bytes of `memory` of one end at the other, from `skip` on. */
+  function mapAt({ context }: Side, owner: Side, memory: MemoryHandle, skip: number): MemoryHandle {
+    const { address, byteLength } = memory;
+    const place = { address: address + BigInt(skip), byteLength: byteLength - skip, sysDevice: 0 };
+    const { fd, offset } = owner.context.exportDmabuf(place);
+    const dmabuf = { fd, offset, byteLength: byteLength - skip };
+    try {
+      return context.memMap({ dmabuf, memoryType: MemoryType.GAUDI });
+    } finally {
+      closeFd(fd);
+    }
+  }
+
+  it('is registered with the network card as well, which reaches it directly', async () => {
+    const { network, one, two, ab } = fixture.pair();
+    const memory = mappedOf(one, 'gaudi', BYTES);
+    const here = mapAt(two, one, memory, 100);
+    expect([network.dmabufRegistrations, network.liveMemories]).toEqual([2, 2]);
+    const rkey = keyFor(ab, two, here);
+    const source = pattern(BYTES - 100, 4);
+    expect(await ab.put(source, rkey)).toMatchObject({ transport: FAKE_NAME, protocol: 'put/zcopy' });
+    await expectContents(two, here, source);
+    expectSame((await contents(one, memory)).subarray(100), source);
+    two.context.memUnmap(here);
+    expect(network.liveMemories).toBe(1);
+  });
+
+  it('is staged where the network card refuses it, and the reason shows', async () => {
+    const { network, one, two, ab } = fixture.pair();
+    const memory = mappedOf(one, 'gaudi', BYTES);
+    network.dmabufRefusal = Status.UNSUPPORTED;
+    const here = mapAt(two, one, memory, 0);
+    expect([...nativeHandle(here).refusals.values()].join()).toMatch(/register a dma-buf: unsupported operation/);
+    expect(fixture.logged.filter((message) => /is staged for it: register a dma-buf/.test(message))).toHaveLength(1);
+    const rkey = keyFor(ab, two, here);
+    await serving({ one, two }, () => ab.put(pattern(BYTES, 5), rkey));
+    await expectContents(one, memory, pattern(BYTES, 5));
+  });
+});
+
+describe('a dma-buf of host memory', () => {
+  const fixture = useFakePairs();
+
+  /** Both contexts with one device; the kernel pins pages of its dma-bufs, or not. */
+  function setUp(isPinnable = true): FakePair {
+    const udmabuf = new FakeUdmabuf();
+    const hostDmabufs = (): HostDmabufs => {
+      const dmabufs = new HostDmabufs(udmabuf);
+      if (isPinnable) return dmabufs;
+      return Object.assign(dmabufs, {
+        map: (range: DmabufRange) => unpinnable(HostDmabufs.prototype.map.call(dmabufs, range)),
+      });
+    };
+    return fixture.pair({ hostDmabufs });
+  }
+
+  /** Memory of one end, mapped at the other from an odd byte on. */
+  function sharedOf({ one, two }: FakePair): readonly [MemoryHandle, MemoryHandle] {
+    const memory = one.context.memMap({ allocate: BYTES, shared: true });
+    const { fd, offset } = one.context.exportDmabuf({ address: memory.address + 77n, byteLength: BYTES - 77 });
+    const mapped = two.context.memMap({ dmabuf: { fd, offset, byteLength: BYTES - 77 }, memoryType: MemoryType.HOST });
+    closeFd(fd);
+    return [memory, mapped];
+  }
+
+  it('is memory of both, which cards and networks reach', async () => {
+    const pair = setUp();
+    const { one, two, ab } = pair;
+    const [memory, mapped] = sharedOf(pair);
+    expect(mapped).toMatchObject({ memoryType: MemoryType.HOST, sysDevice: undefined, byteLength: BYTES - 77 });
+    memory.bytes!.set(pattern(BYTES, 1));
+    expectSame(mapped.bytes!, pattern(BYTES, 1).subarray(77));
+    const hbm = mappedOf(two, 'gaudi', BYTES - 77);
+    const intoHbm = await two.endpoint.put(mapped, keyFor(two.endpoint, two, hbm));
+    expect(intoHbm.transport).toMatch(/^gaudi_cpy/);
+    await expectContents(two, hbm, pattern(BYTES, 1).subarray(77));
+    await fill(two, hbm, pattern(BYTES - 77, 2));
+    await two.endpoint.get(mapped, keyFor(two.endpoint, two, hbm));
+    expectSame(memory.bytes!.subarray(77), pattern(BYTES - 77, 2));
+    const rkey = keyFor(ab, two, mapped);
+    expect(await ab.put(pattern(1000, 3), rkey, { remoteOffset: 5 })).toMatchObject({ transport: FAKE_NAME });
+    expectSame(memory.bytes!.subarray(82, 1082), pattern(1000, 3));
+    await Promise.all([ab.tagSend(pattern(BYTES - 77, 4), { tag: 1 }), two.worker.tagRecv(mapped, { tag: 1 })]);
+    expectSame(memory.bytes!.subarray(77), pattern(BYTES - 77, 4));
+    // What its maker gives up stays with those who have mapped it.
+    one.context.memUnmap(memory);
+    expectSame(mapped.bytes!, pattern(BYTES - 77, 4));
+    two.context.memUnmap(mapped);
+    expect(() => mapped.view()).toThrow(/unmapped|closed/i);
+    expect((await failureOf(() => ab.put(pattern(8, 1), rkey))).status).toBe(Status.INVALID_ADDR);
+  });
+
+  it('whose pages no driver can pin is staged for cards', async () => {
+    const pair = setUp(false);
+    const { one, two, ab } = pair;
+    const [memory, mapped] = sharedOf(pair);
+    const parts = nativeHandle(mapped).mdMemory.map((part) => part?.mdName);
+    expect(parts).not.toContain('gaudi_copy');
+    expect(parts).toContain(FAKE_NAME);
+    memory.bytes!.set(pattern(BYTES, 6));
+    const hbm = mappedOf(one, 'gaudi', BYTES - 77);
+    const ends = { one, two };
+    const [sent] = await Promise.all([
+      two.worker.endpoint(one.worker.address()).tagSend(mapped, { tag: 1 }),
+      one.worker.tagRecv(hbm, { tag: 1 }),
+    ]);
+    expect(sent.transport).toBe(FAKE_NAME);
+    await expectContents(one, hbm, pattern(BYTES, 6).subarray(77));
+    await serving(ends, () => ab.put(hbm, keyFor(ab, two, mapped), { remoteOffset: 1, byteLength: 5000 }));
+    expectSame(memory.bytes!.subarray(78, 5078), pattern(BYTES, 6).subarray(77, 5077));
+  });
+
+  it('leaves nothing behind: 300 times allocated, exported, mapped and unmapped', () => {
+    const pair = setUp();
+    const { one, two } = pair;
+    const before = openFileDescriptors();
+    for (let i = 0; i < 300; i++) {
+      const [memory, mapped] = sharedOf(pair);
+      expect(mapped.bytes!.byteLength).toBe(BYTES - 77);
+      two.context.memUnmap(mapped);
+      one.context.memUnmap(memory);
+      expect(openFileDescriptors()).toBe(before);
+    }
+  });
+
+  it('is not unmapped under a transfer of a card', async () => {
+    const pair = setUp();
+    const { two } = pair;
+    const [, mapped] = sharedOf(pair);
+    const hbm = mappedOf(two, 'gaudi', BYTES - 77);
+    const put = two.endpoint.put(mapped, keyFor(two.endpoint, two, hbm));
+    expect(() => two.context.memUnmap(mapped)).toThrow(expect.objectContaining({ status: Status.BUSY }));
+    await put;
+    two.context.memUnmap(mapped);
+  });
+});
+
+/** The same memory, as of a driver that maps it without pages. */
+function unpinnable(memory: DmabufMemory): DmabufMemory {
+  return { bytes: memory.bytes, isPinnable: false, close: () => memory.close() };
+}

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect } from 'vitest';
 import { Status } from '../../src/ucs/status.ts';
 import type { Completion, Iface, UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
-import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
+import type { DmabufExport, MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
@@ -16,6 +16,8 @@ export interface MdUnderTest {
   pinnedBytes(): number;
   /** Bytes of device memory that live blocks take. */
   deviceBytes(): number;
+  /** A dma-buf of memory of the second card, which stays until its exporter is closed; absent where the memory domain has no cards. */
+  foreignDmabuf?(byteLength: number): DmabufExport;
   /** Releases what is around the memory domain, which the suite closes itself. */
   close(): void;
 }

@@ -3,7 +3,8 @@
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
 import { systemClock } from '../../src/ucs/clock.ts';
 import { loadConfig } from '../../src/ucs/config.ts';
-import type { Component } from '../../src/uct/api/memory-domain.ts';
+import { MemoryType } from '../../src/ucs/memory-type.ts';
+import type { Component, DmabufExport } from '../../src/uct/api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/base/config.ts';
 import { GaudiResources } from '../../src/uct/gaudi/base/gaudi-resources.ts';
 import { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
@@ -58,10 +59,16 @@ export function openGaudiCopy(
   const { cards } = shared;
   return {
     md,
+    foreignDmabuf: (byteLength) => dmabufOf(md, byteLength),
     pinnedBytes: () => cards.reduce((sum, { device }) => sum + device.pinnedBytes, 0),
     deviceBytes: () => cards.reduce((sum, { device }) => sum + device.memory.statistics.usedBytes, 0),
     close: () => emulated.close(),
   };
+}
+
+function dmabufOf(md: CopyMd, byteLength: number): DmabufExport {
+  const { address } = md.memAlloc(byteLength, { memoryType: MemoryType.GAUDI, sysDevice: 1 });
+  return md.memExportDmabuf(address, byteLength, 1);
 }
 
 /** Opens gaudi_ipc beside gaudi_copy, which allocates for it, on an emulated node of its own. */
@@ -70,10 +77,12 @@ export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUn
   const shared = new GaudiResources({ node: emulated, mappingTable: undefined });
   const config = loadConfig([GAUDI_COPY_CONFIG_TABLE, GAUDI_IPC_CONFIG_TABLE]);
   const services = { log: log.log, clock: systemClock, config };
-  const md = new AllocatingIpcMd(new CopyMd(shared, services), new IpcMd(shared, services));
+  const copy = new CopyMd(shared, services);
+  const md = new AllocatingIpcMd(copy, new IpcMd(shared, services));
   const { cards } = shared;
   return {
     md,
+    foreignDmabuf: (byteLength) => dmabufOf(copy, byteLength),
     pinnedBytes: () => cards.reduce((sum, { device }) => sum + device.pinnedBytes, 0),
     deviceBytes: () => cards.reduce((sum, { device }) => sum + device.memory.statistics.usedBytes, 0),
     close: () => emulated.close(),

@@ -23,6 +23,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
     const block = device.memory.allocate(PAGE);
     const request = device.dma.putShort(new Uint8Array(8), 0, block, 0, 8)!;
     const exported = hlthunk.ipcWrapHandle(device, block);
+    const imported = hlthunk.ipcOpenHandle(device, exported.fd, exported.handle);
     const misuse = new Misuse(device, pinned.mapping, block, request);
     addStrangers(misuse, node);
     addGone(misuse, device, pinned);
@@ -30,8 +31,9 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
       while (device.dma.dmaPoll(request) === Status.INPROGRESS);
       device.dma.dmaRequestFree(request);
       closeFd(exported.fd);
+      if (imported.live) imported.unmap();
     };
-    return { node, device, pinned, block, exported, asic, misuse, end };
+    return { node, device, pinned, block, exported, imported, asic, misuse, end };
   }
 
   /** Objects of another card, which is closed. */

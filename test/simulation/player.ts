@@ -3,12 +3,14 @@
  * when it dies.
  */
 
+import { Udmabuf } from '../../src/sys/index.ts';
 import { UCP_CONFIG_TABLE } from '../../src/ucp/core/config.ts';
 import { Context } from '../../src/ucp/core/context.ts';
 import type { Worker } from '../../src/ucp/core/worker.ts';
 import type { Clock, Timer } from '../../src/ucs/clock.ts';
 import { type Config, loadConfig } from '../../src/ucs/config.ts';
 import { createLog, LogLevel } from '../../src/ucs/log.ts';
+import { HostDmabufs } from '../../src/uct/base/host-dmabufs.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
 import type { LaneOptions } from './lane.ts';
 import { type SimulatedMd, simulatedComponent } from './memory-domain.ts';
@@ -74,6 +76,7 @@ export class Host {
       hostRange: () => {
         throw new TypeError('a schedule has no memory of others');
       },
+      hostDmabufs: new HostDmabufs(new Udmabuf()),
       deviceOf: () => {
         throw new TypeError('a schedule has no cards of hl-thunk');
       },

@@ -56,11 +56,12 @@ export interface Context<Device = unknown> extends AsyncDisposable {
   worker(options?: WorkerOptions): Worker;
 
   /**
-   * Allocates memory, or registers a host buffer or memory of others by its address (ucp_mem_map). The owner of host memory that is mapped by its
-   * address calls {@link memoryUnmapped} before unmapping it. Device memory of hl-thunk needs no such call: when it is freed, transfers with its
-   * registrations fail with INVALID_ADDR.
+   * Allocates memory, or registers a host buffer, or memory of others by its address or its dma-buf (ucp_mem_map). The owner of host memory that is mapped by
+   * its address calls {@link memoryUnmapped} before unmapping it. Device memory of hl-thunk needs no such call: when it is freed, transfers with its
+   * registrations fail with INVALID_ADDR. Memory behind a dma-buf stays as long as it is mapped, unless its exporter takes it away: transfers then fail.
    * @throws UcxError ERR_INVALID_PARAM that names the argument and its rule; ERR_INVALID_ADDR for addresses that are not mapped in this
-   *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport serves the memory type
+   *   process; NO_MEMORY; ERR_UNSUPPORTED with the reason when no transport serves the memory type, and for dma-bufs where the driver of no card imports them
+   *   and over libucp, whose ucp_mem_map takes none; ERR_GAUDI_DEVICE_NOT_FOUND for a dma-buf of a card to which no link leads
    */
   memMap(params: MemMapParams): MemoryHandle;
 
@@ -85,9 +86,10 @@ export interface Context<Device = unknown> extends AsyncDisposable {
   memQuery(memory: AddressedMemory): MemoryInfo;
 
   /**
-   * A dma-buf of device memory, for a driver or a library that imports such: the memory domain that knows the memory exports it.
+   * A dma-buf of memory, for a driver or a library that imports such. Device memory is exported by the memory domain that knows it; host memory of
+   * `memMap({ allocate, shared: true })` through /dev/udmabuf; memory of `memMap({ dmabuf })` is the dma-buf that was mapped.
    * @returns a descriptor that belongs to the caller, who closes it, and the byte of the dma-buf at which the memory begins
-   * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link memQuery}; ERR_UNSUPPORTED with the reason, as for host memory
+   * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link memQuery}; ERR_UNSUPPORTED with the reason: other host memory, a device that is missing
    */
   exportDmabuf(memory: AddressedMemory): DmabufExport;
 

@@ -28,8 +28,29 @@ export type MemMapParams =
       readonly memoryType?: MemoryType;
       /** Card, by its logical index; the first one by default. */
       readonly sysDevice?: number;
-      /** Asks for device memory that can be shared without exposing neighbours. */
+      /**
+       * Asks for memory that can be exported as a dma-buf without exposing neighbours: device memory that shares nothing with other allocations, host memory in
+       * a memfd, which keeps a descriptor, and which peers do not map (posix) but reach in other ways.
+       */
       readonly shared?: boolean;
+    }
+  | {
+      /**
+       * Memory of others by a dma-buf of it. The descriptor stays the caller's, who may close it when memMap has returned: what is needed of it is duplicated,
+       * and closed by memUnmap.
+       */
+      readonly dmabuf: {
+        /** Descriptor of the dma-buf. */
+        readonly fd: number;
+        /** First byte of it. Default 0. */
+        readonly offset?: number;
+        /** Bytes from there; of host memory 4 GiB at most. */
+        readonly byteLength: number;
+      };
+      /** What is behind it. Default host: memory that the processor maps. GAUDI is HBM, which a card imports, if its driver does. */
+      readonly memoryType?: MemoryType;
+      /** The card that is to reach memory of type GAUDI, by its logical index; by default the first one that imports. */
+      readonly sysDevice?: number;
     };
 
 /** Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys. */

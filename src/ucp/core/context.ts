@@ -9,6 +9,7 @@ import type { Log } from '../../ucs/log.ts';
 import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
+import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
   Component,
@@ -53,6 +54,8 @@ export interface ContextParams<Device> {
   readonly newSignal: () => SignalFd;
   /** Names host memory of others by its address. Throws UcxError for a range that is not mapped. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
+  /** Host memory that is a dma-buf, or can be exported as one; closed with the context. */
+  readonly hostDmabufs: HostDmabufs;
   /** The open card with this index. Throws UcxError where there is none. */
   readonly deviceOf: (index: number) => Device;
   /** Runs when the workers are closed and the memory domains are still open: the last look at the statistics. */
@@ -82,6 +85,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   readonly #newSignal: () => SignalFd;
   readonly #memoryTypes: MemoryTypes;
   readonly #memory: MemoryMap;
+  readonly #hostDmabufs: HostDmabufs;
   readonly #workers: Set<Worker> = new Set();
   /** What workers that are closed have done. */
   #closedWorkers: StatsNode | undefined = undefined;
@@ -114,7 +118,9 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     this.unexpectedBytesMax = config.UNEXP_MAX_BYTES;
     this.protocolInfoMode = config.PROTO_INFO;
     this.#newSignal = params.newSignal;
-    this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md));
+    const { hostRange, hostDmabufs } = params;
+    this.#hostDmabufs = hostDmabufs;
+    this.#memoryTypes = new MemoryTypes(config.MEMTYPE_CACHE !== 'no', () => this.mds.map(({ md }) => md), hostDmabufs);
     this.resources = new Resources({ ...params, memoryTypes: this.#memoryTypes.cache });
     this.#memory = new MemoryMap({
       owner: this,
@@ -123,7 +129,8 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
       clock: params.clock,
       log: params.log,
       keepsRegistrations: config.RCACHE_ENABLE !== 'no',
-      hostRange: params.hostRange,
+      hostRange,
+      hostDmabufs,
     });
     this.#deviceOf = params.deviceOf;
     this.#onClosing = params.onClosing ?? (() => {});
@@ -274,6 +281,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     this.#memory.close();
     // The memory domains end what is still on its way, then free and deregister all memory themselves.
     this.resources.close();
+    this.#hostDmabufs.close();
     this.#onClose();
   }
 

@@ -49,11 +49,21 @@ export function registerByDmabuf(
   } finally {
     if (exported !== undefined) closeSync(exported.fd);
   }
+  logRefusals(mds, log, address, refusals);
+  return { parts, refusals };
+}
+
+/** Says for which memory domains memory is staged, and why. */
+export function logRefusals(
+  mds: readonly OpenMd[],
+  log: Log,
+  address: bigint,
+  refusals: DmabufRegistrations['refusals'],
+): void {
   for (const [index, reason] of refusals) {
     const { name } = mds[index]!.md.attributes;
     log.debug(`memory at 0x${address.toString(16)} has no handle of ${name}, and is staged for it: ${reason}`);
   }
-  return { parts, refusals };
 }
 
 function takesDmabuf({ attributes }: MemoryDomain, { memoryType }: MdMemory): boolean {

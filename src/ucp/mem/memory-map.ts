@@ -9,6 +9,7 @@ import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
 import type { Log } from '../../ucs/log.ts';
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { isLackOfResources, Status } from '../../ucs/status.ts';
+import type { DmabufMemory, HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import {
   type AllocateOptions,
@@ -21,7 +22,8 @@ import {
 import { checkOptions } from '../api/check-options.ts';
 import type { AdviseOptions, MemMapParams, MemoryInfo } from '../api/memory.ts';
 import type { OpenMd, Resources } from '../core/resources.ts';
-import { registerByDmabuf } from './dmabuf-registration.ts';
+import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
+import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
 import { MemoryHandle } from './memory-handle.ts';
 import type { MemoryTypes } from './memory-types.ts';
@@ -46,6 +48,8 @@ export interface MemoryMapOptions {
   readonly keepsRegistrations: boolean;
   /** Names host memory by its address, after checking it. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
+  /** Host memory that is a dma-buf, or can be exported as one. */
+  readonly hostDmabufs: HostDmabufs;
 }
 
 /** The mapped memory of one context. */
@@ -62,6 +66,8 @@ export class MemoryMap {
   readonly #lost: Set<MemoryHandle> = new Set();
   /** The memory domain that allocated the memory of a handle. */
   readonly #allocators: Map<MemoryHandle, OpenMd> = new Map();
+  /** The host memory of a handle that no memory domain allocated, and that goes with it. */
+  readonly #hostMemories: Map<MemoryHandle, DmabufMemory> = new Map();
   /** Mapped host memory by the identity of its ArrayBuffer; of several mappings of one the last. */
   readonly #byBuffer: WeakMap<ArrayBufferLike, MemoryHandle> = new WeakMap();
   #closed = false;
@@ -75,12 +81,13 @@ export class MemoryMap {
   /** See Context.memMap. */
   map(params: MemMapParams): MemoryHandle {
     const isObject = typeof params === 'object' && params !== null;
-    if (!isObject || !('buffer' in params || 'allocate' in params || 'address' in params)) {
-      throw invalidParam('params', 'must be { buffer }, { address, byteLength } or { allocate }', params);
+    if (!isObject || !('buffer' in params || 'allocate' in params || 'address' in params || 'dmabuf' in params)) {
+      throw invalidParam('params', 'must be { buffer }, { address, byteLength }, { dmabuf } or { allocate }', params);
     }
     let handle: MemoryHandle;
     if ('buffer' in params) handle = this.#mapBuffer(params.buffer);
     else if ('address' in params) handle = this.#mapAddress(params);
+    else if ('dmabuf' in params) handle = this.#mapDmabuf(params);
     else handle = this.#allocate(params);
     this.#handles.add(handle);
     if (handle.bytes !== undefined) this.#byBuffer.set(handle.bytes.buffer, handle);
@@ -100,16 +107,21 @@ export class MemoryMap {
   unmap(handle: MemoryHandle): void {
     this.#check(handle);
     const allocator = this.#allocators.get(handle);
+    const hostMemory = this.#hostMemories.get(handle);
+    const isFreed = allocator !== undefined || hostMemory !== undefined;
     // Memory in use stays mapped as a whole: asked before anything changes.
-    const used = handle.mdMemory.find((part) => (part?.inFlight ?? 0) > 0 && !isHeldElsewhere(handle, part, allocator));
+    const used = handle.mdMemory.find(
+      (part) => (part?.inFlight ?? 0) > 0 && (isFreed || !isHeldElsewhere(handle, part)),
+    );
     if (used !== undefined) {
       throw statusError(
         Status.BUSY,
         `unmap memory at 0x${handle.address.toString(16)} that ${used.inFlight} transfers use`,
       );
     }
-    this.#deregister(handle, allocator);
+    this.#deregister(handle, allocator, isFreed);
     if (allocator !== undefined) allocator.md.memFree(handle.mdMemory[allocator.index]!);
+    hostMemory?.close();
     this.#forget(handle);
   }
 
@@ -192,8 +204,34 @@ export class MemoryMap {
     return new MemoryHandle(this.#options.owner, first, undefined, memory, refusals);
   }
 
-  #register(argument: string, source: RegistrationSource, bytes: Uint8Array): MemoryHandle {
-    const memory = this.#registerWithAll(source, MemoryType.HOST);
+  #mapDmabuf(params: DmabufMapParams): MemoryHandle {
+    const { memoryType = MemoryType.HOST, sysDevice } = params;
+    checkMemoryType(memoryType);
+    const range = checkDmabuf(params);
+    const { owner, hostDmabufs, log } = this.#options;
+    if (memoryType === MemoryType.HOST) return this.#registerHost('dmabuf', hostDmabufs.map(range));
+    const { mds } = this.#resources;
+    const { first, parts, refusals } = registerDmabuf(mds, range, memoryType, sysDevice);
+    logRefusals(mds, log, first.address, refusals);
+    return new MemoryHandle(owner, first, undefined, parts, refusals);
+  }
+
+  /** Registers host memory that goes with its handle. */
+  #registerHost(argument: string, memory: DmabufMemory): MemoryHandle {
+    const { bytes, isPinnable } = memory;
+    try {
+      const handle = this.#register(argument, bytes, bytes, isPinnable);
+      this.#hostMemories.set(handle, memory);
+      return handle;
+    } catch (error) {
+      memory.close();
+      throw error;
+    }
+  }
+
+  #register(argument: string, source: RegistrationSource, bytes: Uint8Array, isPinnable = true): MemoryHandle {
+    const takes = ({ md }: OpenMd): boolean => isPinnable || (md.attributes.flags & MdFlag.PINS_PAGES) === 0;
+    const memory = this.#registerWithAll(source, MemoryType.HOST, takes);
     const first = memory.find((part) => part !== undefined);
     if (first === undefined) throw invalidParam(argument, 'must be memory that an open memory domain registers', bytes);
     return new MemoryHandle(this.#options.owner, first, bytes, memory);
@@ -205,6 +243,11 @@ export class MemoryMap {
       throw invalidParam('allocate', 'must be a positive integer', allocate);
     }
     checkMemoryType(memoryType);
+    if (shared !== undefined && typeof shared !== 'boolean')
+      throw invalidParam('shared', 'must be true or false', shared);
+    if (shared === true && memoryType === MemoryType.HOST) {
+      return this.#registerHost('allocate', this.#options.hostDmabufs.allocate(allocate));
+    }
     const options = {
       memoryType,
       ...(sysDevice === undefined ? {} : { sysDevice }),
@@ -231,7 +274,7 @@ export class MemoryMap {
   #registerAllocated(owner: OpenMd, memory: MdMemory): MemoryHandle {
     const { types, log } = this.#options;
     try {
-      const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, owner);
+      const parts = this.#registerWithAll(memory.bytes ?? memory, memory.memoryType, (open) => open !== owner);
       parts[owner.index] = memory;
       const byDmabuf = registerByDmabuf(this.#resources.mds, types, log, memory);
       for (const [index, part] of byDmabuf.parts) parts[index] = part;
@@ -242,14 +285,18 @@ export class MemoryMap {
     }
   }
 
-  /** Registers memory with every memory domain that can, but `except`; all or nothing. */
-  #registerWithAll(source: RegistrationSource, memoryType: MemoryType, except?: OpenMd): (MdMemory | undefined)[] {
+  /** Registers memory with every memory domain that can, of those that `isMeant` names; all or nothing. */
+  #registerWithAll(
+    source: RegistrationSource,
+    memoryType: MemoryType,
+    isMeant: (open: OpenMd) => boolean = () => true,
+  ): (MdMemory | undefined)[] {
     const parts: (MdMemory | undefined)[] = [];
     try {
       for (const open of this.#resources.mds) {
         const { flags, registerMemoryTypes } = open.md.attributes;
         const takesType = (flags & MdFlag.REG) !== 0 && hasMemoryType(registerMemoryTypes, memoryType);
-        parts.push(takesType && open !== except ? open.md.memReg(source) : undefined);
+        parts.push(takesType && isMeant(open) ? open.md.memReg(source) : undefined);
       }
       return parts;
     } catch (error) {
@@ -261,11 +308,11 @@ export class MemoryMap {
   }
 
   /** The last memory domain first: the one with transfers on their way refuses before anything has changed. */
-  #deregister(handle: MemoryHandle, allocator: OpenMd | undefined): void {
+  #deregister(handle: MemoryHandle, allocator: OpenMd | undefined, isFreed: boolean): void {
     for (const [index, part] of [...handle.mdMemory.entries()].reverse()) {
       if (part === undefined || index === allocator?.index) continue;
       // Memory that is freed next must not stay in a registration cache.
-      this.#resources.mds[index]!.md.memDereg(part, { invalidate: allocator !== undefined });
+      this.#resources.mds[index]!.md.memDereg(part, { invalidate: isFreed });
     }
   }
 
@@ -296,6 +343,7 @@ export class MemoryMap {
 
   #forget(handle: MemoryHandle): void {
     this.#allocators.delete(handle);
+    this.#hostMemories.delete(handle);
     this.#handles.delete(handle);
     this.#ranges.delete(handle);
     this.exported.revoke(handle);
@@ -318,14 +366,10 @@ function changeOf({ memoryType, sysDevice, address, byteLength }: MemoryHandle):
   return { memoryType: memoryTypeName(memoryType), device: sysDevice, address, byteLength };
 }
 
-/** Whether the registration that transfers use stays without the handle. What is freed with it does not. */
-function isHeldElsewhere(
-  { mdMemory }: MemoryHandle,
-  part: MdMemory | undefined,
-  allocator: OpenMd | undefined,
-): boolean {
+/** Whether the registration that transfers use stays without the handle. */
+function isHeldElsewhere({ mdMemory }: MemoryHandle, part: MdMemory | undefined): boolean {
   const region = part?.region;
-  if (region === undefined || allocator !== undefined) return false;
+  if (region === undefined) return false;
   return region.references > mdMemory.filter((other) => other?.region === region).length;
 }
 

@@ -7,6 +7,7 @@ import { invalidParam, isUcxError, statusError, UcxError } from '../../ucs/error
 import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
 import { Status } from '../../ucs/status.ts';
+import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
 import type { AddressedMemory, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
@@ -20,11 +21,16 @@ export class MemoryTypes {
   /** Undefined with UCX_MEMTYPE_CACHE=n: every question then goes to the memory domains. */
   readonly cache: MemoryTypeCache | undefined;
   readonly #mds: () => readonly MemoryDomain[];
+  readonly #hostDmabufs: Pick<HostDmabufs, 'export'>;
 
-  /** @param mds the memory domains, which may be opened later */
-  constructor(isCached: boolean, mds: () => readonly MemoryDomain[]) {
+  /**
+   * @param mds the memory domains, which may be opened later
+   * @param hostDmabufs exports host memory
+   */
+  constructor(isCached: boolean, mds: () => readonly MemoryDomain[], hostDmabufs: Pick<HostDmabufs, 'export'>) {
     this.cache = isCached ? new MemoryTypeCache() : undefined;
     this.#mds = mds;
+    this.#hostDmabufs = hostDmabufs;
   }
 
   /**
@@ -45,7 +51,7 @@ export class MemoryTypes {
   }
 
   /**
-   * A dma-buf of device memory: the memory domains that know such memory are asked one after the other whose it is.
+   * A dma-buf of memory. The memory domains that know such device memory are asked one after the other whose it is.
    * @returns a descriptor that belongs to the caller
    * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link query}; ERR_UNSUPPORTED, with the reason of everybody, where nobody exports it
    */
@@ -53,6 +59,7 @@ export class MemoryTypes {
     const address = checkRange(memory);
     const { byteLength, sysDevice } = memory;
     const { memoryType } = this.query(memory);
+    if (memoryType === MemoryType.HOST) return this.#hostDmabufs.export(address, byteLength);
     const reasons: string[] = [];
     for (const md of this.#mds()) {
       const { name, detectMemoryTypes } = md.attributes;

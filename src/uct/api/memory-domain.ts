@@ -33,6 +33,11 @@ export const MdFlag = {
   ADVISE: 0x80,
   /** Registers memory by a dma-buf of it (UCT_MD_FLAG_REG_DMABUF). */
   REG_DMABUF: 0x100,
+  /**
+   * Host memory that it registers must have pages that the kernel can pin: transfers go by page, and not by loads and stores of this process. Memory that a
+   * driver maps, as it does with some dma-bufs, has none (VM_PFNMAP).
+   */
+  PINS_PAGES: 0x200,
 } as const;
 
 /**
@@ -60,8 +65,8 @@ export interface MdAttributes {
   readonly detectMemoryTypes: number;
   readonly dmabufMemoryTypes: number;
   /**
-   * Types that it registers by a dma-buf which another memory domain of the context exports: with {@link MdFlag.REG_DMABUF}, absent without.
-   * Types in `registerMemoryTypes` are registered directly.
+   * Types that it registers by a dma-buf: with {@link MdFlag.REG_DMABUF}, absent or 0 without. Memory of this process whose type is in
+   * `registerMemoryTypes` is registered directly.
    */
   readonly registerDmabufMemoryTypes?: number;
   /** Types whose registrations are cached. */
@@ -138,16 +143,17 @@ export interface DmabufExport {
   readonly offset: number;
 }
 
-/** Memory of a device as a memory domain registers it that knows nothing of the device. */
+/** Memory as it is registered by a dma-buf of it: memory of another device, of another process, or of a library. */
 export interface DmabufRegion {
   /** The dma-buf, for the time of the call: whoever needs it longer makes a duplicate. */
   readonly fd: number;
   /** Byte of the dma-buf at which the memory begins. */
   readonly offset: number;
   readonly byteLength: number;
-  /** Address of the first byte on its device, by which it is named; nobody reaches it there. */
+  /** Address by which the first byte is named; nobody reaches it there. A memory domain that gives the memory an address of its own does without. */
   readonly address: bigint;
   readonly memoryType: MemoryType;
+  /** The device that it belongs to, or that is to reach it; the first suitable one when undefined. */
   readonly sysDevice: number | undefined;
 }
 
@@ -179,9 +185,10 @@ export interface MemoryDomain {
    */
   memReg(source: RegistrationSource): MdMemory;
   /**
-   * Registers memory of a type in `registerDmabufMemoryTypes` by its dma-buf (uct_md_mem_reg_v2 with a dmabuf_fd); absent without
-   * {@link MdFlag.REG_DMABUF}. memDereg undoes it.
-   * @throws UcxError UNSUPPORTED where device or driver cannot, whatever the flag says of the memory domain; INVALID_PARAM; NO_MEMORY
+   * Registers memory of a type in `registerDmabufMemoryTypes` by its dma-buf (uct_md_mem_reg_v2 with UCT_MD_MEM_REG_FIELD_DMABUF_FD and _OFFSET); absent
+   * without {@link MdFlag.REG_DMABUF}. memDereg undoes it. The descriptor stays the caller's, who may close it afterwards.
+   * @throws UcxError UNSUPPORTED where device or driver cannot, whatever the flag says of the memory domain; INVALID_PARAM for what is no dma-buf of
+   *   such memory, a closed descriptor and a range that the dma-buf does not have; NO_MEMORY
    */
   memRegDmabuf?(region: DmabufRegion): MdMemory;
   /**

@@ -1,5 +1,6 @@
 /**
- * Memory that the Gaudi transports move: blocks of HBM, and host memory that is mapped into cards at its first use there.
+ * Memory that the Gaudi transports move: device memory, and host memory that is mapped into cards at its first use there. How dma-bufs are imported is in
+ * imported-dmabuf.ts.
  */
 
 import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
@@ -11,33 +12,25 @@ import { Status } from '../../../ucs/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
-/** HBM: a block that was allocated here, or a part of one of the application. */
+/** Device memory in the address space of one card: of the card itself, or of another one that it has imported. */
 export class GaudiMemory implements MdMemory {
   readonly mdName: string;
   readonly memoryType: MemoryType = MemoryType.GAUDI;
   readonly card: GaudiCard;
   readonly sysDevice: number;
-  readonly block: DeviceBlock;
-  /** Where in the block the memory begins. */
-  readonly blockOffset: number;
-  /** The registered part of the block; undefined for a block that was allocated here. */
-  readonly part: DevicePart | undefined;
   readonly byteLength: number;
   readonly bytes: undefined = undefined;
   /** Byte of {@link dmaIn} at which the memory begins. */
   readonly dmaOffset: number = 0;
   readonly #target: DmaMemory;
 
-  /** @param part what of the block was registered; undefined for all of a block that was allocated here */
-  constructor(mdName: string, card: GaudiCard, block: DeviceBlock, part: DevicePart | undefined) {
+  /** @param target what transfers of the card name */
+  constructor(mdName: string, card: GaudiCard, target: DmaMemory) {
     this.mdName = mdName;
     this.card = card;
     this.sysDevice = card.index;
-    this.block = block;
-    this.part = part;
-    this.blockOffset = part?.offset ?? 0;
-    this.#target = part ?? block;
-    this.byteLength = this.#target.byteLength;
+    this.#target = target;
+    this.byteLength = target.byteLength;
   }
 
   /** Whether a value is such memory, and nothing that only looks like it. */
@@ -64,6 +57,20 @@ export class GaudiMemory implements MdMemory {
   /** What transfers name. */
   dmaIn(): DmaMemory {
     return this.#target;
+  }
+}
+
+/** HBM of the card itself: a block that was allocated here, or a part of one of the application. */
+export class BlockMemory extends GaudiMemory {
+  readonly block: DeviceBlock;
+  /** The registered part of the block; undefined for a block that was allocated here. */
+  readonly part: DevicePart | undefined;
+
+  /** @param part what of the block was registered; undefined for all of a block that was allocated here */
+  constructor(mdName: string, card: GaudiCard, block: DeviceBlock, part: DevicePart | undefined) {
+    super(mdName, card, part ?? block);
+    this.block = block;
+    this.part = part;
   }
 }
 

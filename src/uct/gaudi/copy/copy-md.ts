@@ -2,7 +2,7 @@
  * The gaudi_copy memory domain: HBM of the mapped cards, host memory registered with them, and what is known about both.
  */
 
-import { type DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
+import { DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
 import { checkOptions } from '../../../ucs/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
@@ -16,6 +16,7 @@ import {
   type AllocateOptions,
   type ComponentServices,
   type DmabufExport,
+  type DmabufRegion,
   type LeftOut,
   type MdAttributes,
   MdFlag,
@@ -34,10 +35,11 @@ import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from '../base/config.ts
 import { exportRefusal } from '../base/demands.ts';
 import { cardAt, isDeviceRange, partAt } from '../base/device-parts.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
-import { type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/gaudi-memory.ts';
+import { BlockMemory, type CardMemory, GaudiMemory, HostMemory, type HostPages } from '../base/gaudi-memory.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { gaudiStats } from '../base/gaudi-stats.ts';
 import { HostRegistry } from '../base/host-registry.ts';
+import { canImportDmabufs, type ImportedDmabuf, importDmabuf } from '../base/imported-dmabuf.ts';
 import { registerCostOf } from '../base/register-cost.ts';
 import { CopyIface } from './copy-iface.ts';
 import { CopyKey, GAUDI_COPY_ALIASES, GAUDI_COPY_NAME, GAUDI_COPY_TRANSPORT } from './copy-key.ts';
@@ -48,13 +50,17 @@ const HOST_AND_GAUDI: number = memoryTypeBit(MemoryType.HOST) | memoryTypeBit(Me
 export class CopyMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
+  /** Imports memory of others into a card; there where the driver of one does. */
+  readonly memRegDmabuf?: (region: DmabufRegion) => GaudiMemory;
   readonly #shared: GaudiResources;
   readonly #gaudi: OpenGaudi;
   readonly #cards: readonly GaudiCard[];
   readonly #config: GaudiCopyConfig;
   readonly #keys: KeyTable<CardMemory> = new KeyTable(GAUDI_COPY_NAME);
-  /** HBM that is allocated or registered here. */
+  /** Device memory that is allocated or registered here. */
   readonly #memories: Set<GaudiMemory> = new Set();
+  /** That of it which was imported. */
+  readonly #imports: Map<GaudiMemory, ImportedDmabuf> = new Map();
   readonly #host: HostRegistry;
   readonly #rcache: Rcache<HostPages>;
   /** Ranges of HBM that are allocated, by whomever; filled before an address is known to anyone. */
@@ -82,11 +88,13 @@ export class CopyMd implements MemoryDomain {
     this.#rcache = gaudi.rcache;
     this.#memoryTypes = services.memoryTypes;
     this.resources = gaudi.cards.map(({ index }) => resourceOf(index));
-    this.attributes = this.#attributesOf();
+    const imports = canImportDmabufs(gaudi.cards);
+    if (imports) this.memRegDmabuf = (region) => this.#import(region);
+    this.attributes = this.#attributesOf(imports);
     this.#unwatch = gaudi.cards.map((card) => this.#watch(card));
   }
 
-  memAlloc(byteLength: number, options: AllocateOptions): GaudiMemory {
+  memAlloc(byteLength: number, options: AllocateOptions): BlockMemory {
     this.#checkOpen();
     checkOptions(options);
     if (options.memoryType !== MemoryType.GAUDI) {
@@ -96,14 +104,14 @@ export class CopyMd implements MemoryDomain {
     checkSysDevice(options.sysDevice);
     const card = cardAt(this.#cards, options.sysDevice ?? this.#cards[0]!.index);
     const block = card.device.memory.allocate(byteLength, { dedicated: options.shared ?? false });
-    const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, undefined);
+    const memory = new BlockMemory(GAUDI_COPY_NAME, card, block, undefined);
     this.#memories.add(memory);
     return memory;
   }
 
   memFree(memory: MdMemory): void {
     const own = this.#own(memory);
-    const isAllocated = own instanceof GaudiMemory && own.part === undefined;
+    const isAllocated = own instanceof BlockMemory && own.part === undefined;
     if (!isAllocated) throw invalidParam('memory', 'must come from memAlloc', own.address);
     own.block.free();
     this.#forget(own);
@@ -114,7 +122,7 @@ export class CopyMd implements MemoryDomain {
     this.#checkOpen();
     if (!isDeviceRange(source)) return this.#host.register(source);
     const { card, block, part } = partAt(this.#cards, source);
-    const memory = new GaudiMemory(GAUDI_COPY_NAME, card, block, part);
+    const memory = new BlockMemory(GAUDI_COPY_NAME, card, block, part);
     this.#memories.add(memory);
     return memory;
   }
@@ -127,7 +135,13 @@ export class CopyMd implements MemoryDomain {
       this.#keys.revoke(own);
       return;
     }
-    const { part, block } = own;
+    const imported = this.#imports.get(own);
+    if (imported !== undefined) this.#endImport(own, imported, options.force === true);
+    else this.#endPart(own, options);
+  }
+
+  #endPart(own: GaudiMemory, options: { readonly force?: boolean }): void {
+    const { part, block } = own as BlockMemory;
     if (part === undefined) throw invalidParam('memory', 'must come from memReg', own.address);
     if (part.live && part.inFlight > 0 && options.force !== true) {
       throw gaudiError(
@@ -155,22 +169,25 @@ export class CopyMd implements MemoryDomain {
   }
 
   memQuery(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes {
-    const { sysDevice: device, block } = this.#find(address, byteLength, sysDevice);
+    const { sysDevice: device, allocation } = this.#find(address, byteLength, sysDevice);
     return {
       memoryType: MemoryType.GAUDI,
       sysDevice: device,
-      baseAddress: block.address,
-      allocLength: block.byteLength,
+      baseAddress: allocation.address,
+      allocLength: allocation.byteLength,
     };
   }
 
+  /** Of imported memory the dma-buf that was imported. */
   memExportDmabuf(address: bigint, byteLength: number, sysDevice?: number): DmabufExport {
-    const { block, sysDevice: card } = this.#find(address, byteLength, sysDevice);
+    const { allocation, sysDevice: card } = this.#find(address, byteLength, sysDevice);
     const refusal = exportRefusal(this.#config, cardAt(this.#cards, card).device);
     if (refusal !== undefined) throw statusError(Status.UNSUPPORTED, `export a dma-buf with ${refusal}`);
-    const exported = exportBlock(block);
+    const skip = Number(address - allocation.address);
+    const exported =
+      allocation instanceof DeviceBlock ? exportBlock(allocation) : this.#imports.get(allocation)!.export();
     this.#dmabufExports += 1;
-    return { fd: exported.fd, offset: exported.offset + Number(address - block.address) };
+    return { fd: exported.fd, offset: exported.offset + skip };
   }
 
   detectMemoryType(address: bigint, byteLength: number, sysDevice?: number): MemoryAttributes | undefined {
@@ -224,7 +241,8 @@ export class CopyMd implements MemoryDomain {
     this.#shared.abort();
     this.#host.close();
     for (const memory of this.#memories) {
-      if (memory.part === undefined) this.memFree(memory);
+      const isAllocated = memory instanceof BlockMemory && memory.part === undefined;
+      if (isAllocated) this.memFree(memory);
       else this.memDereg(memory, { force: true });
     }
     for (const unwatch of this.#unwatch) unwatch();
@@ -232,7 +250,11 @@ export class CopyMd implements MemoryDomain {
   }
 
   /** The allocation that contains a range; the refusal says which rule the range broke. */
-  #find(address: bigint, byteLength: number, sysDevice: number | undefined): { sysDevice: number; block: DeviceBlock } {
+  #find(
+    address: bigint,
+    byteLength: number,
+    sysDevice: number | undefined,
+  ): { readonly sysDevice: number; readonly allocation: DeviceBlock | GaudiMemory } {
     checkByteLength(byteLength);
     checkSysDevice(sysDevice);
     checkAddress(address);
@@ -242,23 +264,54 @@ export class CopyMd implements MemoryDomain {
     if (range === 'partial') {
       throw addressError(`${where} is not inside one allocation of one device: name the device, or a shorter range`);
     }
-    const block = cardAt(this.#cards, range.device).device.memory.find(address);
-    if (block === undefined) throw addressError(`${where} belongs to memory that was freed`);
-    return { sysDevice: range.device, block };
+    const { device } = cardAt(this.#cards, range.device);
+    const allocation = device.memory.find(address) ?? this.#importedAt(address, range.device);
+    if (allocation === undefined) throw addressError(`${where} belongs to memory that was freed`);
+    return { sysDevice: range.device, allocation };
+  }
+
+  #importedAt(address: bigint, sysDevice: number): GaudiMemory | undefined {
+    for (const memory of this.#imports.keys()) {
+      const skip = address - memory.address;
+      if (memory.sysDevice === sysDevice && skip >= 0n && skip < memory.byteLength) return memory;
+    }
+    return undefined;
+  }
+
+  #import(region: DmabufRegion): GaudiMemory {
+    this.#checkOpen();
+    const imported = importDmabuf(this.#cards, region);
+    const { card, mapping } = imported;
+    const memory = new GaudiMemory(GAUDI_COPY_NAME, card, mapping);
+    this.#memories.add(memory);
+    this.#imports.set(memory, imported);
+    this.#onAllocated(card.index, mapping);
+    return memory;
+  }
+
+  #endImport(memory: GaudiMemory, imported: ImportedDmabuf, isForced: boolean): void {
+    imported.close(isForced);
+    this.#imports.delete(memory);
+    this.#onFreed(memory.sysDevice, memory);
+    this.#forget(memory);
   }
 
   /** Tracks all allocations of a card, also those of the application. Returns a function that stops tracking. */
   #watch({ index, device }: GaudiCard): () => void {
-    const onAllocated = ({ address, byteLength }: DeviceBlock): void => {
-      this.#ranges.insert(index, address, byteLength, MemoryType.GAUDI);
-      this.#memoryTypes?.insert(index, address, byteLength, MemoryType.GAUDI);
-    };
-    const onFreed = ({ address, byteLength }: DeviceBlock): void => {
-      this.#ranges.remove(index, address, byteLength);
-      this.#memoryTypes?.remove(index, address, byteLength);
-    };
+    const onAllocated = (block: DeviceBlock): void => this.#onAllocated(index, block);
+    const onFreed = (block: DeviceBlock): void => this.#onFreed(index, block);
     for (const block of device.memory.blocks()) onAllocated(block);
     return device.memory.watch({ onAllocated, onFreed });
+  }
+
+  #onAllocated(card: number, { address, byteLength }: Pick<MdMemory, 'address' | 'byteLength'>): void {
+    this.#ranges.insert(card, address, byteLength, MemoryType.GAUDI);
+    this.#memoryTypes?.insert(card, address, byteLength, MemoryType.GAUDI);
+  }
+
+  #onFreed(card: number, { address, byteLength }: Pick<MdMemory, 'address' | 'byteLength'>): void {
+    this.#ranges.remove(card, address, byteLength);
+    this.#memoryTypes?.remove(card, address, byteLength);
   }
 
   #forget(memory: GaudiMemory): void {
@@ -279,10 +332,11 @@ export class CopyMd implements MemoryDomain {
     throw invalidParam('memory', 'must be live: it was freed, or is of another context', memory.address);
   }
 
-  #attributesOf(): MdAttributes {
+  #attributesOf(imports: boolean): MdAttributes {
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
     const exports = this.#cards.some(({ device }) => exportRefusal(this.#config, device) === undefined);
-    const flags = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE;
+    const base = MdFlag.ALLOC | MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE;
+    const flags = base | MdFlag.PINS_PAGES | (imports ? MdFlag.REG_DMABUF : 0);
     return {
       name: GAUDI_COPY_NAME,
       component: GAUDI_COPY_NAME,
@@ -292,6 +346,7 @@ export class CopyMd implements MemoryDomain {
       accessMemoryTypes: HOST_AND_GAUDI,
       detectMemoryTypes: gaudi,
       dmabufMemoryTypes: exports ? gaudi : 0,
+      registerDmabufMemoryTypes: imports ? gaudi : 0,
       cacheMemoryTypes: this.#config.RCACHE === 'no' ? 0 : memoryTypeBit(MemoryType.HOST),
       registerCost: registerCostOf(this.#config),
       rkeyPackedBytes: KEY_BYTES,

@@ -1,9 +1,8 @@
 /**
  * The gaudi_ipc memory domain: device memory that other processes of this node may reach, and the keys by which this one reaches theirs. It
- * allocates nothing: it registers what gaudi_copy of the same context has allocated, and host memory as the local side of transfers.
+ * allocates nothing: it registers what gaudi_copy of the same context has allocated, dma-bufs of others, and host memory as the local side of transfers.
  */
 
-import { type Arena, ipcWrapArena } from '../../../hlthunk/index.ts';
 import { checkOptions } from '../../../ucs/check-options.ts';
 import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
@@ -15,6 +14,7 @@ import {
   type ComponentServices,
   type DeviceRange,
   type DmabufExport,
+  type DmabufRegion,
   type LeftOut,
   type MdAttributes,
   MdFlag,
@@ -30,9 +30,10 @@ import { checkAdvice } from '../../base/memory-advice.ts';
 import { checkAddress, checkKeyTarget } from '../../base/range.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
 import { isDeviceRange, partAt } from '../base/device-parts.ts';
-import { GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
+import { BlockMemory, GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
 import type { GaudiResources, OpenGaudi } from '../base/gaudi-resources.ts';
 import { HostRegistry } from '../base/host-registry.ts';
+import { canImportDmabufs, importDmabuf } from '../base/imported-dmabuf.ts';
 import { registerCostOf } from '../base/register-cost.ts';
 import { ChannelService, type SharedArena } from './channel-service.ts';
 import type { Channel } from './channels.ts';
@@ -41,7 +42,7 @@ import { Imports } from './imports.ts';
 import { forgedKey } from './ipc-errors.ts';
 import { IpcIface } from './ipc-iface.ts';
 import { IpcKey } from './ipc-key.ts';
-import { IpcMemory } from './ipc-memory.ts';
+import { IpcMemory, ipcBlock, ipcImport } from './ipc-memory.ts';
 import { GAUDI_IPC_ALIASES, GAUDI_IPC_NAME } from './ipc-names.ts';
 import { unpackPayload } from './key-payload.ts';
 import { LOCAL_OWNERS, type LocalImporter, type LocalOwner, ownerKeyOf } from './local-owners.ts';
@@ -54,6 +55,8 @@ const TURNS_PER_SERVICE = 64;
 export class IpcMd implements MemoryDomain, LocalOwner {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
+  /** Imports memory of others into a card; there where the driver of one does. */
+  readonly memRegDmabuf?: (region: DmabufRegion) => IpcMemory;
   /** Contexts of this process that have imported memory of this one. */
   readonly importers: Set<LocalImporter> = new Set();
   /** Remote memory that this domain has imported. */
@@ -66,8 +69,8 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   readonly #registered: Set<IpcMemory> = new Set();
   /** Memory of the application that it has freed under its registration. */
   readonly #freed: WeakSet<IpcMemory> = new WeakSet();
-  /** How many of them lie in each arena. */
-  readonly #inArena: Map<Arena, number> = new Map();
+  /** How many of them lie in each arena, by its generation. */
+  readonly #inArena: Map<number, number> = new Map();
   readonly #keys: OwnedKeys = new OwnedKeys();
   readonly #reader: KeyBoardReader = new KeyBoardReader(GAUDI_IPC_NAME);
   readonly #ifaces: IpcIface[] = [];
@@ -90,7 +93,9 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     this.#host = new HostRegistry(GAUDI_IPC_NAME, false, this.#gaudi);
     this.imports = new Imports({ cards, config: this.#config, log, clock });
     this.resources = cards.map(({ index }) => resourceOf(index));
-    this.attributes = this.#attributesOf();
+    const imports = canImportDmabufs(cards);
+    if (imports) this.memRegDmabuf = (region) => this.#import(region);
+    this.attributes = this.#attributesOf(imports);
     this.#serve = () => this.#serveNowAndThen();
   }
 
@@ -105,35 +110,44 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   memReg(source: RegistrationSource): MdMemory {
     this.#checkOpen();
     if (!isDeviceRange(source)) return this.#host.register(source);
-    const memory = this.#registerDevice(source);
+    return this.#add(this.#registerDevice(source));
+  }
+
+  #import(region: DmabufRegion): IpcMemory {
+    this.#checkOpen();
+    return this.#add(ipcImport(importDmabuf(this.#gaudi.cards, region)));
+  }
+
+  #add(memory: IpcMemory): IpcMemory {
     this.#registered.add(memory);
-    const { arena } = memory.block;
-    this.#inArena.set(arena, (this.#inArena.get(arena) ?? 0) + 1);
+    const { generation } = memory.source;
+    this.#inArena.set(generation, (this.#inArena.get(generation) ?? 0) + 1);
     return memory;
   }
 
   /** Memory of gaudi_copy is registered as it is, memory of the application by its place. */
   #registerDevice(source: DeviceRange): IpcMemory {
     const onFree = (freed: IpcMemory): void => {
-      this.#end(freed);
-      if (freed.part !== undefined) this.#freed.add(freed);
+      this.#end(freed, true);
+      if (freed.isOfApplication) this.#freed.add(freed);
     };
-    if (!(source instanceof GaudiMemory) || source.part !== undefined) {
-      const { card, block, part } = partAt(this.#gaudi.cards, source);
-      return new IpcMemory(card, block, part, onFree);
+    if (source instanceof IpcMemory && !source.isOfApplication) {
+      throw invalidParam('memory', 'must be as it was allocated', source.mdName);
     }
-    if (source instanceof IpcMemory) throw invalidParam('memory', 'must be as it was allocated', source.mdName);
+    if (!(source instanceof BlockMemory) || source.part !== undefined) {
+      return ipcBlock(partAt(this.#gaudi.cards, source), onFree);
+    }
     if (!source.live) throw invalidParam('memory', 'must be live', source.address);
     if (!this.#gaudi.cards.includes(source.card)) {
       throw invalidParam('memory', 'must be of this context', source.address);
     }
-    return new IpcMemory(source.card, source.block, undefined, onFree);
+    return ipcBlock(source, onFree);
   }
 
   memDereg(memory: MdMemory, options: { readonly invalidate?: boolean; readonly force?: boolean } = {}): void {
     checkOptions(options);
     if (this.#host.has(memory)) this.#host.deregister(memory, options);
-    else if (!this.#freed.delete(memory as IpcMemory)) this.#end(this.#own(memory));
+    else if (!this.#freed.delete(memory as IpcMemory)) this.#end(this.#own(memory), options.force === true);
   }
 
   /** Device memory of this process is reached by its own card without an import: advice about it has nothing to prepare. */
@@ -208,7 +222,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     if (this.#closed) return;
     this.#closed = true;
     for (const iface of this.#ifaces) iface.close();
-    for (const memory of this.#registered) this.#end(memory);
+    for (const memory of this.#registered) this.#end(memory, true);
     this.#keys.close();
     this.#closeService();
     this.imports.close();
@@ -231,28 +245,27 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   }
 
   share(key: Uint8Array): SharedArena {
-    const { card, block } = this.find(key);
-    return ipcWrapArena(card.device, block);
+    return this.find(key).source.wrap();
   }
 
   /** Revokes the keys of device memory, and has it let go when it was the last one in its arena. */
-  #end(memory: IpcMemory): void {
+  #end(memory: IpcMemory, isForced: boolean): void {
+    memory.end(isForced);
     this.#keys.revoke(memory);
     this.#registered.delete(memory);
-    memory.end();
-    const { arena } = memory.block;
-    const left = (this.#inArena.get(arena) ?? 1) - 1;
-    if (left > 0) this.#inArena.set(arena, left);
-    else this.#retire(arena);
+    const { generation } = memory.source;
+    const left = (this.#inArena.get(generation) ?? 1) - 1;
+    if (left > 0) this.#inArena.set(generation, left);
+    else this.#retire(generation);
   }
 
   /** Nothing in an arena is registered any more: its importers would keep it from being given back. */
-  #retire(arena: Arena): void {
-    this.#inArena.delete(arena);
+  #retire(generation: number): void {
+    this.#inArena.delete(generation);
     if (this.#service === undefined) return;
     const ownerKey = ownerKeyOf(this.#service.tag);
-    for (const importer of this.importers) importer.onRetired(ownerKey, arena.generation);
-    this.#service.retire(arena.generation);
+    for (const importer of this.importers) importer.onRetired(ownerKey, generation);
+    this.#service.retire(generation);
   }
 
   #openService(): ChannelService {
@@ -293,18 +306,21 @@ export class IpcMd implements MemoryDomain, LocalOwner {
     if (this.#closed) throw closedError(`memory domain ${GAUDI_IPC_NAME}`);
   }
 
-  #attributesOf(): MdAttributes {
+  #attributesOf(imports: boolean): MdAttributes {
     const host = memoryTypeBit(MemoryType.HOST);
     const gaudi = memoryTypeBit(MemoryType.GAUDI);
+    const base =
+      MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE | MdFlag.PINS_PAGES;
     return {
       name: GAUDI_IPC_NAME,
       component: GAUDI_IPC_NAME,
-      flags: MdFlag.REG | MdFlag.NEED_MEMH | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE,
+      flags: imports ? base | MdFlag.REG_DMABUF : base,
       registerMemoryTypes: host | gaudi,
       allocateMemoryTypes: 0,
       accessMemoryTypes: host | gaudi,
       detectMemoryTypes: 0,
       dmabufMemoryTypes: 0,
+      registerDmabufMemoryTypes: imports ? gaudi : 0,
       cacheMemoryTypes: this.#gaudi.caching ? host : 0,
       registerCost: registerCostOf(this.#services.config.get(GAUDI_COPY_CONFIG_TABLE)),
       rkeyPackedBytes: KEY_BOARD_KEY_BYTES,

@@ -59,11 +59,11 @@ export class OwnedKeys {
   }
 
   #publish(memory: IpcMemory, serviceTag: Uint8Array): void {
-    const { arena, offset } = memory.block;
+    const { generation, offset, byteLength } = memory.source;
     const payload = packPayload({
-      arenaGeneration: arena.generation,
-      arenaOffset: offset + memory.blockOffset,
-      arenaBytes: arena.byteLength,
+      arenaGeneration: generation,
+      arenaOffset: offset,
+      arenaBytes: byteLength,
       busNumber: busNumberOf(memory.card.device.busId),
       serviceTag,
     });

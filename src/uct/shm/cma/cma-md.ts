@@ -37,7 +37,7 @@ export class CmaMd extends BoardDomain {
   readonly attributes: MdAttributes = {
     name: CMA_NAME,
     component: CMA_NAME,
-    flags: MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE,
+    flags: MdFlag.REG | MdFlag.NEED_RKEY | MdFlag.INVALIDATE | MdFlag.ADVISE | MdFlag.PINS_PAGES,
     registerMemoryTypes: HOST,
     allocateMemoryTypes: 0,
     accessMemoryTypes: HOST,

@@ -1,0 +1,124 @@
+/**
+ * Registers memory of others by its dma-buf: device memory with the memory domains that take such. Host memory behind a dma-buf is mapped, and registered like
+ * other host memory: see memory-map.ts.
+ */
+
+import { fstatSync } from 'node:fs';
+import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
+import { hasMemoryType, type MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
+import { Status } from '../../ucs/status.ts';
+import type { DmabufRange } from '../../uct/api/host-dmabufs.ts';
+import type { MdMemory } from '../../uct/api/memory.ts';
+import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { checkOptions } from '../api/check-options.ts';
+import type { MemMapParams } from '../api/memory.ts';
+import type { OpenMd } from '../core/resources.ts';
+
+/** What memMap is told of a dma-buf. */
+export type DmabufMapParams = Extract<MemMapParams, { readonly dmabuf: object }>;
+
+/** Device memory that was registered. */
+export interface DmabufParts {
+  /** The part of the memory domain whose device reaches it: what names it. */
+  readonly first: MdMemory;
+  /** The parts, by the index of the memory domain. */
+  readonly parts: readonly (MdMemory | undefined)[];
+  /** Why memory domains that could have a part have none, by their index. */
+  readonly refusals: ReadonlyMap<number, string>;
+}
+
+/**
+ * The range that params name.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
+  checkOptions(dmabuf, 'dmabuf');
+  const { fd, offset = 0, byteLength } = dmabuf;
+  if (!Number.isInteger(fd) || fd < 0 || fd >= 2 ** 31) {
+    throw invalidParam('dmabuf.fd', 'must be a file descriptor', fd);
+  }
+  if (!isOpen(fd)) throw invalidParam('dmabuf.fd', 'must be an open descriptor', fd);
+  if (!Number.isSafeInteger(offset) || offset < 0) {
+    throw invalidParam('dmabuf.offset', 'must be an integer of at least 0', offset);
+  }
+  if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+    throw invalidParam('dmabuf.byteLength', 'must be a positive integer', byteLength);
+  }
+  if (!Number.isSafeInteger(offset + byteLength)) {
+    throw invalidParam('dmabuf.byteLength', `plus offset ${offset} must stay below 2^53`, byteLength);
+  }
+  return { fd, offset, byteLength };
+}
+
+/**
+ * Registers device memory with every memory domain that takes its dma-buf. One of them must have the device that reaches it; a refusal by others, as those of
+ * network cards, is no failure: the memory is staged for them.
+ * @throws UcxError ERR_UNSUPPORTED where no memory domain takes dma-bufs of the type; else the refusal of the first that does
+ */
+export function registerDmabuf(
+  mds: readonly OpenMd[],
+  range: DmabufRange,
+  memoryType: MemoryType,
+  sysDevice: number | undefined,
+): DmabufParts {
+  const parts: (MdMemory | undefined)[] = mds.map(() => undefined);
+  const refusals = new Map<number, string>();
+  let first: MdMemory | undefined;
+  let failure: unknown = noTaker(memoryType);
+  try {
+    for (const { md, index } of takersOf(mds, memoryType)) {
+      // Those without a device of the memory name it by its place.
+      const place = {
+        address: first?.address ?? BigInt(range.offset),
+        memoryType,
+        sysDevice: first?.sysDevice ?? sysDevice,
+      };
+      try {
+        const part = md.memRegDmabuf!({ ...range, ...place });
+        parts[index] = part;
+        if (accesses(md, memoryType)) first ??= part;
+      } catch (error) {
+        if (!isUcxError(error)) throw error;
+        if (refusals.size === 0) failure = error;
+        refusals.set(index, error.message);
+      }
+    }
+    if (first === undefined) throw failure;
+    return { first, parts, refusals };
+  } catch (error) {
+    for (const [index, part] of parts.entries()) if (part !== undefined) mds[index]!.md.memDereg(part);
+    throw error;
+  }
+}
+
+/** The memory domains that take dma-bufs of a type: those first that know memory of the type by its address, which tell the others where it lies. */
+function takersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly OpenMd[] {
+  const takes = mds.filter(({ md: { attributes } }) => {
+    const { flags, registerDmabufMemoryTypes = 0 } = attributes;
+    return (flags & MdFlag.REG_DMABUF) !== 0 && hasMemoryType(registerDmabufMemoryTypes, memoryType);
+  });
+  const rankOf = ({ md }: OpenMd): number => {
+    if (hasMemoryType(md.attributes.detectMemoryTypes, memoryType)) return 0;
+    return accesses(md, memoryType) ? 1 : 2;
+  };
+  return takes.sort((a, b) => rankOf(a) - rankOf(b));
+}
+
+function accesses({ attributes }: MemoryDomain, memoryType: MemoryType): boolean {
+  return hasMemoryType(attributes.accessMemoryTypes, memoryType);
+}
+
+function noTaker(memoryType: MemoryType): unknown {
+  const why = 'no open memory domain takes it: upstream habanalabs drivers import no dma-bufs, the vendor’s does';
+  return statusError(Status.UNSUPPORTED, `map a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
+}
+
+function isOpen(fd: number): boolean {
+  try {
+    fstatSync(fd);
+    return true;
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EBADF') return false;
+    throw error;
+  }
+}

@@ -1,0 +1,156 @@
+/**
+ * A dma-buf of device memory in the address space of a card, and the descriptor by which others are given it. Who registers it is the memory domains'
+ * business; memory of peers is imported by gaudi_ipc itself.
+ */
+
+import {
+  GaudiErrorCode,
+  gaudiError,
+  type ImportedMapping,
+  type IpcHandle,
+  ipcWrapImport,
+} from '../../../hlthunk/index.ts';
+import { close as closeFd, dup, Errno, isSyscallError } from '../../../sys/index.ts';
+import { checkOptions } from '../../../ucs/check-options.ts';
+import { invalidParam, isUcxError, statusError } from '../../../ucs/error.ts';
+import { MemoryType } from '../../../ucs/memory-type.ts';
+import { Status } from '../../../ucs/status.ts';
+import type { DmabufExport, DmabufRegion } from '../../api/memory-domain.ts';
+import { checkByteLength, checkSysDevice } from '../../base/range.ts';
+import { cardAt } from './device-parts.ts';
+import type { GaudiCard } from './gaudi-cards.ts';
+
+/** Whether the driver of any of the cards imports dma-bufs. Upstream drivers do not: MEMORY REG_DMABUF_FD is in the vendor's driver only. */
+export function canImportDmabufs(cards: readonly GaudiCard[]): boolean {
+  return cards.some(({ device }) => device.canImportDmabuf);
+}
+
+/** An imported dma-buf. Made by {@link importDmabuf}. */
+export class ImportedDmabuf {
+  /** The card in whose address space it is. */
+  readonly card: GaudiCard;
+  /** What transfers of the card name: the registered range. */
+  readonly mapping: ImportedMapping;
+  /** Byte of the dma-buf at which the registered range begins. */
+  readonly offset: number;
+  readonly #fd: number;
+  #closed = false;
+
+  /** @param fd a descriptor of its own */
+  constructor(card: GaudiCard, mapping: ImportedMapping, offset: number, fd: number) {
+    this.card = card;
+    this.mapping = mapping;
+    this.offset = offset;
+    this.#fd = fd;
+  }
+
+  /**
+   * The dma-buf for somebody else, from the first registered byte on.
+   * @returns a new descriptor of the caller
+   * @throws SyscallError EMFILE
+   */
+  export(): DmabufExport {
+    return { fd: dup(this.#fd), offset: this.offset };
+  }
+
+  /** The dma-buf as gaudi_ipc of a peer opens it. Throws like {@link ipcWrapImport}. */
+  wrap(): IpcHandle {
+    return ipcWrapImport(this.card.device, this.mapping, this.#fd);
+  }
+
+  /**
+   * Ends the import. Idempotent.
+   * @param isForced transfers on their way keep the mapping, which closing the card ends
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY, unless forced, while transfers use it; then nothing has changed
+   */
+  close(isForced: boolean): void {
+    if (this.#closed) return;
+    const { mapping } = this;
+    const isUsed = mapping.live && mapping.inFlight > 0;
+    if (isUsed && !isForced) {
+      const message = `imported memory at 0x${mapping.address.toString(16)} has transfers on their way`;
+      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, message);
+    }
+    if (mapping.live && !isUsed) mapping.unmap();
+    this.#closed = true;
+    closeFd(this.#fd);
+  }
+}
+
+/**
+ * Imports a dma-buf of device memory into the card that the region names, or the first one that can. The descriptor stays the caller's: a duplicate is kept
+ * until the import is closed.
+ * @throws UcxError ERR_INVALID_PARAM that names fd, offset or byteLength; ERR_UNSUPPORTED where the driver cannot import; ERR_GAUDI_DEVICE_NOT_FOUND for a
+ *   card that is not open, and for memory of a card to which no link leads; NO_MEMORY without descriptors or device addresses
+ */
+export function importDmabuf(cards: readonly GaudiCard[], region: DmabufRegion): ImportedDmabuf {
+  checkOptions(region, 'region');
+  const { fd, offset, byteLength, memoryType, sysDevice } = region;
+  if (memoryType !== MemoryType.GAUDI) {
+    throw invalidParam('memoryType', 'must be gaudi: of other memory the cards import no dma-buf', memoryType);
+  }
+  if (!Number.isSafeInteger(offset) || offset < 0)
+    throw invalidParam('offset', 'must be an integer of at least 0', offset);
+  checkByteLength(byteLength);
+  if (!Number.isSafeInteger(offset + byteLength)) {
+    throw invalidParam('byteLength', 'must end below 2^53 with offset', byteLength);
+  }
+  checkSysDevice(sysDevice);
+  const card = sysDevice === undefined ? firstImporter(cards) : cardAt(cards, sysDevice);
+  if (card?.device.canImportDmabuf !== true) {
+    const who = card === undefined ? 'the cards' : card.device.card.name;
+    const why = 'MEMORY REG_DMABUF_FD is in the vendor’s driver only';
+    throw statusError(Status.UNSUPPORTED, `import a dma-buf: the driver of ${who} cannot (${why})`);
+  }
+  const own = duplicate(fd);
+  try {
+    return new ImportedDmabuf(card, register(card, own, fd, offset, byteLength), offset, own);
+  } catch (error) {
+    closeFd(own);
+    throw error;
+  }
+}
+
+function firstImporter(cards: readonly GaudiCard[]): GaudiCard | undefined {
+  return cards.find(({ device }) => device.canImportDmabuf);
+}
+
+function duplicate(fd: number): number {
+  if (!Number.isInteger(fd) || fd < 0 || fd >= 2 ** 31) throw invalidParam('fd', 'must be a file descriptor', fd);
+  try {
+    return dup(fd);
+  } catch (error) {
+    if (isSyscallError(error, Errno.EBADF)) throw invalidParam('fd', 'must be an open descriptor', fd);
+    throw error;
+  }
+}
+
+/** Maps the range; what the driver refuses with EINVAL is told apart: what is no dma-buf of a card, and a range beyond its end. */
+function register(card: GaudiCard, own: number, fd: number, offset: number, byteLength: number): ImportedMapping {
+  const { device } = card;
+  try {
+    return device.registerDmabufFd(own, byteLength, offset);
+  } catch (error) {
+    if (!isRefused(error)) throw error;
+    if (!isDeviceDmabuf(card, own)) {
+      throw invalidParam('fd', 'must be a dma-buf of device memory that the driver imports', fd);
+    }
+    throw invalidParam('byteLength', `plus offset ${offset} must lie in the dma-buf`, byteLength);
+  }
+}
+
+/** Whether the driver imports the first byte of it. */
+function isDeviceDmabuf({ device }: GaudiCard, fd: number): boolean {
+  try {
+    device.registerDmabufFd(fd, 1).unmap();
+    return true;
+  } catch (error) {
+    if (isRefused(error)) return false;
+    throw error;
+  }
+}
+
+/** The driver has said EINVAL. */
+function isRefused(error: unknown): boolean {
+  return isUcxError(error) && error.details['errno'] === 'EINVAL';
+}

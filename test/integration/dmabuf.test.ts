@@ -1,0 +1,413 @@
+/** Memory of others by its dma-buf: HBM of another context that a card imports, used by every kind of operation, shared further, and taken away. */
+
+import { closeSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import type { EmulatedNode } from '../../src/emulator/index.ts';
+import { Context, type MemoryHandle, MemoryType, Status } from '../../src/index.ts';
+import {
+  close as closeFd,
+  dup,
+  memfdCreate,
+  OpenFlag,
+  openFileDescriptors,
+  pipe2,
+  Udmabuf,
+} from '../../src/sys/index.ts';
+import { failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
+import { asProcesses } from '../fixtures/ipc-fixture.ts';
+import { withoutDescriptors } from '../fixtures/no-descriptors.ts';
+import { contents, ENGINES, expectContents, expectSame, fill, keyFor, pattern, serving } from '../fixtures/pair.ts';
+
+const GAUDI = MemoryType.GAUDI;
+const BYTES = 300_001;
+/** Where in its allocation the memory begins that is mapped. */
+const SKIP = 4097;
+
+type End = Omit<Stack, 'node'>;
+
+/** A context on one card, and the memory of it that others map. */
+interface Owner {
+  readonly end: End;
+  readonly memory: MemoryHandle;
+  /** Exports it from `skip` on. */
+  export(skip?: number): { readonly fd: number; readonly offset: number };
+}
+
+describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asic) => {
+  const fixture = useContexts('native');
+
+  function onCard(node: EmulatedNode, card: number, tls = 'all'): Promise<End> {
+    const GAUDI_MAPPING_TABLE = JSON.stringify([{ index: 0, bus_id: node.cards()[card]!.busId }]);
+    return fixture.openOn(node, { env: { UCX_TLS: tls, GAUDI_MAPPING_TABLE } });
+  }
+
+  async function owner(node: EmulatedNode, card = 1): Promise<Owner> {
+    const end = await onCard(node, card);
+    const memory = end.context.memMap({ allocate: SKIP + BYTES, memoryType: GAUDI });
+    const place = (skip: number) => ({ address: memory.address + BigInt(skip), byteLength: SKIP + BYTES - skip });
+    return { end, memory, export: (skip = SKIP) => end.context.exportDmabuf({ ...place(skip), sysDevice: 0 }) };
+  }
+
+  /** Maps the memory of an owner, from {@link SKIP} on. */
+  function mapped({ context }: End, from: Owner): MemoryHandle {
+    const { fd, offset } = from.export();
+    try {
+      return context.memMap({ dmabuf: { fd, offset, byteLength: BYTES }, memoryType: GAUDI });
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /** What the owner sees of it. */
+  async function seen({ end, memory }: Owner): Promise<Uint8Array> {
+    return (await contents(end, memory)).subarray(SKIP);
+  }
+
+  it('is put to and got from by the own card, from host memory and HBM, and sent and received', async () => {
+    const node = fixture.node({ asic });
+    const [from, here] = [await owner(node), await onCard(node, 0)];
+    const memory = mapped(here, from);
+    expect(memory).toMatchObject({
+      memoryType: GAUDI,
+      sysDevice: 0,
+      byteLength: BYTES,
+      bytes: undefined,
+      mapped: true,
+    });
+    const rkey = rkeyOf(here, memory);
+    const put = await here.endpoint.put(pattern(BYTES, 1), rkey);
+    expect(put.transport).toMatch(/^gaudi/);
+    expectSame(await seen(from), pattern(BYTES, 1));
+    const hbm = here.context.memMap({ allocate: BYTES, memoryType: GAUDI });
+    await fill(here, hbm, pattern(BYTES, 2));
+    await here.endpoint.put(hbm, rkey, { byteLength: 1000, remoteOffset: 13 });
+    const expected = pattern(BYTES, 1);
+    expected.set(pattern(BYTES, 2).subarray(0, 1000), 13);
+    expectSame(await seen(from), expected);
+    await here.endpoint.put(new Uint8Array([1, 2, 3]), rkey, { remoteOffset: BYTES - 3 });
+    expected.set([1, 2, 3], BYTES - 3);
+    const target = new Uint8Array(BYTES);
+    await here.endpoint.get(target, rkey);
+    expectSame(target, expected);
+    // As the local side, of a put into own HBM and of messages.
+    await here.endpoint.put(memory, rkeyOf(here, hbm));
+    await expectContents(here, hbm, expected);
+    await fill(here, hbm, pattern(BYTES, 3));
+    await Promise.all([here.endpoint.tagSend(hbm, { tag: 1 }), here.worker.tagRecv(memory, { tag: 1 })]);
+    expectSame(await seen(from), pattern(BYTES, 3));
+    const received = new Uint8Array(BYTES);
+    await Promise.all([here.endpoint.tagSend(memory, { tag: 2 }), here.worker.tagRecv(received, { tag: 2 })]);
+    expectSame(received, pattern(BYTES, 3));
+    const outside = await failureOf(() => here.endpoint.put(new Uint8Array(2), rkey, { remoteOffset: BYTES - 1 }));
+    expect(outside.status).toBeLessThan(0);
+    here.context.memUnmap(memory);
+    expect(memory.mapped).toBe(false);
+    expect((await failureOf(() => here.endpoint.put(new Uint8Array(8), rkey))).status).toBe(Status.INVALID_ADDR);
+    // It stays its owner's.
+    expectSame(await seen(from), pattern(BYTES, 3));
+  });
+
+  it.each([
+    ['in this process', () => {}, 'all', /^gaudi_ipc/],
+    ['by socket', asProcesses, 'all', /^gaudi_ipc/],
+    ['staged', () => {}, 'tcp,self,gaudi_cpy', /^tcp/],
+  ])('is reached by a third context through its keys, %s', async (_how, share, tls, transport) => {
+    const node = fixture.node({ asic, cards: 3 });
+    const [from, here] = [await owner(node), await onCard(node, 0, tls)];
+    const there = await onCard(node, 2, tls);
+    const memory = mapped(here, from);
+    const ends = { one: there, two: here };
+    const ab = there.worker.endpoint(here.worker.address());
+    share();
+    const rkey = keyFor(ab, here, memory);
+    await serving(ends, async () => {
+      const put = await ab.put(pattern(BYTES, 4), rkey);
+      await ab.flush();
+      expect(put.transport).toMatch(transport);
+      expectSame(await seen(from), pattern(BYTES, 4));
+      const hbm = there.context.memMap({ allocate: BYTES, memoryType: GAUDI });
+      await ab.get(hbm, rkey);
+      await expectContents(there, hbm, pattern(BYTES, 4));
+      await fill(there, hbm, pattern(BYTES, 5));
+      await Promise.all([ab.tagSend(hbm, { tag: 1 }), here.worker.tagRecv(memory, { tag: 1 })]);
+      expectSame(await seen(from), pattern(BYTES, 5));
+      here.context.memUnmap(memory);
+      expect((await failureOf(() => ab.put(new Uint8Array(BYTES), rkey))).status).toBeLessThan(0);
+      expectSame(await seen(from), pattern(BYTES, 5));
+    });
+    rkey.release();
+  });
+
+  it('is known by its address, and exported again as what it is', async () => {
+    const node = fixture.node({ asic });
+    const [from, here] = [await owner(node), await onCard(node, 0)];
+    const memory = mapped(here, from);
+    const inside = { address: memory.address + 100n, byteLength: 50, sysDevice: 0 };
+    expect(here.context.memQuery(inside)).toEqual({
+      memoryType: GAUDI,
+      sysDevice: 0,
+      baseAddress: memory.address,
+      allocLength: BYTES,
+    });
+    const [original, again] = [from.export(SKIP + 100), here.context.exportDmabuf(inside)];
+    expect([again.offset, again.fd === original.fd]).toEqual([original.offset, false]);
+    const twice = here.context.memMap({ dmabuf: { ...again, byteLength: 50 }, memoryType: GAUDI, sysDevice: 0 });
+    for (const { fd } of [original, again]) closeSync(fd);
+    await fill(here, twice, pattern(50, 6));
+    expectSame((await seen(from)).subarray(100, 150), pattern(50, 6));
+    here.context.memUnmap(memory);
+    // Mappings of the same bytes do not know of each other.
+    await expectContents(here, twice, pattern(50, 6));
+    here.context.memUnmap(twice);
+    expect(here.context.memQuery(inside).memoryType).toBe(MemoryType.HOST);
+  });
+
+  it('that its owner takes away fails by name, and is unmapped all the same', async () => {
+    const node = fixture.node({ asic });
+    fixture.allow(/reports razwi, page_fault/);
+    const [from, here] = [await owner(node), await onCard(node, 0)];
+    const memory = mapped(here, from);
+    const rkey = rkeyOf(here, memory);
+    await here.endpoint.put(pattern(BYTES, 7), rkey);
+    await from.end.context.close();
+    const failure = await failureOf(() => here.endpoint.put(pattern(BYTES, 8), rkey));
+    expect(failure).toMatchObject({ code: 'ERR_IO_ERROR', cause: { code: 'ERR_GAUDI_DMA_FAILED' } });
+    here.context.memUnmap(memory);
+    const own = here.context.memMap({ allocate: BYTES, memoryType: GAUDI });
+    await fill(here, own, pattern(BYTES, 9));
+    await expectContents(here, own, pattern(BYTES, 9));
+  });
+
+  it('leaves no descriptor and no mapping behind: 200 times mapped, used and unmapped', async () => {
+    const node = fixture.node({ asic });
+    const [from, here] = [await owner(node), await onCard(node, 0)];
+    const first = mapped(here, from);
+    await fill(here, first, new Uint8Array(8));
+    here.context.memUnmap(first);
+    const mappings = (): number => [...node.card(0).context!.imports.list()].length;
+    const before = [openFileDescriptors(), mappings()];
+    for (let i = 0; i < 200; i++) {
+      const memory = mapped(here, from);
+      await fill(here, memory, pattern(64, i).subarray(0, 8));
+      here.context.memUnmap(memory);
+      expect([openFileDescriptors(), mappings()]).toEqual(before);
+    }
+    expectSame((await seen(from)).subarray(0, 8), pattern(64, 199).subarray(0, 8));
+  });
+
+  it('is mapped or refused without descriptors, and leaves none behind', async () => {
+    const node = fixture.node({ asic });
+    const [from, here] = [await owner(node), await onCard(node, 0)];
+    const { fd, offset } = from.export();
+    const dmabuf = { fd, offset, byteLength: BYTES };
+    const map = (): MemoryHandle => here.context.memMap({ dmabuf, memoryType: GAUDI });
+    here.context.memUnmap(map());
+    const before = openFileDescriptors();
+    const outcomes: (number | 'mapped')[] = [];
+    for (let left = 0; left <= 4; left++) {
+      await withoutDescriptors(() => {
+        try {
+          here.context.memUnmap(map());
+          outcomes.push('mapped');
+        } catch (error) {
+          outcomes.push((error as { status: number }).status);
+        }
+      }, left);
+      expect(openFileDescriptors()).toBe(before);
+    }
+    // The duplicate of this process, and that of the driver.
+    expect(outcomes.slice(0, 2)).toEqual([Status.EXCEEDS_LIMIT, Status.NO_MEMORY]);
+    expect(outcomes.at(-1)).toBe('mapped');
+    closeSync(fd);
+    const memory = mapped(here, from);
+    await fill(here, memory, pattern(BYTES, 1));
+    expectSame(await seen(from), pattern(BYTES, 1));
+  });
+
+  it('is refused where no link leads to its card', async () => {
+    const node = fixture.node({ asic, cards: 3, absentLinks: [[0, 1]] });
+    const [from, here, linked] = [await owner(node), await onCard(node, 0), await onCard(node, 2)];
+    closeSync(from.export().fd);
+    const before = openFileDescriptors();
+    expect(() => mapped(here, from)).toThrow(expect.objectContaining({ code: 'ERR_GAUDI_DEVICE_NOT_FOUND' }));
+    expect(openFileDescriptors()).toBe(before);
+    linked.context.memUnmap(mapped(linked, from));
+  });
+
+  it('is refused by a driver that imports none, as upstream’s', async () => {
+    const node = fixture.node({ asic, importDmabuf: false });
+    const [from, here] = [await owner(node), await onCard(node, 0)];
+    closeSync(from.export().fd);
+    const before = openFileDescriptors();
+    expect(() => mapped(here, from)).toThrow(
+      expect.objectContaining({
+        code: 'ERR_UNSUPPORTED',
+        message: expect.stringMatching(/upstream habanalabs drivers/),
+      }),
+    );
+    expect(openFileDescriptors()).toBe(before);
+  });
+});
+
+describe('memMap({ dmabuf }) refuses', () => {
+  const fixture = useContexts('native');
+
+  /** A context, a dma-buf of HBM, and what must not change. */
+  async function setUp(): Promise<{ stack: Stack; fd: number; held: () => unknown; end: () => void }> {
+    const stack = await fixture.open();
+    const { address } = stack.context.memMap({ allocate: BYTES, memoryType: GAUDI, sysDevice: 1 });
+    const { fd } = stack.context.exportDmabuf({ address, byteLength: 1, sysDevice: 1 });
+    const imports = (card: number): number => [...stack.node.card(card).context!.imports.list()].length;
+    const held = (): unknown => [openFileDescriptors(), imports(0), imports(1)];
+    return { stack, fd, held, end: () => closeSync(fd) };
+  }
+
+  const WRONG_FDS = [-1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 31, 2 ** 53, '3', 3n, null, undefined, {}];
+  const WRONG_OFFSETS = [-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, '0', 0n, null];
+  const WRONG_LENGTHS = [0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, '1', 1n, null, undefined];
+
+  it.each([MemoryType.HOST, GAUDI])('fields that are none, of memory type %s', async (memoryType) => {
+    const { stack, fd, held, end } = await setUp();
+    const good = { fd, offset: 0, byteLength: 4096 };
+    const before = held();
+    for (const [field, values] of [
+      ['fd', WRONG_FDS],
+      ['offset', WRONG_OFFSETS],
+      ['byteLength', WRONG_LENGTHS],
+    ] as const) {
+      for (const value of values) {
+        const dmabuf = { ...good, [field]: value };
+        expect(() => stack.context.memMap({ dmabuf, memoryType })).toThrow(
+          expect.objectContaining({
+            code: 'ERR_INVALID_PARAM',
+            message: expect.stringMatching(new RegExp(`argument dmabuf\\.${field} .*got `)),
+          }),
+        );
+      }
+    }
+    for (const dmabuf of [undefined, null, 3, 'fd']) {
+      expect(() => stack.context.memMap({ dmabuf: dmabuf as never, memoryType })).toThrow(
+        expect.objectContaining({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining('argument dmabuf') }),
+      );
+    }
+    expect(held()).toEqual(before);
+    end();
+  });
+
+  it.each([MemoryType.HOST, GAUDI])(
+    'descriptors of something else and closed ones, of memory type %s',
+    async (memoryType) => {
+      const { stack, fd, held, end } = await setUp();
+      const [file, [reading, writing], closed] = [memfdCreate('no-dmabuf'), pipe2(OpenFlag.CLOEXEC), dup(fd)];
+      closeFd(closed);
+      const before = held();
+      for (const wrong of [file, reading, writing, closed]) {
+        expect(() => stack.context.memMap({ dmabuf: { fd: wrong, byteLength: 4096 }, memoryType })).toThrow(
+          expect.objectContaining({
+            code: 'ERR_INVALID_PARAM',
+            message: expect.stringMatching(/argument (dmabuf\.)?fd must be/),
+          }),
+        );
+      }
+      expect(held()).toEqual(before);
+      for (const each of [file, reading, writing]) closeFd(each);
+      end();
+    },
+  );
+
+  it('ranges beyond the end, other types of memory, cards that are none, and a context that is closed', async () => {
+    const { stack, fd, held, end } = await setUp();
+    const { context } = stack;
+    const dmabuf = { fd, byteLength: 4096 };
+    const before = held();
+    for (const [params, code, message] of [
+      [
+        { dmabuf: { fd, offset: 2 ** 52, byteLength: 1 }, memoryType: GAUDI },
+        'ERR_INVALID_PARAM',
+        /byteLength plus offset/,
+      ],
+      [{ dmabuf: { fd, byteLength: 2 ** 52 }, memoryType: GAUDI }, 'ERR_INVALID_PARAM', /byteLength plus offset/],
+      [{ dmabuf, memoryType: 99 as never }, 'ERR_INVALID_PARAM', /memoryType/],
+      [{ dmabuf, memoryType: MemoryType.CUDA }, 'ERR_UNSUPPORTED', /cuda memory/],
+      [{ dmabuf, memoryType: GAUDI, sysDevice: 9 }, 'ERR_GAUDI_DEVICE_NOT_FOUND', /sysDevice 9/],
+      [{ dmabuf, memoryType: GAUDI, sysDevice: -1 }, 'ERR_INVALID_PARAM', /sysDevice/],
+      [{ dmabuf }, 'ERR_INVALID_PARAM', /dmabuf\.fd must be a dma-buf/],
+    ] as const) {
+      expect(() => context.memMap(params)).toThrow(
+        expect.objectContaining({ code, message: expect.stringMatching(message) }),
+      );
+      expect(held()).toEqual(before);
+    }
+    await context.close();
+    expect(() => context.memMap({ dmabuf, memoryType: GAUDI })).toThrow(
+      expect.objectContaining({ code: 'ERR_CLOSED' }),
+    );
+    end();
+  });
+});
+
+const DEVICE_REFUSAL = new Udmabuf().refusal;
+
+describe.each(ENGINES)('host memory over %s', (engine) => {
+  const fixture = useContexts(engine);
+
+  it('that can be exported is used like other memory', async () => {
+    const stack = await fixture.open();
+    const { context, endpoint } = stack;
+    const memory = context.memMap({ allocate: BYTES, shared: true });
+    expect(memory.bytes!.every((byte) => byte === 0)).toBe(true);
+    await endpoint.put(pattern(BYTES, 1), rkeyOf(stack, memory));
+    expectSame(memory.bytes!, pattern(BYTES, 1));
+    const hbm = context.memMap({ allocate: BYTES, memoryType: GAUDI });
+    await endpoint.put(memory, rkeyOf(stack, hbm));
+    memory.bytes!.fill(0);
+    await endpoint.get(memory, rkeyOf(stack, hbm));
+    expectSame(memory.bytes!, pattern(BYTES, 1));
+    context.memUnmap(memory);
+    expect(() => context.memMap({ allocate: 64, shared: 1 as never })).toThrow(/argument shared/);
+  });
+
+  it.skipIf(DEVICE_REFUSAL === undefined)('is not exported without /dev/udmabuf, which is named', async () => {
+    const { context } = await fixture.open();
+    for (const shared of [true, false]) {
+      const { address, byteLength } = context.memMap({ allocate: BYTES, shared });
+      expect(() => context.exportDmabuf({ address, byteLength })).toThrow(
+        expect.objectContaining({ code: 'ERR_UNSUPPORTED', message: expect.stringContaining(DEVICE_REFUSAL!) }),
+      );
+    }
+  });
+
+  it.skipIf(DEVICE_REFUSAL !== undefined)(
+    `is exported by the device of this machine (${DEVICE_REFUSAL ?? 'it is there'})`,
+    async () => {
+      const { context } = await fixture.open();
+      const { address, bytes } = context.memMap({ allocate: BYTES, shared: true });
+      const { fd, offset } = context.exportDmabuf({ address: address + 5n, byteLength: 100 });
+      const other = await Context.create({ env: {}, configDirectories: [], engine: 'native' });
+      const mapped = other.memMap({ dmabuf: { fd, offset, byteLength: 100 } });
+      closeSync(fd);
+      bytes!.set(pattern(100, 2), 5);
+      expectSame(mapped.bytes!, pattern(100, 2));
+      await other.close();
+    },
+  );
+});
+
+describe.runIf(ENGINES.includes('libucx'))('over libucx', () => {
+  const fixture = useContexts('libucx');
+
+  it('dma-bufs are refused with the reason', async () => {
+    const { context } = await fixture.open();
+    const { address } = context.memMap({ allocate: 4096, memoryType: GAUDI });
+    const { fd } = context.exportDmabuf({ address, byteLength: 1, sysDevice: 0 });
+    for (const memoryType of [MemoryType.HOST, GAUDI]) {
+      expect(() => context.memMap({ dmabuf: { fd, byteLength: 1 }, memoryType })).toThrow(
+        expect.objectContaining({
+          code: 'ERR_UNSUPPORTED',
+          message: expect.stringMatching(/ucp_mem_map of libucp has no field/),
+        }),
+      );
+    }
+    closeSync(fd);
+  });
+});
