@@ -133,7 +133,7 @@ export interface DriverNode {
    * with the kernel; random per node object in process; random per server, which sends it to its clients. Without it the node is nobody else's.
    */
   readonly identity?: string;
-  /** See {@link DriverFile.lostReason}. */
+  /** See `DriverFile.lostReason`. */
   readonly lostReason?: string | undefined;
   /** The cards, ordered by minor. Reads the machine anew at every call. */
   cards(): readonly CardEntry[];

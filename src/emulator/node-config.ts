@@ -44,7 +44,9 @@ export interface EmulatedNodeOptions {
   readonly identities?: readonly CardIdentity[];
   /** Seconds after which a submission times out; default that of the ASIC's driver (gaudi 600, else 30). */
   readonly csTimeoutSeconds?: number;
+  /** Source of time. Default: the monotonic clock of the system. */
   readonly clock?: Clock;
+  /** Receives the messages. Default: warnings to standard error. */
   readonly log?: Log;
   /** Source of scheduling choices where `dmaThreads` is 0. */
   readonly random?: Random;
@@ -52,20 +54,35 @@ export interface EmulatedNodeOptions {
 
 /** The options with their defaults, checked. */
 export interface NodeConfig {
+  /** Constants of the ASIC. */
   readonly profile: AsicProfile;
+  /** Number of cards. */
   readonly cards: number;
+  /** Physical HBM of a card in bytes. */
   readonly hbmBytes: number;
+  /** Threads that run the DMA engines; 0 runs them inside ioctl calls. */
   readonly dmaThreads: number;
+  /** Idle time in nanoseconds before a DMA thread sleeps. */
   readonly dmaSpinNs: number;
+  /** Largest transfer in bytes that runs at submission if its queue is idle. */
   readonly inlineBytesMax: number;
+  /** Whether MEMORY REG_DMABUF_FD exists. */
   readonly importDmabuf: boolean;
+  /** Whether HW_IP_INFO reports the masks of the NIC ports. */
   readonly reportNicPorts: boolean;
+  /** The ioctl family that files prefer; both are accepted. */
   readonly ioctlFamily: 'habanalabs' | 'drm';
+  /** Pairs of cards without a scale-up link. */
   readonly absentLinks: readonly CardPair[];
+  /** Bus ids, module ids and NUMA nodes of the cards. */
   readonly identities: readonly CardIdentity[];
+  /** Seconds after which a submission times out. */
   readonly csTimeoutSeconds: number;
+  /** Source of time. */
   readonly clock: Clock;
+  /** Receives the messages. */
   readonly log: Log;
+  /** Source of scheduling choices. */
   readonly random: Random;
 }
 

@@ -25,6 +25,7 @@ export class EmulatedNode implements DriverNode {
   readonly kind = 'emulator';
   /** Of this object alone: no other process can reach its cards. A server sends it to its clients. */
   readonly identity: string = Buffer.from(systemRandomBytes(IDENTITY_BYTES)).toString('hex');
+  /** The options of the node with their defaults. */
   readonly config: NodeConfig;
   readonly #engines: DmaEngines;
   readonly #dmabufs: DmabufRegistry = new DmabufRegistry();

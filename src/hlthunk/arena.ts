@@ -21,6 +21,7 @@ export interface BlockOwner {
 
 /** A part of a block, with transfers of its own: what uses it uses the block. Made by {@link DeviceBlock.part}. */
 export class DevicePart extends DmaMemory {
+  /** The block that it is a part of. */
   readonly block: DeviceBlock;
   /** Bytes from the start of the block. */
   readonly offset: number;
@@ -45,6 +46,7 @@ export class DevicePart extends DmaMemory {
 
 /** A block of device memory. Made by `device.memory.allocate`, and for what the raw calls have mapped. */
 export class DeviceBlock extends DmaMemory implements Disposable {
+  /** The arena that it is allocated from. */
   readonly arena: Arena;
   /** Bytes from the start of the arena: with the arena's dma-buf this names the block to others. */
   readonly offset: number;
@@ -128,8 +130,11 @@ export class DeviceBlock extends DmaMemory implements Disposable {
 
 /** Pages of device memory, divided into blocks. */
 export class Arena {
+  /** Takes freed blocks back. */
   readonly owner: BlockOwner;
+  /** The open file of the card that has the memory. */
   readonly card: CardFile;
+  /** The device memory as the driver allocated it. */
   readonly memory: ArenaMemory;
   /** For one block alone, which may be shared with somebody untrusted. */
   readonly dedicated: boolean;
@@ -148,14 +153,17 @@ export class Arena {
     this.#ranges = new RangeAllocator(memory.byteLength);
   }
 
+  /** Length in bytes. */
   get byteLength(): number {
     return this.memory.byteLength;
   }
 
+  /** Bytes that no block uses. */
   get freeBytes(): number {
     return this.#ranges.freeBytes;
   }
 
+  /** Length in bytes of the largest free range. */
   get largestFree(): number {
     return this.#ranges.largestFree;
   }

@@ -47,6 +47,7 @@ export interface RawMemoryOwner {
 
 /** Something that has an open file of a card: a device or a control node. */
 export interface CardTarget {
+  /** The open file. */
   readonly card: CardFile;
 }
 
@@ -62,8 +63,11 @@ export function cardOf(target: CardTarget): CardFile {
 
 /** An open file of a card. */
 export class CardFile {
+  /** The file of the driver port. */
   readonly file: DriverFile;
+  /** Index of the card in /dev/accel/accelN. */
   readonly minor: number;
+  /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
   /** For messages: `card 0 (0000:3b:00.0)`. */
   readonly name: string;
@@ -91,6 +95,7 @@ export class CardFile {
     return typeof value === 'object' && value !== null && #closed in value;
   }
 
+  /** True after `close()`. */
   get closed(): boolean {
     return this.#closed;
   }

@@ -16,6 +16,7 @@ export interface CommandBufferOptions {
 
 /** A command buffer. Made by {@link requestCommandBuffer}. */
 export class CommandBuffer implements Disposable {
+  /** The open file of the card. */
   readonly card: CardFile;
   /** Names the buffer in chunks of kernel command buffers. */
   readonly handle: bigint;
@@ -42,6 +43,7 @@ export class CommandBuffer implements Disposable {
     return typeof value === 'object' && value !== null && #destroyed in value;
   }
 
+  /** True after `destroyCommandBuffer`. */
   get destroyed(): boolean {
     return this.#destroyed;
   }

@@ -21,6 +21,7 @@ import { type CardFile, type CardTarget, cardOf } from './card-file.ts';
 
 /** One job: packets for a queue. */
 export interface CommandChunk {
+  /** Index of the hardware queue. */
   readonly queueIndex: number;
   /** Handle of a kernel command buffer, or with USER_ALLOC_CB the device address of the packets. */
   readonly cbHandle: bigint;

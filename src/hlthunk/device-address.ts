@@ -7,8 +7,9 @@ const HIGH = 0x1_0000_0000;
 
 /** Something at a device address: a mapping of host memory or a block of device memory. */
 export interface DeviceRange {
-  /** Low and high word of the address of the first byte. */
+  /** Low word of the address of the first byte, as a signed 32-bit number. */
   readonly low: number;
+  /** High word of the device address, as a signed 32-bit number. */
   readonly high: number;
   /** Bytes. */
   readonly byteLength: number;

@@ -29,10 +29,13 @@ export interface BlockOptions {
 
 /** What is in use. */
 export interface ArenaStatistics {
+  /** Number of arenas. */
   readonly arenas: number;
+  /** Length of all arenas in bytes. */
   readonly arenaBytes: number;
   /** Live blocks, and their bytes with padding. */
   readonly blocks: number;
+  /** Length of the live blocks in bytes, with padding. */
   readonly usedBytes: number;
 }
 
@@ -40,6 +43,7 @@ export interface ArenaStatistics {
 export interface MemoryWatcher {
   /** Before anyone knows the address. */
   onAllocated(block: DeviceBlock): void;
+  /** Runs when a block was freed. */
   onFreed(block: DeviceBlock): void;
 }
 
@@ -67,6 +71,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     return this.#source.pageBytes;
   }
 
+  /** Arenas and blocks in use. */
   get statistics(): ArenaStatistics {
     let blocks = 0;
     let arenaBytes = 0;

@@ -49,18 +49,28 @@ export type HwIpInfo = Omit<CamelRecord<Decoded<typeof HL_INFO_HW_IP_INFO>>, 'ca
   /** Firmware version. */
   readonly cpucpVersion: string;
 };
+/** Use of device memory in bytes (HL_INFO_DRAM_USAGE). */
 export type DramUsage = CamelRecord<Decoded<typeof HL_INFO_DRAM_USAGE>>;
+/** Current and maximum clock in MHz (HL_INFO_CLK_RATE). */
 export type ClkRate = CamelRecord<Decoded<typeof HL_INFO_CLK_RATE>>;
+/** Resets since the driver was loaded (HL_INFO_RESET_COUNT). */
 export type ResetCount = CamelRecord<Decoded<typeof HL_INFO_RESET_COUNT>>;
+/** Time of the card and of the host, read together (HL_INFO_TIME_SYNC). */
 export type TimeSync = CamelRecord<Decoded<typeof HL_INFO_TIME_SYNC>>;
+/** How often and for how long the card was open (HL_INFO_OPEN_STATS). */
 export type OpenStats = CamelRecord<Decoded<typeof HL_OPEN_STATS_INFO>>;
+/** Dropped command submissions by reason (HL_INFO_CS_COUNTERS). */
 export type CsCounters = CamelRecord<Decoded<typeof HL_INFO_CS_COUNTERS>>;
+/** Throughput and replays of the PCIe link (HL_INFO_PCI_COUNTERS). */
 export type PciCounters = CamelRecord<Decoded<typeof HL_INFO_PCI_COUNTERS>>;
+/** Reasons, times and durations of clock throttling (HL_INFO_CLK_THROTTLE_REASON). */
 export type ClkThrottle = CamelRecord<Decoded<typeof HL_INFO_CLK_THROTTLE>>;
+/** First sync object, monitor and completion queue for users (HL_INFO_SYNC_MANAGER). */
 export type SyncManagerInfo = CamelRecord<Decoded<typeof HL_INFO_SYNC_MANAGER>>;
 
 /** Whether engines work, and which. */
 export interface HwIdle {
+  /** True if no engine is busy. */
   readonly isIdle: boolean;
   /** Bit n of word n / 64: the engine with that id of the ASIC is busy. Four words, two in Linux 6.1. */
   readonly busyEnginesMaskExt: readonly bigint[];

@@ -24,6 +24,7 @@ export interface DeviceDmaOptions {
 export interface DeviceOptions {
   /** Default: warnings to standard error. */
   readonly log?: Log;
+  /** How its DMA works. */
   readonly dma?: DeviceDmaOptions;
   /** Least bytes of an arena, rounded up to pages of the card. Default 512 MiB. */
   readonly arenaBytes?: number;

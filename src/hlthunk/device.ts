@@ -27,6 +27,7 @@ import { type HostMapOptions, type HostMapping, HostMemory } from './host-memory
 
 /** What a card is: HW_IP_INFO and the constants of its generation. */
 export interface DeviceInfo extends HwIpInfo {
+  /** Constants of the ASIC. */
   readonly profile: AsicProfile;
 }
 
@@ -45,7 +46,9 @@ export function isOpenHere(node: DriverNode, busId: string): boolean {
 export class Device implements CardTarget, Disposable {
   /** The machine that the card is of. */
   readonly node: DriverNode;
+  /** The open file of the card. */
   readonly card: CardFile;
+  /** What the card reports about itself (HL_INFO_HW_IP_INFO). */
   readonly info: DeviceInfo;
   /** Index in /dev/accel/accelN. */
   readonly minor: number;
@@ -57,9 +60,11 @@ export class Device implements CardTarget, Disposable {
   readonly numaNode: number;
   /** Events and faults of the card. */
   readonly events: DeviceEvents;
+  /** Host memory that the card can reach. */
   readonly hostMemory: HostMemory;
   /** Device memory in blocks. */
   readonly memory: DeviceArenas;
+  /** Transfers of the card. */
   readonly dma: DeviceDma;
   /** dma-bufs of others that this card can reach. */
   readonly imports: DmabufImports;
@@ -94,6 +99,7 @@ export class Device implements CardTarget, Disposable {
     OPEN.add(this);
   }
 
+  /** True after `close()`. */
   get closed(): boolean {
     return this.card.closed;
   }
@@ -180,8 +186,11 @@ export function checkDevice(device: Device): void {
 
 /** An open control node: INFO only, any number of them, beside whoever has the card. Made by `openControl`. */
 export class ControlDevice implements CardTarget, Disposable {
+  /** The open file of the card. */
   readonly card: CardFile;
+  /** Index of the card in /dev/accel/accelN. */
   readonly minor: number;
+  /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
 
   constructor(file: DriverFile, entry: CardEntry) {
@@ -190,6 +199,7 @@ export class ControlDevice implements CardTarget, Disposable {
     this.busId = entry.busId;
   }
 
+  /** True after `close()`. */
   get closed(): boolean {
     return this.card.closed;
   }

@@ -12,6 +12,7 @@ import type { DmaRequest } from './dma-request.ts';
 export interface DmaCounts {
   /** Transfers that have ended well, and their bytes. */
   readonly operations: number;
+  /** Bytes that were transferred. */
   readonly bytes: number;
   /** Transfers that have ended with a failure. */
   readonly errors: number;

@@ -14,6 +14,7 @@ export abstract class DmaMemory {
   readonly card: CardFile;
   /** Signed words of the device address of the first byte. */
   readonly low: number;
+  /** High word of the device address, as a signed 32-bit number. */
   readonly high: number;
   /** Bytes. */
   readonly byteLength: number;

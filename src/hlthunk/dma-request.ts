@@ -22,11 +22,15 @@ export class DmaRequest {
   status: Status = Status.OK;
   /** How it will end unless something worse happens: IO_ERROR once a fault of the card may have spoiled it. */
   outcome: Status = Status.OK;
-  /** Source and destination: signed words of device addresses. */
+  /** Low word of the source address, signed. */
   sourceLow = 0;
+  /** High word of the source address, signed. */
   sourceHigh = 0;
+  /** Low word of the destination address, signed. */
   destinationLow = 0;
+  /** High word of the destination address, signed. */
   destinationHigh = 0;
+  /** Length in bytes. */
   byteLength = 0;
   /** Bytes that are in submitted or prepared packets. */
   issued = 0;
@@ -36,16 +40,19 @@ export class DmaRequest {
   startNs = -1;
   /** Destination of a short get: its bytes wait in the data area of a slot. */
   target: Uint8Array | undefined = undefined;
+  /** First byte of `target` that the transfer writes. */
   targetOffset = 0;
   /** Byte in the data area of the ring where a short transfer has its bytes. */
   dataOffset = 0;
   /** For the owner: runs at the end, and what it belongs to. */
   onComplete: DmaCallback | undefined = undefined;
+  /** What the owner needs in `onComplete`. */
   context: unknown = undefined;
   /** False while the request lies in its pool. */
   live = false;
   /** The two sides that are held until the end; undefined where the request holds none. */
   firstMemory: DmaMemory | undefined = undefined;
+  /** See `firstMemory`. */
   secondMemory: DmaMemory | undefined = undefined;
   readonly #owner: DmaRequestOwner;
 

@@ -68,9 +68,13 @@ export interface DeviceDmaParts {
 
 /** The DMA of one open card. */
 export class DeviceDma implements DmaQueueDevice {
+  /** Name of the card for messages. */
   readonly name: string;
+  /** Source of time. */
   readonly clock: Clock;
+  /** The open file of the card. */
   readonly file: DriverFile;
+  /** Constants of the ASIC that packets need. */
   readonly asic: PacketAsic;
   readonly createKernelBuffer: ((byteLength: number) => RingKernelBuffer) | undefined;
   readonly #card: CardFile;
@@ -327,6 +331,7 @@ export class DeviceDma implements DmaQueueDevice {
     return true;
   }
 
+  /** Returns a submission to the limit of the card: its commands have ended. */
   returnSubmission(): void {
     this.#submissions -= 1;
   }

@@ -43,11 +43,17 @@ export interface DeviceFault {
   readonly signals: number;
   /** Bits of HL_NOTIFIER_EVENT; 0 where the driver has signalled and the events could not be read, or were read by someone else. */
   readonly mask: number;
+  /** The reported events. */
   readonly events: readonly NotifierEvent[];
+  /** The recorded page fault; undefined if there is none. */
   readonly pageFault: PageFaultInfo | undefined;
+  /** The recorded illegal access (RAZWI); undefined if there is none. */
   readonly razwi: RazwiInfo | undefined;
+  /** The recorded undefined opcode; undefined if there is none. */
   readonly undefinedOpcode: UndefinedOpcodeInfo | undefined;
+  /** The recorded engine error; undefined if there is none. */
   readonly engineErr: EngineErrInfo | undefined;
+  /** The recorded time-out of a submission; undefined if there is none. */
   readonly csTimeout: CsTimeoutInfo | undefined;
 }
 
@@ -62,6 +68,7 @@ export interface EventSubscription extends Disposable {
 
 /** The events of one open device. */
 export class DeviceEvents implements CardTarget {
+  /** The open file of the card. */
   readonly card: CardFile;
   readonly #log: Log;
   readonly #clock: Clock;

@@ -43,15 +43,20 @@ export type PageFaultInfo = CamelRecord<Decoded<typeof HL_PAGE_FAULT_INFO>>;
 export type CsTimeoutInfo = CamelRecord<Decoded<typeof HL_INFO_CS_TIMEOUT_EVENT>>;
 /** A packet that the hardware does not know. */
 export type UndefinedOpcodeInfo = CamelRecord<Decoded<typeof HL_INFO_UNDEFINED_OPCODE_EVENT>>;
+/** The recorded hardware error (HL_INFO_HW_ERR_EVENT). */
 export type HwErrInfo = CamelRecord<Decoded<typeof HL_INFO_HW_ERR_EVENT>>;
+/** The recorded firmware error (HL_INFO_FW_ERR_EVENT). */
 export type FwErrInfo = CamelRecord<Decoded<typeof HL_INFO_FW_ERR_EVENT>>;
+/** The recorded engine error (HL_INFO_ENGINE_ERR_EVENT). */
 export type EngineErrInfo = CamelRecord<Decoded<typeof HL_INFO_ENGINE_ERR_EVENT>>;
 /** A mapping at the time of a page fault. */
 export type UserMapping = CamelRecord<Decoded<typeof HL_USER_MAPPING>>;
 
 /** An access of the card to an illegal address. */
 export interface RazwiInfo {
+  /** Time of the access in nanoseconds, by the clock of the kernel. */
   readonly timestamp: bigint;
+  /** Address of the access. */
   readonly addr: bigint;
   /** Engines that may have done it. */
   readonly engineIds: readonly number[];

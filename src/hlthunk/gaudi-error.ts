@@ -8,13 +8,21 @@ import { Status } from '../ucs/status.ts';
 
 /** The codes, in the order in which they are documented. */
 export const GaudiErrorCode = {
+  /** The card does not exist or was removed (ENOENT, ENODEV, ENXIO). */
   DEVICE_NOT_FOUND: 'ERR_GAUDI_DEVICE_NOT_FOUND',
+  /** Device memory, device addresses or driver resources are exhausted (ENOMEM, ENOSPC, EMFILE). */
   OUT_OF_MEMORY: 'ERR_GAUDI_OUT_OF_MEMORY',
+  /** The driver or hlthunk refused the arguments (EINVAL, EFAULT, EBADF, ENOTTY, EOPNOTSUPP). */
   INVALID_PARAMS: 'ERR_GAUDI_INVALID_PARAMS',
+  /** Another process has the compute context, or the card is in reset (EBUSY, EAGAIN). */
   DEVICE_BUSY: 'ERR_GAUDI_DEVICE_BUSY',
+  /** A transfer was aborted, or the card reported an error (EIO and undocumented errno values). */
   DMA_FAILED: 'ERR_GAUDI_DMA_FAILED',
+  /** A submission, or the answer of a peer, exceeded its time limit (ETIMEDOUT). */
   TIMEOUT: 'ERR_GAUDI_TIMEOUT',
+  /** The device node is not accessible, or the card refuses users (EPERM, EACCES). */
   PERMISSION_DENIED: 'ERR_GAUDI_PERMISSION_DENIED',
+  /** A DMA channel, or the channel service of the owner of remote memory, is unusable. */
   CHANNEL_FAILED: 'ERR_GAUDI_CHANNEL_FAILED',
 } as const;
 

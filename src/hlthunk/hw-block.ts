@@ -24,6 +24,7 @@ export interface RegisterValue {
 /** A block of registers. */
 export class HwBlock {
   readonly #card: CardFile;
+  /** Address of the block on the card. */
   readonly address: bigint;
   /** mmap cookie. */
   readonly handle: bigint;

@@ -21,12 +21,15 @@ export interface NicPortsMasks {
 export interface NicPeer {
   /** The card; undefined when it is none of this node. */
   readonly busId: string | undefined;
+  /** Port number at the far end. */
   readonly port: number;
 }
 
 /** One port. */
 export interface NicPort {
+  /** Port number, from 0. */
   readonly port: number;
+  /** True if it leads out of the server (scale-out). */
   readonly external: boolean;
   /** Undefined where the node does not tell: no upstream kernel reports link states. */
   readonly linkUp: boolean | undefined;
@@ -38,6 +41,7 @@ export interface NicPort {
 
 /** The links from one card to another. */
 export interface CardLinks {
+  /** Number of links. */
   readonly total: number;
   /** Those that are not known to be down. */
   readonly up: number;

@@ -23,6 +23,7 @@ export interface CardSelection {
   readonly name?: AsicName;
   /** PCI address; without a domain it is that of domain 0000. */
   readonly busId?: string;
+  /** Index of the card in /dev/accel/accelN. */
   readonly minor?: number;
 }
 

@@ -76,7 +76,9 @@ export interface ConfigSources {
 export interface ConfigEntry {
   /** The full name of the variable: `UCX_GAUDI_COPY_RCACHE`. */
   readonly name: string;
+  /** The field in its table. */
   readonly field: AnyConfigField;
+  /** The parsed value. */
   readonly value: unknown;
   /** The value as a text that parses to it. */
   readonly text: string;

@@ -23,10 +23,13 @@ export interface OperationEnd {
   readonly transport: string | undefined;
   /** Such as `gaudi0`. */
   readonly device: string | undefined;
+  /** Bytes of the operation. */
   readonly byteLength: number;
   /** A value of Status: 0 is success. */
   readonly status: number;
+  /** Start, in nanoseconds of the monotonic clock. */
   readonly startNs: number;
+  /** End, in nanoseconds of the monotonic clock. */
   readonly endNs: number;
   /** Tells the workers of a process apart. */
   readonly worker: number;
@@ -40,26 +43,37 @@ export interface CommandSubmissionEnd {
   readonly queue: number;
   /** The driver's number of the submission. */
   readonly sequence: number;
+  /** Start, in nanoseconds of the monotonic clock. */
   readonly startNs: number;
+  /** End, in nanoseconds of the monotonic clock. */
   readonly endNs: number;
 }
 
 /** A DMA transfer has ended. */
 export interface TransferEnd {
+  /** Name of the card: its number and PCI address. */
   readonly card: string;
+  /** Index of the hardware queue. */
   readonly queue: number;
+  /** Bytes of the transfer. */
   readonly byteLength: number;
   /** A value of Status: 0 is success. */
   readonly status: number;
+  /** Start, in nanoseconds of the monotonic clock. */
   readonly startNs: number;
+  /** End, in nanoseconds of the monotonic clock. */
   readonly endNs: number;
 }
 
 /** Memory has been mapped or unmapped by a context. */
 export interface MemoryChange {
+  /** Name of the kind of memory, such as `gaudi`. */
   readonly memoryType: string;
+  /** System device that has it; undefined for host memory. */
   readonly device: number | undefined;
+  /** Address of the first byte. */
   readonly address: bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
 }
 

@@ -24,8 +24,11 @@ export interface UcxErrorInit {
 
 /** An error of this library. Match on {@link UcxError.code}, never on the message. */
 export class UcxError extends Error {
+  /** Stable code, such as `ERR_INVALID_PARAM`; see docs/ERRORS.md. */
   readonly code: string;
+  /** The status of the same failure on the data path. */
   readonly status: Status;
+  /** Typed details of the failure. */
   readonly details: ErrorDetails;
 
   constructor(init: UcxErrorInit) {
@@ -89,6 +92,7 @@ export function statusError(status: number, what: string, cause?: unknown): UcxE
 
 /** What an operation whose AbortSignal fired rejects with, as Node's own functions do: name and code of an abort, the reason as cause. */
 export class AbortError extends Error {
+  /** The code of cancelled operations in Node.js. */
   readonly code: string = 'ABORT_ERR';
 
   constructor(signal: AbortSignal) {

@@ -9,13 +9,21 @@
 export const MemoryType = {
   /** Memory that the CPU loads and stores. */
   HOST: 0,
+  /** NVIDIA CUDA device memory (UCS_MEMORY_TYPE_CUDA). */
   CUDA: 1,
+  /** NVIDIA CUDA managed memory. */
   CUDA_MANAGED: 2,
+  /** AMD ROCm device memory. */
   ROCM: 3,
+  /** AMD ROCm managed memory. */
   ROCM_MANAGED: 4,
+  /** Device memory of an RDMA NIC. */
   RDMA: 5,
+  /** Intel Level Zero host memory. */
   ZE_HOST: 6,
+  /** Intel Level Zero device memory. */
   ZE_DEVICE: 7,
+  /** Intel Level Zero managed memory. */
   ZE_MANAGED: 8,
   /** HBM of a Gaudi card. */
   GAUDI: 9,

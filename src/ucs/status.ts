@@ -6,33 +6,61 @@
  */
 
 export const Status = {
+  /** The operation succeeded. */
   OK: 0,
+  /** The operation has not ended. */
   INPROGRESS: 1,
+  /** No message is pending. */
   NO_MESSAGE: -1,
+  /** No resources at the moment: back-pressure; try again after progress. */
   NO_RESOURCE: -2,
+  /** Input or output failed. */
   IO_ERROR: -3,
+  /** Memory is exhausted. */
   NO_MEMORY: -4,
+  /** An argument is invalid. */
   INVALID_PARAM: -5,
+  /** The destination cannot be reached. */
   UNREACHABLE: -6,
+  /** An address is invalid. */
   INVALID_ADDR: -7,
+  /** The function is not implemented. */
   NOT_IMPLEMENTED: -8,
+  /** The message is longer than the memory of the receive. */
   MESSAGE_TRUNCATED: -9,
+  /** No progress was made. */
   NO_PROGRESS: -10,
+  /** The supplied buffer is too small. */
   BUFFER_TOO_SMALL: -11,
+  /** The element does not exist. */
   NO_ELEM: -12,
+  /** Some connections failed. */
   SOME_CONNECTS_FAILED: -13,
+  /** No such device. */
   NO_DEVICE: -14,
+  /** The device or the resource is busy. */
   BUSY: -15,
+  /** The request was cancelled. */
   CANCELED: -16,
+  /** A shared-memory segment cannot be attached. */
   SHMEM_SEGMENT: -17,
+  /** The element exists already. */
   ALREADY_EXISTS: -18,
+  /** An index is out of range. */
   OUT_OF_RANGE: -19,
+  /** The operation timed out. */
   TIMED_OUT: -20,
+  /** A limit of the user is exceeded. */
   EXCEEDS_LIMIT: -21,
+  /** The operation is not supported. */
   UNSUPPORTED: -22,
+  /** The peer or the system rejected the operation. */
   REJECTED: -23,
+  /** The endpoint is not connected. */
   NOT_CONNECTED: -24,
+  /** The peer reset the connection. */
   CONNECTION_RESET: -25,
+  /** The peer did not answer in time. */
   ENDPOINT_TIMEOUT: -80,
 } as const;
 

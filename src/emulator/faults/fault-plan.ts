@@ -14,6 +14,7 @@ export type ExhaustibleResource = 'hbm' | 'va' | 'fd';
 /** The nth ioctl of a kind fails with an errno, without being looked at. */
 export interface IoctlFault {
   readonly kind: 'ioctl';
+  /** Kind of the ioctl. */
   readonly ioctl: IoctlName;
   /** 1 is the next one. Default 1. */
   readonly nth?: number;
@@ -24,13 +25,16 @@ export interface IoctlFault {
 /** The nth open of the primary node fails. */
 export interface OpenFault {
   readonly kind: 'open';
+  /** 1 is the next one. Default 1. */
   readonly nth?: number;
+  /** Positive error number. */
   readonly errno: number;
 }
 
 /** The completion of the nth accepted submission is held back: for a time, or for ever, so that the submission times out. */
 export interface CompletionFault {
   readonly kind: 'completion';
+  /** 1 is the next one. Default 1. */
   readonly nth?: number;
   /** Nanoseconds until the completion is seen; undefined drops it. */
   readonly delayNs?: number;
@@ -39,6 +43,7 @@ export interface CompletionFault {
 /** The nth accepted submission hangs its engines: neither it nor what is behind it on its queues runs, for a time or for ever. */
 export interface HangFault {
   readonly kind: 'hang';
+  /** 1 is the next one. Default 1. */
   readonly nth?: number;
   /** Nanoseconds until the engines go on; undefined never. */
   readonly delayNs?: number;
@@ -47,7 +52,9 @@ export interface HangFault {
 /** The nth request for a resource finds none left. */
 export interface ExhaustionFault {
   readonly kind: 'exhausted';
+  /** What is exhausted: device memory, device addresses, or file descriptors. */
   readonly resource: ExhaustibleResource;
+  /** 1 is the next one. Default 1. */
   readonly nth?: number;
 }
 
@@ -63,7 +70,11 @@ export type CardFault =
   | { readonly kind: 'hard-reset' }
   | { readonly kind: 'unplug' }
   | { readonly kind: 'malfunction' }
-  | { readonly kind: 'status'; readonly status: HlDeviceStatus }
+  | {
+      readonly kind: 'status';
+      /** The status that the card keeps. */
+      readonly status: HlDeviceStatus;
+    }
   | { readonly kind: 'recover' };
 
 /**

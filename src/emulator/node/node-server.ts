@@ -46,6 +46,7 @@ const INLINE_BYTES_MAX: number = availableParallelism() < 3 ? 64 * 2 ** 20 : 2 *
 
 /** What a server is made of. */
 export interface NodeServerOptions {
+  /** Options of the node that is served. */
   readonly node?: EmulatedNodeOptions;
   /** Path of the socket; its folder is made when it is not there. */
   readonly socketPath: string;
@@ -53,7 +54,9 @@ export interface NodeServerOptions {
 
 /** A running server. */
 export class NodeServer {
+  /** Path of the Unix socket on which the server listens. */
   readonly socketPath: string;
+  /** The served node. */
   readonly node: EmulatedNode;
   /** Resolves when the server has ended: by {@link close} or by a client that asked for it. */
   readonly closed: Promise<void>;

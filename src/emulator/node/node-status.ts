@@ -4,20 +4,29 @@
 
 /** One card of a node. */
 export interface CardStatus {
+  /** Index of the card in /dev/accel/accelN. */
   readonly minor: number;
+  /** PCI address, such as `0000:3b:00.0`. */
   readonly busId: string;
+  /** OCP module id. */
   readonly moduleId: number;
+  /** NUMA node; -1 if the platform does not report it. */
   readonly numaNode: number;
   /** Value of the sysfs attribute `status`; `removed` for a card that was unplugged. */
   readonly status: string;
   /** The process that has the compute context; null for none. */
   readonly owner: number | null;
+  /** Allocated device memory in bytes. */
   readonly dramUsedBytes: number;
+  /** Device memory for users in bytes. */
   readonly dramBytes: number;
+  /** Hard resets since the start of the node. */
   readonly hardResets: number;
+  /** Compute resets since the start of the node. */
   readonly computeResets: number;
   /** Faults that wait for their moment, and those that have happened. */
   readonly faultsWaiting: number;
+  /** Injected faults that have happened. */
   readonly faultsFired: number;
   /** NIC ports whose link is down. */
   readonly portsDown: readonly number[];
@@ -25,21 +34,30 @@ export interface CardStatus {
 
 /** One client. */
 export interface ClientStatus {
+  /** Process id. */
   readonly pid: number;
+  /** Open device files. */
   readonly files: number;
+  /** Ioctls that were served. */
   readonly ioctls: number;
 }
 
 /** A node server. */
 export interface NodeStatus {
+  /** Process id of the server. */
   readonly pid: number;
+  /** Path of the Unix socket on which it listens. */
   readonly socket: string;
+  /** Generation of the cards, such as `gaudi2`. */
   readonly asic: string;
   /** The links that the node started with, as `node up --links` takes them. */
   readonly links: string;
+  /** Seconds since the start. */
   readonly upSeconds: number;
   /** Dma-bufs that somebody has. */
   readonly dmabufs: number;
+  /** The cards, by minor. */
   readonly cards: readonly CardStatus[];
+  /** The connected processes. */
   readonly clients: readonly ClientStatus[];
 }

@@ -48,8 +48,11 @@ export class AmMessage {
   sender: object | undefined = undefined;
   /** Memory that holds header and data. */
   source: Uint8Array = new Uint8Array(0);
+  /** First byte of the header in `source`. */
   headerOffset = 0;
+  /** Length of the header in bytes. */
   headerLength = 0;
+  /** First byte of the data in `source`. */
   dataOffset = 0;
   /** Bytes of the data, whether they are here or must be received. */
   byteLength = 0;

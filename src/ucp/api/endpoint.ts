@@ -48,6 +48,7 @@ export interface RkeyOptions {
 export interface EndpointAttributes {
   /** The ends of the connection by which a client and a listener have found each other; undefined for endpoints by worker address. */
   readonly localAddress: SocketAddress | undefined;
+  /** Address of the peer on that connection. */
   readonly remoteAddress: SocketAddress | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
@@ -63,6 +64,7 @@ export interface CloseOptions {
 
 /** The operations that can be explained. */
 export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
+/** An operation that can be explained. */
 export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
 
 /** Options of an awaited put or get. */
@@ -75,11 +77,13 @@ export interface TransferOptions {
   readonly remoteOffset?: number;
   /** Remote address instead of `remoteOffset`: an address inside the remote memory. */
   readonly remoteAddress?: bigint;
+  /** Cancels the operation: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
 /** Options of an awaited message. */
 export interface SendOptions {
+  /** Cancels the operation: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
@@ -107,22 +111,29 @@ export interface StreamRecvOptions extends SendOptions {
 export interface AtomicOptions {
   /** Byte of the remote memory, a multiple of the word. Default 0. */
   readonly remoteOffset?: number;
+  /** Bits of the word. Default 64. */
   readonly bits?: 32 | 64;
+  /** For cswap: the value that the word must have. */
   readonly compare?: number | bigint;
+  /** Cancels the operation: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
 /** What an awaited operation tells about itself. */
 export interface TransferResult {
+  /** Bytes that were moved. */
   readonly byteLength: number;
   /** Transport, device and protocol that moved the bytes; undefined where there was nothing to move, or messages carried them. */
   readonly transport: string | undefined;
+  /** Device that moved them, such as `gaudi0`. */
   readonly device: string | undefined;
+  /** Protocol that moved them, such as `put/zcopy`. */
   readonly protocol: string | undefined;
 }
 
 /** An endpoint. */
 export interface Endpoint extends AsyncDisposable {
+  /** True after `close()`. */
   readonly closed: boolean;
   /** OK, or why the connection has ended without being closed here. */
   readonly status: Status;

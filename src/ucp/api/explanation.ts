@@ -4,20 +4,25 @@ import type { Engine } from './engine.ts';
 
 /** A transport or protocol that is not used. */
 export interface RejectedProtocol {
+  /** Transport and device, such as `posix/memory`. */
   readonly transport: string;
   /** Undefined when the transport as a whole is out. */
   readonly protocol: string | undefined;
+  /** Why it is not used. */
   readonly reason: string;
 }
 
 /** What moves the bytes. */
 export interface SizeWinner {
+  /** Transport and device, such as `gaudi_cpy/gaudi0`. */
   readonly transport: string;
+  /** Protocol, such as `put/zcopy`. */
   readonly protocol: string;
   /** By the cost model, not measured; undefined where there is no model of the engine. */
   readonly estimatedNs: number | undefined;
   /** Bytes per second, by the same model. */
   readonly bandwidth: number | undefined;
+  /** What the estimate takes into account besides the attributes of the transport. */
   readonly note?: string | undefined;
 }
 
@@ -29,14 +34,17 @@ export interface SizeLoser extends RejectedProtocol {
 
 /** The explanation for one size. */
 export interface SizeExplanation {
+  /** Size of the operation in bytes. */
   readonly bytes: number;
   /** Undefined where nothing can move so many bytes. */
   readonly winner: SizeWinner | undefined;
+  /** Candidates that were not chosen, with the reason. */
   readonly losers: readonly SizeLoser[];
 }
 
 /** A range of sizes and what moves them. */
 export interface ChosenProtocol {
+  /** First size of the range in bytes, inclusive. */
   readonly bytesMin: number;
   /** Inclusive; Infinity for no end. */
   readonly bytesMax: number;

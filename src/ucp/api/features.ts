@@ -5,6 +5,7 @@ import { Status } from '../../ucs/status.ts';
 
 /** The names; waking up is always there. */
 export const FEATURES = ['tag', 'rma', 'amo32', 'amo64', 'stream', 'am'] as const;
+/** One of {@link FEATURES}. */
 export type Feature = (typeof FEATURES)[number];
 
 /**

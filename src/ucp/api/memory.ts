@@ -55,11 +55,13 @@ export type MemMapParams =
 
 /** Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys. */
 export interface MemoryHandle {
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
   /** The card, by its logical index; undefined for host memory. */
   readonly sysDevice: number | undefined;
   /** Address of the first byte: host virtual or of the device. */
   readonly address: bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** The bytes, for host memory; device memory has none that a CPU can reach. */
   readonly bytes: Uint8Array | undefined;
@@ -80,6 +82,7 @@ export const IOV_MAX = 1024;
 
 /** One piece of local memory. */
 export interface IovPiece {
+  /** The memory that it is a part of. */
   readonly memory: LocalMemory;
   /** Default 0. */
   readonly offset?: number;
@@ -92,13 +95,17 @@ export type LocalBuffer = LocalMemory | readonly IovPiece[];
 
 /** An unpacked remote key. */
 export interface RemoteKey {
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
+  /** System device that has the memory; undefined for host memory. */
   readonly sysDevice: number | undefined;
   /** Address of the first byte at the owner. */
   readonly address: bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr); undefined elsewhere. */
   readonly bytes: Uint8Array | undefined;
+  /** True after `release()`. */
   readonly released: boolean;
   /** False when a transport knows that the memory is gone. */
   readonly live: boolean;
@@ -118,6 +125,7 @@ export interface AdviseOptions {
 export interface AddressedMemory {
   /** Address of the first byte: a host virtual address or one of a device. */
   readonly address: number | bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** The card whose address it is; without it all are asked, and several that have memory there are an error. */
   readonly sysDevice?: number;
@@ -125,16 +133,20 @@ export interface AddressedMemory {
 
 /** What is known about memory (ucp_mem_attr). */
 export interface MemoryInfo {
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
   /** Undefined for host memory. */
   readonly sysDevice: number | undefined;
   /** Start and length of the whole allocation; of host memory those of the question. */
   readonly baseAddress: bigint;
+  /** Length of the whole allocation in bytes. */
   readonly allocLength: number;
 }
 
 /** A report about memory that is not host memory and that this library does not allocate. */
 export interface MemoryTypeEvent extends AddressedMemory {
+  /** What happened to the memory. */
   readonly event: 'allocated' | 'freed';
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
 }

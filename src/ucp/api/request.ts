@@ -11,6 +11,7 @@ export interface RequestParams {
   readonly noImmediateCompletion?: boolean;
   /** Runs when the request ends; not for an operation that ended at once. */
   readonly callback?: RequestCallback;
+  /** Any value; the request has it as `userData`. */
   readonly userData?: unknown;
 }
 
@@ -41,11 +42,13 @@ export interface StreamRecvParams extends RequestParams {
 export interface Request {
   /** INPROGRESS, then how it has ended. */
   readonly status: Status;
+  /** True once `status` is final. */
   readonly isCompleted: boolean;
   /** What was thrown on the way, for the cause of an error; most failures have none. */
   readonly error: unknown;
   /** Of RequestParams. The callback may be set until the operation has ended. */
   callback: RequestCallback | undefined;
+  /** The `userData` of the parameters. */
   readonly userData: unknown;
   /** Bytes of the operation. */
   readonly byteLength: number;

@@ -19,7 +19,9 @@ export interface WorkerOptions {
 
 /** A message that a probe has found. */
 export interface TagMessage {
+  /** Tag under which the message was sent, unsigned 64 bits. */
   readonly senderTag: bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
 }
 
@@ -29,17 +31,21 @@ export interface TagRecvOptions {
   readonly tag?: Tag;
   /** Bits of the tag that count. Default all. */
   readonly mask?: Tag;
+  /** Cancels the receive: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
 /** What an awaited receive has got. */
 export interface TagRecvResult {
+  /** Tag under which the message was sent, unsigned 64 bits. */
   readonly senderTag: bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
 }
 
 /** A worker. */
 export interface Worker extends AsyncDisposable {
+  /** True after `close()`. */
   readonly closed: boolean;
   /** By which listeners know this worker, where it connects with `sendClientId`. */
   readonly clientId: bigint;

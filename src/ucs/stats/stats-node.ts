@@ -9,7 +9,9 @@ export interface StatsNode {
   readonly className: string;
   /** Which one, such as `posix/memory`; empty where there is one only. */
   readonly name: string;
+  /** Counters of the object, by name. */
   readonly counters: Counters;
+  /** The objects that it consists of. */
   readonly children: readonly StatsNode[];
 }
 

@@ -11,7 +11,9 @@ import type { Status } from '../../ucs/status.ts';
 
 /** A numeric address, for link-local IPv6 with its zone, and a port. */
 export interface SocketAddress {
+  /** Numeric IPv4 or IPv6 address. */
   readonly address: string;
+  /** Port, 0 to 65535. */
   readonly port: number;
 }
 
@@ -22,7 +24,9 @@ export const REASON_BYTES_MAX = 512;
 
 /** A client that waits for an answer. Exactly one of accept and reject answers it. */
 export interface ClientRequest {
+  /** Address of the client. */
   readonly clientAddress: SocketAddress;
+  /** Address of the listener that was connected to. */
   readonly serverAddress: SocketAddress;
   /** What the client sent. */
   readonly privateData: Uint8Array;
@@ -57,7 +61,9 @@ export interface ConnectAnswer {
   readonly privateData: Uint8Array;
   /** The own end and the server's, where there was a connection. */
   readonly clientAddress?: SocketAddress;
+  /** Address of the server. */
   readonly serverAddress?: SocketAddress;
+  /** The cause of a failure. */
   readonly error?: UcxError;
 }
 

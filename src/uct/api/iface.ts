@@ -8,7 +8,16 @@ import type { Status } from '../../ucs/status.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
 /** Kinds of transport devices (uct_device_type_t). */
-export const DeviceType = { NET: 'network', SHM: 'intra-node', ACC: 'accelerator', SELF: 'loopback' } as const;
+export const DeviceType = {
+  /** A network device. */
+  NET: 'network',
+  /** Shared memory of a node. */
+  SHM: 'intra-node',
+  /** A card. */
+  ACC: 'accelerator',
+  /** The worker itself. */
+  SELF: 'loopback',
+} as const;
 export type DeviceType = (typeof DeviceType)[keyof typeof DeviceType];
 
 /** A transport on a device. */
@@ -19,6 +28,7 @@ export interface IfaceResource {
   readonly aliases: readonly string[];
   /** Device name, such as `gaudi0` or `memory`. */
   readonly device: string;
+  /** Kind of the device. */
   readonly deviceType: DeviceType;
   /** System device behind it; undefined for none. */
   readonly sysDevice: number | undefined;
@@ -26,19 +36,27 @@ export interface IfaceResource {
 
 /** Capability bits of an interface (UCT_IFACE_FLAG_*). A flag that is set works; an operation that works has its flag. */
 export const IfaceFlag = {
+  /** Put that copies its bytes at the call. */
   PUT_SHORT: 0x1,
+  /** Put from registered memory. */
   PUT_ZCOPY: 0x2,
+  /** Get into any host memory. */
   GET_SHORT: 0x4,
+  /** Get into registered memory. */
   GET_ZCOPY: 0x8,
+  /** Endpoints connect to the address of an interface. */
   CONNECT_TO_IFACE: 0x10,
   /** Reports errors of a remote memory access. */
   ERRHANDLE_REMOTE_MEM: 0x40,
   /** Has an event to sleep on. */
   EVENT: 0x80,
+  /** Active messages whose header and payload are copied at the call. */
   AM_SHORT: 0x100,
+  /** Active messages that a packer writes into a buffer of the transport. */
   AM_BCOPY: 0x200,
   /** Atomic operations of {@link AtomicOperation} on 32-bit and 64-bit words, with and without the old value. */
   ATOMIC32: 0x400,
+  /** Atomic operations on 64-bit words. */
   ATOMIC64: 0x800,
   /** `check` tells whether the peer lives. */
   EP_CHECK: 0x1000,
@@ -50,7 +68,9 @@ export const IfaceFlag = {
 export interface RmaLimits {
   /** 0 where the operation is missing. */
   readonly shortBytesMax: number;
+  /** Shortest zero-copy transfer in bytes. */
   readonly zcopyBytesMin: number;
+  /** Longest zero-copy transfer in bytes; 0 if the operation is missing. */
   readonly zcopyBytesMax: number;
   /** Entries of a zero-copy list; a longer one is refused. */
   readonly iovMax: number;
@@ -71,35 +91,49 @@ export const NO_ACTIVE_MESSAGES: AmLimits = { shortBytesMax: 0, bcopyBytesMax: 0
 
 /** Speed of an interface as the cost model sees it. */
 export interface IfacePerformance {
+  /** Latency in nanoseconds. */
   readonly latencyNs: number;
   /** Cost of the call itself. */
   readonly overheadNs: number;
   /** Bytes per second, by the direction of the transfer. */
   readonly hostToDevice: number;
+  /** Bytes per second from device to host memory. */
   readonly deviceToHost: number;
+  /** Bytes per second between device memories. */
   readonly deviceToDevice: number;
+  /** Bytes per second between host memories. */
   readonly hostToHost: number;
 }
 
 /** Attributes of an interface (uct_iface_attr). */
 export interface IfaceAttributes {
+  /** Transport and device. */
   readonly resource: IfaceResource;
   /** Bits of {@link IfaceFlag}. */
   readonly flags: number;
+  /** Limits of put. */
   readonly put: RmaLimits;
+  /** Limits of get. */
   readonly get: RmaLimits;
+  /** Limits of active messages. */
   readonly am: AmLimits;
   /** Whether the operations take these memory types, as masks, on the local and on the remote side. */
   readonly localMemoryTypes: number;
+  /** Memory types on the remote side, as a mask. */
   readonly remoteMemoryTypes: number;
   /** At least one side must be of these types, as a mask; 0 for no such rule. Host to host is no work for a card. */
   readonly requiredMemoryTypes: number;
   /** True when remote memory may be on any device; false when it must be on the device of the resource. */
   readonly reachesOtherDevices: boolean;
+  /** Estimated speed. */
   readonly performance: IfacePerformance;
+  /** Decides between interfaces with equal estimates: the higher one is used. */
   readonly priority: number;
+  /** Length of the device address in bytes. */
   readonly deviceAddressBytes: number;
+  /** Length of the interface address in bytes. */
   readonly ifaceAddressBytes: number;
+  /** Length of an endpoint address in bytes. */
   readonly endpointAddressBytes: number;
   /** Short names for what error handling covers, as ucx_info prints them. */
   readonly errorHandling: readonly string[];
@@ -112,7 +146,9 @@ export interface IfaceAttributes {
  * `onComplete` runs; the first failure goes into `failure`, which is OK before.
  */
 export interface Completion {
+  /** Operations that have not ended. */
   count: number;
+  /** The first failure; OK before. */
   failure: Status;
   /** Runs inside `progress()` when `count` reaches 0. */
   onComplete(): void;
@@ -120,18 +156,36 @@ export interface Completion {
 
 /** One entry of a zero-copy list: bytes of registered or allocated memory. */
 export interface IovEntry {
+  /** The memory that it is a part of. */
   readonly memory: MdMemory;
+  /** First byte in the memory. */
   readonly offset: number;
+  /** Length in bytes. */
   readonly byteLength: number;
 }
 
 /** Atomic operations (uct_atomic_op_t). */
-export const AtomicOperation = { ADD: 0, AND: 1, OR: 2, XOR: 3, SWAP: 4, CSWAP: 5 } as const;
+export const AtomicOperation = {
+  /** Adds the operand. */
+  ADD: 0,
+  /** Bitwise and with the operand. */
+  AND: 1,
+  /** Bitwise or with the operand. */
+  OR: 2,
+  /** Bitwise exclusive or with the operand. */
+  XOR: 3,
+  /** Stores the operand. */
+  SWAP: 4,
+  /** Stores the operand if the word equals `compare`. */
+  CSWAP: 5,
+} as const;
 export type AtomicOperation = (typeof AtomicOperation)[keyof typeof AtomicOperation];
 
 /** An atomic operation on one word of remote memory, and its result. Values are unsigned; 32-bit words use the low half. */
 export interface AtomicCall {
+  /** What is done with the word. */
   readonly operation: AtomicOperation;
+  /** Length of the word in bytes. */
   readonly wordBytes: 4 | 8;
   /** Operand; the new value of SWAP and CSWAP. */
   readonly value: bigint;
@@ -146,8 +200,11 @@ export interface AtomicCall {
  * multiple of 8.
  */
 export interface AmFrame {
+  /** The memory as bytes. */
   readonly bytes: Uint8Array;
+  /** The memory as 32-bit words. */
   readonly words: Int32Array;
+  /** First byte of the message. */
   readonly offset: number;
   /** Bytes of the message; of the room for one, for a packer. */
   readonly byteLength: number;
@@ -208,6 +265,7 @@ export interface UctEndpoint {
     rkey: RemoteKey,
     completion: Completion,
   ): Status;
+  /** Gets into registered memory; otherwise like `putZcopy`, in the other direction. */
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /**
    * OK when everything started before has reached remote memory, else INPROGRESS and the completion is called then. A failure is the first one
@@ -256,6 +314,7 @@ export interface UctEndpoint {
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey, completion: Completion): Status;
   /** Whether the peer lives, as far as the transport can tell: OK; ENDPOINT_TIMEOUT for one that is gone, CONNECTION_RESET for one that has closed (uct_ep_check). */
   check(): Status;
+  /** Closes the endpoint. Idempotent; never fails. */
   close(): void;
 }
 
@@ -269,6 +328,7 @@ export interface RemotePath {
 
 /** An open transport on a device. */
 export interface Iface {
+  /** Attributes of the interface; constant. */
   readonly attributes: IfaceAttributes;
   /** Identifies the interface for peers: opaque bytes, at most 255, that carry no descriptor and no pointer. */
   readonly address: Uint8Array;
@@ -312,5 +372,6 @@ export interface Iface {
    * that sleep: the promise is the same until it resolves, at the earliest time that was asked for.
    */
   wait(timeoutNs: number): Promise<void>;
+  /** Closes the interface. Idempotent; never fails. */
   close(): void;
 }

@@ -17,7 +17,9 @@ import type { MdMemory, RemoteKey } from './memory.ts';
 
 /** What a memory domain can do, as bits (UCT_MD_FLAG_*). A flag that is set works, an operation that works has its flag. */
 export const MdFlag = {
+  /** The memory domain allocates memory. */
   ALLOC: 0x1,
+  /** The memory domain registers memory. */
   REG: 0x2,
   /** Zero-copy operations need a memory handle for local memory. */
   NEED_MEMH: 0x4,
@@ -48,21 +50,29 @@ export type MemoryAdvice = 'normal' | 'will-need';
 
 /** A cost that grows linearly with the size: `overheadNs + byteLength * perByteNs`. */
 export interface LinearCost {
+  /** Constant part in nanoseconds. */
   readonly overheadNs: number;
+  /** Nanoseconds per byte. */
   readonly perByteNs: number;
 }
 
-/** Attributes of a memory domain (uct_md_attr). Memory types are masks of {@link memoryTypeBit}. */
+/** Attributes of a memory domain (uct_md_attr). Memory types are masks with bit n for type n. */
 export interface MdAttributes {
+  /** Name of the memory domain. */
   readonly name: string;
+  /** Name of the component that opened it. */
   readonly component: string;
   /** Bits of {@link MdFlag}. */
   readonly flags: number;
+  /** Types that it registers. */
   readonly registerMemoryTypes: number;
+  /** Types that it allocates. */
   readonly allocateMemoryTypes: number;
   /** Types that the transports of this MD reach by themselves. */
   readonly accessMemoryTypes: number;
+  /** Types that it detects from an address. */
   readonly detectMemoryTypes: number;
+  /** Types that it exports as dma-bufs. */
   readonly dmabufMemoryTypes: number;
   /**
    * Types that it registers by a dma-buf: with {@link MdFlag.REG_DMABUF}, absent or 0 without. Memory of this process whose type is in
@@ -71,10 +81,13 @@ export interface MdAttributes {
   readonly registerDmabufMemoryTypes?: number;
   /** Types whose registrations are cached. */
   readonly cacheMemoryTypes: number;
+  /** Estimated cost of a registration. */
   readonly registerCost: LinearCost;
   /** Bytes of a packed remote key. */
   readonly rkeyPackedBytes: number;
+  /** Longest allocation in bytes. */
   readonly allocateBytesMax: number;
+  /** Longest registration in bytes. */
   readonly registerBytesMax: number;
 }
 
@@ -88,6 +101,7 @@ export type HostBuffer = Uint8Array;
 export interface HostRange {
   /** Address of the first byte. */
   readonly address: number;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** The bytes. Touching them after the memory was unmapped ends the process. */
   readonly bytes: Uint8Array;
@@ -98,10 +112,13 @@ export interface HostRange {
  * then on.
  */
 export interface DeviceRange {
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
   /** Address of the first byte on the device. */
   readonly address: bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
+  /** System device that has the memory. */
   readonly sysDevice: number;
 }
 
@@ -112,6 +129,7 @@ export type RegistrationSource = HostBuffer | HostRange | DeviceRange | MdMemory
 export interface LeftOut {
   /** Such as `gaudi1`. */
   readonly name: string;
+  /** Why it is not used. */
   readonly reason: string;
 }
 
@@ -119,6 +137,7 @@ export interface LeftOut {
 export interface RegistrationCache {
   /** Such as `gaudi_copy`. */
   readonly name: string;
+  /** The counters of ucs_rcache. */
   readonly counters: RcacheCounters;
   /** Registrations that are kept, in use or not. */
   readonly numRegions: number;
@@ -128,10 +147,13 @@ export interface RegistrationCache {
 
 /** What memQuery and detect tell about an address (uct_md_mem_attr). */
 export interface MemoryAttributes {
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
+  /** System device that has the memory. */
   readonly sysDevice: number;
   /** Start and length of the whole allocation. */
   readonly baseAddress: bigint;
+  /** Length of the whole allocation in bytes. */
   readonly allocLength: number;
 }
 
@@ -149,9 +171,11 @@ export interface DmabufRegion {
   readonly fd: number;
   /** Byte of the dma-buf at which the memory begins. */
   readonly offset: number;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** Address by which the first byte is named; nobody reaches it there. A memory domain that gives the memory an address of its own does without. */
   readonly address: bigint;
+  /** Kind of the memory behind the dma-buf. */
   readonly memoryType: MemoryType;
   /** The device that it belongs to, or that is to reach it; the first suitable one when undefined. */
   readonly sysDevice: number | undefined;
@@ -159,6 +183,7 @@ export interface DmabufRegion {
 
 /** Options of an allocation. */
 export interface AllocateOptions {
+  /** Kind of memory to allocate. */
   readonly memoryType: MemoryType;
   /** System device that shall hold it; the first suitable one when undefined. */
   readonly sysDevice?: number;
@@ -168,6 +193,7 @@ export interface AllocateOptions {
 
 /** An open memory domain. Control-path calls throw UcxError; none is used per transfer. */
 export interface MemoryDomain {
+  /** Attributes of the memory domain; constant. */
   readonly attributes: MdAttributes;
   /**
    * Allocates memory.
@@ -249,7 +275,9 @@ export interface MemoryDomain {
 
 /** What a component gets from its context. */
 export interface ComponentServices {
+  /** Receives the messages. */
   readonly log: Log;
+  /** Source of time. */
   readonly clock: Clock;
   /** The configuration of the program; the component takes its own table out of it. */
   readonly config: Config;
@@ -261,6 +289,7 @@ export interface ComponentServices {
 
 /** A family of memory domains and transports: the unit that is plugged in. */
 export interface Component {
+  /** Name of the component. */
   readonly name: string;
   /** The transports that its memory domain may have, with the names under which users choose them. */
   readonly transports: readonly { readonly name: string; readonly aliases: readonly string[] }[];

@@ -10,11 +10,13 @@ import type { MemoryType } from '../../ucs/memory-type.ts';
 export interface MdMemory {
   /** The MD's name, for checks and messages. */
   readonly mdName: string;
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
   /** System device that holds the memory; undefined for host memory. */
   readonly sysDevice: number | undefined;
   /** Address of the first byte: a host virtual address or a device address. */
   readonly address: bigint;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** The bytes, for host memory; a CPU does not reach device memory. */
   readonly bytes: Uint8Array | undefined;
@@ -35,9 +37,13 @@ export interface MdMemory {
 
 /** A remote key after unpacking: what an endpoint operation needs to reach remote memory. */
 export interface RemoteKey {
+  /** Name of the memory domain that packed it. */
   readonly mdName: string;
+  /** Kind of the memory. */
   readonly memoryType: MemoryType;
+  /** System device that has the memory; undefined for host memory. */
   readonly sysDevice: number | undefined;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** The remote bytes, where they are mapped into this process (uct_rkey_ptr); undefined or absent elsewhere. */
   readonly bytes?: Uint8Array | undefined;

@@ -25,8 +25,11 @@ export interface ConnectOptions extends EndpointOptions {
   readonly address?: string;
   /** Name of the machine: its addresses are tried one after the other. */
   readonly host?: string;
+  /** Port of the listener, 1 to 65535. */
   readonly port: number;
+  /** Sends the client id of the worker to the listener. Default false. */
   readonly sendClientId?: boolean;
+  /** Cancels the operation: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 

@@ -8,6 +8,7 @@ import { checkErrorHandling } from '../error-handling.ts';
 
 /** What is known about a request (ucp_conn_request_attr_t). */
 export interface ConnectionRequestAttributes {
+  /** Address of the client. */
   readonly clientAddress: SocketAddress;
   /** Where it came in: with the address that the client has connected to, also where the listener takes any. */
   readonly serverAddress: SocketAddress;
@@ -39,6 +40,7 @@ export class ConnectionRequest {
     this.clientId = clientId;
   }
 
+  /** Address of the client. */
   get clientAddress(): SocketAddress {
     return this.#request.clientAddress;
   }

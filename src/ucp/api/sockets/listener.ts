@@ -31,6 +31,7 @@ export interface ListenerOptions {
 
 /** What is known about a listener (ucp_listener_attr_t). */
 export interface ListenerAttributes extends SocketAddress {
+  /** Length of the queue of the socket, as passed to listen(2). */
   readonly backlog: number;
   /** Requests that nobody has answered. */
   readonly waiting: number;
@@ -115,6 +116,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     return this.#socket.address.port;
   }
 
+  /** True after `close()`. */
   get closed(): boolean {
     return this.#closed;
   }
@@ -179,6 +181,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     for (const wake of this.#waiting) wake();
   }
 
+  /** For the engine: a request was accepted or rejected. */
   answered(request: ConnectionRequest): void {
     this.#unanswered.delete(request);
   }

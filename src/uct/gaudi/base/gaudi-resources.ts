@@ -46,6 +46,7 @@ export interface OpenGaudi {
 
 /** The cards of a context, for the components that share them. */
 export class GaudiResources {
+  /** The machine that has the cards. */
   readonly node: DriverNode;
   readonly #mappingTable: string | undefined;
   readonly #devices: readonly Device[] | undefined;

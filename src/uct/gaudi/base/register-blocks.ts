@@ -19,6 +19,7 @@ import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 export interface RegisterBlock {
   /** Name of the kernel's headers, such as `NIC0_UMR0_0`. */
   readonly name: string;
+  /** Address of the block on the card. */
   readonly address: bigint;
   /** Bytes as the driver says; as the headers say where it refuses. */
   readonly byteLength: number;
