@@ -18,6 +18,7 @@ const LINES_MAX = 22;
 const LAST_LINES: Readonly<Record<string, RegExp>> = {
   'any-ucx-program.ts': /^hello over (libucx|native)$/,
   'checkpoint-load.ts': /^64 of 64 shards on 8 cards are as in the file$/,
+  'hlthunk-dma.ts': /^the same bytes came back$/,
   'kv-cache-transfer.ts': /^192 of 192 blocks are in the HBM of the decode process as they were$/,
   'put-get.ts': /^the same bytes came back$/,
   'two-processes.ts': /^the answer, over posix\/memory: hello, line 1, line 2, line 3; the bytes are in the HBM$/,

@@ -13,6 +13,17 @@ import { isDeviceGone } from './gaudi-error.ts';
 /** End of user addresses of x86-64. */
 const HOST_ADDRESS_END = 2 ** 47;
 
+/** What is mapped into the open cards of this process. */
+const PINNED: Set<HostMapping> = new Set();
+
+/** Whether an open card of this process has any of these bytes of host memory mapped. */
+export function isPinned(address: number, byteLength: number): boolean {
+  for (const { hostAddress, byteLength: mapped } of PINNED) {
+    if (hostAddress < address + byteLength && address < hostAddress + mapped) return true;
+  }
+  return false;
+}
+
 /** Wishes for a mapping. */
 export interface HostMapOptions {
   /** Preferred device address; ignored when it is taken or not aligned, unless `forceHint`. */
@@ -88,6 +99,7 @@ export class HostMemory {
     );
     const mapping = new HostMapping(this, this.#card, out.device_virt_addr, address, byteLength);
     this.#mappings.add(mapping);
+    PINNED.add(mapping);
     this.#pinnedBytes += byteLength;
     return mapping;
   }
@@ -110,6 +122,7 @@ export class HostMemory {
   #forget(mapping: HostMapping): void {
     mapping.live = false;
     this.#mappings.delete(mapping);
+    PINNED.delete(mapping);
     this.#pinnedBytes -= mapping.byteLength;
   }
 }

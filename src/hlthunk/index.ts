@@ -1,6 +1,6 @@
 /**
- * hl-thunk in TypeScript: the entry `gaudi-ucx/hlthunk`. Re-exports only, with the names of the C library in camelCase. Functions take
- * the device first, where C has the file descriptor.
+ * hl-thunk in TypeScript, with the names of the C library in camelCase; functions take the device first, where C has the file descriptor. Re-exports
+ * only. Which driver a program gets is not chosen here: the entry of the package, which also opens cards by themselves, is hlthunk.ts.
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
@@ -35,6 +35,7 @@ export {
 } from './device-arenas.ts';
 export {
   close,
+  deviceMemoryRange,
   dmaDeviceToDeviceAsync,
   dmaDeviceToHostAsync,
   dmaHostToDeviceAsync,
@@ -52,6 +53,7 @@ export {
   memoryUnmap,
 } from './device-memory.ts';
 export type { DeviceDmaOptions, DeviceOptions } from './device-options.ts';
+export { DeviceMemoryRange, DeviceRanges } from './device-range.ts';
 export { DeviceDma } from './dma.ts';
 export type { DmaCounts } from './dma-activity.ts';
 export { DmaMemory } from './dma-memory.ts';
@@ -81,6 +83,7 @@ export {
   gaudiErrorText,
   ioctlError,
 } from './gaudi-error.ts';
+export { free, HostBuffer, malloc } from './host-buffer.ts';
 export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
 export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
 export { IPC_HANDLE_BYTES, type IpcHandle, ipcCloseHandle, ipcOpenHandle, ipcWrapArena, ipcWrapHandle } from './ipc.ts';

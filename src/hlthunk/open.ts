@@ -20,10 +20,10 @@ const BUS_ID_WITHOUT_DOMAIN_LENGTH = 7;
 /** Which card; without any wish the first that opens. */
 export interface CardSelection {
   /** Generation. */
-  readonly name?: AsicName;
+  readonly name?: AsicName | undefined;
   /** PCI address; without a domain it is that of domain 0000. */
-  readonly busId?: string;
-  readonly minor?: number;
+  readonly busId?: string | undefined;
+  readonly minor?: number | undefined;
 }
 
 /**

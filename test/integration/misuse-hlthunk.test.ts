@@ -1,7 +1,7 @@
 /** Every function and method of `gaudi-ucx/hlthunk` with bad values in the place of each argument: errors are typed, nothing is left, cards work after. */
 
-import { describe, expect, it } from 'vitest';
-import * as hlthunk from '../../src/hlthunk/index.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import * as hlthunk from '../../src/hlthunk.ts';
 import { close as closeFd } from '../../src/sys/index.ts';
 import { Status } from '../../src/ucs/status.ts';
 import { fillPattern, type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/emulated-device.ts';
@@ -10,8 +10,22 @@ import { classesOf, functionsOf, Misuse, methodsOf } from '../fixtures/misuse.ts
 
 const PAGE = 4096;
 
-/** Classes that there are no objects of: a base, and the registers that gaudi hands to nobody. */
-const NOT_MADE = { gaudi: ['DmaMemory', 'HwBlock'], gaudi2: ['DmaMemory'] } as const;
+/** A small node without threads, for calls that open one by what the environment says. */
+const ENVIRONMENT = {
+  UCX_GAUDI_DRIVER: 'emulator',
+  UCX_GAUDI_EMULATOR_CARDS: '1',
+  UCX_GAUDI_EMULATOR_DMA_THREADS: '0',
+} as const;
+
+beforeEach(() => {
+  for (const [name, value] of Object.entries(ENVIRONMENT)) vi.stubEnv(name, value);
+});
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
+/** Classes that there are no objects of: a base, errors, and the registers that gaudi hands to nobody. */
+const NOT_MADE = { gaudi: ['DmaMemory', 'HwBlock', 'UcxError'], gaudi2: ['DmaMemory', 'UcxError'] } as const;
 
 describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
   const fixture = useEmulatedDevice();
@@ -105,6 +119,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
     expect(parts.misuse.surprises).toEqual([]);
     await expectWorks(parts);
     (objects['ControlDevice']!.object as hlthunk.ControlDevice).close();
+    (objects['HostBuffer']!.object as hlthunk.HostBuffer).free();
     parts.end();
   });
 });
