@@ -4,14 +4,11 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../uapi/index.ts';
-import { checkLength, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
+import { checkHostAddress, checkLength, checkObject, checkWord64 } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
 import { highWord, lowWord } from './device-address.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 import { isDeviceGone } from './gaudi-error.ts';
-
-/** End of user addresses of x86-64. */
-const HOST_ADDRESS_END = 2 ** 47;
 
 /** What is mapped into the open cards of this process. */
 const PINNED: Set<HostMapping> = new Set();
@@ -80,9 +77,7 @@ export class HostMemory {
    */
   map(address: number, byteLength: number, options: HostMapOptions = {}): HostMapping {
     this.#card.checkOpen();
-    if (!Number.isSafeInteger(address) || address <= 0 || address >= HOST_ADDRESS_END) {
-      throw invalidArgument('address', 'must be a user address below 2^47', address);
-    }
+    checkHostAddress('address', address);
     checkLength('byteLength', byteLength);
     checkObject('options', options);
     const hint = options.hint ?? 0n;

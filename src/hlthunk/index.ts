@@ -5,6 +5,7 @@
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
 export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './arena.ts';
+export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './attestation.ts';
 export type { CamelRecord } from './camel-record.ts';
 export type { CardFile, CardTarget } from './card-file.ts';
 export {
@@ -16,6 +17,7 @@ export {
 export {
   type CommandChunk,
   commandSubmission,
+  type JobOptions,
   type MultiWaitResult,
   type SubmissionOptions,
   type WaitResult,
@@ -67,6 +69,8 @@ export {
   exportBlock,
   ImportedMapping,
 } from './dmabuf.ts';
+export { EncapsSignals } from './encaps-signals.ts';
+export { csFlushPciHbwWrites, engineCoresSetMode, enginesCommand } from './engine-commands.ts';
 export {
   DeviceEvents,
   type DeviceFault,
@@ -86,6 +90,16 @@ export {
 export { free, HostBuffer, malloc } from './host-buffer.ts';
 export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
 export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
+export {
+  ANY_CQ_INTERRUPT,
+  ANY_DECODER_INTERRUPT,
+  allocateTimestampElements,
+  type InterruptCounter,
+  registerTimestampInterrupt,
+  TimestampBuffer,
+  waitForInterrupt,
+  waitForInterruptAsync,
+} from './interrupts.ts';
 export { IPC_HANDLE_BYTES, type IpcHandle, ipcCloseHandle, ipcOpenHandle, ipcWrapArena, ipcWrapHandle } from './ipc.ts';
 export {
   type CardLinks,
@@ -105,4 +119,16 @@ export {
   open,
   openByModuleId,
   openControl,
+  openControlByBusId,
+  openControlByModuleId,
+  openControlByName,
 } from './open.ts';
+export {
+  ALREADY_SIGNALED,
+  reserveEncapsSignals,
+  type SignalSubmission,
+  signalSubmission,
+  unreserveEncapsSignals,
+  waitForReservedEncapsSignals,
+  waitForSignal,
+} from './signals.ts';

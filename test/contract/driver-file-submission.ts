@@ -206,6 +206,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       const one = reserve(4);
       const two = reserve(3);
       expect([one.result, one.out.count, two.out.count]).toEqual([0, 4, 7]);
+      expect(two.out.sob_count_before_submission).toBe(0);
       expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
       expect(unreserve(two.out.handle_id)).toBe(0);
       expect(unreserve(one.out.handle_id)).toBe(0);

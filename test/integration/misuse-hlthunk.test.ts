@@ -70,6 +70,11 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
     mapping.unmap();
     const buffer = hlthunk.requestCommandBuffer(device, PAGE);
     buffer.destroy();
+    const signals = hlthunk.reserveEncapsSignals(device, 0, 1)!;
+    hlthunk.unreserveEncapsSignals(device, signals);
+    const timestamps = hlthunk.allocateTimestampElements(device, 1);
+    timestamps.close();
+    misuse.add('signals that were given back', signals).add('closed timestamps', timestamps);
     const request = device.dma.putShort(new Uint8Array(8), 0, device.memory.allocate(PAGE), 0, 8)!;
     while (device.dma.dmaPoll(request) === Status.INPROGRESS);
     device.dma.dmaRequestFree(request);
