@@ -113,6 +113,7 @@ export {
 export {
   type CardSelection,
   getDeviceCount,
+  getDeviceIndexFromModuleId,
   getDeviceIndexFromPciBusId,
   getDeviceName,
   getPciBusId,

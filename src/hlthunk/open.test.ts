@@ -8,6 +8,7 @@ import {
   type DriverNode,
   GaudiErrorCode,
   getDeviceCount,
+  getDeviceIndexFromModuleId,
   getDeviceIndexFromPciBusId,
   getDeviceName,
   getDeviceStatus,
@@ -114,7 +115,9 @@ describe('open', () => {
       close: () => undefined,
     };
     expect(minorOf(openControlByModuleId(silent, third!.moduleId!))).toBe(2);
+    expect(getDeviceIndexFromModuleId(node, third!.moduleId!)).toBe(2);
     for (const call of [
+      () => getDeviceIndexFromModuleId(node, 77),
       () => openControlByName(node, 'gaudi'),
       () => openControlByBusId(node, '0000:ff:00.0'),
       () => openControlByModuleId(node, 77),

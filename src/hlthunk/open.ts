@@ -176,6 +176,12 @@ export function getDeviceIndexFromPciBusId(node: DriverNode, busId: string): num
   return entry.minor;
 }
 
+/** The minor of the card with an OCP module id (hlthunk_get_device_index_from_module_id). Throws like {@link openControlByModuleId}. */
+export function getDeviceIndexFromModuleId(node: DriverNode, moduleId: number): number {
+  using control = openControlByModuleId(node, moduleId);
+  return control.minor;
+}
+
 function select(node: DriverNode, selection: CardSelection): readonly CardEntry[] {
   checkNode(node);
   checkObject('selection', selection);
