@@ -27,7 +27,7 @@ afterEach(() => {
 /** Classes that there are no objects of: a base, errors, and the registers that gaudi hands to nobody. */
 const NOT_MADE = { gaudi: ['DmaMemory', 'HwBlock', 'UcxError'], gaudi2: ['DmaMemory', 'UcxError'] } as const;
 
-describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
+describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic) => {
   const fixture = useEmulatedDevice();
 
   function setUp(): HlthunkParts & { readonly misuse: Misuse; readonly end: () => void } {
