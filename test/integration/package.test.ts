@@ -78,7 +78,7 @@ describe('the package', { timeout: 120_000 }, () => {
     writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions: OPTIONS, include: ['*.ts'] }));
     for (const [entry, [text]] of Object.entries(PROGRAMS)) writeFileSync(join(folder, `${fileOf(entry)}.ts`), text);
-  });
+  }, 120_000);
 
   afterAll(() => rmSync(folder, { recursive: true }));
 
