@@ -20,7 +20,7 @@ function text(line: string, file = 'src/ucp/core/worker.ts'): string[] {
 }
 
 describe('the repository', () => {
-  it('is tidy', () => {
+  it('is tidy', { timeout: 60_000 }, () => {
     expect(tidy(ROOT).map(({ rule, file, line, what }) => `${file}:${line}: ${rule}: ${what}`)).toEqual([]);
   });
 });

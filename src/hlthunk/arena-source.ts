@@ -108,6 +108,19 @@ export class PhysicalArenaSource implements ArenaSource {
   freeBytes(): number {
     return this.#ranges.largestFree;
   }
+
+  /**
+   * Takes the pages of a range that the program manages itself, so that no arena is made of them. The driver is not told.
+   * @param address of user memory of the card, with `byteLength` bytes in it
+   * @returns what gives the pages back; undefined when one of them is taken
+   */
+  claim(address: bigint, byteLength: number): (() => void) | undefined {
+    const begin = Number(address - this.#base);
+    const offset = wholePages(begin, this.pageBytes);
+    const end = Math.min(this.#ranges.size, Math.ceil((begin + byteLength) / this.pageBytes) * this.pageBytes);
+    if (end < begin + byteLength || !this.#ranges.allocateAt(offset, end - offset)) return undefined;
+    return () => void this.#ranges.free(offset);
+  }
 }
 
 /** ALLOC with its handle, or undefined for ENOMEM. */

@@ -15,6 +15,16 @@ export function invalidArgument(argument: string, rule: string, value: unknown):
   });
 }
 
+/** End of user addresses of x86-64. */
+const HOST_ADDRESS_END = 2 ** 47;
+
+/** Throws unless `value` can be the address of user memory. */
+export function checkHostAddress(argument: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value <= 0 || value >= HOST_ADDRESS_END) {
+    throw invalidArgument(argument, 'must be a user address below 2^47', value);
+  }
+}
+
 /** Throws unless `value` is an integer from 1 to 2^53 - 1. */
 export function checkLength(argument: string, value: number): void {
   if (!Number.isSafeInteger(value) || value <= 0) {

@@ -18,6 +18,7 @@ import {
 } from '../uapi/index.ts';
 import { checkInteger, checkObject, checkWord32, checkWord64, invalidArgument } from './argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from './card-file.ts';
+import { checkReserved, type EncapsSignals } from './encaps-signals.ts';
 
 /** One job: packets for a queue. */
 export interface CommandChunk {
@@ -30,16 +31,25 @@ export interface CommandChunk {
   readonly flags?: number;
 }
 
-/** What belongs to a submission besides its chunks. */
-export interface SubmissionOptions {
+/** What every submission may be told. */
+export interface JobOptions {
   /** Bits of HL_CS_FLAGS. */
   readonly flags?: number;
   /** Seconds until the driver gives the submission up; sets CUSTOM_TIMEOUT. Default: the driver's. */
   readonly timeoutSeconds?: number;
+}
+
+/** What belongs to a submission besides its chunks. */
+export interface SubmissionOptions extends JobOptions {
   /** Chunks that run first, with FORCE_RESTORE. */
   readonly restore?: readonly CommandChunk[];
   /** Sequence number of the first one of a staged submission. */
   readonly stagedSeq?: bigint;
+  /**
+   * Signals of reserveEncapsSignals that the packets raise themselves: waitForReservedEncapsSignals can wait for them then. They are used up by it. For a staged
+   * submission they go with the first one.
+   */
+  readonly encapsSignals?: EncapsSignals;
 }
 
 /** The outcome of a wait. */
@@ -48,7 +58,7 @@ export interface WaitResult {
   readonly status: HlWaitCsStatus;
   /** 0, or the positive errno of the ioctl: ETIMEDOUT with TIMEDOUT, EIO with ABORTED. */
   readonly errno: number;
-  /** CLOCK_MONOTONIC nanoseconds of the completion; undefined unless HL_CS_FLAGS.TIMESTAMP was given. */
+  /** CLOCK_MONOTONIC nanoseconds of the completion; undefined unless HL_CS_FLAGS.TIMESTAMP was given. Of an interrupt: when its target was seen. */
   readonly timestampNs: bigint | undefined;
   /** Complete for so long that the driver has forgotten it. */
   readonly gone: boolean;
@@ -75,6 +85,13 @@ export function commandSubmission(
   const card = cardOf(target);
   card.checkOpen();
   checkOptions(options);
+  const { encapsSignals } = options;
+  if (encapsSignals !== undefined) {
+    checkReserved('encapsSignals', encapsSignals, card);
+    if (options.stagedSeq !== undefined) {
+      throw invalidArgument('encapsSignals', 'must not be given beside stagedSeq', encapsSignals.id);
+    }
+  }
   const restore = options.restore ?? [];
   checkChunks('chunks', chunks);
   checkChunks('restore', restore);
@@ -83,14 +100,25 @@ export function commandSubmission(
   const block = allocateScratch(HL_CS_ARGS.size + count * HL_CS_CHUNK.size);
   try {
     encodeSubmission(block, chunks, restore, options);
-    card.submitsCommands = true;
-    const result = card.file.ioctl(card.file.numbers.CS, block);
-    if (result === -Errno.EAGAIN) return undefined;
-    if (result < 0) throw card.error(result, 'commandSubmission');
+    if (!submit(card, block, 'commandSubmission')) return undefined;
+    if (encapsSignals !== undefined) encapsSignals.live = false;
     return HL_CS_ARGS.out.decode(block.view).seq;
   } finally {
     block.free();
   }
+}
+
+/**
+ * Runs CS on arguments that are written.
+ * @returns false when the driver has no room now (EAGAIN)
+ * @throws UcxError ERR_GAUDI_* by the errno
+ */
+export function submit(card: CardFile, block: ScratchBlock, what: string): boolean {
+  card.submitsCommands = true;
+  const result = card.file.ioctl(card.file.numbers.CS, block);
+  if (result === -Errno.EAGAIN) return false;
+  if (result < 0) throw card.error(result, what);
+  return true;
 }
 
 /**
@@ -160,9 +188,10 @@ function encodeSubmission(
       num_chunks_execute: chunks.length,
       chunks_restore: restore.length === 0 ? 0n : BigInt(block.address + restoreAt),
       num_chunks_restore: restore.length,
-      seq: options.stagedSeq ?? 0n,
+      // A reservation lies in the low word of the sequence number.
+      seq: options.stagedSeq ?? BigInt(options.encapsSignals?.id ?? 0),
       timeout: timeout ?? 0,
-      cs_flags: (options.flags ?? 0) | (timeout === undefined ? 0 : HL_CS_FLAGS.CUSTOM_TIMEOUT),
+      cs_flags: flagsOf(options) | (options.encapsSignals === undefined ? 0 : HL_CS_FLAGS.ENCAP_SIGNALS),
     },
     block.view,
   );
@@ -180,11 +209,22 @@ function encodeSubmission(
   }
 }
 
-function checkOptions(options: SubmissionOptions): void {
+/** The flags of a submission, with that of its time-out. */
+export function flagsOf({ flags = 0, timeoutSeconds }: JobOptions): number {
+  return flags | (timeoutSeconds === undefined ? 0 : HL_CS_FLAGS.CUSTOM_TIMEOUT);
+}
+
+/** @throws UcxError ERR_GAUDI_INVALID_PARAMS */
+export function checkJobOptions(options: JobOptions): void {
   checkObject('options', options);
-  const { flags, timeoutSeconds, stagedSeq } = options;
+  const { flags, timeoutSeconds } = options;
   if (flags !== undefined) checkWord32('flags', flags);
   if (timeoutSeconds !== undefined) checkWord32('timeoutSeconds', timeoutSeconds);
+}
+
+function checkOptions(options: SubmissionOptions): void {
+  checkJobOptions(options);
+  const { stagedSeq } = options;
   if (stagedSeq !== undefined) checkWord64('stagedSeq', stagedSeq);
 }
 
@@ -199,7 +239,8 @@ function checkChunks(argument: string, chunks: readonly CommandChunk[]): void {
   }
 }
 
-function timeoutOf(timeoutUs: number): bigint {
+/** The time-out of a wait as the driver takes it. */
+export function timeoutOf(timeoutUs: number): bigint {
   checkInteger('timeoutUs', timeoutUs);
   return BigInt(timeoutUs);
 }
@@ -214,13 +255,13 @@ function waitBlock(card: CardFile, seq: bigint, timeoutUs: number): ScratchBlock
 }
 
 /** The answer; the driver writes its status also when it fails with ETIMEDOUT or EIO. */
-function waitResult(card: CardFile, result: number, block: ScratchBlock): WaitResult {
+export function waitResult(card: CardFile, result: number, block: ScratchBlock, what = 'waitForCs'): WaitResult {
   const out = HL_WAIT_CS_ARGS.out.decode(block.view);
   const status = out.status as HlWaitCsStatus;
   const isOutcome =
     (result === -Errno.ETIMEDOUT && status === HL_WAIT_CS_STATUS.TIMEDOUT) ||
     (result === -Errno.EIO && status === HL_WAIT_CS_STATUS.ABORTED);
-  if (result < 0 && !isOutcome) throw card.error(result, 'waitForCs');
+  if (result < 0 && !isOutcome) throw card.error(result, what);
   const stamped = (out.flags & HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD) !== 0;
   return {
     status,

@@ -5,6 +5,7 @@
 
 import type { Status } from '../ucs/status.ts';
 import { checkDevice, type Device } from './device.ts';
+import type { DeviceMemoryRange } from './device-range.ts';
 import type { DmaMemory } from './dma-memory.ts';
 import type { DmaRequest } from './dma-request.ts';
 import type { ImportedMapping } from './dmabuf.ts';
@@ -25,6 +26,15 @@ export function hostMemoryMap(
 ): HostMapping {
   checkDevice(device);
   return device.hostMemoryMap(address, byteLength, options);
+}
+
+/**
+ * The device memory at an address, for transfers: what deviceMemoryMap has returned, or an address in it; physical memory of gaudi; SRAM. Ends by its
+ * `end`, and with the mapping. See DeviceRanges.
+ */
+export function deviceMemoryRange(device: Device, address: bigint, byteLength: number): DeviceMemoryRange {
+  checkDevice(device);
+  return device.deviceMemoryRange(address, byteLength);
 }
 
 /** Starts a copy of host memory to device memory: see DeviceDma. Undefined is NO_RESOURCE. */

@@ -3,13 +3,63 @@
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
 import { scriptedCard } from '../../test/fixtures/scripted-card.ts';
-import { type AsicName, HL_DEVICE_STATUS, HL_INFO_HW_IP_INFO_6_1, HL_INFO_RAZWI_EVENT_6_1 } from '../uapi/index.ts';
+import {
+  type AsicName,
+  HL_DEVICE_STATUS,
+  HL_INFO_HW_IP_INFO_6_1,
+  HL_INFO_OP,
+  HL_INFO_RAZWI_EVENT_6_1,
+} from '../uapi/index.ts';
 import * as hlthunk from './index.ts';
 
 const fixture = useEmulatedDevice();
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 
 describe.each(ASICS)('info of %s', (asic) => {
+  it('answers ops as they are', () => {
+    const device = fixture.setUp({ asic });
+    using control = hlthunk.openControl(fixture.node, 0);
+    for (const target of [device, control]) {
+      expect(hlthunk.getDeviceIdFromFd(target)).toBe(device.info.profile.pciDeviceId);
+      const usage = new Uint8Array(16).fill(0xaa);
+      expect(hlthunk.getInfo(target, HL_INFO_OP.DRAM_USAGE, usage)).toBe(0);
+      const free = new DataView(usage.buffer).getBigUint64(0, true);
+      expect(free).toBe(hlthunk.getDramUsage(target).dramFreeMem);
+      const short = new Uint8Array(6).fill(0xaa).subarray(1, 5);
+      hlthunk.getInfo(target, HL_INFO_OP.DRAM_USAGE, short);
+      expect(Buffer.from(short.buffer).toString('hex')).toBe(
+        `aa${Buffer.from(usage.subarray(0, 4)).toString('hex')}aa`,
+      );
+      const text = new Uint8Array(1024);
+      const length = hlthunk.getInfo(target, HL_INFO_OP.ENGINE_STATUS, text);
+      expect(new TextDecoder().decode(text.subarray(0, length))).toBe(hlthunk.getEngineStatus(target));
+    }
+  });
+
+  it('refuses ops, answers and arguments that cannot be, by name', () => {
+    const device = fixture.setUp({ asic });
+    const answer = new Uint8Array(16);
+    const refusal = (argument: string): unknown =>
+      expect.objectContaining({
+        code: 'ERR_GAUDI_INVALID_PARAMS',
+        details: expect.objectContaining({ argument, rule: expect.any(String) }),
+      });
+    const { REGISTER_EVENTFD, UNREGISTER_EVENTFD, GET_EVENTS, SYNC_MANAGER } = HL_INFO_OP;
+    for (const op of [-1, 0.5, REGISTER_EVENTFD, UNREGISTER_EVENTFD, GET_EVENTS]) {
+      expect(() => hlthunk.getInfo(device, op, answer)).toThrow(refusal('op'));
+    }
+    expect(() => hlthunk.getInfo(device, 4711, answer)).toThrow(/EINVAL/);
+    expect(() => hlthunk.getInfo(device, SYNC_MANAGER, answer, 8)).toThrow(/EINVAL/);
+    expect(() => hlthunk.getInfo(device, SYNC_MANAGER, answer, -1)).toThrow(refusal('argument'));
+    for (const bad of [new Uint8Array(0), new Uint8Array(2 ** 20 + 1)]) {
+      expect(() => hlthunk.getInfo(device, SYNC_MANAGER, bad)).toThrow(refusal('answer'));
+    }
+    device.close();
+    expect(() => hlthunk.getInfo(device, SYNC_MANAGER, answer)).toThrow(
+      expect.objectContaining({ code: 'ERR_CLOSED' }),
+    );
+  });
+
   it('describes the card on both nodes', () => {
     const device = fixture.setUp({ asic });
     const control = hlthunk.openControl(fixture.node, 0);

@@ -72,6 +72,11 @@ export function getHwIpInfo(target: CardTarget): HwIpInfo {
   return { ...camelRecord(values), cardName: text(values.card_name), cpucpVersion: text(values.cpucp_version) };
 }
 
+/** The PCI device id of an open card, such as 0x1020 (hlthunk_get_device_id_from_fd). */
+export function getDeviceIdFromFd(target: CardTarget): number {
+  return getHwIpInfo(target).deviceId;
+}
+
 /**
  * The profile of the card's generation.
  * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a PCI device id that this library does not know
@@ -213,6 +218,45 @@ export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENG
     const actual = Math.min(cardOf(target).infoArguments().user_buffer_actual_size, bufferBytes);
     return text(answer.u8.slice(0, actual));
   });
+}
+
+/** Largest answer of {@link getInfo} in bytes: that of ENGINE_STATUS. */
+const INFO_BYTES_MAX: number = HL_ENGINES_DATA_MAX_SIZE;
+/** Events are read in one place, which attributes faults to transfers. */
+const EVENT_OPS: readonly number[] = [
+  HL_INFO_OP.REGISTER_EVENTFD,
+  HL_INFO_OP.UNREGISTER_EVENTFD,
+  HL_INFO_OP.GET_EVENTS,
+];
+
+/**
+ * Runs any op of INFO (hlthunk_get_info), for what has no call of its own. Those of events have: `device.events`.
+ * @param op of HL_INFO_OP, or one that this library does not know
+ * @param answer 1 byte to 1 MiB: what is in it is shown to the driver, and what the driver answers is in it afterwards
+ * @param argument the word of the arguments that belongs to the op: dcore_id, pll_index, array_size and their like
+ * @returns that word as the driver left it: user_buffer_actual_size or array_size, where the op answers there
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS, also for an op that the driver does not have; ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function getInfo(target: CardTarget, op: number, answer: Uint8Array, argument = 0): number {
+  checkWord32('op', op);
+  checkWord32('argument', argument);
+  if (EVENT_OPS.includes(op)) throw invalidArgument('op', 'must not be one of the events of a device', op);
+  if (!(answer instanceof Uint8Array)) throw invalidArgument('answer', 'must be a Uint8Array', answer);
+  const { byteLength } = answer;
+  if (byteLength < 1 || byteLength > INFO_BYTES_MAX) {
+    throw invalidArgument('answer', `must have 1 to ${INFO_BYTES_MAX} bytes`, byteLength);
+  }
+  const card = cardOf(target);
+  const scratch = allocateScratch(byteLength);
+  try {
+    scratch.u8.set(answer);
+    const result = card.tryInfo(op as HlInfoOp, scratch, { dcore_id: argument });
+    if (result < 0) throw card.error(result, `getInfo of op ${op}`);
+    answer.set(scratch.u8.subarray(0, byteLength));
+    return card.infoArguments().dcore_id;
+  } finally {
+    scratch.free();
+  }
 }
 
 /** Runs an op whose answer is not one struct. */

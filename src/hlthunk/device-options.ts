@@ -27,6 +27,8 @@ export interface DeviceOptions {
   readonly dma?: DeviceDmaOptions;
   /** Least bytes of an arena, rounded up to pages of the card. Default 512 MiB. */
   readonly arenaBytes?: number;
+  /** The node is closed with the device. A device that cannot be opened leaves it open. Default false. */
+  readonly ownsNode?: boolean;
 }
 
 /**

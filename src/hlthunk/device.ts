@@ -12,12 +12,13 @@ import type { AsicProfile } from '../uapi/index.ts';
 import { createLog, LogLevel, standardErrorSink } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
 import type { DeviceBlock } from './arena.ts';
-import { type ArenaSource, PhysicalArenaSource, VirtualArenaSource } from './arena-source.ts';
+import { PhysicalArenaSource, VirtualArenaSource } from './arena-source.ts';
 import { invalidArgument } from './argument-error.ts';
 import { CardFile, type CardTarget } from './card-file.ts';
 import { DeviceArenas } from './device-arenas.ts';
 import { asicProfileOf, getHwIpInfo, type HwIpInfo } from './device-info.ts';
 import type { DeviceOptions } from './device-options.ts';
+import { type DeviceMemoryRange, DeviceRanges } from './device-range.ts';
 import { DeviceDma } from './dma.ts';
 import { DmaMemory, foreignName } from './dma-memory.ts';
 import { type DmabufExport, DmabufImports, exportBlock, type ImportedMapping } from './dmabuf.ts';
@@ -60,9 +61,12 @@ export class Device implements CardTarget, Disposable {
   readonly hostMemory: HostMemory;
   /** Device memory in blocks. */
   readonly memory: DeviceArenas;
+  /** Device memory by its address. */
+  readonly ranges: DeviceRanges;
   readonly dma: DeviceDma;
   /** dma-bufs of others that this card can reach. */
   readonly imports: DmabufImports;
+  readonly #ownsNode: boolean;
   #released: Promise<void> | undefined = undefined;
 
   /**
@@ -71,6 +75,7 @@ export class Device implements CardTarget, Disposable {
    */
   constructor(node: DriverNode, file: DriverFile, entry: CardEntry, options: DeviceOptions = {}) {
     this.node = node;
+    this.#ownsNode = options.ownsNode === true;
     const log = options.log ?? createLog('hlthunk', LogLevel.WARN, standardErrorSink);
     this.card = new CardFile(file, entry.minor, entry.busId);
     const clock = options.dma?.clock;
@@ -87,7 +92,10 @@ export class Device implements CardTarget, Disposable {
     this.moduleId = info.moduleId;
     this.numaNode = entry.numaNode;
     this.hostMemory = new HostMemory(card);
-    this.memory = new DeviceArenas(card, arenaSource(card, info), options.arenaBytes);
+    const source = arenaSource(card, info);
+    this.memory = new DeviceArenas(card, source, options.arenaBytes);
+    const physical = source instanceof PhysicalArenaSource ? source : undefined;
+    this.ranges = new DeviceRanges(card, info, this.memory, physical);
     this.imports = new DmabufImports(card);
     const { events, hostMemory, imports } = this;
     this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, imports, options: options.dma ?? {} });
@@ -136,6 +144,11 @@ export class Device implements CardTarget, Disposable {
     return this.hostMemory.map(address, byteLength, options);
   }
 
+  /** The device memory at an address, for transfers: see {@link DeviceRanges.add}. */
+  deviceMemoryRange(address: bigint, byteLength: number): DeviceMemoryRange {
+    return this.ranges.add(address, byteLength);
+  }
+
   /**
    * Defined while a closed device has a call under way in the driver (100 ms at most), which keeps the card: resolves, never rejects,
    * when the card can be opened again. Memory that was mapped into the card must stay what it was until then.
@@ -150,19 +163,21 @@ export class Device implements CardTarget, Disposable {
     OPEN.delete(this);
     this.dma.abort(Status.CANCELED);
     this.imports.close();
+    this.ranges.close();
     this.memory.close();
     this.hostMemory.close();
     this.card.close();
     this.events.close();
     const { released } = this.card.file;
-    if (released === undefined) this.dma.close();
-    else this.#released = released.then(() => this.#closeRings());
+    if (released === undefined) this.#stopped();
+    else this.#released = released.then(() => this.#stopped());
   }
 
   /** The card has stopped. */
-  #closeRings(): void {
+  #stopped(): void {
     this.dma.close();
     this.#released = undefined;
+    if (this.#ownsNode) this.node.close();
   }
 
   [Symbol.dispose](): void {
@@ -210,7 +225,7 @@ function readInfo(card: CardFile): DeviceInfo {
   return { ...info, profile: asicProfileOf(target, info) };
 }
 
-function arenaSource(card: CardFile, info: DeviceInfo): ArenaSource {
+function arenaSource(card: CardFile, info: DeviceInfo): PhysicalArenaSource | VirtualArenaSource {
   const pageBytes = Number(info.dramPageSize === 0n ? info.profile.dram.pageSize : info.dramPageSize);
   if (info.profile.capabilities.dramMmu) return new VirtualArenaSource(card, pageBytes);
   if (info.dramSize < BigInt(pageBytes)) {

@@ -4,14 +4,22 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../uapi/index.ts';
-import { checkLength, checkObject, checkWord64, invalidArgument } from './argument-error.ts';
+import { checkHostAddress, checkLength, checkObject, checkWord64 } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
 import { highWord, lowWord } from './device-address.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 import { isDeviceGone } from './gaudi-error.ts';
 
-/** End of user addresses of x86-64. */
-const HOST_ADDRESS_END = 2 ** 47;
+/** What is mapped into the open cards of this process. */
+const PINNED: Set<HostMapping> = new Set();
+
+/** Whether an open card of this process has any of these bytes of host memory mapped. */
+export function isPinned(address: number, byteLength: number): boolean {
+  for (const { hostAddress, byteLength: mapped } of PINNED) {
+    if (hostAddress < address + byteLength && address < hostAddress + mapped) return true;
+  }
+  return false;
+}
 
 /** Wishes for a mapping. */
 export interface HostMapOptions {
@@ -69,9 +77,7 @@ export class HostMemory {
    */
   map(address: number, byteLength: number, options: HostMapOptions = {}): HostMapping {
     this.#card.checkOpen();
-    if (!Number.isSafeInteger(address) || address <= 0 || address >= HOST_ADDRESS_END) {
-      throw invalidArgument('address', 'must be a user address below 2^47', address);
-    }
+    checkHostAddress('address', address);
     checkLength('byteLength', byteLength);
     checkObject('options', options);
     const hint = options.hint ?? 0n;
@@ -88,6 +94,7 @@ export class HostMemory {
     );
     const mapping = new HostMapping(this, this.#card, out.device_virt_addr, address, byteLength);
     this.#mappings.add(mapping);
+    PINNED.add(mapping);
     this.#pinnedBytes += byteLength;
     return mapping;
   }
@@ -110,6 +117,7 @@ export class HostMemory {
   #forget(mapping: HostMapping): void {
     mapping.live = false;
     this.#mappings.delete(mapping);
+    PINNED.delete(mapping);
     this.#pinnedBytes -= mapping.byteLength;
   }
 }

@@ -1,10 +1,11 @@
 /**
- * hl-thunk in TypeScript: the entry `gaudi-ucx/hlthunk`. Re-exports only, with the names of the C library in camelCase. Functions take
- * the device first, where C has the file descriptor.
+ * hl-thunk in TypeScript, with the names of the C library in camelCase; functions take the device first, where C has the file descriptor. Re-exports
+ * only. Which driver a program gets is not chosen here: the entry of the package, which also opens cards by themselves, is hlthunk.ts.
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
 export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './arena.ts';
+export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './attestation.ts';
 export type { CamelRecord } from './camel-record.ts';
 export type { CardFile, CardTarget } from './card-file.ts';
 export {
@@ -16,6 +17,7 @@ export {
 export {
   type CommandChunk,
   commandSubmission,
+  type JobOptions,
   type MultiWaitResult,
   type SubmissionOptions,
   type WaitResult,
@@ -35,6 +37,7 @@ export {
 } from './device-arenas.ts';
 export {
   close,
+  deviceMemoryRange,
   dmaDeviceToDeviceAsync,
   dmaDeviceToHostAsync,
   dmaHostToDeviceAsync,
@@ -52,6 +55,7 @@ export {
   memoryUnmap,
 } from './device-memory.ts';
 export type { DeviceDmaOptions, DeviceOptions } from './device-options.ts';
+export { DeviceMemoryRange, DeviceRanges } from './device-range.ts';
 export { DeviceDma } from './dma.ts';
 export type { DmaCounts } from './dma-activity.ts';
 export { DmaMemory } from './dma-memory.ts';
@@ -65,6 +69,8 @@ export {
   exportBlock,
   ImportedMapping,
 } from './dmabuf.ts';
+export { EncapsSignals } from './encaps-signals.ts';
+export { csFlushPciHbwWrites, engineCoresSetMode, enginesCommand } from './engine-commands.ts';
 export {
   DeviceEvents,
   type DeviceFault,
@@ -81,8 +87,19 @@ export {
   gaudiErrorText,
   ioctlError,
 } from './gaudi-error.ts';
+export { free, HostBuffer, malloc } from './host-buffer.ts';
 export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
 export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
+export {
+  ANY_CQ_INTERRUPT,
+  ANY_DECODER_INTERRUPT,
+  allocateTimestampElements,
+  type InterruptCounter,
+  registerTimestampInterrupt,
+  TimestampBuffer,
+  waitForInterrupt,
+  waitForInterruptAsync,
+} from './interrupts.ts';
 export {
   IPC_HANDLE_BYTES,
   type IpcHandle,
@@ -104,10 +121,23 @@ export {
 export {
   type CardSelection,
   getDeviceCount,
+  getDeviceIndexFromModuleId,
   getDeviceIndexFromPciBusId,
   getDeviceName,
   getPciBusId,
   open,
   openByModuleId,
   openControl,
+  openControlByBusId,
+  openControlByModuleId,
+  openControlByName,
 } from './open.ts';
+export {
+  ALREADY_SIGNALED,
+  reserveEncapsSignals,
+  type SignalSubmission,
+  signalSubmission,
+  unreserveEncapsSignals,
+  waitForReservedEncapsSignals,
+  waitForSignal,
+} from './signals.ts';

@@ -4,8 +4,11 @@ import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import {
+  type ControlDevice,
+  type DriverNode,
   GaudiErrorCode,
   getDeviceCount,
+  getDeviceIndexFromModuleId,
   getDeviceIndexFromPciBusId,
   getDeviceName,
   getDeviceStatus,
@@ -13,6 +16,9 @@ import {
   open,
   openByModuleId,
   openControl,
+  openControlByBusId,
+  openControlByModuleId,
+  openControlByName,
 } from './index.ts';
 
 const fixture = useEmulatedDevice();
@@ -84,6 +90,45 @@ describe('open', () => {
     fixture.node.inject(1, { kind: 'ioctl', ioctl: 'INFO', errno: 5 });
     expect(() => open(fixture.node, { minor: 1 })).toThrow(/getHwIpInfo of card 1/);
     open(fixture.node, { minor: 1 }, { log: fixture.log.log }).close();
+  });
+
+  it('opens control nodes by name, bus id and module id', () => {
+    const device = fixture.setUp({ cards: 3 });
+    const { node } = fixture;
+    const [, second, third] = node.cards();
+    const minorOf = (control: ControlDevice): number => {
+      control.close();
+      return control.minor;
+    };
+    expect(minorOf(openControlByName(node))).toBe(0);
+    expect(minorOf(openControlByName(node, 'gaudi2'))).toBe(0);
+    expect(minorOf(openControlByBusId(node, second!.busId))).toBe(1);
+    expect(minorOf(openControlByBusId(node, second!.busId.slice(5)))).toBe(1);
+    expect(minorOf(openControlByModuleId(node, third!.moduleId!))).toBe(2);
+    // Where sysfs does not publish it, the card is asked.
+    const silent: DriverNode = {
+      kind: node.kind,
+      cards: () => node.cards().map((entry) => ({ ...entry, moduleId: undefined })),
+      open: (minor) => node.open(minor),
+      openControl: (minor) => node.openControl(minor),
+      attribute: () => undefined,
+      close: () => undefined,
+    };
+    expect(minorOf(openControlByModuleId(silent, third!.moduleId!))).toBe(2);
+    expect(getDeviceIndexFromModuleId(node, third!.moduleId!)).toBe(2);
+    for (const call of [
+      () => getDeviceIndexFromModuleId(node, 77),
+      () => openControlByName(node, 'gaudi'),
+      () => openControlByBusId(node, '0000:ff:00.0'),
+      () => openControlByModuleId(node, 77),
+      () => openControlByModuleId(silent, 77),
+    ]) {
+      expect(call).toThrow(NOT_FOUND);
+    }
+    // A card that refuses is passed over while there is another one that fits.
+    node.inject(0, { kind: 'ioctl', ioctl: 'INFO', errno: 5 });
+    expect(minorOf(openControlByName(node, 'gaudi2'))).toBe(1);
+    expect(device.closed).toBe(false);
   });
 
   it('opens control nodes beside the user of a card', () => {

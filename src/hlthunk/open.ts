@@ -20,10 +20,10 @@ const BUS_ID_WITHOUT_DOMAIN_LENGTH = 7;
 /** Which card; without any wish the first that opens. */
 export interface CardSelection {
   /** Generation. */
-  readonly name?: AsicName;
+  readonly name?: AsicName | undefined;
   /** PCI address; without a domain it is that of domain 0000. */
-  readonly busId?: string;
-  readonly minor?: number;
+  readonly busId?: string | undefined;
+  readonly minor?: number | undefined;
 }
 
 /**
@@ -87,6 +87,58 @@ export function openControl(node: DriverNode, minor: number): ControlDevice {
   );
 }
 
+/**
+ * Opens the control node of the first card of a generation, or of any (hlthunk_open_control_by_name).
+ * @throws UcxError like {@link openControl}, for the last card that refused
+ */
+export function openControlByName(node: DriverNode, name?: AsicName): ControlDevice {
+  checkNode(node);
+  return firstControl(node, { name }, (control) => name === undefined || getDeviceName(control) === name);
+}
+
+/** Opens the control node of the card at a PCI address (hlthunk_open_control_by_bus_id). Throws like {@link openControl}. */
+export function openControlByBusId(node: DriverNode, busId: string): ControlDevice {
+  checkText('busId', busId);
+  return firstControl(node, { busId }, () => true);
+}
+
+/**
+ * Opens the control node of the card with an OCP module id (hlthunk_open_control_by_module_id), which sysfs or the card tells.
+ * @throws UcxError like {@link openControl}
+ */
+export function openControlByModuleId(node: DriverNode, moduleId: number): ControlDevice {
+  checkNode(node);
+  checkWord32('moduleId', moduleId);
+  const cards = node.cards().filter((entry) => (entry.moduleId ?? moduleId) === moduleId);
+  const isWanted = (control: ControlDevice): boolean => getHwIpInfo(control).moduleId === moduleId;
+  return firstControl(node, {}, isWanted, cards, `module id ${moduleId}`);
+}
+
+/** The control node of the first card that opens and is wanted; the others are closed. */
+function firstControl(
+  node: DriverNode,
+  selection: CardSelection,
+  isWanted: (control: ControlDevice) => boolean,
+  cards: readonly CardEntry[] = select(node, selection),
+  wanted: string = describe(selection),
+): ControlDevice {
+  let failure: UcxError | undefined;
+  for (const { minor } of cards) {
+    let control: ControlDevice | undefined;
+    try {
+      control = openControl(node, minor);
+      if (isWanted(control)) return control;
+    } catch (error) {
+      control?.close();
+      if (!isUcxError(error)) throw error;
+      failure = error;
+      continue;
+    }
+    control.close();
+  }
+  throw failure ?? notFound(node, wanted);
+}
+
 /** Number of cards, of one generation or of all (hlthunk_get_device_count). Cards whose control node refuses do not count. */
 export function getDeviceCount(node: DriverNode, name?: AsicName): number {
   checkNode(node);
@@ -122,6 +174,12 @@ export function getDeviceIndexFromPciBusId(node: DriverNode, busId: string): num
   const entry = select(node, { busId })[0];
   if (entry === undefined) throw notFound(node, `bus id ${busId}`);
   return entry.minor;
+}
+
+/** The minor of the card with an OCP module id (hlthunk_get_device_index_from_module_id). Throws like {@link openControlByModuleId}. */
+export function getDeviceIndexFromModuleId(node: DriverNode, moduleId: number): number {
+  using control = openControlByModuleId(node, moduleId);
+  return control.minor;
 }
 
 function select(node: DriverNode, selection: CardSelection): readonly CardEntry[] {

@@ -31,7 +31,7 @@ import { LinearDma, type Outcome } from './linear-dma.ts';
 import type { WordAccess } from './memory-access.ts';
 import { PACKET_BYTES_MAX, PacketFetch } from './packet-fetch.ts';
 import { PhysicalMemory } from './physical-memory.ts';
-import { Job, type PendingBuffer, type Stream } from './stream.ts';
+import { Job, type PendingBuffer, Stall, type Stream } from './stream.ts';
 import type { CardTraffic } from './traffic.ts';
 
 const HIGH = 0x1_0000_0000;
@@ -242,6 +242,8 @@ export class CommandProcessor {
   }
 
   #packet(stream: Stream, job: Job, opcode: number, words: Int32Array, index: number): Outcome {
+    const { stall } = stream;
+    if (stall === Stall.PACKETS || (stall === Stall.TRANSFERS && opcode === PacketOpcode.LIN_DMA)) return 'blocked';
     switch (opcode) {
       case PacketOpcode.LIN_DMA:
         return this.#linearDma.execute(stream, job, words, index);

@@ -16,8 +16,9 @@ import {
 import type { Stream } from '../device/stream.ts';
 import type { CheckedChunk, ChunkList } from './chunk-list.ts';
 import type { Context } from './context.ts';
-import { accept, refuse } from './cs-answer.ts';
+import { accept, acceptNothing, refuse } from './cs-answer.ts';
 import { timeoutSecondsOf } from './cs-timeout.ts';
+import { engineCommandIoctl } from './engine-commands.ts';
 import { parseExternalBuffer } from './packet-parser.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 import { OWN_PROCESS } from './user-memory.ts';
@@ -54,9 +55,9 @@ export function submitIoctl(context: Context, block: ArgumentBlock): number {
   const refused = checkType(context, flags, words[IN.num_chunks_execute]!);
   if (refused !== 0) return refuse(block, refused);
   if ((flags & SYNC_TYPES) !== 0) return context.syncStream.submitIoctl(block, flags);
-  if ((flags & COMMAND_TYPES) !== 0) return refuse(block, engineCommandErrno(context));
-  // No ASIC has a register configured that would flush PCI writes.
-  if ((flags & HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES) !== 0) return refuse(block, Errno.EOPNOTSUPP);
+  if ((flags & COMMAND_TYPES) !== 0) return engineCommandIoctl(context, block, flags);
+  // The driver reads a register behind PCI, which pushes posted writes to memory; here none are posted.
+  if ((flags & HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES) !== 0) return acceptNothing(block);
   if ((flags & HL_CS_FLAGS.FORCE_RESTORE) !== 0 && words[IN.num_chunks_restore] !== 0) {
     const failed = restore(context, block);
     if (failed !== 0) return failed === Errno.EAGAIN ? -failed : refuse(block, failed);
@@ -78,11 +79,6 @@ function checkType(context: Context, flags: number, chunks: number): number {
   const needsOneChunk = (type & (HL_CS_FLAGS.SIGNAL | HL_CS_FLAGS.WAIT | HL_CS_FLAGS.COLLECTIVE_WAIT)) !== 0;
   if (needsOneChunk && chunks !== 1) return Errno.EINVAL;
   return 0;
-}
-
-/** Gaudi has no engine commands; on gaudi2 a list of engines would be checked, and no engine core runs here to take one. */
-function engineCommandErrno(context: Context): number {
-  return context.card.profile.capabilities.userCbOnly ? Errno.EINVAL : Errno.EPERM;
 }
 
 function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {

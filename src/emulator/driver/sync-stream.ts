@@ -165,7 +165,6 @@ export class SyncStream {
     block.words[OUT.handle_id] = id;
     block.words[OUT.count] = queue.value;
     block.words[OUT.sob_base_addr_offset] = this.#packets.sobOffset(sob);
-    block.words[OUT.sob_count_before_submission] = before;
     return 0;
   }
 
