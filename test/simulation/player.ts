@@ -74,6 +74,7 @@ export class Host {
       hostRange: () => {
         throw new TypeError('a schedule has no memory of others');
       },
+      distanceOf: () => undefined,
       deviceOf: () => {
         throw new TypeError('a schedule has no cards of hl-thunk');
       },

@@ -31,6 +31,7 @@ import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { RailLimits } from '../rndv/rails.ts';
 import { type RendezvousScheme, UCP_CONFIG_TABLE } from './config.ts';
+import type { DistanceOf } from './lane-distance.ts';
 import type { UnpackOptions } from './protocol-host.ts';
 import type { ProtocolInfoMode } from './protocol-info.ts';
 import type { Connection } from './request.ts';
@@ -53,6 +54,8 @@ export interface ContextParams<Device> {
   readonly newSignal: () => SignalFd;
   /** Names host memory of others by its address. Throws UcxError for a range that is not mapped. */
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
+  /** How far cards are from network devices: see {@link DistanceOf}. */
+  readonly distanceOf: DistanceOf;
   /** The open card with this index. Throws UcxError where there is none. */
   readonly deviceOf: (index: number) => Device;
   /** Runs when the workers are closed and the memory domains are still open: the last look at the statistics. */
@@ -72,6 +75,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   readonly progressSpinNs: number;
   readonly keepaliveNs: number;
   readonly thresholds: Thresholds;
+  readonly distanceOf: DistanceOf;
   readonly scheme: RendezvousScheme;
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
@@ -105,6 +109,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     this.progressSpinNs = config.PROGRESS_SPIN;
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
     this.thresholds = thresholdsOf(config);
+    this.distanceOf = params.distanceOf;
     this.scheme = schemeOf(config);
     this.fragmentBytes = config.RNDV_FRAG_SIZE;
     this.fragmentCount = config.RNDV_FRAG_ALLOC_COUNT;

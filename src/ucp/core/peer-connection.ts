@@ -16,6 +16,7 @@ import { OutboundCredit } from '../credit/outbound-credit.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import { type ConnectedLanes, nameOf } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
+import type { DistanceOf } from './lane-distance.ts';
 import { MessageId, NO_ENDPOINT } from './message.ts';
 import { sendMessage } from './message-packer.ts';
 import { PendingQueue } from './pending-queue.ts';
@@ -33,7 +34,7 @@ const CLOSE_HEADER = new Int32Array(2);
 
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
-  readonly context: { readonly thresholds: Thresholds };
+  readonly context: { readonly thresholds: Thresholds; readonly distanceOf: DistanceOf };
   readonly observation: { readonly info: ProtocolInfo | undefined };
   /** The memory for messages that are not asked for. */
   readonly budget: CreditBudget;
@@ -45,6 +46,7 @@ export interface ConnectionOwner extends RequestOwner {
 export class PeerConnection implements Connection {
   readonly id: number;
   readonly lanes: readonly Lane[];
+  readonly distanceOf: DistanceOf;
   readonly protocolInfo: ProtocolInfo | undefined;
   readonly unreachable: readonly Rejection[];
   readonly am: UctEndpoint | undefined;
@@ -89,6 +91,7 @@ export class PeerConnection implements Connection {
     this.#owner = owner;
     this.id = id;
     this.lanes = lanes;
+    this.distanceOf = owner.context.distanceOf;
     this.protocolInfo = owner.observation.info;
     this.unreachable = unreachable;
     this.amLane = am;

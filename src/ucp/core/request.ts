@@ -16,6 +16,7 @@ import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
+import type { DistanceOf } from './lane-distance.ts';
 import { HEADER_WORDS_MAX } from './message.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
 import type { Rejection } from './resource-filter.ts';
@@ -78,6 +79,8 @@ export interface Connection {
   /** What the peer calls it; NO_ENDPOINT until the connection stands. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
+  /** How far lanes are from device memory of this context. */
+  readonly distanceOf: DistanceOf;
   /** Prints what is chosen; undefined where nobody wants to see it. */
   readonly protocolInfo: ProtocolInfo | undefined;
   /** What is no lane, and why. */

@@ -33,7 +33,7 @@ export class RemoteKey implements MemoryPlace, UnpackedKey {
   readonly parts: readonly (UctRemoteKey | undefined)[];
   /** By which the worker of the peer finds the memory; undefined where it cannot be asked. */
   readonly memoryKey: Uint8Array | undefined;
-  /** Plans by operation and place of the local memory (MemoryHandle.placeIndex). */
+  /** Plans by operation and place of the local memory (MemoryHandle.placeIndex, stagedPlaceIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
   /** How short puts of plain host bytes go, once a plan says so: looked at before anything else. */
   shortPut: ShortPut | undefined = undefined;
