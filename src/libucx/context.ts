@@ -20,6 +20,7 @@ import type { Config } from '../ucs/config.ts';
 import { checkStatus, closedError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
+import { THREAD_BOUND } from '../ucs/thread-bound.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
 import { UCP_ATTR_FIELD, UCP_CONTEXT_ATTR } from './abi.ts';
 import { initContext } from './context-handle.ts';
@@ -54,6 +55,7 @@ export interface ContextParams<Device> {
 
 /** A context. */
 export class Context<Device = unknown> implements ApiContext<Device>, EngineContext {
+  readonly thread: symbol = THREAD_BOUND;
   readonly libucp: Libucp;
   readonly engine: Engine;
   readonly features: number;

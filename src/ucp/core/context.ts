@@ -9,6 +9,7 @@ import type { Log } from '../../ucs/log.ts';
 import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
+import { THREAD_BOUND } from '../../ucs/thread-bound.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
   Component,
@@ -66,6 +67,7 @@ export interface ContextParams<Device> {
 
 /** A context. */
 export class Context<Device = unknown> implements ApiContext<Device>, WorkerContext<Worker> {
+  readonly thread: symbol = THREAD_BOUND;
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;

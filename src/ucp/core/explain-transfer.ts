@@ -8,7 +8,7 @@ import type { ExplainedChoice } from '../api/explanation.ts';
 import { checkLocal } from '../api/local-bytes.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { explainPlan } from '../proto/explain.ts';
+import { explainPlan, explanationOf } from '../proto/explain.ts';
 import { explainAtomics, explainMessages } from '../proto/explain-messages.ts';
 import type { ExplainedCandidate } from '../proto/explain-size.ts';
 import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
@@ -49,12 +49,16 @@ export function explainTransfer(
   if (operation === 'put') return explainRma(context, connection, Operation.PUT, local, rkey);
   if (operation === 'get') return explainRma(context, connection, Operation.GET, local, rkey);
   const localType = local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST;
+  const title = { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
+  const moves = explainRma(context, connection, Operation.PUT, local, rkey);
+  // What nothing moves, no message moves either.
+  if (moves.chosen.length === 0) return explanationOf(title, { candidates: [], steps: [], rejected: moves.rejected });
   const lanes = connection.lanes.map(({ iface, md }) => {
     return { attributes: iface.attributes, hasRemoteKey: rkey.parts[md.index] !== undefined };
   });
   const messages = connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am);
   const choice = {
-    title: { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) },
+    title,
     lanes,
     messageLane: messages < 0 ? undefined : messages,
     unavailable: connection.unreachable.map(({ name, reason }) => {

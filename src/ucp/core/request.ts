@@ -5,6 +5,7 @@
 
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
+import { THREAD_BOUND } from '../../ucs/thread-bound.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { holdsBytes, hostBytes } from '../api/local-bytes.ts';
@@ -131,6 +132,7 @@ export interface Connection {
 
 /** A request. */
 export class Request implements ApiRequest, Completion {
+  readonly thread: symbol = THREAD_BOUND;
   /** INPROGRESS until it ends, then final. */
   status: Status = Status.OK;
   /** Operations of transports that have not ended, and their first failure: see Completion. */

@@ -18,6 +18,8 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   readonly refusals: ReadonlyMap<number, string>;
   /** Row of a plan table: 0 is host memory that is not mapped, 1 mapped host memory; every device has two, for its memory and for what is staged of it. */
   readonly placeIndex: number;
+  /** Why nothing moves its bytes; undefined for memory that can be moved. */
+  readonly limitation: string | undefined;
   /** The packed remote key, made at its first use. */
   packed: Uint8Array | undefined = undefined;
 
@@ -31,6 +33,7 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
     super(owner, memory, bytes);
     this.mdMemory = mdMemory;
     this.refusals = refusals;
+    this.limitation = memory.limitation;
     this.placeIndex = memory.sysDevice === undefined ? 1 : 2 + 2 * memory.sysDevice;
   }
 }

@@ -3,6 +3,7 @@
  */
 
 import type { MemoryType } from '../../ucs/memory-type.ts';
+import { THREAD_BOUND } from '../../ucs/thread-bound.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { RemoteKey as UnpackedKey } from '../api/memory.ts';
@@ -22,6 +23,7 @@ export interface ShortPut {
 
 /** An unpacked remote key. */
 export class RemoteKey implements MemoryPlace, UnpackedKey {
+  readonly thread: symbol = THREAD_BOUND;
   /** The connection it was unpacked for. */
   readonly owner: object;
   readonly memoryType: MemoryType;

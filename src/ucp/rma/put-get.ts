@@ -80,7 +80,9 @@ function makePlan(
     localRefusal: local instanceof Uint8Array ? undefined : local.refusals.get(md.index),
     registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
   }));
-  const messages = rkey.memoryKey === undefined ? undefined : messageLane(connection, operation, place, rkey);
+  const isMovable = local instanceof Uint8Array || local.limitation === undefined;
+  const isAsked = rkey.memoryKey !== undefined && isMovable;
+  const messages = isAsked ? messageLane(connection, operation, place, rkey) : undefined;
   const plan = selectProtocols(operation, place, rkey, capabilities, messages, connection.zcopyThreshold);
   rkey.keepPlan(operation, placeIndex, plan);
   connection.protocolInfo?.chosen(
@@ -141,18 +143,24 @@ export function chooseCandidate(
   const candidate = candidateFor(plan, bytes);
   if (candidate !== undefined) return candidate;
   const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
-  // Keys of other connections were refused before.
-  const { lanes, unreachable } = rkey.owner as Connection;
-  const reasons = [
-    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
-    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
-  ].join('; ');
+  const reasons = refusalsOf(plan, rkey);
   throw new UcxError({
     code: 'ERR_UNREACHABLE',
     status: Status.UNREACHABLE,
     message: `no transport can ${OPERATION_NAMES[operation]} ${bytes} bytes between local ${from} and remote ${memoryTypeName(rkey.memoryType)} memory (${reasons})`,
     details: { operation: OPERATION_NAMES[operation], bytes, reasons },
   });
+}
+
+/** Why nothing but what a plan names moves the memory of a key, in words for users: what explain() lists. */
+export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
+  // Keys of other connections were refused before.
+  const { lanes, unreachable } = rkey.owner as Connection;
+  const reasons = new Set([
+    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
+    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
+  ]);
+  return [...reasons].join('; ');
 }
 
 /**

@@ -13,8 +13,8 @@ import { type Candidate, candidateFor, type Operation, Protocol } from '../proto
 import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from '../rma/put-get.ts';
 import { type RailLimits, railsOf } from './rails.ts';
 
-/** Told how a copy has ended. */
-export type CopyDone = (status: Status) => void;
+/** Told how a copy has ended, and what says more of a failure, where something does. */
+export type CopyDone = (status: Status, error?: unknown) => void;
 
 /** Both sides of a transfer. */
 export interface RmaPlace {

@@ -154,7 +154,8 @@ export class WindowSender {
         return;
       }
       transfer.open += 1;
-      this.#staging.read(transfer.pieces, from, fragment, byteLength, (status) => {
+      this.#staging.read(transfer.pieces, from, fragment, byteLength, (status, error) => {
+        if (error !== undefined) transfer.request.error ??= error;
         const release = (): void => this.#staging.release(fragment);
         const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
         const origin = deviceAt(transfer.pieces, from);

@@ -9,6 +9,7 @@ import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
+import { submitLimitation } from './card-rma.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
 /** HBM: a block that was allocated here, or a part of one of the application. */
@@ -55,6 +56,10 @@ export class GaudiMemory implements MdMemory {
 
   get live(): boolean {
     return this.#target.live;
+  }
+
+  get limitation(): string | undefined {
+    return submitLimitation(this.card.device);
   }
 
   get inFlight(): number {
