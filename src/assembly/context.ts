@@ -150,6 +150,7 @@ async function openLibucx(
       node,
       onClosing: () => insight?.close(),
     });
+    await context.probeAccess();
     insight = openInsight(program, context);
     return context;
   } catch (error) {
