@@ -7,7 +7,7 @@ import { type EndpointChange, endpointFail } from '../../ucs/diagnostics.ts';
 import { isUcxError, UcxError } from '../../ucs/error.ts';
 import { isLackOfResources, Status } from '../../ucs/status.ts';
 import { throwLater } from '../../ucs/uncaught.ts';
-import type { UctEndpoint } from '../../uct/api/iface.ts';
+import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
 import type { SocketAddresses } from '../api/sockets/socket-address.ts';
 import type { CreditBudget } from '../credit/credit-budget.ts';
 import { CreditTeller } from '../credit/credit-messages.ts';
@@ -47,6 +47,8 @@ export class PeerConnection implements Connection {
   readonly id: number;
   readonly lanes: readonly Lane[];
   readonly distanceOf: DistanceOf;
+  /** Several of the lanes are of networks: transfers may be divided between them. */
+  readonly hasRails: boolean;
   readonly protocolInfo: ProtocolInfo | undefined;
   readonly unreachable: readonly Rejection[];
   readonly am: UctEndpoint | undefined;
@@ -92,6 +94,7 @@ export class PeerConnection implements Connection {
     this.id = id;
     this.lanes = lanes;
     this.distanceOf = owner.context.distanceOf;
+    this.hasRails = lanes.filter(({ iface }) => iface.attributes.resource.deviceType === DeviceType.NET).length > 1;
     this.protocolInfo = owner.observation.info;
     this.unreachable = unreachable;
     this.amLane = am;
