@@ -26,6 +26,7 @@ import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
 import type { EngineChoice } from './config.ts';
+import { distancesOf } from './distances.ts';
 import { chooseEngine } from './engine.ts';
 import { type Insight, openInsight } from './insight.ts';
 import { nodeTls } from './node-tls.ts';
@@ -101,6 +102,7 @@ async function openNative(
       ...program,
       engine,
       components: componentsOn(gaudi),
+      distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.kind === 'emulator',
       newSignal: () => new EventFd(),
@@ -150,6 +152,7 @@ async function openLibucx(
       node,
       onClosing: () => insight?.close(),
     });
+    await context.probeAccess();
     insight = openInsight(program, context);
     return context;
   } catch (error) {

@@ -11,6 +11,7 @@ import type { CardEntry, DriverFile, DriverNode } from '../driver/port.ts';
 import type { AsicProfile } from '../uapi/index.ts';
 import { createLog, LogLevel, standardErrorSink } from '../ucs/log.ts';
 import { Status } from '../ucs/status.ts';
+import { THREAD_BOUND } from '../ucs/thread-bound.ts';
 import type { DeviceBlock } from './arena.ts';
 import { PhysicalArenaSource, VirtualArenaSource } from './arena-source.ts';
 import { invalidArgument } from './argument-error.ts';
@@ -44,6 +45,7 @@ export function isOpenHere(node: DriverNode, busId: string): boolean {
 
 /** An open card. Made by `open` and `openByModuleId`. */
 export class Device implements CardTarget, Disposable {
+  readonly thread: symbol = THREAD_BOUND;
   /** The machine that the card is of. */
   readonly node: DriverNode;
   readonly card: CardFile;

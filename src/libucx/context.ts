@@ -19,12 +19,15 @@ import type { Clock } from '../ucs/clock.ts';
 import type { Config } from '../ucs/config.ts';
 import { checkStatus, closedError } from '../ucs/error.ts';
 import type { Log } from '../ucs/log.ts';
+import { MemoryType } from '../ucs/memory-type.ts';
 import { type StatsNode, statsNode } from '../ucs/stats/stats-node.ts';
+import { THREAD_BOUND } from '../ucs/thread-bound.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../uct/api/memory-domain.ts';
 import { UCP_ATTR_FIELD, UCP_CONTEXT_ATTR } from './abi.ts';
 import { initContext } from './context-handle.ts';
-import { type DeviceAccess, deviceAccess } from './device-access.ts';
+import { accessAfterProbe, type DeviceAccess, deviceAccess } from './device-access.ts';
 import { Fragments } from './device-fragments.ts';
+import { probeDevice, probeOn } from './device-probe.ts';
 import type { EngineContext } from './engine.ts';
 import { featureBits } from './features.ts';
 import { Fields } from './fields.ts';
@@ -54,6 +57,7 @@ export interface ContextParams<Device> {
 
 /** A context. */
 export class Context<Device = unknown> implements ApiContext<Device>, EngineContext {
+  readonly thread: symbol = THREAD_BOUND;
   readonly libucp: Libucp;
   readonly engine: Engine;
   readonly features: number;
@@ -64,10 +68,10 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
   readonly node: ApiContext<Device>;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
-  readonly access: DeviceAccess;
   readonly fragments: Fragments;
   /** The handle of libucp. */
   readonly handle: number;
+  #access: DeviceAccess;
   readonly #workers: Set<Worker> = new Set();
   readonly #onClosing: () => void;
   #isLeftBehind = false;
@@ -88,9 +92,13 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     this.configuration = new UcpConfiguration(this.libucp.functions, params.config);
     this.handle = initContext(this.libucp.functions, this.configuration, this.features);
     warnOfUnused(this.libucp, params.config, params.log);
-    this.access = this.#accessOf(this.libucp);
+    this.#access = this.#accessOf(this.libucp);
     this.memory = new MemoryMap(this, this.node);
     this.fragments = new Fragments(this.memory, params.fragmentBytes, params.fragmentCount);
+  }
+
+  get access(): DeviceAccess {
+    return this.#access;
   }
 
   get closed(): boolean {
@@ -168,6 +176,19 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  /**
+   * Tries libucp on memory of a card, where it says that it takes such memory: what it does not reach goes through host memory. To be called before anything is
+   * mapped. Where this program has no card there is nothing to try.
+   */
+  async probeAccess(): Promise<void> {
+    const { isDirect, memoryType } = this.#access;
+    if (!isDirect || !this.query().memoryTypes.includes(MemoryType.GAUDI)) return;
+    this.#access = accessAfterProbe(
+      this.#access,
+      await probeOn(this.node, (memory) => probeDevice(this, memoryType, memory)),
+    );
   }
 
   /** A worker of libucp could not be destroyed: nor can its context. */

@@ -1,4 +1,4 @@
-/** Whether libucp can be given addresses of cards, or must be fed from host memory, and why. It asks nobody: data in, an answer out. */
+/** Whether libucp can be given addresses of cards, or must be fed from host memory, and why. It asks nobody, and tries nothing: data in, an answer out. */
 
 /** The memory type as UCX calls it. */
 const GAUDI = 'gaudi';
@@ -24,7 +24,14 @@ export interface DeviceAccess {
   readonly reason: string;
 }
 
-/** Gives the answer. */
+/** The answer once libucp was tried on memory of a card. @param refusal why it does not reach it, by probeDevice; undefined where it does */
+export function accessAfterProbe(access: DeviceAccess, refusal: string | undefined): DeviceAccess {
+  if (refusal === undefined) return { ...access, reason: `${access.reason}, and reaches a card of this program` };
+  const reason = `${access.reason}, but does not reach a card of this program: ${refusal}`;
+  return { isDirect: false, memoryType: 0, reason };
+}
+
+/** Gives the answer, as far as libucp tells by itself. */
 export function deviceAccess({ version, memoryTypes, usableTypes, emulated }: DeviceAccessInput): DeviceAccess {
   const memoryType = memoryTypes.indexOf(GAUDI);
   const staged = (reason: string): DeviceAccess => ({ isDirect: false, memoryType: 0, reason });

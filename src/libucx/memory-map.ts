@@ -173,16 +173,7 @@ export class MemoryMap {
   }
 
   #ucpMap(address: number, byteLength: number, flags: number, memoryType: number = UCS_MEMORY_TYPE.HOST): number {
-    const { ADDRESS, LENGTH, FLAGS, MEMORY_TYPE } = UCP_MEM_MAP_PARAM_FIELD;
-    using params = new Fields(UCP_MEM_MAP_PARAMS);
-    using memh = new OutValue();
-    const isHost = memoryType === UCS_MEMORY_TYPE.HOST;
-    params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | (isHost ? 0 : MEMORY_TYPE));
-    params.setU32('memory_type', memoryType);
-    params.setU64('address', address).setU64('length', byteLength).setU32('flags', flags);
-    const status = this.#functions.ucp_mem_map(this.#context, params.address, memh.address);
-    checkStatus(status, `ucp_mem_map of ${byteLength} bytes`);
-    return memh.value;
+    return mapByUcp(this.#functions, this.#context, { address, byteLength, flags, memoryType });
   }
 
   #ucpUnmap(memh: number): void {
@@ -216,4 +207,29 @@ export class MemoryMap {
 function noDmabufs(): UcxError {
   const why = 'ucp_mem_map of libucp has no field for a dma-buf: the native engine maps them';
   return statusError(Status.UNSUPPORTED, `map a dma-buf over engine libucx (${why})`);
+}
+
+/** What libucp maps. */
+export interface UcpMapping {
+  readonly address: number;
+  readonly byteLength: number;
+  /** Bits of UCP_MEM_MAP. */
+  readonly flags: number;
+  /** As libucp counts memory types. */
+  readonly memoryType: number;
+}
+
+/** Maps memory with libucp, and returns its handle. @throws UcxError of ucp_mem_map */
+export function mapByUcp(functions: LibucpFunctions, context: number, mapping: UcpMapping): number {
+  const { address, byteLength, flags, memoryType } = mapping;
+  const { ADDRESS, LENGTH, FLAGS, MEMORY_TYPE } = UCP_MEM_MAP_PARAM_FIELD;
+  using params = new Fields(UCP_MEM_MAP_PARAMS);
+  using memh = new OutValue();
+  const isHost = memoryType === UCS_MEMORY_TYPE.HOST;
+  params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | (isHost ? 0 : MEMORY_TYPE));
+  params.setU32('memory_type', memoryType);
+  params.setU64('address', address).setU64('length', byteLength).setU32('flags', flags);
+  const status = functions.ucp_mem_map(context, params.address, memh.address);
+  checkStatus(status, `ucp_mem_map of ${byteLength} bytes`);
+  return memh.value;
 }

@@ -47,7 +47,8 @@ export function packRemoteKey(
   return packTrailed({ ucx: memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0), own });
 }
 
-function packUcx(functions: LibucpFunctions, context: number, memh: number): Uint8Array {
+/** The remote key of libucp for a memory handle. Throws UcxError of ucp_rkey_pack. */
+export function packUcx(functions: LibucpFunctions, context: number, memh: number): Uint8Array {
   using buffer = new OutValue();
   using size = new OutValue();
   checkStatus(functions.ucp_rkey_pack(context, memh, buffer.address, size.address), 'ucp_rkey_pack');
@@ -168,7 +169,8 @@ export class UcpRemoteKey implements RemoteKey {
   }
 }
 
-function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Array): number {
+/** Unpacks a key of libucp at an endpoint, and returns its handle. Throws UcxError of ucp_ep_rkey_unpack. */
+export function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Array): number {
   // Aligned, and with zeros behind it: libucp reads what the key says that it has.
   using block = allocateScratch(ucx.byteLength + FIELDS_BYTES);
   using rkey = new OutValue();

@@ -3,6 +3,7 @@
 import type { ScratchBlock } from '../sys/index.ts';
 import type { Request as ApiRequest, RequestCallback } from '../ucp/api/request.ts';
 import { Status } from '../ucs/status.ts';
+import { THREAD_BOUND } from '../ucs/thread-bound.ts';
 import { type LocalBuffer, unpin } from './memory-handle.ts';
 
 /** What requests say that carries them: which of its lanes libucp takes is its secret. */
@@ -25,6 +26,7 @@ export interface MessageSender {
 
 /** A request. */
 export class UcpRequest implements ApiRequest {
+  readonly thread: symbol = THREAD_BOUND;
   /** By which callbacks of C name it. */
   readonly index: number;
   kind: RequestKind = RequestKind.NONE;

@@ -15,7 +15,10 @@ import { Fields, OutValue } from './fields.ts';
 import type { LibucpFunctions } from './functions.ts';
 
 /** Creates a worker of libucp. @throws UcxError of ucp_worker_create */
-export function createWorker({ libucp, handle, configuration }: EngineContext, clientId: bigint): number {
+export function createWorker(
+  { libucp, handle, configuration }: Pick<EngineContext, 'libucp' | 'handle' | 'configuration'>,
+  clientId: bigint,
+): number {
   const { THREAD_MODE, CLIENT_ID, FLAGS } = UCP_WORKER_PARAM_FIELD;
   using params = new Fields(UCP_WORKER_PARAMS);
   using worker = new OutValue();

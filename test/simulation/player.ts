@@ -77,6 +77,7 @@ export class Host {
         throw new TypeError('a schedule has no memory of others');
       },
       hostDmabufs: new HostDmabufs(new Udmabuf()),
+      distanceOf: () => undefined,
       deviceOf: () => {
         throw new TypeError('a schedule has no cards of hl-thunk');
       },

@@ -14,13 +14,13 @@ export interface MemoryExtent {
 
 /** Mapped memory. */
 export class OwnedMemory implements MemoryHandle {
+  /** The context that mapped it. The first field: it refuses to be cloned, before bytes are. */
+  readonly owner: object;
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   readonly address: bigint;
   readonly byteLength: number;
   readonly bytes: Uint8Array | undefined;
-  /** The context that mapped it. */
-  readonly owner: object;
   #mapped = true;
 
   constructor(owner: object, extent: MemoryExtent, bytes: Uint8Array | undefined) {

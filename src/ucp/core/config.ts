@@ -171,8 +171,8 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
     {
       name: 'MAX_RMA_RAILS',
       type: restricted(uintType, 'an unsigned integer, 1 to 8', (count) => count >= 1 && count <= 8),
-      default: '1',
-      doc: 'Network devices between which a put or get divides its bytes at most, 1 to 8.',
+      default: '2',
+      doc: 'Network devices between which a put or get divides its bytes at most, 1 to 8. The default of UCX is 1.',
     },
     {
       name: 'MIN_RMA_CHUNK_SIZE',

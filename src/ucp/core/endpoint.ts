@@ -46,6 +46,9 @@ import { isObserved } from './observation.ts';
 import type { PeerConnection } from './peer-connection.ts';
 import type { Request } from './request.ts';
 
+/** Of a transfer that is not divided. */
+const NO_PARTS: readonly RmaPlace[] = [];
+
 /** An endpoint. */
 export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
   readonly #worker: EndpointWorker;
@@ -325,7 +328,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
   ): readonly RmaPlace[] {
     const { rmaRails } = this.#worker.context;
-    if (rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return [];
+    if (!this.#connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
     const whole = { local, localOffset, byteLength, rkey, remoteOffset };
     return placesOf(this.#connection, operation, whole, rmaRails);
   }

@@ -8,12 +8,13 @@ import type { ExplainedChoice } from '../api/explanation.ts';
 import { checkLocal } from '../api/local-bytes.ts';
 import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { explainPlan } from '../proto/explain.ts';
+import { explainPlan, explanationOf } from '../proto/explain.ts';
 import { explainAtomics, explainMessages } from '../proto/explain-messages.ts';
 import type { ExplainedCandidate } from '../proto/explain-size.ts';
-import { type Candidate, Operation, Protocol, selectProtocols } from '../proto/selection.ts';
+import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
 import { checkRemote, planFor } from '../rma/put-get.ts';
-import { pipelineLane } from '../rndv/pipeline-lane.ts';
+import { pipelinePlan } from '../rndv/pipeline-lane.ts';
+import { divisionNote, type RailLimits } from '../rndv/rails.ts';
 import { nameOf } from '../wireup/lanes.ts';
 import type { RendezvousScheme } from './config.ts';
 import type { Lane } from './lane.ts';
@@ -25,6 +26,8 @@ import type { Thresholds } from './thresholds.ts';
 export interface ExplainContext {
   readonly thresholds: Thresholds;
   readonly scheme: RendezvousScheme;
+  readonly rails: RailLimits;
+  readonly rmaRails: RailLimits;
 }
 
 /**
@@ -43,15 +46,19 @@ export function explainTransfer(
   if (!EXPLAINED_OPERATIONS.includes(operation)) {
     throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);
   }
-  if (operation === 'put') return explainRma(connection, Operation.PUT, local, rkey);
-  if (operation === 'get') return explainRma(connection, Operation.GET, local, rkey);
+  if (operation === 'put') return explainRma(context, connection, Operation.PUT, local, rkey);
+  if (operation === 'get') return explainRma(context, connection, Operation.GET, local, rkey);
   const localType = local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST;
+  const title = { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
+  const moves = explainRma(context, connection, Operation.PUT, local, rkey);
+  // What nothing moves, no message moves either.
+  if (moves.chosen.length === 0) return explanationOf(title, { candidates: [], steps: [], rejected: moves.rejected });
   const lanes = connection.lanes.map(({ iface, md }) => {
     return { attributes: iface.attributes, hasRemoteKey: rkey.parts[md.index] !== undefined };
   });
   const messages = connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am);
   const choice = {
-    title: { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) },
+    title,
     lanes,
     messageLane: messages < 0 ? undefined : messages,
     unavailable: connection.unreachable.map(({ name, reason }) => {
@@ -63,7 +70,7 @@ export function explainTransfer(
     ...choice,
     ...thresholdsFor(context, connection),
     isHost: localType === MemoryType.HOST,
-    data: bulkOf(context.scheme, connection, local, rkey),
+    data: bulkOf(context, connection, local, rkey),
   });
 }
 
@@ -82,7 +89,7 @@ export function tellMessageProtocols(context: ExplainContext, connection: PeerCo
           messageLane: connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am),
           ...thresholdsFor(context, connection),
           isHost: true,
-          data: bulkOfHost(context.scheme, connection),
+          data: bulkOfHost(context, connection),
           unavailable: [],
         }),
     );
@@ -97,7 +104,7 @@ function thresholdsFor(
 }
 
 /** What the bytes of a rendezvous between host memory would be read by, if both ends register it alike. */
-function bulkOfHost(scheme: RendezvousScheme, { lanes }: PeerConnection): ExplainedCandidate | undefined {
+function bulkOfHost({ scheme, rails }: ExplainContext, { lanes }: PeerConnection): ExplainedCandidate | undefined {
   if (scheme === 'am') return undefined;
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
@@ -108,40 +115,59 @@ function bulkOfHost(scheme: RendezvousScheme, { lanes }: PeerConnection): Explai
     hasLocalMemory: true,
     registerCost: md.md.attributes.registerCost,
   }));
-  const { steps } = selectProtocols(Operation.GET, HOST_PLACE, HOST_PLACE, capabilities);
-  return zcopyOf(steps.at(-1)?.candidate, lanes);
+  const plan = selectProtocols(Operation.GET, HOST_PLACE, HOST_PLACE, capabilities);
+  return zcopyOf(divided(plan, lanes, rails).steps.at(-1)?.candidate, lanes);
 }
 
 function explainRma(
+  { rmaRails }: ExplainContext,
   connection: PeerConnection,
   operation: Operation,
   local: LocalMemory,
   rkey: RemoteKey,
 ): ExplainedChoice {
+  const { lanes } = connection;
   return explainPlan({
     operation,
     localType: local instanceof MemoryHandle ? local.memoryType : MemoryType.HOST,
     remoteType: rkey.memoryType,
-    plan: planFor(operation, local, rkey, connection),
-    resources: connection.lanes.map(({ iface }) => iface.attributes.resource),
+    plan: divided(planFor(operation, local, rkey, connection), lanes, rmaRails),
+    resources: lanes.map(({ iface }) => iface.attributes.resource),
     unavailable: connection.unreachable,
   });
 }
 
+/** A plan whose last step says between which devices it is divided, if it is. */
+function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
+  const last = plan.steps.at(-1);
+  const division = divisionNote(plan, lanes, limits);
+  if (last === undefined || division === undefined) return plan;
+  const { candidate } = last;
+  const note = candidate.note === undefined ? division : `${candidate.note}, ${division}`;
+  const noted = { ...candidate, note };
+  const instead = (other: Candidate): Candidate => (other === candidate ? noted : other);
+  return {
+    ...plan,
+    candidates: plan.candidates.map(instead),
+    steps: plan.steps.map((step) => ({ ...step, candidate: instead(step.candidate) })),
+  };
+}
+
 /** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
 function bulkOf(
-  scheme: RendezvousScheme,
+  { scheme, rails }: ExplainContext,
   connection: PeerConnection,
   local: LocalMemory,
   rkey: RemoteKey,
 ): ExplainedCandidate | undefined {
   if (scheme === 'am') return undefined;
   const { lanes } = connection;
-  const direct = zcopyOf(planFor(Operation.PUT, local, rkey, connection).steps.at(-1)?.candidate, lanes);
+  const plan = divided(planFor(Operation.PUT, local, rkey, connection), lanes, rails);
+  const direct = zcopyOf(plan.steps.at(-1)?.candidate, lanes);
   if (direct !== undefined) return scheme === 'put_ppln' ? { ...direct, protocol: 'put-pipeline' } : direct;
-  const isHost = !(local instanceof MemoryHandle) || local.memoryType === MemoryType.HOST;
-  const windows = zcopyOf(pipelineLane(lanes, rkey, isHost), lanes);
-  return windows === undefined ? undefined : { ...windows, protocol: 'put-pipeline' };
+  const place = local instanceof MemoryHandle ? local : HOST_PLACE;
+  const windows = zcopyOf(divided(pipelinePlan(connection, rkey, place), lanes, rails).steps.at(-1)?.candidate, lanes);
+  return windows?.protocol === 'zcopy' ? { ...windows, protocol: 'put-pipeline' } : undefined;
 }
 
 function zcopyOf(candidate: Candidate | undefined, lanes: readonly Lane[]): ExplainedCandidate | undefined {

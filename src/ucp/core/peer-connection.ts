@@ -7,7 +7,7 @@ import { type EndpointChange, endpointFail } from '../../ucs/diagnostics.ts';
 import { isUcxError, UcxError } from '../../ucs/error.ts';
 import { isLackOfResources, Status } from '../../ucs/status.ts';
 import { throwLater } from '../../ucs/uncaught.ts';
-import type { UctEndpoint } from '../../uct/api/iface.ts';
+import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
 import type { SocketAddresses } from '../api/sockets/socket-address.ts';
 import type { CreditBudget } from '../credit/credit-budget.ts';
 import { CreditTeller } from '../credit/credit-messages.ts';
@@ -16,6 +16,7 @@ import { OutboundCredit } from '../credit/outbound-credit.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import { type ConnectedLanes, nameOf } from '../wireup/lanes.ts';
 import type { Lane } from './lane.ts';
+import type { DistanceOf } from './lane-distance.ts';
 import { MessageId, NO_ENDPOINT } from './message.ts';
 import { sendMessage } from './message-packer.ts';
 import { PendingQueue } from './pending-queue.ts';
@@ -33,7 +34,7 @@ const CLOSE_HEADER = new Int32Array(2);
 
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
-  readonly context: { readonly thresholds: Thresholds };
+  readonly context: { readonly thresholds: Thresholds; readonly distanceOf: DistanceOf };
   readonly observation: { readonly info: ProtocolInfo | undefined };
   /** The memory for messages that are not asked for. */
   readonly budget: CreditBudget;
@@ -45,6 +46,9 @@ export interface ConnectionOwner extends RequestOwner {
 export class PeerConnection implements Connection {
   readonly id: number;
   readonly lanes: readonly Lane[];
+  readonly distanceOf: DistanceOf;
+  /** Several of the lanes are of networks: transfers may be divided between them. */
+  readonly hasRails: boolean;
   readonly protocolInfo: ProtocolInfo | undefined;
   readonly unreachable: readonly Rejection[];
   readonly am: UctEndpoint | undefined;
@@ -89,6 +93,8 @@ export class PeerConnection implements Connection {
     this.#owner = owner;
     this.id = id;
     this.lanes = lanes;
+    this.distanceOf = owner.context.distanceOf;
+    this.hasRails = lanes.filter(({ iface }) => iface.attributes.resource.deviceType === DeviceType.NET).length > 1;
     this.protocolInfo = owner.observation.info;
     this.unreachable = unreachable;
     this.amLane = am;

@@ -11,6 +11,7 @@ import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RailLimits } from '../rndv/rails.ts';
 import type { RendezvousScheme } from './config.ts';
+import type { DistanceOf } from './lane-distance.ts';
 import type { Connection, Request, RequestOwner } from './request.ts';
 import type { OpenMd } from './resources.ts';
 import type { WorkerCounters } from './worker-counters.ts';
@@ -24,6 +25,8 @@ export interface UnpackOptions {
 /** The context behind a worker, as protocols see it. */
 export interface ProtocolContext {
   readonly mds: readonly OpenMd[];
+  /** How far cards are from network devices. */
+  readonly distanceOf: DistanceOf;
   readonly exported: ExportedMemory;
   /** See UCX_RNDV_SCHEME. */
   readonly scheme: RendezvousScheme;

@@ -5,6 +5,7 @@
 
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
+import { THREAD_BOUND } from '../../ucs/thread-bound.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import { holdsBytes, hostBytes } from '../api/local-bytes.ts';
@@ -16,6 +17,7 @@ import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
+import type { DistanceOf } from './lane-distance.ts';
 import { HEADER_WORDS_MAX } from './message.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
 import type { Rejection } from './resource-filter.ts';
@@ -78,6 +80,8 @@ export interface Connection {
   /** What the peer calls it; NO_ENDPOINT until the connection stands. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
+  /** How far lanes are from device memory of this context. */
+  readonly distanceOf: DistanceOf;
   /** Prints what is chosen; undefined where nobody wants to see it. */
   readonly protocolInfo: ProtocolInfo | undefined;
   /** What is no lane, and why. */
@@ -128,6 +132,7 @@ export interface Connection {
 
 /** A request. */
 export class Request implements ApiRequest, Completion {
+  readonly thread: symbol = THREAD_BOUND;
   /** INPROGRESS until it ends, then final. */
   status: Status = Status.OK;
   /** Operations of transports that have not ended, and their first failure: see Completion. */

@@ -265,7 +265,8 @@ export class MemoryMap {
       const part = packPart(this.#resources.mds[index]!.md, memory, this.#options.log);
       return part === undefined ? [] : [part];
     });
-    parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
+    // Peers ask the worker here to move what no transport of theirs reaches: where it cannot, they are told at once.
+    if (handle.limitation === undefined) parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
     const { memoryType, sysDevice, address, byteLength } = handle;
     return packRkey({ memoryType, sysDevice, address, byteLength, parts });
   }

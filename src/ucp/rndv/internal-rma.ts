@@ -4,6 +4,7 @@
  */
 
 import { Status } from '../../ucs/status.ts';
+import { start } from '../core/peer-connection.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request } from '../core/request.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
@@ -12,8 +13,8 @@ import { type Candidate, candidateFor, type Operation, Protocol } from '../proto
 import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from '../rma/put-get.ts';
 import { type RailLimits, railsOf } from './rails.ts';
 
-/** Told how a copy has ended. */
-export type CopyDone = (status: Status) => void;
+/** Told how a copy has ended, and what says more of a failure, where something does. */
+export type CopyDone = (status: Status, error?: unknown) => void;
 
 /** Both sides of a transfer. */
 export interface RmaPlace {
@@ -22,13 +23,15 @@ export interface RmaPlace {
   readonly byteLength: number;
   readonly rkey: RemoteKey;
   readonly remoteOffset: number;
+  /** The device whose bytes pass through `local`, where that is a fragment. */
+  readonly origin?: number | undefined;
   /** What carries it; undefined for what is best. */
   readonly candidate?: Candidate | undefined;
 }
 
 /** True when a lane moves the bytes between these places by itself. */
 export function canMove(connection: Connection, operation: Operation, place: RmaPlace): boolean {
-  const plan = planFor(operation, place.local, place.rkey, connection);
+  const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
   const candidate = candidateFor(plan, place.byteLength);
   return candidate !== undefined && candidate.protocol !== Protocol.MESSAGE;
 }
@@ -40,7 +43,7 @@ export function placesOf(
   place: RmaPlace,
   limits: RailLimits,
 ): readonly RmaPlace[] {
-  const plan = planFor(operation, place.local, place.rkey, connection);
+  const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
   const rails = railsOf(plan, connection.lanes, place.byteLength, limits);
   if (rails === undefined) return [place];
   return rails.map(({ candidate, offset, byteLength }) => ({
@@ -63,9 +66,9 @@ export function describeTransfer(
   place: RmaPlace,
   done: CopyDone,
 ): Request {
-  const { local, localOffset, byteLength, rkey, remoteOffset } = place;
+  const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
   checkRemote(connection, rkey, remoteOffset, byteLength);
-  const plan = planFor(operation, local, rkey, connection);
+  const plan = planFor(operation, local, rkey, connection, origin);
   const candidate = place.candidate ?? chooseCandidate(plan, operation, local, rkey, byteLength);
   const request = new Request(host);
   describeRma(request, operation, connection, candidate, rkey, remoteOffset);
@@ -79,8 +82,10 @@ export function describeTransfer(
 }
 
 /**
- * Makes a request of the application the sum of the parts of a transfer that goes over several devices: it ends with the last of them.
+ * Makes a request of the application the sum of the parts of a transfer that goes over several devices: it ends with the last of them, and with the first failure.
+ * Parts that no lane has taken are dropped then. As long as there are such, the request is one that waits for resources: flushes and fences wait behind it.
  * @param request described, but for what it transfers
+ * @throws what registering the local memory throws: nothing is held then
  */
 export function describeParts(
   host: ProtocolHost,
@@ -89,25 +94,53 @@ export function describeParts(
   places: readonly RmaPlace[],
 ): void {
   const connection = request.connection!;
-  let left = places.length;
-  let failure: Status = Status.OK;
-  let isStarting = true;
+  const waiting = new Set<Request>();
+  // Held: one count of the request is for the starting of its parts.
+  let isHeld = true;
   const done = (status: Status): void => {
-    if (status < 0 && failure === Status.OK) failure = status;
-    left -= 1;
-    if (left === 0 && !isStarting) request.end(failure);
+    if (status < 0 && request.failure === Status.OK) request.failure = status;
+    request.count -= 1;
+    if (request.count === 0) request.onComplete();
   };
   request.byteLength = places.reduce((sum, { byteLength }) => sum + byteLength, 0);
-  request.starter = () => {
-    for (const place of places) {
-      try {
-        connection.run(describeTransfer(host, connection, operation, place, done));
-      } catch (error) {
-        request.error = error;
-        done(Status.IO_ERROR);
-      }
+  request.release = () => {
+    for (const part of waiting) {
+      waiting.delete(part);
+      request.count += 1;
+      part.end(Status.CANCELED);
     }
-    isStarting = false;
-    return left === 0 ? failure : Status.INPROGRESS;
   };
+  request.abandon = (_request, status) => {
+    if (request.failure === Status.OK) request.failure = status;
+    if (!isHeld) return;
+    isHeld = false;
+    request.release?.();
+    done(status);
+  };
+  request.starter = () => {
+    for (const part of [...waiting]) {
+      if (request.failure !== Status.OK) break;
+      waiting.delete(part);
+      request.count += 1;
+      const { byteLength } = part;
+      const status = start(part);
+      // It cannot be taken back from here on.
+      if (status !== Status.NO_RESOURCE) request.done += byteLength;
+      if (status === Status.NO_RESOURCE && isHeld) {
+        request.count -= 1;
+        waiting.add(part);
+      } else if (status !== Status.INPROGRESS) {
+        if (part.error !== undefined) request.error ??= part.error;
+        part.end(status === Status.NO_RESOURCE ? Status.CANCELED : status);
+      }
+      // The start of a part has ended the connection.
+      if (!isHeld) return Status.INPROGRESS;
+    }
+    if (request.failure !== Status.OK) request.release?.();
+    if (waiting.size > 0) return Status.NO_RESOURCE;
+    isHeld = false;
+    request.count -= 1;
+    return request.count > 0 ? Status.INPROGRESS : request.failure;
+  };
+  for (const place of places) waiting.add(describeTransfer(host, connection, operation, place, done));
 }

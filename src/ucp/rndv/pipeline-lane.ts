@@ -5,31 +5,49 @@
 
 import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
 import { MdFlag } from '../../uct/api/memory-domain.ts';
-import type { Lane } from '../core/lane.ts';
+import { laneDistance } from '../core/lane-distance.ts';
+import type { Connection } from '../core/request.ts';
 import type { OpenMd } from '../core/resources.ts';
 import { HOST_PLACE } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type Candidate, Operation, Protocol, selectProtocols } from '../proto/selection.ts';
+import {
+  type Candidate,
+  type MemoryPlace,
+  Operation,
+  type Plan,
+  Protocol,
+  selectProtocols,
+} from '../proto/selection.ts';
+
+/** The lane for windows to the memory of a key, and what they cost on it; undefined where they go in messages. See {@link pipelinePlan}. */
+export function pipelineLane(
+  connection: Pick<Connection, 'lanes' | 'distanceOf'>,
+  rkey: Pick<RemoteKey, 'memoryType' | 'parts'>,
+  local: MemoryPlace,
+): Candidate | undefined {
+  const best = pipelinePlan(connection, rkey, local).steps.at(-1)?.candidate;
+  return best?.protocol === Protocol.ZCOPY ? best : undefined;
+}
 
 /**
- * The lane for windows to the memory of a key, and what they cost on it; undefined where they go in messages.
- * @param isLocalHost whether the bytes are in host memory, and not in fragments
+ * The plan for windows to the memory of a key.
+ * @param local where the bytes are: what is not host memory goes through fragments
  */
-export function pipelineLane(
-  lanes: readonly Lane[],
+export function pipelinePlan(
+  { lanes, distanceOf }: Pick<Connection, 'lanes' | 'distanceOf'>,
   rkey: Pick<RemoteKey, 'memoryType' | 'parts'>,
-  isLocalHost: boolean,
-): Candidate | undefined {
+  local: MemoryPlace,
+): Plan {
   const isRemoteHost = rkey.memoryType === MemoryType.HOST;
+  const isLocalHost = local.memoryType === MemoryType.HOST;
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
+    distance: laneDistance(distanceOf, { iface }, local.sysDevice),
     hasRemoteKey: isRemoteHost ? rkey.parts[md.index] !== undefined : hasFragments(md),
     hasLocalMemory: isLocalHost || hasFragments(md),
     registerCost: undefined,
   }));
-  const { steps } = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, capabilities);
-  const best = steps.at(-1)?.candidate;
-  return best?.protocol === Protocol.ZCOPY ? best : undefined;
+  return selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, capabilities);
 }
 
 /** Whether a memory domain has a part of the fragments: it registers host memory, or allocates what peers map. */

@@ -54,6 +54,26 @@ describe('rails', () => {
     );
   });
 
+  it('have shares that their lanes take', () => {
+    const limited = (lane: number, bytesMin: number, bytesMax: number): Candidate => {
+      return { ...candidate(lane, 1), bytesMin, bytesMax };
+    };
+    const three = { ...LIMITS, railsMax: 3 };
+    const bytes = 2 ** 20;
+    const lanesOf = (...candidates: readonly Candidate[]): unknown =>
+      railsOf(planOf(...candidates), NETWORKS, bytes, three)?.map((rail) => [rail.candidate.lane, rail.byteLength]);
+    const half = bytes / 2;
+    expect(lanesOf(candidate(0, 1), limited(1, 1, 1000), candidate(2, 1))).toEqual([
+      [0, half],
+      [2, half],
+    ]);
+    expect(lanesOf(candidate(0, 1), limited(1, half + 1, bytes))).toBeUndefined();
+    expect(lanesOf(limited(0, half, bytes), candidate(1, 1), candidate(2, 1))).toEqual([
+      [0, half],
+      [1, half],
+    ]);
+  });
+
   it('are not made of slow devices, of transports within the node, or of what is not zero copy', () => {
     const bytes = 2 ** 20;
     expect(railsOf(planOf(candidate(0, 1), candidate(1, 4)), NETWORKS, bytes, LIMITS)).toHaveLength(2);

@@ -6,6 +6,7 @@
 import { DeviceType } from '../../uct/api/iface.ts';
 import type { Lane } from '../core/lane.ts';
 import { type Candidate, candidateFor, type Plan, Protocol } from '../proto/selection.ts';
+import { nameOf } from '../wireup/lanes.ts';
 
 /** Parts of a divided transfer lie at multiples of it. */
 const ALIGNMENT = 64;
@@ -42,8 +43,31 @@ export function railsOf(
       other.lane !== best.lane && isRail(other, lanes) && other.perByteNs <= best.perByteNs * bandwidthRatioMax,
   );
   others.sort((left, right) => left.perByteNs - right.perByteNs || left.lane - right.lane);
-  const chosen = [best, ...others].slice(0, countMax);
-  return chosen.length < 2 ? undefined : divide(chosen, byteLength);
+  let chosen = [best, ...others].slice(0, countMax);
+  while (chosen.length > 1) {
+    const rails = divide(chosen, byteLength);
+    const unfit = rails.find(
+      ({ candidate, byteLength: share }) => share < candidate.bytesMin || share > candidate.bytesMax,
+    );
+    if (unfit === undefined) return rails.length > 1 ? rails : undefined;
+    // The best one takes all of the bytes: it has too few only together with others.
+    const last = unfit.candidate === best ? chosen.at(-1) : unfit.candidate;
+    chosen = chosen.filter((candidate) => candidate !== last);
+  }
+  return undefined;
+}
+
+/** Stands for all sizes that are long enough to be divided: shares do not depend on the size then. */
+const LONG_BYTES: number = 2 ** 40;
+
+/** How a plan divides what is long enough, in words for users; undefined where one lane carries all of it. */
+export function divisionNote(plan: Plan, lanes: readonly Lane[], limits: RailLimits): string | undefined {
+  const rails = railsOf(plan, lanes, LONG_BYTES, limits);
+  if (rails === undefined) return undefined;
+  const shares = rails.map(({ candidate, byteLength }) => {
+    return `${nameOf(lanes[candidate.lane]!.iface.attributes)} ${Math.round((byteLength / LONG_BYTES) * 100)} %`;
+  });
+  return `divided from ${2 * limits.chunkBytesMin} bytes on: ${shares.join(', ')}`;
 }
 
 function isRail({ lane, protocol }: Candidate, lanes: readonly Lane[]): boolean {

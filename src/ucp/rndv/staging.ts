@@ -11,7 +11,7 @@ import type { Connection, Request } from '../core/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
+import { type CopyDone, describeTransfer } from './internal-rma.ts';
 
 /** Takes a fragment; undefined where not even one can be allocated, and `status` says why. */
 export type FragmentUser = (fragment: MemoryHandle | undefined, status: Status) => void;
@@ -190,10 +190,14 @@ export class Staging {
     // One for the loop itself, so that copies that end at once do not end the whole early.
     let left = 1;
     let failure: Status = Status.OK;
-    const ended = (status: Status): void => {
-      if (status < 0 && failure === Status.OK) failure = status;
+    let cause: unknown;
+    const ended: CopyDone = (status, error) => {
+      if (status < 0 && failure === Status.OK) {
+        failure = status;
+        cause = error;
+      }
       left -= 1;
-      if (left === 0) done(failure);
+      if (left === 0) done(failure, cause);
     };
     eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
       left += 1;
@@ -228,15 +232,11 @@ export class Staging {
       ({ loopback } = this.#host);
       const rkey = this.#keyOf(device, loopback);
       const place = { local: fragment, localOffset: at, byteLength, rkey, remoteOffset: offset };
-      if (!canMove(loopback, operation, place)) {
-        done(Status.UNREACHABLE);
-        return;
-      }
       transfer = describeTransfer(this.#host, loopback, operation, place, done);
     } catch (error) {
       // Such as no descriptors for the connection. Peers ask for copies too: it is the copy that fails, not the progress of this worker.
       if (!isUcxError(error)) throw error;
-      done(error.status);
+      done(error.status, error);
       return;
     }
     loopback.run(transfer);

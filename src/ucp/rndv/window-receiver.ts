@@ -138,7 +138,8 @@ export class WindowReceiver {
       return;
     }
     transfer.writing += 1;
-    this.#staging.write(transfer.pieces, offset, fragment, byteLength, (status) => {
+    this.#staging.write(transfer.pieces, offset, fragment, byteLength, (status, error) => {
+      if (error !== undefined) transfer.request.error ??= error;
       transfer.writing -= 1;
       this.#staging.releaseReceived(fragment);
       this.#finished(transfer, byteLength, status);

@@ -20,6 +20,7 @@ import { isFailure, isLackOfResources, Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
 import type { Activity } from '../core/lane.ts';
+import type { DistanceOf } from '../core/lane-distance.ts';
 import { highOf, joinWords, MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../core/peer-connection.ts';
 import type { Rejection } from '../core/resource-filter.ts';
@@ -44,6 +45,7 @@ const HEADER = new Int32Array(WIREUP_WORDS);
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
   readonly context: ExplainContext & {
+    readonly distanceOf: DistanceOf;
     readonly resources: { readonly rejections: readonly Rejection[] };
     readonly clock: Clock;
   };

@@ -24,6 +24,8 @@ export interface MdMemory {
   readonly live: boolean;
   /** False for memory that serves as the local side of transfers only: `mkeyPack` refuses it. */
   readonly packable?: boolean;
+  /** Why nothing moves its bytes, not even the transports of its own device, in words for users; undefined, or absent, for memory that can be moved. */
+  readonly limitation?: string | undefined;
   /** Transfers of this process that use it right now, where the transport counts them: it cannot be given up until there are none. */
   readonly inFlight?: number;
   /**

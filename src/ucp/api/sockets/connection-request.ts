@@ -2,6 +2,7 @@
 
 import { invalidParam, statusError } from '../../../ucs/error.ts';
 import { isFailure, Status } from '../../../ucs/status.ts';
+import { THREAD_BOUND } from '../../../ucs/thread-bound.ts';
 import type { ClientRequest, SocketAddress } from '../../../uct/api/connection-manager.ts';
 import type { Endpoint, EndpointOptions } from '../endpoint.ts';
 import { checkErrorHandling } from '../error-handling.ts';
@@ -27,6 +28,7 @@ export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress'
 
 /** A request. Exactly one of accept and reject answers it; what nobody answers is rejected when the listener closes. */
 export class ConnectionRequest {
+  readonly thread: symbol = THREAD_BOUND;
   readonly #listener: RequestListener;
   readonly #request: AskingClient;
   /** Of the client's worker: see Worker.clientId. Undefined where the client does not tell. Nobody has checked it. */

@@ -6,6 +6,7 @@
 import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
+import { THREAD_BOUND } from '../../../ucs/thread-bound.ts';
 import type { SocketAddress, SocketListener } from '../../../uct/api/connection-manager.ts';
 import { checkOptions } from '../check-options.ts';
 import type { ConnectionRequest } from './connection-request.ts';
@@ -77,6 +78,7 @@ export interface Driver {
 
 /** A listener. */
 export class Listener implements AsyncIterable<ConnectionRequest, void, void>, AsyncDisposable {
+  readonly thread: symbol = THREAD_BOUND;
   readonly #options: CheckedListenerOptions;
   readonly #socket: SocketListener;
   readonly #driver: Driver;

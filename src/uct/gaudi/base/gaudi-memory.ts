@@ -10,6 +10,7 @@ import { MemoryType } from '../../../ucs/memory-type.ts';
 import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
+import { submitLimitation } from './card-rma.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
 /** Device memory in the address space of one card: of the card itself, or of another one that it has imported. */
@@ -48,6 +49,10 @@ export class GaudiMemory implements MdMemory {
 
   get live(): boolean {
     return this.#target.live;
+  }
+
+  get limitation(): string | undefined {
+    return submitLimitation(this.card.device);
   }
 
   get inFlight(): number {
