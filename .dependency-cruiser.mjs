@@ -37,8 +37,17 @@ function readLaw() {
       lines.findIndex((line) => !line.startsWith('|')),
     )
     .map(readRow);
-  checkRows(rows);
-  return rows;
+  const expanded = rows.map((row) => ({ ...row, imports: row.imports.flatMap((name) => expand(name, row, rows)) }));
+  checkRows(expanded);
+  return expanded;
+}
+
+/** `a/*` stands for every row below `a`, and for `a` itself where it has one. */
+function expand(name, row, rows) {
+  if (!name.endsWith('/*')) return [name];
+  const folder = name.slice(0, -2);
+  const isBelow = (other) => other.folder === folder || other.folder.startsWith(`${folder}/`);
+  return rows.filter((other) => isBelow(other) && other !== row).map((other) => other.folder);
 }
 
 function readRow(line) {

@@ -25,5 +25,5 @@ export {
   writeMsgLong,
   writeNop,
 } from './uapi/index.ts';
-export { isUcxError, UcxError } from './ucs/error.ts';
-export { Status, statusName, statusString } from './ucs/status.ts';
+export { isUcxError, UcxError } from './ucs/type/error.ts';
+export { Status, statusName, statusString } from './ucs/type/status.ts';

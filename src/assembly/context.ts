@@ -4,16 +4,16 @@
 
 import type { DriverNode } from '../driver/port.ts';
 import { Device } from '../hlthunk/index.ts';
-import { Context as LibucxContext } from '../libucx/context.ts';
-import type { Libucp } from '../libucx/library.ts';
+import type { Libucp } from '../libucx/c/library.ts';
+import { Context as LibucxContext } from '../libucx/core/context.ts';
 import { closeAbandonedDescriptors, EventFd, Udmabuf } from '../sys/index.ts';
 import { checkOptions } from '../ucp/api/check-options.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
-import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
-import { invalidParam } from '../ucs/error.ts';
+import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { HostDmabufs } from '../uct/base/host-dmabufs.ts';
 import { hostRange } from '../uct/base/host-range.ts';

@@ -1,7 +1,7 @@
 /** How far the cards of a context are from the network devices of the machine, for the estimates of ucp. What the distances mean is decided there. */
 
-import type { DistanceOf } from '../ucp/core/lane-distance.ts';
-import { distanceBetween } from '../ucs/topology.ts';
+import type { DistanceOf } from '../ucp/lane/lane-distance.ts';
+import { distanceBetween } from '../ucs/sys/topology.ts';
 import type { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { readTopology, type Topology, type TopologySources } from './topology.ts';
 

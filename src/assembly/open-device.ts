@@ -4,8 +4,8 @@
 
 import type { DriverNode } from '../driver/port.ts';
 import { type CardSelection, type Device, type DeviceOptions, open, openByModuleId } from '../hlthunk/index.ts';
-import { checkOptions } from '../ucs/check-options.ts';
-import { invalidParam } from '../ucs/error.ts';
+import { checkOptions } from '../ucs/type/check-options.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { openNode } from './open-node.ts';
 import { type ProgramOptions, startProgram } from './program.ts';
 import { ProgramConfig } from './program-config.ts';

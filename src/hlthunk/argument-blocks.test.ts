@@ -8,9 +8,9 @@ import { expectNoLeaks } from '../../test/fixtures/leak-check.ts';
 import type { ArgumentBlock, DriverFile } from '../driver/port.ts';
 import { viewAt } from '../sys/index.ts';
 import { DRM_IOCTLS, HL_CS_FLAGS, HL_ENGINE_COMMAND, HL_INFO_OP } from '../uapi/index.ts';
-import { CardFile } from './card-file.ts';
-import { CommandBuffer } from './command-buffer.ts';
-import { EncapsSignals } from './encaps-signals.ts';
+import { CardFile } from './base/card-file.ts';
+import { CommandBuffer } from './cs/command-buffer.ts';
+import { EncapsSignals } from './cs/encaps-signals.ts';
 import {
   ANY_CQ_INTERRUPT,
   allocateTimestampElements,

@@ -4,16 +4,23 @@
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
-export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './arena.ts';
-export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './attestation.ts';
-export type { CamelRecord } from './camel-record.ts';
-export type { CardFile, CardTarget } from './card-file.ts';
+export type { CamelRecord } from './base/camel-record.ts';
+export type { CardFile, CardTarget } from './base/card-file.ts';
+export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './base/device-address.ts';
+export {
+  GaudiErrorCode,
+  gaudiError,
+  gaudiErrorOfErrno,
+  gaudiErrorStatus,
+  gaudiErrorText,
+  ioctlError,
+} from './base/gaudi-error.ts';
 export {
   CommandBuffer,
   type CommandBufferOptions,
   destroyCommandBuffer,
   requestCommandBuffer,
-} from './command-buffer.ts';
+} from './cs/command-buffer.ts';
 export {
   type CommandChunk,
   commandSubmission,
@@ -24,9 +31,53 @@ export {
   waitForCs,
   waitForCsAsync,
   waitForMultiCs,
-} from './command-submission.ts';
-export { ControlDevice, Device, type DeviceInfo } from './device.ts';
-export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './device-address.ts';
+} from './cs/command-submission.ts';
+export { EncapsSignals } from './cs/encaps-signals.ts';
+export { csFlushPciHbwWrites, engineCoresSetMode, enginesCommand } from './cs/engine-commands.ts';
+export {
+  ANY_CQ_INTERRUPT,
+  ANY_DECODER_INTERRUPT,
+  allocateTimestampElements,
+  type InterruptCounter,
+  registerTimestampInterrupt,
+  TimestampBuffer,
+  waitForInterrupt,
+  waitForInterruptAsync,
+} from './cs/interrupts.ts';
+export {
+  ALREADY_SIGNALED,
+  reserveEncapsSignals,
+  type SignalSubmission,
+  signalSubmission,
+  unreserveEncapsSignals,
+  waitForReservedEncapsSignals,
+  waitForSignal,
+} from './cs/signals.ts';
+export type { DmaCounts } from './dma/activity.ts';
+export type { DeviceDmaOptions, DeviceOptions } from './dma/device-options.ts';
+export { DeviceDma } from './dma/dma.ts';
+export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma/queue.ts';
+export { type DmaCallback, DmaRequest } from './dma/request.ts';
+export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './info/attestation.ts';
+export * from './info/device-info.ts';
+export {
+  DeviceEvents,
+  type DeviceFault,
+  type EventCallback,
+  type EventSubscription,
+  type NotifierEvent,
+} from './info/events.ts';
+export * from './info/fault-info.ts';
+export {
+  type CardLinks,
+  getNicPorts,
+  getNicPortsMasks,
+  linksBetween,
+  type NicPeer,
+  type NicPort,
+  type NicPortsMasks,
+} from './info/nic.ts';
+export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './memory/arena.ts';
 export {
   ARENA_BYTES,
   type ArenaStatistics,
@@ -34,7 +85,27 @@ export {
   type BlockOptions,
   DeviceArenas,
   type MemoryWatcher,
-} from './device-arenas.ts';
+} from './memory/device-arenas.ts';
+export {
+  type DeviceMemoryAllocOptions,
+  deviceMemoryAlloc,
+  deviceMemoryFree,
+  deviceMemoryMap,
+  memoryUnmap,
+} from './memory/device-memory.ts';
+export { DeviceMemoryRange, DeviceRanges } from './memory/device-range.ts';
+export { DmaMemory } from './memory/dma-memory.ts';
+export {
+  type DmabufExport,
+  DmabufImports,
+  deviceMappedMemoryExportDmabufFd,
+  deviceMemoryExportDmabufFd,
+  exportBlock,
+  ImportedMapping,
+} from './memory/dmabuf.ts';
+export { free, HostBuffer, malloc } from './memory/host-buffer.ts';
+export { type HostMapOptions, HostMapping, HostMemory } from './memory/host-memory.ts';
+export { ControlDevice, Device, type DeviceInfo } from './open/device.ts';
 export {
   close,
   deviceMemoryRange,
@@ -45,61 +116,8 @@ export {
   dmaRequestFree,
   hostMemoryMap,
   registerDmabufFd,
-} from './device-calls.ts';
-export * from './device-info.ts';
-export {
-  type DeviceMemoryAllocOptions,
-  deviceMemoryAlloc,
-  deviceMemoryFree,
-  deviceMemoryMap,
-  memoryUnmap,
-} from './device-memory.ts';
-export type { DeviceDmaOptions, DeviceOptions } from './device-options.ts';
-export { DeviceMemoryRange, DeviceRanges } from './device-range.ts';
-export { DeviceDma } from './dma.ts';
-export type { DmaCounts } from './dma-activity.ts';
-export { DmaMemory } from './dma-memory.ts';
-export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma-queue.ts';
-export { type DmaCallback, DmaRequest } from './dma-request.ts';
-export {
-  type DmabufExport,
-  DmabufImports,
-  deviceMappedMemoryExportDmabufFd,
-  deviceMemoryExportDmabufFd,
-  exportBlock,
-  ImportedMapping,
-} from './dmabuf.ts';
-export { EncapsSignals } from './encaps-signals.ts';
-export { csFlushPciHbwWrites, engineCoresSetMode, enginesCommand } from './engine-commands.ts';
-export {
-  DeviceEvents,
-  type DeviceFault,
-  type EventCallback,
-  type EventSubscription,
-  type NotifierEvent,
-} from './events.ts';
-export * from './fault-info.ts';
-export {
-  GaudiErrorCode,
-  gaudiError,
-  gaudiErrorOfErrno,
-  gaudiErrorStatus,
-  gaudiErrorText,
-  ioctlError,
-} from './gaudi-error.ts';
-export { free, HostBuffer, malloc } from './host-buffer.ts';
-export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
-export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
-export {
-  ANY_CQ_INTERRUPT,
-  ANY_DECODER_INTERRUPT,
-  allocateTimestampElements,
-  type InterruptCounter,
-  registerTimestampInterrupt,
-  TimestampBuffer,
-  waitForInterrupt,
-  waitForInterruptAsync,
-} from './interrupts.ts';
+} from './open/device-calls.ts';
+export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './open/hw-block.ts';
 export {
   IPC_HANDLE_BYTES,
   type IpcHandle,
@@ -108,16 +126,7 @@ export {
   ipcWrapArena,
   ipcWrapHandle,
   ipcWrapImport,
-} from './ipc.ts';
-export {
-  type CardLinks,
-  getNicPorts,
-  getNicPortsMasks,
-  linksBetween,
-  type NicPeer,
-  type NicPort,
-  type NicPortsMasks,
-} from './nic.ts';
+} from './open/ipc.ts';
 export {
   type CardSelection,
   getDeviceCount,
@@ -131,13 +140,4 @@ export {
   openControlByBusId,
   openControlByModuleId,
   openControlByName,
-} from './open.ts';
-export {
-  ALREADY_SIGNALED,
-  reserveEncapsSignals,
-  type SignalSubmission,
-  signalSubmission,
-  unreserveEncapsSignals,
-  waitForReservedEncapsSignals,
-  waitForSignal,
-} from './signals.ts';
+} from './open/open.ts';

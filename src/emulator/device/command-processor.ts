@@ -22,7 +22,7 @@ import {
   packetPredicate,
   wreg32Offset,
 } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import { type AddressMap, Target } from './address-map.ts';
 import type { DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';

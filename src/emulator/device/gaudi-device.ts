@@ -14,7 +14,7 @@ import {
   unmapLarge,
 } from '../../sys/index.ts';
 import { type AsicProfile, reportedDramBase } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import { AddressMap, AddressRegion, Target } from './address-map.ts';
 import { CommandProcessor } from './command-processor.ts';
 import type { DmaEngines } from './dma-engines.ts';

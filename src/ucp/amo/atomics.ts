@@ -3,18 +3,18 @@
  * the other. Both are atomic among themselves; a program uses one word in one way.
  */
 
-import { invalidParam, isUcxError, UcxError } from '../../ucs/error.ts';
-import { MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
-import type { Lane } from '../core/lane.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
-import { sendMessage } from '../core/message-packer.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
+import { sendMessage } from '../base/message-packer.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
+import type { Lane } from '../lane/lane.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';

@@ -1,7 +1,7 @@
 /** Mapped memory as every engine knows it: whose it is, where it is, and whether it still is. Engines extend it by what they reach it with. */
 
-import { closedError } from '../../ucs/error.ts';
-import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { closedError } from '../../ucs/type/error.ts';
 import type { MemoryHandle } from './memory.ts';
 
 /** Where memory lies. */

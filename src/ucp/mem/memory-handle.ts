@@ -2,7 +2,7 @@
  * Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys.
  */
 
-import { MemoryType } from '../../ucs/memory-type.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import type { Piece, PieceOf } from '../api/local-bytes.ts';
 import { OwnedMemory } from '../api/owned-memory.ts';

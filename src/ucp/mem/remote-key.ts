@@ -2,8 +2,8 @@
  * A remote key at its endpoint: the unpacked parts, and the plans for every operation on this memory, made once.
  */
 
-import type { MemoryType } from '../../ucs/memory-type.ts';
-import { THREAD_BOUND } from '../../ucs/thread-bound.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { RemoteKey as UnpackedKey } from '../api/memory.ts';

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
-import type { Distance } from '../../ucs/topology.ts';
+import { hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import type { Distance } from '../../ucs/sys/topology.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
 import { explainPlan } from './explain.ts';
 import {

@@ -6,8 +6,8 @@
  * equal costs go to the earlier lane.
  */
 
-import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory-type.ts';
-import type { Distance } from '../../ucs/topology.ts';
+import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import type { Distance } from '../../ucs/sys/topology.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { LinearCost } from '../../uct/api/memory-domain.ts';
 

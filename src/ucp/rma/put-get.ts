@@ -2,14 +2,15 @@
  * Put and get: checks the arguments, takes the plan, and starts the protocol. What moves through messages is in emulated.ts.
  */
 
-import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
-import { memoryTypeName } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { Iface, RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import type { Lane } from '../core/lane.ts';
-import { laneDistance } from '../core/lane-distance.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Lane } from '../lane/lane.ts';
+import { laneDistance } from '../lane/lane-distance.ts';
+import { nameOf } from '../lane/lanes.ts';
 import { HOST_PLACE, type LocalMemory, type MemoryHandle, stagedPlaceIndex } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { RemoteKey, type ShortPut } from '../mem/remote-key.ts';
@@ -25,8 +26,7 @@ import {
   Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
-import { pipelineLane } from '../rndv/pipeline-lane.ts';
-import { nameOf } from '../wireup/lanes.ts';
+import { pipelineLane } from './pipeline-lane.ts';
 
 /** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
 export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {

@@ -1,13 +1,13 @@
 /** Writes parts of a message to memory of the peer by whatever lanes reach it, and tells when the bytes are there. Which memory is decided elsewhere. */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { eachPart } from '../api/local-bytes.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import type { Connection, Request } from '../core/request.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request } from '../base/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, canMove, describeTransfer, placesOf } from './internal-rma.ts';
+import { type CopyDone, canMove, describeTransfer, placesOf } from '../rma/internal-rma.ts';
 
 /** Bytes of a message, and where they shall be written. */
 export interface RemoteWrite {

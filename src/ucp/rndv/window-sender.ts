@@ -3,20 +3,20 @@
  * that, else out of fragments; sends it in messages where no lane writes the receiver's memory. It asks for nothing by itself.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { areMapped } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
-import { sendPieces } from '../core/message-packer.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { ATP_IN_TARGET, highOf, MessageId } from '../base/message.ts';
+import { sendPieces } from '../base/message-packer.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { Staging } from '../staging/staging.ts';
 import type { OwnKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { canWrite, type RemoteWrite, writeRemote } from './remote-write.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
 import { type Destination, SendTransfer, SendWindow } from './send-window.ts';
-import type { Staging } from './staging.ts';
 
 const ATP_WORDS = 8;
 const DATA_WORDS = 4;

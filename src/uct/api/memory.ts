@@ -2,7 +2,7 @@
  * Memory as transports see it: what a memory domain registered or allocated, and the unpacked key of remote memory. Types only.
  */
 
-import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 
 /**
  * Memory registered or allocated in one memory domain. Only the MD that made it looks inside.

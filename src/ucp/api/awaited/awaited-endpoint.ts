@@ -3,9 +3,9 @@
  * be flushed.
  */
 
-import { closedError } from '../../../ucs/error.ts';
-import type { Status } from '../../../ucs/status.ts';
-import { THREAD_BOUND } from '../../../ucs/thread-bound.ts';
+import { closedError } from '../../../ucs/type/error.ts';
+import type { Status } from '../../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { checkOptions } from '../check-options.ts';
 import type {
   AmSendOptions,

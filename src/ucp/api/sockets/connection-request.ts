@@ -1,8 +1,8 @@
 /** A client that has asked a listener for a connection, until the application accepts or rejects it (ucp_conn_request_h). */
 
-import { invalidParam, statusError } from '../../../ucs/error.ts';
-import { isFailure, Status } from '../../../ucs/status.ts';
-import { THREAD_BOUND } from '../../../ucs/thread-bound.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { isFailure, Status } from '../../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { ClientRequest, SocketAddress } from '../../../uct/api/connection-manager.ts';
 import type { Endpoint, EndpointOptions } from '../endpoint.ts';
 import { checkErrorHandling } from '../error-handling.ts';

@@ -5,10 +5,10 @@
 
 import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
 import { isOwnMapping } from '../../../sys/index.ts';
-import { isUcxError } from '../../../ucs/error.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
-import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
-import { Status } from '../../../ucs/status.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import type { RcacheRegion } from '../../../ucs/rcache/region.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { submitLimitation } from './card-rma.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
