@@ -9,8 +9,8 @@ const LAW = 'docs/ARCHITECTURE.md';
 const TEST_FILE = '[.]test[.]ts$';
 /** Modules that start something: the package entries, the command line and the programs of worker threads and processes. */
 const ENTRIES = [
-  '^src/index[.]ts$',
-  '^src/(uct|hlthunk|emulator)/index[.]ts$',
+  '^src/(index|hlthunk)[.]ts$',
+  '^src/(uct|emulator)/index[.]ts$',
   '^src/tools/main[.]ts$',
   '-(thread|program)[.]ts$',
 ];
@@ -37,8 +37,17 @@ function readLaw() {
       lines.findIndex((line) => !line.startsWith('|')),
     )
     .map(readRow);
-  checkRows(rows);
-  return rows;
+  const expanded = rows.map((row) => ({ ...row, imports: row.imports.flatMap((name) => expand(name, row, rows)) }));
+  checkRows(expanded);
+  return expanded;
+}
+
+/** `a/*` stands for every row below `a`, and for `a` itself where it has one. */
+function expand(name, row, rows) {
+  if (!name.endsWith('/*')) return [name];
+  const folder = name.slice(0, -2);
+  const isBelow = (other) => other.folder === folder || other.folder.startsWith(`${folder}/`);
+  return rows.filter((other) => isBelow(other) && other !== row).map((other) => other.folder);
 }
 
 function readRow(line) {

@@ -9,7 +9,7 @@ const options: RolldownOptions = defineConfig({
   input: {
     index: 'src/index.ts',
     uct: 'src/uct/index.ts',
-    hlthunk: 'src/hlthunk/index.ts',
+    hlthunk: 'src/hlthunk.ts',
     emulator: 'src/emulator/index.ts',
     main: 'src/tools/main.ts',
     'engine-thread': 'src/emulator/device/engine-thread.ts',

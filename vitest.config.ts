@@ -3,7 +3,7 @@
 import { defineConfig, type ViteUserConfig } from 'vitest/config';
 
 /** Unit tests that replace modules of the sources, which no other file of the process may have loaded. */
-const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/arena.test.ts'];
+const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/memory/arena.test.ts'];
 
 const SETUP = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.ts'];
 

@@ -7,11 +7,11 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { Context } from '../src/index.ts';
-import type { Endpoint } from '../src/libucx/endpoint.ts';
-import type { UcpMemory } from '../src/libucx/memory-handle.ts';
-import type { Worker } from '../src/libucx/worker.ts';
+import type { Endpoint } from '../src/libucx/core/endpoint.ts';
+import type { Worker } from '../src/libucx/core/worker.ts';
+import type { UcpMemory } from '../src/libucx/mem/memory-handle.ts';
 import { schedGetAffinity, schedSetAffinity, setParentDeathSignal } from '../src/sys/index.ts';
-import { Status } from '../src/ucs/status.ts';
+import { Status } from '../src/ucs/type/status.ts';
 
 const PROGRAM = fileURLToPath(import.meta.url);
 const FIRST = 'bare-calls-first';

@@ -1,7 +1,7 @@
 /** What statistics and events add to an 8-byte put while nobody looks on: the counting and the questions alone, as a share of the whole. */
 
 import { Context, MemoryType } from '../src/index.ts';
-import { operationEnd } from '../src/ucs/diagnostics.ts';
+import { operationEnd } from '../src/ucs/debug/diagnostics.ts';
 import { Transfer, TransferCounters } from '../src/uct/base/transfer-counters.ts';
 import { medianPerCallNs, type Result } from './timing.ts';
 

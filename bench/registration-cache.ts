@@ -1,9 +1,9 @@
 /** What a hit of the registration cache and a look into the memory-type cache cost, with 1,000 and with 1,000,000 entries. Nothing is registered really. */
 
-import { MemoryType } from '../src/ucs/memory-type.ts';
-import { MemoryTypeCache } from '../src/ucs/memory-type-cache.ts';
-import { Rcache } from '../src/ucs/rcache.ts';
-import type { RcacheRegion } from '../src/ucs/rcache-region.ts';
+import { MemoryType } from '../src/ucs/memory/memory-type.ts';
+import { MemoryTypeCache } from '../src/ucs/memory/memory-type-cache.ts';
+import { Rcache } from '../src/ucs/rcache/rcache.ts';
+import type { RcacheRegion } from '../src/ucs/rcache/region.ts';
 import { elapsedNs, type Result } from './timing.ts';
 
 const SMALL = 1000;

@@ -1,10 +1,10 @@
 /** The two ends of the shared-memory benchmark: opens posix in this process, meets the other one over IPC, and runs the same steps as it. */
 
 import { schedGetAffinity, schedSetAffinity, setParentDeathSignal } from '../src/sys/index.ts';
-import { systemClock } from '../src/ucs/clock.ts';
-import { loadConfig } from '../src/ucs/config.ts';
-import { createLog, LogLevel } from '../src/ucs/log.ts';
-import { MemoryType } from '../src/ucs/memory-type.ts';
+import { loadConfig } from '../src/ucs/config/config.ts';
+import { createLog, LogLevel } from '../src/ucs/debug/log.ts';
+import { MemoryType } from '../src/ucs/memory/memory-type.ts';
+import { systemClock } from '../src/ucs/sys/clock.ts';
 import type { Completion, Iface, UctEndpoint } from '../src/uct/api/iface.ts';
 import type { MdMemory, RemoteKey } from '../src/uct/api/memory.ts';
 import type { MemoryDomain } from '../src/uct/api/memory-domain.ts';

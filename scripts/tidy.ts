@@ -45,20 +45,20 @@ interface Ban {
   readonly instead: string;
 }
 
-const CLOCK: readonly string[] = ['src/ucs/clock.ts', 'src/tools/'];
+const CLOCK: readonly string[] = ['src/ucs/sys/clock.ts', 'src/tools/'];
 const BANS: readonly Ban[] = [
-  { call: 'Date.now', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
-  { call: 'performance.now', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
-  { call: 'process.hrtime', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
-  { call: 'setTimeout', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
-  { call: 'setInterval', allowed: CLOCK, instead: 'take a Clock (ucs/clock.ts)' },
-  { call: 'Math.random', allowed: ['src/ucs/random.ts'], instead: 'take a random source (ucs/random.ts)' },
+  { call: 'Date.now', allowed: CLOCK, instead: 'take a Clock (ucs/sys/clock.ts)' },
+  { call: 'performance.now', allowed: CLOCK, instead: 'take a Clock (ucs/sys/clock.ts)' },
+  { call: 'process.hrtime', allowed: CLOCK, instead: 'take a Clock (ucs/sys/clock.ts)' },
+  { call: 'setTimeout', allowed: CLOCK, instead: 'take a Clock (ucs/sys/clock.ts)' },
+  { call: 'setInterval', allowed: CLOCK, instead: 'take a Clock (ucs/sys/clock.ts)' },
+  { call: 'Math.random', allowed: ['src/ucs/sys/random.ts'], instead: 'take a random source (ucs/sys/random.ts)' },
   {
     call: 'process.env',
     allowed: ['src/assembly/', 'src/tools/', 'src/sys/environment.ts'],
     instead: 'take the configuration as a parameter',
   },
-  { call: 'console', allowed: ['src/tools/'], instead: 'take a Log (ucs/log.ts)' },
+  { call: 'console', allowed: ['src/tools/'], instead: 'take a Log (ucs/debug/log.ts)' },
 ];
 
 /** Every breach in the repository at `root`. */
@@ -129,7 +129,7 @@ export function checkSource({ file, text }: SourceText): Finding[] {
   const visit = (node: ts.Node): void => {
     if (ts.isThrowStatement(node) && ts.isNewExpression(node.expression)) {
       const thrown = node.expression.expression.getText(source);
-      if (thrown === 'Error') report(node, 'bare-error', 'throw a UcxError (ucs/error.ts)');
+      if (thrown === 'Error') report(node, 'bare-error', 'throw a UcxError (ucs/type/error.ts)');
     }
     const name = nameOf(node);
     const ban = name === undefined ? undefined : BANS.find(({ call }) => call === name);

@@ -63,20 +63,20 @@ export type { ConnectionRequest, ConnectionRequestAttributes } from './ucp/api/s
 export type { Listener, ListenerAttributes, ListenerOptions } from './ucp/api/sockets/listener.ts';
 export { TAG_MASK_FULL, type Tag } from './ucp/api/tag.ts';
 export type { TagMessage, TagRecvOptions, TagRecvResult, Worker, WorkerOptions } from './ucp/api/worker.ts';
-export { REQUESTS_MAX } from './ucp/core/request-pool.ts';
-export type { ConfigEntry } from './ucs/config.ts';
-export type { ConfigPrintOptions } from './ucs/config-print.ts';
+export { REQUESTS_MAX } from './ucp/base/request-pool.ts';
+export type { ConfigEntry } from './ucs/config/config.ts';
+export type { ConfigPrintOptions } from './ucs/config/print.ts';
 export type {
   CommandSubmissionEnd,
   EndpointChange,
   MemoryChange,
   OperationEnd,
   TransferEnd,
-} from './ucs/diagnostics.ts';
-export { AbortError, isUcxError, UcxError } from './ucs/error.ts';
-export { MemoryType, memoryTypeName } from './ucs/memory-type.ts';
-export type { RcacheCounters } from './ucs/rcache-options.ts';
+} from './ucs/debug/diagnostics.ts';
+export { MemoryType, memoryTypeName } from './ucs/memory/memory-type.ts';
+export type { RcacheCounters } from './ucs/rcache/options.ts';
 export type { Counters, StatsNode } from './ucs/stats/stats-node.ts';
-export { Status, statusName, statusString } from './ucs/status.ts';
+export { AbortError, isUcxError, UcxError } from './ucs/type/error.ts';
+export { Status, statusName, statusString } from './ucs/type/status.ts';
 export type { SocketAddress } from './uct/api/connection-manager.ts';
 export type { MemoryAdvice, RegistrationCache } from './uct/api/memory-domain.ts';

@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest';
 import { declaredTables, repositoryProgram } from '../scripts/config-fields.ts';
 import { textFiles } from '../scripts/tidy.ts';
 import { CONFIG_TABLES } from '../src/assembly/config-tables.ts';
-import type { AnyConfigTable } from '../src/ucs/config.ts';
+import type { AnyConfigTable } from '../src/ucs/config/config.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
@@ -66,7 +66,7 @@ describe('declaredTables', () => {
   it('finds who reads a field by its type', () => {
     const [one, two, ...others] = declaredTables(
       programOf(`
-        import type { ConfigTable } from './ucs/config.ts';
+        import type { ConfigTable } from './ucs/config/config.ts';
         interface One { readonly TAKEN: number; readonly SPREAD: number; readonly PASSED: number; readonly LOST: number }
         interface Two { readonly TAKEN: number; readonly LOST: number }
         export const ONE_CONFIG_TABLE: ConfigTable<One> = { prefix: '', fields: [] };

@@ -8,8 +8,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CONFIG_PAGE, configPage } from '../scripts/config-doc.ts';
+import * as hlthunk from '../src/hlthunk.ts';
 import { built, ROOT } from './fixtures/built.ts';
 import { MAIN } from './fixtures/command-line.ts';
+import { functionsOf } from './fixtures/misuse.ts';
 
 const EXAMPLES = join(ROOT, 'examples');
 const LINES_MAX = 22;
@@ -18,6 +20,7 @@ const LINES_MAX = 22;
 const LAST_LINES: Readonly<Record<string, RegExp>> = {
   'any-ucx-program.ts': /^hello over (libucx|native)$/,
   'checkpoint-load.ts': /^64 of 64 shards on 8 cards are as in the file$/,
+  'hlthunk-dma.ts': /^the same bytes came back$/,
   'kv-cache-transfer.ts': /^192 of 192 blocks are in the HBM of the decode process as they were$/,
   'put-get.ts': /^the same bytes came back$/,
   'two-processes.ts': /^the answer, over posix\/memory: hello, line 1, line 2, line 3; the bytes are in the HBM$/,
@@ -48,6 +51,41 @@ describe('README.md', () => {
 
   it('keeps them short', () => {
     for (const [, , shown] of blocks) expect(shown!.split('\n').length - 1).toBeLessThanOrEqual(LINES_MAX);
+  });
+});
+
+describe('docs/guide/hl-thunk.md', () => {
+  const guide = readFileSync(join(ROOT, 'docs/guide/hl-thunk.md'), 'utf8');
+  const [, table] = guide.match(/\| C +\| Here +\|\n([\s\S]*?)\n\n/)!;
+  const rows = table!.split('\n').slice(1);
+  const named = rows.flatMap((row) => [...row.split('|')[2]!.matchAll(/`([a-zA-Z]+)`/g)].map(([, name]) => name!));
+  /** Words in the table that are no calls of the entry: options, properties and methods. */
+  const PARTS = [
+    'moduleId',
+    'register',
+    'receive',
+    'unmap',
+    'map',
+    'mapped',
+    'usageCount',
+    'deviceAddress',
+    'timeoutSeconds',
+    'stagedSeq',
+    'encapsSignals',
+  ];
+
+  it('names calls that there are', () => {
+    const wrong = named.filter((name) => !(name in hlthunk) && !PARTS.includes(name));
+    expect(wrong).toEqual([]);
+    expect(PARTS.filter((part) => !named.includes(part))).toEqual([]);
+  });
+
+  it('leaves out no call that asks, waits or submits', () => {
+    const calls = functionsOf(hlthunk).filter((name) =>
+      /^(get|is|open|wait|signal|reserve|unreserve|engine)/.test(name),
+    );
+    const additions = ['isUcxError', 'openDriverNode'];
+    expect(calls.filter((name) => !named.includes(name) && !additions.includes(name))).toEqual([]);
   });
 });
 

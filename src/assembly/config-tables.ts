@@ -1,9 +1,9 @@
 /** Every table of configuration fields of this library. What a field does is said beside its reader, in the table itself. */
 
-import { LIBUCX_CONFIG_TABLE } from '../libucx/config.ts';
-import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
-import type { AnyConfigTable } from '../ucs/config.ts';
-import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
+import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
+import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
+import type { AnyConfigTable } from '../ucs/config/config.ts';
+import { GLOBAL_CONFIG_TABLE } from '../ucs/debug/global-config.ts';
 import { PROFILE_CONFIG_TABLE } from '../ucs/profile/profile-config.ts';
 import { STATS_CONFIG_TABLE } from '../ucs/stats/stats-config.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../uct/gaudi/base/config.ts';

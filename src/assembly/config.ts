@@ -4,8 +4,8 @@
 
 import { isAbsolute } from 'node:path';
 import type { AsicName } from '../uapi/index.ts';
-import type { ConfigTable } from '../ucs/config.ts';
-import { type ConfigType, enumType, memoryUnitsType, restricted, uintType } from '../ucs/config-value.ts';
+import type { ConfigTable } from '../ucs/config/config.ts';
+import { type ConfigType, enumType, memoryUnitsType, restricted, uintType } from '../ucs/config/value.ts';
 
 const ASICS: readonly AsicName[] = ['gaudi', 'gaudi2', 'gaudi3'];
 

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { device, failureOf, rkeyOf, useContexts } from '../../test/fixtures/contexts.ts';
 import { open } from '../hlthunk/index.ts';
-import { MemoryType } from '../ucs/memory-type.ts';
-import { Status } from '../ucs/status.ts';
+import { MemoryType } from '../ucs/memory/memory-type.ts';
+import { Status } from '../ucs/type/status.ts';
 import { Context } from './context.ts';
 
 /** The transports of host memory between processes. */

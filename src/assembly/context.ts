@@ -4,16 +4,16 @@
 
 import type { DriverNode } from '../driver/port.ts';
 import { Device } from '../hlthunk/index.ts';
-import { Context as LibucxContext } from '../libucx/context.ts';
-import type { Libucp } from '../libucx/library.ts';
+import type { Libucp } from '../libucx/c/library.ts';
+import { Context as LibucxContext } from '../libucx/core/context.ts';
 import { closeAbandonedDescriptors, EventFd, Udmabuf } from '../sys/index.ts';
 import { checkOptions } from '../ucp/api/check-options.ts';
 import type { Context as ApiContext } from '../ucp/api/context.ts';
 import type { Engine } from '../ucp/api/engine.ts';
 import { checkFeatures, type Feature } from '../ucp/api/features.ts';
-import { UCP_CONFIG_TABLE } from '../ucp/core/config.ts';
 import { Context as NativeContext } from '../ucp/core/context.ts';
-import { invalidParam } from '../ucs/error.ts';
+import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { HostDmabufs } from '../uct/base/host-dmabufs.ts';
 import { hostRange } from '../uct/base/host-range.ts';
@@ -26,6 +26,7 @@ import { cmaComponent } from '../uct/shm/cma/component.ts';
 import { posixComponent } from '../uct/shm/posix/component.ts';
 import { tcpComponent } from '../uct/tcp/component.ts';
 import type { EngineChoice } from './config.ts';
+import { distancesOf } from './distances.ts';
 import { chooseEngine } from './engine.ts';
 import { type Insight, openInsight } from './insight.ts';
 import { nodeTls } from './node-tls.ts';
@@ -101,6 +102,7 @@ async function openNative(
       ...program,
       engine,
       components: componentsOn(gaudi),
+      distanceOf: distancesOf(gaudi, { node, config: program.config }),
       deviceOf: (index) => deviceOf(gaudi, index),
       emulated: node.kind === 'emulator',
       newSignal: () => new EventFd(),
@@ -150,6 +152,7 @@ async function openLibucx(
       node,
       onClosing: () => insight?.close(),
     });
+    await context.probeAccess();
     insight = openInsight(program, context);
     return context;
   } catch (error) {

@@ -1,9 +1,9 @@
 /** The choice of the engine: the native one, or the UCX library of the machine. */
 
-import { LIBUCX_CONFIG_TABLE } from '../libucx/config.ts';
-import { type Libucp, openLibucp } from '../libucx/library.ts';
+import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
+import { type Libucp, openLibucp } from '../libucx/c/library.ts';
 import type { Engine } from '../ucp/api/engine.ts';
-import { invalidParam, isUcxError } from '../ucs/error.ts';
+import { invalidParam, isUcxError } from '../ucs/type/error.ts';
 import { ENGINE_CHOICES, ENGINE_CONFIG_TABLE, type EngineChoice } from './config.ts';
 import { packageVersion } from './package.ts';
 import type { Program } from './program.ts';

@@ -13,8 +13,8 @@ import {
   type RemoteNode,
 } from '../emulator/index.ts';
 import type { AsicName } from '../uapi/index.ts';
-import { memorySizeType } from '../ucs/config-value.ts';
-import { invalidParam } from '../ucs/error.ts';
+import { memorySizeType } from '../ucs/config/value.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 import { nodeOptions } from './open-node.ts';
 import type { Program } from './program.ts';

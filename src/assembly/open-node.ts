@@ -13,10 +13,10 @@ import {
   findEmulatedNode,
   placesOf,
 } from '../emulator/index.ts';
-import type { Clock } from '../ucs/clock.ts';
-import type { Config } from '../ucs/config.ts';
-import { isUcxError } from '../ucs/error.ts';
-import type { Log } from '../ucs/log.ts';
+import type { Config } from '../ucs/config/config.ts';
+import type { Log } from '../ucs/debug/log.ts';
+import type { Clock } from '../ucs/sys/clock.ts';
+import { isUcxError } from '../ucs/type/error.ts';
 import { cardsInTable } from '../uct/gaudi/base/mapping-table.ts';
 import { GAUDI_CONFIG_TABLE } from './config.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Config, type ConfigReadOptions } from '../index.ts';
-import { parseConfigFile } from '../ucs/config-file.ts';
+import { parseConfigFile } from '../ucs/config/file.ts';
 import { startProgram } from './program.ts';
 
 const CLEAN: ConfigReadOptions = { env: {}, configDirectories: [] };

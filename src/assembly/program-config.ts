@@ -1,15 +1,15 @@
 /**
  * The configuration of a program as an object: read once, looked at, changed, copied, printed, and handed to contexts (ucp_config_t). What
- * values mean and where they come from is decided in ucs/config.ts.
+ * values mean and where they come from is decided in ucs/config/config.ts.
  */
 
 import { join } from 'node:path';
-import { checkOptions } from '../ucs/check-options.ts';
-import { type Config, type ConfigEntry, loadConfig, optionName, unknownOption } from '../ucs/config.ts';
-import { type ConfigFile, configDirectories, readConfigFiles } from '../ucs/config-file.ts';
-import { type ConfigPrintOptions, printConfig } from '../ucs/config-print.ts';
-import { invalidParam } from '../ucs/error.ts';
-import { machineFact } from '../ucs/machine-facts.ts';
+import { type Config, type ConfigEntry, loadConfig, optionName, unknownOption } from '../ucs/config/config.ts';
+import { type ConfigFile, configDirectories, readConfigFiles } from '../ucs/config/file.ts';
+import { type ConfigPrintOptions, printConfig } from '../ucs/config/print.ts';
+import { machineFact } from '../ucs/sys/machine-facts.ts';
+import { checkOptions } from '../ucs/type/check-options.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { CONFIG_TABLES } from './config-tables.ts';
 import { PACKAGE_FOLDER } from './package.ts';
 

@@ -2,13 +2,13 @@
  * What every program of this library begins with: the configuration out of environment and files, and the log that it asks for.
  */
 
-import { checkMethods } from '../ucs/check-options.ts';
-import { type Clock, systemClock } from '../ucs/clock.ts';
-import type { Config } from '../ucs/config.ts';
-import { invalidParam } from '../ucs/error.ts';
-import { GLOBAL_CONFIG_TABLE } from '../ucs/global-config.ts';
-import { createLog, type Log, type LogSink } from '../ucs/log.ts';
-import { openLogSink } from '../ucs/log-file.ts';
+import type { Config } from '../ucs/config/config.ts';
+import { GLOBAL_CONFIG_TABLE } from '../ucs/debug/global-config.ts';
+import { createLog, type Log, type LogSink } from '../ucs/debug/log.ts';
+import { openLogSink } from '../ucs/debug/log-file.ts';
+import { type Clock, systemClock } from '../ucs/sys/clock.ts';
+import { checkMethods } from '../ucs/type/check-options.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { ENGINE_CONFIG_TABLE } from './config.ts';
 import { type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
 

@@ -1,22 +1,15 @@
 /** Which network device serves which card, of emulated cards in a machine whose /sys is made up. */
 
-import { mkdirSync, symlinkSync } from 'node:fs';
-import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { FakeMachine } from '../../test/fixtures/driver/fake-machine.ts';
+import { FakeMachine, type FakeNetworkPlace } from '../../test/fixtures/driver/fake-machine.ts';
 import { createEmulatedNode } from '../emulator/index.ts';
 import { startProgram } from './program.ts';
 import { readTopology } from './topology.ts';
 
 /** A machine with interfaces at places in PCI. */
-function machineWith(netdevs: Readonly<Record<string, { path: string; numa: number; up?: boolean }>>): FakeMachine {
+function machineWith(networks: Readonly<Record<string, FakeNetworkPlace>>): FakeMachine {
   const machine = new FakeMachine();
-  for (const [name, { path, numa, up }] of Object.entries(netdevs)) {
-    machine.write(`sys/devices/${path}/numa_node`, `${numa}\n`);
-    machine.write(`sys/class/net/${name}/carrier`, up === false ? '0\n' : '1\n');
-    mkdirSync(join(machine.sysRoot, 'class/net', name), { recursive: true });
-    symlinkSync(join(machine.sysRoot, 'devices', path), join(machine.sysRoot, 'class/net', name, 'device'));
-  }
+  machine.addNetworks(networks);
   return machine;
 }
 

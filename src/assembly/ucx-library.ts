@@ -1,9 +1,9 @@
 /** The UCX library of the machine as tools show it: which one it is and what it offers, or why there is none. Chooses nothing. */
 
-import { LIBUCX_CONFIG_TABLE } from '../libucx/config.ts';
-import { printedContext } from '../libucx/context-handle.ts';
-import { openLibucp } from '../libucx/library.ts';
-import { isUcxError } from '../ucs/error.ts';
+import { LIBUCX_CONFIG_TABLE } from '../libucx/c/config.ts';
+import { openLibucp } from '../libucx/c/library.ts';
+import { printedContext } from '../libucx/core/context-handle.ts';
+import { isUcxError } from '../ucs/type/error.ts';
 import type { Program } from './program.ts';
 
 /** The library, or why there is none. */

@@ -2,7 +2,9 @@
  * The emulated Gaudi node: a virtual habanalabs driver and device behind the driver port. Re-exports only.
  */
 
-export { type CardIdentity, placesOf } from './card-places.ts';
+export { type CardIdentity, placesOf } from './config/card-places.ts';
+export { type CardPair, parseLinks } from './config/links.ts';
+export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './config/node-config.ts';
 export type {
   CardFault,
   CompletionFault,
@@ -15,10 +17,8 @@ export type {
   OpenFault,
   PlannedFault,
 } from './faults/fault-plan.ts';
-export { type CardPair, parseLinks } from './links.ts';
 export { NodeServer, type NodeServerOptions } from './node/node-server.ts';
 export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts';
 export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';
 export { defaultSocketPath, prepareFolder } from './node/socket-path.ts';
 export { createEmulatedNode, EmulatedNode } from './node.ts';
-export { CARDS_MAX, type EmulatedNodeOptions, type NodeConfig } from './node-config.ts';

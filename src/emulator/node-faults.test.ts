@@ -23,7 +23,7 @@ import {
   writeNop,
   writeShortPacket,
 } from '../uapi/index.ts';
-import { ManualClock } from '../ucs/clock.ts';
+import { ManualClock } from '../ucs/sys/clock.ts';
 import { createEmulatedNode } from './index.ts';
 
 useErrnoRecord();

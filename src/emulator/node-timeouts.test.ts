@@ -14,7 +14,7 @@ import {
   writeMsgLong,
   writeNop,
 } from '../uapi/index.ts';
-import { type Clock, ManualClock } from '../ucs/clock.ts';
+import { type Clock, ManualClock } from '../ucs/sys/clock.ts';
 
 useErrnoRecord();
 

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { settle, useEmulatedDevice } from '../../test/fixtures/emulated-device.ts';
 import type { CardTransfers } from '../driver/port.ts';
 import type { Device } from '../hlthunk/index.ts';
-import { Status } from '../ucs/status.ts';
+import { Status } from '../ucs/type/status.ts';
 
 const fixture = useEmulatedDevice();
 const NONE = { bytes: 0, operations: 0 };

@@ -5,18 +5,18 @@
 import type { CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../driver/port.ts';
 import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
-import { closedError } from '../ucs/error.ts';
-import { systemRandomBytes } from '../ucs/random.ts';
-import { placesOf } from './card-places.ts';
+import { systemRandomBytes } from '../ucs/sys/random.ts';
+import { closedError } from '../ucs/type/error.ts';
+import { placesOf } from './config/card-places.ts';
+import { LinkTable } from './config/link-table.ts';
+import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './config/node-config.ts';
 import { DmaEngines } from './device/dma-engines.ts';
 import { LinkTraffic } from './device/traffic.ts';
+import { readCardAttribute } from './driver/base/card-attributes.ts';
+import { DmabufRegistry } from './driver/base/dmabuf.ts';
 import { Card } from './driver/card.ts';
-import { readCardAttribute } from './driver/card-attributes.ts';
-import { DmabufRegistry } from './driver/dmabuf.ts';
-import type { EmulatedFile } from './driver/file.ts';
+import type { EmulatedFile } from './driver/ioctl/file.ts';
 import type { Fault } from './faults/fault-plan.ts';
-import { LinkTable } from './link-table.ts';
-import { type EmulatedNodeOptions, type NodeConfig, resolveNodeOptions } from './node-config.ts';
 
 const IDENTITY_BYTES = 16;
 

@@ -1,78 +1,12 @@
 /**
- * hl-thunk in TypeScript: the entry `gaudi-ucx/hlthunk`. Re-exports only, with the names of the C library in camelCase. Functions take
- * the device first, where C has the file descriptor.
+ * hl-thunk in TypeScript, with the names of the C library in camelCase; functions take the device first, where C has the file descriptor. Re-exports
+ * only. Which driver a program gets is not chosen here: the entry of the package, which also opens cards by themselves, is hlthunk.ts.
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
-export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './arena.ts';
-export type { CamelRecord } from './camel-record.ts';
-export type { CardFile, CardTarget } from './card-file.ts';
-export {
-  CommandBuffer,
-  type CommandBufferOptions,
-  destroyCommandBuffer,
-  requestCommandBuffer,
-} from './command-buffer.ts';
-export {
-  type CommandChunk,
-  commandSubmission,
-  type MultiWaitResult,
-  type SubmissionOptions,
-  type WaitResult,
-  waitForCs,
-  waitForCsAsync,
-  waitForMultiCs,
-} from './command-submission.ts';
-export { ControlDevice, Device, type DeviceInfo } from './device.ts';
-export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './device-address.ts';
-export {
-  ARENA_BYTES,
-  type ArenaStatistics,
-  BLOCK_ALIGNMENT_MAX,
-  type BlockOptions,
-  DeviceArenas,
-  type MemoryWatcher,
-} from './device-arenas.ts';
-export {
-  close,
-  dmaDeviceToDeviceAsync,
-  dmaDeviceToHostAsync,
-  dmaHostToDeviceAsync,
-  dmaPoll,
-  dmaRequestFree,
-  hostMemoryMap,
-  registerDmabufFd,
-} from './device-calls.ts';
-export * from './device-info.ts';
-export {
-  type DeviceMemoryAllocOptions,
-  deviceMemoryAlloc,
-  deviceMemoryFree,
-  deviceMemoryMap,
-  memoryUnmap,
-} from './device-memory.ts';
-export type { DeviceDmaOptions, DeviceOptions } from './device-options.ts';
-export { DeviceDma } from './dma.ts';
-export type { DmaCounts } from './dma-activity.ts';
-export { DmaMemory } from './dma-memory.ts';
-export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma-queue.ts';
-export { type DmaCallback, DmaRequest } from './dma-request.ts';
-export {
-  type DmabufExport,
-  DmabufImports,
-  deviceMappedMemoryExportDmabufFd,
-  deviceMemoryExportDmabufFd,
-  exportBlock,
-  ImportedMapping,
-} from './dmabuf.ts';
-export {
-  DeviceEvents,
-  type DeviceFault,
-  type EventCallback,
-  type EventSubscription,
-  type NotifierEvent,
-} from './events.ts';
-export * from './fault-info.ts';
+export type { CamelRecord } from './base/camel-record.ts';
+export type { CardFile, CardTarget } from './base/card-file.ts';
+export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './base/device-address.ts';
 export {
   GaudiErrorCode,
   gaudiError,
@@ -80,18 +14,60 @@ export {
   gaudiErrorStatus,
   gaudiErrorText,
   ioctlError,
-} from './gaudi-error.ts';
-export { type HostMapOptions, HostMapping, HostMemory } from './host-memory.ts';
-export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './hw-block.ts';
+} from './base/gaudi-error.ts';
 export {
-  IPC_HANDLE_BYTES,
-  type IpcHandle,
-  ipcCloseHandle,
-  ipcOpenHandle,
-  ipcWrapArena,
-  ipcWrapHandle,
-  ipcWrapImport,
-} from './ipc.ts';
+  CommandBuffer,
+  type CommandBufferOptions,
+  destroyCommandBuffer,
+  requestCommandBuffer,
+} from './cs/command-buffer.ts';
+export {
+  type CommandChunk,
+  commandSubmission,
+  type JobOptions,
+  type MultiWaitResult,
+  type SubmissionOptions,
+  type WaitResult,
+  waitForCs,
+  waitForCsAsync,
+  waitForMultiCs,
+} from './cs/command-submission.ts';
+export { EncapsSignals } from './cs/encaps-signals.ts';
+export { csFlushPciHbwWrites, engineCoresSetMode, enginesCommand } from './cs/engine-commands.ts';
+export {
+  ANY_CQ_INTERRUPT,
+  ANY_DECODER_INTERRUPT,
+  allocateTimestampElements,
+  type InterruptCounter,
+  registerTimestampInterrupt,
+  TimestampBuffer,
+  waitForInterrupt,
+  waitForInterruptAsync,
+} from './cs/interrupts.ts';
+export {
+  ALREADY_SIGNALED,
+  reserveEncapsSignals,
+  type SignalSubmission,
+  signalSubmission,
+  unreserveEncapsSignals,
+  waitForReservedEncapsSignals,
+  waitForSignal,
+} from './cs/signals.ts';
+export type { DmaCounts } from './dma/activity.ts';
+export type { DeviceDmaOptions, DeviceOptions } from './dma/device-options.ts';
+export { DeviceDma } from './dma/dma.ts';
+export { DMA_PACKET_BYTES_MAX, DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX } from './dma/queue.ts';
+export { type DmaCallback, DmaRequest } from './dma/request.ts';
+export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './info/attestation.ts';
+export * from './info/device-info.ts';
+export {
+  DeviceEvents,
+  type DeviceFault,
+  type EventCallback,
+  type EventSubscription,
+  type NotifierEvent,
+} from './info/events.ts';
+export * from './info/fault-info.ts';
 export {
   type CardLinks,
   getNicPorts,
@@ -100,14 +76,68 @@ export {
   type NicPeer,
   type NicPort,
   type NicPortsMasks,
-} from './nic.ts';
+} from './info/nic.ts';
+export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './memory/arena.ts';
+export {
+  ARENA_BYTES,
+  type ArenaStatistics,
+  BLOCK_ALIGNMENT_MAX,
+  type BlockOptions,
+  DeviceArenas,
+  type MemoryWatcher,
+} from './memory/device-arenas.ts';
+export {
+  type DeviceMemoryAllocOptions,
+  deviceMemoryAlloc,
+  deviceMemoryFree,
+  deviceMemoryMap,
+  memoryUnmap,
+} from './memory/device-memory.ts';
+export { DeviceMemoryRange, DeviceRanges } from './memory/device-range.ts';
+export { DmaMemory } from './memory/dma-memory.ts';
+export {
+  type DmabufExport,
+  DmabufImports,
+  deviceMappedMemoryExportDmabufFd,
+  deviceMemoryExportDmabufFd,
+  exportBlock,
+  ImportedMapping,
+} from './memory/dmabuf.ts';
+export { free, HostBuffer, malloc } from './memory/host-buffer.ts';
+export { type HostMapOptions, HostMapping, HostMemory } from './memory/host-memory.ts';
+export { ControlDevice, Device, type DeviceInfo } from './open/device.ts';
+export {
+  close,
+  deviceMemoryRange,
+  dmaDeviceToDeviceAsync,
+  dmaDeviceToHostAsync,
+  dmaHostToDeviceAsync,
+  dmaPoll,
+  dmaRequestFree,
+  hostMemoryMap,
+  registerDmabufFd,
+} from './open/device-calls.ts';
+export { getHwBlock, HwBlock, type RegisterValue, readHwBlock, userBlockOf } from './open/hw-block.ts';
+export {
+  IPC_HANDLE_BYTES,
+  type IpcHandle,
+  ipcCloseHandle,
+  ipcOpenHandle,
+  ipcWrapArena,
+  ipcWrapHandle,
+  ipcWrapImport,
+} from './open/ipc.ts';
 export {
   type CardSelection,
   getDeviceCount,
+  getDeviceIndexFromModuleId,
   getDeviceIndexFromPciBusId,
   getDeviceName,
   getPciBusId,
   open,
   openByModuleId,
   openControl,
-} from './open.ts';
+  openControlByBusId,
+  openControlByModuleId,
+  openControlByName,
+} from './open/open.ts';

@@ -4,8 +4,8 @@
  */
 
 import koffi from 'koffi';
-import { UcxError } from '../ucs/error.ts';
-import { Status } from '../ucs/status.ts';
+import { UcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
 import { allocateScratch } from './scratch.ts';
 
 /** The types of parameters and results that libraries are bound with. Pointers are `int64_t` or `uint64_t`, passed and returned as Numbers. */

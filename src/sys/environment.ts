@@ -4,7 +4,7 @@
  */
 
 import { isMainThread } from 'node:worker_threads';
-import { invalidParam } from '../ucs/error.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { errno, getenv, setenv, unsetenv } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
 

@@ -2,7 +2,7 @@
  * A counter with a descriptor: wakes event loops, of this and other processes. For waking threads that block, see futex.ts.
  */
 
-import { closedError } from '../ucs/error.ts';
+import { closedError } from '../ucs/type/error.ts';
 import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
 import { errno, eventfd, read, write } from './libc.ts';

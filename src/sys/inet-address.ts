@@ -6,7 +6,7 @@
  */
 
 import { isIPv4, isIPv6 } from 'node:net';
-import { invalidParam } from '../ucs/error.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { ifIndexToName, ifNameToIndex, inetNtop, inetPton } from './libc.ts';
 import { allocateScratch, type ScratchBlock } from './scratch.ts';
 

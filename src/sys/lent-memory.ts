@@ -3,7 +3,7 @@
  * are in mapped-memory.ts.
  */
 
-import { invalidParam } from '../ucs/error.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { mmap, munmap, viewOfMemory } from './libc.ts';
 import { checkViewLength, MapFlag, PAGE_SIZE, PROT_READ_WRITE } from './mapped-memory.ts';
 

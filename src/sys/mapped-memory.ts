@@ -8,8 +8,8 @@
  * {@link mappedMemoryStatistics} shows, instead of a crash of whoever kept only the address.
  */
 
-import { invalidParam } from '../ucs/error.ts';
-import { IntervalMap } from '../ucs/interval-map.ts';
+import { IntervalMap } from '../ucs/datastruct/interval-map.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { errno, mmap, munmap, viewOfMemory } from './libc.ts';
 import { SyscallError } from './syscall-error.ts';
 

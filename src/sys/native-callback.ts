@@ -4,8 +4,8 @@
  */
 
 import koffi from 'koffi';
-import { invalidParam } from '../ucs/error.ts';
-import { throwLater } from '../ucs/uncaught.ts';
+import { throwLater } from '../ucs/debug/uncaught.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import type { NativeType } from './dynamic-library.ts';
 
 /** Parameters at most. */

@@ -3,7 +3,7 @@
  */
 
 import { readFileSync } from 'node:fs';
-import { invalidParam } from '../ucs/error.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { Errno } from './errno.ts';
 import { errnoOf } from './file.ts';
 import {

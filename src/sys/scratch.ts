@@ -6,7 +6,7 @@
  * that was in use at once. Blocks above a chunk have a mapping of their own.
  */
 
-import { invalidParam } from '../ucs/error.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { type MappedMemory, mapAnonymous } from './mapped-memory.ts';
 
 const CHUNK_BYTES = 65536;

@@ -3,7 +3,7 @@
  * For one thread and up to 4 GiB, mapped-memory.ts is cheaper.
  */
 
-import { invalidParam } from '../ucs/error.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { Errno } from './errno.ts';
 import { addressOfView, errno, mmap, munmap } from './libc.ts';
 import { countMapping, MapFlag, PAGE_SIZE, PROT_READ_WRITE, signedOffset, VIEW_LENGTH_MAX } from './mapped-memory.ts';

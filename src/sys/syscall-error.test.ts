@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { isUcxError } from '../ucs/error.ts';
-import { Status } from '../ucs/status.ts';
+import { isUcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
 import { Errno } from './errno.ts';
 import { isSyscallError, SyscallError, statusOfErrno } from './syscall-error.ts';
 

@@ -3,8 +3,8 @@
  * Calls that are frequent return `-errno` instead of throwing this.
  */
 
-import { isUcxError, UcxError } from '../ucs/error.ts';
-import { Status } from '../ucs/status.ts';
+import { isUcxError, UcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
 import { Errno, errnoName, errnoText } from './errno.ts';
 
 const STATUS_OF_ERRNO = new Map<number, Status>([

@@ -4,7 +4,7 @@
  */
 
 import { rmSync } from 'node:fs';
-import { closedError, invalidParam } from '../ucs/error.ts';
+import { closedError, invalidParam } from '../ucs/type/error.ts';
 import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
 import {

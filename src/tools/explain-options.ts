@@ -2,9 +2,9 @@
 
 import { ENGINE_CHOICES, type EngineChoice } from '../assembly/config.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../ucp/api/endpoint.ts';
-import { memorySizeType } from '../ucs/config-value.ts';
-import { invalidParam } from '../ucs/error.ts';
-import { MemoryType, memoryTypeName } from '../ucs/memory-type.ts';
+import { memorySizeType } from '../ucs/config/value.ts';
+import { MemoryType, memoryTypeName } from '../ucs/memory/memory-type.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 
 /** Sizes that one call may ask for; a range from 1 byte to the longest has 53. */
 export const SIZES_MAX = 64;

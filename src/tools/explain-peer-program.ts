@@ -5,7 +5,7 @@
 
 import { Context } from '../assembly/context.ts';
 import { setParentDeathSignal } from '../sys/index.ts';
-import { isUcxError } from '../ucs/error.ts';
+import { isUcxError } from '../ucs/type/error.ts';
 import type { PeerMemory, PeerReply } from './explain-peer.ts';
 
 async function share({

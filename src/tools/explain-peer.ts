@@ -5,10 +5,10 @@ import { once } from 'node:events';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EngineChoice } from '../assembly/config.ts';
-import { systemClock } from '../ucs/clock.ts';
-import { statusError } from '../ucs/error.ts';
-import type { MemoryType } from '../ucs/memory-type.ts';
-import { Status } from '../ucs/status.ts';
+import type { MemoryType } from '../ucs/memory/memory-type.ts';
+import { systemClock } from '../ucs/sys/clock.ts';
+import { statusError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
 
 /** Memory that the peer shall have. */
 export interface PeerMemory {

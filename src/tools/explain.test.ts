@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { SizeExplanation } from '../ucp/api/explanation.ts';
-import { MemoryType } from '../ucs/memory-type.ts';
+import { MemoryType } from '../ucs/memory/memory-type.ts';
 import { type ExplainArguments, readExplainArguments } from './explain-options.ts';
 import { type ExplainReport, explainText, REPORT_COLUMNS } from './explain-report.ts';
 

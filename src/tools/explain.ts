@@ -5,8 +5,8 @@ import type { EngineChoice } from '../assembly/config.ts';
 import { Context } from '../assembly/context.ts';
 import type { Endpoint } from '../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../ucp/api/memory.ts';
-import { invalidParam } from '../ucs/error.ts';
-import { MemoryType } from '../ucs/memory-type.ts';
+import { MemoryType } from '../ucs/memory/memory-type.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import {
   type ExplainArguments,
   type ExplainRequest,

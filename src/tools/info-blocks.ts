@@ -3,7 +3,7 @@
 import { openNode } from '../assembly/open-node.ts';
 import type { Program } from '../assembly/program.ts';
 import { open, type RegisterValue } from '../hlthunk/index.ts';
-import { invalidParam } from '../ucs/error.ts';
+import { invalidParam } from '../ucs/type/error.ts';
 import { type RegisterBlock, RegisterBlocks } from '../uct/index.ts';
 import { formatBytes, formatTable } from './text-table.ts';
 

@@ -1,6 +1,6 @@
 /** `info -d`: memory domains, transports, devices and capabilities, in the layout of ucx_info -d. */
 
-import { memoryTypeBit, memoryTypeName, memoryTypesOfMask } from '../ucs/memory-type.ts';
+import { memoryTypeBit, memoryTypeName, memoryTypesOfMask } from '../ucs/memory/memory-type.ts';
 import type { IfaceAttributes, IfaceResource, RmaLimits } from '../uct/api/iface.ts';
 import { IfaceFlag } from '../uct/api/iface.ts';
 import { type MdAttributes, MdFlag, type MemoryDomain } from '../uct/api/memory-domain.ts';

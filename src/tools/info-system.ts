@@ -12,7 +12,7 @@ import {
   openControl,
 } from '../hlthunk/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
-import { type Distance, distanceBetween, type Neighbour, type SystemDevice, siblingsOf } from '../ucs/topology.ts';
+import { type Distance, distanceBetween, type Neighbour, type SystemDevice, siblingsOf } from '../ucs/sys/topology.ts';
 import { formatBytes, formatTable } from './text-table.ts';
 
 const STATUS_NAMES: ReadonlyMap<number, string> = new Map(

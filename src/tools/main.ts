@@ -3,7 +3,7 @@
 
 import { Command } from 'commander';
 import { packageVersion } from '../assembly/package.ts';
-import { isUcxError } from '../ucs/error.ts';
+import { isUcxError } from '../ucs/type/error.ts';
 
 /** The commands, each loaded only when it is asked for: most need a part of the package only. */
 const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {

@@ -18,9 +18,9 @@ import {
 import { startProgram } from '../assembly/program.ts';
 import { Errno } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
-import { timeType } from '../ucs/config-value.ts';
-import { invalidParam, UcxError } from '../ucs/error.ts';
-import { Status } from '../ucs/status.ts';
+import { timeType } from '../ucs/config/value.ts';
+import { invalidParam, UcxError } from '../ucs/type/error.ts';
+import { Status } from '../ucs/type/status.ts';
 import { formatBytes, formatTable } from './text-table.ts';
 
 interface SocketOption {

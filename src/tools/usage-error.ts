@@ -1,7 +1,7 @@
 /** Bad arguments of a command: the message and the usage to standard error, exit code 2. */
 
 import type { Command } from 'commander';
-import { isUcxError } from '../ucs/error.ts';
+import { isUcxError } from '../ucs/type/error.ts';
 
 const EXIT_USAGE = 2;
 

@@ -136,5 +136,6 @@ export const GAUDI_PROFILE: AsicProfile = {
     dramMmu: false,
     mapBlock: false,
     userInterrupts: false,
+    engineCommands: false,
   },
 };

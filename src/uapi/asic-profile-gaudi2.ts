@@ -140,5 +140,6 @@ export const GAUDI2_PROFILE: AsicProfile = {
     dramMmu: true,
     mapBlock: true,
     userInterrupts: true,
+    engineCommands: true,
   },
 };

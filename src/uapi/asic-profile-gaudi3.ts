@@ -75,5 +75,6 @@ export const GAUDI3_PROFILE: AsicProfile = {
     dramMmu: true,
     mapBlock: false,
     userInterrupts: false,
+    engineCommands: false,
   },
 };

@@ -39,6 +39,8 @@ export interface AsicCapabilities {
   readonly mapBlock: boolean;
   /** Waits with INTERRUPT. */
   readonly userInterrupts: boolean;
+  /** CS with ENGINE_CORE_COMMAND and ENGINES_COMMAND. */
+  readonly engineCommands: boolean;
 }
 
 /** Device memory (HBM). */

@@ -48,6 +48,9 @@ export const HL_ENGINE_COMMAND = {
   RESUME: 4,
 } as const;
 
+/** One of the values of {@link HL_ENGINE_COMMAND}. */
+export type HlEngineCommand = (typeof HL_ENGINE_COMMAND)[keyof typeof HL_ENGINE_COMMAND];
+
 /** `hl_wait_cs_in.flags`. Bits 20 to 31 hold the interrupt id. */
 export const HL_WAIT_CS_FLAGS = {
   INTERRUPT: 0x2,

@@ -15,6 +15,10 @@ const GAUDI_FIRST = { DMA: 0, MME: 8, TPC: 12, NIC: 20 } as const;
 const GAUDI2_DCORE_ENGINES = 11;
 const GAUDI2_IN_DCORE = { EDMA: 0, MME: 2, TPC: 3 } as const;
 const GAUDI2_OUTSIDE = { DCORE0_TPC_6: 44, PDMA: 45, ROT: 47, NIC: 51 } as const;
+/** All ids (GAUDI2_ENGINE_ID_SIZE): behind the 24 NICs follow PCIE, PSOC, ARC_FARM and KDMA. */
+export const GAUDI2_ENGINES = 79;
+/** Cores that an engine command can name (CPU_ID_MAX): 6 schedulers, those of 25 TPCs, 2 MMEs, 8 EDMAs, 2 PDMAs, 2 rotators and 24 NICs. */
+export const GAUDI2_ENGINE_CORES = 69;
 /** TPCs that every dcore has; dcore 0 has one more, outside of the order. */
 const GAUDI2_DCORE_TPCS = 6;
 

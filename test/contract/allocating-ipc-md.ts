@@ -1,7 +1,7 @@
 /** gaudi_ipc with the allocations of gaudi_copy, as one memory domain: what a context makes of the two. */
 
-import { closedError } from '../../src/ucs/error.ts';
 import type { StatsNode } from '../../src/ucs/stats/stats-node.ts';
+import { closedError } from '../../src/ucs/type/error.ts';
 import type { Iface, IfaceResource } from '../../src/uct/api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../src/uct/api/memory.ts';
 import {

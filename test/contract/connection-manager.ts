@@ -1,7 +1,7 @@
 /** What every connection manager does: the cases, to be run for each implementation. */
 
 import { describe, expect, it } from 'vitest';
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../src/uct/api/connection-manager.ts';
 import { type OpenManager, useManagers } from '../fixtures/connection-managers.ts';
 import { failureOf } from '../fixtures/contexts.ts';

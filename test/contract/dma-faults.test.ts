@@ -15,7 +15,7 @@ import {
 } from '../../src/hlthunk/index.ts';
 import { allocateScratch, close as closeFd, mapAnonymous } from '../../src/sys/index.ts';
 import { HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../src/uapi/index.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { fillPattern, type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/emulated-device.ts';
 
 const BYTES = 8192;

@@ -10,12 +10,15 @@ import {
   HL_INFO_HW_IDLE,
   HL_INFO_HW_IP_INFO,
   HL_INFO_OP,
+  HL_INFO_SEC_ATTEST,
+  HL_INFO_SIGNED,
   HL_INFO_SYNC_MANAGER,
   HL_INFO_TIME_SYNC,
   HL_PLL_FREQUENCY_INFO,
   type PacketAsic,
   reportedDramBase,
 } from '../../src/uapi/index.ts';
+import { requires } from '../fixtures/requires.ts';
 import { DriverFixture } from './driver-fixture.ts';
 
 export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
@@ -68,6 +71,20 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       for (const op of Object.values(HL_INFO_OP).filter((value) => !skipped.includes(value))) {
         expect([op, client.infoRaw({ op, return_size: 8192 })]).toEqual([op, 0]);
       }
+    });
+
+    it('signs the number that it is asked with, where the firmware signs', () => {
+      const { client } = fixture;
+      const nonce = { sec_attest_nonce: 0xdeadbeef };
+      const reports = [
+        client.info(HL_INFO_OP.SECURED_ATTESTATION, HL_INFO_SEC_ATTEST, nonce),
+        client.info(HL_INFO_OP.DEV_SIGNED, HL_INFO_SIGNED, nonce),
+      ];
+      requires(
+        reports.every(({ result }) => result !== -Errno.EOPNOTSUPP && result !== -Errno.EINVAL),
+        'firmware that attests',
+      );
+      for (const { result, out } of reports) expect([result, out.nonce]).toEqual([0, 0xdeadbeef]);
     });
 
     it('tells the first objects of each dcore', () => {

@@ -43,10 +43,6 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL | HL_CS_FLAGS.WAIT, num_chunks_execute: 1 }));
       refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.SIGNAL, num_chunks_execute: 2 }));
       refused(Errno.EINVAL, client.cs({ cs_flags: HL_CS_FLAGS.COLLECTIVE_WAIT, num_chunks_execute: 1 }));
-      const engines = asic === 'gaudi' ? Errno.EPERM : Errno.EINVAL;
-      refused(engines, client.cs({ cs_flags: HL_CS_FLAGS.ENGINE_CORE_COMMAND }));
-      refused(engines, client.cs({ cs_flags: HL_CS_FLAGS.ENGINES_COMMAND }));
-      refused(Errno.EOPNOTSUPP, client.cs({ cs_flags: HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES }));
       for (const queue of [
         fixture.profile.queues.length,
         0xffff_ffff,
@@ -210,6 +206,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       const one = reserve(4);
       const two = reserve(3);
       expect([one.result, one.out.count, two.out.count]).toEqual([0, 4, 7]);
+      expect(two.out.sob_count_before_submission).toBe(0);
       expect(unreserve(one.out.handle_id)).toBe(-Errno.EINVAL);
       expect(unreserve(two.out.handle_id)).toBe(0);
       expect(unreserve(one.out.handle_id)).toBe(0);

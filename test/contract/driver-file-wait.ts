@@ -165,6 +165,22 @@ function interruptCases(fixture: DriverFixture): void {
     expect(client.waitCs({ ...outside, cq_counters_offset: 511n })).toMatchObject({ result: 0, out: { status: 0 } });
   });
 
+  it('completes when the card raises a counter in memory of the user', async () => {
+    const { client, host, profile } = fixture;
+    const hostVa = fixture.mapAll();
+    const wait = { flags: flagsOf(50), addr: BigInt(host.address + 8), target: 2n, interrupt_timeout_us: 60_000_000n };
+    expect(client.waitCs({ ...wait, interrupt_timeout_us: 0n }).out.status).toBe(HL_WAIT_CS_STATUS.BUSY);
+    const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+    HL_WAIT_CS_ARGS.in.encode(wait, block.view);
+    const waiting = client.file.ioctlAsync(client.file.numbers.WAIT_CS, block);
+    let at = writeMsgLong(fixture.commands, 0, msgLongCtl(), 2, ...halves(hostVa + 8n));
+    at = writeMsgLong(fixture.commands, at, msgLongCtl(), 50, ...halves(profile.va.reservedHost[0]!.start));
+    expect(fixture.submitCommands(at * 4).result).toBe(0);
+    expect(await waiting).toBe(0);
+    expect(HL_WAIT_CS_ARGS.out.decode(block.view).status).toBe(HL_WAIT_CS_STATUS.COMPLETED);
+    block.free();
+  });
+
   it('completes when the card raises the counter and the interrupt', () => {
     const { client, profile } = fixture;
     fixture.mapAll();

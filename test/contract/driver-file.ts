@@ -6,6 +6,7 @@ import { describe } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
 import type { PacketAsic } from '../../src/uapi/index.ts';
 import { bufferCases } from './driver-file-buffers.ts';
+import { engineCases } from './driver-file-engines.ts';
 import { infoCases } from './driver-file-info.ts';
 import { memoryCases } from './driver-file-memory.ts';
 import { openCases } from './driver-file-open.ts';
@@ -23,6 +24,7 @@ export function driverFileContract(name: string, asic: PacketAsic, makeNode: () 
     bufferCases(asic, makeNode);
     memoryCases(asic, makeNode);
     submissionCases(asic, makeNode);
+    engineCases(asic, makeNode);
     waitCases(asic, makeNode);
   });
 }

@@ -13,7 +13,7 @@ import {
   writeFence,
   writeMsgLong,
 } from '../../src/uapi/index.ts';
-import { ManualClock } from '../../src/ucs/clock.ts';
+import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import { type Answer, DriverClient } from './driver-client.ts';
 import { halves } from './driver-fixture.ts';
 

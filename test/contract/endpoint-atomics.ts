@@ -1,8 +1,8 @@
 /** The contract of atomic operations: every operation on words of both sizes, against arithmetic of BigInt; what is refused changes nothing. */
 
 import { describe, expect, it } from 'vitest';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { type AtomicCall, AtomicOperation, IfaceFlag } from '../../src/uct/api/iface.ts';
 import { RmaFixture } from './endpoint-rma-fixture.ts';
 import { finish, flush, keyOf, type MdSetup } from './uct-fixture.ts';

@@ -1,8 +1,8 @@
 /** Memory of every kind for the cases of the endpoint contract: written, read and compared through the endpoint itself. */
 
 import { afterEach, beforeEach, expect } from 'vitest';
-import { hasMemoryType, MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { hasMemoryType, MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';

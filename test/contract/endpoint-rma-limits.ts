@@ -1,9 +1,9 @@
 /** Contract cases of an endpoint: what it advertises is what it does, what it refuses changes nothing, and full queues recover. */
 
 import { expect, it } from 'vitest';
-import { isUcxError } from '../../src/ucs/error.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { isFailure, Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { isUcxError } from '../../src/ucs/type/error.ts';
+import { isFailure, Status } from '../../src/ucs/type/status.ts';
 import { IfaceFlag, type IovEntry } from '../../src/uct/api/iface.ts';
 import { requires } from '../fixtures/requires.ts';
 import type { RmaFixture } from './endpoint-rma-fixture.ts';

@@ -1,8 +1,8 @@
 /** The contract of an endpoint: put, get, flush and fence over every kind of memory that its interface takes, compared byte by byte. */
 
 import { describe, expect, it } from 'vitest';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { IfaceFlag } from '../../src/uct/api/iface.ts';
 import { requires } from '../fixtures/requires.ts';
 import { RmaFixture } from './endpoint-rma-fixture.ts';

@@ -30,6 +30,7 @@ const UNPLUG_TEST = 'unplug a card: ENODEV everywhere';
 const CONTROL_TEST = 'opens the control node any number of times, for INFO only';
 const NUMBERS_TEST = 'refuses numbers that the driver does not have';
 const CS_TEST = 'refuses what the driver refuses, with the errno in the status';
+const ENGINES_TEST = 'checks command, number and list';
 const CB_CHECK_TEST = 'checks command buffers';
 const INFO_TEST = 'checks its arguments';
 const EVENT_TEST = 'has one event fd per file';
@@ -124,8 +125,10 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('CS', 'STAGED where the ASIC has none', 'EPERM', 'has no staged submissions'),
   rule('CS', 'STAGED without its first member, or after its last', 'EINVAL', STAGED_TEST),
   rule('CS', 'collective wait', 'EINVAL', CS_TEST),
-  rule('CS', 'engine commands on gaudi', 'EPERM', CS_TEST),
-  rule('CS', 'flush of PCI writes', 'EOPNOTSUPP', CS_TEST),
+  rule('CS', 'engine commands on gaudi', 'EPERM', 'has no such commands'),
+  rule('CS', 'engine commands: no command, no engines or too many', 'EINVAL', ENGINES_TEST),
+  rule('CS', 'engine commands: bad pointer to the engines', 'EFAULT', ENGINES_TEST),
+  rule('CS', 'an engine that cannot be stalled', 'EINVAL', 'stalls EDMAs, MMEs and TPCs, and nothing else'),
   rule('CS', 'a hardware queue without USER_ALLOC_CB', 'EINVAL', CB_CHECK_TEST),
   rule('CS', 'unknown kernel command buffer, or a size that is not its own', 'EINVAL', CB_CHECK_TEST),
   rule('CS', 'a user command buffer outside the ranges', 'EFAULT', CB_CHECK_TEST),

@@ -12,9 +12,9 @@ import {
   SocketType,
   unixSocketPair,
 } from '../../src/sys/index.ts';
-import { isUcxError } from '../../src/ucs/error.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { isUcxError } from '../../src/ucs/type/error.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import { type DmabufExport, type DmabufRegion, MdFlag } from '../../src/uct/api/memory-domain.ts';
 import { requires } from '../fixtures/requires.ts';

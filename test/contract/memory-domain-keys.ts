@@ -2,9 +2,9 @@
 
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { isUcxError } from '../../src/ucs/error.ts';
-import { MemoryType, memoryTypesOfMask } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { MemoryType, memoryTypesOfMask } from '../../src/ucs/memory/memory-type.ts';
+import { isUcxError } from '../../src/ucs/type/error.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
 import { requires } from '../fixtures/requires.ts';

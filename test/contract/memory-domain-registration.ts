@@ -2,9 +2,9 @@
 
 import { expect, it } from 'vitest';
 import { addressOf, mapAnonymous } from '../../src/sys/index.ts';
-import { isUcxError } from '../../src/ucs/error.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { isUcxError } from '../../src/ucs/type/error.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { MdFlag } from '../../src/uct/api/memory-domain.ts';
 import { hostRange } from '../../src/uct/base/host-range.ts';
 import { requires } from '../fixtures/requires.ts';

@@ -1,11 +1,11 @@
 /** The other process of shm-processes.test.ts: opens posix and cma and does what it is told over its IPC channel. Not a test. */
 
 import { schedYield, setParentDeathSignal } from '../../src/sys/index.ts';
-import { systemClock } from '../../src/ucs/clock.ts';
-import { loadConfig } from '../../src/ucs/config.ts';
-import { createLog, LogLevel } from '../../src/ucs/log.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { loadConfig } from '../../src/ucs/config/config.ts';
+import { createLog, LogLevel } from '../../src/ucs/debug/log.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { systemClock } from '../../src/ucs/sys/clock.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';
 import { cmaComponent } from '../../src/uct/shm/cma/component.ts';
 import { posixComponent } from '../../src/uct/shm/posix/component.ts';

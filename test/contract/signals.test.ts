@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allocateScratch, PollEvent, pipe2, close as sysClose } from '../../src/sys/index.ts';
 import { pollCall } from '../../src/sys/libc.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { startSignalStorm, stopSignalStorm } from '../fixtures/signal-storm.ts';
 import { createTestLog } from '../fixtures/test-log.ts';

@@ -5,7 +5,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { type IovPiece, type Request, Status } from '../../src/index.ts';
-import { createRandom } from '../../src/ucs/random.ts';
+import { createRandom } from '../../src/ucs/sys/random.ts';
 import {
   CONNECTION_KINDS,
   connectionKind,

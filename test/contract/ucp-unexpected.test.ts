@@ -5,9 +5,9 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type Request, Status, type Worker } from '../../src/index.ts';
-import { MessageId } from '../../src/ucp/core/message.ts';
-import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
-import { SENDS_MAX } from '../../src/ucp/core/request-pool.ts';
+import { MessageId } from '../../src/ucp/base/message.ts';
+import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
+import { SENDS_MAX } from '../../src/ucp/base/request-pool.ts';
 import { OFFERS_MAX } from '../../src/ucp/credit/inbound-window.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {

@@ -1,7 +1,7 @@
 /** What the suites for memory domains and endpoints share: an open memory domain with counters, and transfers driven to their end. */
 
 import { afterEach, beforeEach, expect } from 'vitest';
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { Completion, Iface, UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import type { DmabufExport, MemoryDomain } from '../../src/uct/api/memory-domain.ts';

@@ -1,9 +1,9 @@
 /** The memory domains that the contract suites run on: self, posix, cma, and gaudi_copy on emulated nodes of every kind that can transfer. */
 
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
-import { systemClock } from '../../src/ucs/clock.ts';
-import { loadConfig } from '../../src/ucs/config.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { loadConfig } from '../../src/ucs/config/config.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { systemClock } from '../../src/ucs/sys/clock.ts';
 import type { Component, DmabufExport } from '../../src/uct/api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../../src/uct/gaudi/base/config.ts';
 import { GaudiResources } from '../../src/uct/gaudi/base/gaudi-resources.ts';

@@ -6,14 +6,14 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { isUcxError, Status } from '../../src/index.ts';
-import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/core/message.ts';
+import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/base/message.ts';
 import {
   packAcceptData,
   packConnectData,
   unpackAcceptData,
   unpackConnectData,
 } from '../../src/ucp/wireup/connect-data.ts';
-import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/frame.ts';
 import { extent } from '../fixtures/extent.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';

@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
-import { MessageId } from '../../src/ucp/core/message.ts';
-import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
+import { MessageId } from '../../src/ucp/base/message.ts';
+import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveUntil, mappedOf, type Pair, usePairs } from '../fixtures/pair.ts';
 

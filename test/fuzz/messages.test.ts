@@ -6,11 +6,11 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
-import { MessageId } from '../../src/ucp/core/message.ts';
-import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
-import { identitiesOf } from '../../src/ucp/wireup/lanes.ts';
-import { unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
-import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { MessageId } from '../../src/ucp/base/message.ts';
+import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
+import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
+import { unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
+import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import { openPosix, openTcp } from '../contract/uct-implementations.ts';
 import { extent } from '../fixtures/extent.ts';

@@ -1,7 +1,7 @@
 /** Rings of shared memory whose sender writes anything: the reader hands out frames inside the ring or nothing, and believes no geometry that does not fit. */
 
 import { describe, expect, it } from 'vitest';
-import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { Segment } from '../../src/uct/base/segment.ts';
 import { TransferCounters } from '../../src/uct/base/transfer-counters.ts';
 import {

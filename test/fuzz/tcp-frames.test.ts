@@ -5,14 +5,14 @@
 
 import * as fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { ManualClock } from '../../src/ucs/clock.ts';
-import { LogLevel } from '../../src/ucs/log.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { LogLevel } from '../../src/ucs/debug/log.ts';
+import { ManualClock } from '../../src/ucs/sys/clock.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { HostMemory } from '../../src/uct/base/host-memory.ts';
-import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX } from '../../src/uct/tcp/frame.ts';
-import { Identity } from '../../src/uct/tcp/identity.ts';
-import { INTRODUCTION_BYTES, unpackIntroduction } from '../../src/uct/tcp/introduction.ts';
+import { Identity } from '../../src/uct/tcp/connect/identity.ts';
+import { INTRODUCTION_BYTES, unpackIntroduction } from '../../src/uct/tcp/connect/introduction.ts';
+import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX } from '../../src/uct/tcp/wire/frame.ts';
 import { extent } from '../fixtures/extent.ts';
 import { frame, introductionTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
 

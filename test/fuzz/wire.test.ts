@@ -6,7 +6,7 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { isUcxError, type RemoteKey, Status } from '../../src/index.ts';
-import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { extent } from '../fixtures/extent.ts';
 import {
   connectionKind,

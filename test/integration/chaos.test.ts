@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type NodeStatus } from '../../src/emulator/index.ts';
 import { Context, MemoryType } from '../../src/index.ts';
-import { createRandom, type Random } from '../../src/ucs/random.ts';
+import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
 import { built } from '../fixtures/built.ts';
 import { extent } from '../fixtures/extent.ts';

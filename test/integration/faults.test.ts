@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { EmulatedNode } from '../../src/emulator/index.ts';
 import { isUcxError, MemoryType, type Request, Status } from '../../src/index.ts';
 import { Errno } from '../../src/sys/index.ts';
-import { ManualClock } from '../../src/ucs/clock.ts';
+import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 
 const fixture = useContexts();

@@ -7,7 +7,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
 import { built } from '../fixtures/built.ts';
 import { fillPattern } from '../fixtures/emulated-device.ts';

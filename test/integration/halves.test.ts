@@ -5,12 +5,12 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type Request, Status } from '../../src/index.ts';
-import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/core/message.ts';
-import type { PeerConnection } from '../../src/ucp/core/peer-connection.ts';
-import { identitiesOf } from '../../src/ucp/wireup/lanes.ts';
+import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/base/message.ts';
+import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
+import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
+import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
 import { IDLE_PEERS_MAX } from '../../src/ucp/wireup/peers.ts';
-import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
-import { WARNINGS_MAX } from '../../src/ucs/limited-log.ts';
+import { WARNINGS_MAX } from '../../src/ucs/debug/limited-log.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveIdle, driveUntil, type Pair, type Side, usePairs } from '../fixtures/pair.ts';
 

@@ -18,7 +18,7 @@ import {
   memoryUnmap,
   type OperationEnd,
   operationEnd,
-} from '../../src/ucs/diagnostics.ts';
+} from '../../src/ucs/debug/diagnostics.ts';
 import type { Counters, StatsNode } from '../../src/ucs/stats/stats-node.ts';
 import { builtSpecifier } from '../fixtures/built.ts';
 import { failureOf } from '../fixtures/contexts.ts';

@@ -2,8 +2,8 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { Context, MemoryType, type Request, Status } from '../../src/index.ts';
-import { STAGING_AM_ID } from '../../src/libucx/arrivals.ts';
-import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from '../../src/libucx/device-wire.ts';
+import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from '../../src/libucx/device/wire.ts';
+import { STAGING_AM_ID } from '../../src/libucx/request/arrivals.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 import {

@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { Status, type Worker } from '../../src/index.ts';
 import { packConnectData } from '../../src/ucp/wireup/connect-data.ts';
-import { systemClock } from '../../src/ucs/clock.ts';
-import { loadConfig } from '../../src/ucs/config.ts';
+import { loadConfig } from '../../src/ucs/config/config.ts';
+import { systemClock } from '../../src/ucs/sys/clock.ts';
 import { TCP_CM_CONFIG_TABLE } from '../../src/uct/tcp/cm/config.ts';
 import { tcpConnectionManager } from '../../src/uct/tcp/cm/tcp-connection-manager.ts';
 import { failureOf } from '../fixtures/contexts.ts';

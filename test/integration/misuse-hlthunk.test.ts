@@ -1,19 +1,33 @@
 /** Every function and method of `gaudi-ucx/hlthunk` with bad values in the place of each argument: errors are typed, nothing is left, cards work after. */
 
-import { describe, expect, it } from 'vitest';
-import * as hlthunk from '../../src/hlthunk/index.ts';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import * as hlthunk from '../../src/hlthunk.ts';
 import { close as closeFd } from '../../src/sys/index.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import { fillPattern, type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/emulated-device.ts';
 import { functionCalls, type HlthunkParts, objectCalls } from '../fixtures/hlthunk-calls.ts';
 import { classesOf, functionsOf, Misuse, methodsOf } from '../fixtures/misuse.ts';
 
 const PAGE = 4096;
 
-/** Classes that there are no objects of: a base, and the registers that gaudi hands to nobody. */
-const NOT_MADE = { gaudi: ['DmaMemory', 'HwBlock'], gaudi2: ['DmaMemory'] } as const;
+/** A small node without threads, for calls that open one by what the environment says. */
+const ENVIRONMENT = {
+  UCX_GAUDI_DRIVER: 'emulator',
+  UCX_GAUDI_EMULATOR_CARDS: '1',
+  UCX_GAUDI_EMULATOR_DMA_THREADS: '0',
+} as const;
 
-describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
+beforeEach(() => {
+  for (const [name, value] of Object.entries(ENVIRONMENT)) vi.stubEnv(name, value);
+});
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
+/** Classes that there are no objects of: a base, errors, and the registers that gaudi hands to nobody. */
+const NOT_MADE = { gaudi: ['DmaMemory', 'HwBlock', 'UcxError'], gaudi2: ['DmaMemory', 'UcxError'] } as const;
+
+describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic) => {
   const fixture = useEmulatedDevice();
 
   function setUp(): HlthunkParts & { readonly misuse: Misuse; readonly end: () => void } {
@@ -58,6 +72,11 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
     mapping.unmap();
     const buffer = hlthunk.requestCommandBuffer(device, PAGE);
     buffer.destroy();
+    const signals = hlthunk.reserveEncapsSignals(device, 0, 1)!;
+    hlthunk.unreserveEncapsSignals(device, signals);
+    const timestamps = hlthunk.allocateTimestampElements(device, 1);
+    timestamps.close();
+    misuse.add('signals that were given back', signals).add('closed timestamps', timestamps);
     const request = device.dma.putShort(new Uint8Array(8), 0, device.memory.allocate(PAGE), 0, 8)!;
     while (device.dma.dmaPoll(request) === Status.INPROGRESS);
     device.dma.dmaRequestFree(request);
@@ -107,6 +126,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', (asic) => {
     expect(parts.misuse.surprises).toEqual([]);
     await expectWorks(parts);
     (objects['ControlDevice']!.object as hlthunk.ControlDevice).close();
+    (objects['HostBuffer']!.object as hlthunk.HostBuffer).free();
     parts.end();
   });
 });

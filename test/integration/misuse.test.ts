@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { type ConnectionRequest, Context, type EngineName, MemoryType, type Request } from '../../src/index.ts';
 import { close as closeDescriptor } from '../../src/sys/index.ts';
-import { systemClock } from '../../src/ucs/clock.ts';
+import { systemClock } from '../../src/ucs/sys/clock.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { device, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { type Calls, Misuse, methodsOf, methodsOfInterface } from '../fixtures/misuse.ts';

@@ -55,7 +55,7 @@ import {
   WAIT_CS_INTERRUPT_SHIFT,
   writeNop,
 } from '../../src/uapi/index.ts';
-import { createRandom } from '../../src/ucs/random.ts';
+import { createRandom } from '../../src/ucs/sys/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
 import { extent } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';

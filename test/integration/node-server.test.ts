@@ -8,7 +8,7 @@ import { connectEmulatedNode, type NodeStatus, type RemoteNode } from '../../src
 import { Context, MemoryType } from '../../src/index.ts';
 import { close, Errno, mapAnonymous, openFileDescriptors } from '../../src/sys/index.ts';
 import { HL_INFO_HW_IP_INFO, HL_INFO_OP, linDmaCtl, writeLinDma } from '../../src/uapi/index.ts';
-import { createRandom } from '../../src/ucs/random.ts';
+import { createRandom } from '../../src/ucs/sys/random.ts';
 import { DriverClient } from '../contract/driver-client.ts';
 import { halves } from '../contract/driver-fixture.ts';
 import { built } from '../fixtures/built.ts';

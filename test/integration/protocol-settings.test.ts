@@ -141,7 +141,8 @@ describe('rails', () => {
   }
 
   it('MAX_RMA_RAILS divides puts and gets, MAX_RNDV_RAILS messages, as far as MIN_RMA_CHUNK_SIZE lets', async () => {
-    expect(await parts({})).toEqual([1, 1, 2]);
+    expect(await parts({})).toEqual([2, 2, 2]);
+    expect(await parts({ UCX_MAX_RMA_RAILS: '1' })).toEqual([1, 1, 2]);
     expect(await parts({ UCX_MAX_RMA_RAILS: '2', UCX_MAX_RNDV_RAILS: '1' })).toEqual([2, 2, 1]);
     expect(await parts({ UCX_MAX_RMA_RAILS: '2', UCX_MIN_RMA_CHUNK_SIZE: '2m' })).toEqual([1, 1, 2]);
   });

@@ -1,8 +1,17 @@
 /** Put and get through the whole stack: every kind of local and remote memory, sizes around every limit, in both tiers. */
 
 import { describe, expect, it } from 'vitest';
-import { type LocalMemory, type MemoryHandle, MemoryType, type Request, Status } from '../../src/index.ts';
-import { device, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
+import {
+  type Endpoint,
+  type Explanation,
+  type LocalMemory,
+  type MemoryHandle,
+  MemoryType,
+  type Request,
+  Status,
+  type UcxError,
+} from '../../src/index.ts';
+import { device, failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { fillPattern } from '../fixtures/emulated-device.ts';
 import { IS_FULL } from '../fixtures/extent.ts';
 
@@ -230,25 +239,56 @@ describe('memory at large offsets of a 96 GiB card', () => {
 
 describe('a card whose driver takes no transfers', () => {
   const fixture = useContexts();
+  const WHY = 'the driver of gaudi3 takes no transfers';
 
-  it.each([8, 65536])('ends puts and gets of %i bytes of its memory, and nobody who makes progress', async (size) => {
-    const node = fixture.node({ asic: 'gaudi3' });
-    const owner = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi0' } });
-    const peer = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi1' } });
-    const packed = owner.context.packRkey(device(owner, size));
-    for (const { worker } of [owner, peer]) {
-      const endpoint = worker.endpoint(owner.worker.address());
-      const rkey = endpoint.unpackRkey(packed);
-      const bytes = new Uint8Array(size);
-      for (const operation of ['putNbx', 'getNbx'] as const) {
-        const request = endpoint[operation](bytes, 0, size, rkey, 0) as Request;
-        while (!request.isCompleted) {
-          if (owner.worker.progress() + peer.worker.progress() === 0) await new Promise(setImmediate);
+  it.each([8, 65536])(
+    'refuses %i bytes to and from its memory at once, with the reasons that explain() has',
+    async (size) => {
+      const node = fixture.node({ asic: 'gaudi3' });
+      const owner = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi0' } });
+      const peer = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi1' } });
+      const memory = device(owner, size);
+      const host = owner.context.memMap({ allocate: size });
+      const [packed, packedHost] = [memory, host].map((handle) => owner.context.packRkey(handle)) as [
+        Uint8Array,
+        Uint8Array,
+      ];
+      const told = (endpoint: Endpoint, run: () => unknown, explained: Explanation): void => {
+        let error: unknown;
+        try {
+          run();
+        } catch (thrown) {
+          error = thrown;
         }
-        expect(request.status).toBe(Status.UNREACHABLE);
-        request.free();
+        expect(error).toMatchObject({ code: 'ERR_UNREACHABLE', message: expect.stringContaining(WHY) });
+        expect(explained.chosen).toEqual([]);
+        expect(explained.at(size).winner).toBeUndefined();
+        for (const { transport, reason } of explained.rejected) {
+          expect((error as UcxError).details['reasons']).toContain(`${transport}: ${reason}`);
+        }
+        expect(endpoint.status).toBe(Status.OK);
+      };
+      for (const { worker } of [owner, peer]) {
+        const endpoint = worker.endpoint(owner.worker.address());
+        const rkey = endpoint.unpackRkey(packed);
+        const bytes = new Uint8Array(size);
+        told(endpoint, () => endpoint.putNbx(bytes, 0, size, rkey, 0), endpoint.explain('put', bytes, rkey));
+        told(endpoint, () => endpoint.getNbx(bytes, 0, size, rkey, 0), endpoint.explain('get', bytes, rkey));
+        expect(() => endpoint.atomicNbx('add', 1, rkey, 0)).toThrow(WHY);
+        for (const operation of ['tag', 'am', 'stream', 'atomic'] as const) {
+          const { chosen, rejected } = endpoint.explain(operation, bytes, rkey);
+          expect(chosen).toEqual([]);
+          expect(rejected.map(({ reason }) => reason)).toContain(WHY);
+        }
+        rkey.release();
       }
-      rkey.release();
-    }
-  });
+      const toHost = owner.endpoint.unpackRkey(packedHost);
+      const put = (): unknown => owner.endpoint.putNbx(memory, 0, size, toHost, 0);
+      told(owner.endpoint, put, owner.endpoint.explain('put', memory, toHost));
+      const sent = failureOf(() => owner.endpoint.tagSend(memory, { tag: 1 }));
+      const received = failureOf(() => owner.worker.tagRecv(new Uint8Array(size), { tag: 1 }));
+      expect(await sent).toMatchObject({ code: 'ERR_UNREACHABLE', cause: { message: expect.stringContaining(WHY) } });
+      expect(await received).toMatchObject({ code: 'ERR_UNREACHABLE' });
+    },
+  );
 });

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { Context } from '../../src/index.ts';
-import { LogLevel } from '../../src/ucs/log.ts';
+import { LogLevel } from '../../src/ucs/debug/log.ts';
 import { useCommandLine } from '../fixtures/command-line.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';

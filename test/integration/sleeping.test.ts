@@ -4,7 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { type Request, Status, type Worker } from '../../src/index.ts';
-import { ManualClock } from '../../src/ucs/clock.ts';
+import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import { device, rkeyOf } from '../fixtures/contexts.ts';
 import { driveUntil, PAIR_KINDS, pattern, usePairs } from '../fixtures/pair.ts';
 

@@ -32,8 +32,9 @@ async function runBetween(hosts: TwoHosts, devices: readonly string[]): Promise<
     const client = start(1, ['client', hosts.addresses[0], String(port)]);
     const result = await answerOf(client);
     const transports = devices.map((device) => `tcp/${device}`);
-    // A long message is divided between all devices that lead there.
-    expect(result).toEqual({ transports, sum: 30, readers: transports });
+    // Puts, windows and long messages are divided between all devices that lead there.
+    const parts = devices.map(() => 1);
+    expect(result).toEqual({ transports, sum: 30, writers: transports, readers: transports, parts });
     hosts.cut();
     const end = answerOf(client);
     client.send('go');

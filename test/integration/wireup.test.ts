@@ -5,7 +5,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, MemoryType, REQUESTS_MAX, type Request, Status } from '../../src/index.ts';
-import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/wireup/worker-address.ts';
+import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
 import { failureOf } from '../fixtures/contexts.ts';
 import {
   connectionKind,

@@ -4,7 +4,7 @@
  */
 
 import type { AmMessage } from '../../src/ucp/api/active-message.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
 import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';

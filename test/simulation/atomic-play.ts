@@ -2,8 +2,8 @@
 
 import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../src/ucp/mem/remote-key.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';
 import { storageOf } from './local-memory.ts';
 import type { Player } from './player.ts';

@@ -3,7 +3,7 @@
  * and write the memory of the caller at any time before they end, and never after.
  */
 
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { AmFrame, AmPacker, AtomicCall, Completion, IovEntry, UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { RemoteKey } from '../../src/uct/api/memory.ts';
 import { atomicOn } from '../../src/uct/base/atomic-word.ts';

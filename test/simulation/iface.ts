@@ -3,8 +3,8 @@
  * endpoint.ts.
  */
 
-import type { Timer } from '../../src/ucs/clock.ts';
 import { type StatsNode, statsNode } from '../../src/ucs/stats/stats-node.ts';
+import type { Timer } from '../../src/ucs/sys/clock.ts';
 import type { AmHandler, Iface, IfaceAttributes, UctEndpoint } from '../../src/uct/api/iface.ts';
 import { unreachable } from '../../src/uct/base/iface-address.ts';
 import { SimulatedEndpoint } from './endpoint.ts';

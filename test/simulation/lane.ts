@@ -1,6 +1,6 @@
 /** What a simulated transport can do, as data that a seed chooses, and the attributes that ucp sees of it. No behaviour. */
 
-import { MemoryType, memoryTypeBit } from '../../src/ucs/memory-type.ts';
+import { MemoryType, memoryTypeBit } from '../../src/ucs/memory/memory-type.ts';
 import {
   DeviceType,
   type IfaceAttributes,

@@ -4,9 +4,9 @@
  */
 
 import type { Request, RequestParams } from '../../src/ucp/api/request.ts';
-import { isUcxError } from '../../src/ucs/error.ts';
-import type { Random } from '../../src/ucs/random.ts';
-import { Status, statusName } from '../../src/ucs/status.ts';
+import type { Random } from '../../src/ucs/sys/random.ts';
+import { isUcxError } from '../../src/ucs/type/error.ts';
+import { Status, statusName } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';
 import type { Player } from './player.ts';
 

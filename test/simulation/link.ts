@@ -1,7 +1,7 @@
 /** Pairs of endpoints, and what each end knows of itself. What runs over them is in the files of the operations. */
 
 import type { Endpoint } from '../../src/ucp/core/endpoint.ts';
-import type { Status } from '../../src/ucs/status.ts';
+import type { Status } from '../../src/ucs/type/status.ts';
 import type { Entry } from './ledger.ts';
 import type { Player } from './player.ts';
 

@@ -2,7 +2,7 @@
 
 import type { PieceOf } from '../../src/ucp/api/local-bytes.ts';
 import type { LocalBuffer, LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import { SimulatedMemory } from './memory.ts';
 import { isUntouched, UNTOUCHED, untouched } from './payload.ts';
 import type { Player } from './player.ts';

@@ -3,7 +3,7 @@
  * and in time.
  */
 
-import { Status } from '../../src/ucs/status.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';
 import type { Host, Player } from './player.ts';
 import type { World } from './world.ts';

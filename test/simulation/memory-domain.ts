@@ -3,10 +3,10 @@
  * what is registered and in use; the operations are in endpoint.ts.
  */
 
-import { invalidParam, isUcxError, statusError } from '../../src/ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../src/ucs/memory-type.ts';
+import { MemoryType, memoryTypeBit } from '../../src/ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../src/ucs/stats/stats-node.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { invalidParam, isUcxError, statusError } from '../../src/ucs/type/error.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { Iface, IfaceResource } from '../../src/uct/api/iface.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import {

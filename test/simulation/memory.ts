@@ -1,7 +1,7 @@
 /** Memory and remote keys of simulated memory domains: data that the domain makes and the endpoints use. */
 
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import type { Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import type { Status } from '../../src/ucs/type/status.ts';
 import type { MdMemory, RemoteKey } from '../../src/uct/api/memory.ts';
 
 const FIRST_ADDRESS = 0x10_0000_0000n;

@@ -3,9 +3,9 @@
  * travels.
  */
 
-import type { ManualClock } from '../../src/ucs/clock.ts';
-import type { Random } from '../../src/ucs/random.ts';
-import { Status } from '../../src/ucs/status.ts';
+import type { ManualClock } from '../../src/ucs/sys/clock.ts';
+import type { Random } from '../../src/ucs/sys/random.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 
 /** How slow and how unreliable the network is. */
 export interface NetworkOptions {

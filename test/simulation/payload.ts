@@ -1,6 +1,6 @@
 /** The bytes of messages: told apart by a number, and wrong at any other place. */
 
-import { createRandom } from '../../src/ucs/random.ts';
+import { createRandom } from '../../src/ucs/sys/random.ts';
 
 const TABLE_BYTES = 2 ** 17;
 const TABLE: Uint8Array = createRandom(20_240).bytes(TABLE_BYTES);

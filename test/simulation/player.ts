@@ -4,12 +4,12 @@
  */
 
 import { Udmabuf } from '../../src/sys/index.ts';
-import { UCP_CONFIG_TABLE } from '../../src/ucp/core/config.ts';
 import { Context } from '../../src/ucp/core/context.ts';
 import type { Worker } from '../../src/ucp/core/worker.ts';
-import type { Clock, Timer } from '../../src/ucs/clock.ts';
-import { type Config, loadConfig } from '../../src/ucs/config.ts';
-import { createLog, LogLevel } from '../../src/ucs/log.ts';
+import { UCP_CONFIG_TABLE } from '../../src/ucp/resources/config.ts';
+import { type Config, loadConfig } from '../../src/ucs/config/config.ts';
+import { createLog, LogLevel } from '../../src/ucs/debug/log.ts';
+import type { Clock, Timer } from '../../src/ucs/sys/clock.ts';
 import { HostDmabufs } from '../../src/uct/base/host-dmabufs.ts';
 import { selfComponent } from '../../src/uct/self/component.ts';
 import type { LaneOptions } from './lane.ts';
@@ -77,6 +77,7 @@ export class Host {
         throw new TypeError('a schedule has no memory of others');
       },
       hostDmabufs: new HostDmabufs(new Udmabuf()),
+      distanceOf: () => undefined,
       deviceOf: () => {
         throw new TypeError('a schedule has no cards of hl-thunk');
       },

@@ -6,9 +6,9 @@
 import type { Context } from '../../src/ucp/core/context.ts';
 import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../src/ucp/mem/remote-key.ts';
-import { isUcxError } from '../../src/ucs/error.ts';
-import { MemoryType } from '../../src/ucs/memory-type.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
+import { isUcxError } from '../../src/ucs/type/error.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { Entry } from './ledger.ts';
 import type { End } from './link.ts';
 import { LocalSpace, storageOf } from './local-memory.ts';

@@ -1,8 +1,8 @@
 /** Streams: what goes in at one end comes out at the other, in order, whatever the sizes of sends and receives are. */
 
 import type { Request } from '../../src/ucp/api/request.ts';
-import { Request as NativeRequest } from '../../src/ucp/core/request.ts';
-import { Status } from '../../src/ucs/status.ts';
+import { Request as NativeRequest } from '../../src/ucp/base/request.ts';
+import { Status } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
 import { differenceOf, streamBytes } from './payload.ts';

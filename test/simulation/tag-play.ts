@@ -4,7 +4,7 @@
  */
 
 import type { Request } from '../../src/ucp/api/request.ts';
-import { Status, statusName } from '../../src/ucs/status.ts';
+import { Status, statusName } from '../../src/ucs/type/status.ts';
 import type { Entry } from './ledger.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';

@@ -1,6 +1,6 @@
 /** What a seed chooses before anything happens: the machines, their transports and what the network does to them. Data only. */
 
-import type { Random } from '../../src/ucs/random.ts';
+import type { Random } from '../../src/ucs/sys/random.ts';
 import type { LaneOptions } from './lane.ts';
 import type { NetworkOptions } from './network.ts';
 

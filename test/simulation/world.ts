@@ -3,9 +3,9 @@
  * simulation.ts and the files of the operations.
  */
 
-import { ManualClock } from '../../src/ucs/clock.ts';
-import { createRandom, type Random } from '../../src/ucs/random.ts';
-import { statusName } from '../../src/ucs/status.ts';
+import { ManualClock } from '../../src/ucs/sys/clock.ts';
+import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
+import { statusName } from '../../src/ucs/type/status.ts';
 import { type Entry, type EntryOptions, Ledger, type LedgerOwner, type Start } from './ledger.ts';
 import { End } from './link.ts';
 import { Network } from './network.ts';

@@ -12,8 +12,8 @@
  */
 
 import { Errno, isSyscallError, OpenFlag } from '../../sys/index.ts';
-import { invalidParam } from '../../ucs/error.ts';
-import { pciPathOf } from '../../ucs/topology.ts';
+import { pciPathOf } from '../../ucs/sys/topology.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { CardEntry } from '../port.ts';
 import type { SystemCalls } from './system-calls.ts';
 

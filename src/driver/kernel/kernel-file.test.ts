@@ -20,7 +20,7 @@ import {
   type IoctlNumbers,
   ioctlSize,
 } from '../../uapi/index.ts';
-import { ManualClock } from '../../ucs/clock.ts';
+import { ManualClock } from '../../ucs/sys/clock.ts';
 import { KernelFile } from './kernel-file.ts';
 import { EAGAIN_RETRIES_MAX, EINTR_RETRIES_MAX } from './retry-budget.ts';
 import { SLICE_US_MAX } from './sliced-wait.ts';

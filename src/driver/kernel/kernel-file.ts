@@ -5,8 +5,8 @@
 
 import { Errno, PAGE_SIZE, SyscallError } from '../../sys/index.ts';
 import { type IoctlNumbers, ioctlSize } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { ArgumentBlock, DriverFile, DriverMapping } from '../port.ts';
 import { RetryBudget } from './retry-budget.ts';
 import { SlicedWait } from './sliced-wait.ts';

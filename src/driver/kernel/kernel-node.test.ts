@@ -5,7 +5,7 @@ import { FakeMachine, type Layout } from '../../../test/fixtures/driver/fake-mac
 import { scriptedCalls, statusAnswer } from '../../../test/fixtures/driver/scripted-calls.ts';
 import { Errno, openFileDescriptors, SyscallError, scratchStatistics } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
-import { createLog, LogLevel } from '../../ucs/log.ts';
+import { createLog, LogLevel } from '../../ucs/debug/log.ts';
 import { KernelNode } from './kernel-node.ts';
 import { linuxSystemCalls } from './system-calls.ts';
 

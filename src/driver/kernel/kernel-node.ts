@@ -4,9 +4,9 @@
  */
 
 import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys/index.ts';
-import { type Clock, systemClock } from '../../ucs/clock.ts';
-import { closedError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
+import { closedError } from '../../ucs/type/error.ts';
 import type { CardEntry, DriverFile, DriverNode, PortLink } from '../port.ts';
 import {
   canonicalBusId,

@@ -2,8 +2,8 @@
  * The network devices of a machine, as /sys/class/net and /sys/class/infiniband show them: where they are and whether they have a link. It opens none.
  */
 
-import type { SystemDevice } from '../../ucs/topology.ts';
-import { pciPathOf } from '../../ucs/topology.ts';
+import type { SystemDevice } from '../../ucs/sys/topology.ts';
+import { pciPathOf } from '../../ucs/sys/topology.ts';
 import { readText } from './discovery.ts';
 import { linuxSystemCalls, type SystemCalls } from './system-calls.ts';
 

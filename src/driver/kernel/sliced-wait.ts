@@ -6,7 +6,7 @@
  */
 
 import { HL_WAIT_CS_ARGS, HL_WAIT_CS_FLAGS, HL_WAIT_CS_STATUS } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import type { ArgumentBlock } from '../port.ts';
 
 /** Longest single wait in the driver: bounds how long the end of the process can be delayed. */

@@ -22,7 +22,7 @@ import {
   packetPredicate,
   wreg32Offset,
 } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import { type AddressMap, Target } from './address-map.ts';
 import type { DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';
@@ -31,7 +31,7 @@ import { LinearDma, type Outcome } from './linear-dma.ts';
 import type { WordAccess } from './memory-access.ts';
 import { PACKET_BYTES_MAX, PacketFetch } from './packet-fetch.ts';
 import { PhysicalMemory } from './physical-memory.ts';
-import { Job, type PendingBuffer, type Stream } from './stream.ts';
+import { Job, type PendingBuffer, Stall, type Stream } from './stream.ts';
 import type { CardTraffic } from './traffic.ts';
 
 const HIGH = 0x1_0000_0000;
@@ -242,6 +242,8 @@ export class CommandProcessor {
   }
 
   #packet(stream: Stream, job: Job, opcode: number, words: Int32Array, index: number): Outcome {
+    const { stall } = stream;
+    if (stall === Stall.PACKETS || (stall === Stall.TRANSFERS && opcode === PacketOpcode.LIN_DMA)) return 'blocked';
     switch (opcode) {
       case PacketOpcode.LIN_DMA:
         return this.#linearDma.execute(stream, job, words, index);

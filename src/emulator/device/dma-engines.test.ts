@@ -4,9 +4,9 @@ import type { Worker } from 'node:worker_threads';
 import { afterEach, describe, expect, it } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { mapAnonymous } from '../../sys/index.ts';
-import { systemClock } from '../../ucs/clock.ts';
-import { createLog, LogLevel } from '../../ucs/log.ts';
-import { createRandom } from '../../ucs/random.ts';
+import { createLog, LogLevel } from '../../ucs/debug/log.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { createRandom } from '../../ucs/sys/random.ts';
 import { type DmaChannel, DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';
 

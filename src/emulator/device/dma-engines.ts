@@ -7,10 +7,10 @@
  */
 
 import { addressOf, EventFd, type PollSubscription, startWorker } from '../../sys/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
-import type { Log } from '../../ucs/log.ts';
-import { atExit } from '../../ucs/process-events.ts';
-import type { Random } from '../../ucs/random.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { atExit } from '../../ucs/sys/process-events.ts';
+import type { Random } from '../../ucs/sys/random.ts';
 import {
   busyWord,
   CHANNELS,

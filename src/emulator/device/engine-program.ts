@@ -4,7 +4,7 @@
  */
 
 import { allocateScratch, copyFromProcess, copyToProcess, Errno, memcpy, SyscallError } from '../../sys/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import {
   busyWord,
   consumerWord,

@@ -4,7 +4,7 @@
 
 import { workerData } from 'node:worker_threads';
 import { addressOf, EventFd, schedYield } from '../../sys/index.ts';
-import { systemClock } from '../../ucs/clock.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
 import {
   CHANNELS,
   CONTROL_CHANNELS,

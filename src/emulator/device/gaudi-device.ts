@@ -14,7 +14,7 @@ import {
   unmapLarge,
 } from '../../sys/index.ts';
 import { type AsicProfile, reportedDramBase } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import { AddressMap, AddressRegion, Target } from './address-map.ts';
 import { CommandProcessor } from './command-processor.ts';
 import type { DmaEngines } from './dma-engines.ts';
@@ -23,7 +23,7 @@ import { WordAccess } from './memory-access.ts';
 import { PageTable } from './mmu.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 import { RegisterFile } from './register-file.ts';
-import { Stream } from './stream.ts';
+import { type Stall, Stream } from './stream.ts';
 import type { CardTraffic } from './traffic.ts';
 
 /** The doorbell register, which the driver also maps at the start of the first reserved range of host addresses. */
@@ -162,6 +162,13 @@ export class GaudiDevice {
     const opened = new Stream(queue, lower);
     this.#streams[queueId] = opened;
     return opened;
+  }
+
+  /** Stalls the engine behind a queue, or lets it go on (Stall.NONE): all its streams. What it has begun goes on. A reset lets it go on, too. */
+  stall(queueId: number, stall: Stall): void {
+    const stream = this.stream(queueId);
+    stream.stall = stall;
+    stream.lower!.stall = stall;
   }
 
   /** Every stream that was used so far. */

@@ -7,7 +7,7 @@
  */
 
 import { linDmaMemset } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import { Target } from './address-map.ts';
 import type { DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';

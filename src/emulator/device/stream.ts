@@ -11,6 +11,10 @@ import type { PhysicalMemory } from './physical-memory.ts';
 /** Fence counters of a command processor (QMAN CP_FENCE0..3). */
 const FENCES = 4;
 
+/** What a stalled engine does not do: begin transfers, or execute packets at all. */
+export const Stall = { NONE: 0, TRANSFERS: 1, PACKETS: 2 } as const;
+export type Stall = (typeof Stall)[keyof typeof Stall];
+
 /** One job: a command buffer on a stream. Done when it is decoded and its channel has passed `position`. */
 export class Job {
   /** False while packets of it have not been executed or handed to the channel. */
@@ -75,6 +79,8 @@ export class Stream {
   movedBytes = 0;
   /** Stopped by an undefined opcode or a fetch that failed: nothing of it runs until the device is reset. */
   stopped = false;
+  /** The user has stalled the engine. */
+  stall: Stall = Stall.NONE;
   /** Entries of the queue. */
   readonly length: number;
   /** Whether a wait for several submissions accepts those that used the queue. */
@@ -134,6 +140,7 @@ export class Stream {
     this.arbiter.reset();
     this.fences.fill(0);
     this.stopped = false;
+    this.stall = Stall.NONE;
     this.outstanding = 0;
     this.lower?.reset();
   }

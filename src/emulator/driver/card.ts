@@ -11,27 +11,27 @@ import {
   HL_NOTIFIER_EVENT,
   type HlDeviceStatus,
 } from '../../uapi/index.ts';
-import type { Timer } from '../../ucs/clock.ts';
-import type { Log } from '../../ucs/log.ts';
-import type { CardPlace } from '../card-places.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Timer } from '../../ucs/sys/clock.ts';
+import type { CardPlace } from '../config/card-places.ts';
+import type { LinkChoice, LinkTable } from '../config/link-table.ts';
+import type { NodeConfig } from '../config/node-config.ts';
 import type { DmaEngines } from '../device/dma-engines.ts';
 import { GaudiDevice } from '../device/gaudi-device.ts';
 import { CardTraffic, type LinkTraffic } from '../device/traffic.ts';
 import { FaultPlan } from '../faults/fault-plan.ts';
-import type { LinkChoice, LinkTable } from '../link-table.ts';
-import type { NodeConfig } from '../node-config.ts';
-import type { CardPort, OpenRecord } from './card-port.ts';
-import { Context } from './context.ts';
-import { CsCounters } from './cs-counters.ts';
-import type { DmabufRegistry } from './dmabuf.ts';
-import { ErrorRecords, type FaultReporter } from './error-records.ts';
-import { ControlFile, PrimaryFile } from './file.ts';
-import type { Notifier } from './notifier.ts';
-import type { Submission } from './submission.ts';
-import { TimeoutWatch } from './timeout-watch.ts';
-import type { UserMapping } from './user-mapping.ts';
-import { OWN_PROCESS } from './user-memory.ts';
-import { Waiters } from './waiters.ts';
+import type { CardPort, OpenRecord } from './base/card-port.ts';
+import { CsCounters } from './base/cs-counters.ts';
+import type { DmabufRegistry } from './base/dmabuf.ts';
+import { ErrorRecords, type FaultReporter } from './base/error-records.ts';
+import type { Notifier } from './base/notifier.ts';
+import type { UserMapping } from './base/user-mapping.ts';
+import { Waiters } from './base/waiters.ts';
+import { Context } from './ioctl/context.ts';
+import { ControlFile, PrimaryFile } from './ioctl/file.ts';
+import { OWN_PROCESS } from './memory/user-memory.ts';
+import type { Submission } from './submission/submission.ts';
+import { TimeoutWatch } from './submission/timeout-watch.ts';
 
 /** Time that a user has to close the file after a fault, when an event fd is registered, before the card resets (driver: 30 s). */
 const RELEASE_WATCHDOG_NS = 30e9;

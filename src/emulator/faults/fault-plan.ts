@@ -5,8 +5,8 @@
  */
 
 import type { HlDeviceStatus, IoctlName } from '../../uapi/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 
 /** Resources that can run out on demand. */
 export type ExhaustibleResource = 'hbm' | 'va' | 'fd';

@@ -3,7 +3,7 @@
  */
 
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { Fault } from './fault-plan.ts';
 
 type Fields = Readonly<Record<string, unknown>>;

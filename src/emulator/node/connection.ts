@@ -21,9 +21,9 @@ import {
   SyscallError,
   type UnixSocket,
 } from '../../sys/index.ts';
-import { systemClock } from '../../ucs/clock.ts';
-import { UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { NODE_PROTOCOL_VERSION } from './mailbox.ts';
 import { decodeMessage, encodeMessage, errorOf, type Message, ProtocolError, type Refusal, RING } from './message.ts';
 import { checkFolder } from './socket-path.ts';

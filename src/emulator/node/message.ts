@@ -4,8 +4,8 @@
  */
 
 import { MESSAGE_BYTES_MAX, SyscallError } from '../../sys/index.ts';
-import { isUcxError, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** The one byte that wakes a server which sleeps. */
 export const RING: Uint8Array = Uint8Array.of(0);

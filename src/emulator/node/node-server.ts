@@ -17,14 +17,14 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
-import { UcxError } from '../../ucs/error.ts';
-import { LimitedLog } from '../../ucs/limited-log.ts';
-import { Status } from '../../ucs/status.ts';
-import { Strangers } from '../../ucs/strangers.ts';
-import { printLinks } from '../links.ts';
+import { Strangers } from '../../ucs/datastruct/strangers.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { printLinks } from '../config/links.ts';
+import { type EmulatedNodeOptions, resolveNodeOptions } from '../config/node-config.ts';
 import { EmulatedNode } from '../node.ts';
-import { type EmulatedNodeOptions, resolveNodeOptions } from '../node-config.ts';
 import type { CardStatus, NodeStatus } from './node-status.ts';
 import { ServedClient } from './served-client.ts';
 import type { ServedFile } from './served-file.ts';

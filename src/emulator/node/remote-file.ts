@@ -20,9 +20,9 @@ import {
   shareableRange,
 } from '../../sys/index.ts';
 import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
-import { systemClock } from '../../ucs/clock.ts';
-import { BufferMapping } from '../driver/buffer-table.ts';
-import { abortedWait } from '../driver/wait.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { abortedWait } from '../driver/ioctl/wait.ts';
+import { BufferMapping } from '../driver/memory/buffer-table.ts';
 import type { Connection, Reply } from './connection.ts';
 import {
   DescriptorUse,

@@ -6,7 +6,7 @@
 import type { CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
-import { isUcxError } from '../../ucs/error.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import type { Fault } from '../faults/fault-plan.ts';
 import { type Connection, connectToServer } from './connection.ts';
 import type { NodeStatus } from './node-status.ts';

@@ -20,10 +20,10 @@ import {
   type UnixSocket,
 } from '../../sys/index.ts';
 import { DRM_IOCTLS } from '../../uapi/index.ts';
-import type { Clock, Timer } from '../../ucs/clock.ts';
-import { UcxError } from '../../ucs/error.ts';
-import type { LimitedLog } from '../../ucs/limited-log.ts';
-import { Status } from '../../ucs/status.ts';
+import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { readFault } from '../faults/read-fault.ts';
 import type { EmulatedNode } from '../node.ts';
 import {

@@ -15,10 +15,10 @@ import {
   memfdCreate,
   SealFlag,
 } from '../../sys/index.ts';
-import type { SharedPages } from '../driver/buffer-table.ts';
-import type { EmulatedFile } from '../driver/file.ts';
-import type { ForeignPages } from '../driver/pinned-memory.ts';
-import { NO_PAGES, POPULATED_PAGES } from '../driver/user-memory.ts';
+import type { EmulatedFile } from '../driver/ioctl/file.ts';
+import type { SharedPages } from '../driver/memory/buffer-table.ts';
+import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
+import { NO_PAGES, POPULATED_PAGES } from '../driver/memory/user-memory.ts';
 import { argumentWords, DescriptorUse, descriptorUse, ioctlKind, isShortWait, mayBlock } from './ioctl-request.ts';
 import {
   ANSWER_BLOCK,

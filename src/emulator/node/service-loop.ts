@@ -4,7 +4,7 @@
  */
 
 import { schedYield } from '../../sys/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 
 /** How long the loop spins without work before it sleeps: a client that works one ioctl after the other never has to wake it. */
 const IDLE_NS = 200_000;

@@ -7,8 +7,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { createTestLog, type TestLog } from '../../../test/fixtures/test-log.ts';
 import { connectUnix, PollEvent, pollNow, SocketType, type UnixSocket } from '../../sys/index.ts';
-import { type Clock, ManualClock, systemClock } from '../../ucs/clock.ts';
-import { WARNINGS_MAX } from '../../ucs/limited-log.ts';
+import { WARNINGS_MAX } from '../../ucs/debug/limited-log.ts';
+import { type Clock, ManualClock, systemClock } from '../../ucs/sys/clock.ts';
 import { NodeServer } from './node-server.ts';
 
 const HELLO_NS = 10e9;

@@ -3,7 +3,7 @@
  * when it is told to, or when nobody is left to tell it.
  */
 
-import { isUcxError } from '../../ucs/error.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import { CardHolder } from './card-holder.ts';
 import { type Answers, type Command, END, type Reply } from './exchange-messages.ts';
 

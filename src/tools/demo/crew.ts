@@ -7,9 +7,9 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CardEntry } from '../../driver/port.ts';
-import { systemClock } from '../../ucs/clock.ts';
-import { statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
 import { type Answers, type Command, END, type Reply } from './exchange-messages.ts';
 

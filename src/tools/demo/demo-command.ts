@@ -3,8 +3,8 @@
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
-import { memorySizeType } from '../../ucs/config-value.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { memorySizeType } from '../../ucs/config/value.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import { runExchange } from './exchange.ts';
 import { runOneCard } from './one-card.ts';
 

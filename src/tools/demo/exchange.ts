@@ -5,9 +5,9 @@
 
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
-import { systemClock } from '../../ucs/clock.ts';
-import { invalidParam, statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { Crew } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
 import { type ExchangeNode, openExchangeNode } from './exchange-node.ts';

@@ -1,7 +1,7 @@
 /** Reading a range of a file that must be there as a whole. */
 
 import type { FileHandle } from 'node:fs/promises';
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 
 /**
  * Fills `data` with the bytes of the file from `position` on.

@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import { declareTestOptions, specOf, type TestOptions } from './options.ts';
 import type { TestSpec } from './spec.ts';
 

@@ -5,8 +5,8 @@
 
 import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { invalidParam, statusError, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
 const LINE_LENGTH_MAX = 2 ** 20;

@@ -3,8 +3,8 @@
 import { basename } from 'node:path';
 import { Command } from 'commander';
 import { schedSetAffinity } from '../../sys/index.ts';
-import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { type BatchTest, batchTests } from './batch.ts';
 import { acceptChannel, type Channel, connectChannel, type Place, placeOf } from './channel.ts';
 import { ReportFile } from './html/report-file.ts';

@@ -1,7 +1,7 @@
 /** Contents of verified messages: every byte counts, and every message is another one. */
 
 import { describe, expect, it } from 'vitest';
-import { ManualClock } from '../../ucs/clock.ts';
+import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Content, type Part } from './content.ts';
 
 const PARTS: readonly Part[] = [

@@ -1,8 +1,8 @@
 /** What the messages of a verified test hold: bytes that follow from the sequence number, in the parts of a message. It moves nothing itself. */
 
-import type { Clock } from '../../ucs/clock.ts';
-import { UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
 
 /** Memory that holds messages. */

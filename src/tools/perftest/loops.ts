@@ -3,9 +3,9 @@
  * promises and without garbage of their own.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
-import { statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { Meter } from './meter.ts';
 import { SEQUENCE_MASK, type Traffic } from './traffic.ts';
 

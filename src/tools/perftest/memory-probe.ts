@@ -8,9 +8,9 @@ import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle, RemoteKey } from '../../ucp/api/memory.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import type { Worker } from '../../ucp/api/worker.ts';
-import { systemClock } from '../../ucs/clock.ts';
-import { statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** Time in which a card must have copied a few bytes. */
 const ACCESS_NS_MAX = 10e9;

@@ -1,8 +1,8 @@
 /** The options of one test, with the letters of ucx_perftest: how they are declared, and what their text means. */
 
 import { type Command, Option } from 'commander';
-import { memorySizeType } from '../../ucs/config-value.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { memorySizeType } from '../../ucs/config/value.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import {
   checkSpec,
   type Datatype,

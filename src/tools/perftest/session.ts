@@ -4,9 +4,9 @@
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { systemClock } from '../../ucs/clock.ts';
-import { statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { Channel } from './channel.ts';
 import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
 import { type Measurement, Meter } from './meter.ts';

@@ -2,8 +2,8 @@
  * What one test shall do, checked: built from options, and sent to the other side as it is. How options are written is in options.ts.
  */
 
-import { invalidParam, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { isAtomic, type TestKind, testNamed } from './tests.ts';
 
 /** Sizes of a message, with every part of a list. */

@@ -8,9 +8,9 @@ import { openNode } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
-import { invalidParam, isUcxError } from '../../ucs/error.ts';
-import { MemoryType } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { invalidParam, isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
 import { isAtomic } from './tests.ts';
 

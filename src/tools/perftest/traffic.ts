@@ -3,8 +3,8 @@
  * operation; when to send and how long to wait is in loops.ts.
  */
 
-import type { UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import type { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** Sequence numbers of messages: one byte, the last one of the data of a put. */
 export const SEQUENCE_MASK = 0xff;

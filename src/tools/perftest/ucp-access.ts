@@ -2,8 +2,8 @@
 
 import type { LocalMemory, RemoteKey } from '../../ucp/api/memory.ts';
 import type { AtomicName, AtomicParams, Request } from '../../ucp/api/request.ts';
-import { systemClock } from '../../ucs/clock.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { dataError } from './content.ts';
 import { SEQUENCE_MASK, SEQUENCE_NONE } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';

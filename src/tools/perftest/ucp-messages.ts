@@ -4,7 +4,7 @@ import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { LocalBuffer, LocalMemory } from '../../ucp/api/memory.ts';
 import type { AmSendParams, Request, RequestParams, StreamRecvParams } from '../../ucp/api/request.ts';
 import type { Tag } from '../../ucp/api/tag.ts';
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { SEQUENCE_MASK } from './traffic.ts';
 import type { UcpSide } from './ucp-side.ts';
 import { UcpTraffic } from './ucp-traffic.ts';

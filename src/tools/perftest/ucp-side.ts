@@ -6,7 +6,7 @@ import type { Context } from '../../ucp/api/context.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { IovPiece, LocalBuffer, LocalMemory, MemoryHandle, RemoteKey } from '../../ucp/api/memory.ts';
 import type { Worker } from '../../ucp/api/worker.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { Part } from './content.ts';
 import type { Datatype, TestSpec } from './spec.ts';
 import { bytesOf, hexOf, type Introduction, TestContext } from './test-context.ts';

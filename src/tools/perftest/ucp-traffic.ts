@@ -3,8 +3,8 @@
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { Worker } from '../../ucp/api/worker.ts';
-import { statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { Content } from './content.ts';
 import { MemoryProbe } from './memory-probe.ts';
 import { messageBytes, type TestSpec } from './spec.ts';

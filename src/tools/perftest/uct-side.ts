@@ -6,10 +6,10 @@
 import type { Context } from '../../ucp/api/context.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { Context as NativeContext } from '../../ucp/core/context.ts';
-import type { OpenMd } from '../../ucp/core/resources.ts';
 import { MemoryHandle as NativeMemoryHandle } from '../../ucp/mem/memory-handle.ts';
-import { invalidParam } from '../../ucs/error.ts';
-import { hasMemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
+import type { OpenMd } from '../../ucp/resources/resources.ts';
+import { hasMemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import { type Iface, IfaceFlag, type IfaceResource, type UctEndpoint } from '../../uct/api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../uct/api/memory.ts';
 import { MemoryProbe } from './memory-probe.ts';

@@ -1,8 +1,8 @@
 /** Active messages, put, get and atomic operations of one interface as traffic of a test. */
 
-import { systemClock } from '../../ucs/clock.ts';
-import { statusError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemClock } from '../../ucs/sys/clock.ts';
+import { statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import {
   type AmFrame,
   type AmPacker,

@@ -3,9 +3,9 @@
 import { Command } from 'commander';
 import { openNode } from '../../assembly/open-node.ts';
 import { startProgram } from '../../assembly/program.ts';
-import type { Clock, Timer } from '../../ucs/clock.ts';
-import { timeType } from '../../ucs/config-value.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { timeType } from '../../ucs/config/value.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../usage-error.ts';
 import { type TopModel, topModel } from './model.ts';
 import { renderTop, SMALLEST_SCREEN } from './render.ts';

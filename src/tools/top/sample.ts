@@ -27,8 +27,8 @@ import {
   openControl,
 } from '../../hlthunk/index.ts';
 import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
-import { isUcxError, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** One card at one moment. */
 export interface CardSample {

@@ -2,8 +2,8 @@
  * Active messages: sends with a header, and the handlers that take them. Long data waits at the sender until the handler asks for it.
  */
 
-import { invalidParam } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import {
   AM_HEADER_BYTES_MAX,
@@ -25,14 +25,14 @@ import {
   scatter,
 } from '../api/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
-import { sendPieces } from '../core/message-packer.ts';
-import { isObserved } from '../core/observation.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
+import { sendPieces } from '../base/message-packer.ts';
+import { isObserved } from '../base/observation.ts';
+import { lacksCredit } from '../base/outbound-credit.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
-import { lacksCredit } from '../credit/outbound-credit.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 

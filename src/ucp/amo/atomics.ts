@@ -3,26 +3,28 @@
  * the other. Both are atomic among themselves; a program uses one word in one way.
  */
 
-import { invalidParam, isUcxError } from '../../ucs/error.ts';
-import { MemoryType } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
-import type { Lane } from '../core/lane.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
-import { sendMessage } from '../core/message-packer.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
+import { sendMessage } from '../base/message-packer.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
+import type { Lane } from '../lane/lane.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { checkRemote } from '../rma/put-get.ts';
+import { Operation } from '../proto/selection.ts';
+import { checkRemote, planFor, refusalsOf } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 
 const ASK_WORDS = 10;
 const HEADER = new Int32Array(ASK_WORDS);
+const NO_BYTES = new Uint8Array(0);
 
 /** An operation on a word of own memory. */
 type LocalOperation = (call: WordOperation, offset: number) => Status;
@@ -177,7 +179,7 @@ export class AtomicProtocol {
   #ask(request: Request, call: WordOperation, rkey: RemoteKey): Status {
     const connection = request.connection!;
     const { memoryKey } = rkey;
-    if (memoryKey === undefined || connection.am === undefined) return Status.UNREACHABLE;
+    if (memoryKey === undefined || connection.am === undefined) throw unreachable(connection, rkey);
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.wireId === 0) {
       request.replyHandler = (asked, status, low, high) => {
@@ -200,6 +202,18 @@ export class AtomicProtocol {
     const status = sendMessage(connection, MessageId.ATOMIC, HEADER, ASK_WORDS, memoryKey, 0, memoryKey.byteLength);
     return status === Status.OK ? Status.INPROGRESS : status;
   }
+}
+
+/** No transport has atomic operations on the memory of a key, and its worker cannot be asked. */
+function unreachable(connection: Connection, rkey: RemoteKey): UcxError {
+  const reasons = refusalsOf(planFor(Operation.PUT, NO_BYTES, rkey, connection), rkey);
+  const memory = memoryTypeName(rkey.memoryType);
+  return new UcxError({
+    code: 'ERR_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: `nothing has atomic operations on this remote ${memory} memory (${reasons})`,
+    details: { reasons },
+  });
 }
 
 /** Takes the end of an operation that has ended when its call returns. */

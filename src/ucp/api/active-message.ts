@@ -3,8 +3,8 @@
  * data of a long message is fetched is decided by the engine.
  */
 
-import { invalidParam } from '../../ucs/error.ts';
-import type { Status } from '../../ucs/status.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { LocalBuffer } from './memory.ts';
 import type { Request, RequestParams } from './request.ts';

@@ -1,7 +1,7 @@
 /** Checks the objects that calls of the API take beside their arguments: parameters of requests, options. What is in them is checked where it is used. */
 
-import { checkOptions } from '../../ucs/check-options.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { RequestParams } from './request.ts';
 
 export { checkOptions };

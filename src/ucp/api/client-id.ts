@@ -1,7 +1,7 @@
 /** The number by which listeners know a worker's connections. */
 
-import { invalidParam } from '../../ucs/error.ts';
-import { systemRandomBytes } from '../../ucs/random.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { WorkerOptions } from './worker.ts';
 
 const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;

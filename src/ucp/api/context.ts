@@ -1,7 +1,7 @@
 /** A context, what owns memory, configuration and devices, as users see it. Types only. */
 
-import type { Config } from '../../ucs/config.ts';
-import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { Config } from '../../ucs/config/config.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../../uct/api/memory-domain.ts';
 import type { Engine } from './engine.ts';

@@ -1,6 +1,6 @@
 /** An endpoint, a connection to a worker, as users see it: the operations of both tiers. Types only. */
 
-import type { Status } from '../../ucs/status.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
 import type { Explanation } from './explanation.ts';
 import type { LocalBuffer, LocalMemory, RemoteKey } from './memory.ts';

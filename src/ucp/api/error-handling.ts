@@ -1,7 +1,7 @@
 /** What an endpoint does when its connection ends without being closed here. Ending the requests is the connection's business. */
 
-import { invalidParam } from '../../ucs/error.ts';
-import type { Status } from '../../ucs/status.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint, EndpointOptions } from './endpoint.ts';
 
 /**

@@ -1,7 +1,7 @@
 /** The features that a program can ask of a context (ucp_feature), by UCX's names. What an engine leaves out for that is its own business. */
 
-import { invalidParam, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** The names; waking up is always there. */
 export const FEATURES = ['tag', 'rma', 'amo32', 'amo64', 'stream', 'am'] as const;

@@ -2,7 +2,7 @@
  * Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. Device memory is only described here.
  */
 
-import { closedError, invalidParam } from '../../ucs/error.ts';
+import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from './memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
 

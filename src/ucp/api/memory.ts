@@ -1,6 +1,6 @@
 /** Memory as the operations of the API take it: mapped memory, host bytes, lists of pieces, remote keys. Types only. */
 
-import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 
 /** What memMap can be asked for. */
 export type MemMapParams =

@@ -1,7 +1,7 @@
 /** Mapped memory as every engine knows it: whose it is, where it is, and whether it still is. Engines extend it by what they reach it with. */
 
-import { closedError } from '../../ucs/error.ts';
-import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { closedError } from '../../ucs/type/error.ts';
 import type { MemoryHandle } from './memory.ts';
 
 /** Where memory lies. */
@@ -14,13 +14,13 @@ export interface MemoryExtent {
 
 /** Mapped memory. */
 export class OwnedMemory implements MemoryHandle {
+  /** The context that mapped it. The first field: it refuses to be cloned, before bytes are. */
+  readonly owner: object;
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   readonly address: bigint;
   readonly byteLength: number;
   readonly bytes: Uint8Array | undefined;
-  /** The context that mapped it. */
-  readonly owner: object;
   #mapped = true;
 
   constructor(owner: object, extent: MemoryExtent, bytes: Uint8Array | undefined) {

@@ -1,7 +1,7 @@
 /** Options for worker addresses and remote keys of programs that do not use this library. The bytes themselves nobody can check. */
 
-import { invalidParam, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AddressEndpointOptions, RawRemoteMemory, RkeyOptions } from './endpoint.ts';
 
 /** Addresses of host memory end before it. */

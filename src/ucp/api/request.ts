@@ -1,6 +1,6 @@
 /** An operation that has not ended when its call returned, as users see it, and how it is asked for. Types only. */
 
-import type { Status } from '../../ucs/status.ts';
+import type { Status } from '../../ucs/type/status.ts';
 
 /** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
 export type RequestCallback = (request: Request, status: Status) => void;

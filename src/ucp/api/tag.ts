@@ -1,6 +1,6 @@
 /** Tags at the edge of the API: 64 bits, as a number where that is exact, or a bigint. */
 
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 
 /** A tag or a mask: a non-negative safe integer, or a bigint below 2^64. */
 export type Tag = number | bigint;

@@ -1,7 +1,7 @@
 /** An atomic operation on one word: its operands checked, and how it changes a word that nobody else changes. Reaching the word is the business of engines. */
 
-import { invalidParam } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { type AtomicCall, AtomicOperation } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from './request.ts';
 

@@ -1,7 +1,7 @@
 /** A worker, what communicates and makes progress, as users see it. Types only. */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import type { Status } from '../../ucs/status.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { AmCallback } from './active-message.ts';
 import type { MessageQueue } from './awaited/message-queue.ts';
 import type { AddressEndpointOptions, Endpoint } from './endpoint.ts';

@@ -1,8 +1,8 @@
 /** Which requests can be ended before their time. Those that a transport or a peer works on end by themselves. */
 
-import { Status } from '../../ucs/status.ts';
-import type { PeerConnection } from './peer-connection.ts';
-import { type Request, RequestKind } from './request.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import { type Request, RequestKind } from '../base/request.ts';
 
 /** Takes a request back; false when it is too late. */
 interface Canceller {

@@ -2,13 +2,14 @@
  * A context: the opened memory domains of a program, its configuration, and the memory mapped with them. Workers communicate, contexts own.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
-import type { Config } from '../../ucs/config.ts';
-import { closedError, isUcxError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
-import { hasMemoryType, MemoryType } from '../../ucs/memory-type.ts';
+import type { Config } from '../../ucs/config/config.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { Status } from '../../ucs/status.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { closedError, isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
@@ -24,19 +25,20 @@ import type { Context as ApiContext, ContextAttributes } from '../api/context.ts
 import type { Engine } from '../api/engine.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
 import type { WorkerOptions } from '../api/worker.ts';
+import type { UnpackOptions } from '../base/protocol-host.ts';
+import type { Connection } from '../base/request.ts';
+import type { DistanceOf } from '../lane/lane-distance.ts';
+import type { RailLimits } from '../lane/rails.ts';
+import { railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from '../lane/thresholds.ts';
 import { type ExportedMemory, MEMORY_KEY_NAME } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import { MemoryMap, type OperationRegistrar } from '../mem/memory-map.ts';
 import { MemoryTypes } from '../mem/memory-types.ts';
 import { RemoteKey } from '../mem/remote-key.ts';
 import { unpackRkey } from '../mem/rkey-bytes.ts';
-import type { RailLimits } from '../rndv/rails.ts';
-import { type RendezvousScheme, UCP_CONFIG_TABLE } from './config.ts';
-import type { UnpackOptions } from './protocol-host.ts';
-import type { ProtocolInfoMode } from './protocol-info.ts';
-import type { Connection } from './request.ts';
-import { type OpenMd, Resources } from './resources.ts';
-import { railsOfConfig, schemeOf, type Thresholds, thresholdsOf } from './thresholds.ts';
+import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
+import { type RendezvousScheme, UCP_CONFIG_TABLE } from '../resources/config.ts';
+import { type OpenMd, Resources } from '../resources/resources.ts';
 import { Worker } from './worker.ts';
 import type { WorkerContext } from './worker-context.ts';
 
@@ -56,6 +58,8 @@ export interface ContextParams<Device> {
   readonly hostRange: (address: number | bigint, byteLength: number) => HostRange;
   /** Host memory that is a dma-buf, or can be exported as one; closed with the context. */
   readonly hostDmabufs: HostDmabufs;
+  /** How far cards are from network devices: see {@link DistanceOf}. */
+  readonly distanceOf: DistanceOf;
   /** The open card with this index. Throws UcxError where there is none. */
   readonly deviceOf: (index: number) => Device;
   /** Runs when the workers are closed and the memory domains are still open: the last look at the statistics. */
@@ -66,6 +70,7 @@ export interface ContextParams<Device> {
 
 /** A context. */
 export class Context<Device = unknown> implements ApiContext<Device>, WorkerContext<Worker> {
+  readonly thread: symbol = THREAD_BOUND;
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
@@ -75,6 +80,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   readonly progressSpinNs: number;
   readonly keepaliveNs: number;
   readonly thresholds: Thresholds;
+  readonly distanceOf: DistanceOf;
   readonly scheme: RendezvousScheme;
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
@@ -109,6 +115,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     this.progressSpinNs = config.PROGRESS_SPIN;
     this.keepaliveNs = config.KEEPALIVE_INTERVAL;
     this.thresholds = thresholdsOf(config);
+    this.distanceOf = params.distanceOf;
     this.scheme = schemeOf(config);
     this.fragmentBytes = config.RNDV_FRAG_SIZE;
     this.fragmentCount = config.RNDV_FRAG_ALLOC_COUNT;

@@ -2,20 +2,20 @@
  * The protocols of one worker, and which of them takes which message.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
 import type { MessageOwner } from '../api/active-message.ts';
-import { CreditCode } from '../credit/credit-messages.ts';
-import { EmulatedRma } from '../rma/emulated.ts';
+import { CreditCode } from '../base/credit-messages.ts';
+import { isEnding, joinWords, MESSAGE_BYTES_MIN, MessageId } from '../base/message.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { EmulatedRma } from '../rma-sw/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
 import { readCarrier } from '../rndv/reply.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
-import { isEnding, joinWords, MESSAGE_BYTES_MIN, MessageId } from './message.ts';
-import type { ProtocolHost } from './protocol-host.ts';
 
 /** Bytes of the header of a REPLY; behind it may stand what carried the bytes. */
 const REPLY_BYTES = 24;

@@ -3,12 +3,12 @@
 import type { PromiseTier } from '../api/awaited/promise-tier.ts';
 import type { EndpointAttributes } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
+import { nameOf } from '../lane/lanes.ts';
+import type { ExplainContext } from '../rma/explain-transfer.ts';
 import type { Connections } from '../wireup/connections.ts';
-import { nameOf } from '../wireup/lanes.ts';
 import type { Protocols } from './dispatch.ts';
-import type { ExplainContext } from './explain-transfer.ts';
-import type { PeerConnection } from './peer-connection.ts';
-import type { ProtocolContext, ProtocolHost } from './protocol-host.ts';
 
 /** The worker behind an endpoint; `E` is the endpoint. */
 export interface EndpointWorker extends ProtocolHost {

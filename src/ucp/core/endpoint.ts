@@ -3,8 +3,8 @@
  * folders of the protocols.
  */
 
-import { closedError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { closedError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { AwaitedEndpoint } from '../api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../api/awaited/awaited-options.ts';
 import { checkParams } from '../api/check-options.ts';
@@ -25,9 +25,16 @@ import { checkLocal } from '../api/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
+import { isObserved } from '../base/observation.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Request } from '../base/request.ts';
+import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
+import { explainTransfer } from '../rma/explain-transfer.ts';
+import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from '../rma/flush.ts';
+import { describeParts, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
 import {
   checkRemote,
   chooseCandidate,
@@ -37,14 +44,10 @@ import {
   putAtOnce,
   putKnown,
 } from '../rma/put-get.ts';
-import { describeParts, placesOf, type RmaPlace } from '../rndv/internal-rma.ts';
 import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
-import { explainTransfer } from './explain-transfer.ts';
-import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from './flush.ts';
-import type { Lane } from './lane.ts';
-import { isObserved } from './observation.ts';
-import type { PeerConnection } from './peer-connection.ts';
-import type { Request } from './request.ts';
+
+/** Of a transfer that is not divided. */
+const NO_PARTS: readonly RmaPlace[] = [];
 
 /** An endpoint. */
 export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
@@ -325,7 +328,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
   ): readonly RmaPlace[] {
     const { rmaRails } = this.#worker.context;
-    if (rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return [];
+    if (!this.#connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
     const whole = { local, localOffset, byteLength, rkey, remoteOffset };
     return placesOf(this.#connection, operation, whole, rmaRails);
   }

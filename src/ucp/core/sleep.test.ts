@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { createTestLog } from '../../../test/fixtures/test-log.ts';
-import { ManualClock } from '../../ucs/clock.ts';
+import { ManualClock } from '../../ucs/sys/clock.ts';
 import type { Iface } from '../../uct/api/iface.ts';
 import { TransportSleep } from './sleep.ts';
 

@@ -2,9 +2,9 @@
  * Sleeping on the events of transports, without blocking the event loop. It drives nothing.
  */
 
-import type { Clock, Timer } from '../../ucs/clock.ts';
-import { LimitedLog } from '../../ucs/limited-log.ts';
-import type { Log } from '../../ucs/log.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { type Iface, IfaceFlag } from '../../uct/api/iface.ts';
 import { SLEEP_NS_MAX } from '../api/awaited/progress-driver.ts';
 

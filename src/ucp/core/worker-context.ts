@@ -1,13 +1,13 @@
 /** What a worker needs of its context. */
 
-import type { Clock } from '../../ucs/clock.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
 import type { Engine } from '../api/engine.ts';
-import type { ProtocolContext } from './protocol-host.ts';
-import type { ProtocolInfoMode } from './protocol-info.ts';
-import type { Resources } from './resources.ts';
-import type { Thresholds } from './thresholds.ts';
+import type { ProtocolContext } from '../base/protocol-host.ts';
+import type { Thresholds } from '../lane/thresholds.ts';
+import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
+import type { Resources } from '../resources/resources.ts';
 
 /** The context behind a worker; `W` is the worker. */
 export interface WorkerContext<W> extends ProtocolContext {

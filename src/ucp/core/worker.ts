@@ -3,11 +3,11 @@
  * folders beside this one.
  */
 
-import { closedError, UcxError } from '../../ucs/error.ts';
-import { LimitedLog } from '../../ucs/limited-log.ts';
-import { systemRandomBytes } from '../../ucs/random.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import type { AmCallback, AmMessage, MessageOwner } from '../api/active-message.ts';
 import { lengthOf } from '../api/awaited/awaited-options.ts';
@@ -25,30 +25,30 @@ import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.t
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
 import type { Worker as ApiWorker, TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
+import { Observation } from '../base/observation.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request } from '../base/request.ts';
+import { RequestPool } from '../base/request-pool.ts';
+import { WorkerCounter, WorkerCounters } from '../base/worker-counters.ts';
 import { CreditBudget } from '../credit/credit-budget.ts';
+import type { Activity } from '../lane/lane.ts';
+import { addressOfWorker, isListening, type OpenIface } from '../lane/lanes.ts';
+import { openIfaces } from '../lane/open-ifaces.ts';
+import { QuietIfaces } from '../lane/quiet-ifaces.ts';
+import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { describeFlushOf, fenceConnection } from '../rma/flush.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
-import { addressOfWorker, isListening, type OpenIface } from '../wireup/lanes.ts';
+import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
+import { PendingConnections } from '../wireup/pending-connections.ts';
 import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';
-import { WORKER_ID_BYTES } from '../wireup/worker-address.ts';
 import { cancelRequest } from './cancel.ts';
 import { Protocols } from './dispatch.ts';
 import { Endpoint } from './endpoint.ts';
 import type { EndpointWorker } from './endpoint-attributes.ts';
-import { describeFlushOf, fenceConnection } from './flush.ts';
-import { Keepalive, type KeepaliveOwner } from './keepalive.ts';
-import type { Activity } from './lane.ts';
-import { Observation } from './observation.ts';
-import { openIfaces } from './open-ifaces.ts';
-import type { PeerConnection } from './peer-connection.ts';
-import { PendingConnections } from './pending-connections.ts';
-import type { ProtocolHost } from './protocol-host.ts';
-import { QuietIfaces } from './quiet-ifaces.ts';
-import type { Connection, Request } from './request.ts';
-import { RequestPool } from './request-pool.ts';
 import { TransportSleep } from './sleep.ts';
 import type { WorkerContext } from './worker-context.ts';
-import { WorkerCounter, WorkerCounters } from './worker-counters.ts';
 
 /** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
 const QUIET_TURNS_MASK = 255;

@@ -1,11 +1,11 @@
 /** The arithmetic of credit, at both ends. */
 
 import { describe, expect, it } from 'vitest';
-import { createRandom } from '../../ucs/random.ts';
-import { WorkerCounters } from '../core/worker-counters.ts';
+import { createRandom } from '../../ucs/sys/random.ts';
+import { lacksCredit, OutboundCredit } from '../base/outbound-credit.ts';
+import { WorkerCounters } from '../base/worker-counters.ts';
 import { CreditBudget, WINDOW_BYTES_MIN } from './credit-budget.ts';
 import { InboundWindow, OFFERS_MAX } from './inbound-window.ts';
-import { lacksCredit, OutboundCredit } from './outbound-credit.ts';
 
 const MIB = 2 ** 20;
 

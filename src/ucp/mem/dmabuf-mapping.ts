@@ -4,15 +4,15 @@
  */
 
 import { fstatSync } from 'node:fs';
-import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
-import { hasMemoryType, type MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { hasMemoryType, type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { DmabufRange } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
 import type { MemMapParams } from '../api/memory.ts';
-import type { OpenMd } from '../core/resources.ts';
+import type { OpenMd } from '../resources/resources.ts';
 
 /** What memMap is told of a dma-buf. */
 export type DmabufMapParams = Extract<MemMapParams, { readonly dmabuf: object }>;

@@ -4,12 +4,12 @@
  */
 
 import { closeSync } from 'node:fs';
-import { isUcxError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
-import { hasMemoryType } from '../../ucs/memory-type.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { hasMemoryType } from '../../ucs/memory/memory-type.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { type DmabufExport, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
-import type { OpenMd } from '../core/resources.ts';
+import type { OpenMd } from '../resources/resources.ts';
 import type { MemoryTypes } from './memory-types.ts';
 
 /** What is registered, and by whom not, with the reason; by the index of the memory domain. */

@@ -5,7 +5,7 @@
  * A memory key is 24 bytes: u64 id, 16 bytes secret.
  */
 
-import { systemRandomBytes } from '../../ucs/random.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import type { MemoryHandle } from './memory-handle.ts';
 
 /** Name of the part of a remote key that holds the memory key. */

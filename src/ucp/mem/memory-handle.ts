@@ -2,7 +2,7 @@
  * Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys.
  */
 
-import { MemoryType } from '../../ucs/memory-type.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import type { Piece, PieceOf } from '../api/local-bytes.ts';
 import { OwnedMemory } from '../api/owned-memory.ts';
@@ -16,8 +16,10 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   readonly mdMemory: readonly (MdMemory | undefined)[];
   /** Why memory domains that could have a part have none, by their index. */
   readonly refusals: ReadonlyMap<number, string>;
-  /** Row of a plan table: 1 for host memory, 2 + system device for device memory. Row 0 is host memory that is not mapped. */
+  /** Row of a plan table: 0 is host memory that is not mapped, 1 mapped host memory; every device has two, for its memory and for what is staged of it. */
   readonly placeIndex: number;
+  /** Why nothing moves its bytes; undefined for memory that can be moved. */
+  readonly limitation: string | undefined;
   /** The packed remote key, made at its first use. */
   packed: Uint8Array | undefined = undefined;
 
@@ -31,8 +33,14 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
     super(owner, memory, bytes);
     this.mdMemory = mdMemory;
     this.refusals = refusals;
-    this.placeIndex = memory.sysDevice === undefined ? 1 : memory.sysDevice + 2;
+    this.limitation = memory.limitation;
+    this.placeIndex = memory.sysDevice === undefined ? 1 : 2 + 2 * memory.sysDevice;
   }
+}
+
+/** Row of a plan table for host memory through which the bytes of a device pass. */
+export function stagedPlaceIndex(sysDevice: number): number {
+  return 3 + 2 * sysDevice;
 }
 
 /** Memory on the local side of an operation, once it is known to be of this engine. */

@@ -3,12 +3,12 @@
  * no bytes; keys of it are packed here and unpacked by the context.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
-import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/diagnostics.ts';
-import { invalidParam, isUcxError, statusError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
-import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
-import { isLackOfResources, Status } from '../../ucs/status.ts';
+import { type MemoryChange, memoryMap, memoryUnmap } from '../../ucs/debug/diagnostics.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
+import { isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { DmabufMemory, HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import {
@@ -21,7 +21,7 @@ import {
 } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
 import type { AdviseOptions, MemMapParams, MemoryInfo } from '../api/memory.ts';
-import type { OpenMd, Resources } from '../core/resources.ts';
+import type { OpenMd, Resources } from '../resources/resources.ts';
 import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
 import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';
 import { ExportedMemory, MEMORY_KEY_NAME } from './exported-memory.ts';
@@ -265,7 +265,8 @@ export class MemoryMap {
       const part = packPart(this.#resources.mds[index]!.md, memory, this.#options.log);
       return part === undefined ? [] : [part];
     });
-    parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
+    // Peers ask the worker here to move what no transport of theirs reaches: where it cannot, they are told at once.
+    if (handle.limitation === undefined) parts.push({ name: MEMORY_KEY_NAME, key: this.exported.keyOf(handle) });
     const { memoryType, sysDevice, address, byteLength } = handle;
     return packRkey({ memoryType, sysDevice, address, byteLength, parts });
   }

@@ -3,10 +3,10 @@
  * to all memory domains that detect memory where the cache cannot tell. It allocates and registers nothing.
  */
 
-import { invalidParam, isUcxError, statusError, UcxError } from '../../ucs/error.ts';
-import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
-import { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
-import { Status } from '../../ucs/status.ts';
+import { hasMemoryType, MEMORY_TYPE_COUNT, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
+import { invalidParam, isUcxError, statusError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';

@@ -2,7 +2,8 @@
  * A remote key at its endpoint: the unpacked parts, and the plans for every operation on this memory, made once.
  */
 
-import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type { RemoteKey as UnpackedKey } from '../api/memory.ts';
@@ -22,6 +23,7 @@ export interface ShortPut {
 
 /** An unpacked remote key. */
 export class RemoteKey implements MemoryPlace, UnpackedKey {
+  readonly thread: symbol = THREAD_BOUND;
   /** The connection it was unpacked for. */
   readonly owner: object;
   readonly memoryType: MemoryType;
@@ -33,7 +35,7 @@ export class RemoteKey implements MemoryPlace, UnpackedKey {
   readonly parts: readonly (UctRemoteKey | undefined)[];
   /** By which the worker of the peer finds the memory; undefined where it cannot be asked. */
   readonly memoryKey: Uint8Array | undefined;
-  /** Plans by operation and place of the local memory (MemoryHandle.placeIndex). */
+  /** Plans by operation and place of the local memory (MemoryHandle.placeIndex, stagedPlaceIndex). */
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
   /** How short puts of plain host bytes go, once a plan says so: looked at before anything else. */
   shortPut: ShortPut | undefined = undefined;

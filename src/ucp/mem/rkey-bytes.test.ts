@@ -1,9 +1,9 @@
 import { crc32 } from 'node:zlib';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isUcxError } from '../../ucs/error.ts';
-import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { packRkey, type RkeyFields, unpackRkey } from './rkey-bytes.ts';
 
 const FIELDS: RkeyFields = {

@@ -7,9 +7,9 @@
  */
 
 import { crc32 } from 'node:zlib';
-import { UcxError } from '../../ucs/error.ts';
-import { MEMORY_TYPE_COUNT, type MemoryType } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { MEMORY_TYPE_COUNT, type MemoryType } from '../../ucs/memory/memory-type.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 const MAGIC = 0x59454b52;
 const VERSION = 1;

@@ -1,7 +1,7 @@
 /** The part of one memory domain in a remote key. */
 
-import { isUcxError } from '../../ucs/error.ts';
-import type { Log } from '../../ucs/log.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import type { MemoryDomain } from '../../uct/api/memory-domain.ts';
 import type { RkeyPart } from './rkey-bytes.ts';

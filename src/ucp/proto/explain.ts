@@ -2,7 +2,7 @@
  * Explains a plan: every candidate, the range of sizes it was chosen for, and why the others were not. Text and data, no decisions.
  */
 
-import { memoryTypeName } from '../../ucs/memory-type.ts';
+import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import type { IfaceResource } from '../../uct/api/iface.ts';
 import type { ChosenProtocol, ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
 import { explanationText } from '../api/explanation-text.ts';

@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import { hasMemoryType, MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import type { Distance } from '../../ucs/sys/topology.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
 import { explainPlan } from './explain.ts';
 import {
@@ -295,5 +296,36 @@ describe('explaining', () => {
         for (const { reason } of told.rejected) expect(text).toContain(reason);
       }),
     );
+  });
+});
+
+describe('distance', () => {
+  const at = (distance: Distance): LaneCapabilities => ({ ...lane(), distance: { ...distance, to: 3 } });
+  const FAR: Distance = { kind: 'PCI root', latencyNs: 300, bandwidth: 3.5e9 };
+  const NEAR: Distance = { kind: 'PCI switch', latencyNs: 0, bandwidth: Number.POSITIVE_INFINITY };
+
+  it('has the nearer of equal lanes chosen, wherever it is in the list', () => {
+    for (const lanes of [
+      [at(FAR), at(NEAR)],
+      [at(NEAR), at(FAR)],
+    ]) {
+      const near = lanes.findIndex(({ distance }) => distance?.kind === 'PCI switch');
+      const { steps } = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, lanes);
+      expect(steps.every(({ candidate }) => candidate.lane === near)).toBe(true);
+    }
+  });
+
+  it('adds its latency, bounds the bandwidth, and is told', () => {
+    const zcopyOf = (each: LaneCapabilities): Candidate => {
+      const { candidates } = selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, [each]);
+      return candidates.find(({ protocol }) => protocol === Protocol.ZCOPY)!;
+    };
+    const [none, near, far] = [zcopyOf(lane()), zcopyOf(at(NEAR)), zcopyOf(at(FAR))];
+    expect(near).toEqual({ ...none, note: 'PCI switch in common with device 3' });
+    expect(far.fixedNs).toBe(none.fixedNs + 300);
+    expect(far.perByteNs).toBe(1 / 3.5);
+    expect(far.note).toBe('PCI root in common with device 3: 300 ns more, 3.50 GB/s at most');
+    const slower = zcopyOf({ ...lane({ bandwidth: 1e9 }), distance: { ...FAR, to: 3 } });
+    expect(slower.perByteNs).toBe(1);
   });
 });

@@ -6,7 +6,8 @@
  * equal costs go to the earlier lane.
  */
 
-import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory-type.ts';
+import { hasMemoryType, MemoryType, memoryTypeMaskNames, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import type { Distance } from '../../ucs/sys/topology.ts';
 import { DeviceType, type IfaceAttributes, IfaceFlag, type RemotePath } from '../../uct/api/iface.ts';
 import type { LinearCost } from '../../uct/api/memory-domain.ts';
 
@@ -44,6 +45,8 @@ export interface LaneCapabilities {
   readonly registerCost: LinearCost | undefined;
   /** The way to the remote memory, where the interface knows more than its attributes say. */
   readonly path?: RemotePath | undefined;
+  /** The way between the device of the lane and that of the local memory, by its index, where it is known: its latency is added, and its bandwidth is a bound. */
+  readonly distance?: (Distance & { readonly to: number }) | undefined;
 }
 
 /** A protocol on a lane for a range of sizes. */
@@ -183,7 +186,7 @@ function addCandidates(
   operation: Operation,
   local: MemoryPlace,
   remote: MemoryPlace,
-  { attributes, registerCost, path }: LaneCapabilities,
+  { attributes, registerCost, path, distance }: LaneCapabilities,
   lane: number,
   candidates: Candidate[],
   rejected: RejectedCandidate[],
@@ -191,10 +194,13 @@ function addCandidates(
   const isPut = operation === Operation.PUT;
   const limits = isPut ? attributes.put : attributes.get;
   const { performance, flags } = attributes;
-  const bandwidth = bandwidthOf(attributes, isPut ? local : remote, isPut ? remote : local);
-  const perByteNs = NS_PER_S / (bandwidth * (path?.bandwidthShare ?? 1));
-  const note = path === undefined ? {} : { note: path.note };
-  const fixedNs = performance.latencyNs + performance.overheadNs + SINGLE_OVERHEAD_NS;
+  const own = bandwidthOf(attributes, isPut ? local : remote, isPut ? remote : local) * (path?.bandwidthShare ?? 1);
+  const perByteNs = NS_PER_S / Math.min(own, distance?.bandwidth ?? own);
+  const notes = [path?.note, distance === undefined ? undefined : distanceNote(distance)].filter(
+    (text) => text !== undefined,
+  );
+  const note = notes.length === 0 ? {} : { note: notes.join(', ') };
+  const fixedNs = performance.latencyNs + (distance?.latencyNs ?? 0) + performance.overheadNs + SINGLE_OVERHEAD_NS;
   const hasShort = (flags & (isPut ? IfaceFlag.PUT_SHORT : IfaceFlag.GET_SHORT)) !== 0;
   if (!hasShort) {
     rejected.push({ lane, protocol: Protocol.SHORT, reason: attributes.limitation ?? 'has no short operation' });
@@ -221,6 +227,13 @@ function addCandidates(
     perByteNs: perByteNs + (registerCost?.perByteNs ?? 0),
     ...note,
   });
+}
+
+/** A distance in words for users. */
+function distanceNote({ kind, latencyNs, bandwidth, to }: NonNullable<LaneCapabilities['distance']>): string {
+  const common = `${kind} in common with device ${to}`;
+  if (bandwidth === Number.POSITIVE_INFINITY) return common;
+  return `${common}: ${latencyNs} ns more, ${(bandwidth / 1e9).toFixed(2)} GB/s at most`;
 }
 
 function bandwidthOf({ performance }: IfaceAttributes, from: MemoryPlace, to: MemoryPlace): number {

@@ -2,14 +2,16 @@
  * Put and get: checks the arguments, takes the plan, and starts the protocol. What moves through messages is in emulated.ts.
  */
 
-import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
-import { MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
-import type { Iface, RemotePath, UctEndpoint } from '../../uct/api/iface.ts';
+import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Iface, RemotePath } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import type { Lane } from '../core/lane.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { HOST_PLACE, type LocalMemory, type MemoryHandle } from '../mem/memory-handle.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Lane } from '../lane/lane.ts';
+import { laneDistance } from '../lane/lane-distance.ts';
+import { nameOf } from '../lane/lanes.ts';
+import { HOST_PLACE, type LocalMemory, type MemoryHandle, stagedPlaceIndex } from '../mem/memory-handle.ts';
 import type { OperationRegistrar } from '../mem/memory-map.ts';
 import { RemoteKey, type ShortPut } from '../mem/remote-key.ts';
 import { explainPlan } from '../proto/explain.ts';
@@ -24,8 +26,7 @@ import {
   Protocol,
   selectProtocols,
 } from '../proto/selection.ts';
-import { pipelineLane } from '../rndv/pipeline-lane.ts';
-import { nameOf } from '../wireup/lanes.ts';
+import { pipelineLane } from './pipeline-lane.ts';
 
 /** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
 export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {
@@ -43,10 +44,20 @@ export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byte
   }
 }
 
-/** The plan for an operation between these memories, from the key or made now. */
-export function planFor(operation: Operation, local: LocalMemory, rkey: RemoteKey, connection: Connection): Plan {
-  const placeIndex = local instanceof Uint8Array ? 0 : local.placeIndex;
-  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection);
+/**
+ * The plan for an operation between these memories, from the key or made now.
+ * @param origin the device whose bytes pass through `local`, where that is host memory of the protocol
+ */
+export function planFor(
+  operation: Operation,
+  local: LocalMemory,
+  rkey: RemoteKey,
+  connection: Connection,
+  origin?: number,
+): Plan {
+  const own = local instanceof Uint8Array ? 0 : local.placeIndex;
+  const placeIndex = origin === undefined ? own : stagedPlaceIndex(origin);
+  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection, origin);
 }
 
 function makePlan(
@@ -55,18 +66,23 @@ function makePlan(
   placeIndex: number,
   rkey: RemoteKey,
   connection: Connection,
+  origin: number | undefined,
 ): Plan {
-  const { lanes, am } = connection;
+  const { lanes, distanceOf } = connection;
   const place = local instanceof Uint8Array ? HOST_PLACE : local;
+  const near = origin ?? place.sysDevice;
   const capabilities = lanes.map(({ iface, md }) => ({
     attributes: iface.attributes,
     path: pathTo(iface, rkey.parts[md.index]),
+    distance: laneDistance(distanceOf, { iface }, near),
     hasRemoteKey: rkey.parts[md.index] !== undefined,
     hasLocalMemory: local instanceof Uint8Array || local.mdMemory[md.index] !== undefined,
     localRefusal: local instanceof Uint8Array ? undefined : local.refusals.get(md.index),
     registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
   }));
-  const messages = rkey.memoryKey === undefined ? undefined : messageLane(lanes, am, operation, place, rkey);
+  const isMovable = local instanceof Uint8Array || local.limitation === undefined;
+  const isAsked = rkey.memoryKey !== undefined && isMovable;
+  const messages = isAsked ? messageLane(connection, operation, place, rkey) : undefined;
   const plan = selectProtocols(operation, place, rkey, capabilities, messages, connection.zcopyThreshold);
   rkey.keepPlan(operation, placeIndex, plan);
   connection.protocolInfo?.chosen(
@@ -100,22 +116,20 @@ function shortPutOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): S
 
 /** The lane of the messages as selection sees it. */
 function messageLane(
-  lanes: readonly Lane[],
-  am: UctEndpoint | undefined,
+  connection: Connection,
   operation: Operation,
   local: MemoryPlace,
   rkey: RemoteKey,
 ): MessageLane | undefined {
+  const { lanes, am } = connection;
   const lane = lanes.findIndex(({ endpoint }) => endpoint === am);
   if (am === undefined || lane < 0) return undefined;
   const { latencyNs, hostToHost } = lanes[lane]!.iface.attributes.performance;
-  const windows =
-    operation === Operation.PUT ? pipelineLane(lanes, rkey, local.memoryType === MemoryType.HOST) : undefined;
-  const note =
-    windows === undefined
-      ? {}
-      : { note: `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}` };
-  return { lane, latencyNs, bandwidth: hostToHost, ...note };
+  const windows = operation === Operation.PUT ? pipelineLane(connection, rkey, local) : undefined;
+  if (windows === undefined) return { lane, latencyNs, bandwidth: hostToHost };
+  const way = `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}`;
+  const note = windows.note === undefined ? way : `${way}, ${windows.note}`;
+  return { lane, latencyNs, bandwidth: hostToHost, note };
 }
 
 /** The candidate for a size. */
@@ -129,18 +143,24 @@ export function chooseCandidate(
   const candidate = candidateFor(plan, bytes);
   if (candidate !== undefined) return candidate;
   const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
-  // Keys of other connections were refused before.
-  const { lanes, unreachable } = rkey.owner as Connection;
-  const reasons = [
-    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
-    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
-  ].join('; ');
+  const reasons = refusalsOf(plan, rkey);
   throw new UcxError({
     code: 'ERR_UNREACHABLE',
     status: Status.UNREACHABLE,
     message: `no transport can ${OPERATION_NAMES[operation]} ${bytes} bytes between local ${from} and remote ${memoryTypeName(rkey.memoryType)} memory (${reasons})`,
     details: { operation: OPERATION_NAMES[operation], bytes, reasons },
   });
+}
+
+/** Why nothing but what a plan names moves the memory of a key, in words for users: what explain() lists. */
+export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
+  // Keys of other connections were refused before.
+  const { lanes, unreachable } = rkey.owner as Connection;
+  const reasons = new Set([
+    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
+    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
+  ]);
+  return [...reasons].join('; ');
 }
 
 /**

@@ -1,7 +1,7 @@
 /** Keys that messages of a peer bring: unpacked once, for the lanes alone. */
 
-import type { ProtocolContext } from '../core/protocol-host.ts';
-import type { Connection } from '../core/request.ts';
+import type { ProtocolContext } from '../base/protocol-host.ts';
+import type { Connection } from '../base/request.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 
 /** A key of the peer, from before or unpacked now; `connection.rkeys.release` gives it back. Undefined for one that no lane can use. */

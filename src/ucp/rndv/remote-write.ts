@@ -1,13 +1,13 @@
 /** Writes parts of a message to memory of the peer by whatever lanes reach it, and tells when the bytes are there. Which memory is decided elsewhere. */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { eachPart } from '../api/local-bytes.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import type { Connection, Request } from '../core/request.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request } from '../base/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, canMove, describeTransfer } from './internal-rma.ts';
+import { type CopyDone, canMove, describeTransfer, placesOf } from '../rma/internal-rma.ts';
 
 /** Bytes of a message, and where they shall be written. */
 export interface RemoteWrite {
@@ -19,26 +19,28 @@ export interface RemoteWrite {
   readonly rkey: RemoteKey;
   /** Byte of the remote memory at which they begin. */
   readonly offset: number;
+  /** The device whose bytes pass through `pieces`, where those are fragments. */
+  readonly origin?: number | undefined;
 }
 
 /** True when lanes write these bytes by themselves. */
-export function canWrite({ connection, pieces, from, byteLength, rkey, offset }: RemoteWrite): boolean {
+export function canWrite({ connection, pieces, from, byteLength, rkey, offset, origin }: RemoteWrite): boolean {
   if (offset + byteLength > rkey.byteLength) return false;
   let reaches = true;
   eachPart(pieces, from, byteLength, (local, localOffset, bytes, at) => {
-    const place = { local, localOffset, byteLength: bytes, rkey, remoteOffset: offset + at };
+    const place = { local, localOffset, byteLength: bytes, rkey, remoteOffset: offset + at, origin };
     reaches &&= canMove(connection, Operation.PUT, place);
   });
   return reaches;
 }
 
 /**
- * Writes.
+ * Writes, by all devices of a network between which so many bytes are divided.
  * @param by the request that is served: its lane and error are set
  * @param done called when the bytes are in remote memory, or with the first failure: then no lane works on them any more
  */
 export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite, done: CopyDone): void {
-  const { connection, rkey, offset } = write;
+  const { connection, rkey, offset, origin } = write;
   // One for the loop itself, so that writes that end at once do not end the whole early.
   let left = 1;
   let failure: Status = Status.OK;
@@ -48,15 +50,17 @@ export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite,
     if (left === 0) done(failure);
   };
   eachPart(write.pieces, write.from, write.byteLength, (local, localOffset, byteLength, at) => {
-    left += 1;
-    try {
-      const place = { local, localOffset, byteLength, rkey, remoteOffset: offset + at };
-      const transfer = describeTransfer(host, connection, Operation.PUT, place, ended);
-      by.lane = transfer.lane;
-      connection.run(transfer);
-    } catch (error) {
-      by.error = error;
-      ended(Status.IO_ERROR);
+    const whole = { local, localOffset, byteLength, rkey, remoteOffset: offset + at, origin };
+    for (const place of placesOf(connection, Operation.PUT, whole, host.context.rails)) {
+      left += 1;
+      try {
+        const transfer = describeTransfer(host, connection, Operation.PUT, place, ended);
+        by.lane = transfer.lane;
+        connection.run(transfer);
+      } catch (error) {
+        by.error = error;
+        ended(Status.IO_ERROR);
+      }
     }
   });
   ended(Status.OK);

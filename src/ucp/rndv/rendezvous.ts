@@ -6,24 +6,24 @@
  * Requests name each other by Connection.expect; whatever a peer says about a request that it has no business with is ignored.
  */
 
-import { isUcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areMapped, bytesOf } from '../api/local-bytes.ts';
-import type { RendezvousScheme } from '../core/config.ts';
-import { joinWords } from '../core/message.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import type { Connection, Request } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { joinWords } from '../base/message.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { canMove, describeTransfer, placesOf, type RmaPlace } from './internal-rma.ts';
+import type { RendezvousScheme } from '../resources/config.ts';
+import { canMove, describeTransfer, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
+import { Staging } from '../staging/staging.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer } from './send-window.ts';
-import { Staging } from './staging.ts';
 import { ReceiveTransfer, RTR_WORDS, WindowReceiver } from './window-receiver.ts';
 import { WindowSender } from './window-sender.ts';
 

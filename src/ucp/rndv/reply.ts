@@ -3,9 +3,9 @@
  * protocols.
  */
 
-import type { Status } from '../../ucs/status.ts';
-import { MessageId } from '../core/message.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
+import type { Status } from '../../ucs/type/status.ts';
+import { MessageId } from '../base/message.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
 
 const REPLY_WORDS = 6;
 const HEADER = new Int32Array(REPLY_WORDS);

@@ -1,8 +1,8 @@
 /** What the sender of a rendezvous keeps: the message, and each window of it that the receiver has asked for. Data, and how it ends. */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { areHost, bytesOf } from '../api/local-bytes.ts';
-import type { Connection, Request } from '../core/request.ts';
+import type { Connection, Request } from '../base/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { OwnKey } from './own-key.ts';

@@ -3,16 +3,16 @@
  * to its place. How the sender moves a window is the sender's choice.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import type { Connection, Request } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { ATP_IN_TARGET, highOf, MessageId } from '../base/message.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { Staging } from '../staging/staging.ts';
 import type { OwnKey } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
-import type { Staging } from './staging.ts';
 
 export const RTR_WORDS = 10;
 const HEADER = new Int32Array(RTR_WORDS);
@@ -138,7 +138,8 @@ export class WindowReceiver {
       return;
     }
     transfer.writing += 1;
-    this.#staging.write(transfer.pieces, offset, fragment, byteLength, (status) => {
+    this.#staging.write(transfer.pieces, offset, fragment, byteLength, (status, error) => {
+      if (error !== undefined) transfer.request.error ??= error;
       transfer.writing -= 1;
       this.#staging.releaseReceived(fragment);
       this.#finished(transfer, byteLength, status);

@@ -3,20 +3,20 @@
  * that, else out of fragments; sends it in messages where no lane writes the receiver's memory. It asks for nothing by itself.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { areMapped } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
-import { sendPieces } from '../core/message-packer.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
-import type { LocalPiece } from '../mem/memory-handle.ts';
+import { ATP_IN_TARGET, highOf, MessageId } from '../base/message.ts';
+import { sendPieces } from '../base/message-packer.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
+import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { Staging } from '../staging/staging.ts';
 import type { OwnKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { canWrite, type RemoteWrite, writeRemote } from './remote-write.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
 import { type Destination, SendTransfer, SendWindow } from './send-window.ts';
-import type { Staging } from './staging.ts';
 
 const ATP_WORDS = 8;
 const DATA_WORDS = 4;
@@ -48,6 +48,8 @@ interface Part {
   /** What it is sent from, and the byte of that at which it begins. */
   readonly pieces: readonly LocalPiece[];
   readonly start: number;
+  /** The device whose bytes a fragment has. */
+  readonly origin: number | undefined;
   /** Gives back what it is sent from, when nothing works on the part any more. */
   readonly release: (() => void) | undefined;
 }
@@ -119,7 +121,7 @@ export class WindowSender {
   #sendWindow(window: SendWindow): void {
     const { transfer, from, byteLength } = window;
     const { pieces } = transfer;
-    const whole: Part = { window, from, byteLength, pieces, start: from, release: undefined };
+    const whole: Part = { window, from, byteLength, pieces, start: from, origin: undefined, release: undefined };
     const direct = destinationOf(whole);
     if (direct !== undefined || transfer.isHost) {
       window.addPart();
@@ -152,10 +154,12 @@ export class WindowSender {
         return;
       }
       transfer.open += 1;
-      this.#staging.read(transfer.pieces, from, fragment, byteLength, (status) => {
+      this.#staging.read(transfer.pieces, from, fragment, byteLength, (status, error) => {
+        if (error !== undefined) transfer.request.error ??= error;
         const release = (): void => this.#staging.release(fragment);
         const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
-        const part: Part = { window, from, byteLength, pieces, start: 0, release };
+        const origin = deviceAt(transfer.pieces, from);
+        const part: Part = { window, from, byteLength, pieces, start: 0, origin, release };
         if (status === Status.OK && !transfer.ended) this.#send(part, destinationOf(part));
         else sent(part, status);
       });
@@ -245,8 +249,14 @@ function destinationOf(part: Part): Destination | undefined {
 
 function writeOf(
   connection: Connection,
-  { window, from, start, byteLength, pieces }: Part,
+  { window, from, start, byteLength, pieces, origin }: Part,
   to: Destination,
 ): RemoteWrite {
-  return { connection, pieces, from: start, byteLength, rkey: to.rkey, offset: to.offset + from - window.from };
+  return { connection, pieces, from: start, byteLength, rkey: to.rkey, offset: to.offset + from - window.from, origin };
+}
+
+/** The device with a byte of a message; undefined for host memory. */
+function deviceAt(pieces: readonly LocalPiece[], at: number): number | undefined {
+  const memory = pieces.find(({ start, byteLength }) => at < start + byteLength)?.memory;
+  return memory instanceof MemoryHandle ? memory.sysDevice : undefined;
 }

@@ -3,17 +3,17 @@
  * connection, so that it holds nothing else up.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped } from '../api/local-bytes.ts';
-import { MessageId, NO_ENDPOINT, STREAM_ASKED } from '../core/message.ts';
-import { sendMessage, sendPieces } from '../core/message-packer.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { CreditCode, postStreamCredit } from '../base/credit-messages.ts';
+import { MessageId, NO_ENDPOINT, STREAM_ASKED } from '../base/message.ts';
+import { sendMessage, sendPieces } from '../base/message-packer.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
-import { CreditCode, postStreamCredit } from '../credit/credit-messages.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { Staging } from '../rndv/staging.ts';
+import type { Staging } from '../staging/staging.ts';
 
 /** Words of the header of a message of a stream. */
 export const STREAM_WORDS = 2;

@@ -3,17 +3,17 @@
  * receive takes what is there, or waits until it is full.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areHost, areMapped, bytesOf, hostBytes, piecesOf, scatter } from '../api/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
-import { STREAM_ASKED } from '../core/message.ts';
-import { isObserved } from '../core/observation.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { CreditCode, postStreamCredit } from '../base/credit-messages.ts';
+import { STREAM_ASKED } from '../base/message.ts';
+import { isObserved } from '../base/observation.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
-import { CreditCode, postStreamCredit } from '../credit/credit-messages.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { OutgoingStream, STREAM_WORDS } from './outgoing-stream.ts';

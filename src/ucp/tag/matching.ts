@@ -5,7 +5,7 @@
  * message win. Receives of a full mask and messages are also in buckets by tag, so that neither is searched for among all of them.
  */
 
-import type { Request } from '../core/request.ts';
+import type { Request } from '../base/request.ts';
 import { UnexpectedList, type UnexpectedMessage } from './unexpected.ts';
 
 const BUCKETS = 1024;

@@ -2,8 +2,8 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
-import { invalidParam } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import type { PieceOf } from '../api/local-bytes.ts';
 import {
@@ -22,15 +22,15 @@ import {
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
-import { sendMessage, sendPieces } from '../core/message-packer.ts';
-import { isObserved } from '../core/observation.ts';
-import type { ProtocolHost } from '../core/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../core/request.ts';
-import { WorkerCounter } from '../core/worker-counters.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
+import { sendMessage, sendPieces } from '../base/message-packer.ts';
+import { isObserved } from '../base/observation.ts';
+import { lacksCredit } from '../base/outbound-credit.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
-import { lacksCredit } from '../credit/outbound-credit.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { TagMatcher } from './matching.ts';

@@ -3,10 +3,10 @@
  * address of clients, and in time. A client that asks and does not come costs no more than that.
  */
 
-import type { Clock, Timer } from '../../ucs/clock.ts';
-import { Status } from '../../ucs/status.ts';
-import { NO_ENDPOINT } from '../core/message.ts';
-import type { PeerConnection } from '../core/peer-connection.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { NO_ENDPOINT } from '../base/message.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
 
 /** Halves of one listener that wait for their clients, at most; further clients are rejected with BUSY. */
 export const ATTACHING_MAX = 1024;

@@ -6,9 +6,9 @@
  * u16 0, u32 id of the connection, u64 bytes that the client may send without being asked, worker address.
  */
 
-import { UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
-import { unpackWorkerAddress } from './worker-address.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { unpackWorkerAddress } from '../lane/worker-address.ts';
 
 const VERSION = 2;
 const HAS_CLIENT_ID = 1;

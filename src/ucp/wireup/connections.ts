@@ -12,21 +12,22 @@
  * client's half attaches to it, as the first message between them.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
-import { endpointConnect } from '../../ucs/diagnostics.ts';
-import { isUcxError, statusError, type UcxError } from '../../ucs/error.ts';
-import type { LimitedLog } from '../../ucs/limited-log.ts';
-import { isFailure, isLackOfResources, Status } from '../../ucs/status.ts';
+import { endpointConnect } from '../../ucs/debug/diagnostics.ts';
+import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts';
+import { isFailure, isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
-import type { Activity } from '../core/lane.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
-import { type ConnectionOwner, changeOf, PeerConnection } from '../core/peer-connection.ts';
-import type { Rejection } from '../core/resource-filter.ts';
+import { highOf, joinWords, MessageId, NO_ENDPOINT, WireupCode } from '../base/message.ts';
+import { type ConnectionOwner, changeOf, PeerConnection } from '../base/peer-connection.ts';
+import type { Activity } from '../lane/lane.ts';
+import type { DistanceOf } from '../lane/lane-distance.ts';
+import { connectLanes, identitiesOf, type OpenIface } from '../lane/lanes.ts';
+import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
+import type { Rejection } from '../resources/resource-filter.ts';
+import { type ExplainContext, tellMessageProtocols } from '../rma/explain-transfer.ts';
 import { DeferredRequests, type PeerRequest } from './deferred-requests.ts';
-import { connectLanes, identitiesOf, type OpenIface } from './lanes.ts';
 import { type Peer, Peers } from './peers.ts';
-import { unpackWorkerAddress, type WorkerAddress } from './worker-address.ts';
 
 /** Connections of one worker at most. */
 export const CONNECTIONS_MAX = 65_535;
@@ -44,6 +45,7 @@ const HEADER = new Int32Array(WIREUP_WORDS);
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
   readonly context: ExplainContext & {
+    readonly distanceOf: DistanceOf;
     readonly resources: { readonly rejections: readonly Rejection[] };
     readonly clock: Clock;
   };

@@ -1,7 +1,7 @@
 /** Requests of peers to connect that this process has no descriptors or memory for now: kept until they are tried again. Who tries is the connections' business. */
 
-import type { Clock } from '../../ucs/clock.ts';
-import type { WorkerAddress } from './worker-address.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import type { WorkerAddress } from '../lane/worker-address.ts';
 
 /** Time between two tries. */
 const RETRY_NS = 5e6;

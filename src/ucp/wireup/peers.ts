@@ -4,7 +4,7 @@
  */
 
 import { createHash } from 'node:crypto';
-import type { PeerConnection } from '../core/peer-connection.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
 
 /** Workers without connections that are remembered, so that the next connection has the number that both ends expect. */
 export const IDLE_PEERS_MAX = 4096;

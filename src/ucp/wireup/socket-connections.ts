@@ -3,11 +3,11 @@
  * two halves that belong together. The connection manager is opened at the first use.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
-import { closedError, isUcxError } from '../../ucs/error.ts';
-import type { LimitedLog } from '../../ucs/limited-log.ts';
-import { Status } from '../../ucs/status.ts';
-import { throwLater } from '../../ucs/uncaught.ts';
+import type { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import { throwLater } from '../../ucs/debug/uncaught.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { closedError, isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type {
   ClientRequest,
   ConnectAnswer,
@@ -27,9 +27,9 @@ import {
 import { ConnectionRequest, type RequestListener } from '../api/sockets/connection-request.ts';
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/sockets/listener.ts';
 import { printSocketAddress } from '../api/sockets/socket-address.ts';
-import { NO_ENDPOINT } from '../core/message.ts';
-import type { PeerConnection } from '../core/peer-connection.ts';
-import { type Request, RequestKind } from '../core/request.ts';
+import { NO_ENDPOINT } from '../base/message.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import { type Request, RequestKind } from '../base/request.ts';
 import { Attaching } from './attaching.ts';
 import {
   type ConnectData,

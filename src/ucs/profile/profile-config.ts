@@ -1,9 +1,9 @@
 /** The fields of the profile: what is recorded, and where it goes. */
 
-import type { ConfigTable } from '../config.ts';
-import { listType } from '../config-list.ts';
-import { enumType, memorySizeType, stringType } from '../config-value.ts';
-import { FILE_NAME_SYNTAX } from '../file-name.ts';
+import type { ConfigTable } from '../config/config.ts';
+import { listType } from '../config/list.ts';
+import { enumType, memorySizeType, stringType } from '../config/value.ts';
+import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
 
 /** What is recorded: every event, or sums. */
 export type ProfileMode = 'log' | 'accum';

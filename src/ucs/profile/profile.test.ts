@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { commandSubmissionEnd, operationEnd, transferEnd } from '../diagnostics.ts';
-import { createLog, LogLevel } from '../log.ts';
+import { commandSubmissionEnd, operationEnd, transferEnd } from '../debug/diagnostics.ts';
+import { createLog, LogLevel } from '../debug/log.ts';
 import { Profile } from './profile.ts';
 import type { ProfileMode } from './profile-config.ts';
 

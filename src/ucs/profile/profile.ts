@@ -13,12 +13,12 @@ import {
   operationEnd,
   type TransferEnd,
   transferEnd,
-} from '../diagnostics.ts';
-import { expandFileName } from '../file-name.ts';
-import type { Log } from '../log.ts';
-import { openOutputFile } from '../output-file.ts';
-import { atExit } from '../process-events.ts';
-import { type Status, statusName } from '../status.ts';
+} from '../debug/diagnostics.ts';
+import type { Log } from '../debug/log.ts';
+import { expandFileName } from '../sys/file-name.ts';
+import { openOutputFile } from '../sys/output-file.ts';
+import { atExit } from '../sys/process-events.ts';
+import { type Status, statusName } from '../type/status.ts';
 import type { ProfileConfig } from './profile-config.ts';
 import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
 

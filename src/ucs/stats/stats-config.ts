@@ -1,9 +1,9 @@
 /** The fields of statistics: where they go, when, and which. */
 
-import type { ConfigTable } from '../config.ts';
-import { type AllowList, allowListType } from '../config-list.ts';
-import { type ConfigType, enumType, timeType } from '../config-value.ts';
-import { FILE_NAME_SYNTAX } from '../file-name.ts';
+import type { ConfigTable } from '../config/config.ts';
+import { type AllowList, allowListType } from '../config/list.ts';
+import { type ConfigType, enumType, timeType } from '../config/value.ts';
+import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
 import type { StatsDestination } from './stats-output.ts';
 import type { StatsFormat } from './stats-text.ts';
 import { type StatsTrigger, signalNumber } from './stats-trigger.ts';

@@ -4,9 +4,9 @@ import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns';
 import { closeSync, writeSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { expandFileName } from '../file-name.ts';
-import type { Log } from '../log.ts';
-import { openOutputFile } from '../output-file.ts';
+import type { Log } from '../debug/log.ts';
+import { expandFileName } from '../sys/file-name.ts';
+import { openOutputFile } from '../sys/output-file.ts';
 import type { StatsNode } from './stats-node.ts';
 import { type StatsFormat, type StatsHeading, statsDatagrams, statsText } from './stats-text.ts';
 

@@ -1,9 +1,9 @@
 /** Writes the statistics of one context when its trigger says so, and at the end. It counts nothing. */
 
-import type { Clock } from '../clock.ts';
-import { isAllowed } from '../config-list.ts';
-import type { Log } from '../log.ts';
-import { atExit } from '../process-events.ts';
+import { isAllowed } from '../config/list.ts';
+import type { Log } from '../debug/log.ts';
+import type { Clock } from '../sys/clock.ts';
+import { atExit } from '../sys/process-events.ts';
 import type { StatsConfig } from './stats-config.ts';
 import { filterStats, type StatsNode } from './stats-node.ts';
 import { openStatsOutput, type StatsOutput } from './stats-output.ts';

@@ -1,8 +1,8 @@
 /** What makes statistics be written: signals and timers. What is written, and where, is decided elsewhere. */
 
 import { constants } from 'node:os';
-import type { Clock, Timer } from '../clock.ts';
-import { atSignal } from '../process-events.ts';
+import type { Clock, Timer } from '../sys/clock.ts';
+import { atSignal } from '../sys/process-events.ts';
 
 /** When statistics are written. */
 export type StatsTrigger =

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { builtSpecifier } from '../../../test/fixtures/built.ts';
-import { ManualClock } from '../clock.ts';
-import { loadConfig } from '../config.ts';
-import { createLog, LogLevel } from '../log.ts';
+import { loadConfig } from '../config/config.ts';
+import { createLog, LogLevel } from '../debug/log.ts';
+import { ManualClock } from '../sys/clock.ts';
 import { STATS_CONFIG_TABLE, type StatsConfig } from './stats-config.ts';
 import { filterStats, mergeStats, type StatsNode, statsNode, sumByClass } from './stats-node.ts';
 import { StatsReporter } from './stats-reporter.ts';
@@ -279,7 +279,7 @@ describe('a reporter', () => {
     // Only what Node writes to makes a pipe refuse; the output is longer than a pipe holds.
     const program = `
       import { StatsReporter } from ${builtSpecifier(new URL('./stats-reporter.ts', import.meta.url))};
-      import { loadConfig } from ${builtSpecifier(new URL('../config.ts', import.meta.url))};
+      import { loadConfig } from ${builtSpecifier(new URL('../config/config.ts', import.meta.url))};
       import { STATS_CONFIG_TABLE } from ${builtSpecifier(new URL('./stats-config.ts', import.meta.url))};
       process.stdout.write('begin\\n');
       const counters = Object.fromEntries(Array.from({ length: 20_000 }, (_, i) => ['counter_' + i, i]));

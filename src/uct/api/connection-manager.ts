@@ -5,9 +5,9 @@
  * with it. Nothing else goes this way: the connection of the workers is made with what was exchanged.
  */
 
-import type { UcxError } from '../../ucs/error.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import type { Status } from '../../ucs/status.ts';
+import type { UcxError } from '../../ucs/type/error.ts';
+import type { Status } from '../../ucs/type/status.ts';
 
 /** A numeric address, for link-local IPv6 with its zone, and a port. */
 export interface SocketAddress {

@@ -2,9 +2,9 @@
  * Interfaces and endpoints: transports as capabilities and operations. Types and capability records only, no behaviour.
  */
 
-import type { UcxError } from '../../ucs/error.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import type { Status } from '../../ucs/status.ts';
+import type { UcxError } from '../../ucs/type/error.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';
 
 /** Kinds of transport devices (uct_device_type_t). */

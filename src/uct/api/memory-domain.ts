@@ -4,13 +4,13 @@
  * A memory domain (MD) owns a kind of memory access: the registration that a transport needs and the keys that peers use.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
-import type { AnyConfigTable, Config } from '../../ucs/config.ts';
-import type { Log } from '../../ucs/log.ts';
-import type { MemoryType } from '../../ucs/memory-type.ts';
-import type { MemoryTypeCache } from '../../ucs/memory-type-cache.ts';
-import type { RcacheCounters } from '../../ucs/rcache-options.ts';
+import type { AnyConfigTable, Config } from '../../ucs/config/config.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import type { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
+import type { RcacheCounters } from '../../ucs/rcache/options.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
 import type { ConnectionManager } from './connection-manager.ts';
 import type { DeviceType, Iface, IfaceResource } from './iface.ts';
 import type { MdMemory, RemoteKey } from './memory.ts';

@@ -2,7 +2,7 @@
  * Memory as transports see it: what a memory domain registered or allocated, and the unpacked key of remote memory. Types only.
  */
 
-import type { MemoryType } from '../../ucs/memory-type.ts';
+import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 
 /**
  * Memory registered or allocated in one memory domain. Only the MD that made it looks inside.
@@ -26,6 +26,8 @@ export interface MdMemory {
   readonly live: boolean;
   /** False for memory that serves as the local side of transfers only: `mkeyPack` refuses it. */
   readonly packable?: boolean;
+  /** Why nothing moves its bytes, not even the transports of its own device, in words for users; undefined, or absent, for memory that can be moved. */
+  readonly limitation?: string | undefined;
   /** Transfers of this process that use it right now, where the transport counts them: it cannot be given up until there are none. */
   readonly inFlight?: number;
   /**

@@ -2,7 +2,7 @@
  * Atomic operations of the CPU on a word of mapped memory. Who may reach the word is checked by the transport.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { type AtomicCall, AtomicOperation } from '../api/iface.ts';
 
 const WORD32 = 0xffff_ffffn;

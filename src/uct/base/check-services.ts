@@ -1,7 +1,7 @@
 /** Checks what components are handed when they open something: once, where a program hands it over. */
 
-import { checkMethods, checkOptions } from '../../ucs/check-options.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import { checkMethods, checkOptions } from '../../ucs/type/check-options.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
 
 /** @throws UcxError ERR_INVALID_PARAM */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { completeOne } from './completion.ts';
 
 describe('completeOne', () => {

@@ -2,7 +2,7 @@
  * How transports end operations: counts a completion down and keeps the first failure.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { Completion } from '../api/iface.ts';
 
 /** Whether a value is a completion. Checked before a transfer starts, because an error at its end has no caller to go to. */

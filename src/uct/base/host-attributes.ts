@@ -1,6 +1,6 @@
 /** The attributes of interfaces that reach host memory and nothing else, on either side. Data only. */
 
-import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import type { AmLimits, IfaceAttributes, IfaceResource, RmaLimits } from '../api/iface.ts';
 import { IOV_MAX } from './host-iov.ts';
 

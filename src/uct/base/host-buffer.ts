@@ -2,8 +2,8 @@
  * The rules that host buffers must obey to be registered, in one place for every memory domain.
  */
 
-import { invalidParam } from '../../ucs/error.ts';
-import { isResizable } from '../../ucs/resizable.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { isResizable } from '../../ucs/type/resizable.ts';
 import type { RegistrationSource } from '../api/memory-domain.ts';
 import { RawRange } from './host-range.ts';
 

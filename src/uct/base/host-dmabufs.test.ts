@@ -13,7 +13,7 @@ import {
   pipe2,
   Udmabuf,
 } from '../../sys/index.ts';
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { HostDmabufs } from './host-dmabufs.ts';
 
 const BYTES = 3 * PAGE_SIZE + 5;

@@ -18,8 +18,8 @@ import {
   type SyscallError,
   VIEW_LENGTH_MAX,
 } from '../../sys/index.ts';
-import { invalidParam, statusError, type UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam, statusError, type UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { DmabufMemory, DmabufRange, HostDmabufs as HostDmabufsApi } from '../api/host-dmabufs.ts';
 import type { DmabufExport } from '../api/memory-domain.ts';
 

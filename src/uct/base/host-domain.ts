@@ -3,10 +3,10 @@
  * transport's.
  */
 
-import { checkOptions } from '../../ucs/check-options.ts';
-import { closedError, invalidParam, statusError, UcxError } from '../../ucs/error.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { Status } from '../../ucs/status.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { Iface, IfaceResource } from '../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../api/memory.ts';
 import type {

@@ -1,6 +1,6 @@
 /** The local side of zero copy: a list of pieces of host memory, checked as a whole before anything moves. */
 
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import type { IovEntry } from '../api/iface.ts';
 import { HostMemory } from './host-memory.ts';
 import { isInside } from './range.ts';

@@ -1,7 +1,7 @@
 /** Host memory of the domains that keep no registrations: allocated by the domain, or a buffer of the program that was registered. */
 
 import { addressOf } from '../../sys/index.ts';
-import { MemoryType } from '../../ucs/memory-type.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../api/memory.ts';
 
 /** Memory that a domain allocated. */

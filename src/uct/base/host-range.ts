@@ -4,8 +4,8 @@
  */
 
 import { isMapped, VIEW_LENGTH_MAX, viewAt } from '../../sys/index.ts';
-import { invalidParam, UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { HostRange } from '../api/memory-domain.ts';
 
 /** End of user addresses of x86-64. */

@@ -2,9 +2,9 @@
  * Addresses of interfaces that are reached from one place only: random bytes that nobody else has.
  */
 
-import { UcxError } from '../../ucs/error.ts';
-import { systemRandomBytes } from '../../ucs/random.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** Bytes of {@link uniqueAddress}. */
 export const UNIQUE_ADDRESS_BYTES = 16;

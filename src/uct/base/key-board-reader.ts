@@ -2,8 +2,8 @@
  * The reading side of key boards: checks the keys of other memory domains of this node, and of this one, against the boards of their owners.
  */
 
-import { UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import {
   BOARD_BYTES,
   type BoardKeyFields,

@@ -4,9 +4,9 @@
  * row means is the transport's knowledge; how a peer reads a board is in key-board-reader.ts.
  */
 
-import { invalidParam, statusError } from '../../ucs/error.ts';
-import { systemRandomBytes } from '../../ucs/random.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../api/memory.ts';
 import {
   BOARD_BYTES,

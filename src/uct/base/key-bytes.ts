@@ -3,7 +3,7 @@
  * whether a key is good is judged by the memory domain that made it.
  */
 
-import { systemRandomBytes } from '../../ucs/random.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
 
 /** Bytes of the secret in a key. */
 export const SECRET_BYTES = 16;

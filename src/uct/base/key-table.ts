@@ -3,8 +3,8 @@
  * stops working when its memory is revoked; what a key is good for is the transport's knowledge.
  */
 
-import { UcxError } from '../../ucs/error.ts';
-import { Status } from '../../ucs/status.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../api/memory.ts';
 import { type KeyFields, newSecret, packKey, sameSecret, unpackKey } from './key-bytes.ts';
 

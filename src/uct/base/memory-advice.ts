@@ -3,7 +3,7 @@
  */
 
 import { MadviseAdvice, madvise, PAGE_SIZE } from '../../sys/index.ts';
-import { describeValue, invalidParam } from '../../ucs/error.ts';
+import { describeValue, invalidParam } from '../../ucs/type/error.ts';
 import type { MdMemory } from '../api/memory.ts';
 import type { MemoryAdvice } from '../api/memory-domain.ts';
 import { isInside } from './range.ts';

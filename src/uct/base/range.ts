@@ -1,6 +1,6 @@
 /** The rules for addresses and ranges that come from callers: whole numbers, not negative, inside. */
 
-import { invalidParam } from '../../ucs/error.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
 

@@ -2,7 +2,7 @@
  * The part of an endpoint that a transport without messages, atomic operations and peers does not have: every such call is UNSUPPORTED.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 
 /** Base of endpoints that only put and get within one process. */
 export abstract class RmaOnlyEndpoint {

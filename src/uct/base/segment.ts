@@ -24,9 +24,9 @@ import {
   type SyscallError,
   VIEW_LENGTH_MAX,
 } from '../../sys/index.ts';
-import { invalidParam, UcxError } from '../../ucs/error.ts';
-import { systemRandomBytes } from '../../ucs/random.ts';
-import { Status } from '../../ucs/status.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { leaveFile, ownFile, sweepLeftFiles, unlinkIfThere } from './owned-files.ts';
 import {
   hasEnded,

@@ -1,7 +1,7 @@
 /** The sleep of those who wait for one interface: one promise and one timer for all of them. It does not know what wakes it. */
 
-import type { Clock, Timer } from '../../ucs/clock.ts';
-import { invalidParam } from '../../ucs/error.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 
 /** @throws UcxError ERR_INVALID_PARAM for what is no time to sleep */
 export function checkTimeout(timeoutNs: number): void {

@@ -4,7 +4,7 @@
  */
 
 import { namedCounters, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { IfaceResource } from '../api/iface.ts';
 
 /** Names as UCX has them for its endpoints and interfaces (uct_ep, uct_iface), by index. */

@@ -2,7 +2,7 @@
  * Active messages from a worker to itself: kept in a bounded ring until progress delivers them, so that no handler runs inside a send.
  */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmHandler, AmPacker } from '../api/iface.ts';
 import { isInside } from '../base/range.ts';
 import type { TransferCounters } from '../base/transfer-counters.ts';

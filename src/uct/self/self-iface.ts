@@ -3,10 +3,10 @@
  * the executable specification of the contract.
  */
 
-import type { Clock } from '../../ucs/clock.ts';
-import { invalidParam } from '../../ucs/error.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import { Status } from '../../ucs/status.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import {
   type AmHandler,
   type AmPacker,

@@ -3,12 +3,12 @@
  */
 
 import { addressOf, mapAnonymous } from '../../sys/index.ts';
-import { checkOptions } from '../../ucs/check-options.ts';
-import type { Clock } from '../../ucs/clock.ts';
-import { closedError, invalidParam, UcxError } from '../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
+import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { Status } from '../../ucs/status.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { Iface, IfaceResource } from '../api/iface.ts';
 import type { MdMemory } from '../api/memory.ts';
 import {

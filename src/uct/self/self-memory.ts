@@ -3,7 +3,7 @@
  */
 
 import type { MappedMemory } from '../../sys/index.ts';
-import { MemoryType } from '../../ucs/memory-type.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory, RemoteKey } from '../api/memory.ts';
 
 /** Name of component, memory domain and transport. */

@@ -2,9 +2,9 @@
 
 import { type IfaceAttributes, IfaceFlag, type IfaceResource } from '../api/iface.ts';
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
+import type { NetworkInterface } from './address/network-interfaces.ts';
+import { TCP_ADDRESS_BYTES_MAX } from './address/tcp-address.ts';
 import type { TcpConfig } from './config.ts';
-import type { NetworkInterface } from './network-interfaces.ts';
-import { TCP_ADDRESS_BYTES_MAX } from './tcp-address.ts';
 
 /** Of the bandwidth of a link: Ethernet, IP and TCP take the rest. */
 const PAYLOAD_SHARE = 0.94;

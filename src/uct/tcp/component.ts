@@ -5,8 +5,8 @@ import { checkServices } from '../base/check-services.ts';
 import { tcpConnectionManager } from './cm/tcp-connection-manager.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
 import { openSecurity } from './secure/security.ts';
-import { TCP_NAME } from './tcp-key.ts';
 import { TcpMd } from './tcp-md.ts';
+import { TCP_NAME } from './wire/tcp-key.ts';
 
 /** The component `tcp`. */
 export function tcpComponent(): Component {

@@ -1,7 +1,7 @@
 /** The configuration of tcp: `UCX_TCP_*`. */
 
-import type { ConfigTable } from '../../ucs/config.ts';
-import { listType } from '../../ucs/config-list.ts';
+import type { ConfigTable } from '../../ucs/config/config.ts';
+import { listType } from '../../ucs/config/list.ts';
 import {
   bandwidthType,
   boolType,
@@ -15,7 +15,7 @@ import {
   ternaryType,
   timeType,
   uintType,
-} from '../../ucs/config-value.ts';
+} from '../../ucs/config/value.ts';
 import { SECURITY_LEVELS, type SecurityConfig } from './secure/security.ts';
 
 /** The first and the last port that may be listened on; [0, 0] for any. */

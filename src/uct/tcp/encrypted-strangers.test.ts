@@ -12,13 +12,13 @@ import {
   TcpInterfaces,
   type TcpSide,
 } from '../../../test/fixtures/tcp-interfaces.ts';
-import { ManualClock } from '../../ucs/clock.ts';
-import { LogLevel } from '../../ucs/log.ts';
-import { createRandom, type Random } from '../../ucs/random.ts';
-import { Status } from '../../ucs/status.ts';
+import { LogLevel } from '../../ucs/debug/log.ts';
+import { ManualClock } from '../../ucs/sys/clock.ts';
+import { createRandom, type Random } from '../../ucs/sys/random.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
-import { FrameType } from './frame.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
+import { FrameType } from './wire/frame.ts';
 
 const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: keyFile() };
 /** A stranger makes a good hello, as that says nothing of the key. */

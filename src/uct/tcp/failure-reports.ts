@@ -1,6 +1,6 @@
 /** Endpoints whose connection has ended, until whoever wants to know has been told: never within an operation's own call. */
 
-import type { Status } from '../../ucs/status.ts';
+import type { Status } from '../../ucs/type/status.ts';
 import type { EndpointErrorHandler, UctEndpoint } from '../api/iface.ts';
 
 /** The reports. */

@@ -1,6 +1,6 @@
 /** Regular times at which an interface tells its peers that its process lives, from the event loop: whether anybody makes progress or not. */
 
-import type { Clock, Timer } from '../../ucs/clock.ts';
+import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 
 /** The times. */
 export class Pulses {

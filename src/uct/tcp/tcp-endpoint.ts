@@ -3,7 +3,7 @@ const AM_ID_MASK = 31;
 
 /** An endpoint of tcp: turns operations into frames of a link. */
 
-import { Status } from '../../ucs/status.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { AmPacker, Completion, IovEntry, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
@@ -22,11 +22,11 @@ import {
   PUT_HEADER_BYTES,
   PUTS_MAX,
   padded,
-} from './frame.ts';
-import type { TcpLink } from './link.ts';
-import { ShortTarget } from './short-target.ts';
-import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
-import { TCP_NAME, TcpKey } from './tcp-key.ts';
+} from './wire/frame.ts';
+import type { TcpLink } from './wire/link.ts';
+import { ShortTarget } from './wire/short-target.ts';
+import { type TcpBuffers, TX_START } from './wire/tcp-buffers.ts';
+import { TCP_NAME, TcpKey } from './wire/tcp-key.ts';
 
 /** Frames of the application that may wait on one link; more find NO_RESOURCE. */
 const QUEUE_MAX = 64;

@@ -12,14 +12,14 @@ import {
   TcpInterfaces,
   type TcpSide,
 } from '../../../test/fixtures/tcp-interfaces.ts';
-import { ManualClock } from '../../ucs/clock.ts';
-import { Status } from '../../ucs/status.ts';
+import { ManualClock } from '../../ucs/sys/clock.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
-import { FrameType } from './frame.ts';
-import { Identity } from './identity.ts';
-import { INTRODUCTION_BYTES, type Introduction, unpackIntroduction } from './introduction.ts';
-import { type TcpAddress, unpackTcpAddress } from './tcp-address.ts';
+import { type TcpAddress, unpackTcpAddress } from './address/tcp-address.ts';
+import { Identity } from './connect/identity.ts';
+import { INTRODUCTION_BYTES, type Introduction, unpackIntroduction } from './connect/introduction.ts';
 import type { TcpEndpoint } from './tcp-endpoint.ts';
+import { FrameType } from './wire/frame.ts';
 
 const HEADER = Int32Array.of(1, 2);
 const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);

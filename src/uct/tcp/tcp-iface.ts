@@ -4,12 +4,12 @@
  */
 
 import { EventAlarm, sourceAddressTo } from '../../sys/index.ts';
-import type { Clock } from '../../ucs/clock.ts';
-import { closedError, UcxError } from '../../ucs/error.ts';
-import { LimitedLog } from '../../ucs/limited-log.ts';
-import type { Log } from '../../ucs/log.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { Log } from '../../ucs/debug/log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
-import { Status, statusName } from '../../ucs/status.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { Status, statusName } from '../../ucs/type/status.ts';
 import type { AmHandler, EndpointErrorHandler, IfaceAttributes, IfaceResource, UctEndpoint } from '../api/iface.ts';
 import type { ComponentServices } from '../api/memory-domain.ts';
 import { checkHandler } from '../base/check-services.ts';
@@ -18,24 +18,24 @@ import { identityText, unreachable } from '../base/iface-address.ts';
 import { sameSecret } from '../base/key-bytes.ts';
 import { checkTimeout, Sleeper } from '../base/sleeper.ts';
 import { TransferCounters } from '../base/transfer-counters.ts';
-import { Acceptor } from './acceptor.ts';
+import { type NetworkInterface, ownAddresses } from './address/network-interfaces.ts';
+import { type Reach, reachOf } from './address/reachability.ts';
+import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './address/tcp-address.ts';
 import { tcpAttributes } from './attributes.ts';
 import { TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
-import { Connector, type ConnectorOwner } from './connector.ts';
+import { Acceptor } from './connect/acceptor.ts';
+import { Connector, type ConnectorOwner } from './connect/connector.ts';
+import { Identity, isProven } from './connect/identity.ts';
+import { Answer, type Introduction } from './connect/introduction.ts';
 import { FailureReports } from './failure-reports.ts';
-import { Identity, isProven } from './identity.ts';
-import { Answer, type Introduction } from './introduction.ts';
-import { INTERVALS, type LinkOwner, TcpLink } from './link.ts';
-import { type NetworkInterface, ownAddresses } from './network-interfaces.ts';
 import { Pulses } from './pulses.ts';
-import { type Reach, reachOf } from './reachability.ts';
-import { ReadySet } from './ready-set.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
-import { packTcpAddress, type TcpAddress, unpackTcpAddress } from './tcp-address.ts';
-import { TcpBuffers } from './tcp-buffers.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
-import { TCP_NAME, type TcpKeyTable } from './tcp-key.ts';
+import { INTERVALS, type LinkOwner, TcpLink } from './wire/link.ts';
+import { ReadySet } from './wire/ready-set.ts';
+import { TcpBuffers } from './wire/tcp-buffers.ts';
+import { TCP_NAME, type TcpKeyTable } from './wire/tcp-key.ts';
 
 /** Calls of progress after which all sockets are looked at, besides the one that has brought something last. */
 const LOOK_EVERY = 16;

@@ -1,19 +1,19 @@
 /** The memory domain of tcp: host memory that peers write and read through frames, which the owner's progress carries out. */
 
 import { type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
-import { checkOptions } from '../../ucs/check-options.ts';
-import { invalidParam, UcxError } from '../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../ucs/memory-type.ts';
-import { Status } from '../../ucs/status.ts';
+import { MemoryType, memoryTypeBit } from '../../ucs/memory/memory-type.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../api/memory-domain.ts';
 import { type ClosableIface, HostDomain } from '../base/host-domain.ts';
 import type { HostMemory } from '../base/host-memory.ts';
+import { listNetworkInterfaces, type NetworkInterface, withFamilies } from './address/network-interfaces.ts';
 import { TCP_CONFIG_TABLE } from './config.ts';
-import { listNetworkInterfaces, type NetworkInterface, withFamilies } from './network-interfaces.ts';
 import { openSecurity, type Security } from './secure/security.ts';
 import { TcpIface } from './tcp-iface.ts';
-import { TCP_KEY_BYTES, TCP_NAME, type TcpKey, TcpKeyTable } from './tcp-key.ts';
+import { TCP_KEY_BYTES, TCP_NAME, type TcpKey, TcpKeyTable } from './wire/tcp-key.ts';
 
 const HOST: number = memoryTypeBit(MemoryType.HOST);
 

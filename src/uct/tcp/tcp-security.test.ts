@@ -10,14 +10,14 @@ import {
   TcpInterfaces,
   type TcpSide,
 } from '../../../test/fixtures/tcp-interfaces.ts';
-import { ManualClock } from '../../ucs/clock.ts';
-import { Status } from '../../ucs/status.ts';
+import { ManualClock } from '../../ucs/sys/clock.ts';
+import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
-import { FrameType } from './frame.ts';
-import { INTRODUCTION_BYTES } from './introduction.ts';
+import { unpackTcpAddress } from './address/tcp-address.ts';
+import { INTRODUCTION_BYTES } from './connect/introduction.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
 import type { Session } from './secure/session.ts';
-import { unpackTcpAddress } from './tcp-address.ts';
+import { FrameType } from './wire/frame.ts';
 
 const PATH = keyFile();
 const AUTH = { SECURITY: 'auth', KEY_FILE: PATH };

@@ -3,7 +3,7 @@
 import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, hostname } from 'node:os';
 import { packageVersion } from '../../../assembly/package.ts';
-import { invalidParam } from '../../../ucs/error.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import type { Measurement } from '../meter.ts';
 import type { TestSpec } from '../spec.ts';
 import { reportPage } from './page.ts';

@@ -1,7 +1,7 @@
 /** Results of perftest as curves: which tests a report runs, and what their results are called. It runs nothing and draws nothing. */
 
-import { memorySizeType } from '../../../ucs/config-value.ts';
-import { invalidParam } from '../../../ucs/error.ts';
+import { memorySizeType } from '../../../ucs/config/value.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import type { BatchTest } from '../batch.ts';
 import type { Measurement } from '../meter.ts';
 import { specOf, type TestOptions } from '../options.ts';

@@ -3,8 +3,9 @@
  * be flushed.
  */
 
-import { closedError } from '../../../ucs/error.ts';
-import type { Status } from '../../../ucs/status.ts';
+import { closedError } from '../../../ucs/type/error.ts';
+import type { Status } from '../../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import { checkOptions } from '../check-options.ts';
 import type {
   AmSendOptions,
@@ -23,6 +24,7 @@ import { streamChunks } from './stream-chunks.ts';
 
 /** The awaited tier of one endpoint. */
 export abstract class AwaitedEndpoint {
+  readonly thread: symbol = THREAD_BOUND;
   readonly #promises: PromiseTier;
   /** Awaited operations under way: closing waits for them. */
   #awaited = 0;

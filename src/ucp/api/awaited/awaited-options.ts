@@ -1,6 +1,6 @@
 /** What the awaited operations leave out is filled in here, and what they tell is picked: nothing is run and no memory is checked. */
 
-import { invalidParam } from '../../../ucs/error.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import { checkOptions } from '../check-options.ts';
 import type { TransferOptions, TransferResult } from '../endpoint.ts';
 import type { IovPiece, LocalBuffer, LocalMemory, RemoteKey } from '../memory.ts';

@@ -3,7 +3,7 @@
  */
 
 import { addAbortListener } from 'node:events';
-import { AbortError, invalidParam } from '../../../ucs/error.ts';
+import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
 import { type AmCallback, type AmMessage, checkAmId } from '../active-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 

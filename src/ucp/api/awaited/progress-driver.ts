@@ -5,8 +5,8 @@
 
 import { addAbortListener } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Clock } from '../../../ucs/clock.ts';
-import { throwLater } from '../../../ucs/uncaught.ts';
+import { throwLater } from '../../../ucs/debug/uncaught.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
 
 /** Polls of one turn at most, whatever the clock says. */
 const POLLS_MAX = 10_000;

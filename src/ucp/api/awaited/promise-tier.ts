@@ -2,8 +2,8 @@
  * The awaited tier on top of the nbx tier: turns requests into promises. Who drives the progress meanwhile is progress-driver.ts.
  */
 
-import { AbortError, invalidParam, statusError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { AbortError, invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { checkOptions } from '../check-options.ts';
 import type { Request, RequestParams } from '../request.ts';
 import { AbortListeners } from './abort-listeners.ts';

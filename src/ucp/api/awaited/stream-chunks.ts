@@ -1,6 +1,6 @@
 /** A stream as an async iterable: one receive after the other, into memory that each chunk is copied out of. */
 
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 
 /** Bytes of the longest chunk. */
 const CHUNK_BYTES_MAX = 65_536;

@@ -3,9 +3,9 @@
  */
 
 import { addAbortListener } from 'node:events';
-import type { Clock } from '../../../ucs/clock.ts';
-import { AbortError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { AbortError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { SLEEP_NS_MAX, type Sleeper } from './progress-driver.ts';
 
 /** A counter of the kernel with a descriptor: an eventfd. Handed in, since protocols make no system calls. */

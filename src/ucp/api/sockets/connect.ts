@@ -1,7 +1,7 @@
 /** Connecting to listeners: the options, and the addresses of a host tried one after the other. How one address is connected to is the engine's business. */
 
-import { invalidParam, isUcxError, statusError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
 import { checkSignal } from '../awaited/promise-tier.ts';
 import type { Endpoint, EndpointOptions } from '../endpoint.ts';

@@ -1,7 +1,8 @@
 /** A client that has asked a listener for a connection, until the application accepts or rejects it (ucp_conn_request_h). */
 
-import { invalidParam, statusError } from '../../../ucs/error.ts';
-import { isFailure, Status } from '../../../ucs/status.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { isFailure, Status } from '../../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { ClientRequest, SocketAddress } from '../../../uct/api/connection-manager.ts';
 import type { Endpoint, EndpointOptions } from '../endpoint.ts';
 import { checkErrorHandling } from '../error-handling.ts';
@@ -28,6 +29,7 @@ export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress'
 
 /** A request. Exactly one of accept and reject answers it; what nobody answers is rejected when the listener closes. */
 export class ConnectionRequest {
+  readonly thread: symbol = THREAD_BOUND;
   readonly #listener: RequestListener;
   readonly #request: AskingClient;
   /** Of the client's worker: see Worker.clientId. Undefined where the client does not tell. Nobody has checked it. */

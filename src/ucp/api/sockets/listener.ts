@@ -4,8 +4,9 @@
  */
 
 import { addAbortListener } from 'node:events';
-import { AbortError, invalidParam } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../../ucs/type/thread-bound.ts';
 import type { SocketAddress, SocketListener } from '../../../uct/api/connection-manager.ts';
 import { checkOptions } from '../check-options.ts';
 import type { ConnectionRequest } from './connection-request.ts';
@@ -78,6 +79,7 @@ export interface Driver {
 
 /** A listener. */
 export class Listener implements AsyncIterable<ConnectionRequest, void, void>, AsyncDisposable {
+  readonly thread: symbol = THREAD_BOUND;
   readonly #options: CheckedListenerOptions;
   readonly #socket: SocketListener;
   readonly #driver: Driver;

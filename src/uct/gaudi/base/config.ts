@@ -3,8 +3,8 @@
  * of host memory holds for every transport on the cards.
  */
 
-import type { ConfigTable } from '../../../ucs/config.ts';
-import { type KeyValues, keyValueType } from '../../../ucs/config-list.ts';
+import type { ConfigTable } from '../../../ucs/config/config.ts';
+import { type KeyValues, keyValueType } from '../../../ucs/config/list.ts';
 import {
   bandwidthType,
   boolType,
@@ -15,8 +15,8 @@ import {
   ternaryAutoType,
   timeType,
   uintInfType,
-} from '../../../ucs/config-value.ts';
-import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache-config.ts';
+} from '../../../ucs/config/value.ts';
+import { RCACHE_CONFIG_TABLE, type RcacheConfig } from '../../../ucs/rcache/config.ts';
 
 /** Directions in which a card copies. */
 export const DIRECTIONS = ['default', 'h2d', 'd2h', 'd2d'] as const;

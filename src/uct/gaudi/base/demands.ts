@@ -2,7 +2,7 @@
 
 import { type Device, exportBlock, GaudiErrorCode, gaudiError, getHwBlock } from '../../../hlthunk/index.ts';
 import { close as closeFd } from '../../../sys/index.ts';
-import { isUcxError } from '../../../ucs/error.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
 import type { GaudiCopyConfig } from './config.ts';
 import { cardName, type GaudiCard } from './gaudi-cards.ts';
 

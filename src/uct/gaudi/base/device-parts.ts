@@ -4,8 +4,8 @@
  */
 
 import { type DeviceBlock, type DevicePart, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
-import { invalidParam } from '../../../ucs/error.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
 import type { DeviceRange, RegistrationSource } from '../../api/memory-domain.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 import { GaudiMemory } from './gaudi-memory.ts';

@@ -4,10 +4,10 @@
  */
 
 import type { DeviceDma, DmaMemory, DmaRequest, HostMapping } from '../../../hlthunk/index.ts';
-import type { UcxError } from '../../../ucs/error.ts';
-import { ObjectPool } from '../../../ucs/object-pool.ts';
-import { Ring } from '../../../ucs/ring.ts';
-import { Status } from '../../../ucs/status.ts';
+import { ObjectPool } from '../../../ucs/datastruct/object-pool.ts';
+import { Ring } from '../../../ucs/datastruct/ring.ts';
+import type { UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { completeOne, isCompletion } from '../../base/completion.ts';

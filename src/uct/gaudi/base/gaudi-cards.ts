@@ -4,9 +4,9 @@
  */
 
 import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '../../../hlthunk/index.ts';
-import type { Clock } from '../../../ucs/clock.ts';
-import { isUcxError, type UcxError } from '../../../ucs/error.ts';
-import type { Log } from '../../../ucs/log.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import { Landings } from './landings.ts';
 import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
 

@@ -5,11 +5,12 @@
 
 import type { Device, DeviceBlock, DevicePart, DmaMemory, HostMapping } from '../../../hlthunk/index.ts';
 import { isOwnMapping } from '../../../sys/index.ts';
-import { isUcxError } from '../../../ucs/error.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
-import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
-import { Status } from '../../../ucs/status.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import type { RcacheRegion } from '../../../ucs/rcache/region.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
+import { submitLimitation } from './card-rma.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
 /** Device memory in the address space of one card: of the card itself, or of another one that it has imported. */
@@ -48,6 +49,10 @@ export class GaudiMemory implements MdMemory {
 
   get live(): boolean {
     return this.#target.live;
+  }
+
+  get limitation(): string | undefined {
+    return submitLimitation(this.card.device);
   }
 
   get inFlight(): number {

@@ -4,11 +4,11 @@ import { createTestLog, type TestLog } from '../../../../test/fixtures/test-log.
 import { createEmulatedNode, type EmulatedNode, type EmulatedNodeOptions } from '../../../emulator/index.ts';
 import { getOpenStats, type HostMapping, openControl } from '../../../hlthunk/index.ts';
 import { Errno } from '../../../sys/index.ts';
-import { systemClock } from '../../../ucs/clock.ts';
-import { loadConfig } from '../../../ucs/config.ts';
-import { LogLevel } from '../../../ucs/log.ts';
-import type { RcacheRegion } from '../../../ucs/rcache-region.ts';
-import { Status } from '../../../ucs/status.ts';
+import { loadConfig } from '../../../ucs/config/config.ts';
+import { LogLevel } from '../../../ucs/debug/log.ts';
+import type { RcacheRegion } from '../../../ucs/rcache/region.ts';
+import { systemClock } from '../../../ucs/sys/clock.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { ComponentServices } from '../../api/memory-domain.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 import type { HostPages } from './gaudi-memory.ts';

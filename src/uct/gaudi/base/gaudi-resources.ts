@@ -6,10 +6,10 @@
 import os from 'node:os';
 import type { Device, DriverNode } from '../../../hlthunk/index.ts';
 import { addressOf, isMapped } from '../../../sys/index.ts';
-import { checkMethods, checkOptions } from '../../../ucs/check-options.ts';
-import { invalidParam, type UcxError } from '../../../ucs/error.ts';
-import { Rcache } from '../../../ucs/rcache.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Rcache } from '../../../ucs/rcache/rcache.ts';
+import { checkMethods, checkOptions } from '../../../ucs/type/check-options.ts';
+import { invalidParam, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices, LeftOut } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';

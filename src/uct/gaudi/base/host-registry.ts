@@ -4,8 +4,8 @@
  */
 
 import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
-import { invalidParam, statusError } from '../../../ucs/error.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import type { RegistrationSource } from '../../api/memory-domain.ts';
 import { checkHostBuffer } from '../../base/host-buffer.ts';

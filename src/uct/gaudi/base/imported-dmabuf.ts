@@ -11,10 +11,10 @@ import {
   ipcWrapImport,
 } from '../../../hlthunk/index.ts';
 import { close as closeFd, dup, Errno, isSyscallError } from '../../../sys/index.ts';
-import { checkOptions } from '../../../ucs/check-options.ts';
-import { invalidParam, isUcxError, statusError } from '../../../ucs/error.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
-import { Status } from '../../../ucs/status.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { DmabufExport, DmabufRegion } from '../../api/memory-domain.ts';
 import { checkByteLength, checkSysDevice } from '../../base/range.ts';
 import { cardAt } from './device-parts.ts';

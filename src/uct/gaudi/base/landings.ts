@@ -6,7 +6,7 @@
 
 import type { Device, HostMapping } from '../../../hlthunk/index.ts';
 import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Completion } from '../../api/iface.ts';
 
 /** Bytes of landings in use; beyond it transfers wait. One transfer alone may be longer. */

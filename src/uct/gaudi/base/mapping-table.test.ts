@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { CardEntry } from '../../../hlthunk/index.ts';
-import { isUcxError, type UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { detectedCards, LOGICAL_INDEX_MAX, parseMappingTable } from './mapping-table.ts';
 
 function card(minor: number, busId: string, moduleId: number | undefined): CardEntry {

@@ -4,8 +4,8 @@
  */
 
 import type { CardEntry } from '../../../hlthunk/index.ts';
-import { isUcxError, UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 
 /** A card and the index under which the program knows it. */
 export interface MappedCard {

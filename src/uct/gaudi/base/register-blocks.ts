@@ -11,8 +11,8 @@ import {
   readHwBlock,
   userBlockOf,
 } from '../../../hlthunk/index.ts';
-import type { Config } from '../../../ucs/config.ts';
-import { isUcxError } from '../../../ucs/error.ts';
+import type { Config } from '../../../ucs/config/config.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from './config.ts';
 
 /** A block that the generation of a card has, and whether its driver hands it out. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../../emulator/index.ts';
 import { GaudiErrorCode } from '../../../hlthunk/index.ts';
-import { systemClock } from '../../../ucs/clock.ts';
+import { systemClock } from '../../../ucs/sys/clock.ts';
 import { openGaudiCards } from './gaudi-cards.ts';
 import { detectScaleOut, type ScaleOutMode } from './scale-out.ts';
 

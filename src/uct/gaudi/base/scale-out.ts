@@ -1,8 +1,8 @@
 /** The scale-out ports of the cards (UCX_GAUDI_COPY_NIC_SCALE_OUT): found, reported, or demanded. Nothing is sent over them here. */
 
 import { type DriverNode, GaudiErrorCode, gaudiError, getNicPorts } from '../../../hlthunk/index.ts';
-import type { Ternary } from '../../../ucs/config-value.ts';
-import type { Log } from '../../../ucs/log.ts';
+import type { Ternary } from '../../../ucs/config/value.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 
 /** Whether scale-out ports are looked for: `yes` demands them, `try` takes what there is. */

@@ -3,8 +3,8 @@
  * a card cannot do is refused here.
  */
 
-import { invalidParam } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { invalidParam } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { MdMemory, RemoteKey } from '../../api/memory.ts';
 import { isInside } from '../../base/range.ts';

@@ -2,11 +2,11 @@
  * The transport gaudi_cpy on one card: what it can do, and whom it reaches.
  */
 
-import type { UcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
-import type { Rcache } from '../../../ucs/rcache.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
+import type { Rcache } from '../../../ucs/rcache/rcache.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
-import type { Status } from '../../../ucs/status.ts';
+import type { UcxError } from '../../../ucs/type/error.ts';
+import type { Status } from '../../../ucs/type/status.ts';
 import {
   type Iface,
   type IfaceAttributes,

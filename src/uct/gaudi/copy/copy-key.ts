@@ -2,7 +2,7 @@
  * Names of gaudi_copy, and its remote keys: the memory itself, since both sides are this process.
  */
 
-import type { MemoryType } from '../../../ucs/memory-type.ts';
+import type { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import type { CardMemory } from '../base/gaudi-memory.ts';
 

@@ -3,13 +3,13 @@
  */
 
 import { DeviceBlock, exportBlock, GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
-import { checkOptions } from '../../../ucs/check-options.ts';
-import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
-import { MemoryTypeCache } from '../../../ucs/memory-type-cache.ts';
-import type { Rcache } from '../../../ucs/rcache.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
+import { MemoryTypeCache } from '../../../ucs/memory/memory-type-cache.ts';
+import type { Rcache } from '../../../ucs/rcache/rcache.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import { Status } from '../../../ucs/status.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import {

@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { IPC_HANDLE_BYTES } from '../../../hlthunk/index.ts';
-import { UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,

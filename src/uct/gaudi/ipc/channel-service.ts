@@ -20,10 +20,10 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../../sys/index.ts';
-import type { Clock } from '../../../ucs/clock.ts';
-import { isUcxError, type UcxError } from '../../../ucs/error.ts';
-import { LimitedLog } from '../../../ucs/limited-log.ts';
-import type { Log } from '../../../ucs/log.ts';
+import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
 import {
   ownIdentity,
   PROCESS_IDENTITY_BYTES,

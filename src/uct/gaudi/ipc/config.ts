@@ -2,8 +2,8 @@
  * The configuration of gaudi_ipc: `UCX_GAUDI_IPC_*`.
  */
 
-import type { ConfigTable } from '../../../ucs/config.ts';
-import { bandwidthType, memorySizeType, timeType, uintInfType } from '../../../ucs/config-value.ts';
+import type { ConfigTable } from '../../../ucs/config/config.ts';
+import { bandwidthType, memorySizeType, timeType, uintInfType } from '../../../ucs/config/value.ts';
 
 /** The values of the table. */
 export interface GaudiIpcConfig {

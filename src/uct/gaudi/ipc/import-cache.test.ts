@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { finish } from '../../../../test/contract/uct-fixture.ts';
 import { useIpcPeers } from '../../../../test/fixtures/ipc-fixture.ts';
 import type { IpcBlock, IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { IpcKey } from './ipc-key.ts';
 
 const fixture = useIpcPeers();

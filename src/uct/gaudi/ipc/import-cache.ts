@@ -2,16 +2,16 @@
  * The imported arenas of one memory domain: each mapped once per local card, kept up to bounds, given up in the order of their last use, never
  * while a transfer uses them. It does not know how arenas are obtained.
  *
- * It has the order of use, the bounds and the counters of ucs/rcache.ts, but not its regions: an import is found by the name of its owner and not
+ * It has the order of use, the bounds and the counters of ucs/rcache/rcache.ts, but not its regions: an import is found by the name of its owner and not
  * by an address of this process, it is in use while a transfer names it and not while somebody holds it, and its owner says when it ends.
  */
 
 import { ipcCloseHandle, ipcOpenHandle } from '../../../hlthunk/index.ts';
-import { isUcxError } from '../../../ucs/error.ts';
-import type { Log } from '../../../ucs/log.ts';
-import { LruList } from '../../../ucs/lru-list.ts';
-import { noCounts, type RcacheCounters } from '../../../ucs/rcache-options.ts';
-import { Status } from '../../../ucs/status.ts';
+import { LruList } from '../../../ucs/datastruct/lru-list.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
+import { noCounts, type RcacheCounters } from '../../../ucs/rcache/options.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { RegistrationCache } from '../../api/memory-domain.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { SharedArena } from './channel-service.ts';

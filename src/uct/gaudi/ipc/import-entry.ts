@@ -3,7 +3,7 @@
  */
 
 import type { DmaMemory, ImportedMapping } from '../../../hlthunk/index.ts';
-import type { LruEntry } from '../../../ucs/lru-list.ts';
+import type { LruEntry } from '../../../ucs/datastruct/lru-list.ts';
 
 /** Memory in the address space of one card. */
 export class ImportEntry implements LruEntry {

@@ -4,10 +4,10 @@
  */
 
 import { close as closeFd } from '../../../sys/index.ts';
-import type { Clock } from '../../../ucs/clock.ts';
-import { isUcxError, type UcxError } from '../../../ucs/error.ts';
-import type { Log } from '../../../ucs/log.ts';
-import { Status } from '../../../ucs/status.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { Sleeper } from '../../base/sleeper.ts';
 import type { GaudiCard } from '../base/gaudi-cards.ts';
 import type { SharedArena } from './channel-service.ts';

@@ -3,8 +3,8 @@
  * is asked for at its first use: NO_RESOURCE until it is there.
  */
 
-import { invalidParam, isUcxError, type UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { invalidParam, isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { hasEnded, type ProcessIdentity } from '../../base/process-identity.ts';

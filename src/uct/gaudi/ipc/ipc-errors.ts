@@ -3,8 +3,8 @@
  */
 
 import { GaudiErrorCode, gaudiError } from '../../../hlthunk/index.ts';
-import { UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { ProcessIdentity } from '../../base/process-identity.ts';
 import { GAUDI_IPC_NAME } from './ipc-names.ts';
 

@@ -3,10 +3,10 @@
  */
 
 import { type Device, type DriverNode, getNicPorts, linksBetween } from '../../../hlthunk/index.ts';
-import type { UcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
-import type { Status } from '../../../ucs/status.ts';
+import type { UcxError } from '../../../ucs/type/error.ts';
+import type { Status } from '../../../ucs/type/status.ts';
 import {
   type Iface,
   type IfaceAttributes,

@@ -2,8 +2,8 @@
  * A remote key of gaudi_ipc: the published key, and for each local card what transfers name to reach its memory.
  */
 
-import type { UcxError } from '../../../ucs/error.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import type { UcxError } from '../../../ucs/type/error.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import type { PublishedKey } from '../../base/key-board-reader.ts';
 import type { ProcessIdentity } from '../../base/process-identity.ts';

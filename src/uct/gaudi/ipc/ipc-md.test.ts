@@ -5,10 +5,10 @@ import { finish, keyOf, ownBytes } from '../../../../test/contract/uct-fixture.t
 import { useIpcPeers } from '../../../../test/fixtures/ipc-fixture.ts';
 import { IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
 import { createEmulatedNode } from '../../../emulator/index.ts';
-import { systemClock } from '../../../ucs/clock.ts';
-import { loadConfig } from '../../../ucs/config.ts';
-import { MemoryType } from '../../../ucs/memory-type.ts';
-import { Status } from '../../../ucs/status.ts';
+import { loadConfig } from '../../../ucs/config/config.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
+import { systemClock } from '../../../ucs/sys/clock.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
 import { GaudiResources } from '../base/gaudi-resources.ts';

@@ -3,11 +3,11 @@
  * allocates nothing: it registers what gaudi_copy of the same context has allocated, dma-bufs of others, and host memory as the local side of transfers.
  */
 
-import { checkOptions } from '../../../ucs/check-options.ts';
-import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../../ucs/stats/stats-node.ts';
-import { Status } from '../../../ucs/status.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { closedError, invalidParam, statusError, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type Iface, type IfaceResource } from '../../api/iface.ts';
 import type { MdMemory } from '../../api/memory.ts';
 import {

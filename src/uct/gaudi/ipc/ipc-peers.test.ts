@@ -5,7 +5,7 @@ import { finish, ownBytes } from '../../../../test/contract/uct-fixture.ts';
 import { asProcesses, pattern, useIpcPeers } from '../../../../test/fixtures/ipc-fixture.ts';
 import type { IpcPeer } from '../../../../test/fixtures/ipc-peer.ts';
 import { connectUnix, Errno, SocketType } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { ownIdentity } from '../../base/process-identity.ts';
 import { servicePath } from './channel-service.ts';
 

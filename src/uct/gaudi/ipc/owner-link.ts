@@ -14,7 +14,7 @@ import {
   SocketType,
   type UnixSocket,
 } from '../../../sys/index.ts';
-import type { UcxError } from '../../../ucs/error.ts';
+import type { UcxError } from '../../../ucs/type/error.ts';
 import { hasEnded, type ProcessIdentity } from '../../base/process-identity.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,

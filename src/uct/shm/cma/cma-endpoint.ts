@@ -1,7 +1,7 @@
 /** An endpoint of cma: copies between this process and one other, each done when the call returns. */
 
 import { close as closeFd, copyFromProcess, copyToProcess, Errno, PollEvent, pollNow } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { checkIov } from '../../base/host-iov.ts';

@@ -1,9 +1,9 @@
 /** The interface of cma: connects to processes of this machine and pid namespace whose memory this process may reach. */
 
 import { close as closeFd, Errno, errnoName, errnoText, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
-import { closedError, UcxError } from '../../../ucs/error.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
-import { Status } from '../../../ucs/status.ts';
+import { closedError, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import {
   type AmHandler,
   type IfaceAttributes,

@@ -1,6 +1,6 @@
 /** A remote key of cma after unpacking: where in another process the memory lies. */
 
-import { MemoryType } from '../../../ucs/memory-type.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import type { PublishedKey } from '../../base/key-board-reader.ts';
 import type { ProcessIdentity } from '../../base/process-identity.ts';

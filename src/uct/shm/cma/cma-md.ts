@@ -1,9 +1,9 @@
 /** The memory domain of cma: any host memory, which the kernel copies between processes. */
 
 import { close as closeFd, Errno, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
-import { describeValue, UcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
-import { Status } from '../../../ucs/status.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
+import { describeValue, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
 import { unsupported } from '../../base/host-domain.ts';

@@ -1,7 +1,7 @@
 /** The configuration of cma: `UCX_CMA_*`. */
 
-import type { ConfigTable } from '../../../ucs/config.ts';
-import { bandwidthType, timeType } from '../../../ucs/config-value.ts';
+import type { ConfigTable } from '../../../ucs/config/config.ts';
+import { bandwidthType, timeType } from '../../../ucs/config/value.ts';
 
 /** The values of the table. */
 export interface CmaConfig {

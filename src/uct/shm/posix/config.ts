@@ -1,7 +1,7 @@
 /** The configuration of posix: `UCX_POSIX_*`. */
 
 import { isAbsolute } from 'node:path';
-import type { ConfigTable } from '../../../ucs/config.ts';
+import type { ConfigTable } from '../../../ucs/config/config.ts';
 import {
   bandwidthType,
   type ConfigType,
@@ -10,9 +10,9 @@ import {
   stringType,
   timeType,
   uintType,
-} from '../../../ucs/config-value.ts';
-import { UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+} from '../../../ucs/config/value.ts';
+import { UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { SEGMENT_FOLDER } from '../../base/segment.ts';
 import type { RingGeometry } from './ring-layout.ts';
 

@@ -4,8 +4,8 @@
  */
 
 import { isProcessAlive } from '../../../sys/index.ts';
-import type { Clock } from '../../../ucs/clock.ts';
-import type { LimitedLog } from '../../../ucs/limited-log.ts';
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
 import type { AmHandler } from '../../api/iface.ts';
 import { unlinkIfThere } from '../../base/owned-files.ts';
 import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, segmentPath } from '../../base/segment.ts';

@@ -1,7 +1,7 @@
 /** A sender's side of the directory of an interface: announces rings, wakes the receiver, and tells whether it is there. */
 
 import { getpid, isSyscallError } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { Segment, segmentError } from '../../base/segment.ts';
 import {
   Attention,

@@ -3,8 +3,8 @@
  * first of them.
  */
 
-import { isUcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { atomicOn } from '../../base/atomic-word.ts';

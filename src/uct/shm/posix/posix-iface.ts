@@ -1,8 +1,8 @@
 /** The interface of posix: receives through a directory of rings, and connects to the directories of peers. */
 
-import { closedError, isUcxError } from '../../../ucs/error.ts';
-import { LimitedLog } from '../../../ucs/limited-log.ts';
+import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
+import { closedError, isUcxError } from '../../../ucs/type/error.ts';
 import {
   type AmHandler,
   type IfaceAttributes,

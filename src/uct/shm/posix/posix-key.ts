@@ -1,6 +1,6 @@
 /** A remote key of posix after unpacking: remote memory that is mapped here. */
 
-import { MemoryType } from '../../../ucs/memory-type.ts';
+import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import type { PublishedKey } from '../../base/key-board-reader.ts';
 import type { Segment } from '../../base/segment.ts';

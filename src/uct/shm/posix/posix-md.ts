@@ -1,10 +1,10 @@
 /** The memory domain of posix: host memory in segments of its own, which peers on this node attach. */
 
 import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
-import { checkOptions } from '../../../ucs/check-options.ts';
-import { invalidParam, isUcxError, UcxError } from '../../../ucs/error.ts';
-import { MemoryType, memoryTypeBit } from '../../../ucs/memory-type.ts';
-import { Status } from '../../../ucs/status.ts';
+import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
 import type { HostMemory } from '../../base/host-memory.ts';

@@ -3,7 +3,7 @@
  * endpoint's business.
  */
 
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { AmPacker } from '../../api/iface.ts';
 import { storeWords } from '../../base/copy-bytes.ts';
 import { isInside } from '../../base/range.ts';

@@ -4,7 +4,7 @@
  */
 
 import { Errno, type ScratchBlock, tcpClose, tcpRecv, tcpSend } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Role } from '../secure/key-exchange.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import { SecureHandshake } from '../secure/secure-handshake.ts';

@@ -20,10 +20,10 @@ import {
   tcpRemoteAddress,
   tcpSocket,
 } from '../../../sys/index.ts';
-import type { Clock } from '../../../ucs/clock.ts';
-import { isUcxError, type UcxError } from '../../../ucs/error.ts';
-import type { Random } from '../../../ucs/random.ts';
-import { Status } from '../../../ucs/status.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import type { Random } from '../../../ucs/sys/random.ts';
+import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectAnswer, ConnectAttempt, OnConnectAnswer, SocketAddress } from '../../api/connection-manager.ts';
 import { type ChannelOwner, openChannel } from './channel.ts';
 import type { TcpCmConfig } from './config.ts';

@@ -1,7 +1,7 @@
 /** The configuration of the connection manager over TCP: `UCX_TCP_CM_*`. */
 
-import type { ConfigTable } from '../../../ucs/config.ts';
-import { type ConfigType, restricted, timeType, uintType } from '../../../ucs/config-value.ts';
+import type { ConfigTable } from '../../../ucs/config/config.ts';
+import { type ConfigType, restricted, timeType, uintType } from '../../../ucs/config/value.ts';
 
 /** The values of the table. */
 export interface TcpCmConfig {

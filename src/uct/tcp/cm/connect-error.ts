@@ -1,7 +1,7 @@
 /** Why an attempt to connect has failed, as the cause of the error that users see. */
 
-import { UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectAnswer } from '../../api/connection-manager.ts';
 
 const NO_DATA = new Uint8Array(0);

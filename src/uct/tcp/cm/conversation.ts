@@ -4,7 +4,7 @@
  */
 
 import { Errno, errnoText, ReadyFor } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { Channel } from './channel.ts';
 import { type Frame, FrameReader } from './frame.ts';
 import type { Watch, Watched } from './watch.ts';

@@ -6,7 +6,7 @@
  */
 
 import { crc32 } from 'node:zlib';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { PRIVATE_DATA_BYTES_MAX, REASON_BYTES_MAX } from '../../api/connection-manager.ts';
 import { HELLO_MAGIC } from '../secure/key-exchange.ts';
 

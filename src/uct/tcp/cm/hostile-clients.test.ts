@@ -6,9 +6,9 @@ import { createServer, connect as netConnect, type Server, type Socket } from 'n
 import { afterEach, describe, expect, it } from 'vitest';
 import { type ManagerFixture, useManagers } from '../../../../test/fixtures/connection-managers.ts';
 import { close, OpenFlag, open } from '../../../sys/index.ts';
-import { ManualClock } from '../../../ucs/clock.ts';
-import { WARNINGS_MAX } from '../../../ucs/limited-log.ts';
-import { Status } from '../../../ucs/status.ts';
+import { WARNINGS_MAX } from '../../../ucs/debug/limited-log.ts';
+import { ManualClock } from '../../../ucs/sys/clock.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { ConnectionManager, SocketAddress } from '../../api/connection-manager.ts';
 import { FRAME_HEADER_BYTES, FrameType, NONCE_BYTES, packFrame } from './frame.ts';
 import { tcpConnectionManager } from './tcp-connection-manager.ts';

@@ -16,8 +16,8 @@ import {
   tcpLocalAddress,
   tcpRemoteAddress,
 } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
-import type { Strangers } from '../../../ucs/strangers.ts';
+import type { Strangers } from '../../../ucs/datastruct/strangers.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { ClientRequest, SocketAddress, SocketListener } from '../../api/connection-manager.ts';
 import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
 import { type ChannelOwner, openChannel } from './channel.ts';

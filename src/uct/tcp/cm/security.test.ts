@@ -5,9 +5,9 @@ import { createServer, connect as netConnect, type Server, type Socket } from 'n
 import { afterEach, describe, expect, it } from 'vitest';
 import { useManagers } from '../../../../test/fixtures/connection-managers.ts';
 import { KEY, keyFile } from '../../../../test/fixtures/key-files.ts';
-import { ManualClock } from '../../../ucs/clock.ts';
-import { createRandom } from '../../../ucs/random.ts';
-import { Status } from '../../../ucs/status.ts';
+import { ManualClock } from '../../../ucs/sys/clock.ts';
+import { createRandom } from '../../../ucs/sys/random.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { tcpComponent } from '../component.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from '../secure/key-exchange.ts';
 

@@ -4,11 +4,11 @@
  */
 
 import { printAddress } from '../../../sys/index.ts';
-import type { Clock } from '../../../ucs/clock.ts';
-import { invalidParam, statusError } from '../../../ucs/error.ts';
-import type { LimitedLog } from '../../../ucs/limited-log.ts';
-import { systemRandomBytes } from '../../../ucs/random.ts';
-import { isFailure, Status } from '../../../ucs/status.ts';
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { systemRandomBytes } from '../../../ucs/sys/random.ts';
+import { invalidParam, statusError } from '../../../ucs/type/error.ts';
+import { isFailure, Status } from '../../../ucs/type/status.ts';
 import {
   type ClientRequest,
   PRIVATE_DATA_BYTES_MAX,

@@ -7,14 +7,14 @@
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
-import { checkOptions } from '../../../ucs/check-options.ts';
-import type { Clock } from '../../../ucs/clock.ts';
-import { closedError, invalidParam } from '../../../ucs/error.ts';
-import { LimitedLog } from '../../../ucs/limited-log.ts';
-import { createRandom, type Random, systemRandomBytes } from '../../../ucs/random.ts';
+import { Strangers } from '../../../ucs/datastruct/strangers.ts';
+import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
-import { Status } from '../../../ucs/status.ts';
-import { Strangers } from '../../../ucs/strangers.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { createRandom, type Random, systemRandomBytes } from '../../../ucs/sys/random.ts';
+import { checkOptions } from '../../../ucs/type/check-options.ts';
+import { closedError, invalidParam } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import {
   type ClientRequest,
   type ConnectAttempt,

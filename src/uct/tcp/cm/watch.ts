@@ -4,7 +4,7 @@
  */
 
 import { EventAlarm, EventSet } from '../../../sys/index.ts';
-import type { Clock } from '../../../ucs/clock.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
 import { Sleeper } from '../../base/sleeper.ts';
 
 /** Who waits for a descriptor. */

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { errorOf } from '../../../../test/contract/uct-fixture.ts';
 import { KEY, keyFile } from '../../../../test/fixtures/key-files.ts';
 import { createTestLog } from '../../../../test/fixtures/test-log.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { KEY_BYTES_MIN, readKeyFile } from './key-file.ts';
 import { openSecurity } from './security.ts';
 

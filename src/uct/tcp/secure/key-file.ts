@@ -1,8 +1,8 @@
 /** The file of the shared key: who may read it, and what is a key. It does not say what the key is used for. */
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { UcxError } from '../../../ucs/error.ts';
-import { Status } from '../../../ucs/status.ts';
+import { UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 
 /** Bytes of a key, blanks at its ends not counted. */
 export const KEY_BYTES_MIN = 16;

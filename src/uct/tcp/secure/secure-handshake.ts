@@ -9,7 +9,7 @@ import {
   tcpRecv,
   tcpSend,
 } from '../../../sys/index.ts';
-import { Status } from '../../../ucs/status.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES, type Role } from './key-exchange.ts';
 import type { Security } from './security.ts';
 import type { Session } from './session.ts';

@@ -1,8 +1,8 @@
 /** What is asked of connections: nothing, that both ends know the shared key, or that they are encrypted as well. Not how that is done. */
 
-import { UcxError } from '../../../ucs/error.ts';
-import type { Log } from '../../../ucs/log.ts';
-import { Status } from '../../../ucs/status.ts';
+import type { Log } from '../../../ucs/debug/log.ts';
+import { UcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import { readKeyFile } from './key-file.ts';
 
 /** What may be asked for, the least first. */

@@ -1,0 +1,44 @@
+import { describe, expect, it } from 'vitest';
+import { createEmulatedNode } from '../node.ts';
+import { placesOf } from './card-places.ts';
+import type { EmulatedNodeOptions } from './node-config.ts';
+
+describe('the places of cards', () => {
+  it('are those of a server by default', () => {
+    const places = placesOf(4, []);
+    expect(places.map(({ busId }) => busId)).toEqual(['0000:19:00.0', '0000:1a:00.0', '0000:33:00.0', '0000:34:00.0']);
+    expect(places.map(({ moduleId }) => moduleId)).toEqual([3, 2, 1, 0]);
+    expect(places.map(({ numaNode }) => numaNode)).toEqual([0, 0, 1, 1]);
+  });
+
+  it('are as the options say, and by default for what they leave out', () => {
+    const node = createEmulatedNode({
+      cards: 3,
+      dmaThreads: 0,
+      identities: [{ busId: '4D:00.0', moduleId: 2, numaNode: 5 }, { busId: '0000:1a:00.0' }, { moduleId: 7 }],
+    });
+    const cards = node.cards().map(({ busId, moduleId, numaNode, pciPath }) => [busId, moduleId, numaNode, pciPath]);
+    expect(cards).toEqual([
+      ['0000:4d:00.0', 2, 5, 'pci0000:4d/0000:4d:00.0'],
+      ['0000:1a:00.0', 1, 0, 'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0'],
+      ['0000:33:00.0', 7, 1, 'pci0000:31/0000:31:01.0/0000:32:00.0/0000:33:00.0'],
+    ]);
+    expect(node.attribute(0, 'pci_addr')).toBe('0000:4d:00.0');
+    node.close();
+  });
+
+  const refused: [string, NonNullable<EmulatedNodeOptions['identities']>][] = [
+    ['more than there are cards', [{}, {}, {}]],
+    ['a bus id that is none', [{ busId: 'card0' }]],
+    ['a bus id twice', [{ busId: '0000:4d:00.0' }, { busId: '4d:00.0' }]],
+    ['a module id twice', [{ moduleId: 1 }, { moduleId: 1 }]],
+    ['a module id that the board does not have', [{ moduleId: 8 }]],
+    ['a NUMA node that is no number', [{ numaNode: -1 }]],
+    ['what is no identity', [null as never]],
+  ];
+  it.each(refused)('refuse %s', (_what, identities) => {
+    expect(() => createEmulatedNode({ cards: 2, identities })).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
+    );
+  });
+});

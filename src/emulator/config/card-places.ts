@@ -1,0 +1,106 @@
+/** Where the cards of an emulated node are, and what they are called: by default as in an HLS-2 class server, or as its options say. */
+
+import { addressOfPath, parsePciAddress, printPciAddress } from '../../ucs/sys/topology.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+
+/** Where a card sits in its machine. */
+export interface CardPlace {
+  readonly minor: number;
+  readonly busId: string;
+  readonly moduleId: number;
+  readonly numaNode: number;
+  readonly pciPath: string;
+}
+
+/** What a card is known by; what is left out is as by default. */
+export interface CardIdentity {
+  /** PCI address: `0000:33:00.0`. */
+  readonly busId?: string | undefined;
+  /** Place on the baseboard, 0 to 7. It decides which ports are wired to which. */
+  readonly moduleId?: number | undefined;
+  /** NUMA node that the card is next to. */
+  readonly numaNode?: number | undefined;
+}
+
+/** The eight cards in the order of their minors: two below each of four switches. */
+const PCI_PATHS: readonly string[] = [
+  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:00.0',
+  'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0',
+  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:33:00.0',
+  'pci0000:31/0000:31:01.0/0000:32:00.0/0000:34:00.0',
+  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9b:00.0',
+  'pci0000:99/0000:99:01.0/0000:9a:00.0/0000:9c:00.0',
+  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b3:00.0',
+  'pci0000:b1/0000:b1:01.0/0000:b2:00.0/0000:b4:00.0',
+];
+
+/** Where on the baseboard the cards sit: not in the order of their minors, as in real servers. */
+const MODULE_IDS: readonly number[] = [3, 2, 1, 0, 7, 6, 5, 4];
+/** Sockets of the server. */
+const NUMA_NODES = 2;
+const NUMA_NODE_MAX = 1023;
+
+/**
+ * The places of the cards. The first half is on one socket; the module ids of a small node are those of its part of the board.
+ * @param identities one whose bus id a card has anyway is of that card, the others are of those that are left, in order
+ * @throws UcxError ERR_INVALID_PARAM for more identities than cards, for what is none, and for bus ids and module ids that occur twice
+ */
+export function placesOf(count: number, identities: readonly CardIdentity[]): readonly CardPlace[] {
+  if (!Array.isArray(identities) || identities.length > count) {
+    throw invalidParam('identities', `must be at most one for each of the ${count} cards`, identities);
+  }
+  const own = PCI_PATHS.slice(0, count).map((path) => printPciAddress(addressOfPath(path)));
+  const given = assigned(identities.map(checked), own);
+  const modules = freeModules(count, given);
+  return own.map((ownBusId, minor) => {
+    const { busId = ownBusId, moduleId = modules.shift()!, numaNode } = given[minor] ?? {};
+    return {
+      minor,
+      busId,
+      pciPath: pathOf(busId),
+      moduleId,
+      numaNode: numaNode ?? Math.floor((minor * NUMA_NODES) / count),
+    };
+  });
+}
+
+function checked(identity: CardIdentity): CardIdentity {
+  if (typeof identity !== 'object' || identity === null) throw invalidParam('identities', 'must be objects', identity);
+  const { busId, moduleId, numaNode } = identity;
+  checkNumber('moduleId', moduleId, MODULE_IDS.length - 1);
+  checkNumber('numaNode', numaNode, NUMA_NODE_MAX);
+  return { busId: busId === undefined ? undefined : printPciAddress(parsePciAddress(busId)), moduleId, numaNode };
+}
+
+function checkNumber(field: string, value: number | undefined, max: number): void {
+  if (value === undefined || (Number.isInteger(value) && value >= 0 && value <= max)) return;
+  throw invalidParam(`identities.${field}`, `must be an integer from 0 to ${max}`, value);
+}
+
+/** The identities by minor. */
+function assigned(identities: readonly CardIdentity[], own: readonly string[]): (CardIdentity | undefined)[] {
+  for (const field of ['busId', 'moduleId'] as const) {
+    const values = identities.map((identity) => identity[field]).filter((value) => value !== undefined);
+    const twice = values.find((value, index) => values.indexOf(value) !== index);
+    if (twice !== undefined) throw invalidParam(`identities.${field}`, 'must be of one card only', twice);
+  }
+  const given: (CardIdentity | undefined)[] = own.map((busId) => identities.find((each) => each.busId === busId));
+  for (const identity of identities) {
+    if (!given.includes(identity)) given[given.indexOf(undefined)] = identity;
+  }
+  return given;
+}
+
+/** Module ids for the cards that were given none, in the order of their minors. */
+function freeModules(count: number, given: readonly (CardIdentity | undefined)[]): number[] {
+  const taken = given.map((identity) => identity?.moduleId);
+  const usual = MODULE_IDS.filter((moduleId) => moduleId < count);
+  const others = MODULE_IDS.filter((moduleId) => moduleId >= count);
+  return [...usual, ...others].filter((moduleId) => !taken.includes(moduleId));
+}
+
+/** The way to a device: that of the server where it has one at this address, else from a root of its own. */
+function pathOf(busId: string): string {
+  const known = PCI_PATHS.find((path) => printPciAddress(addressOfPath(path)) === busId);
+  return known ?? `pci${busId.slice(0, busId.lastIndexOf(':'))}/${busId}`;
+}

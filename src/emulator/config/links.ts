@@ -1,0 +1,47 @@
+/**
+ * The scale-up links that a node starts with, as options and text: all to all, but for pairs that are named. The links themselves are in link-table.ts.
+ */
+
+import { invalidParam } from '../../ucs/type/error.ts';
+
+/** Two cards by minor. */
+export type CardPair = readonly [number, number];
+
+const SYNTAX = 'must be full, or ^ and the pairs of cards without a link, such as ^0-1,2-5';
+const PAIR = /^(\d{1,2})-(\d{1,2})$/;
+
+/**
+ * Checks pairs for a node.
+ * @throws UcxError ERR_INVALID_PARAM for a card that is not there, or a card with itself
+ */
+export function checkLinks(absentLinks: readonly CardPair[], cards: number): void {
+  for (const pair of absentLinks) {
+    const known = pair.length === 2 && pair.every((minor) => Number.isInteger(minor) && minor >= 0 && minor < cards);
+    if (!known || pair[0] === pair[1]) {
+      throw invalidParam('absentLinks', `must be pairs of two different cards from 0 to ${cards - 1}`, pair.join('-'));
+    }
+  }
+}
+
+/**
+ * Reads `full` or `^0-1,2-5`: all links but those between cards 0 and 1, and 2 and 5.
+ * @returns the absent pairs
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function parseLinks(text: string): CardPair[] {
+  if (text === 'full') return [];
+  if (!text.startsWith('^')) throw invalidParam('links', SYNTAX, text);
+  return text
+    .slice(1)
+    .split(',')
+    .map((part) => {
+      const match = PAIR.exec(part.trim());
+      if (match === null) throw invalidParam('links', SYNTAX, text);
+      return [Number(match[1]), Number(match[2])] as const;
+    });
+}
+
+/** The text that {@link parseLinks} reads. */
+export function printLinks(absentLinks: readonly CardPair[]): string {
+  return absentLinks.length === 0 ? 'full' : `^${absentLinks.map((pair) => pair.join('-')).join(',')}`;
+}

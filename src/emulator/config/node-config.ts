@@ -1,0 +1,146 @@
+/**
+ * What an emulated node is made of: the options, their defaults and bounds. It builds nothing.
+ */
+
+import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_PROFILE } from '../../uapi/index.ts';
+import { createLog, type Log, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
+import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
+import { createRandom, type Random } from '../../ucs/sys/random.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { type CardIdentity, placesOf } from './card-places.ts';
+import { type CardPair, checkLinks } from './links.ts';
+
+/** Cards in one node; the bound of the minors that hl-thunk looks at is far above. */
+export const CARDS_MAX = 8;
+
+/** Options of an emulated node; every one has a default. */
+export interface EmulatedNodeOptions {
+  /** Generation of all cards. Default `gaudi2`. */
+  readonly asic?: AsicName;
+  /** Number of cards, 1 to 8. Default 8. */
+  readonly cards?: number;
+  /**
+   * Physical HBM of a card in bytes: a multiple of the DRAM page, at least the reserved part and four pages.
+   * Default: the true size (gaudi 32 GiB, gaudi2 96 GiB, gaudi3 128 GiB). Sparse: untouched pages cost nothing.
+   */
+  readonly hbmBytes?: number;
+  /** Threads that run the DMA engines, 0 to 8; 0 runs them inside ioctl calls, reproducibly. Default 1. */
+  readonly dmaThreads?: number;
+  /** Idle time in nanoseconds before a DMA thread sleeps. Default 100 us. */
+  readonly dmaSpinNs?: number;
+  /** Transfers up to this many bytes run at submission when their queue is idle, 0 to 1 GiB. Default 4096. */
+  readonly inlineBytesMax?: number;
+  /** Whether MEMORY REG_DMABUF_FD exists, as in the vendor's driver; it does not upstream. Default true. */
+  readonly importDmabuf?: boolean;
+  /**
+   * Whether HW_IP_INFO has the masks of the NIC ports, as the vendor's newest driver; upstream kernels report none. Default true.
+   */
+  readonly reportNicPorts?: boolean;
+  /** Which ioctl family the files speak by themselves; both are accepted. Default `drm`. */
+  readonly ioctlFamily?: 'habanalabs' | 'drm';
+  /** Pairs of cards, by minor, without a scale-up link between them. Default none: all cards are linked. */
+  readonly absentLinks?: readonly CardPair[];
+  /** Bus ids, module ids and NUMA nodes of some of the cards; default: those of an HLS-2 class server. See {@link placesOf} for which card has which. */
+  readonly identities?: readonly CardIdentity[];
+  /** Seconds after which a submission times out; default that of the ASIC's driver (gaudi 600, else 30). */
+  readonly csTimeoutSeconds?: number;
+  /** Source of time. Default: the monotonic clock of the system. */
+  readonly clock?: Clock;
+  /** Receives the messages. Default: warnings to standard error. */
+  readonly log?: Log;
+  /** Source of scheduling choices where `dmaThreads` is 0. */
+  readonly random?: Random;
+}
+
+/** The options with their defaults, checked. */
+export interface NodeConfig {
+  /** Constants of the ASIC. */
+  readonly profile: AsicProfile;
+  /** Number of cards. */
+  readonly cards: number;
+  /** Physical HBM of a card in bytes. */
+  readonly hbmBytes: number;
+  /** Threads that run the DMA engines; 0 runs them inside ioctl calls. */
+  readonly dmaThreads: number;
+  /** Idle time in nanoseconds before a DMA thread sleeps. */
+  readonly dmaSpinNs: number;
+  /** Largest transfer in bytes that runs at submission if its queue is idle. */
+  readonly inlineBytesMax: number;
+  /** Whether MEMORY REG_DMABUF_FD exists. */
+  readonly importDmabuf: boolean;
+  /** Whether HW_IP_INFO reports the masks of the NIC ports. */
+  readonly reportNicPorts: boolean;
+  /** The ioctl family that files prefer; both are accepted. */
+  readonly ioctlFamily: 'habanalabs' | 'drm';
+  /** Pairs of cards without a scale-up link. */
+  readonly absentLinks: readonly CardPair[];
+  /** Bus ids, module ids and NUMA nodes of the cards. */
+  readonly identities: readonly CardIdentity[];
+  /** Seconds after which a submission times out. */
+  readonly csTimeoutSeconds: number;
+  /** Source of time. */
+  readonly clock: Clock;
+  /** Receives the messages. */
+  readonly log: Log;
+  /** Source of scheduling choices. */
+  readonly random: Random;
+}
+
+const PROFILES: Readonly<Record<AsicName, AsicProfile>> = {
+  gaudi: GAUDI_PROFILE,
+  gaudi2: GAUDI2_PROFILE,
+  gaudi3: GAUDI3_PROFILE,
+};
+
+/** Pages of HBM that a card must have besides the reserved part. */
+const USER_PAGES_MIN = 4;
+
+/**
+ * Fills in the defaults.
+ * @throws UcxError ERR_INVALID_PARAM for a value out of its bounds
+ */
+export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
+  const asic = options.asic ?? 'gaudi2';
+  const profile = PROFILES[asic];
+  if (profile === undefined) throw invalidParam('asic', 'must be gaudi, gaudi2 or gaudi3', asic);
+  const config: NodeConfig = {
+    profile,
+    cards: options.cards ?? CARDS_MAX,
+    hbmBytes: options.hbmBytes ?? Number(profile.dram.size),
+    dmaThreads: options.dmaThreads ?? 1,
+    dmaSpinNs: options.dmaSpinNs ?? 100_000,
+    inlineBytesMax: options.inlineBytesMax ?? 4096,
+    importDmabuf: options.importDmabuf ?? true,
+    reportNicPorts: options.reportNicPorts ?? true,
+    ioctlFamily: options.ioctlFamily ?? 'drm',
+    absentLinks: options.absentLinks ?? [],
+    identities: options.identities ?? [],
+    csTimeoutSeconds: options.csTimeoutSeconds ?? profile.defaultCsTimeoutSeconds,
+    clock: options.clock ?? systemClock,
+    log: options.log ?? createLog('emulator', LogLevel.WARN, standardErrorSink),
+    random: options.random ?? createRandom(1),
+  };
+  checkInteger('cards', config.cards, 1, CARDS_MAX);
+  checkInteger('dmaThreads', config.dmaThreads, 0, 8);
+  checkInteger('dmaSpinNs', config.dmaSpinNs, 0, 1e9);
+  checkInteger('inlineBytesMax', config.inlineBytesMax, 0, 2 ** 30);
+  checkInteger('csTimeoutSeconds', config.csTimeoutSeconds, 1, 86_400);
+  checkHbm(config);
+  checkLinks(config.absentLinks, config.cards);
+  placesOf(config.cards, config.identities);
+  return config;
+}
+
+function checkInteger(argument: string, value: number, min: number, max: number): void {
+  if (!Number.isInteger(value) || value < min || value > max) {
+    throw invalidParam(argument, `must be an integer from ${min} to ${max}`, value);
+  }
+}
+
+function checkHbm({ profile, hbmBytes }: NodeConfig): void {
+  const { pageSize, reservedSize } = profile.dram;
+  const min = Number(reservedSize + pageSize * BigInt(USER_PAGES_MIN));
+  if (!Number.isSafeInteger(hbmBytes) || hbmBytes < min || hbmBytes > 2 ** 40 || hbmBytes % Number(pageSize) !== 0) {
+    throw invalidParam('hbmBytes', `must be a multiple of the DRAM page ${pageSize}, from ${min} to 2^40`, hbmBytes);
+  }
+}

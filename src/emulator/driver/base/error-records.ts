@@ -1,0 +1,140 @@
+/**
+ * What a card remembers of faults for INFO (struct hl_error_info): the first of each kind since the card was opened. It tells users
+ * by their event fds and decides nothing about resets.
+ */
+
+import { type AsicProfile, engineIdOf, HL_NOTIFIER_EVENT, HL_RAZWI } from '../../../uapi/index.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import type { FaultListener } from '../../device/engine-access.ts';
+import type { Stream } from '../../device/stream.ts';
+import type { UserMapping } from './user-mapping.ts';
+
+/** The card as far as its fault records need it. */
+export interface FaultReporter {
+  readonly profile: AsicProfile;
+  readonly config: { readonly clock: Clock };
+  /** What is mapped right now. */
+  userMappings(): readonly UserMapping[];
+  /** Tells registered users of events (bits of HL_NOTIFIER_EVENT). */
+  notify(events: number): void;
+}
+
+/** An access without translation, with what was mapped then. */
+export interface PageFaultRecord {
+  readonly timestampNs: number;
+  readonly address: bigint;
+  readonly engineId: number;
+  readonly mappings: readonly UserMapping[];
+}
+
+/** An access to an illegal address. */
+export interface RazwiRecord {
+  readonly timestampNs: number;
+  readonly address: bigint;
+  readonly engineId: number;
+  /** Bits of HL_RAZWI. */
+  readonly flags: number;
+}
+
+/** A packet that the hardware does not know. */
+export interface UndefinedOpcodeRecord {
+  readonly timestampNs: number;
+  readonly engineId: number;
+  readonly streamId: number;
+  readonly opcode: number;
+}
+
+/** A submission that took too long. */
+export interface CsTimeoutRecord {
+  readonly timestampNs: number;
+  readonly seq: number;
+}
+
+/** The fault records of one card. */
+export class ErrorRecords implements FaultListener {
+  readonly #card: FaultReporter;
+  #pageFault: PageFaultRecord | undefined;
+  #razwi: RazwiRecord | undefined;
+  #undefinedOpcode: UndefinedOpcodeRecord | undefined;
+  #csTimeout: CsTimeoutRecord | undefined;
+
+  constructor(card: FaultReporter) {
+    this.#card = card;
+  }
+
+  get lastPageFault(): PageFaultRecord | undefined {
+    return this.#pageFault;
+  }
+
+  get lastRazwi(): RazwiRecord | undefined {
+    return this.#razwi;
+  }
+
+  get lastUndefinedOpcode(): UndefinedOpcodeRecord | undefined {
+    return this.#undefinedOpcode;
+  }
+
+  get lastCsTimeout(): CsTimeoutRecord | undefined {
+    return this.#csTimeout;
+  }
+
+  /** An access without translation: the memory management unit reports it, and the fabric that nobody answered. */
+  pageFault(stream: Stream, high: number, low: number): void {
+    const address = addressOfHalves(high, low);
+    this.#pageFault ??= {
+      timestampNs: this.#now(),
+      address,
+      engineId: this.#engineId(stream),
+      mappings: this.#card.userMappings(),
+    };
+    this.#recordRazwi(stream, address, HL_RAZWI.HBW | HL_RAZWI.ADDR_DEC);
+    this.#card.notify(HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI);
+  }
+
+  /** An access that the hardware refuses. */
+  razwi(stream: Stream, high: number, low: number): void {
+    this.#recordRazwi(stream, addressOfHalves(high, low), HL_RAZWI.HBW | HL_RAZWI.RR);
+    this.#card.notify(HL_NOTIFIER_EVENT.RAZWI);
+  }
+
+  /** A packet that stopped its stream. */
+  undefinedOpcode(stream: Stream, opcode: number): void {
+    this.#undefinedOpcode ??= {
+      timestampNs: this.#now(),
+      engineId: this.#engineId(stream),
+      streamId: this.#card.profile.queues[stream.queueId]!.stream,
+      opcode,
+    };
+    this.#card.notify(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE);
+  }
+
+  /** A submission timed out. The caller notifies. */
+  csTimeout(seq: number): void {
+    this.#csTimeout ??= { timestampNs: this.#now(), seq };
+  }
+
+  /** Forgets everything: the driver records anew for every user of the card (hl_enable_err_info_capture). */
+  clear(): void {
+    this.#pageFault = undefined;
+    this.#razwi = undefined;
+    this.#undefinedOpcode = undefined;
+    this.#csTimeout = undefined;
+  }
+
+  #recordRazwi(stream: Stream, address: bigint, flags: number): void {
+    this.#razwi ??= { timestampNs: this.#now(), address, engineId: this.#engineId(stream), flags };
+  }
+
+  #engineId(stream: Stream): number {
+    const { profile } = this.#card;
+    return engineIdOf(profile.name, profile.queues[stream.queueId]!);
+  }
+
+  #now(): number {
+    return this.#card.config.clock.nowNs();
+  }
+}
+
+function addressOfHalves(high: number, low: number): bigint {
+  return (BigInt(high >>> 0) << 32n) | BigInt(low >>> 0);
+}

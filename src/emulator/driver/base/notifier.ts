@@ -1,0 +1,72 @@
+/**
+ * The event notifier of one open file: an event fd that the user registered and the events that it has not read yet.
+ * It does not know what the events mean.
+ */
+
+import { readlinkSync } from 'node:fs';
+import { close, dup, Errno, isSyscallError, PollEvent, pollNow, write } from '../../../sys/index.ts';
+
+/** What the link of an event fd in /proc points to. */
+const EVENT_FD_LINK = 'anon_inode:[eventfd]';
+
+/** One event fd registration per file (struct hl_notifier_event). */
+export class Notifier {
+  #fd = -1;
+  #events = 0;
+  readonly #one: Uint8Array = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
+
+  get registered(): boolean {
+    return this.#fd >= 0;
+  }
+
+  /**
+   * Registers an event fd; the driver keeps a reference of its own.
+   * @returns 0, EINVAL when one is registered already, EBADF for what is no descriptor, EINVAL for one that is no event fd
+   */
+  register(fd: number): number {
+    if (this.registered) return Errno.EINVAL;
+    let own: number;
+    try {
+      own = dup(fd);
+    } catch (error) {
+      if (isSyscallError(error)) return error.errno;
+      throw error;
+    }
+    if (readlinkSync(`/proc/self/fd/${own}`) !== EVENT_FD_LINK) {
+      close(own);
+      return Errno.EINVAL;
+    }
+    this.#fd = own;
+    return 0;
+  }
+
+  /** Gives the event fd back. Returns 0, or EINVAL when none is registered. */
+  unregister(): number {
+    if (!this.registered) return Errno.EINVAL;
+    this.close();
+    return 0;
+  }
+
+  /** Adds events (bits of HL_NOTIFIER_EVENT) and signals the event fd. Without one they are lost, as in the driver. */
+  raise(events: number): void {
+    if (!this.registered) return;
+    this.#events |= events;
+    // A counter that is full is readable all the same, and writing to one that blocks would hold the driver.
+    if ((pollNow(this.#fd, PollEvent.OUT) & PollEvent.OUT) !== 0) write(this.#fd, this.#one);
+  }
+
+  /** Reads and clears the events. */
+  takeEvents(): number {
+    const events = this.#events;
+    this.#events = 0;
+    return events;
+  }
+
+  /** Drops the registration. Idempotent. */
+  close(): void {
+    if (this.#fd < 0) return;
+    close(this.#fd);
+    this.#fd = -1;
+    this.#events = 0;
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * The compute context that an open primary node owns (struct hl_ctx): its address spaces, buffers, device memory and submissions.
+ * One per card at most. Closing it releases everything, in the order of the driver.
+ */
+
+import type { GaudiDevice } from '../../device/gaudi-device.ts';
+import type { CardPort } from '../base/card-port.ts';
+import { CsCounters } from '../base/cs-counters.ts';
+import type { UserMapping } from '../base/user-mapping.ts';
+import { BufferTable } from '../memory/buffer-table.ts';
+import { CommandBufferVa } from '../memory/command-buffer-va.ts';
+import { DeviceMemoryTable } from '../memory/device-memory-table.ts';
+import { DmabufImports } from '../memory/dmabuf-imports.ts';
+import { HostMappings } from '../memory/host-mappings.ts';
+import { HwBlocks } from '../memory/hw-blocks.ts';
+import { UserMemory } from '../memory/user-memory.ts';
+import { VaSpace } from '../memory/va-space.ts';
+import { ChunkList } from '../submission/chunk-list.ts';
+import { SubmissionTable } from '../submission/submission.ts';
+import { SyncStream } from '../submission/sync-stream.ts';
+import { UserCbRanges } from '../submission/user-cb-ranges.ts';
+import { UserInterrupts } from '../submission/user-interrupts.ts';
+
+/** A compute context. */
+export class Context {
+  readonly card: CardPort;
+  readonly device: GaudiDevice;
+  /** Memory of the process that opened the card. */
+  readonly userMemory: UserMemory;
+  readonly va: VaSpace;
+  /** Blocks of registers that the user may map. */
+  readonly blocks: HwBlocks;
+  /** Device addresses of command buffers. */
+  readonly commandBufferVa: CommandBufferVa;
+  /** Command buffers and timestamp buffers, with their mmap cookies. */
+  readonly buffers: BufferTable;
+  /** Pinned host memory in the card's address space. */
+  readonly hostMappings: HostMappings;
+  /** HBM allocations, their mappings and exports. */
+  readonly deviceMemory: DeviceMemoryTable;
+  /** Memory of other contexts, mapped through dma-bufs. */
+  readonly imports: DmabufImports;
+  /** Where command buffers of the user may lie. */
+  readonly userCbRanges: UserCbRanges;
+  readonly submissions: SubmissionTable;
+  readonly syncStream: SyncStream;
+  readonly interrupts: UserInterrupts;
+  /** The chunks of the submission at hand. */
+  readonly chunks: ChunkList = new ChunkList();
+  readonly counters: CsCounters = new CsCounters();
+  #closed = false;
+
+  /** @param owner the process that opened the card, see {@link UserMemory.owner} */
+  constructor(card: CardPort, owner: number) {
+    this.card = card;
+    this.device = card.device;
+    this.userMemory = new UserMemory(owner);
+    this.va = new VaSpace(card);
+    this.blocks = new HwBlocks(card);
+    this.commandBufferVa = new CommandBufferVa(this.va.host);
+    this.buffers = new BufferTable(this.blocks);
+    this.hostMappings = new HostMappings(card, this.va, this.userMemory);
+    this.deviceMemory = new DeviceMemoryTable(card, this.va);
+    this.imports = new DmabufImports(card, this.va);
+    this.userCbRanges = new UserCbRanges(card.profile, card.config.hbmBytes);
+    this.submissions = new SubmissionTable(Math.max(1, card.profile.maxPendingCs));
+    this.syncStream = new SyncStream(this);
+    this.interrupts = new UserInterrupts(this);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Something outside still holds the context: a live dma-buf, a buffer that is still mapped, a submission that is not done. */
+  get stillInUse(): boolean {
+    return this.deviceMemory.hasLiveExports || this.buffers.hasMappedBuffers || this.submissions.pendingCount > 0;
+  }
+
+  /** Every mapping in the address space of the card. */
+  mappings(): readonly UserMapping[] {
+    return [...this.hostMappings.list(), ...this.deviceMemory.list(), ...this.imports.list()];
+  }
+
+  /** Releases everything the context holds. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.interrupts.close();
+    this.submissions.abort(undefined);
+    this.submissions.close();
+    this.hostMappings.close();
+    this.imports.close();
+    this.deviceMemory.close();
+    for (const buffer of this.buffers.mappedForDevice()) this.commandBufferVa.unmap(buffer);
+    this.buffers.close();
+    this.commandBufferVa.close();
+    this.blocks.close();
+    this.userMemory.close();
+  }
+}

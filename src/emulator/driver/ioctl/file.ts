@@ -1,0 +1,207 @@
+/**
+ * Open files of emulated cards: the ioctl framing of the driver and its dispatch. What the ioctls do is in the file of each.
+ */
+
+import type { ArgumentBlock, DriverFile, DriverMapping } from '../../../driver/port.ts';
+import { Errno, SyscallError } from '../../../sys/index.ts';
+import {
+  DRM_COMMAND_BASE,
+  DRM_IOCTL_TYPE,
+  DRM_IOCTLS,
+  HABANALABS_IOCTL_TYPE,
+  HABANALABS_IOCTLS,
+  type IoctlNumbers,
+} from '../../../uapi/index.ts';
+import type { CardPort } from '../base/card-port.ts';
+import { Notifier } from '../base/notifier.ts';
+import type { SharedPages } from '../memory/buffer-table.ts';
+import { UserMemory } from '../memory/user-memory.ts';
+import { commandBufferIoctl } from './command-buffer.ts';
+import type { Context } from './context.ts';
+import { debugIoctl } from './debug.ts';
+import { infoIoctl } from './info.ts';
+import { memoryIoctl } from './memory.ts';
+import { submitIoctl } from './submit.ts';
+import { abortedWait, PolledWait, waitIoctl } from './wait.ts';
+
+/** Driver numbers after the base of the family: what both families have in common. */
+const INFO = 0;
+const CB = 1;
+const CS = 2;
+const WAIT_CS = 3;
+const MEMORY = 4;
+const DEBUG = 5;
+
+/**
+ * Index of the ioctl in its family, or a negative errno for a number that the driver does not have.
+ * @param unknownErrno for a number that is not of the DRM family's: drm_ioctl has another than hl_ioctl_control
+ */
+function driverNumber(request: number, block: ArgumentBlock, unknownErrno: number): number {
+  const number = request & 0xff;
+  const type = (request >>> 8) & 0xff;
+  if (((request >>> 16) & 0x3fff) > block.words.length * 4) return -Errno.EFAULT;
+  if (type === DRM_IOCTL_TYPE) {
+    const index = number - DRM_COMMAND_BASE;
+    return index >= INFO && index <= DEBUG ? index : -unknownErrno;
+  }
+  if (type !== HABANALABS_IOCTL_TYPE) return -Errno.ENOTTY;
+  return number >= 1 && number <= DEBUG + 1 ? number - 1 : -Errno.ENOTTY;
+}
+
+/** What primary and control files share. */
+export abstract class EmulatedFile implements DriverFile {
+  readonly numbers: IoctlNumbers;
+  /** Memory of the process that opened the file. */
+  abstract readonly userMemory: UserMemory;
+  protected readonly card: CardPort;
+  protected closed = false;
+  protected abstract readonly unknownErrno: number;
+
+  constructor(card: CardPort) {
+    this.card = card;
+    this.numbers = card.config.ioctlFamily === 'drm' ? DRM_IOCTLS : HABANALABS_IOCTLS;
+  }
+
+  ioctl(request: number, block: ArgumentBlock): number {
+    if (this.closed) return -Errno.EBADF;
+    if (this.card.removed) return -Errno.ENODEV;
+    const number = driverNumber(request, block, this.unknownErrno);
+    if (number < 0) return number;
+    const injected = this.card.faults.ioctlErrno(number);
+    if (injected !== 0) return -injected;
+    this.card.service();
+    return this.dispatch(number, block);
+  }
+
+  abstract ioctlAsync(request: number, block: ArgumentBlock): Promise<number>;
+  abstract mmap(byteLength: number, offset: bigint): DriverMapping;
+  /**
+   * What {@link mmap} maps, for another process that maps it itself.
+   * @throws SyscallError like mmap
+   */
+  abstract share(byteLength: number, offset: bigint): SharedPages;
+  abstract close(): void;
+  protected abstract dispatch(number: number, block: ArgumentBlock): number;
+}
+
+/** A primary node: one compute context. */
+export class PrimaryFile extends EmulatedFile {
+  readonly context: Context;
+  readonly userMemory: UserMemory;
+  protected readonly unknownErrno: number = Errno.EINVAL;
+  readonly #notifier: Notifier = new Notifier();
+  readonly #onClose: (file: PrimaryFile) => void;
+
+  constructor(card: CardPort, context: Context, onClose: (file: PrimaryFile) => void) {
+    super(card);
+    this.context = context;
+    this.userMemory = context.userMemory;
+    this.#onClose = onClose;
+    card.notifiers.add(this.#notifier);
+  }
+
+  /** WAIT_CS without blocking the thread: polls, and polls again after every progress of the card, until the time is over. */
+  async ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
+    if (driverNumber(request, block, this.unknownErrno) !== WAIT_CS) return this.ioctl(request, block);
+    const wait = new PolledWait(block, this.card.config.clock);
+    let holdsSlot = false;
+    for (let isFirst = true; ; isFirst = false) {
+      // The ticket is taken before the poll: progress in between resolves it.
+      const ticket = this.card.waiters.take(wait.remainingNs);
+      wait.writePoll(block);
+      const result = this.#pollWait(request, block, isFirst);
+      if (wait.isOver(result, block)) {
+        ticket.cancel();
+        if (holdsSlot) this.card.multiWaits -= 1;
+        return result;
+      }
+      if (isFirst && wait.isMulti) {
+        holdsSlot = true;
+        this.card.multiWaits += 1;
+      }
+      await ticket.progress;
+    }
+  }
+
+  /** The first poll is the ioctl; what follows is its wait, which goes on when the card is reset meanwhile. */
+  #pollWait(request: number, block: ArgumentBlock, isFirst: boolean): number {
+    if (isFirst) return this.ioctl(request, block);
+    if (this.closed) return abortedWait(block);
+    this.card.service();
+    return waitIoctl(this.context, block, true);
+  }
+
+  mmap(byteLength: number, offset: bigint): DriverMapping {
+    this.#checkMmap();
+    return this.context.buffers.mmap(byteLength, offset);
+  }
+
+  share(byteLength: number, offset: bigint): SharedPages {
+    this.#checkMmap();
+    return this.context.buffers.share(byteLength, offset);
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    this.card.notifiers.delete(this.#notifier);
+    this.#notifier.close();
+    this.#onClose(this);
+  }
+
+  #checkMmap(): void {
+    if (this.closed) throw new SyscallError('mmap', Errno.EBADF, 'file is closed');
+    if (this.card.removed) throw new SyscallError('mmap', Errno.ENODEV, 'device was removed');
+  }
+
+  protected dispatch(number: number, block: ArgumentBlock): number {
+    switch (number) {
+      case CS:
+        return submitIoctl(this.context, block);
+      case WAIT_CS:
+        return waitIoctl(this.context, block);
+      case MEMORY:
+        return memoryIoctl(this.context, block);
+      case CB:
+        return commandBufferIoctl(this.context, block);
+      case INFO:
+        return infoIoctl(this.card, this.userMemory, this.context, this.#notifier, block);
+      default:
+        return debugIoctl(this.context, block);
+    }
+  }
+}
+
+/** A control node: INFO only, no context. */
+export class ControlFile extends EmulatedFile {
+  readonly userMemory: UserMemory;
+  protected readonly unknownErrno: number = Errno.ENOTTY;
+
+  /** @param owner see {@link UserMemory.owner} */
+  constructor(card: CardPort, owner: number) {
+    super(card);
+    this.userMemory = new UserMemory(owner);
+  }
+
+  ioctlAsync(request: number, block: ArgumentBlock): Promise<number> {
+    return Promise.resolve(this.ioctl(request, block));
+  }
+
+  mmap(): DriverMapping {
+    throw new SyscallError('mmap', Errno.ENODEV, 'a control node cannot be mapped');
+  }
+
+  share(): SharedPages {
+    throw new SyscallError('mmap', Errno.ENODEV, 'a control node cannot be mapped');
+  }
+
+  close(): void {
+    this.closed = true;
+    this.userMemory.close();
+  }
+
+  protected dispatch(number: number, block: ArgumentBlock): number {
+    if (number !== INFO) return -Errno.ENOTTY;
+    return infoIoctl(this.card, this.userMemory, undefined, undefined, block);
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * INFO ops about faults, and the notifier of events.
+ */
+
+import { Errno } from '../../../sys/index.ts';
+import {
+  HL_INFO_ARGS,
+  HL_INFO_CS_TIMEOUT_EVENT,
+  HL_INFO_LAST_ERR_OPEN_DEV_TIME,
+  HL_INFO_OP,
+  HL_INFO_RAZWI_EVENT,
+  HL_INFO_UNDEFINED_OPCODE_EVENT,
+  HL_PAGE_FAULT_INFO,
+  HL_USER_MAPPING,
+} from '../../../uapi/index.ts';
+import { always, encode, type InfoOp, type InfoOps, type InfoRequest } from './info-op.ts';
+
+const ARGS = HL_INFO_ARGS.words;
+const EVENT_MASK_BYTES = 8;
+
+function lastErrorOpenTime({ card }: InfoRequest): Uint8Array {
+  return encode(HL_INFO_LAST_ERR_OPEN_DEV_TIME, { timestamp: BigInt(card.openRecord.lastErrorNs) });
+}
+
+function csTimeout({ card }: InfoRequest): Uint8Array {
+  const record = card.records.lastCsTimeout;
+  return encode(HL_INFO_CS_TIMEOUT_EVENT, {
+    timestamp: BigInt(record?.timestampNs ?? 0),
+    seq: BigInt(record?.seq ?? 0),
+  });
+}
+
+function razwi({ card }: InfoRequest): Uint8Array {
+  const record = card.records.lastRazwi;
+  if (record === undefined) return encode(HL_INFO_RAZWI_EVENT, {});
+  return encode(HL_INFO_RAZWI_EVENT, {
+    timestamp: BigInt(record.timestampNs),
+    addr: record.address,
+    engine_id: [record.engineId],
+    num_of_possible_engines: 1,
+    flags: record.flags,
+  });
+}
+
+function undefinedOpcode({ card }: InfoRequest): Uint8Array {
+  const record = card.records.lastUndefinedOpcode;
+  if (record === undefined) return encode(HL_INFO_UNDEFINED_OPCODE_EVENT, {});
+  return encode(HL_INFO_UNDEFINED_OPCODE_EVENT, {
+    timestamp: BigInt(record.timestampNs),
+    engine_id: record.engineId,
+    stream_id: record.streamId,
+  });
+}
+
+function pageFault({ card }: InfoRequest): Uint8Array {
+  const record = card.records.lastPageFault;
+  if (record === undefined) return encode(HL_PAGE_FAULT_INFO, {});
+  // Gaudi2 does not tell which engine it was.
+  return encode(HL_PAGE_FAULT_INFO, { timestamp: BigInt(record.timestampNs), addr: record.address });
+}
+
+/** The mappings at the time of the page fault; the number needed goes back in the arguments. */
+function userMappings({ card, words, returnSize }: InfoRequest): Uint8Array | number {
+  const mappings = card.records.lastPageFault?.mappings ?? [];
+  const bytes = new Uint8Array(mappings.length * HL_USER_MAPPING.size);
+  words[ARGS.array_size] = mappings.length;
+  if (bytes.byteLength === 0) return 0;
+  if (returnSize < bytes.byteLength) return Errno.ENOMEM;
+  const view = new DataView(bytes.buffer);
+  for (const [index, { address, byteLength }] of mappings.entries()) {
+    HL_USER_MAPPING.encode({ dev_va: address, size: BigInt(byteLength) }, view, index * HL_USER_MAPPING.size);
+  }
+  return bytes;
+}
+
+function registerEventFd({ notifier, words }: InfoRequest): number {
+  return notifier === undefined ? Errno.EOPNOTSUPP : notifier.register(words[ARGS.eventfd]! | 0);
+}
+
+function unregisterEventFd({ notifier }: InfoRequest): number {
+  return notifier === undefined ? Errno.EOPNOTSUPP : notifier.unregister();
+}
+
+function getEvents({ notifier, returnSize }: InfoRequest): Uint8Array | number {
+  if (notifier === undefined) return Errno.EOPNOTSUPP;
+  if (returnSize < EVENT_MASK_BYTES) return Errno.EINVAL;
+  const bytes = new Uint8Array(EVENT_MASK_BYTES);
+  new DataView(bytes.buffer).setUint32(0, notifier.takeEvents(), true);
+  return bytes;
+}
+
+function withoutData(alwaysWorks: boolean, answer: InfoOp['answer']): InfoOp {
+  return { always: alwaysWorks, returnsData: false, answer };
+}
+
+/** The ops. */
+export const EVENT_OPS: InfoOps = [
+  [HL_INFO_OP.LAST_ERR_OPEN_DEV_TIME, always(lastErrorOpenTime)],
+  [HL_INFO_OP.CS_TIMEOUT_EVENT, always(csTimeout)],
+  [HL_INFO_OP.RAZWI_EVENT, always(razwi)],
+  [HL_INFO_OP.UNDEFINED_OPCODE_EVENT, always(undefinedOpcode)],
+  [HL_INFO_OP.PAGE_FAULT_EVENT, always(pageFault)],
+  [HL_INFO_OP.USER_MAPPINGS, always(userMappings)],
+  [HL_INFO_OP.REGISTER_EVENTFD, withoutData(false, registerEventFd)],
+  [HL_INFO_OP.UNREGISTER_EVENTFD, withoutData(true, unregisterEventFd)],
+  [HL_INFO_OP.GET_EVENTS, always(getEvents)],
+  // The emulated hardware and firmware report no errors of their own: nothing is recorded.
+  [HL_INFO_OP.HW_ERR_EVENT, always(() => 0)],
+  [HL_INFO_OP.FW_ERR_EVENT, always(() => 0)],
+  [HL_INFO_OP.USER_ENGINE_ERR_EVENT, always(() => 0)],
+];

@@ -1,0 +1,113 @@
+/**
+ * INFO ops about what the card is: constants of the ASIC and of the board.
+ */
+
+import { Errno } from '../../../sys/index.ts';
+import {
+  type AsicName,
+  HL_INFO_ARGS,
+  HL_INFO_CLK_RATE,
+  HL_INFO_DEV_MEMALLOC_PAGE_SIZES,
+  HL_INFO_HW_IP_INFO,
+  HL_INFO_OP,
+  HL_INFO_SYNC_MANAGER,
+  HL_MAX_DCORES,
+  HL_PLL_FREQUENCY_INFO,
+  HL_SERVER_TYPE,
+  NO_USER_RESOURCE,
+  reportedDramBase,
+  reportedDramSize,
+} from '../../../uapi/index.ts';
+import { FIRMWARE_VERSION } from '../base/card-attributes.ts';
+import { CLOCK_MHZ } from '../base/clock-rates.ts';
+import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
+
+const ARGS = HL_INFO_ARGS.words;
+/** A device without DRAM reports at most this much (struct hl_info_hw_ip_info). */
+const DRAM_BYTES_MIN = 4096n;
+
+const SERVER_TYPE: Readonly<Record<AsicName, number>> = {
+  gaudi: HL_SERVER_TYPE.GAUDI_HLS1,
+  gaudi2: HL_SERVER_TYPE.GAUDI2_HLS2,
+  gaudi3: HL_SERVER_TYPE.UNKNOWN,
+};
+
+/** PLLs that the firmware knows: indices 0 to this. */
+const PLL_COUNT = 16;
+const PLL_OUTPUTS_MHZ: readonly number[] = [1000, 500, 250, 125];
+
+/** Text as a NUL-terminated field. */
+function text(value: string, byteLength: number): Uint8Array {
+  const bytes = new Uint8Array(byteLength);
+  new TextEncoder().encodeInto(value, bytes.subarray(0, byteLength - 1));
+  return bytes;
+}
+
+function hwIpInfo({ card }: InfoRequest): Uint8Array {
+  const { profile, place, device } = card;
+  const { dram, sram, engines, interrupts } = profile;
+  const { reportNicPorts } = card.config;
+  const hbmBytes = BigInt(device.hbm.byteLength);
+  const dramBytes = reportedDramSize(dram, hbmBytes);
+  return encode(HL_INFO_HW_IP_INFO, {
+    sram_base_address: sram.start,
+    dram_base_address: reportedDramBase(dram, hbmBytes),
+    dram_size: dramBytes,
+    sram_size: Number(sram.end - sram.start),
+    num_of_events: profile.numOfEvents,
+    device_id: profile.pciDeviceId,
+    module_id: place.moduleId,
+    decoder_enabled_mask: 2 ** engines.decoderCount - 1,
+    first_available_interrupt_id: interrupts.firstUserInterrupt,
+    server_type: SERVER_TYPE[profile.name],
+    cpld_version: 0,
+    tpc_enabled_mask: Number(engines.tpcMask & 0xffn),
+    dram_enabled: dramBytes > DRAM_BYTES_MIN ? 1 : 0,
+    mme_master_slave_mode: engines.mmeMasterSlaveMode,
+    cpucp_version: text(FIRMWARE_VERSION, 128),
+    card_name: text(profile.cardName, 16),
+    tpc_enabled_mask_ext: engines.tpcMask,
+    dram_page_size: dram.pageSize,
+    edma_enabled_mask: engines.edmaMask,
+    number_of_user_interrupts: interrupts.userInterruptCount,
+    device_mem_alloc_default_page_size: profile.capabilities.dramMmu ? dram.pageSize : 0n,
+    // nic_ports_mask and nic_ports_external_mask in the vendor's newest header.
+    reserved4: reportNicPorts ? 2n ** BigInt(engines.nicCount) - 1n : 0n,
+    reserved5: reportNicPorts ? engines.nicScaleOutMask : 0n,
+    rotator_enabled_mask: 2 ** engines.rotatorCount - 1,
+    reserved_dram_size: dram.reservedSize,
+  });
+}
+
+function syncManager({ card, words }: InfoRequest): Uint8Array | number {
+  const dcore = words[ARGS.dcore_id]!;
+  if (dcore >= HL_MAX_DCORES) return Errno.EINVAL;
+  const { managers } = card.profile.sync;
+  const manager = managers.find((candidate) => candidate.dcore === dcore);
+  return encode(HL_INFO_SYNC_MANAGER, {
+    first_available_sync_object: manager?.firstUserSob ?? 0,
+    first_available_monitor: manager?.firstUserMonitor ?? 0,
+    first_available_cq: (manager ?? managers.at(-1))?.firstUserCq ?? NO_USER_RESOURCE,
+  });
+}
+
+function clockRate({ card }: InfoRequest): Uint8Array {
+  const { current, max } = CLOCK_MHZ[card.profile.name];
+  return encode(HL_INFO_CLK_RATE, { cur_clk_rate_mhz: current, max_clk_rate_mhz: max });
+}
+
+/** The firmware refuses an index that it does not know. */
+function pllFrequency({ words }: InfoRequest): Uint8Array | number {
+  if (words[ARGS.pll_index]! >= PLL_COUNT) return Errno.EINVAL;
+  return encode(HL_PLL_FREQUENCY_INFO, { output: PLL_OUTPUTS_MHZ });
+}
+
+/** The ops. */
+export const HARDWARE_OPS: InfoOps = [
+  [HL_INFO_OP.HW_IP_INFO, always(hwIpInfo)],
+  [HL_INFO_OP.SYNC_MANAGER, always(syncManager)],
+  [HL_INFO_OP.CLK_RATE, operational(clockRate)],
+  [HL_INFO_OP.PLL_FREQUENCY, operational(pllFrequency)],
+  // No ASIC of the driver lets the user choose the page size.
+  [HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES, always(() => encode(HL_INFO_DEV_MEMALLOC_PAGE_SIZES, {}))],
+];

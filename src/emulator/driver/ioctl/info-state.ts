@@ -1,0 +1,144 @@
+/**
+ * INFO ops about how the card is: status, use, counters, idleness.
+ */
+
+import { clockMonotonicRawNs, Errno } from '../../../sys/index.ts';
+import {
+  engineIdOf,
+  HL_ENGINES_DATA_MAX_SIZE,
+  HL_ENGINES_DATA_MIN_SIZE,
+  HL_INFO_ARGS,
+  HL_INFO_CLK_THROTTLE,
+  HL_INFO_CS_COUNTERS,
+  HL_INFO_DEVICE_STATUS,
+  HL_INFO_DEVICE_UTILIZATION,
+  HL_INFO_DRAM_USAGE,
+  HL_INFO_ENERGY,
+  HL_INFO_HW_IDLE,
+  HL_INFO_OP,
+  HL_INFO_PCI_COUNTERS,
+  HL_INFO_RESET_COUNT,
+  HL_INFO_TIME_SYNC,
+  HL_OPEN_STATS_INFO,
+  HL_POWER_INFO,
+} from '../../../uapi/index.ts';
+import { CsCounters } from '../base/cs-counters.ts';
+import { always, encode, type InfoOps, type InfoRequest, operational } from './info-op.ts';
+
+const ARGS = HL_INFO_ARGS.words;
+const NS_PER_MS = 1e6;
+/** Words of the mask of busy engines. */
+const BUSY_MASK_WORDS = 4;
+/** Power of an idle card in watts. */
+const IDLE_POWER_W = 90n;
+
+function eventCounts({ card }: InfoRequest): Uint8Array | number {
+  const { numOfEvents } = card.profile;
+  return numOfEvents === 0 ? 0 : new Uint8Array(numOfEvents * 4);
+}
+
+function dramUsage({ card, context }: InfoRequest): Uint8Array {
+  const user = card.device.hbm.byteLength - Number(card.profile.dram.reservedSize);
+  return encode(HL_INFO_DRAM_USAGE, {
+    dram_free_mem: BigInt.asUintN(64, BigInt(user - card.dramUsedBytes)),
+    ctx_dram_mem: BigInt.asUintN(64, BigInt(context?.deviceMemory.usedBytes ?? 0)),
+  });
+}
+
+/** Engine ids that have work, as bits of 64-bit words. */
+function busyEngines({ card }: InfoRequest): bigint[] {
+  const mask = new Array<bigint>(BUSY_MASK_WORDS).fill(0n);
+  for (const stream of card.device.usedStreams()) {
+    if (stream.idle) continue;
+    const id = engineIdOf(card.profile.name, card.profile.queues[stream.queueId]!);
+    const word = Math.floor(id / 64);
+    if (word < BUSY_MASK_WORDS) mask[word] = mask[word]! | (1n << BigInt(id % 64));
+  }
+  return mask;
+}
+
+function hwIdle(request: InfoRequest): Uint8Array {
+  const mask = busyEngines(request);
+  return encode(HL_INFO_HW_IDLE, {
+    is_idle: request.card.device.idle ? 1 : 0,
+    busy_engines_mask: Number(mask[0]! & 0xffff_ffffn),
+    busy_engines_mask_ext: mask,
+  });
+}
+
+function timeSync({ card }: InfoRequest): Uint8Array {
+  const hostTime = BigInt(clockMonotonicRawNs());
+  return encode(HL_INFO_TIME_SYNC, {
+    device_time: BigInt(card.config.clock.nowNs()),
+    host_time: hostTime,
+    tsc_time: hostTime,
+  });
+}
+
+function csCounters({ card, context }: InfoRequest): Uint8Array {
+  const total = card.dropTotals;
+  const own = context?.counters ?? new CsCounters();
+  return encode(HL_INFO_CS_COUNTERS, {
+    total_out_of_mem_drop_cnt: BigInt(total.outOfMemory),
+    ctx_out_of_mem_drop_cnt: BigInt(own.outOfMemory),
+    total_parsing_drop_cnt: BigInt(total.parsing),
+    ctx_parsing_drop_cnt: BigInt(own.parsing),
+    total_queue_full_drop_cnt: BigInt(total.queueFull),
+    ctx_queue_full_drop_cnt: BigInt(own.queueFull),
+    total_device_in_reset_drop_cnt: BigInt(total.inReset),
+    ctx_device_in_reset_drop_cnt: BigInt(own.inReset),
+    total_max_cs_in_flight_drop_cnt: BigInt(total.maxCsInFlight),
+    ctx_max_cs_in_flight_drop_cnt: BigInt(own.maxCsInFlight),
+    total_validation_drop_cnt: BigInt(total.validation),
+    ctx_validation_drop_cnt: BigInt(own.validation),
+  });
+}
+
+function openStats({ card }: InfoRequest): Uint8Array {
+  const { opens, lastPeriodNs } = card.openRecord;
+  return encode(HL_OPEN_STATS_INFO, {
+    open_counter: BigInt(opens),
+    last_open_period_ms: BigInt(Math.floor(lastPeriodNs / NS_PER_MS)),
+    is_compute_ctx_active: card.hasContext ? 1 : 0,
+    compute_ctx_in_release: 0,
+  });
+}
+
+/** Text about the engines in use, into a buffer of 1 KiB to 1 MiB; its length goes back in the arguments. */
+function engineStatus({ card, words, returnSize }: InfoRequest): Uint8Array | number {
+  if (returnSize < HL_ENGINES_DATA_MIN_SIZE || returnSize > HL_ENGINES_DATA_MAX_SIZE) return Errno.EINVAL;
+  const lines = ['', 'QUEUE                 is_idle  pending'];
+  for (const stream of card.device.usedStreams()) {
+    lines.push(`${stream.name.padEnd(22)}${(stream.idle ? 'Y' : 'N').padEnd(9)}${stream.pending.length}`);
+  }
+  const bytes = new TextEncoder().encode(`${lines.join('\n')}\n`).subarray(0, returnSize);
+  words[ARGS.user_buffer_actual_size] = bytes.byteLength;
+  return bytes;
+}
+
+/** The ops. */
+export const STATE_OPS: InfoOps = [
+  [HL_INFO_OP.HW_EVENTS, always(eventCounts)],
+  [HL_INFO_OP.HW_EVENTS_AGGREGATE, always(eventCounts)],
+  [HL_INFO_OP.DRAM_USAGE, always(dramUsage)],
+  [HL_INFO_OP.HW_IDLE, operational(hwIdle)],
+  [HL_INFO_OP.DEVICE_STATUS, always(({ card }) => encode(HL_INFO_DEVICE_STATUS, { status: card.status }))],
+  [
+    HL_INFO_OP.DEVICE_UTILIZATION,
+    operational(({ card }) => encode(HL_INFO_DEVICE_UTILIZATION, { utilization: card.device.idle ? 0 : 100 })),
+  ],
+  [
+    HL_INFO_OP.RESET_COUNT,
+    always(({ card }) => {
+      return encode(HL_INFO_RESET_COUNT, { hard_reset_cnt: card.hardResets, soft_reset_cnt: card.computeResets });
+    }),
+  ],
+  [HL_INFO_OP.TIME_SYNC, operational(timeSync)],
+  [HL_INFO_OP.CS_COUNTERS, always(csCounters)],
+  [HL_INFO_OP.PCI_COUNTERS, operational(() => encode(HL_INFO_PCI_COUNTERS, {}))],
+  [HL_INFO_OP.CLK_THROTTLE_REASON, always(() => encode(HL_INFO_CLK_THROTTLE, {}))],
+  [HL_INFO_OP.TOTAL_ENERGY, operational(() => encode(HL_INFO_ENERGY, {}))],
+  [HL_INFO_OP.POWER, operational(() => encode(HL_POWER_INFO, { power: IDLE_POWER_W }))],
+  [HL_INFO_OP.OPEN_STATS, always(openStats)],
+  [HL_INFO_OP.ENGINE_STATUS, operational(engineStatus)],
+];

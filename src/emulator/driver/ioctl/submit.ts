@@ -1,0 +1,254 @@
+/**
+ * The CS ioctl: checks a submission in the order of the driver, opens it and starts its jobs. Signal and wait submissions and
+ * reservations are in sync-stream.ts.
+ */
+
+import type { ArgumentBlock } from '../../../driver/port.ts';
+import { Errno } from '../../../sys/index.ts';
+import {
+  HL_CS_ARGS,
+  HL_CS_CHUNK,
+  HL_CS_CHUNK_FLAGS,
+  HL_CS_FLAGS,
+  HL_DEVICE_STATUS,
+  HL_MAX_JOBS_PER_CS,
+} from '../../../uapi/index.ts';
+import type { Stream } from '../../device/stream.ts';
+import { OWN_PROCESS } from '../memory/user-memory.ts';
+import type { CheckedChunk, ChunkList } from '../submission/chunk-list.ts';
+import { accept, acceptNothing, refuse } from '../submission/cs-answer.ts';
+import { timeoutSecondsOf } from '../submission/cs-timeout.ts';
+import { parseExternalBuffer } from '../submission/packet-parser.ts';
+import { type Submission, SubmissionState } from '../submission/submission.ts';
+import type { Context } from './context.ts';
+import { engineCommandIoctl } from './engine-commands.ts';
+
+const HIGH = 0x1_0000_0000;
+const NS_PER_S = 1e9;
+/**
+ * How long the restore phase of another process may take, as it holds up the driver and so everybody; then its submission ends with
+ * ENOEXEC, as after a time-out.
+ */
+const FOREIGN_RESTORE_NS_MAX = 20e6;
+const IN = HL_CS_ARGS.in.words;
+const CHUNK = HL_CS_CHUNK.words;
+const CHUNK_WORDS: number = HL_CS_CHUNK.size / 4;
+/** Smallest command buffer that a chunk may name: one packet. */
+const CB_BYTES_MIN = 8;
+
+const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
+const STAGED_MEMBER: number = STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST | HL_CS_FLAGS.STAGED_SUBMISSION_LAST;
+const SYNC_TYPES: number =
+  HL_CS_FLAGS.SIGNAL |
+  HL_CS_FLAGS.WAIT |
+  HL_CS_FLAGS.COLLECTIVE_WAIT |
+  HL_CS_FLAGS.RESERVE_SIGNALS_ONLY |
+  HL_CS_FLAGS.UNRESERVE_SIGNALS_ONLY;
+const COMMAND_TYPES: number = HL_CS_FLAGS.ENGINE_CORE_COMMAND | HL_CS_FLAGS.ENGINES_COMMAND;
+const TYPE_FLAGS: number = SYNC_TYPES | COMMAND_TYPES | HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES;
+
+/** The ioctl. Never blocks, except for the restore phase of FORCE_RESTORE. */
+export function submitIoctl(context: Context, block: ArgumentBlock): number {
+  const { words } = block;
+  const flags = words[IN.cs_flags]!;
+  if (words[IN.pad] !== 0) return refuse(block, Errno.EINVAL);
+  const refused = checkType(context, flags, words[IN.num_chunks_execute]!);
+  if (refused !== 0) return refuse(block, refused);
+  if ((flags & SYNC_TYPES) !== 0) return context.syncStream.submitIoctl(block, flags);
+  if ((flags & COMMAND_TYPES) !== 0) return engineCommandIoctl(context, block, flags);
+  // The driver reads a register behind PCI, which pushes posted writes to memory; here none are posted.
+  if ((flags & HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES) !== 0) return acceptNothing(block);
+  if ((flags & HL_CS_FLAGS.FORCE_RESTORE) !== 0 && words[IN.num_chunks_restore] !== 0) {
+    const failed = restore(context, block);
+    if (failed !== 0) return failed === Errno.EAGAIN ? -failed : refuse(block, failed);
+  }
+  return submitDefault(context, block, flags);
+}
+
+/** Checks that need no chunk; 0 or an errno. */
+function checkType(context: Context, flags: number, chunks: number): number {
+  const { card } = context;
+  const { capabilities } = card.profile;
+  if (card.status !== HL_DEVICE_STATUS.OPERATIONAL) return Errno.EBUSY;
+  if (!capabilities.submits) return Errno.EINVAL;
+  if ((flags & STAGED_MEMBER) !== 0 && !capabilities.staged) return Errno.EPERM;
+  const type = flags & TYPE_FLAGS;
+  if ((type & (type - 1)) !== 0) return Errno.EINVAL;
+  if ((type & SYNC_TYPES) !== 0 && !capabilities.syncStream) return Errno.EINVAL;
+  if (type === 0 && chunks === 0) return Errno.EINVAL;
+  const needsOneChunk = (type & (HL_CS_FLAGS.SIGNAL | HL_CS_FLAGS.WAIT | HL_CS_FLAGS.COLLECTIVE_WAIT)) !== 0;
+  if (needsOneChunk && chunks !== 1) return Errno.EINVAL;
+  return 0;
+}
+
+function submitDefault(context: Context, block: ArgumentBlock, flags: number): number {
+  const { words } = block;
+  const chunks = context.chunks;
+  const refused = readChunks(
+    context,
+    block,
+    words[IN.chunks_execute]! | 0,
+    words[IN.chunks_execute + 1]! | 0,
+    words[IN.num_chunks_execute]!,
+  );
+  if (refused !== 0) return refuse(block, refused);
+  const timeoutSeconds = timeoutSecondsOf(context.card.config, words, flags);
+  const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
+  const group = staged ? context.submissions.findStaged(words[IN.seq + 1]! * HIGH + words[IN.seq]!) : undefined;
+  if (staged && group === undefined) return refuse(block, Errno.EINVAL);
+  const reservation = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) === 0 ? 0 : words[IN.encaps_sig_handle_id]!;
+  if (reservation !== 0 && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);
+  const submission = openSubmission(context, flags, timeoutSeconds);
+  if (typeof submission === 'number') return submission === Errno.EAGAIN ? -submission : refuse(block, submission);
+  if ((flags & STAGED) !== 0) {
+    submission.staged = group ?? context.submissions.openStaged(submission);
+    submission.staged.members.push(submission);
+    submission.staged.closed = (flags & HL_CS_FLAGS.STAGED_SUBMISSION_LAST) !== 0;
+  }
+  if (reservation !== 0) context.syncStream.bind(reservation, submission);
+  startJobs(context, submission, chunks);
+  return accept(block, submission.staged?.firstSeq ?? submission.seq);
+}
+
+/** Opens a slot for the checked chunks, or says why not: an errno. */
+function openSubmission(context: Context, flags: number, timeoutSeconds: number): Submission | number {
+  const { submissions, counters, chunks, card } = context;
+  submissions.retire();
+  if (!hasQueueRoom(chunks)) {
+    counters.queueFull += 1;
+    return hasOverlongInternal(chunks) ? Errno.ENOMEM : Errno.EAGAIN;
+  }
+  const submission = submissions.open(flags, timeoutSeconds);
+  if (submission === undefined) {
+    counters.maxCsInFlight += 1;
+    return Errno.EAGAIN;
+  }
+  card.faults.strike(submission);
+  return submission;
+}
+
+/** Room is judged as if every chunk of the submission went to its queue: what the queues hold plus what comes. */
+function hasQueueRoom(chunks: ChunkList): boolean {
+  for (let i = 0; i < chunks.length; i++) {
+    const stream = chunks.items[i]!.stream!;
+    if (stream.outstanding + chunks.length <= stream.length) continue;
+    if (stream.outstanding + countOn(chunks, stream) > stream.length) return false;
+  }
+  return true;
+}
+
+function hasOverlongInternal(chunks: ChunkList): boolean {
+  return chunks.items.slice(0, chunks.length).some(({ stream }) => {
+    return !stream!.tracked && countOn(chunks, stream!) > stream!.length;
+  });
+}
+
+function countOn(chunks: ChunkList, stream: Stream): number {
+  let count = 0;
+  for (let i = 0; i < chunks.length; i++) if (chunks.items[i]!.stream === stream) count += 1;
+  return count;
+}
+
+/** A closure of its own, so that a submission that does not hang allocates no scope for one. */
+function hangsAs(submission: Submission): () => boolean {
+  return () => submission.hung;
+}
+
+/** Puts the jobs on their queues, in the order of the chunks. */
+function startJobs(context: Context, submission: Submission, chunks: ChunkList): void {
+  const { device, submissions } = context;
+  const stamp = (submission.flags & HL_CS_FLAGS.TIMESTAMP) === 0 ? 0 : submissions.stampAddress(submission);
+  const isHeld = submission.hung ? hangsAs(submission) : undefined;
+  for (let i = 0; i < chunks.length; i++) {
+    const chunk = chunks.items[i]!;
+    const stream = chunk.stream!;
+    const job = submission.addJob(stream);
+    // What is not tracked may end after the submission has.
+    job.stampAddress = stream.tracked ? stamp : 0;
+    stream.outstanding += 1;
+    submission.multiWait ||= stream.streamMaster;
+    device.processor.execute(stream, job, chunk.memory, chunk.high, chunk.low, chunk.byteLength, isHeld);
+  }
+  const { card } = context;
+  if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
+  // What is complete at once may be what somebody waits for: the last member of a staged submission.
+  else if (card.waiters.count > 0) card.waiters.wake();
+}
+
+/** The restore phase: a submission of its own that must be complete before the next one starts. */
+function restore(context: Context, block: ArgumentBlock): number {
+  const { words } = block;
+  const refused = readChunks(
+    context,
+    block,
+    words[IN.chunks_restore]! | 0,
+    words[IN.chunks_restore + 1]! | 0,
+    words[IN.num_chunks_restore]!,
+  );
+  if (refused !== 0) return refused;
+  const timeoutSeconds = timeoutSecondsOf(context.card.config, words, 0);
+  const submission = openSubmission(context, 0, timeoutSeconds);
+  if (typeof submission === 'number') return submission;
+  startJobs(context, submission, context.chunks);
+  const { submissions } = context;
+  const isForeign = context.userMemory.owner !== OWN_PROCESS;
+  const waitNs = Math.min(timeoutSeconds * NS_PER_S, isForeign ? FOREIGN_RESTORE_NS_MAX : Number.POSITIVE_INFINITY);
+  context.card.waiters.block(waitNs, () => submissions.poll(submission) !== SubmissionState.PENDING);
+  return submissions.poll(submission) === SubmissionState.COMPLETED ? 0 : Errno.ENOEXEC;
+}
+
+/** Reads and checks the chunks into the context's list; 0 or an errno. */
+function readChunks(context: Context, block: ArgumentBlock, low: number, high: number, count: number): number {
+  const { chunks, counters, userMemory } = context;
+  chunks.length = 0;
+  if (count > HL_MAX_JOBS_PER_CS) return Errno.EINVAL;
+  if (!userMemory.readWords(block, low, high, count * CHUNK_WORDS)) return Errno.EFAULT;
+  let tracked = false;
+  for (let i = 0; i < count; i++) {
+    const errno = checkChunk(context, userMemory.words, userMemory.index + i * CHUNK_WORDS);
+    if (errno !== 0) {
+      if (errno === Errno.EINVAL || errno === Errno.EPERM) counters.validation += 1;
+      return errno;
+    }
+    tracked ||= chunks.items[i]!.stream!.tracked;
+  }
+  if (!tracked) return Errno.EINVAL;
+  return 0;
+}
+
+/** Checks one chunk and appends it to the list; 0 or an errno. */
+function checkChunk(context: Context, words: Uint32Array, at: number): number {
+  const { profile } = context.card;
+  const queue = profile.queues[words[at + CHUNK.queue_index]!];
+  if (queue === undefined || !queue.userUsable) return Errno.EINVAL;
+  const chunk = context.chunks.next();
+  chunk.stream = context.device.stream(queue.id);
+  chunk.byteLength = words[at + CHUNK.cb_size]!;
+  const low = words[at + CHUNK.cb_handle]! | 0;
+  const high = words[at + CHUNK.cb_handle + 1]! | 0;
+  const userCb = (words[at + CHUNK.cs_chunk_flags]! & HL_CS_CHUNK_FLAGS.USER_ALLOC_CB) !== 0;
+  if (queue.kind === 'hw' && !userCb) return Errno.EINVAL;
+  return queue.kind === 'external'
+    ? resolveKernelBuffer(context, chunk, low, high)
+    : resolveUserBuffer(context, chunk, low, high);
+}
+
+/** A command buffer of the driver, named by its handle. Its packets are parsed now. */
+function resolveKernelBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
+  const buffer = context.buffers.findCommandBuffer(low >>> 0, high >>> 0);
+  if (buffer === undefined) return Errno.EINVAL;
+  if (chunk.byteLength < CB_BYTES_MIN || chunk.byteLength > buffer.byteLength) return Errno.EINVAL;
+  chunk.memory = buffer.memory;
+  const errno = parseExternalBuffer(buffer.memory, chunk.byteLength);
+  if (errno !== 0) context.counters.parsing += 1;
+  return errno;
+}
+
+/** A command buffer in memory of the user. Only its range is looked at: what is not mapped faults when the card fetches it. */
+function resolveUserBuffer(context: Context, chunk: CheckedChunk, low: number, high: number): number {
+  if (!context.userCbRanges.contain(high, low, chunk.byteLength)) return Errno.EFAULT;
+  chunk.memory = undefined;
+  chunk.high = high;
+  chunk.low = low;
+  return 0;
+}

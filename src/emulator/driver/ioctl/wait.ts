@@ -1,0 +1,183 @@
+/**
+ * The WAIT_CS ioctl: waiting for one submission or for the first of several. Waiting for interrupts is in user-interrupts.ts.
+ */
+
+import type { ArgumentBlock } from '../../../driver/port.ts';
+import { Errno } from '../../../sys/index.ts';
+import {
+  HL_CS_FLAGS,
+  HL_DEVICE_STATUS,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
+  HL_WAIT_CS_STATUS_FLAG,
+  HL_WAIT_MULTI_CS_LIST_MAX_LEN,
+} from '../../../uapi/index.ts';
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { type Submission, SubmissionState } from '../submission/submission.ts';
+import { answer, timeoutOf, writeTimestamp } from '../submission/wait-answer.ts';
+import type { Context } from './context.ts';
+
+const HIGH = 0x1_0000_0000;
+const IN = HL_WAIT_CS_ARGS.in.words;
+const OUT = HL_WAIT_CS_ARGS.out.words;
+const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
+/** Concurrent multi-waits on one device (MULTI_CS_MAX_USER_CTX). */
+const MULTI_WAITS_MAX = 2;
+
+/**
+ * The ioctl. Blocks the thread up to the time-out, as the driver does.
+ * @param isWaiting true for another look of a wait that has begun: it ends with what becomes of the submission, also after a reset
+ */
+export function waitIoctl(context: Context, block: ArgumentBlock, isWaiting = false): number {
+  const { card } = context;
+  const isUp = card.status === HL_DEVICE_STATUS.OPERATIONAL && !card.releasePending;
+  if (!isUp && !isWaiting) {
+    return answer(block, -Errno.EBUSY, HL_WAIT_CS_STATUS.BUSY);
+  }
+  const flags = block.words[IN.flags]!;
+  if ((flags & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0) return context.interrupts.waitIoctl(block);
+  if ((flags & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0) return waitForMultiple(context, block, isWaiting);
+  return waitForOne(context, block);
+}
+
+/** The answer to a wait whose file was closed. */
+export function abortedWait(block: ArgumentBlock): number {
+  return answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
+}
+
+function waitForOne(context: Context, block: ArgumentBlock): number {
+  const { words } = block;
+  const { submissions } = context;
+  const seq = words[IN.seq + 1]! * HIGH + words[IN.seq]!;
+  const timeoutNs = timeoutOf(words, IN.timeout_us);
+  if (seq >= submissions.nextSeq) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
+  const submission = submissions.find(seq);
+  if (submission === undefined) return answerFromStore(context, block, seq);
+  let state = submissions.poll(submission);
+  if (state === SubmissionState.PENDING && timeoutNs > 0) {
+    context.card.waiters.block(timeoutNs, () => submissions.poll(submission) !== SubmissionState.PENDING);
+    state = submissions.poll(submission);
+  }
+  submissions.retire();
+  return answerState(context, block, submission, state);
+}
+
+function answerState(context: Context, block: ArgumentBlock, submission: Submission, state: SubmissionState): number {
+  switch (state) {
+    case SubmissionState.PENDING:
+      return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+    case SubmissionState.TIMED_OUT:
+      return answer(block, -Errno.ETIMEDOUT, HL_WAIT_CS_STATUS.TIMEDOUT);
+    case SubmissionState.ABORTED:
+      return answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED);
+    default:
+      answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+      if ((submission.flags & HL_CS_FLAGS.TIMESTAMP) !== 0) {
+        writeTimestamp(block, context.submissions.timestampNs(submission));
+      }
+      return 0;
+  }
+}
+
+/** A submission outside the window: complete, and with its timestamp once if it had one. */
+function answerFromStore(context: Context, block: ArgumentBlock, seq: number): number {
+  const outcome = context.submissions.takeOutcome(seq);
+  answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+  if (outcome === undefined) block.words[OUT.flags] = HL_WAIT_CS_STATUS_FLAG.GONE;
+  else writeTimestamp(block, outcome.timestampNs);
+  return 0;
+}
+
+/** @param holdsSlot the caller has one of the places for multi-waits already */
+function waitForMultiple(context: Context, block: ArgumentBlock, holdsSlot: boolean): number {
+  const { card, submissions } = context;
+  if (!card.profile.capabilities.multiCs) return answer(block, -Errno.EPERM, HL_WAIT_CS_STATUS.BUSY);
+  const { words } = block;
+  const count = words[IN.seq_arr_len]! & 0xff;
+  const padded = words[IN.seq_arr_len]! >>> 8 !== 0 || words[IN.seq_arr_len + 1] !== 0;
+  if (count > HL_WAIT_MULTI_CS_LIST_MAX_LEN || padded) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
+  const timeoutNs = timeoutOf(words, IN.timeout_us);
+  if (!context.userMemory.readWords(block, words[IN.seq]!, words[IN.seq + 1]!, count * 2)) {
+    return answer(block, -Errno.EFAULT, HL_WAIT_CS_STATUS.BUSY);
+  }
+  const sequences = readSequences(context, count);
+  for (const seq of sequences) {
+    const submission = submissions.find(seq);
+    if (seq >= submissions.nextSeq || (submission !== undefined && !submission.multiWait)) {
+      return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
+    }
+  }
+  if (!holdsSlot && card.multiWaits >= MULTI_WAITS_MAX) return answer(block, -Errno.ENOMEM, HL_WAIT_CS_STATUS.BUSY);
+  card.multiWaits += 1;
+  card.waiters.block(timeoutNs, () => completionMap(context, sequences) !== 0);
+  card.multiWaits -= 1;
+  return answerMultiple(context, block, sequences);
+}
+
+function answerMultiple(context: Context, block: ArgumentBlock, sequences: readonly number[]): number {
+  const map = completionMap(context, sequences);
+  if (map === 0) return answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+  answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+  block.words[OUT.cs_completion_map] = map;
+  const stamps = sequences
+    .map((seq) => context.submissions.find(seq))
+    .filter((found) => found !== undefined && (found.flags & HL_CS_FLAGS.TIMESTAMP) !== 0)
+    .map((found) => context.submissions.timestampNs(found!))
+    .filter((stamp) => stamp > 0);
+  if (stamps.length > 0) writeTimestamp(block, Math.min(...stamps));
+  return 0;
+}
+
+function readSequences(context: Context, count: number): number[] {
+  const { words, index } = context.userMemory;
+  return Array.from({ length: count }, (_, i) => words[index + 2 * i + 1]! * HIGH + words[index + 2 * i]!);
+}
+
+/** Bit n is set when the nth submission is not pending. */
+function completionMap(context: Context, sequences: readonly number[]): number {
+  let map = 0;
+  for (const [index, seq] of sequences.entries()) {
+    const submission = context.submissions.find(seq);
+    const done = submission === undefined || context.submissions.poll(submission) !== SubmissionState.PENDING;
+    if (done) map |= 1 << index;
+  }
+  return map >>> 0;
+}
+
+/** A wait that is polled instead of blocking: keeps the arguments, because every poll overwrites them with an answer. */
+export class PolledWait {
+  readonly #arguments: Uint32Array;
+  readonly #clock: Clock;
+  readonly #deadlineNs: number;
+  readonly #timeoutWord: number;
+
+  constructor(block: ArgumentBlock, clock: Clock) {
+    this.#arguments = block.words.slice(0, ARGS_WORDS);
+    this.#clock = clock;
+    const isInterrupt = (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
+    this.#timeoutWord = isInterrupt ? IN.interrupt_timeout_us : IN.timeout_us;
+    this.#deadlineNs = clock.nowNs() + timeoutOf(this.#arguments, this.#timeoutWord);
+  }
+
+  /** True for a wait for several submissions, of which a card has few at a time. */
+  get isMulti(): boolean {
+    return (this.#arguments[IN.flags]! & HL_WAIT_CS_FLAGS.MULTI_CS) !== 0;
+  }
+
+  get remainingNs(): number {
+    return Math.max(0, this.#deadlineNs - this.#clock.nowNs());
+  }
+
+  /** Writes the arguments with a time-out of 0. */
+  writePoll(block: ArgumentBlock): void {
+    block.words.set(this.#arguments);
+    block.words[this.#timeoutWord] = 0;
+    block.words[this.#timeoutWord + 1] = 0;
+  }
+
+  /** True when the answer to the last poll is the answer to the wait. */
+  isOver(result: number, block: ArgumentBlock): boolean {
+    return result !== 0 || block.words[OUT.status] !== HL_WAIT_CS_STATUS.BUSY || this.remainingNs === 0;
+  }
+}

@@ -1,0 +1,263 @@
+/**
+ * Device memory of one context: allocations, their mappings and exports (MEMORY ALLOC, FREE, MAP, UNMAP, EXPORT_DMABUF_FD).
+ *
+ * Where HBM has no virtual addresses (gaudi) the driver only keeps accounts, and the user manages the memory.
+ * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.
+ */
+
+import { Errno, isSyscallError } from '../../../sys/index.ts';
+import { HL_MEM } from '../../../uapi/index.ts';
+import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
+import type { CardPort } from '../base/card-port.ts';
+import type { ExportedDmabuf, MemoryRun } from '../base/dmabuf.ts';
+import type { UserMapping } from '../base/user-mapping.ts';
+import { smallestFreeId } from './handle-ids.ts';
+import type { VaSpace } from './va-space.ts';
+
+const EXPORT_ALIGNMENT = 4096n;
+
+/** One allocation (struct hl_vm_phys_pg_pack). */
+interface Allocation {
+  readonly handle: number;
+  readonly runs: readonly MemoryRun[];
+  readonly byteLength: number;
+  mappings: number;
+  /** Exports that may still be alive. */
+  readonly exports: Set<ExportedDmabuf>;
+}
+
+interface DeviceMapping {
+  readonly allocation: Allocation;
+  /** Offset of the mapping in the range of device memory. */
+  readonly offset: number;
+}
+
+/** What EXPORT_DMABUF_FD asks for. */
+export interface ExportRequest {
+  readonly address: bigint;
+  readonly byteLength: bigint;
+  readonly offset: bigint;
+  /** O_* flags of the new descriptor. */
+  readonly flags: number;
+}
+
+/** The device memory of one context. */
+export class DeviceMemoryTable {
+  readonly #card: CardPort;
+  readonly #va: VaSpace;
+  /** Physical memory of the user, in bytes from the end of the reserved part. */
+  readonly #physical: RangeAllocator;
+  readonly #firstByte: number;
+  readonly #pageBytes: number;
+  readonly #allocations: Map<number, Allocation> = new Map();
+  readonly #mappings: Map<bigint, DeviceMapping> = new Map();
+  /** Exports of physical ranges, which belong to no allocation. */
+  readonly #physicalExports: Set<ExportedDmabuf> = new Set();
+  /** Bytes of this context (ctx->dram_phys_mem); the user may make it any number where the driver only keeps accounts. */
+  #usedBytes = 0;
+
+  constructor(card: CardPort, va: VaSpace) {
+    this.#card = card;
+    this.#va = va;
+    this.#firstByte = Number(card.profile.dram.reservedSize);
+    this.#pageBytes = Number(card.profile.dram.pageSize);
+    this.#physical = new RangeAllocator(card.device.hbm.byteLength - this.#firstByte);
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** Some dma-buf of the context still has a descriptor. */
+  get hasLiveExports(): boolean {
+    for (const dmabuf of this.#exports()) if (dmabuf.alive) return true;
+    return false;
+  }
+
+  /** What is mapped. */
+  *list(): Iterable<UserMapping> {
+    for (const [address, { allocation }] of this.#mappings) yield { address, byteLength: allocation.byteLength };
+  }
+
+  /**
+   * Allocates.
+   * @param flags of HL_MEM: CONTIGUOUS wants one run of pages
+   * @returns the handle (0 where the driver only keeps accounts); or a negative errno: EINVAL for no bytes, ENOMEM
+   */
+  allocate(byteLength: number, flags: number): number {
+    if (byteLength === 0) return -Errno.EINVAL;
+    if (this.#va.dram === undefined) {
+      this.#account(byteLength);
+      return 0;
+    }
+    if (this.#card.faults.exhausts('hbm')) return -Errno.ENOMEM;
+    const pages = Math.ceil(byteLength / this.#pageBytes);
+    if (pages * this.#pageBytes > this.#physical.freeBytes) return -Errno.ENOMEM;
+    const runs = this.#allocateRuns(pages, (flags & HL_MEM.CONTIGUOUS) !== 0);
+    if (runs === undefined) return -Errno.ENOMEM;
+    const handle = smallestFreeId(this.#allocations);
+    const bytes = pages * this.#pageBytes;
+    this.#allocations.set(handle, { handle, runs, byteLength: bytes, mappings: 0, exports: new Set() });
+    this.#account(bytes);
+    return handle;
+  }
+
+  /**
+   * Frees.
+   * @param handle low word of the handle; where the driver only keeps accounts, `byteLength` is believed instead
+   * @returns 0, or EINVAL for an unknown or still mapped allocation
+   */
+  free(handle: number, byteLength: number): number {
+    if (this.#va.dram === undefined) {
+      this.#account(-byteLength);
+      return 0;
+    }
+    const allocation = this.#allocations.get(handle);
+    if (allocation === undefined || allocation.mappings > 0) return Errno.EINVAL;
+    this.#allocations.delete(handle);
+    this.#release(allocation);
+    return 0;
+  }
+
+  /**
+   * Maps an allocation.
+   * @returns the device address; or an errno: EINVAL for an unknown handle, ENOMEM without address space
+   */
+  map(handle: number, hint: bigint, flags: number): bigint | number {
+    const { dram } = this.#va;
+    const allocation = this.#allocations.get(handle);
+    if (dram === undefined || allocation === undefined) return Errno.EINVAL;
+    const force = (flags & HL_MEM.FORCE_HINT) !== 0;
+    const offset = dram.allocate({ byteLength: allocation.byteLength, alignment: this.#pageBytes, hint, force });
+    if (offset < 0) return Errno.ENOMEM;
+    let mapped = offset;
+    for (const run of allocation.runs) {
+      dram.table.map(mapped, run.byteLength, this.#card.device.hbm, run.offset);
+      mapped += run.byteLength;
+    }
+    allocation.mappings += 1;
+    const address = dram.addressOf(offset);
+    this.#mappings.set(address, { allocation, offset });
+    return address;
+  }
+
+  /** Unmaps. Returns 0, EINVAL while it is exported, or undefined when no mapping of device memory starts at `address`. */
+  unmap(address: bigint): number | undefined {
+    const mapping = this.#mappings.get(address);
+    if (mapping === undefined) return undefined;
+    const { allocation } = mapping;
+    if (isExported(allocation)) return Errno.EINVAL;
+    this.#card.waitForEngines();
+    this.#mappings.delete(address);
+    this.#drop(mapping);
+    return 0;
+  }
+
+  /** Makes a dma-buf. Returns its descriptor or a negative errno. */
+  exportDmabuf(request: ExportRequest): number {
+    const { address, byteLength, offset } = request;
+    if (byteLength === 0n || (address | byteLength | offset) % EXPORT_ALIGNMENT !== 0n) return -Errno.EINVAL;
+    if (this.#va.dram === undefined) return this.#exportPhysical(request);
+    const mapping = this.#mappings.get(address);
+    if (mapping === undefined) return -Errno.EINVAL;
+    const { allocation } = mapping;
+    if (offset + byteLength > BigInt(allocation.byteLength)) return -Errno.EINVAL;
+    const runs = cutRuns(allocation.runs, Number(offset), Number(byteLength));
+    return this.#create(runs, request.flags, allocation.exports);
+  }
+
+  /** Takes exported memory away from its importers, unmaps and frees everything. The engines of the card have finished. */
+  close(): void {
+    for (const dmabuf of [...this.#exports()]) dmabuf.revoke();
+    for (const mapping of this.#mappings.values()) this.#drop(mapping);
+    this.#mappings.clear();
+    for (const allocation of this.#allocations.values()) this.#release(allocation);
+    this.#allocations.clear();
+    this.#account(-this.#usedBytes);
+  }
+
+  *#exports(): Iterable<ExportedDmabuf> {
+    yield* this.#physicalExports;
+    for (const allocation of this.#allocations.values()) yield* allocation.exports;
+  }
+
+  #account(byteLength: number): void {
+    this.#usedBytes += byteLength;
+    this.#card.dramUsedBytes += byteLength;
+  }
+
+  /** Pages as runs in ascending order: one run where possible, else page by page unless it must be one. */
+  #allocateRuns(pages: number, contiguous: boolean): MemoryRun[] | undefined {
+    const whole = this.#physical.allocate(pages * this.#pageBytes, this.#pageBytes);
+    if (whole >= 0) return [{ offset: this.#firstByte + whole, byteLength: pages * this.#pageBytes }];
+    if (contiguous) return undefined;
+    const runs: MemoryRun[] = [];
+    for (let page = 0; page < pages; page++) {
+      const offset = this.#physical.allocate(this.#pageBytes, this.#pageBytes);
+      if (offset < 0) {
+        for (const run of runs) this.#physical.free(run.offset - this.#firstByte);
+        return undefined;
+      }
+      runs.push({ offset: this.#firstByte + offset, byteLength: this.#pageBytes });
+    }
+    return runs;
+  }
+
+  #release({ runs, byteLength }: Allocation): void {
+    for (const run of runs) {
+      this.#physical.free(run.offset - this.#firstByte);
+      this.#card.device.discardHbm(run.offset, run.byteLength);
+    }
+    this.#account(-byteLength);
+  }
+
+  #drop({ allocation, offset }: DeviceMapping): void {
+    const dram = this.#va.dram!;
+    dram.table.unmap(offset, allocation.byteLength);
+    dram.free(offset);
+    allocation.mappings -= 1;
+  }
+
+  #exportPhysical({ address, byteLength, offset, flags }: ExportRequest): number {
+    const { base, reservedSize } = this.#card.profile.dram;
+    const end = base + BigInt(this.#card.device.hbm.byteLength);
+    if (offset !== 0n || address < base + reservedSize || address + byteLength > end) return -Errno.EINVAL;
+    const runs = [{ offset: Number(address - base), byteLength: Number(byteLength) }];
+    return this.#create(runs, flags, this.#physicalExports);
+  }
+
+  #create(runs: readonly MemoryRun[], flags: number, exports: Set<ExportedDmabuf>): number {
+    for (const dmabuf of exports) if (!dmabuf.alive) exports.delete(dmabuf);
+    if (this.#card.faults.exhausts('fd')) return -Errno.EMFILE;
+    try {
+      const { device, place, dmabufs } = this.#card;
+      const { fd, dmabuf } = dmabufs.create({ memory: device.hbm, minor: place.minor, runs }, flags);
+      exports.add(dmabuf);
+      return fd;
+    } catch (error) {
+      if (isSyscallError(error)) return -error.errno;
+      throw error;
+    }
+  }
+}
+
+function isExported(allocation: Allocation): boolean {
+  for (const dmabuf of allocation.exports) {
+    if (dmabuf.alive) return true;
+    allocation.exports.delete(dmabuf);
+  }
+  return false;
+}
+
+/** The part `[offset, offset + byteLength)` of consecutive runs. */
+function cutRuns(runs: readonly MemoryRun[], offset: number, byteLength: number): MemoryRun[] {
+  const cut: MemoryRun[] = [];
+  let before = 0;
+  for (const run of runs) {
+    const from = Math.max(offset, before);
+    const to = Math.min(offset + byteLength, before + run.byteLength);
+    if (from < to) cut.push({ offset: run.offset + from - before, byteLength: to - from });
+    before += run.byteLength;
+  }
+  return cut;
+}

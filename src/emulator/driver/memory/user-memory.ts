@@ -1,0 +1,125 @@
+/**
+ * copy_from_user and copy_to_user of the emulated driver: memory of the caller, addressed by numbers that may be wrong.
+ *
+ * Addresses inside the argument block are read from its words. Any other address goes through the kernel, which answers EFAULT where a
+ * plain load would kill the process.
+ */
+
+import type { ArgumentBlock } from '../../../driver/port.ts';
+import { allocateScratch, copyFromProcess, copyToProcess, type ScratchBlock } from '../../../sys/index.ts';
+import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } from './pinned-memory.ts';
+
+const HIGH = 0x1_0000_0000;
+/** User addresses end here on x86-64. */
+const USER_ADDRESS_END = 2 ** 47;
+
+/** Largest structure or array that an ioctl reads at once: 512 chunks of 64 bytes. */
+const SCRATCH_BYTES = 32768;
+
+/** Nothing is pinned unless the caller says otherwise. */
+export const NO_PAGES: ForeignPages = { populated: false };
+/** Pages that the caller has backed, wherever they come from. */
+export const POPULATED_PAGES: ForeignPages = { populated: true };
+
+/** The process id that means this process. */
+export const OWN_PROCESS = 0;
+
+/** Memory of the caller of an ioctl. */
+export class UserMemory {
+  /** Result of {@link readWords}: where the words are. */
+  words: Uint32Array = new Uint32Array(0);
+  index = 0;
+  /** Words of the argument block, from its start, that hold an answer written by {@link writeAnswer} since it was set to 0. */
+  answeredWords = 0;
+  /** Where the caller is another process: what it says of the pages to pin. */
+  foreignPages: ForeignPages = NO_PAGES;
+  /** The process whose memory it is; {@link OWN_PROCESS} for this one. */
+  readonly owner: number;
+  #scratch: ScratchBlock | undefined;
+  readonly #pid: number;
+
+  /** @param owner another process of the same user, or {@link OWN_PROCESS} */
+  constructor(owner: number = OWN_PROCESS) {
+    this.owner = owner;
+    this.#pid = owner === OWN_PROCESS ? process.pid : owner;
+  }
+
+  /**
+   * Makes `count` words at a user address readable in {@link words} from {@link index} on, until the next call.
+   * @param block the argument block of the ioctl, which may contain the words itself
+   * @returns false when the address is bad: EFAULT
+   */
+  readWords(block: ArgumentBlock, low: number, high: number, count: number): boolean {
+    const address = (high >>> 0) * HIGH + (low >>> 0);
+    const inside = address - block.address;
+    if (inside >= 0 && inside + count * 4 <= block.words.length * 4 && inside % 4 === 0) {
+      this.words = block.words;
+      this.index = inside / 4;
+      return true;
+    }
+    const scratch = this.#buffer();
+    this.words = scratch.words;
+    this.index = 0;
+    return this.#copyIn(address, scratch.address, count * 4);
+  }
+
+  /** Reads `target.byteLength` bytes at a user address; false when any of them is bad: EFAULT. */
+  read(address: number, target: Uint8Array): boolean {
+    const scratch = this.#buffer();
+    for (let done = 0; done < target.byteLength; done += SCRATCH_BYTES) {
+      const piece = Math.min(SCRATCH_BYTES, target.byteLength - done);
+      if (!this.#copyIn(address + done, scratch.address, piece)) return false;
+      target.set(scratch.u8.subarray(0, piece), done);
+    }
+    return true;
+  }
+
+  /** Writes bytes to a user address; false when any of it is bad: EFAULT. */
+  write(address: number, source: Uint8Array): boolean {
+    const scratch = this.#buffer();
+    for (let done = 0; done < source.byteLength; done += SCRATCH_BYTES) {
+      const piece = Math.min(SCRATCH_BYTES, source.byteLength - done);
+      scratch.u8.set(piece === source.byteLength ? source : source.subarray(done, done + piece));
+      if (!isUserRange(address + done, piece)) return false;
+      if (copyToProcess(this.#pid, address + done, scratch.address, piece) !== piece) return false;
+    }
+    return true;
+  }
+
+  /** Like {@link write}, where the address may lie in the argument block itself: the answer then goes there directly. */
+  writeAnswer(block: ArgumentBlock, address: number, source: Uint8Array): boolean {
+    const inside = address - block.address;
+    const { words } = block;
+    if (inside < 0 || inside + source.byteLength > words.byteLength) return this.write(address, source);
+    new Uint8Array(words.buffer, words.byteOffset + inside, source.byteLength).set(source);
+    this.answeredWords = Math.ceil((inside + source.byteLength) / 4);
+    return true;
+  }
+
+  /** Pins whole pages for the engines; undefined when one of them is not there: EFAULT. Throws SyscallError ENOMEM. */
+  pin(address: number, byteLength: number): PinnedPages | undefined {
+    if (this.owner === OWN_PROCESS) return pinOwnPages(address, byteLength);
+    return pinForeignPages(this.owner, address, byteLength, this.foreignPages);
+  }
+
+  /** Releases the scratch memory. */
+  close(): void {
+    this.#scratch?.free();
+    this.#scratch = undefined;
+  }
+
+  #copyIn(address: number, target: number, byteLength: number): boolean {
+    if (!isUserRange(address, byteLength)) return false;
+    return copyFromProcess(this.#pid, address, target, byteLength) === byteLength;
+  }
+
+  #buffer(): ScratchBlock {
+    this.#scratch ??= allocateScratch(SCRATCH_BYTES);
+    return this.#scratch;
+  }
+}
+
+/** True when a range can be user memory at all. */
+export function isUserRange(address: number, byteLength: number): boolean {
+  return address > 0 && address + byteLength <= USER_ADDRESS_END;
+}

@@ -1,0 +1,125 @@
+/**
+ * Device virtual addresses of one context: which ones are given out (get_va_block of the driver). What they lead to is in device/mmu.ts.
+ *
+ * Addresses are offsets from the base of their range, exact JavaScript numbers; only the edges speak bigint.
+ * Source: drivers/accel/habanalabs/common/memory.c, Linux 6.12.
+ */
+
+import { type AddressRange, type AsicProfile, reportedDramBase } from '../../../uapi/index.ts';
+import { RangeAllocator } from '../../../ucs/datastruct/range-allocator.ts';
+import type { GaudiDevice } from '../../device/gaudi-device.ts';
+import type { PageTable } from '../../device/mmu.ts';
+import type { FaultPlan } from '../../faults/fault-plan.ts';
+
+/** Small pages of host memory. */
+export const HOST_PAGE_BYTES = 4096;
+/** Huge pages of host memory. */
+export const HUGE_PAGE_BYTES = 0x200000;
+
+/** Wishes for a block of addresses. */
+export interface VaRequest {
+  readonly byteLength: number;
+  /** Alignment of the address. Ranges whose page is no power of two are always aligned to their page. */
+  readonly alignment: number;
+  /** Preferred address; 0 for none. Ignored when it cannot be had, unless `force`. */
+  readonly hint: bigint;
+  /** HL_MEM_FORCE_HINT: the hint or nothing. */
+  readonly force: boolean;
+}
+
+/** One range of addresses with its page table. */
+export class VaRange {
+  readonly base: bigint;
+  readonly byteLength: number;
+  readonly pageBytes: number;
+  readonly table: PageTable;
+  readonly #allocator: RangeAllocator;
+  readonly #faults: FaultPlan;
+
+  /** @param reserved parts of the range that are given out for a hint only */
+  constructor(
+    range: AddressRange,
+    pageBytes: number,
+    table: PageTable,
+    reserved: readonly AddressRange[],
+    faults: FaultPlan,
+  ) {
+    this.base = range.start;
+    this.byteLength = Number(range.end - range.start);
+    this.pageBytes = pageBytes;
+    this.table = table;
+    this.#faults = faults;
+    this.#allocator = new RangeAllocator(this.byteLength);
+    for (const part of reserved) {
+      if (part.start < range.start || part.end > range.end) continue;
+      this.#allocator.reserve(Number(part.start - range.start), Number(part.end - part.start));
+    }
+  }
+
+  /** Bytes given out. */
+  get usedBytes(): number {
+    return this.#allocator.usedBytes;
+  }
+
+  /**
+   * Takes a block: the hint when it is aligned and free, else the smallest free block that is large enough, the lowest among equals.
+   * @returns its offset in the range, or -1 when there is none
+   */
+  allocate(request: VaRequest): number {
+    if (this.#faults.exhausts('va')) return -1;
+    const isPowerOfTwo = Number.isInteger(Math.log2(this.pageBytes));
+    const alignment = isPowerOfTwo ? request.alignment : this.pageBytes;
+    const length = Math.ceil(request.byteLength / this.pageBytes) * this.pageBytes;
+    const hint = request.hint === 0n ? -1 : this.#offsetOfHint(request.hint);
+    if (request.force && request.hint !== 0n) {
+      return hint >= 0 && hint % alignment === 0 && this.#allocator.allocateAt(hint, length) ? hint : -1;
+    }
+    if (length > this.byteLength) return -1;
+    return this.#allocator.allocate(length, alignment, hint >= 0 ? { at: hint } : {});
+  }
+
+  /** Gives a block back. */
+  free(offset: number): void {
+    this.#allocator.free(offset);
+  }
+
+  /** The address of an offset. */
+  addressOf(offset: number): bigint {
+    return this.base + BigInt(offset);
+  }
+
+  #offsetOfHint(hint: bigint): number {
+    const offset = hint - this.base;
+    return offset >= 0n && offset < BigInt(this.byteLength) ? Number(offset) : -1;
+  }
+}
+
+/** What an address space needs to know of its card. */
+export interface VaSpaceOwner {
+  readonly profile: AsicProfile;
+  readonly device: GaudiDevice;
+  readonly faults: FaultPlan;
+}
+
+/** The address space of a context. */
+export class VaSpace {
+  /** Host memory in small pages. */
+  readonly host: VaRange;
+  /** Host memory in huge pages; the same object where there is no separate range. */
+  readonly hostHuge: VaRange;
+  /** Device memory; undefined where it has physical addresses only. */
+  readonly dram: VaRange | undefined;
+
+  constructor({ profile, device, faults }: VaSpaceOwner) {
+    const { va, dram } = profile;
+    this.host = new VaRange(va.host, HOST_PAGE_BYTES, device.hostPages, va.reservedHost, faults);
+    this.hostHuge =
+      va.hostHuge.start === va.host.start
+        ? this.host
+        : new VaRange(va.hostHuge, HUGE_PAGE_BYTES, device.hostHugePages, va.reservedHost, faults);
+    if (!profile.capabilities.dramMmu || dram.dmmuEnd === undefined) return;
+    const start = reportedDramBase(dram, BigInt(device.hbm.byteLength));
+    const range = { start, end: dram.dmmuEnd };
+    this.dram = new VaRange(range, Number(dram.pageSize), device.dramPages, va.reservedDram, faults);
+  }
+}

@@ -1,0 +1,30 @@
+/**
+ * The chunks of the submission at hand after their checks: what will run on which stream. Reused from call to call, so that a
+ * submission allocates nothing.
+ */
+
+import type { PhysicalMemory } from '../../device/physical-memory.ts';
+import type { Stream } from '../../device/stream.ts';
+
+/** A chunk that passed its checks: what will run where. Slots are reused from call to call. */
+export class CheckedChunk {
+  stream: Stream | undefined = undefined;
+  /** A command buffer of the driver; undefined for one that the card fetches from the address in `high` and `low`. */
+  memory: PhysicalMemory | undefined = undefined;
+  high = 0;
+  low = 0;
+  byteLength = 0;
+}
+
+/** Checked chunks of the submission at hand. */
+export class ChunkList {
+  readonly items: CheckedChunk[] = [];
+  length = 0;
+
+  next(): CheckedChunk {
+    const item = this.items[this.length] ?? new CheckedChunk();
+    this.items[this.length] = item;
+    this.length += 1;
+    return item;
+  }
+}

@@ -1,0 +1,39 @@
+/**
+ * The answers of the CS ioctl. Every answer but EAGAIN clears the argument block first.
+ */
+
+import type { ArgumentBlock } from '../../../driver/port.ts';
+import { HL_CS_ARGS } from '../../../uapi/index.ts';
+
+const HIGH = 0x1_0000_0000;
+const OUT = HL_CS_ARGS.out.words;
+const ARGS_WORDS: number = HL_CS_ARGS.size / 4;
+const ALL_ONES = 0xffff_ffff;
+
+/** Accepts: the sequence number to wait for. */
+export function accept(block: ArgumentBlock, seq: number): number {
+  clear(block);
+  block.words[OUT.seq] = seq;
+  block.words[OUT.seq + 1] = Math.floor(seq / HIGH);
+  return 0;
+}
+
+/** Nothing was submitted and nothing is wrong: the sequence number is all ones. */
+export function acceptNothing(block: ArgumentBlock): number {
+  clear(block);
+  block.words[OUT.seq] = ALL_ONES;
+  block.words[OUT.seq + 1] = ALL_ONES;
+  return 0;
+}
+
+/** Answers with an errno: the block is cleared, the sequence number all ones, the status the errno. */
+export function refuse(block: ArgumentBlock, errno: number): number {
+  acceptNothing(block);
+  block.words[OUT.status] = -errno;
+  return -errno;
+}
+
+function clear(block: ArgumentBlock): void {
+  const { words } = block;
+  for (let i = 0; i < ARGS_WORDS; i++) words[i] = 0;
+}

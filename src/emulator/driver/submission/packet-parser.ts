@@ -1,0 +1,49 @@
+/**
+ * The driver's look into a command buffer for an external queue of gaudi, before it is copied and run: which packets may pass.
+ * It changes nothing. Source: gaudi_validate_cb, drivers/accel/habanalabs/gaudi/gaudi.c, Linux 6.12, with the MMU on.
+ */
+
+import { Errno } from '../../../sys/index.ts';
+import { PacketOpcode, packetBytes, packetOpcode } from '../../../uapi/index.ts';
+import { type PhysicalMemory, windowIndex } from '../../device/physical-memory.ts';
+
+/** Packets that only the driver may use. */
+const PRIVILEGED: ReadonlySet<number> = new Set([
+  PacketOpcode.MSG_PROT,
+  PacketOpcode.CP_DMA,
+  PacketOpcode.STOP,
+  PacketOpcode.WREG_BULK,
+]);
+
+const ACCEPTED: ReadonlySet<number> = new Set([
+  PacketOpcode.WREG_32,
+  PacketOpcode.MSG_LONG,
+  PacketOpcode.MSG_SHORT,
+  PacketOpcode.REPEAT,
+  PacketOpcode.FENCE,
+  PacketOpcode.NOP,
+  PacketOpcode.ARB_POINT,
+  PacketOpcode.LIN_DMA,
+  PacketOpcode.LOAD_AND_EXE,
+]);
+
+/** LOAD_AND_EXE with destination 1 loads scalars, that is packets. */
+const LOAD_AND_EXE_SCALARS = 1;
+
+/**
+ * Parses `byteLength` bytes of packets.
+ * @returns 0, EINVAL for an unknown packet or one that runs over the end, EPERM for a privileged one
+ */
+export function parseExternalBuffer(memory: PhysicalMemory, byteLength: number): number {
+  const { words } = memory.window(0);
+  for (let offset = 0; offset < byteLength; ) {
+    const index = windowIndex(offset) >>> 2;
+    const opcode = packetOpcode(words[index + 1]!);
+    if (PRIVILEGED.has(opcode)) return Errno.EPERM;
+    if (!ACCEPTED.has(opcode)) return Errno.EINVAL;
+    if (opcode === PacketOpcode.LOAD_AND_EXE && (words[index]! & LOAD_AND_EXE_SCALARS) !== 0) return Errno.EPERM;
+    offset += packetBytes(opcode);
+    if (offset > byteLength) return Errno.EINVAL;
+  }
+  return 0;
+}

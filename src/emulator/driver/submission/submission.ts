@@ -1,0 +1,264 @@
+/**
+ * Command submissions of one context: their slots, jobs, completion and outcome. It does not parse ioctl arguments (submit.ts)
+ * and does not execute packets (device/command-processor.ts).
+ *
+ * Completion is not an event here but a question: a submission is complete when its jobs are done, which the shared memory of the
+ * engines tells. {@link SubmissionTable.retire} asks it for the oldest ones and frees what they held.
+ */
+
+import { type MappedMemory, mapAnonymous } from '../../../sys/index.ts';
+import { HL_CS_FLAGS } from '../../../uapi/index.ts';
+import { Job, type Stream } from '../../device/stream.ts';
+
+const STAMP_BYTES = 8;
+
+/** What became of a submission. */
+export const SubmissionState = { FREE: 0, PENDING: 1, COMPLETED: 2, TIMED_OUT: 3, ABORTED: 4 } as const;
+export type SubmissionState = (typeof SubmissionState)[keyof typeof SubmissionState];
+
+/** Outcomes of old submissions with a timestamp that are remembered (struct hl_cs_outcome_store of the driver). */
+const OUTCOMES_MAX = 256;
+
+/** One submission, in the slot `seq & (max pending - 1)`. */
+export class Submission {
+  seq = 0;
+  state: SubmissionState = SubmissionState.FREE;
+  /** Bits of HL_CS_FLAGS. */
+  flags = 0;
+  /** Seconds, a small integer: passing it on allocates nothing. */
+  timeoutSeconds = 0;
+  jobCount = 0;
+  readonly jobs: Job[] = [];
+  /** The stream of each job. */
+  readonly streams: Stream[] = [];
+  /** The group of a staged submission; completes with its last member. */
+  staged: StagedGroup | undefined = undefined;
+  /** Went through a stream-master queue: a multi-wait may name it. */
+  multiWait = false;
+  /** A SIGNAL submission: a WAIT one may name it. */
+  signal = false;
+  /** Held back by a fault plan: not complete whatever its jobs say. */
+  withheld = false;
+  /** Held back by a fault plan: its engines do not run it. */
+  hung = false;
+
+  begin(seq: number, flags: number, timeoutSeconds: number): void {
+    this.seq = seq;
+    this.state = SubmissionState.PENDING;
+    this.flags = flags;
+    this.timeoutSeconds = timeoutSeconds;
+    this.jobCount = 0;
+    this.staged = undefined;
+    this.multiWait = false;
+    this.signal = false;
+    this.withheld = false;
+    this.hung = false;
+  }
+
+  /** Adds a job on `stream` and returns it, reset. */
+  addJob(stream: Stream): Job {
+    const index = this.jobCount++;
+    let job = this.jobs[index];
+    if (job === undefined) {
+      job = new Job();
+      this.jobs.push(job);
+      this.streams.push(stream);
+    }
+    this.streams[index] = stream;
+    job.reset();
+    return job;
+  }
+
+  /** True when it will not change any more. */
+  get ended(): boolean {
+    return this.state !== SubmissionState.PENDING;
+  }
+
+  /** Leaves jobs that are not done to their streams, which still refer to them: later submissions in the slot get others. */
+  abandonJobs(): void {
+    for (let i = 0; i < this.jobCount; i++) {
+      const job = this.jobs[i]!;
+      if (job.done) continue;
+      job.stampAddress = 0;
+      this.jobs[i] = new Job();
+    }
+  }
+
+  /** True when every tracked job is done. */
+  get jobsDone(): boolean {
+    if (this.withheld || this.hung) return false;
+    for (let i = 0; i < this.jobCount; i++) {
+      if (!this.jobs[i]!.done && this.streams[i]!.tracked) return false;
+    }
+    return true;
+  }
+}
+
+/** A staged submission: FIRST, members, LAST. */
+export class StagedGroup {
+  readonly firstSeq: number;
+  readonly members: Submission[] = [];
+  closed = false;
+  /** Remembered, because the slots of members that are complete are used again. */
+  #done = false;
+
+  constructor(firstSeq: number) {
+    this.firstSeq = firstSeq;
+  }
+
+  get done(): boolean {
+    this.#done ||= this.closed && this.members.every((member) => member.ended || member.jobsDone);
+    return this.#done;
+  }
+}
+
+/** What is remembered of a submission that left its slot. */
+export interface Outcome {
+  readonly timestampNs: number;
+}
+
+/** The submissions of one context. */
+export class SubmissionTable {
+  /** Sequence number of the next submission. */
+  nextSeq = 1;
+  /** The oldest submission that is not retired. */
+  oldest = 1;
+  readonly #slots: (Submission | undefined)[];
+  readonly #mask: number;
+  /** A 64-bit time per slot, written by the engines; mapped when the first timestamp is asked for. */
+  #stamps: MappedMemory | undefined;
+  readonly #outcomes: Map<number, Outcome> = new Map();
+  readonly #stagedGroups: Map<number, StagedGroup> = new Map();
+
+  /** @param maxPending slots, a power of two (max_pending_cs) */
+  constructor(maxPending: number) {
+    this.#slots = new Array<Submission | undefined>(maxPending).fill(undefined);
+    this.#mask = maxPending - 1;
+  }
+
+  /** Where the time of completion of a submission is to be written. */
+  stampAddress(submission: Submission): number {
+    this.#stamps ??= mapAnonymous(this.#slots.length * STAMP_BYTES);
+    return this.#stamps.address + (submission.seq & this.#mask) * STAMP_BYTES;
+  }
+
+  /** The time at which a complete submission completed, in nanoseconds of CLOCK_MONOTONIC. */
+  timestampNs(submission: Submission): number {
+    if (this.#stamps === undefined) return 0;
+    return Number(this.#stamps.view.getBigUint64((submission.seq & this.#mask) * STAMP_BYTES, true));
+  }
+
+  /** Releases the memory of the table. */
+  close(): void {
+    this.#stamps?.close();
+  }
+
+  /** Submissions that are not retired. */
+  get pendingCount(): number {
+    return this.nextSeq - this.oldest;
+  }
+
+  /**
+   * Opens the next submission.
+   * @returns undefined while an older one occupies its slot
+   */
+  open(flags: number, timeoutSeconds: number): Submission | undefined {
+    const index = this.nextSeq & this.#mask;
+    let slot = this.#slots[index];
+    if (slot === undefined) {
+      slot = new Submission();
+      this.#slots[index] = slot;
+    } else {
+      if (slot.state !== SubmissionState.FREE && this.poll(slot) === SubmissionState.PENDING) return undefined;
+      this.#remember(slot);
+    }
+    slot.begin(this.nextSeq, flags, timeoutSeconds);
+    this.nextSeq += 1;
+    return slot;
+  }
+
+  /** The submission while it is in the window of the last max-pending ones. */
+  find(seq: number): Submission | undefined {
+    const slot = this.#slots[seq & this.#mask];
+    return slot !== undefined && slot.seq === seq && slot.state !== SubmissionState.FREE ? slot : undefined;
+  }
+
+  /** Takes the outcome of a submission that left the window: each can be read once. */
+  takeOutcome(seq: number): Outcome | undefined {
+    const outcome = this.#outcomes.get(seq);
+    this.#outcomes.delete(seq);
+    return outcome;
+  }
+
+  /** Asks a pending submission whether it is complete, and marks it. */
+  poll(submission: Submission): SubmissionState {
+    if (submission.state !== SubmissionState.PENDING) return submission.state;
+    const done = submission.staged === undefined ? submission.jobsDone : submission.staged.done;
+    if (done) this.#settle(submission, SubmissionState.COMPLETED);
+    return submission.state;
+  }
+
+  /** Retires complete submissions from the oldest on. */
+  retire(): void {
+    while (this.oldest < this.nextSeq) {
+      const submission = this.find(this.oldest);
+      if (submission !== undefined && this.poll(submission) === SubmissionState.PENDING) return;
+      this.oldest += 1;
+    }
+  }
+
+  /** The oldest submission that is not complete: the one whose time-out runs. */
+  get head(): Submission | undefined {
+    this.retire();
+    return this.oldest < this.nextSeq ? this.find(this.oldest) : undefined;
+  }
+
+  /** Ends everything pending: `timedOut` with that state, the rest aborted. */
+  abort(timedOut: Submission | undefined): void {
+    for (let seq = this.oldest; seq < this.nextSeq; seq++) {
+      const submission = this.find(seq);
+      if (submission === undefined || this.poll(submission) !== SubmissionState.PENDING) continue;
+      this.#settle(submission, submission === timedOut ? SubmissionState.TIMED_OUT : SubmissionState.ABORTED);
+    }
+    this.oldest = this.nextSeq;
+  }
+
+  /** Marks a pending submission as timed out. */
+  timeOut(submission: Submission): void {
+    if (this.poll(submission) === SubmissionState.PENDING) this.#settle(submission, SubmissionState.TIMED_OUT);
+  }
+
+  /** Opens a staged group at its first member. */
+  openStaged(first: Submission): StagedGroup {
+    const group = new StagedGroup(first.seq);
+    this.#stagedGroups.set(first.seq, group);
+    return group;
+  }
+
+  /** The staged group that is still open under `firstSeq`. */
+  findStaged(firstSeq: number): StagedGroup | undefined {
+    const group = this.#stagedGroups.get(firstSeq);
+    return group === undefined || group.closed ? undefined : group;
+  }
+
+  #settle(submission: Submission, state: SubmissionState): void {
+    submission.state = state;
+    if (submission.staged?.closed) this.#stagedGroups.delete(submission.staged.firstSeq);
+    let abandons = state !== SubmissionState.COMPLETED;
+    for (let i = 0; i < submission.jobCount; i++) {
+      const stream = submission.streams[i]!;
+      stream.outstanding -= 1;
+      if (!stream.tracked) abandons = true;
+    }
+    if (abandons) submission.abandonJobs();
+  }
+
+  /** Keeps the outcome of a submission that is about to lose its slot, if it has a timestamp. */
+  #remember(leaving: Submission): void {
+    if ((leaving.flags & HL_CS_FLAGS.TIMESTAMP) === 0 || leaving.state !== SubmissionState.COMPLETED) return;
+    this.#outcomes.set(leaving.seq, { timestampNs: this.timestampNs(leaving) });
+    if (this.#outcomes.size <= OUTCOMES_MAX) return;
+    const eldest = this.#outcomes.keys().next().value;
+    if (eldest !== undefined) this.#outcomes.delete(eldest);
+  }
+}

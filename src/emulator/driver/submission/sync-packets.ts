@@ -1,0 +1,87 @@
+/**
+ * The command buffers that the driver writes for signals and waits. It knows packets and registers; what is signalled when is sync-stream.ts.
+ */
+
+import {
+  type AsicProfile,
+  fenceCfg,
+  MSG_LONG_BYTES,
+  msgLongCtl,
+  PacketOpcode,
+  packetCtl,
+  type QueueEntry,
+  SHORT_PACKET_BYTES,
+  type SyncManagerProfile,
+  writeFence,
+  writeMsgLong,
+} from '../../../uapi/index.ts';
+import { PhysicalMemory } from '../../device/physical-memory.ts';
+
+/** A write to a sync object: add 1. */
+const SOB_INCREMENT = 0x8000_0001;
+/** The fence counter that the driver uses. */
+const DRIVER_FENCE = 2;
+const GROUP_SOBS = 8;
+const ARM_TARGET_SHIFT = 17;
+const CONFIG_MSB_SID_SHIFT = 16;
+
+/** Writes signal and wait packets for one ASIC. The sync objects of the driver are those of the first sync manager. */
+export class SignalPackets {
+  readonly #profile: AsicProfile;
+
+  constructor(profile: AsicProfile) {
+    this.#profile = profile;
+  }
+
+  /** Offset of a sync object from CFG_BASE. */
+  sobOffset(sob: number): number {
+    return this.#manager.sobObj + sob * 4;
+  }
+
+  /** Whether the queue has a fence that is known. */
+  canWait(queue: QueueEntry): boolean {
+    return this.#profile.fences.some(({ firstQueue }) => firstQueue === queue.firstOfQman);
+  }
+
+  /** Adds 1 to a sync object, behind everything before it on the queue. */
+  signal(sob: number): PhysicalMemory {
+    return this.#buffer([[this.sobOffset(sob), SOB_INCREMENT]], false);
+  }
+
+  /** Arms a monitor for "sync object is at least `value`" and waits for it on the fence of the queue. */
+  wait(queue: QueueEntry, monitor: number, sob: number, value: number): PhysicalMemory {
+    const manager = this.#manager;
+    const { cfg, fences, fenceStrides } = this.#profile;
+    const { fence0 } = fences.find(({ firstQueue }) => firstQueue === queue.firstOfQman)!;
+    const fence = cfg.start + BigInt(fence0 + fenceStrides[DRIVER_FENCE]! + queue.stream * 4);
+    const group = Math.floor(sob / GROUP_SOBS);
+    const mask = 0xff & ~(1 << (sob % GROUP_SOBS));
+    const arm = (value << ARM_TARGET_SHIFT) | (mask << 8) | (group & 0xff);
+    const writes: [number, number][] = [
+      [manager.monPayAddrL + monitor * 4, Number(fence & 0xffff_ffffn)],
+      [manager.monPayAddrH + monitor * 4, Number(fence >> 32n)],
+      [manager.monPayData + monitor * 4, 1],
+    ];
+    if (manager.monConfig !== 0) writes.push([manager.monConfig + monitor * 4, (group >>> 8) << CONFIG_MSB_SID_SHIFT]);
+    writes.push([manager.monArm + monitor * 4, arm]);
+    return this.#buffer(writes, true);
+  }
+
+  get #manager(): SyncManagerProfile {
+    return this.#profile.sync.managers[0]!;
+  }
+
+  /** A buffer of register writes, with a fence behind them if wanted. */
+  #buffer(writes: readonly (readonly [number, number])[], waits: boolean): PhysicalMemory {
+    const byteLength = writes.length * MSG_LONG_BYTES + (waits ? SHORT_PACKET_BYTES : 0);
+    const words = new Uint32Array(byteLength / 4);
+    const ctl = msgLongCtl({ engBarrier: true, msgBarrier: true });
+    let at = 0;
+    for (const [offset, value] of writes) {
+      const address = this.#profile.cfg.start + BigInt(offset);
+      at = writeMsgLong(words, at, ctl, value, Number(address & 0xffff_ffffn), Number(address >> 32n));
+    }
+    if (waits) writeFence(words, at, packetCtl(PacketOpcode.FENCE), fenceCfg(DRIVER_FENCE, 1, 1));
+    return new PhysicalMemory('driver command buffer', 0, byteLength, () => words.buffer);
+  }
+}

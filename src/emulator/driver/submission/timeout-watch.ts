@@ -1,0 +1,73 @@
+/**
+ * The time-out of the oldest incomplete submission of a card (the TDR of the driver): only that one's time runs, from the moment at
+ * which it is seen to be the oldest. What happens when it is over is the card's decision.
+ */
+
+import type { Clock, Timer } from '../../../ucs/sys/clock.ts';
+import type { Submission, SubmissionTable } from './submission.ts';
+
+const NS_PER_S = 1e9;
+
+/** The watch of one card. */
+export class TimeoutWatch {
+  readonly #clock: Clock;
+  readonly #onTimer: () => void;
+  #timer: Timer | undefined;
+  #timerNs = 0;
+  /** The submission whose time runs, and since when; 0 for none. */
+  #headSeq = 0;
+  #headSinceNs = 0;
+
+  /** @param onTimer called when it is time to ask {@link expired} */
+  constructor(clock: Clock, onTimer: () => void) {
+    this.#clock = clock;
+    this.#onTimer = onTimer;
+  }
+
+  /** True from the first incomplete submission on, until a timer finds none. */
+  get active(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  /** Watches the oldest incomplete submission, if there is one. */
+  watch(submissions: SubmissionTable): void {
+    const { head } = submissions;
+    if (head !== undefined) this.#arm(this.#deadlineOf(head));
+  }
+
+  /** The oldest incomplete submission when its time is over; otherwise it is watched on. */
+  expired(submissions: SubmissionTable): Submission | undefined {
+    const { head } = submissions;
+    if (head === undefined) return undefined;
+    const deadlineNs = this.#deadlineOf(head);
+    if (this.#clock.nowNs() >= deadlineNs) return head;
+    this.#arm(deadlineNs);
+    return undefined;
+  }
+
+  /** Watches nothing any more. */
+  cancel(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#headSeq = 0;
+  }
+
+  #deadlineOf(head: Submission): number {
+    if (head.seq !== this.#headSeq) {
+      this.#headSeq = head.seq;
+      this.#headSinceNs = this.#clock.nowNs();
+    }
+    return this.#headSinceNs + head.timeoutSeconds * NS_PER_S;
+  }
+
+  /** A timer that fires too early is set again then; only one that would fire too late is replaced. */
+  #arm(deadlineNs: number): void {
+    if (this.#timer !== undefined && this.#timerNs <= deadlineNs) return;
+    this.#timer?.cancel();
+    this.#timerNs = deadlineNs;
+    this.#timer = this.#clock.setTimer(Math.max(0, deadlineNs - this.#clock.nowNs()), () => {
+      this.#timer = undefined;
+      this.#onTimer();
+    });
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * The address ranges in which the driver accepts command buffers of users. It looks at no mapping, as the driver does not.
+ * Source: gaudi_parse_cb_no_ext_queue and gaudi2_validate_cb_address, drivers/accel/habanalabs, Linux 6.12.
+ */
+
+import { type AddressRange, type AsicProfile, reportedDramBase } from '../../../uapi/index.ts';
+
+const HIGH = 0x1_0000_0000;
+
+interface RangeWords {
+  readonly baseHigh: number;
+  readonly baseLow: number;
+  readonly byteLength: number;
+}
+
+/** The ranges of one card. */
+export class UserCbRanges {
+  readonly #ranges: readonly RangeWords[];
+
+  /** @param hbmBytes physical device memory of the card */
+  constructor(profile: AsicProfile, hbmBytes: number) {
+    const { dram, va, sram } = profile;
+    const ranges: AddressRange[] = [va.host, va.hostHuge, sram];
+    ranges.push({ start: dram.base + dram.reservedSize, end: dram.base + BigInt(hbmBytes) });
+    if (dram.dmmuEnd !== undefined) ranges.push({ start: reportedDramBase(dram, BigInt(hbmBytes)), end: dram.dmmuEnd });
+    this.#ranges = ranges.map(({ start, end }) => ({
+      baseHigh: Number(start >> 32n),
+      baseLow: Number(start & 0xffff_ffffn),
+      byteLength: Number(end - start),
+    }));
+  }
+
+  /** Whether one range has all of a buffer. An empty buffer is in none. */
+  contain(high: number, low: number, byteLength: number): boolean {
+    if (byteLength === 0) return false;
+    for (let i = 0; i < this.#ranges.length; i++) {
+      const range = this.#ranges[i]!;
+      const relative = ((high >>> 0) - range.baseHigh) * HIGH + ((low >>> 0) - range.baseLow);
+      if (relative >= 0 && relative + byteLength <= range.byteLength) return true;
+    }
+    return false;
+  }
+}

@@ -1,0 +1,180 @@
+/**
+ * User interrupts of a context: waiting for a counter that the card raises together with an interrupt (WAIT_CS with INTERRUPT), and
+ * timestamps that the driver writes when it happens (REGISTER_INTERRUPT).
+ *
+ * Source: drivers/accel/habanalabs/common/command_submission.c and irq.c, Linux 6.12.
+ */
+
+import type { ArgumentBlock } from '../../../driver/port.ts';
+import { Errno } from '../../../sys/index.ts';
+import {
+  HandleType,
+  HL_DEVICE_STATUS,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
+  WAIT_CS_INTERRUPT_SHIFT,
+} from '../../../uapi/index.ts';
+import { readNumber, readU64 } from '../base/words.ts';
+import type { DriverBuffer } from '../memory/buffer-table.ts';
+import type { ContextPort } from './context-port.ts';
+import { answer, timeoutOf, writeTimestamp } from './wait-answer.ts';
+
+const IN = HL_WAIT_CS_ARGS.in.words;
+const COUNTER_BYTES = 8;
+
+/** Interrupt ids that stand for any completion queue and for any decoder. */
+const ANY_CQ_ID = 0xfff;
+const ANY_DECODER_ID = 0xffe;
+
+/** Records that a context may have registered and not yet seen complete; the driver is bounded by its buffers of timestamps. */
+const RECORDS_MAX = 65536;
+
+/** A counter of 64 bits: in a command buffer of the driver or in memory of the user. */
+interface Counter {
+  /** Its value, or undefined when it cannot be read any more. */
+  read(): bigint | undefined;
+}
+
+/** A timestamp to be written when a counter reaches its target. */
+interface InterruptRecord {
+  readonly interrupt: number;
+  readonly counter: Counter;
+  readonly target: bigint;
+  readonly buffer: DriverBuffer;
+  readonly offset: number;
+}
+
+/** The interrupts of one context. */
+export class UserInterrupts {
+  readonly #context: ContextPort;
+  readonly #records: Map<string, InterruptRecord> = new Map();
+  readonly #wide: Uint8Array = new Uint8Array(COUNTER_BYTES);
+  readonly #wideView: DataView = new DataView(this.#wide.buffer);
+  #raised = 0;
+
+  constructor(context: ContextPort) {
+    this.#context = context;
+  }
+
+  /** Interrupts that the card has raised. */
+  get raised(): number {
+    return this.#raised;
+  }
+
+  /** Timestamps that are registered and not written yet. */
+  get registered(): number {
+    return this.#records.size;
+  }
+
+  /** The card has raised an interrupt: those who wait look at their counters again. */
+  raise(vector: number): void {
+    this.#raised += 1;
+    for (const [key, record] of this.#records) {
+      if (isFor(record.interrupt, vector) && this.#complete(record)) this.#records.delete(key);
+    }
+    this.#context.card.waiters.wake();
+  }
+
+  /** WAIT_CS with INTERRUPT. */
+  waitIoctl(block: ArgumentBlock): number {
+    const { words } = block;
+    const flags = words[IN.flags]!;
+    if (!this.#context.card.profile.capabilities.userInterrupts) return refuse(block, Errno.EPERM);
+    const interrupt = (flags >>> WAIT_CS_INTERRUPT_SHIFT) & 0xfff;
+    if (!this.#isKnown(interrupt)) return refuse(block, Errno.EINVAL);
+    const isKernelCq = (flags & HL_WAIT_CS_FLAGS.INTERRUPT_KERNEL_CQ) !== 0;
+    const counter = isKernelCq ? this.#kernelCounter(words) : this.#userCounter(words);
+    if (typeof counter === 'number') return refuse(block, counter);
+    const target = readU64(words, IN.target);
+    if ((flags & HL_WAIT_CS_FLAGS.REGISTER_INTERRUPT) !== 0) return this.#register(block, interrupt, counter, target);
+    return this.#wait(block, counter, target);
+  }
+
+  /** Drops the registered records. */
+  close(): void {
+    this.#records.clear();
+  }
+
+  #wait(block: ArgumentBlock, counter: Counter, target: bigint): number {
+    const { card } = this.#context;
+    const timeoutNs = timeoutOf(block.words, IN.interrupt_timeout_us);
+    const reached = (): boolean => {
+      const value = counter.read();
+      return value === undefined || value >= target;
+    };
+    const isAborted = (): boolean => card.status !== HL_DEVICE_STATUS.OPERATIONAL || card.releasePending;
+    if (!reached() && timeoutNs > 0) card.waiters.block(timeoutNs, () => reached() || isAborted());
+    const value = counter.read();
+    if (value === undefined) return refuse(block, Errno.EFAULT);
+    if (value < target) {
+      return isAborted()
+        ? answer(block, -Errno.EIO, HL_WAIT_CS_STATUS.ABORTED)
+        : answer(block, 0, HL_WAIT_CS_STATUS.BUSY);
+    }
+    answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+    writeTimestamp(block, card.config.clock.nowNs());
+    return 0;
+  }
+
+  #register(block: ArgumentBlock, interrupt: number, counter: Counter, target: bigint): number {
+    const { words } = block;
+    const low = words[IN.timestamp_handle]!;
+    const buffer = this.#context.buffers.find(HandleType.TS, low, words[IN.timestamp_handle + 1]!);
+    const offset = readNumber(words, IN.timestamp_offset);
+    if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.byteLength) return refuse(block, Errno.EINVAL);
+    const key = `${buffer.id}:${offset}`;
+    const record: InterruptRecord = { interrupt, counter, target, buffer, offset };
+    if (this.#complete(record)) {
+      this.#records.delete(key);
+      return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+    }
+    if (this.#records.size >= RECORDS_MAX && !this.#records.has(key)) return refuse(block, Errno.ENOMEM);
+    this.#records.set(key, record);
+    return answer(block, 0, HL_WAIT_CS_STATUS.COMPLETED);
+  }
+
+  /** Writes the time when the counter has reached the target. True when the record is done with. */
+  #complete({ counter, target, buffer, offset }: InterruptRecord): boolean {
+    const value = counter.read();
+    if (value === undefined) return true;
+    if (value < target) return false;
+    const now = BigInt(this.#context.card.config.clock.nowNs());
+    buffer.mapping.view.setBigUint64(offset * COUNTER_BYTES, now, true);
+    return true;
+  }
+
+  #isKnown(interrupt: number): boolean {
+    const { interrupts, engines } = this.#context.card.profile;
+    if (interrupt === ANY_CQ_ID || interrupt === ANY_DECODER_ID || interrupt < engines.decoderCount) return true;
+    const first = interrupts.firstUserInterrupt;
+    return interrupt >= first && interrupt < first + interrupts.userInterruptCount;
+  }
+
+  #kernelCounter(words: Uint32Array): Counter | number {
+    const low = words[IN.cq_counters_handle]!;
+    const buffer = this.#context.buffers.findCommandBuffer(low, words[IN.cq_counters_handle + 1]!);
+    const offset = readNumber(words, IN.cq_counters_offset);
+    if (buffer === undefined || (offset + 1) * COUNTER_BYTES > buffer.memory.byteLength) return Errno.EINVAL;
+    const { view } = buffer.mapping;
+    return { read: () => view.getBigUint64(offset * COUNTER_BYTES, true) };
+  }
+
+  #userCounter(words: Uint32Array): Counter | number {
+    const address = readNumber(words, IN.addr);
+    const { userMemory } = this.#context;
+    const read = (): bigint | undefined => {
+      return userMemory.read(address, this.#wide) ? this.#wideView.getBigUint64(0, true) : undefined;
+    };
+    return read() === undefined ? Errno.EFAULT : { read };
+  }
+}
+
+/** Whether interrupt `vector` is the one, or one of those, that `wanted` names. */
+function isFor(wanted: number, vector: number): boolean {
+  return wanted === ANY_CQ_ID || wanted === ANY_DECODER_ID || wanted === vector;
+}
+
+function refuse(block: ArgumentBlock, errno: number): number {
+  return answer(block, -errno, HL_WAIT_CS_STATUS.BUSY);
+}

@@ -1,0 +1,33 @@
+/**
+ * The answers of the WAIT_CS ioctl, and the time-out of its arguments. What is waited for is in wait.ts and user-interrupts.ts.
+ */
+
+import type { ArgumentBlock } from '../../../driver/port.ts';
+import { HL_WAIT_CS_ARGS, HL_WAIT_CS_STATUS_FLAG } from '../../../uapi/index.ts';
+
+const HIGH = 0x1_0000_0000;
+const NS_PER_US = 1000;
+const OUT = HL_WAIT_CS_ARGS.out.words;
+const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
+/** A time-out that stands for ever; longer ones are cut to it. */
+const TIMEOUT_NS_MAX = 2 ** 50;
+
+/** Clears the block, then fills in the status: the answer is copied back whatever the result. */
+export function answer(block: ArgumentBlock, result: number, status: number): number {
+  const { words } = block;
+  for (let i = 0; i < ARGS_WORDS; i++) words[i] = 0;
+  words[OUT.status] = status;
+  return result;
+}
+
+/** Adds a timestamp to an answer. */
+export function writeTimestamp(block: ArgumentBlock, timestampNs: number): void {
+  block.words[OUT.flags] = block.words[OUT.flags]! | HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD;
+  block.words[OUT.timestamp_nsec] = timestampNs;
+  block.words[OUT.timestamp_nsec + 1] = Math.floor(timestampNs / HIGH);
+}
+
+/** The time-out at a word of the block, microseconds to nanoseconds, cut to what a timer can hold. */
+export function timeoutOf(words: Uint32Array, word: number): number {
+  return Math.min(TIMEOUT_NS_MAX, (words[word + 1]! * HIGH + words[word]!) * NS_PER_US);
+}

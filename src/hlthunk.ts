@@ -1,0 +1,29 @@
+/**
+ * The package entry `gaudi-ucx/hlthunk`: the calls of hl-thunk, opening a card without a context, and what is needed to write packets for
+ * commandSubmission. Re-exports only.
+ */
+
+export { type OpenDeviceOptions, type OpenNodeOptions, openDevice, openDriverNode } from './assembly/open-device.ts';
+export { packageVersion as getVersion } from './assembly/package.ts';
+export * from './hlthunk/index.ts';
+export {
+  fenceCfg,
+  Gaudi2QueueBase,
+  GaudiQueueBase,
+  HL_CS_CHUNK_FLAGS,
+  HL_CS_FLAGS,
+  HL_DEVICE_STATUS,
+  HL_ENGINE_COMMAND,
+  HL_INFO_OP,
+  HL_WAIT_CS_STATUS,
+  linDmaCtl,
+  msgLongCtl,
+  PacketOpcode,
+  packetCtl,
+  writeFence,
+  writeLinDma,
+  writeMsgLong,
+  writeNop,
+} from './uapi/index.ts';
+export { isUcxError, UcxError } from './ucs/type/error.ts';
+export { Status, statusName, statusString } from './ucs/type/status.ts';

@@ -1,0 +1,74 @@
+/** The checks of arguments that calls of hl-thunk share. Each failure is ERR_GAUDI_INVALID_PARAMS and names argument, rule and value. */
+
+import { missingMethod } from '../../ucs/type/check-options.ts';
+import { describeValue, type UcxError } from '../../ucs/type/error.ts';
+import { GaudiErrorCode, gaudiError } from './gaudi-error.ts';
+
+/** The error for a bad argument of the Gaudi layer. Code ERR_GAUDI_INVALID_PARAMS. */
+export function invalidArgument(argument: string, rule: string, value: unknown): UcxError {
+  const shown =
+    typeof value === 'bigint' ? `0x${value.toString(16)}` : typeof value === 'string' ? value : describeValue(value);
+  return gaudiError(GaudiErrorCode.INVALID_PARAMS, `argument ${argument} ${rule}, got ${shown}`, {
+    argument,
+    rule,
+    value: shown,
+  });
+}
+
+/** End of user addresses of x86-64. */
+const HOST_ADDRESS_END = 2 ** 47;
+
+/** Throws unless `value` can be the address of user memory. */
+export function checkHostAddress(argument: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value <= 0 || value >= HOST_ADDRESS_END) {
+    throw invalidArgument(argument, 'must be a user address below 2^47', value);
+  }
+}
+
+/** Throws unless `value` is an integer from 1 to 2^53 - 1. */
+export function checkLength(argument: string, value: number): void {
+  if (!Number.isSafeInteger(value) || value <= 0) {
+    throw invalidArgument(argument, 'must be a positive integer below 2^53', value);
+  }
+}
+
+/** Throws unless `value` fits an unsigned 64-bit word. */
+export function checkWord64(argument: string, value: bigint): void {
+  if (typeof value !== 'bigint' || value < 0n || value >= 1n << 64n)
+    throw invalidArgument(argument, 'must be a bigint of 64 bits, unsigned', value);
+}
+
+/** Throws unless `value` is an integer of 0 to 2^32 - 1. */
+export function checkWord32(argument: string, value: number): void {
+  if (!Number.isInteger(value) || value < 0 || value >= 2 ** 32) {
+    throw invalidArgument(argument, 'must be an integer from 0 to 2^32 - 1', value);
+  }
+}
+
+/** Throws unless `value` is an integer from `least` to 2^53 - 1. */
+export function checkInteger(argument: string, value: number, least = 0): void {
+  if (!Number.isSafeInteger(value) || value < least) {
+    throw invalidArgument(argument, `must be an integer from ${least} to 2^53 - 1`, value);
+  }
+}
+
+/** Throws unless `value` is an object. What is in it is checked where it is used. */
+export function checkObject(argument: string, value: object): void {
+  if (typeof value !== 'object' || value === null) throw invalidArgument(argument, 'must be an object', value);
+}
+
+/** Throws unless `value` is a text. */
+export function checkText(argument: string, value: string): void {
+  if (typeof value !== 'string') throw invalidArgument(argument, 'must be a text', value);
+}
+
+/** Throws unless `value` has these methods: for interfaces, which anybody may implement. */
+export function checkMethods<T extends object>(
+  argument: string,
+  value: T,
+  methods: readonly (keyof T & string)[],
+): void {
+  checkObject(argument, value);
+  const missing = missingMethod(value, methods);
+  if (missing !== undefined) throw invalidArgument(argument, `must have the method ${missing}`, value);
+}

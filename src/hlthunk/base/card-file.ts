@@ -1,0 +1,213 @@
+/**
+ * An open file of a card with the argument block of its control-path ioctls: encodes, calls, decodes, and turns an errno into a
+ * typed error that names the card. It knows the shape of the calls, not their purpose; the data path has blocks of its own.
+ */
+
+import type { DriverFile, DriverMapping } from '../../driver/port.ts';
+import { allocateScratch, isSyscallError, PAGE_SIZE, type ScratchBlock } from '../../sys/index.ts';
+import {
+  HL_CB_ARGS,
+  HL_INFO_ARGS,
+  HL_MEM_ARGS,
+  HL_WAIT_CS_ARGS,
+  type HlInfoOp,
+  type Struct,
+  type StructFields,
+  type StructValues,
+} from '../../uapi/index.ts';
+import { closedError, type UcxError } from '../../ucs/type/error.ts';
+import { invalidArgument } from './argument-error.ts';
+import { ioctlError } from './gaudi-error.ts';
+
+/** Field values of the MEMORY ioctl. */
+export type MemoryInput = Parameters<typeof HL_MEM_ARGS.in.encode>[0];
+/** The answer of the MEMORY ioctl. */
+export type MemoryOutput = ReturnType<typeof HL_MEM_ARGS.out.decode>;
+/** Field values of the CB ioctl. */
+export type CommandBufferInput = Parameters<typeof HL_CB_ARGS.in.encode>[0];
+/** The answer of the CB ioctl. */
+export type CommandBufferOutput = ReturnType<typeof HL_CB_ARGS.out.decode>;
+/** Field values of the INFO ioctl other than op and answer. */
+export type InfoInput = Parameters<typeof HL_INFO_ARGS.encode>[0];
+
+/** The largest argument block. */
+const ARGUMENT_BYTES: number = HL_WAIT_CS_ARGS.size;
+
+/** Learns what the program has mapped by the raw calls of device memory, so that such memory can be registered as blocks can. */
+export interface RawMemoryOwner {
+  readonly pageBytes: number;
+  /** @param byteLength what the driver has allocated */
+  rawMapped(address: bigint, byteLength: number, handle: bigint): void;
+  /**
+   * Device memory or a raw mapping of host memory is about to be unmapped.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it
+   */
+  rawUnmapping(address: bigint): void;
+}
+
+/** Something that has an open file of a card: a device or a control node. */
+export interface CardTarget {
+  /** The open file. */
+  readonly card: CardFile;
+}
+
+/**
+ * The card of a target: the check of every call that takes one.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS
+ */
+export function cardOf(target: CardTarget): CardFile {
+  const card: unknown = (target as CardTarget | undefined)?.card;
+  if (CardFile.isGenuine(card)) return card;
+  throw invalidArgument('target', 'must be an open device or control device', target);
+}
+
+/** An open file of a card. */
+export class CardFile {
+  /** The file of the driver port. */
+  readonly file: DriverFile;
+  /** Index of the card in /dev/accel/accelN. */
+  readonly minor: number;
+  /** PCI address, such as `0000:3b:00.0`. */
+  readonly busId: string;
+  /** For messages: `card 0 (0000:3b:00.0)`. */
+  readonly name: string;
+  /** Set once commands were submitted that are not of the DMA queues: their faults may be reported at any time. */
+  submitsCommands = false;
+  /** Of a device; a control node has no memory. */
+  rawMemoryOwner: RawMemoryOwner | undefined = undefined;
+  /** Bytes of what the raw calls have allocated, by handle. */
+  readonly rawAllocations: Map<bigint, number> = new Map();
+  readonly #arguments: ScratchBlock;
+  readonly #mappings = new Set<DriverMapping>();
+  #closed = false;
+
+  /** Takes ownership of `file`. */
+  constructor(file: DriverFile, minor: number, busId: string) {
+    this.file = file;
+    this.minor = minor;
+    this.busId = busId;
+    this.name = `card ${minor} (${busId})`;
+    this.#arguments = allocateScratch(ARGUMENT_BYTES);
+  }
+
+  /** Whether a value is an open or closed file, and nothing that only looks like one. */
+  static isGenuine(value: unknown): value is CardFile {
+    return typeof value === 'object' && value !== null && #closed in value;
+  }
+
+  /** True after `close()`. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Throws ERR_CLOSED after {@link close}. */
+  checkOpen(): void {
+    if (this.#closed) throw closedError(this.name);
+  }
+
+  /** Runs MEMORY. @throws UcxError ERR_GAUDI_* by the errno, ERR_CLOSED */
+  memory(input: MemoryInput, what: string): MemoryOutput {
+    const result = this.tryMemory(input);
+    if (result < 0) throw this.error(result, what);
+    return this.memoryAnswer();
+  }
+
+  /** The answer of the last MEMORY, while no other call was made. */
+  memoryAnswer(): MemoryOutput {
+    return HL_MEM_ARGS.out.decode(this.#arguments.view);
+  }
+
+  /** Runs MEMORY for its result only: 0 or a negative errno. */
+  tryMemory(input: MemoryInput): number {
+    this.checkOpen();
+    HL_MEM_ARGS.in.encode(input, this.#arguments.view);
+    return this.file.ioctl(this.file.numbers.MEMORY, this.#arguments);
+  }
+
+  /** Runs CB. @throws UcxError ERR_GAUDI_* by the errno, ERR_CLOSED */
+  commandBuffer(input: CommandBufferInput, what: string): CommandBufferOutput {
+    const result = this.tryCommandBuffer(input);
+    if (result < 0) throw this.error(result, what);
+    return HL_CB_ARGS.out.decode(this.#arguments.view);
+  }
+
+  /** Runs CB for its result only: 0 or a negative errno. */
+  tryCommandBuffer(input: CommandBufferInput): number {
+    this.checkOpen();
+    HL_CB_ARGS.in.encode(input, this.#arguments.view);
+    return this.file.ioctl(this.file.numbers.CB, this.#arguments);
+  }
+
+  /**
+   * Runs INFO.
+   * @param answer memory for the answer; undefined for ops that have none
+   * @returns 0 or a negative errno
+   */
+  tryInfo(op: HlInfoOp, answer: ScratchBlock | undefined, input: InfoInput = {}): number {
+    this.checkOpen();
+    const place =
+      answer === undefined ? {} : { return_pointer: BigInt(answer.address), return_size: answer.byteLength };
+    HL_INFO_ARGS.encode({ ...input, ...place, op }, this.#arguments.view);
+    return this.file.ioctl(this.file.numbers.INFO, this.#arguments);
+  }
+
+  /**
+   * Runs INFO and decodes its answer. What an older kernel does not fill reads as zero.
+   * @throws UcxError ERR_GAUDI_* by the errno, ERR_CLOSED
+   */
+  info<F extends StructFields>(op: HlInfoOp, struct: Struct<F>, what: string, input: InfoInput = {}): StructValues<F> {
+    const answer = allocateScratch(struct.size);
+    try {
+      const result = this.tryInfo(op, answer, input);
+      if (result < 0) throw this.error(result, what);
+      return struct.decode(answer.view);
+    } finally {
+      answer.free();
+    }
+  }
+
+  /** The arguments of INFO as the driver left them: some ops answer in them. */
+  infoArguments(): ReturnType<typeof HL_INFO_ARGS.decode> {
+    return HL_INFO_ARGS.decode(this.#arguments.view);
+  }
+
+  /**
+   * Maps driver memory; the mapping is closed with the card at the latest.
+   * @param byteLength bytes, rounded up to pages
+   * @param handle the mmap cookie of an ioctl
+   */
+  mmap(byteLength: number, handle: bigint, what: string): DriverMapping {
+    this.checkOpen();
+    try {
+      const mapping = this.file.mmap(Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE, handle);
+      this.#mappings.add(mapping);
+      return mapping;
+    } catch (error) {
+      if (isSyscallError(error)) throw this.error(-error.errno, `${what}: mmap`, error);
+      throw error;
+    }
+  }
+
+  /** Removes a mapping of {@link mmap}. Idempotent. */
+  unmap(mapping: DriverMapping): void {
+    this.#mappings.delete(mapping);
+    mapping.close();
+  }
+
+  /** The error for a negative errno of this card. */
+  error(result: number, what: string, cause?: unknown): UcxError {
+    const { lostReason } = this.file;
+    const why = lostReason === undefined ? '' : ` (${lostReason})`;
+    return ioctlError(result, `${what} of ${this.name}${why}`, { minor: this.minor, busId: this.busId }, cause);
+  }
+
+  /** Removes the mappings, which hold the file, and closes it. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const mapping of this.#mappings) mapping.close();
+    this.#mappings.clear();
+    this.file.close();
+    this.#arguments.free();
+  }
+}

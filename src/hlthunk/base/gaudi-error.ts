@@ -1,0 +1,127 @@
+/**
+ * The eight error codes of the Gaudi layer: their text, their status, and which of them an errno of the driver means.
+ */
+
+import { Errno, errnoName, errnoText } from '../../sys/index.ts';
+import { type ErrorDetails, invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+
+/** The codes, in the order in which they are documented. */
+export const GaudiErrorCode = {
+  /** The card does not exist or was removed (ENOENT, ENODEV, ENXIO). */
+  DEVICE_NOT_FOUND: 'ERR_GAUDI_DEVICE_NOT_FOUND',
+  /** Device memory, device addresses or driver resources are exhausted (ENOMEM, ENOSPC, EMFILE). */
+  OUT_OF_MEMORY: 'ERR_GAUDI_OUT_OF_MEMORY',
+  /** The driver or hlthunk refused the arguments (EINVAL, EFAULT, EBADF, ENOTTY, EOPNOTSUPP). */
+  INVALID_PARAMS: 'ERR_GAUDI_INVALID_PARAMS',
+  /** Another process has the compute context, or the card is in reset (EBUSY, EAGAIN). */
+  DEVICE_BUSY: 'ERR_GAUDI_DEVICE_BUSY',
+  /** A transfer was aborted, or the card reported an error (EIO and undocumented errno values). */
+  DMA_FAILED: 'ERR_GAUDI_DMA_FAILED',
+  /** A submission, or the answer of a peer, exceeded its time limit (ETIMEDOUT). */
+  TIMEOUT: 'ERR_GAUDI_TIMEOUT',
+  /** The device node is not accessible, or the card refuses users (EPERM, EACCES). */
+  PERMISSION_DENIED: 'ERR_GAUDI_PERMISSION_DENIED',
+  /** A DMA channel, or the channel service of the owner of remote memory, is unusable. */
+  CHANNEL_FAILED: 'ERR_GAUDI_CHANNEL_FAILED',
+} as const;
+
+/** One of the values of {@link GaudiErrorCode}. */
+export type GaudiErrorCode = (typeof GaudiErrorCode)[keyof typeof GaudiErrorCode];
+
+const TEXT: Readonly<Record<GaudiErrorCode, string>> = {
+  ERR_GAUDI_DEVICE_NOT_FOUND: 'gaudi device not found',
+  ERR_GAUDI_OUT_OF_MEMORY: 'out of gaudi device memory or driver resources',
+  ERR_GAUDI_INVALID_PARAMS: 'invalid parameters',
+  ERR_GAUDI_DEVICE_BUSY: 'gaudi device is busy',
+  ERR_GAUDI_DMA_FAILED: 'dma transfer failed',
+  ERR_GAUDI_TIMEOUT: 'operation timed out',
+  ERR_GAUDI_PERMISSION_DENIED: 'permission denied',
+  ERR_GAUDI_CHANNEL_FAILED: 'channel failed',
+};
+
+const STATUS: Readonly<Record<GaudiErrorCode, Status>> = {
+  ERR_GAUDI_DEVICE_NOT_FOUND: Status.NO_DEVICE,
+  ERR_GAUDI_OUT_OF_MEMORY: Status.NO_MEMORY,
+  ERR_GAUDI_INVALID_PARAMS: Status.INVALID_PARAM,
+  ERR_GAUDI_DEVICE_BUSY: Status.BUSY,
+  ERR_GAUDI_DMA_FAILED: Status.IO_ERROR,
+  ERR_GAUDI_TIMEOUT: Status.TIMED_OUT,
+  ERR_GAUDI_PERMISSION_DENIED: Status.REJECTED,
+  ERR_GAUDI_CHANNEL_FAILED: Status.UNREACHABLE,
+};
+
+const CODE_OF_ERRNO: ReadonlyMap<number, GaudiErrorCode> = new Map([
+  [Errno.ENOENT, GaudiErrorCode.DEVICE_NOT_FOUND],
+  [Errno.ENODEV, GaudiErrorCode.DEVICE_NOT_FOUND],
+  [Errno.ENXIO, GaudiErrorCode.DEVICE_NOT_FOUND],
+  [Errno.ENOMEM, GaudiErrorCode.OUT_OF_MEMORY],
+  [Errno.ENOSPC, GaudiErrorCode.OUT_OF_MEMORY],
+  [Errno.EMFILE, GaudiErrorCode.OUT_OF_MEMORY],
+  [Errno.EINVAL, GaudiErrorCode.INVALID_PARAMS],
+  [Errno.EFAULT, GaudiErrorCode.INVALID_PARAMS],
+  [Errno.EBADF, GaudiErrorCode.INVALID_PARAMS],
+  [Errno.ENOTTY, GaudiErrorCode.INVALID_PARAMS],
+  [Errno.EOPNOTSUPP, GaudiErrorCode.INVALID_PARAMS],
+  [Errno.EBUSY, GaudiErrorCode.DEVICE_BUSY],
+  [Errno.EAGAIN, GaudiErrorCode.DEVICE_BUSY],
+  [Errno.EIO, GaudiErrorCode.DMA_FAILED],
+  [Errno.ENOEXEC, GaudiErrorCode.DMA_FAILED],
+  [Errno.ETIMEDOUT, GaudiErrorCode.TIMEOUT],
+  [Errno.EPERM, GaudiErrorCode.PERMISSION_DENIED],
+  [Errno.EACCES, GaudiErrorCode.PERMISSION_DENIED],
+]);
+
+/** @throws UcxError ERR_INVALID_PARAM */
+function checkedCode(code: GaudiErrorCode): GaudiErrorCode {
+  if (typeof code === 'string' && Object.hasOwn(TEXT, code)) return code;
+  throw invalidParam('code', 'must be one of GaudiErrorCode', code);
+}
+
+/** The text of a code, as it begins every message. */
+export function gaudiErrorText(code: GaudiErrorCode): string {
+  return TEXT[checkedCode(code)];
+}
+
+/** The status that a code has on the data path. */
+export function gaudiErrorStatus(code: GaudiErrorCode): Status {
+  return STATUS[checkedCode(code)];
+}
+
+/** The code for a positive errno of the driver; DMA_FAILED for one that the driver does not document. */
+export function gaudiErrorOfErrno(errno: number): GaudiErrorCode {
+  return CODE_OF_ERRNO.get(errno) ?? GaudiErrorCode.DMA_FAILED;
+}
+
+/**
+ * Builds an error of the Gaudi layer.
+ * @param what the call and the rule or cause, such as "deviceMemoryAlloc: 1024 bytes of card 0"
+ */
+export function gaudiError(code: GaudiErrorCode, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
+  if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
+  const status = gaudiErrorStatus(code);
+  const init = { code, status, message: `${TEXT[code]}: ${what}`, cause };
+  return new UcxError(details === undefined ? init : { ...init, details });
+}
+
+/** Builds the error for a negative errno that an ioctl returned. */
+export function ioctlError(result: number, what: string, details?: ErrorDetails, cause?: unknown): UcxError {
+  if (!Number.isInteger(result) || result >= 0) throw invalidParam('result', 'must be a negative errno', result);
+  if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
+  const errno = -result;
+  const text = `${what}: ${errnoName(errno)} (${errnoText(errno)})`;
+  return gaudiError(gaudiErrorOfErrno(errno), text, { ...details, errno: errnoName(errno) }, cause);
+}
+
+/**
+ * True for a negative errno by which the driver says that it has given the card up: in reset (EBUSY), failed (EPERM, EIO) or
+ * removed (ENODEV). What the caller wanted to give back is lost with it.
+ */
+export function isDeviceGone(result: number): boolean {
+  return result === -Errno.EBUSY || result === -Errno.ENODEV || result === -Errno.EIO || result === -Errno.EPERM;
+}
+
+/** True for the answer of a kernel that does not have the op. */
+export function isOpAbsent(result: number): boolean {
+  return result === -Errno.EINVAL || result === -Errno.ENOTTY || result === -Errno.EOPNOTSUPP;
+}

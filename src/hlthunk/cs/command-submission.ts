@@ -1,0 +1,273 @@
+/**
+ * Raw command submission and waiting of hl-thunk: any queue, any flags. The DMA requests of dma.ts do not come through here; they
+ * share the card's bound of submissions with it (see DeviceDma).
+ */
+
+import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';
+import {
+  HL_CS_ARGS,
+  HL_CS_CHUNK,
+  HL_CS_FLAGS,
+  HL_MAX_JOBS_PER_CS,
+  HL_WAIT_CS_ARGS,
+  HL_WAIT_CS_FLAGS,
+  HL_WAIT_CS_STATUS,
+  HL_WAIT_CS_STATUS_FLAG,
+  HL_WAIT_MULTI_CS_LIST_MAX_LEN,
+  type HlWaitCsStatus,
+} from '../../uapi/index.ts';
+import { checkInteger, checkObject, checkWord32, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
+import { checkReserved, type EncapsSignals } from './encaps-signals.ts';
+
+/** One job: packets for a queue. */
+export interface CommandChunk {
+  /** Index of the hardware queue. */
+  readonly queueIndex: number;
+  /** Handle of a kernel command buffer, or with USER_ALLOC_CB the device address of the packets. */
+  readonly cbHandle: bigint;
+  /** Bytes of packets. */
+  readonly cbSize: number;
+  /** Bits of HL_CS_CHUNK_FLAGS. Default 0. */
+  readonly flags?: number;
+}
+
+/** What every submission may be told. */
+export interface JobOptions {
+  /** Bits of HL_CS_FLAGS. */
+  readonly flags?: number;
+  /** Seconds until the driver gives the submission up; sets CUSTOM_TIMEOUT. Default: the driver's. */
+  readonly timeoutSeconds?: number;
+}
+
+/** What belongs to a submission besides its chunks. */
+export interface SubmissionOptions extends JobOptions {
+  /** Chunks that run first, with FORCE_RESTORE. */
+  readonly restore?: readonly CommandChunk[];
+  /** Sequence number of the first one of a staged submission. */
+  readonly stagedSeq?: bigint;
+  /**
+   * Signals of reserveEncapsSignals that the packets raise themselves: waitForReservedEncapsSignals can wait for them then. They are used up by it. For a staged
+   * submission they go with the first one.
+   */
+  readonly encapsSignals?: EncapsSignals;
+}
+
+/** The outcome of a wait. */
+export interface WaitResult {
+  /** One of HL_WAIT_CS_STATUS: COMPLETED, BUSY (time over), TIMEDOUT or ABORTED. */
+  readonly status: HlWaitCsStatus;
+  /** 0, or the positive errno of the ioctl: ETIMEDOUT with TIMEDOUT, EIO with ABORTED. */
+  readonly errno: number;
+  /** CLOCK_MONOTONIC nanoseconds of the completion; undefined unless HL_CS_FLAGS.TIMESTAMP was given. Of an interrupt: when its target was seen. */
+  readonly timestampNs: bigint | undefined;
+  /** Complete for so long that the driver has forgotten it. */
+  readonly gone: boolean;
+}
+
+/** The outcome of a wait for several. */
+export interface MultiWaitResult extends WaitResult {
+  /** Bit n: entry n is complete. */
+  readonly completionMap: number;
+}
+
+/**
+ * Submits command buffers (CS).
+ * @param chunks 1 to 512 jobs
+ * @returns the sequence number to wait for; undefined when the driver has no room now (EAGAIN, NO_RESOURCE): try again after progress
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for chunks that the driver refuses, ERR_GAUDI_PERMISSION_DENIED for packets or flags that
+ *   it does not allow, ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function commandSubmission(
+  target: CardTarget,
+  chunks: readonly CommandChunk[],
+  options: SubmissionOptions = {},
+): bigint | undefined {
+  const card = cardOf(target);
+  card.checkOpen();
+  checkOptions(options);
+  const { encapsSignals } = options;
+  if (encapsSignals !== undefined) {
+    checkReserved('encapsSignals', encapsSignals, card);
+    if (options.stagedSeq !== undefined) {
+      throw invalidArgument('encapsSignals', 'must not be given beside stagedSeq', encapsSignals.id);
+    }
+  }
+  const restore = options.restore ?? [];
+  checkChunks('chunks', chunks);
+  checkChunks('restore', restore);
+  const count = chunks.length + restore.length;
+  if (count > HL_MAX_JOBS_PER_CS) throw invalidArgument('chunks', `must be at most ${HL_MAX_JOBS_PER_CS}`, count);
+  const block = allocateScratch(HL_CS_ARGS.size + count * HL_CS_CHUNK.size);
+  try {
+    encodeSubmission(block, chunks, restore, options);
+    if (!submit(card, block, 'commandSubmission')) return undefined;
+    if (encapsSignals !== undefined) encapsSignals.live = false;
+    return HL_CS_ARGS.out.decode(block.view).seq;
+  } finally {
+    block.free();
+  }
+}
+
+/**
+ * Runs CS on arguments that are written.
+ * @returns false when the driver has no room now (EAGAIN)
+ * @throws UcxError ERR_GAUDI_* by the errno
+ */
+export function submit(card: CardFile, block: ScratchBlock, what: string): boolean {
+  card.submitsCommands = true;
+  const result = card.file.ioctl(card.file.numbers.CS, block);
+  if (result === -Errno.EAGAIN) return false;
+  if (result < 0) throw card.error(result, what);
+  return true;
+}
+
+/**
+ * Waits for a submission, blocking the thread (WAIT_CS).
+ * @param timeoutUs microseconds; 0 polls
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a number that was never submitted; ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function waitForCs(target: CardTarget, seq: bigint, timeoutUs: number): WaitResult {
+  const card = cardOf(target);
+  const block = waitBlock(card, seq, timeoutUs);
+  try {
+    return waitResult(card, card.file.ioctl(card.file.numbers.WAIT_CS, block), block);
+  } finally {
+    block.free();
+  }
+}
+
+/** {@link waitForCs} without blocking the event loop. */
+export async function waitForCsAsync(target: CardTarget, seq: bigint, timeoutUs: number): Promise<WaitResult> {
+  const card = cardOf(target);
+  const block = waitBlock(card, seq, timeoutUs);
+  try {
+    return waitResult(card, await card.file.ioctlAsync(card.file.numbers.WAIT_CS, block), block);
+  } finally {
+    block.free();
+  }
+}
+
+/**
+ * Waits for the first of several submissions, blocking the thread. Gaudi only: gaudi2 refuses with ERR_GAUDI_PERMISSION_DENIED.
+ * @param sequences 1 to 32
+ */
+export function waitForMultiCs(target: CardTarget, sequences: readonly bigint[], timeoutUs: number): MultiWaitResult {
+  const card = cardOf(target);
+  card.checkOpen();
+  if (!Array.isArray(sequences)) throw invalidArgument('sequences', 'must be an array', sequences);
+  const count = sequences.length;
+  if (count < 1 || count > HL_WAIT_MULTI_CS_LIST_MAX_LEN) {
+    throw invalidArgument('sequences', `must be 1 to ${HL_WAIT_MULTI_CS_LIST_MAX_LEN}`, count);
+  }
+  for (const seq of sequences) checkWord64('sequences', seq);
+  const block = allocateScratch(HL_WAIT_CS_ARGS.size + count * 8);
+  try {
+    const seq = BigInt(block.address + HL_WAIT_CS_ARGS.size);
+    const input = { seq, timeout_us: timeoutOf(timeoutUs), flags: HL_WAIT_CS_FLAGS.MULTI_CS, seq_arr_len: count };
+    HL_WAIT_CS_ARGS.in.encode(input, block.view);
+    for (let i = 0; i < count; i++) block.view.setBigUint64(HL_WAIT_CS_ARGS.size + i * 8, sequences[i]!, true);
+    const result = waitResult(card, card.file.ioctl(card.file.numbers.WAIT_CS, block), block);
+    return { ...result, completionMap: HL_WAIT_CS_ARGS.out.decode(block.view).cs_completion_map };
+  } finally {
+    block.free();
+  }
+}
+
+function encodeSubmission(
+  block: ScratchBlock,
+  chunks: readonly CommandChunk[],
+  restore: readonly CommandChunk[],
+  options: SubmissionOptions,
+): void {
+  const executeAt = HL_CS_ARGS.size;
+  const restoreAt = executeAt + chunks.length * HL_CS_CHUNK.size;
+  const timeout = options.timeoutSeconds;
+  HL_CS_ARGS.in.encode(
+    {
+      chunks_execute: BigInt(block.address + executeAt),
+      num_chunks_execute: chunks.length,
+      chunks_restore: restore.length === 0 ? 0n : BigInt(block.address + restoreAt),
+      num_chunks_restore: restore.length,
+      // A reservation lies in the low word of the sequence number.
+      seq: options.stagedSeq ?? BigInt(options.encapsSignals?.id ?? 0),
+      timeout: timeout ?? 0,
+      cs_flags: flagsOf(options) | (options.encapsSignals === undefined ? 0 : HL_CS_FLAGS.ENCAP_SIGNALS),
+    },
+    block.view,
+  );
+  for (const [index, chunk] of [...chunks, ...restore].entries()) {
+    HL_CS_CHUNK.encode(
+      {
+        cb_handle: chunk.cbHandle,
+        queue_index: chunk.queueIndex,
+        cb_size: chunk.cbSize,
+        cs_chunk_flags: chunk.flags ?? 0,
+      },
+      block.view,
+      executeAt + index * HL_CS_CHUNK.size,
+    );
+  }
+}
+
+/** The flags of a submission, with that of its time-out. */
+export function flagsOf({ flags = 0, timeoutSeconds }: JobOptions): number {
+  return flags | (timeoutSeconds === undefined ? 0 : HL_CS_FLAGS.CUSTOM_TIMEOUT);
+}
+
+/** @throws UcxError ERR_GAUDI_INVALID_PARAMS */
+export function checkJobOptions(options: JobOptions): void {
+  checkObject('options', options);
+  const { flags, timeoutSeconds } = options;
+  if (flags !== undefined) checkWord32('flags', flags);
+  if (timeoutSeconds !== undefined) checkWord32('timeoutSeconds', timeoutSeconds);
+}
+
+function checkOptions(options: SubmissionOptions): void {
+  checkJobOptions(options);
+  const { stagedSeq } = options;
+  if (stagedSeq !== undefined) checkWord64('stagedSeq', stagedSeq);
+}
+
+function checkChunks(argument: string, chunks: readonly CommandChunk[]): void {
+  if (!Array.isArray(chunks)) throw invalidArgument(argument, 'must be an array', chunks);
+  for (const chunk of chunks) {
+    checkObject(argument, chunk);
+    checkWord32('queueIndex', chunk.queueIndex);
+    checkWord64('cbHandle', chunk.cbHandle);
+    checkWord32('cbSize', chunk.cbSize);
+    if (chunk.flags !== undefined) checkWord32('flags', chunk.flags);
+  }
+}
+
+/** The time-out of a wait as the driver takes it. */
+export function timeoutOf(timeoutUs: number): bigint {
+  checkInteger('timeoutUs', timeoutUs);
+  return BigInt(timeoutUs);
+}
+
+function waitBlock(card: CardFile, seq: bigint, timeoutUs: number): ScratchBlock {
+  card.checkOpen();
+  checkWord64('seq', seq);
+  const timeout = timeoutOf(timeoutUs);
+  const block = allocateScratch(HL_WAIT_CS_ARGS.size);
+  HL_WAIT_CS_ARGS.in.encode({ seq, timeout_us: timeout }, block.view);
+  return block;
+}
+
+/** The answer; the driver writes its status also when it fails with ETIMEDOUT or EIO. */
+export function waitResult(card: CardFile, result: number, block: ScratchBlock, what = 'waitForCs'): WaitResult {
+  const out = HL_WAIT_CS_ARGS.out.decode(block.view);
+  const status = out.status as HlWaitCsStatus;
+  const isOutcome =
+    (result === -Errno.ETIMEDOUT && status === HL_WAIT_CS_STATUS.TIMEDOUT) ||
+    (result === -Errno.EIO && status === HL_WAIT_CS_STATUS.ABORTED);
+  if (result < 0 && !isOutcome) throw card.error(result, what);
+  const stamped = (out.flags & HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD) !== 0;
+  return {
+    status,
+    errno: result < 0 ? -result : 0,
+    timestampNs: stamped ? out.timestamp_nsec : undefined,
+    gone: (out.flags & HL_WAIT_CS_STATUS_FLAG.GONE) !== 0,
+  };
+}

@@ -1,0 +1,77 @@
+/**
+ * Commands to engines and to the cores beside them, and the flush of PCI writes: submissions without packets. Gaudi2; gaudi only flushes.
+ *
+ * Source: cs_ioctl_engine_cores, cs_ioctl_engines and cs_ioctl_flush_pci_hbw_writes of Linux 6.12.
+ */
+
+import { allocateScratch } from '../../sys/index.ts';
+import { HL_CS_ARGS, HL_CS_FLAGS, HL_ENGINE_COMMAND, type HlEngineCommand } from '../../uapi/index.ts';
+import { checkWord32, invalidArgument } from '../base/argument-error.ts';
+import { type CardTarget, cardOf } from '../base/card-file.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { submit } from './command-submission.ts';
+
+/** Entries of a list: more than any card has engines or cores. */
+const LIST_MAX = 1024;
+
+const CORE_COMMANDS: readonly number[] = [HL_ENGINE_COMMAND.CORE_HALT, HL_ENGINE_COMMAND.CORE_RUN];
+const COMMANDS: readonly number[] = Object.values(HL_ENGINE_COMMAND);
+
+/**
+ * Halts or runs cores (ENGINE_CORE_COMMAND), and waits for it. Ids of cores that the card does not have are ignored.
+ * @param coreIds CPU ids of the cores: 0 to 68 of gaudi2
+ * @param mode CORE_HALT or CORE_RUN of HL_ENGINE_COMMAND
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_PERMISSION_DENIED on gaudi; ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function engineCoresSetMode(target: CardTarget, coreIds: readonly number[], mode: HlEngineCommand): void {
+  if (!CORE_COMMANDS.includes(mode)) throw invalidArgument('mode', 'must be CORE_HALT or CORE_RUN', mode);
+  run(target, HL_CS_FLAGS.ENGINE_CORE_COMMAND, 'engineCoresSetMode', list('coreIds', coreIds), mode);
+}
+
+/**
+ * Stalls engines or lets them go on (ENGINES_COMMAND); with CORE_HALT and CORE_RUN the list is of cores. What a stalled engine has begun goes on; closing the
+ * device lets all go on. When one of several engines is refused, those before it have been told.
+ * @param engineIds of enum gaudi2_engine_id: TPC 0 to 5, MME and EDMA of each dcore
+ * @param command one of HL_ENGINE_COMMAND; Linux 6.1 has none of them
+ * @throws UcxError like {@link engineCoresSetMode}
+ */
+export function enginesCommand(target: CardTarget, engineIds: readonly number[], command: HlEngineCommand): void {
+  if (!COMMANDS.includes(command)) throw invalidArgument('command', 'must be one of HL_ENGINE_COMMAND', command);
+  run(target, HL_CS_FLAGS.ENGINES_COMMAND, 'enginesCommand', list('engineIds', engineIds), command);
+}
+
+/**
+ * Waits until what the card has written to host memory over PCI is there (FLUSH_PCI_HBW_WRITES). Since Linux 6.2.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver cannot; ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function csFlushPciHbwWrites(target: CardTarget): void {
+  run(target, HL_CS_FLAGS.FLUSH_PCI_HBW_WRITES, 'csFlushPciHbwWrites');
+}
+
+function list(argument: string, ids: readonly number[]): readonly number[] {
+  if (!Array.isArray(ids)) throw invalidArgument(argument, 'must be an array', ids);
+  if (ids.length < 1 || ids.length > LIST_MAX) {
+    throw invalidArgument(argument, `must have 1 to ${LIST_MAX} entries`, ids.length);
+  }
+  for (const id of ids) checkWord32(argument, id);
+  return ids;
+}
+
+/** Runs CS with a list behind its arguments. */
+function run(target: CardTarget, flags: number, what: string, ids: readonly number[] = [], command = 0): void {
+  const card = cardOf(target);
+  card.checkOpen();
+  const block = allocateScratch(HL_CS_ARGS.size + ids.length * 4);
+  try {
+    const named = {
+      engines: BigInt(block.address + HL_CS_ARGS.size),
+      num_engines: ids.length,
+      engine_command: command,
+    };
+    HL_CS_ARGS.in.encode({ ...(ids.length === 0 ? {} : named), cs_flags: flags }, block.view);
+    for (const [index, id] of ids.entries()) block.words[HL_CS_ARGS.size / 4 + index] = id;
+    if (!submit(card, block, what)) throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `${what} of ${card.name}: try again`);
+  } finally {
+    block.free();
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * WAIT_CS of one queue: the arguments, and the one asynchronous call that all who sleep share. It does not know who sleeps (see
+ * dma-sleep.ts) nor what a completion means (see dma-queue.ts).
+ */
+
+import type { ArgumentBlock, DriverFile } from '../../driver/port.ts';
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import { HL_WAIT_CS_ARGS } from '../../uapi/index.ts';
+
+const WAIT = HL_WAIT_CS_ARGS.in.words;
+const HIGH = 0x1_0000_0000;
+const NS_PER_US = 1000;
+
+/** Allocates a block for the arguments of WAIT_CS. */
+export function allocateWaitArguments(): ScratchBlock {
+  return allocateScratch(HL_WAIT_CS_ARGS.size);
+}
+
+/**
+ * Writes the arguments of WAIT_CS for one submission.
+ * @param seq the driver's number of the submission
+ * @param timeoutUs microseconds; 0 only asks
+ */
+export function writeWaitArguments(block: ArgumentBlock, seq: number, timeoutUs: number): void {
+  const { words } = block;
+  words.fill(0);
+  words[WAIT.seq] = seq;
+  words[WAIT.seq + 1] = Math.floor(seq / HIGH);
+  words[WAIT.timeout_us] = timeoutUs;
+  words[WAIT.timeout_us + 1] = Math.floor(timeoutUs / HIGH);
+}
+
+/** The asynchronous wait of a queue. One block and at most one call, however many want to know and however often they come back. */
+export class CompletionWait {
+  readonly #file: DriverFile;
+  readonly #request: number;
+  readonly #block: ScratchBlock;
+  readonly #onEnd: (result: number) => void;
+  #pending = false;
+  #closed = false;
+
+  /** @param onEnd takes 0 or a negative errno when a wait is over; not called after {@link close} */
+  constructor(file: DriverFile, onEnd: (result: number) => void) {
+    this.#file = file;
+    this.#request = file.numbers.WAIT_CS | 0;
+    this.#block = allocateWaitArguments();
+    this.#onEnd = onEnd;
+  }
+
+  /**
+   * Waits for a submission up to `timeoutNs`. While a wait is under way nothing is started: it ends no later than its own time-out, and
+   * whoever still sleeps then starts the next. After {@link close} without effect.
+   */
+  start(seq: number, timeoutNs: number): void {
+    if (this.#pending || this.#closed) return;
+    this.#pending = true;
+    writeWaitArguments(this.#block, seq, Math.ceil(timeoutNs / NS_PER_US));
+    void this.#file.ioctlAsync(this.#request, this.#block).then((result) => this.#end(result));
+  }
+
+  /** Frees the block, which a call under way keeps until it settles. Idempotent. */
+  close(): void {
+    this.#closed = true;
+    if (!this.#pending) this.#block.free();
+  }
+
+  #end(result: number): void {
+    this.#pending = false;
+    if (this.#closed) this.#block.free();
+    else this.#onEnd(result);
+  }
+}

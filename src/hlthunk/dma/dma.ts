@@ -1,0 +1,467 @@
+/**
+ * The asynchronous DMA calls of a card: checks who may touch what, chooses the queue of the direction, holds the memory until the
+ * end. The queues do the work (dma-queue.ts); registration of host memory is its caller's.
+ *
+ * The real hl-thunk has no such calls: they are built from LIN_DMA packets, command submissions and waits. Nothing is allocated per
+ * transfer. A failed check throws and submits nothing; `undefined` is NO_RESOURCE: try again after {@link DeviceDma.progress}.
+ */
+
+import type { DriverFile } from '../../driver/port.ts';
+import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
+import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
+import type { UcxError } from '../../ucs/type/error.ts';
+import { Status, statusName } from '../../ucs/type/status.ts';
+import { invalidArgument } from '../base/argument-error.ts';
+import type { CardFile } from '../base/card-file.ts';
+import { highAt, lowAt } from '../base/device-address.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { type CommandBuffer, requestCommandBuffer } from '../cs/command-buffer.ts';
+import type { DeviceEvents, DeviceFault } from '../info/events.ts';
+import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
+import type { DmabufImports } from '../memory/dmabuf.ts';
+import type { HostMapping, HostMemory } from '../memory/host-memory.ts';
+import type { DmaCounts } from './activity.ts';
+import type { RingKernelBuffer, RingMapping } from './command-ring.ts';
+import type { DeviceDmaOptions } from './device-options.ts';
+import { doubtsData, suspectsOf } from './fault-attribution.ts';
+import { DMA_REQUESTS_MAX, DMA_SHORT_BYTES_MAX, DmaQueue, type DmaQueueDevice } from './queue.ts';
+import { DmaRequest } from './request.ts';
+import { DmaSleep } from './sleep.ts';
+
+/** Batches in flight of one queue. */
+const SLOTS = 32;
+/** Submissions that are left to commandSubmission, of the driver's bound. */
+const SUBMISSIONS_RESERVED = 8;
+/** Pause of a wait for a driver that refuses submissions while nothing is in flight: no event will tell when it takes them. */
+const RETRY_NS = 1e6;
+
+/** Queue ids by direction. */
+interface DmaRoutes {
+  readonly hostToDevice: number;
+  readonly deviceToHost: number;
+  readonly deviceToDevice: number;
+}
+
+const ROUTES: Readonly<Record<PacketAsic, DmaRoutes>> = {
+  // The HBM channels of gaudi have internal queues, whose completion the driver does not track: stream 1 of the PCI channel instead.
+  gaudi: {
+    hostToDevice: GaudiQueueBase.DMA_0,
+    deviceToHost: GaudiQueueBase.DMA_1,
+    deviceToDevice: GaudiQueueBase.DMA_0 + 1,
+  },
+  gaudi2: {
+    hostToDevice: Gaudi2QueueBase.PDMA_0,
+    deviceToHost: Gaudi2QueueBase.PDMA_1,
+    deviceToDevice: Gaudi2QueueBase.DCORE0_EDMA_0,
+  },
+};
+
+/** What the DMA of a device is made of. */
+export interface DeviceDmaParts {
+  readonly card: CardFile;
+  readonly profile: AsicProfile;
+  readonly hostMemory: HostMemory;
+  readonly events: DeviceEvents;
+  readonly imports: DmabufImports;
+  readonly options: DeviceDmaOptions;
+}
+
+/** The DMA of one open card. */
+export class DeviceDma implements DmaQueueDevice {
+  /** Name of the card for messages. */
+  readonly name: string;
+  /** Source of time. */
+  readonly clock: Clock;
+  /** The open file of the card. */
+  readonly file: DriverFile;
+  /** Constants of the ASIC that packets need. */
+  readonly asic: PacketAsic;
+  readonly createKernelBuffer: ((byteLength: number) => RingKernelBuffer) | undefined;
+  readonly #card: CardFile;
+  readonly #hostMemory: HostMemory;
+  readonly #events: DeviceEvents;
+  readonly #imports: DmabufImports;
+  readonly #profile: AsicProfile;
+  readonly #options: DeviceDmaOptions;
+  readonly #routes: DmaRoutes;
+  readonly #submissionsMax: number;
+  readonly #sleep: DmaSleep;
+  #submissions = 0;
+  #closed = false;
+  #hostToDevice: DmaQueue | undefined = undefined;
+  #deviceToHost: DmaQueue | undefined = undefined;
+  #deviceToDevice: DmaQueue | undefined = undefined;
+  /** Every open queue. */
+  readonly #queues: DmaQueue[] = [];
+
+  constructor(parts: DeviceDmaParts) {
+    const { card, profile, options } = parts;
+    this.name = card.name;
+    this.clock = options.clock ?? systemClock;
+    this.file = card.file;
+    this.asic = profile.name === 'gaudi' ? 'gaudi' : 'gaudi2';
+    this.#card = card;
+    this.#hostMemory = parts.hostMemory;
+    this.#events = parts.events;
+    this.#events.listen((fault) => this.#faulted(fault));
+    this.#imports = parts.imports;
+    this.#profile = profile;
+    this.#options = options;
+    this.#sleep = new DmaSleep(this.clock);
+    this.#routes = ROUTES[this.asic];
+    const { submits, userCbOnly } = profile.capabilities;
+    this.createKernelBuffer = userCbOnly ? undefined : (byteLength) => this.#kernelBuffer(byteLength);
+    const left = profile.maxPendingCs - (options.submissionsReserved ?? SUBMISSIONS_RESERVED);
+    this.#submissionsMax = submits ? Math.max(1, left) : 0;
+  }
+
+  /** Transfers that have not ended. */
+  get outstanding(): number {
+    let outstanding = 0;
+    for (let i = 0; i < this.#queues.length; i++) outstanding += this.#queues[i]!.outstanding;
+    return outstanding;
+  }
+
+  /** Transfers that every queue can still take. */
+  get room(): number {
+    let room = DMA_REQUESTS_MAX;
+    for (let i = 0; i < this.#queues.length; i++) room = Math.min(room, this.#queues[i]!.room);
+    return room;
+  }
+
+  /** What the queues have done, by direction; undefined for a direction that nothing has moved in. Cold. */
+  get counts(): {
+    readonly hostToDevice: DmaCounts | undefined;
+    readonly deviceToHost: DmaCounts | undefined;
+    readonly deviceToDevice: DmaCounts | undefined;
+  } {
+    return {
+      hostToDevice: this.#hostToDevice?.counts,
+      deviceToHost: this.#deviceToHost?.counts,
+      deviceToDevice: this.#deviceToDevice?.counts,
+    };
+  }
+
+  /** True when every transfer has ended. */
+  get flushed(): boolean {
+    return this.outstanding === 0;
+  }
+
+  /** The failure that ended a queue for good, such as a reset of the card; OK while all work. */
+  get failure(): Status {
+    for (const queue of this.#queues) if (queue.failure !== Status.OK) return queue.failure;
+    return Status.OK;
+  }
+
+  /** Command submissions in flight, and how many there may be. */
+  get submissions(): { readonly inFlight: number; readonly max: number } {
+    return { inFlight: this.#submissions, max: this.#submissionsMax };
+  }
+
+  /**
+   * Copies host memory to device memory.
+   * @param byteLength 1 to 2^53 - 1: longer than a packet is split
+   * @returns the request, or undefined for NO_RESOURCE
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range that leaves its memory, freed or foreign memory; opening the queue at the
+   *   first call can fail as hostMemoryMap does
+   */
+  dmaHostToDeviceAsync(
+    mapping: HostMapping,
+    mappingOffset: number,
+    block: DmaMemory,
+    blockOffset: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    this.#check('mapping', mapping, mappingOffset, byteLength);
+    this.#check('block', block, blockOffset, byteLength);
+    const queue = this.#hostToDevice ?? this.#openHostToDevice();
+    return transfer(queue, mapping, mappingOffset, block, blockOffset, byteLength);
+  }
+
+  /** Copies device memory to host memory. Like {@link dmaHostToDeviceAsync}. */
+  dmaDeviceToHostAsync(
+    block: DmaMemory,
+    blockOffset: number,
+    mapping: HostMapping,
+    mappingOffset: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    this.#check('block', block, blockOffset, byteLength);
+    this.#check('mapping', mapping, mappingOffset, byteLength);
+    const queue = this.#deviceToHost ?? this.#openDeviceToHost();
+    return transfer(queue, block, blockOffset, mapping, mappingOffset, byteLength);
+  }
+
+  /** Copies within the card, or between it and imported memory. Like {@link dmaHostToDeviceAsync}; the ranges must not overlap. */
+  dmaDeviceToDeviceAsync(
+    source: DmaMemory,
+    sourceOffset: number,
+    destination: DmaMemory,
+    destinationOffset: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    this.#check('source', source, sourceOffset, byteLength);
+    this.#check('destination', destination, destinationOffset, byteLength);
+    const queue = this.#deviceToDevice ?? this.#openDeviceToDevice();
+    return transfer(queue, source, sourceOffset, destination, destinationOffset, byteLength);
+  }
+
+  /**
+   * Copies up to 1024 bytes of JavaScript memory to device memory; they are taken at once and may be overwritten afterwards.
+   * @returns the request, or undefined for NO_RESOURCE: a slot must be free
+   */
+  putShort(
+    bytes: Uint8Array,
+    offset: number,
+    block: DmaMemory,
+    blockOffset: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    checkBytes(bytes, offset, byteLength);
+    this.#check('block', block, blockOffset, byteLength);
+    const queue = this.#hostToDevice ?? this.#openHostToDevice();
+    const low = lowAt(block.low, blockOffset);
+    const high = highAt(block.low, block.high, blockOffset);
+    const request = queue.putShort(bytes, offset, low, high, byteLength);
+    if (request !== undefined) request.hold(block, undefined);
+    return request;
+  }
+
+  /** Copies up to 1024 bytes of device memory to JavaScript memory; they are there when the request has ended with OK. */
+  getShort(
+    bytes: Uint8Array,
+    offset: number,
+    block: DmaMemory,
+    blockOffset: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    checkBytes(bytes, offset, byteLength);
+    this.#check('block', block, blockOffset, byteLength);
+    const queue = this.#deviceToHost ?? this.#openDeviceToHost();
+    const low = lowAt(block.low, blockOffset);
+    const high = highAt(block.low, block.high, blockOffset);
+    const request = queue.getShort(bytes, offset, low, high, byteLength);
+    if (request !== undefined) request.hold(block, undefined);
+    return request;
+  }
+
+  /** Makes progress on what is in flight, then tells how a request stands: INPROGRESS, OK or a failure. */
+  dmaPoll(request: DmaRequest): Status {
+    this.#checkRequest(request);
+    if (request.status === Status.INPROGRESS) this.progress();
+    return request.status;
+  }
+
+  /**
+   * Gives an ended request back; it belongs to another transfer afterwards.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY before its end; ERR_GAUDI_INVALID_PARAMS the second time
+   */
+  dmaRequestFree(request: DmaRequest): void {
+    this.#checkRequest(request);
+    if (!request.live) throw invalidArgument('request', 'must not be freed twice', request.batch);
+    if (request.status === Status.INPROGRESS) {
+      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `a dma request of ${this.#card.name} has not ended`);
+    }
+    request.owner.free(request);
+  }
+
+  /**
+   * The error for a request that ended with a failure, with the last fault of the card: ERR_GAUDI_TIMEOUT, ERR_GAUDI_CHANNEL_FAILED
+   * for one that was canceled, otherwise ERR_GAUDI_DMA_FAILED. Cold.
+   */
+  errorOf(status: Status): UcxError {
+    if (!Number.isInteger(status)) throw invalidArgument('status', 'must be a status', status);
+    const fault = this.#events.lastFault?.events.join(', ');
+    const { lostReason } = this.file;
+    const why = lostReason === undefined ? '' : ` (${lostReason})`;
+    const what = `a transfer of ${this.#card.name} ended with ${statusName(status)}${why}`;
+    const details = { status: statusName(status), minor: this.#card.minor, busId: this.#card.busId, fault };
+    return gaudiError(codeOf(status), fault === undefined ? what : `${what}; last fault: ${fault}`, details);
+  }
+
+  /**
+   * Ends what is done, submits what waits. Callbacks of requests run inside.
+   * @returns number of requests that ended
+   */
+  progress(): number {
+    let ended = 0;
+    for (let i = 0; i < this.#queues.length; i++) ended += this.#queues[i]!.progress();
+    if (ended > 0) this.#sleep.wake();
+    return ended;
+  }
+
+  /**
+   * Sleeps until one of the queues has something new or `timeoutNs` is over; {@link progress} then knows more. May return early, and
+   * returns at once when every transfer has ended. Transfers that start meanwhile count too. Callers share one sleep, one promise, one timer and
+   * one call to the driver for each queue: it costs nothing to give up waiting and to come back.
+   */
+  wait(timeoutNs: number): Promise<void> {
+    if (typeof timeoutNs !== 'number' || !(timeoutNs >= 0 && timeoutNs <= Number.MAX_SAFE_INTEGER)) {
+      return Promise.reject(invalidArgument('timeoutNs', 'must be from 0 to 2^53 - 1', timeoutNs));
+    }
+    if (this.outstanding === 0) return Promise.resolve();
+    const isBusy = this.#queues.some((queue) => queue.busy);
+    const sleepNs = isBusy ? timeoutNs : Math.min(timeoutNs, RETRY_NS);
+    const awake = this.#sleep.sleep(sleepNs);
+    for (const queue of this.#queues) queue.watch(sleepNs);
+    return awake;
+  }
+
+  /** Ends every request with `status`. */
+  abort(status: Status): void {
+    this.#closed = true;
+    for (const queue of this.#queues) queue.abort(status);
+    this.#sleep.wake();
+  }
+
+  /** Releases the queues' memory. After the file was closed: until then the card may still write to it. */
+  close(): void {
+    for (const queue of this.#queues) queue.close();
+    this.#queues.length = 0;
+  }
+
+  // What the queues need of their device.
+
+  takeSubmission(): boolean {
+    if (this.#submissions >= this.#submissionsMax) return false;
+    // A fault that the card has reported by now is not of what is submitted next. Asking costs a system call, so it is only asked where the
+    // answer can matter: the first fault has a record that says whose it is, and before it there is none, unless of commands of others.
+    if (this.#events.lastFault !== undefined || this.#card.submitsCommands) this.#events.poll();
+    this.#submissions += 1;
+    return true;
+  }
+
+  /** Returns a submission to the limit of the card: its commands have ended. */
+  returnSubmission(): void {
+    this.#submissions -= 1;
+  }
+
+  checkFaults(): void {
+    this.#events.poll();
+  }
+
+  get timedOutSeq(): number {
+    return this.#events.timedOutSeq;
+  }
+
+  get sleepNs(): number {
+    return this.#sleep.leftNs;
+  }
+
+  wake(): void {
+    this.#sleep.wake();
+  }
+
+  mapHost(address: number, byteLength: number): RingMapping {
+    return this.#hostMemory.map(address, byteLength);
+  }
+
+  /** Marks what the fault may have spoiled, before anyone else hears of it. */
+  #faulted(fault: DeviceFault): void {
+    if (!doubtsData(fault)) return;
+    const flights = this.#queues.map((queue) => ({ engineId: queue.engineId, requests: queue.inFlight() }));
+    const isForeign = (address: bigint, byteLength: number): boolean => this.#imports.touches(address, byteLength);
+    for (const request of suspectsOf(fault, flights, isForeign)) request.outcome = Status.IO_ERROR;
+  }
+
+  #kernelBuffer(byteLength: number): RingKernelBuffer {
+    const buffer: CommandBuffer = requestCommandBuffer({ card: this.#card }, byteLength);
+    return {
+      handleLow: Number(BigInt.asIntN(32, buffer.handle)),
+      handleHigh: Number(BigInt.asIntN(32, buffer.handle >> 32n)),
+      words: buffer.words,
+      destroy: () => buffer.destroy(),
+    };
+  }
+
+  #openHostToDevice(): DmaQueue {
+    this.#hostToDevice = this.#open(this.#routes.hostToDevice);
+    return this.#hostToDevice;
+  }
+
+  #openDeviceToHost(): DmaQueue {
+    this.#deviceToHost = this.#open(this.#routes.deviceToHost);
+    return this.#deviceToHost;
+  }
+
+  #openDeviceToDevice(): DmaQueue {
+    this.#deviceToDevice = this.#open(this.#routes.deviceToDevice);
+    return this.#deviceToDevice;
+  }
+
+  #open(queueIndex: number): DmaQueue {
+    this.#card.checkOpen();
+    if (this.#submissionsMax === 0) {
+      throw gaudiError(
+        GaudiErrorCode.INVALID_PARAMS,
+        `${this.#card.name} is a gaudi3: its driver has no queues for dma`,
+      );
+    }
+    const { slots, packetBytesMax } = this.#options;
+    const queue = new DmaQueue({
+      device: this,
+      queueIndex,
+      engineId: engineIdOf(this.#profile.name, this.#profile.queues[queueIndex]!),
+      slots: slots ?? SLOTS,
+      ...(packetBytesMax === undefined ? {} : { packetBytesMax }),
+    });
+    this.#queues.push(queue);
+    return queue;
+  }
+
+  /** Throws unless it is a request of this card. */
+  #checkRequest(request: DmaRequest): void {
+    if (DmaRequest.isGenuine(request) && request.owner.device === this) return;
+    throw invalidArgument('request', `must be of ${this.#card.name}`, request);
+  }
+
+  /** Throws unless the range lies in live memory of this card. */
+  #check(name: string, memory: DmaMemory, offset: number, byteLength: number): void {
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+      throw invalidArgument('byteLength', 'must be a positive integer below 2^53', byteLength);
+    }
+    if (!DmaMemory.isGenuine(memory) || memory.card !== this.#card) {
+      throw invalidArgument(name, `must be memory of ${this.#card.name}`, foreignName(memory));
+    }
+    if (!memory.live || this.#closed) throw invalidArgument(name, 'must be live', 'memory that was given back');
+    if (!Number.isSafeInteger(offset) || offset < 0 || byteLength > memory.byteLength - offset) {
+      const rule = `plus byteLength ${byteLength} must stay within ${memory.byteLength} bytes`;
+      throw invalidArgument(`${name}Offset`, rule, offset);
+    }
+  }
+}
+
+function codeOf(status: Status): GaudiErrorCode {
+  if (status === Status.TIMED_OUT) return GaudiErrorCode.TIMEOUT;
+  return status === Status.CANCELED ? GaudiErrorCode.CHANNEL_FAILED : GaudiErrorCode.DMA_FAILED;
+}
+
+function transfer(
+  queue: DmaQueue,
+  source: DmaMemory,
+  sourceOffset: number,
+  destination: DmaMemory,
+  destinationOffset: number,
+  byteLength: number,
+): DmaRequest | undefined {
+  const request = queue.transfer(
+    lowAt(source.low, sourceOffset),
+    highAt(source.low, source.high, sourceOffset),
+    lowAt(destination.low, destinationOffset),
+    highAt(destination.low, destination.high, destinationOffset),
+    byteLength,
+  );
+  // Nothing completes before the next progress: a request that has ended by now has failed, and holds nothing.
+  if (request !== undefined) request.hold(source, destination);
+  return request;
+}
+
+function checkBytes(bytes: Uint8Array, offset: number, byteLength: number): void {
+  if (!(bytes instanceof Uint8Array)) throw invalidArgument('bytes', 'must be a Uint8Array', bytes);
+  if (!Number.isInteger(byteLength) || byteLength <= 0 || byteLength > DMA_SHORT_BYTES_MAX) {
+    throw invalidArgument('byteLength', `must be an integer from 1 to ${DMA_SHORT_BYTES_MAX}`, byteLength);
+  }
+  if (!Number.isSafeInteger(offset) || offset < 0 || byteLength > bytes.byteLength - offset) {
+    throw invalidArgument('offset', `plus byteLength ${byteLength} must stay within ${bytes.byteLength} bytes`, offset);
+  }
+}

@@ -1,0 +1,110 @@
+/** Whose fault it was, decided from what the driver says: by address, by engine, by whose memory it is, and where it says too little. */
+
+import { describe, expect, it } from 'vitest';
+import { HL_NOTIFIER_EVENT, HL_RAZWI } from '../../uapi/index.ts';
+import { highWord, lowWord } from '../base/device-address.ts';
+import type { DeviceFault } from '../info/events.ts';
+import { doubtsData, type QueueFlight, suspectsOf } from './fault-attribution.ts';
+import { DmaRequest } from './request.ts';
+
+const HOST = 0xfff0_0000_0001_0000n;
+const HBM = 0x1001_0018_0000_0000n;
+const FOREIGN = 0xfff0_0001_0000_0000n;
+const PUT_ENGINE = 45;
+const GET_ENGINE = 46;
+const timestamp = 1n;
+
+function request(source: bigint, destination: bigint, byteLength: number): DmaRequest {
+  const made = new DmaRequest({ device: {}, free: () => undefined });
+  made.begin(lowWord(source), highWord(source), lowWord(destination), highWord(destination), byteLength);
+  return made;
+}
+
+const PUT = request(HOST + 0x10n, HBM, 0x2000);
+const GET = request(HBM + 0x10_0000n, HOST + 0x8000n, 8);
+const FOREIGN_GET = request(FOREIGN, HOST + 0x10_0000n, 8);
+const OWN: readonly QueueFlight[] = [
+  { engineId: PUT_ENGINE, requests: [PUT] },
+  { engineId: GET_ENGINE, requests: [GET] },
+];
+const MIXED: readonly QueueFlight[] = [OWN[0]!, { engineId: GET_ENGINE, requests: [GET, FOREIGN_GET] }];
+const isForeign = (address: bigint): boolean => address >= FOREIGN;
+
+const NO_RECORD = {
+  pageFault: undefined,
+  razwi: undefined,
+  undefinedOpcode: undefined,
+  engineErr: undefined,
+  csTimeout: undefined,
+};
+
+function fault(mask: number, records: Partial<DeviceFault> = {}): DeviceFault {
+  return { sequence: 1, signals: 1, mask, events: [], ...NO_RECORD, ...records };
+}
+
+const pageFaultAt = (addr: bigint): Partial<DeviceFault> => ({
+  pageFault: { timestamp, addr, engineId: 0xffff, pad: new Uint8Array(6) },
+});
+const razwiOf = (engineIds: readonly number[]): Partial<DeviceFault> => ({
+  razwi: { timestamp, addr: 0n, engineIds, flags: HL_RAZWI.HBW },
+});
+const { PAGE_FAULT, RAZWI, UNDEFINED_OPCODE, USER_ENGINE_ERR, GENERAL_HW_ERR, CS_TIMEOUT, DEVICE_RESET } =
+  HL_NOTIFIER_EVENT;
+
+describe('the suspects of a fault', () => {
+  it.each<[string, DeviceFault, readonly QueueFlight[], readonly DmaRequest[]]>([
+    ['that touch the address', fault(PAGE_FAULT | RAZWI, pageFaultAt(HOST + 0x1000n)), OWN, [PUT]],
+    ['that touch the page of the address', fault(PAGE_FAULT, pageFaultAt(HOST + 0x8fffn)), OWN, [GET]],
+    ['of the last page of a transfer', fault(PAGE_FAULT, pageFaultAt(HBM + 0x1fffn)), OWN, [PUT]],
+    ['all, where none touches the address', fault(PAGE_FAULT, pageFaultAt(HBM + 0x2000n)), OWN, [PUT, GET]],
+    ['of the engine', fault(RAZWI, razwiOf([GET_ENGINE, 3])), OWN, [GET]],
+    ['all, where the engine has none', fault(RAZWI, razwiOf([3])), OWN, [PUT, GET]],
+    ['all, where nothing is on record', fault(PAGE_FAULT | RAZWI), OWN, [PUT, GET]],
+    ['with memory of others, where nothing is on record', fault(PAGE_FAULT | RAZWI), MIXED, [FOREIGN_GET]],
+    [
+      'with memory of others, where the record is of one fault of several',
+      fault(PAGE_FAULT, { signals: 2, ...pageFaultAt(HOST) }),
+      MIXED,
+      [FOREIGN_GET],
+    ],
+    [
+      'of the engine with an undefined opcode',
+      fault(UNDEFINED_OPCODE, { undefinedOpcode: undefinedOpcode(GET_ENGINE) }),
+      OWN,
+      [GET],
+    ],
+    ['none of another engine', fault(UNDEFINED_OPCODE, { undefinedOpcode: undefinedOpcode(3) }), OWN, []],
+    [
+      'of the engine with an error',
+      fault(USER_ENGINE_ERR, { engineErr: { timestamp, engineId: PUT_ENGINE, errorCount: 1, pad: 0 } }),
+      OWN,
+      [PUT],
+    ],
+    ['all, after an unknown error of an engine', fault(USER_ENGINE_ERR), MIXED, [PUT, GET, FOREIGN_GET]],
+    ['all, after an error of the hardware', fault(GENERAL_HW_ERR | PAGE_FAULT, pageFaultAt(HOST)), OWN, [PUT, GET]],
+    ['all, after events that could not be read', fault(0), MIXED, [PUT, GET, FOREIGN_GET]],
+  ])('are those %s', (_, report, flights, expected) => {
+    expect(suspectsOf(report, flights, isForeign)).toEqual(expected);
+    expect(doubtsData(report)).toBe(true);
+  });
+
+  it('are not looked for after events that spoil nothing', () => {
+    expect([CS_TIMEOUT, DEVICE_RESET, CS_TIMEOUT | DEVICE_RESET].map((mask) => doubtsData(fault(mask)))).toEqual([
+      false,
+      false,
+      false,
+    ]);
+  });
+});
+
+function undefinedOpcode(engineId: number): NonNullable<DeviceFault['undefinedOpcode']> {
+  return {
+    timestamp,
+    cbAddrStreams: [],
+    cqAddr: 0n,
+    cqSize: 0,
+    cbAddrStreamsLen: 0,
+    engineId,
+    streamId: 0,
+  } as unknown as NonNullable<DeviceFault['undefinedOpcode']>;
+}

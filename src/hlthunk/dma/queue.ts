@@ -1,0 +1,500 @@
+/**
+ * Asynchronous DMA on one hardware queue: requests become packets, packets become batches (one command submission each), and a word in
+ * host memory tells which batch is done. It knows addresses and bytes; it does not know allocations or who may access them.
+ *
+ * A batch is submitted at once while the queue has a free slot, so a lone request waits for nothing; otherwise requests
+ * queue up and go together in the next batch. Requests of one queue complete in order.
+ */
+
+import type { DriverFile } from '../../driver/port.ts';
+import { allocateScratch, Errno, type ScratchBlock } from '../../sys/index.ts';
+import {
+  HL_CS_ARGS,
+  HL_CS_CHUNK,
+  LIN_DMA_BYTES,
+  linDmaCtl,
+  MSG_LONG_BYTES,
+  msgLongCtl,
+  type PacketAsic,
+  writeLinDma,
+  writeMsgLong,
+} from '../../uapi/index.ts';
+import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
+import { Ring } from '../../ucs/datastruct/ring.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { highAt, lowAt } from '../base/device-address.ts';
+import { DmaActivity, type DmaCounts } from './activity.ts';
+import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
+import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
+import { copyBytes, DmaRequest } from './request.ts';
+
+/** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
+export const DMA_REQUESTS_MAX = 4096;
+/** Largest transfer of one packet: below 2^32, and page-aligned so that splits stay aligned. */
+export const DMA_PACKET_BYTES_MAX = 0xffff_f000;
+/** Bytes that a short put or get may have. */
+export const DMA_SHORT_BYTES_MAX: number = SLOT_DATA_BYTES;
+/** Transfers that fit into a slot with the completion message. */
+const TRANSFERS_PER_SLOT: number = Math.floor((SLOT_PACKET_BYTES - MSG_LONG_BYTES) / LIN_DMA_BYTES);
+/** Fruitless polls of the completion word between two questions to the driver, which knows of errors and time-outs. */
+const POLLS_PER_CHECK = 64;
+/** How often the driver may refuse a batch for the moment while nothing is in flight whose end could help; then its requests fail. */
+export const REFUSALS_MAX = 1024;
+
+const CS = HL_CS_ARGS.in.words;
+const CS_OUT = HL_CS_ARGS.out.words;
+const CHUNK = HL_CS_CHUNK.words;
+/** The one chunk of a submission lies behind the arguments in the same block. */
+const CHUNK_BYTE = 64;
+const CHUNK_WORD: number = CHUNK_BYTE / 4;
+const HIGH = 0x1_0000_0000;
+
+/** How a queue reaches its device. */
+export interface DmaQueueDevice extends RingDevice {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly file: DriverFile;
+  readonly asic: PacketAsic;
+  /** Takes a place among the submissions in flight that the driver allows, and reads the faults of those; false at the bound. */
+  takeSubmission(): boolean;
+  returnSubmission(): void;
+  /** Reads what the card has reported; the {@link DmaRequest.outcome} of what a fault may have spoiled is a failure then. */
+  checkFaults(): void;
+  /** The driver's number of the submission that it reported as timed out, 0 for none. Asked only when a queue fails. */
+  readonly timedOutSeq: number;
+  /** How long somebody sleeps from now on until a queue gets further, in nanoseconds; 0 when nobody does. */
+  readonly sleepNs: number;
+  /** Wakes them. */
+  wake(): void;
+}
+
+/** What a queue is. */
+export interface DmaQueueOptions {
+  readonly device: DmaQueueDevice;
+  readonly queueIndex: number;
+  /** The engine behind the queue, as fault records name it. */
+  readonly engineId: number;
+  /** Batches in flight, a power of two. */
+  readonly slots: number;
+  /** Largest transfer of one packet; tests make it small. Default {@link DMA_PACKET_BYTES_MAX}. */
+  readonly packetBytesMax?: number;
+}
+
+/** A DMA queue. */
+export class DmaQueue {
+  readonly device: DmaQueueDevice;
+  readonly #file: DriverFile;
+  readonly #ring: CommandRing;
+  readonly #block: ScratchBlock;
+  readonly #waitBlock: ScratchBlock;
+  readonly #wait: CompletionWait;
+  readonly #csRequest: number;
+  readonly #waitRequest: number;
+  readonly #queueIndex: number;
+  readonly engineId: number;
+  readonly #packetBytesMax: number;
+  readonly #transferCtl: number;
+  readonly #messageCtl: number;
+  readonly #pool: ObjectPool<DmaRequest>;
+  /** Requests whose packets are not all submitted, and requests in flight; both in order. */
+  readonly #waiting: Ring<DmaRequest>;
+  readonly #flying: Ring<DmaRequest>;
+  /** Sequence number of the driver for each slot. */
+  readonly #slotSeq: Float64Array;
+  /** Batches submitted and batches retired, modulo 2^32. */
+  #submitted = 0;
+  #retired = 0;
+  /** Last batch that was complete when faults were read; its own faults were among them. */
+  #completed = 0;
+  #polls = 0;
+  /** Refusals of the first waiting batch while nothing was in flight, the last errno, and the requests that the batch had. */
+  #refusals = 0;
+  #refusal = 0;
+  #refusedRequests = 0;
+  readonly #activity: DmaActivity;
+  /** Set once the device has failed: every later request fails with it. */
+  #failure: Status = Status.OK;
+
+  constructor(options: DmaQueueOptions) {
+    this.device = options.device;
+    this.#file = options.device.file;
+    this.#ring = new CommandRing(options.device, options.slots);
+    this.#block = allocateScratch(CHUNK_BYTE + HL_CS_CHUNK.size);
+    this.#waitBlock = allocateWaitArguments();
+    this.#wait = new CompletionWait(this.#file, (result) => this.#waitEnded(result));
+    // Signed, so that the numbers are small integers of V8; the kernel looks at 32 bits only.
+    this.#csRequest = this.#file.numbers.CS | 0;
+    this.#waitRequest = this.#file.numbers.WAIT_CS | 0;
+    this.#queueIndex = options.queueIndex;
+    this.engineId = options.engineId;
+    this.#packetBytesMax = options.packetBytesMax ?? DMA_PACKET_BYTES_MAX;
+    this.#transferCtl = linDmaCtl(options.device.asic) | 0;
+    this.#messageCtl = msgLongCtl({ engBarrier: true, msgBarrier: true }) | 0;
+    this.#pool = new ObjectPool(DMA_REQUESTS_MAX, () => new DmaRequest(this));
+    this.#waiting = new Ring(DMA_REQUESTS_MAX);
+    this.#flying = new Ring(DMA_REQUESTS_MAX);
+    this.#slotSeq = new Float64Array(options.slots);
+    this.#activity = new DmaActivity(options);
+  }
+
+  /** Requests that have not ended. */
+  get outstanding(): number {
+    return this.#waiting.length + this.#flying.length;
+  }
+
+  /** Requests that can still be queued; ended ones count until they are freed. */
+  get room(): number {
+    return DMA_REQUESTS_MAX - this.#pool.inUse;
+  }
+
+  get counts(): DmaCounts {
+    return this.#activity.read((this.#submitted - this.#retired) | 0);
+  }
+
+  /** The failure that ended this queue, or OK. */
+  get failure(): Status {
+    return this.#failure;
+  }
+
+  /**
+   * Starts a transfer between two device addresses, given as signed words. The caller keeps both sides mapped until it has ended.
+   * @param byteLength 1 to 2^53 - 1
+   * @returns the request, or undefined when no more can be queued (NO_RESOURCE)
+   */
+  transfer(
+    sourceLow: number,
+    sourceHigh: number,
+    destinationLow: number,
+    destinationHigh: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    const request = this.#pool.get();
+    if (request === undefined) return undefined;
+    request.begin(sourceLow, sourceHigh, destinationLow, destinationHigh, byteLength);
+    return this.#start(request);
+  }
+
+  /**
+   * Starts a short transfer from JavaScript memory: the bytes are copied now, into the slot beside the packet.
+   * @param byteLength 1 to {@link DMA_SHORT_BYTES_MAX}
+   * @returns the request, or undefined when no slot is free (NO_RESOURCE)
+   */
+  putShort(
+    source: Uint8Array,
+    sourceOffset: number,
+    low: number,
+    high: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    const request = this.#shortRequest();
+    if (request === undefined) return undefined;
+    const data = this.#ring.dataOffset(this.#nextSlot);
+    copyBytes(this.#ring.data, data, source, sourceOffset, byteLength);
+    request.begin(this.#ring.dataLow(data), this.#ring.dataHigh(data), low, high, byteLength);
+    return this.#start(request);
+  }
+
+  /**
+   * Starts a short transfer into JavaScript memory: the bytes arrive in `target` when the request ends.
+   * The rules of {@link putShort} apply.
+   */
+  getShort(
+    target: Uint8Array,
+    targetOffset: number,
+    low: number,
+    high: number,
+    byteLength: number,
+  ): DmaRequest | undefined {
+    const request = this.#shortRequest();
+    if (request === undefined) return undefined;
+    const data = this.#ring.dataOffset(this.#nextSlot);
+    request.begin(low, high, this.#ring.dataLow(data), this.#ring.dataHigh(data), byteLength);
+    request.target = target;
+    request.targetOffset = targetOffset;
+    request.dataOffset = data;
+    return this.#start(request);
+  }
+
+  /** True while the card has batches of this queue. */
+  get busy(): boolean {
+    return this.#submitted !== this.#retired;
+  }
+
+  /** The driver's number of the oldest batch in flight; only while {@link busy}. Cold. */
+  get oldestSeq(): number {
+    return this.#slotSeq[this.#retired & (this.#ring.slots - 1)]!;
+  }
+
+  /** What a fault that is reported now may have spoiled: packets of it were submitted, and it was not complete when faults were last read. */
+  inFlight(): DmaRequest[] {
+    const requests: DmaRequest[] = [];
+    for (let i = 0; i < this.#flying.length; i++) requests.push(this.#flying.at(i)!);
+    const next = this.#waiting.at(0);
+    if (next !== undefined && next.issued > 0) requests.push(next);
+    return requests.filter(
+      ({ batch, issued, byteLength }) => issued < byteLength || ((batch - this.#completed) | 0) > 0,
+    );
+  }
+
+  /** Gives an ended request back. */
+  free(request: DmaRequest): void {
+    request.live = false;
+    request.target = undefined;
+    request.onComplete = undefined;
+    request.context = undefined;
+    this.#pool.put(request);
+  }
+
+  /**
+   * Looks at the completion word, ends what is done and submits what waits.
+   * @returns number of requests that ended
+   */
+  progress(): number {
+    if (this.#flying.length === 0 && this.#waiting.length === 0) return 0;
+    const completed = this.#ring.completed;
+    if (completed === this.#retired) return this.#fruitless();
+    this.#polls = 0;
+    this.device.checkFaults();
+    this.#completed = completed;
+    let ended = 0;
+    // One batch at a time: a callback may start a transfer, and that may take only slots whose data has been copied out.
+    while (((completed - this.#retired) | 0) > 0) {
+      this.#activity.retired(this.#retired & (this.#ring.slots - 1), this.oldestSeq);
+      this.#retired = (this.#retired + 1) | 0;
+      this.device.returnSubmission();
+      ended += this.#endUpTo(this.#retired);
+    }
+    if (this.#waiting.length > 0) this.#submitWaiting();
+    return ended;
+  }
+
+  /**
+   * Has the device woken when the oldest batch in flight is done, at the latest when `timeoutNs` is over; {@link progress} then knows
+   * more. Nothing is started while nothing is in flight, or while an earlier watch is under way: that one wakes the device too.
+   */
+  watch(timeoutNs: number): void {
+    if (this.#submitted !== this.#retired) this.#wait.start(this.oldestSeq, timeoutNs);
+  }
+
+  /** Ends every request with `status`, for the closing of the device. */
+  abort(status: Status): void {
+    this.#failure = status;
+    while (this.#submitted !== this.#retired) {
+      this.#retired = (this.#retired + 1) | 0;
+      this.device.returnSubmission();
+    }
+    this.#endAll(this.#flying, status);
+    this.#endAll(this.#waiting, status);
+  }
+
+  /** Releases command buffers and mappings. The card must be idle or gone. */
+  close(): void {
+    this.#ring.close();
+    this.#wait.close();
+    this.#block.free();
+    this.#waitBlock.free();
+  }
+
+  get #nextSlot(): number {
+    return this.#submitted & (this.#ring.slots - 1);
+  }
+
+  get #slotFree(): boolean {
+    return ((this.#submitted - this.#retired) | 0) < this.#ring.slots;
+  }
+
+  /** A request for a short transfer, which needs the next slot for itself: nothing may wait before it. */
+  #shortRequest(): DmaRequest | undefined {
+    if (this.#waiting.length > 0 || !this.#slotFree) return undefined;
+    return this.#pool.get();
+  }
+
+  #start(request: DmaRequest): DmaRequest {
+    if (this.#failure !== Status.OK) {
+      request.status = this.#failure;
+      return request;
+    }
+    this.#activity.started(request);
+    // The pool has as many requests as the ring has places.
+    this.#waiting.push(request);
+    if (this.#slotFree) this.#submitWaiting();
+    return request;
+  }
+
+  /** Submits batches of waiting requests while there are slots. */
+  #submitWaiting(): void {
+    while (this.#waiting.length > 0 && this.#slotFree && this.device.takeSubmission()) {
+      if (this.#submitBatch()) continue;
+      this.device.returnSubmission();
+      return;
+    }
+  }
+
+  /** Writes one batch into the next slot and submits it; false when the driver has no room now, or refused for good. */
+  #submitBatch(): boolean {
+    const ring = this.#ring;
+    const slot = this.#nextSlot;
+    const batch = (this.#submitted + 1) | 0;
+    const first = ring.packetWord(slot);
+    let word = first;
+    let complete = 0;
+    let partial = 0;
+    for (let transfers = 0; transfers < TRANSFERS_PER_SLOT && complete < this.#waiting.length; transfers++) {
+      const request = this.#waiting.at(complete)!;
+      const from = request.issued + partial;
+      const bytes = Math.min(this.#packetBytesMax, request.byteLength - from);
+      word = this.#writeTransfer(word, request, from, bytes);
+      partial += bytes;
+      if (request.issued + partial !== request.byteLength) continue;
+      complete += 1;
+      partial = 0;
+    }
+    word = writeMsgLong(ring.words, word, this.#messageCtl, batch, ring.completionLow, ring.completionHigh);
+    const result = this.#submit(slot, (word - first) * 4);
+    if (result !== 0) {
+      if (isTransient(result)) this.#countRefusal(result, partial > 0 ? complete + 1 : complete);
+      else this.#fail(result);
+      return false;
+    }
+    this.#refusals = 0;
+    this.#submitted = batch;
+    this.#activity.submitted(slot);
+    this.#launch(complete, partial, batch);
+    // Who sleeps must hear of this batch too: those before it, here or in other queues, may take longer.
+    const { sleepNs } = this.device;
+    if (sleepNs > 0) this.watch(sleepNs);
+    return true;
+  }
+
+  #writeTransfer(word: number, request: DmaRequest, from: number, bytes: number): number {
+    return writeLinDma(
+      this.#ring.words,
+      word,
+      this.#transferCtl,
+      bytes,
+      lowAt(request.sourceLow, from),
+      highAt(request.sourceLow, request.sourceHigh, from),
+      lowAt(request.destinationLow, from),
+      highAt(request.destinationLow, request.destinationHigh, from),
+    );
+  }
+
+  /** Moves requests whose last packet is in the batch to those in flight. */
+  #launch(complete: number, partial: number, batch: number): void {
+    for (let i = 0; i < complete; i++) {
+      const request = this.#waiting.shift()!;
+      request.issued = request.byteLength;
+      request.batch = batch;
+      this.#flying.push(request);
+    }
+    if (partial > 0) this.#waiting.at(0)!.issued += partial;
+  }
+
+  /** The CS ioctl for the packets of a slot; 0 or a negative errno. */
+  #submit(slot: number, packetBytes: number): number {
+    const { words, address } = this.#block;
+    for (let i = 0; i < CHUNK_WORD; i++) words[i] = 0;
+    words[CS.chunks_execute] = address + CHUNK_BYTE;
+    words[CS.chunks_execute + 1] = Math.floor((address + CHUNK_BYTE) / HIGH);
+    words[CS.num_chunks_execute] = 1;
+    words[CHUNK_WORD + CHUNK.cb_handle] = this.#ring.handleLow(slot);
+    words[CHUNK_WORD + CHUNK.cb_handle + 1] = this.#ring.handleHigh(slot);
+    words[CHUNK_WORD + CHUNK.queue_index] = this.#queueIndex;
+    words[CHUNK_WORD + CHUNK.cb_size] = packetBytes;
+    words[CHUNK_WORD + CHUNK.cs_chunk_flags] = this.#ring.chunkFlags;
+    const result = this.#file.ioctl(this.#csRequest, this.#block);
+    if (result === 0) this.#slotSeq[slot] = words[CS_OUT.seq + 1]! * HIGH + words[CS_OUT.seq]!;
+    return result;
+  }
+
+  /** Ends the requests in flight whose batch is done. */
+  #endUpTo(completed: number): number {
+    let ended = 0;
+    for (let head = this.#flying.at(0); head !== undefined; head = this.#flying.at(0)) {
+      if (((completed - head.batch) | 0) < 0) break;
+      this.#flying.shift();
+      this.#end(head, head.outcome);
+      ended += 1;
+    }
+    return ended;
+  }
+
+  #end(request: DmaRequest, status: Status): void {
+    request.status =
+      request.target !== undefined && status === Status.OK ? this.#deliver(request, request.target) : status;
+    this.#activity.ended(request);
+    request.releaseMemory();
+    if (request.onComplete !== undefined) request.tell(request.onComplete);
+  }
+
+  /** Copies the bytes of a short get; INVALID_PARAM for a target that was detached or became shorter in flight. */
+  #deliver(request: DmaRequest, target: Uint8Array): Status {
+    if (target.byteLength < request.targetOffset + request.byteLength) return Status.INVALID_PARAM;
+    copyBytes(target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
+    return Status.OK;
+  }
+
+  #endAll(requests: Ring<DmaRequest>, status: Status): void {
+    for (let head = requests.shift(); head !== undefined; head = requests.shift()) this.#end(head, status);
+  }
+
+  /** Nothing new: now and then the driver is asked, which knows of time-outs and resets. */
+  #fruitless(): number {
+    if (this.#waiting.length > 0 && this.#slotFree) this.#submitWaiting();
+    this.#polls += 1;
+    if (this.#refusals > REFUSALS_MAX) return this.#giveUpBatch();
+    if (this.#polls % POLLS_PER_CHECK !== 0 || this.#submitted === this.#retired) return 0;
+    writeWaitArguments(this.#waitBlock, this.oldestSeq, 0);
+    const result = this.#file.ioctl(this.#waitRequest, this.#waitBlock);
+    if (result >= 0 || isTransient(result)) return 0;
+    const ended = this.outstanding;
+    this.#fail(result);
+    return ended;
+  }
+
+  #waitEnded(result: number): void {
+    // A queue that was given up meanwhile keeps its reason.
+    if (result < 0 && !isTransient(result) && this.#failure === Status.OK) this.#fail(result);
+    this.device.wake();
+  }
+
+  /** The driver has no room now. What is in flight gives some back at its end; EAGAIN is room of the driver's own, which comes back. */
+  #countRefusal(result: number, requests: number): void {
+    this.#refusal = result;
+    this.#refusedRequests = requests;
+    if (result === -Errno.EAGAIN || this.#submitted !== this.#retired) this.#refusals = 0;
+    else this.#refusals += 1;
+  }
+
+  /** A refusal for the moment that does not end: the requests of the batch fail, the queue goes on. */
+  #giveUpBatch(): number {
+    const status = this.#refusal === -Errno.ENOMEM ? Status.NO_MEMORY : Status.IO_ERROR;
+    const given: DmaRequest[] = [];
+    for (let i = 0; i < this.#refusedRequests; i++) given.push(this.#waiting.shift()!);
+    this.#refusals = 0;
+    // A callback may start transfers, and those must not submit what is given up here.
+    for (const request of given) this.#end(request, status);
+    return given.length;
+  }
+
+  /** The driver has given this queue up: a time-out, a reset, a lost device. */
+  #fail(result: number): void {
+    this.device.checkFaults();
+    if (result === -Errno.ETIMEDOUT || this.#hasInFlight(this.device.timedOutSeq)) this.abort(Status.TIMED_OUT);
+    else this.abort(Status.IO_ERROR);
+  }
+
+  /** Whether a submission of the driver's number is one of the batches in flight. */
+  #hasInFlight(seq: number): boolean {
+    for (let batch = this.#retired; batch !== this.#submitted; batch = (batch + 1) | 0) {
+      if (this.#slotSeq[batch & (this.#ring.slots - 1)] === seq) return true;
+    }
+    return false;
+  }
+}
+
+/** Whether the driver refuses for the moment only: a full queue, a signal, no memory. Everything else is for good. */
+function isTransient(result: number): boolean {
+  return result === -Errno.EAGAIN || result === -Errno.EINTR || result === -Errno.ENOMEM;
+}

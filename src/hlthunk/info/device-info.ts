@@ -1,0 +1,295 @@
+/**
+ * The INFO functions of hl-thunk that describe a card, on primary and control files alike. Fault records are in fault-info.ts,
+ * NIC ports in nic.ts, event fds in events.ts. Nothing is cached: every call asks the driver.
+ *
+ * Records have the field names of the kernel's structs in camelCase, 64-bit fields as bigint. A field that an older kernel does
+ * not fill is 0. Source: drm/habanalabs_accel.h, Linux 6.12. Errors: ERR_GAUDI_* by errno; ERR_GAUDI_DEVICE_BUSY in reset.
+ */
+
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import {
+  type AsicProfile,
+  asicOfPciDeviceId,
+  HL_ENGINES_DATA_MAX_SIZE,
+  HL_INFO_CLK_RATE,
+  HL_INFO_CLK_THROTTLE,
+  HL_INFO_CS_COUNTERS,
+  HL_INFO_DEV_MEMALLOC_PAGE_SIZES,
+  HL_INFO_DEVICE_STATUS,
+  HL_INFO_DEVICE_UTILIZATION,
+  HL_INFO_DRAM_USAGE,
+  HL_INFO_ENERGY,
+  HL_INFO_HW_IDLE,
+  HL_INFO_HW_IP_INFO,
+  HL_INFO_OP,
+  HL_INFO_PCI_COUNTERS,
+  HL_INFO_RESET_COUNT,
+  HL_INFO_SYNC_MANAGER,
+  HL_INFO_TIME_SYNC,
+  HL_OPEN_STATS_INFO,
+  HL_PLL_FREQUENCY_INFO,
+  HL_POWER_INFO,
+  type HlDeviceStatus,
+  type HlInfoOp,
+} from '../../uapi/index.ts';
+import { checkObject, checkWord32, invalidArgument } from '../base/argument-error.ts';
+import { type CamelRecord, camelRecord } from '../base/camel-record.ts';
+import { type CardTarget, cardOf } from '../base/card-file.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+
+/** Rows that DRAM_REPLACED_ROWS and DRAM_PENDING_ROWS may have (cpucp_hbm_row_replaced_rows_info: 16 rows of 4 bytes). */
+const DRAM_ROWS_BYTES = 72;
+
+type Decoded<S extends { decode(...args: never[]): unknown }> = ReturnType<S['decode']>;
+
+/** HW_IP_INFO with its texts decoded. */
+export type HwIpInfo = Omit<CamelRecord<Decoded<typeof HL_INFO_HW_IP_INFO>>, 'cardName' | 'cpucpVersion'> & {
+  /** Such as `HL225`. */
+  readonly cardName: string;
+  /** Firmware version. */
+  readonly cpucpVersion: string;
+};
+/** Use of device memory in bytes (HL_INFO_DRAM_USAGE). */
+export type DramUsage = CamelRecord<Decoded<typeof HL_INFO_DRAM_USAGE>>;
+/** Current and maximum clock in MHz (HL_INFO_CLK_RATE). */
+export type ClkRate = CamelRecord<Decoded<typeof HL_INFO_CLK_RATE>>;
+/** Resets since the driver was loaded (HL_INFO_RESET_COUNT). */
+export type ResetCount = CamelRecord<Decoded<typeof HL_INFO_RESET_COUNT>>;
+/** Time of the card and of the host, read together (HL_INFO_TIME_SYNC). */
+export type TimeSync = CamelRecord<Decoded<typeof HL_INFO_TIME_SYNC>>;
+/** How often and for how long the card was open (HL_INFO_OPEN_STATS). */
+export type OpenStats = CamelRecord<Decoded<typeof HL_OPEN_STATS_INFO>>;
+/** Dropped command submissions by reason (HL_INFO_CS_COUNTERS). */
+export type CsCounters = CamelRecord<Decoded<typeof HL_INFO_CS_COUNTERS>>;
+/** Throughput and replays of the PCIe link (HL_INFO_PCI_COUNTERS). */
+export type PciCounters = CamelRecord<Decoded<typeof HL_INFO_PCI_COUNTERS>>;
+/** Reasons, times and durations of clock throttling (HL_INFO_CLK_THROTTLE_REASON). */
+export type ClkThrottle = CamelRecord<Decoded<typeof HL_INFO_CLK_THROTTLE>>;
+/** First sync object, monitor and completion queue for users (HL_INFO_SYNC_MANAGER). */
+export type SyncManagerInfo = CamelRecord<Decoded<typeof HL_INFO_SYNC_MANAGER>>;
+
+/** Whether engines work, and which. */
+export interface HwIdle {
+  /** True if no engine is busy. */
+  readonly isIdle: boolean;
+  /** Bit n of word n / 64: the engine with that id of the ASIC is busy. Four words, two in Linux 6.1. */
+  readonly busyEnginesMaskExt: readonly bigint[];
+}
+
+/** What the card is: addresses, sizes, masks of engines. */
+export function getHwIpInfo(target: CardTarget): HwIpInfo {
+  const values = cardOf(target).info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO, 'getHwIpInfo');
+  return { ...camelRecord(values), cardName: text(values.card_name), cpucpVersion: text(values.cpucp_version) };
+}
+
+/** The PCI device id of an open card, such as 0x1020 (hlthunk_get_device_id_from_fd). */
+export function getDeviceIdFromFd(target: CardTarget): number {
+  return getHwIpInfo(target).deviceId;
+}
+
+/**
+ * The profile of the card's generation.
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a PCI device id that this library does not know
+ */
+export function asicProfileOf(target: CardTarget, info: HwIpInfo): AsicProfile {
+  const { name, minor } = cardOf(target);
+  checkObject('info', info);
+  checkWord32('info.deviceId', info.deviceId);
+  const profile = asicOfPciDeviceId(info.deviceId);
+  if (profile !== undefined) return profile;
+  const id = `0x${info.deviceId.toString(16)}`;
+  throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${name} has the unknown PCI device id ${id}`, {
+    minor,
+    deviceId: id,
+  });
+}
+
+/** Bytes of device memory: free for the user, and of the calling context. */
+export function getDramUsage(target: CardTarget): DramUsage {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.DRAM_USAGE, HL_INFO_DRAM_USAGE, 'getDramUsage'));
+}
+
+/** One of HL_DEVICE_STATUS; works in every state of the card. */
+export function getDeviceStatus(target: CardTarget): HlDeviceStatus {
+  const { status } = cardOf(target).info(HL_INFO_OP.DEVICE_STATUS, HL_INFO_DEVICE_STATUS, 'getDeviceStatus');
+  return status as HlDeviceStatus;
+}
+
+/** True when no engine works. */
+export function isIdle(target: CardTarget): boolean {
+  return getHwIdle(target).isIdle;
+}
+
+/** Which engines work. */
+export function getHwIdle(target: CardTarget): HwIdle {
+  const values = cardOf(target).info(HL_INFO_OP.HW_IDLE, HL_INFO_HW_IDLE, 'getHwIdle');
+  return { isIdle: values.is_idle !== 0, busyEnginesMaskExt: values.busy_engines_mask_ext };
+}
+
+/** Clock of the compute engines in MHz, now and at most. */
+export function getClkRate(target: CardTarget): ClkRate {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.CLK_RATE, HL_INFO_CLK_RATE, 'getClkRate'));
+}
+
+/** Hard resets, and compute resets in `softResetCnt`. */
+export function getResetCount(target: CardTarget): ResetCount {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT, 'getResetCount'));
+}
+
+/** The same moment on the clocks of device and host (CLOCK_MONOTONIC_RAW, nanoseconds); `tscTime` is 0 in Linux 6.1. */
+export function getTimeSync(target: CardTarget): TimeSync {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.TIME_SYNC, HL_INFO_TIME_SYNC, 'getTimeSync'));
+}
+
+/** How often and how long the primary node was open. */
+export function getOpenStats(target: CardTarget): OpenStats {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO, 'getOpenStats'));
+}
+
+/** Refused submissions by reason, of the card and of the calling context. */
+export function getCsCounters(target: CardTarget): CsCounters {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS, 'getCsCounters'));
+}
+
+/** Throughput in KB/s and replays of the PCI link. */
+export function getPciCounters(target: CardTarget): PciCounters {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.PCI_COUNTERS, HL_INFO_PCI_COUNTERS, 'getPciCounters'));
+}
+
+/** Why, since when and for how long the clock is throttled: bits of HL_CLK_THROTTLE, arrays of power and thermal. */
+export function getClkThrottleInfo(target: CardTarget): ClkThrottle {
+  return camelRecord(cardOf(target).info(HL_INFO_OP.CLK_THROTTLE_REASON, HL_INFO_CLK_THROTTLE, 'getClkThrottleInfo'));
+}
+
+/** The first sync object, monitor and completion queue of a dcore that the user owns. @param dcoreId 0 to 7 */
+export function getSyncManagerInfo(target: CardTarget, dcoreId: number): SyncManagerInfo {
+  checkWord32('dcoreId', dcoreId);
+  const input = { dcore_id: dcoreId };
+  return camelRecord(cardOf(target).info(HL_INFO_OP.SYNC_MANAGER, HL_INFO_SYNC_MANAGER, 'getSyncManagerInfo', input));
+}
+
+/** Busy time of the card in percent. */
+export function getDeviceUtilization(target: CardTarget, periodMs = 0): number {
+  checkWord32('periodMs', periodMs);
+  const op = HL_INFO_OP.DEVICE_UTILIZATION;
+  const input = { period_ms: periodMs };
+  return cardOf(target).info(op, HL_INFO_DEVICE_UTILIZATION, 'getDeviceUtilization', input).utilization;
+}
+
+/** Energy since the driver was loaded, in millijoule as the firmware counts it. */
+export function getTotalEnergyConsumption(target: CardTarget): bigint {
+  return cardOf(target).info(HL_INFO_OP.TOTAL_ENERGY, HL_INFO_ENERGY, 'getTotalEnergyConsumption')
+    .total_energy_consumption;
+}
+
+/** The four outputs of a PLL in MHz. */
+export function getPllFrequency(target: CardTarget, pllIndex: number): readonly number[] {
+  checkWord32('pllIndex', pllIndex);
+  const input = { pll_index: pllIndex };
+  return cardOf(target).info(HL_INFO_OP.PLL_FREQUENCY, HL_PLL_FREQUENCY_INFO, 'getPllFrequency', input).output;
+}
+
+/** Power drawn now, in milliwatt. */
+export function getPower(target: CardTarget): bigint {
+  return cardOf(target).info(HL_INFO_OP.POWER, HL_POWER_INFO, 'getPower').power;
+}
+
+/** Page sizes that deviceMemoryAlloc takes: bit n for 2^n bytes; 0 when the size is fixed. */
+export function getDevMemAllocPageOrders(target: CardTarget): bigint {
+  const op = HL_INFO_OP.DEV_MEM_ALLOC_PAGE_SIZES;
+  return cardOf(target).info(op, HL_INFO_DEV_MEMALLOC_PAGE_SIZES, 'getDevMemAllocPageOrders').page_order_bitmask;
+}
+
+/** Count of every hardware event: since the last hard reset, or (`aggregate`) since the driver was loaded. */
+export function getHwEvents(target: CardTarget, aggregate = false): Uint32Array {
+  const count = getHwIpInfo(target).numOfEvents;
+  if (count === 0) return new Uint32Array(0);
+  const op = aggregate ? HL_INFO_OP.HW_EVENTS_AGGREGATE : HL_INFO_OP.HW_EVENTS;
+  return withAnswer(target, op, count * 4, 'getHwEvents', (answer) => answer.words.slice());
+}
+
+/** HBM rows that were replaced, as the firmware reports them: an opaque record. */
+export function getDramReplacedRows(target: CardTarget): Uint8Array {
+  const op = HL_INFO_OP.DRAM_REPLACED_ROWS;
+  return withAnswer(target, op, DRAM_ROWS_BYTES, 'getDramReplacedRows', (answer) => answer.u8.slice());
+}
+
+/** HBM rows that wait for their replacement: non-zero when there are some. */
+export function getDramPendingRows(target: CardTarget): number {
+  return withAnswer(target, HL_INFO_OP.DRAM_PENDING_ROWS, 4, 'getDramPendingRows', (answer) => answer.words[0] ?? 0);
+}
+
+/** State of the engines as the driver prints it. */
+export function getEngineStatus(target: CardTarget, bufferBytes: number = HL_ENGINES_DATA_MAX_SIZE): string {
+  if (!Number.isInteger(bufferBytes) || bufferBytes < 1024 || bufferBytes > HL_ENGINES_DATA_MAX_SIZE) {
+    throw invalidArgument('bufferBytes', `must be an integer from 1024 to ${HL_ENGINES_DATA_MAX_SIZE}`, bufferBytes);
+  }
+  return withAnswer(target, HL_INFO_OP.ENGINE_STATUS, bufferBytes, 'getEngineStatus', (answer) => {
+    const actual = Math.min(cardOf(target).infoArguments().user_buffer_actual_size, bufferBytes);
+    return text(answer.u8.slice(0, actual));
+  });
+}
+
+/** Largest answer of {@link getInfo} in bytes: that of ENGINE_STATUS. */
+const INFO_BYTES_MAX: number = HL_ENGINES_DATA_MAX_SIZE;
+/** Events are read in one place, which attributes faults to transfers. */
+const EVENT_OPS: readonly number[] = [
+  HL_INFO_OP.REGISTER_EVENTFD,
+  HL_INFO_OP.UNREGISTER_EVENTFD,
+  HL_INFO_OP.GET_EVENTS,
+];
+
+/**
+ * Runs any op of INFO (hlthunk_get_info), for what has no call of its own. Those of events have: `device.events`.
+ * @param op of HL_INFO_OP, or one that this library does not know
+ * @param answer 1 byte to 1 MiB: what is in it is shown to the driver, and what the driver answers is in it afterwards
+ * @param argument the word of the arguments that belongs to the op: dcore_id, pll_index, array_size and their like
+ * @returns that word as the driver left it: user_buffer_actual_size or array_size, where the op answers there
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS, also for an op that the driver does not have; ERR_GAUDI_DEVICE_BUSY in reset
+ */
+export function getInfo(target: CardTarget, op: number, answer: Uint8Array, argument = 0): number {
+  checkWord32('op', op);
+  checkWord32('argument', argument);
+  if (EVENT_OPS.includes(op)) throw invalidArgument('op', 'must not be one of the events of a device', op);
+  if (!(answer instanceof Uint8Array)) throw invalidArgument('answer', 'must be a Uint8Array', answer);
+  const { byteLength } = answer;
+  if (byteLength < 1 || byteLength > INFO_BYTES_MAX) {
+    throw invalidArgument('answer', `must have 1 to ${INFO_BYTES_MAX} bytes`, byteLength);
+  }
+  const card = cardOf(target);
+  const scratch = allocateScratch(byteLength);
+  try {
+    scratch.u8.set(answer);
+    const result = card.tryInfo(op as HlInfoOp, scratch, { dcore_id: argument });
+    if (result < 0) throw card.error(result, `getInfo of op ${op}`);
+    answer.set(scratch.u8.subarray(0, byteLength));
+    return card.infoArguments().dcore_id;
+  } finally {
+    scratch.free();
+  }
+}
+
+/** Runs an op whose answer is not one struct. */
+function withAnswer<T>(
+  target: CardTarget,
+  op: HlInfoOp,
+  byteLength: number,
+  what: string,
+  read: (answer: ScratchBlock) => T,
+): T {
+  const card = cardOf(target);
+  const answer = allocateScratch(byteLength);
+  try {
+    const result = card.tryInfo(op, answer);
+    if (result < 0) throw card.error(result, what);
+    return read(answer);
+  } finally {
+    answer.free();
+  }
+}
+
+/** A NUL-terminated text. */
+function text(bytes: Uint8Array): string {
+  const end = bytes.indexOf(0);
+  return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end));
+}

@@ -1,0 +1,284 @@
+/**
+ * Events of an open card: the one place that reads its event fd, which the driver signals. What was read is recorded and given to the DMA of the
+ * card before anyone else hears of it; then users are told, so that it does not matter who asked. It resets nothing, and does not
+ * decide whose fault it was (fault-attribution.ts).
+ *
+ * Faults arrive before the completions that they spoil: who reads the events after a completion knows all faults that can be of it.
+ */
+
+import { allocateScratch, EventFd, type PollSubscription, type ScratchBlock } from '../../sys/index.ts';
+import { HL_INFO_OP, HL_NOTIFIER_EVENT } from '../../uapi/index.ts';
+import { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { throwLater } from '../../ucs/debug/uncaught.ts';
+import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { invalidArgument } from '../base/argument-error.ts';
+import type { CardFile, CardTarget } from '../base/card-file.ts';
+import { GaudiErrorCode, gaudiError, isOpAbsent } from '../base/gaudi-error.ts';
+import {
+  type CsTimeoutInfo,
+  type EngineErrInfo,
+  getCsTimeoutInfo,
+  getEngineErrInfo,
+  getPageFaultInfo,
+  getRazwiInfo,
+  getUndefinedOpcodeInfo,
+  type PageFaultInfo,
+  type RazwiInfo,
+  type UndefinedOpcodeInfo,
+} from './fault-info.ts';
+
+/** The name of an event: a key of HL_NOTIFIER_EVENT. */
+export type NotifierEvent = keyof typeof HL_NOTIFIER_EVENT;
+
+/** Reports that wait for callbacks; beyond it the oldest is dropped, which shows as a gap in the sequence. */
+const UNTOLD_MAX = 64;
+
+/** Events, with those records of the driver that belong to them: it keeps the first of each kind only, which later events do not have. */
+export interface DeviceFault {
+  /** Counts the reports of the open card, from 1. */
+  readonly sequence: number;
+  /** Signals of the driver that the report stands for. A record is of one of them. */
+  readonly signals: number;
+  /** Bits of HL_NOTIFIER_EVENT; 0 where the driver has signalled and the events could not be read, or were read by someone else. */
+  readonly mask: number;
+  /** The reported events. */
+  readonly events: readonly NotifierEvent[];
+  /** The recorded page fault; undefined if there is none. */
+  readonly pageFault: PageFaultInfo | undefined;
+  /** The recorded illegal access (RAZWI); undefined if there is none. */
+  readonly razwi: RazwiInfo | undefined;
+  /** The recorded undefined opcode; undefined if there is none. */
+  readonly undefinedOpcode: UndefinedOpcodeInfo | undefined;
+  /** The recorded engine error; undefined if there is none. */
+  readonly engineErr: EngineErrInfo | undefined;
+  /** The recorded time-out of a submission; undefined if there is none. */
+  readonly csTimeout: CsTimeoutInfo | undefined;
+}
+
+/** Takes events (bits of HL_NOTIFIER_EVENT). */
+export type EventCallback = (mask: number, fault: DeviceFault) => void;
+
+/** A running notification. */
+export interface EventSubscription extends Disposable {
+  /** Idempotent. */
+  close(): void;
+}
+
+/** The events of one open device. */
+export class DeviceEvents implements CardTarget {
+  /** The open file of the card. */
+  readonly card: CardFile;
+  readonly #log: Log;
+  readonly #clock: Clock;
+  /** One line for each combination of events, then a count: a card can report the same for ever. */
+  readonly #reports: Map<number, LimitedLog> = new Map();
+  readonly #eventFd: EventFd | undefined;
+  readonly #answer: ScratchBlock;
+  readonly #callbacks = new Set<EventCallback>();
+  /** Timestamp of each kind of record that a report already had. */
+  readonly #recorded: Map<unknown, bigint> = new Map();
+  /** Recorded, but callbacks have not been called. */
+  readonly #untold: DeviceFault[] = [];
+  #onFault: (fault: DeviceFault) => void = () => {};
+  #subscription: PollSubscription | undefined;
+  #received = 0;
+  #lastFault: DeviceFault | undefined;
+  #timedOutSeq = 0;
+
+  /** @throws SyscallError EMFILE, ENFILE: without an event fd a transfer that faults would look like one that does not */
+  constructor(card: CardFile, log: Log, clock: Clock = systemClock) {
+    this.card = card;
+    this.#log = log;
+    this.#clock = clock;
+    this.#eventFd = this.#registerEventFd();
+    this.#answer = allocateScratch(8);
+  }
+
+  /** Whether the driver tells events: Linux 6.0 and later, primary node. */
+  get supported(): boolean {
+    return this.#eventFd !== undefined;
+  }
+
+  /** The latest events with their records; undefined while there were none. */
+  get lastFault(): DeviceFault | undefined {
+    return this.#lastFault;
+  }
+
+  /** Number of the submission that was reported as timed out; 0 for none. */
+  get timedOutSeq(): number {
+    return this.#timedOutSeq;
+  }
+
+  /** Sets who hears of every report before all others, within the call that reads it. Must not throw nor start transfers. */
+  listen(onFault: (fault: DeviceFault) => void): void {
+    this.#onFault = onFault;
+  }
+
+  /**
+   * Reads new events, without allocation when there are none, and records them. Callbacks run later, from the event loop: this may be called
+   * where nothing may start a transfer.
+   * @returns whether there were any
+   */
+  poll(): boolean {
+    if (!this.#read()) return false;
+    if (this.#untold.length > 0) queueMicrotask(() => this.#tell());
+    return true;
+  }
+
+  /**
+   * Calls `callback` from the event loop, or from {@link receive}, whenever the card has events (hlthunk_notifier_create). Whether somebody else
+   * has asked for them before does not matter. The subscription does not keep the process alive.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver has no events; SyscallError EMFILE
+   */
+  register(callback: EventCallback): EventSubscription {
+    this.card.checkOpen();
+    if (typeof callback !== 'function') throw invalidArgument('callback', 'must be a function', callback);
+    if (this.#eventFd === undefined) {
+      throw gaudiError(GaudiErrorCode.INVALID_PARAMS, `the driver of ${this.card.name} takes no event fd`);
+    }
+    if (this.#subscription === undefined) {
+      this.#subscription = this.#eventFd.onReadable(() => this.#readAndTell());
+      this.#subscription.unref();
+    }
+    // A function of its own, so that the same callback can be registered twice.
+    const entry: EventCallback = (mask, fault) => callback(mask, fault);
+    this.#callbacks.add(entry);
+    const close = (): void => this.#unregister(entry);
+    return { close, [Symbol.dispose]: close };
+  }
+
+  /** The events since the last call (hlthunk_notifier_recv with a time-out of 0): bits of HL_NOTIFIER_EVENT, 0 for none. */
+  receive(): number {
+    this.card.checkOpen();
+    this.#readAndTell();
+    const mask = this.#received;
+    this.#received = 0;
+    return mask;
+  }
+
+  /** Ends all subscriptions. After the file was closed: that unregisters the event fd. */
+  close(): void {
+    this.#callbacks.clear();
+    this.#untold.length = 0;
+    this.#subscription = undefined;
+    this.#eventFd?.close();
+    this.#answer.free();
+    for (const reports of this.#reports.values()) reports.tellLeft();
+    this.#reports.clear();
+  }
+
+  #registerEventFd(): EventFd | undefined {
+    const eventFd = new EventFd();
+    const result = this.card.tryInfo(HL_INFO_OP.REGISTER_EVENTFD, undefined, { eventfd: eventFd.fd });
+    if (result === 0) return eventFd;
+    eventFd.close();
+    if (!isOpAbsent(result)) throw this.card.error(result, 'registration of an event fd');
+    this.#log.warn(`${this.card.name} takes no event fd (errno ${-result}): faults of its transfers cannot be noticed`);
+    return undefined;
+  }
+
+  #unregister(entry: EventCallback): void {
+    this.#callbacks.delete(entry);
+    if (this.#callbacks.size > 0) return;
+    this.#subscription?.close();
+    this.#subscription = undefined;
+  }
+
+  #readAndTell(): void {
+    this.#read();
+    this.#tell();
+  }
+
+  /** The one place that reads the event fd. */
+  #read(): boolean {
+    if (this.#eventFd === undefined || this.#eventFd.closed) return false;
+    const signals = this.#eventFd.tryRead();
+    if (signals > 0) this.#collect(signals);
+    return signals > 0;
+  }
+
+  /** Reads the events and their records and notes them, first of all with those who decide about transfers. */
+  #collect(signals: number): void {
+    this.#answer.words[0] = 0;
+    const result = this.card.tryInfo(HL_INFO_OP.GET_EVENTS, this.#answer);
+    const mask = result < 0 ? 0 : this.#answer.words[0]!;
+    const fault = this.#readFault(mask, signals);
+    this.#lastFault = fault;
+    if (fault.csTimeout !== undefined) this.#timedOutSeq = Number(fault.csTimeout.seq);
+    this.#received |= mask;
+    this.#onFault(fault);
+    this.#report(fault);
+    if (this.#callbacks.size === 0) return;
+    if (this.#untold.length === UNTOLD_MAX) this.#untold.shift();
+    this.#untold.push(fault);
+  }
+
+  #report(fault: DeviceFault): void {
+    let reports = this.#reports.get(fault.mask);
+    if (reports === undefined) {
+      const what = `reports of ${this.card.name} (${nameEvents(fault)})`;
+      reports = new LimitedLog(this.#log, this.#clock, { linesMax: 1, what });
+      this.#reports.set(fault.mask, reports);
+    }
+    reports.error(`${this.card.name} reports ${describe(fault)}`);
+  }
+
+  #tell(): void {
+    for (let fault = this.#untold.shift(); fault !== undefined; fault = this.#untold.shift()) {
+      for (const callback of this.#callbacks) {
+        try {
+          callback(fault.mask, fault);
+        } catch (error) {
+          throwLater(error);
+        }
+      }
+    }
+  }
+
+  #readFault(mask: number, signals: number): DeviceFault {
+    const has = (event: number): boolean => (mask & event) !== 0;
+    const names = Object.keys(HL_NOTIFIER_EVENT) as NotifierEvent[];
+    return {
+      sequence: (this.#lastFault?.sequence ?? 0) + 1,
+      signals,
+      mask,
+      events: names.filter((name) => has(HL_NOTIFIER_EVENT[name])),
+      pageFault: has(HL_NOTIFIER_EVENT.PAGE_FAULT) ? this.#newRecord(getPageFaultInfo) : undefined,
+      razwi: has(HL_NOTIFIER_EVENT.RAZWI) ? this.#newRecord(getRazwiInfo) : undefined,
+      undefinedOpcode: has(HL_NOTIFIER_EVENT.UNDEFINED_OPCODE) ? this.#newRecord(getUndefinedOpcodeInfo) : undefined,
+      engineErr: has(HL_NOTIFIER_EVENT.USER_ENGINE_ERR) ? this.#newRecord(getEngineErrInfo) : undefined,
+      csTimeout: has(HL_NOTIFIER_EVENT.CS_TIMEOUT) ? this.#newRecord(getCsTimeoutInfo) : undefined,
+    };
+  }
+
+  /** A record that no earlier report had; undefined also where it cannot be read, which must not hide the event. */
+  #newRecord<T extends { readonly timestamp: bigint }>(read: (target: CardTarget) => T | undefined): T | undefined {
+    try {
+      const record = read(this);
+      if (record === undefined || this.#recorded.get(read) === record.timestamp) return undefined;
+      this.#recorded.set(read, record.timestamp);
+      return record;
+    } catch (error) {
+      if (isUcxError(error)) return undefined;
+      throw error;
+    }
+  }
+}
+
+function nameEvents({ mask, events }: DeviceFault): string {
+  return mask === 0 ? 'events that could not be read' : events.join(', ').toLowerCase();
+}
+
+/** One line: the names of the events and what the records say. */
+function describe(fault: DeviceFault): string {
+  const parts = [nameEvents(fault)];
+  if (fault.pageFault !== undefined) parts.push(`page fault at 0x${fault.pageFault.addr.toString(16)}`);
+  if (fault.razwi !== undefined) parts.push(`illegal access at 0x${fault.razwi.addr.toString(16)}`);
+  if (fault.undefinedOpcode !== undefined) {
+    parts.push(`undefined opcode on engine ${fault.undefinedOpcode.engineId}`);
+  }
+  if (fault.csTimeout !== undefined) parts.push(`time-out of submission ${fault.csTimeout.seq}`);
+  return parts.join('; ');
+}

@@ -1,0 +1,265 @@
+/**
+ * Device memory as users want it: blocks of any size out of arenas, because the driver deals in pages of up to 768 MiB. It does not
+ * move blocks and keeps at most one empty arena.
+ *
+ * A block comes from the fullest arena that has room, best fit within it; a new arena is one page of gaudi2, 512 MiB where pages
+ * are smaller, or as many pages as a large block needs.
+ */
+
+import { closedError, type UcxError } from '../../ucs/type/error.ts';
+import { checkLength, checkMethods, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import type { CardFile, RawMemoryOwner } from '../base/card-file.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import { Arena, BLOCK_GRANULE_BYTES, type BlockOwner, DeviceBlock } from './arena.ts';
+import type { ArenaMemory, ArenaSource } from './arena-source.ts';
+import { checkUnused } from './dma-memory.ts';
+
+/** Bytes of an arena where pages are smaller; rounded up to whole pages. */
+export const ARENA_BYTES: number = 512 * 2 ** 20;
+/** The strictest alignment that a block can have. */
+export const BLOCK_ALIGNMENT_MAX: number = 2 ** 30;
+
+/** Wishes for a block. */
+export interface BlockOptions {
+  /** Of the device address: a power of two up to 1 GiB. Default and least 256. */
+  readonly alignment?: number;
+  /** An arena of its own: an importer of its dma-buf reaches nothing else. Costs whole pages. Default false. */
+  readonly dedicated?: boolean;
+}
+
+/** What is in use. */
+export interface ArenaStatistics {
+  /** Number of arenas. */
+  readonly arenas: number;
+  /** Length of all arenas in bytes. */
+  readonly arenaBytes: number;
+  /** Live blocks, and their bytes with padding. */
+  readonly blocks: number;
+  /** Length of the live blocks in bytes, with padding. */
+  readonly usedBytes: number;
+}
+
+/** Learns what device memory there is. */
+export interface MemoryWatcher {
+  /** Before anyone knows the address. */
+  onAllocated(block: DeviceBlock): void;
+  /** Runs when a block was freed. */
+  onFreed(block: DeviceBlock): void;
+}
+
+/** The device memory of one open card. */
+export class DeviceArenas implements BlockOwner, RawMemoryOwner {
+  readonly #card: CardFile;
+  readonly #source: ArenaSource;
+  readonly #arenaBytes: number;
+  readonly #arenas: Arena[] = [];
+  /** What the program has mapped by the raw calls: one block each, by its address. */
+  readonly #raw: Map<bigint, DeviceBlock> = new Map();
+  readonly #watchers: Set<MemoryWatcher> = new Set();
+  #closed = false;
+
+  /** @param arenaBytes of a new arena at least; rounded up to whole pages */
+  constructor(card: CardFile, source: ArenaSource, arenaBytes: number = ARENA_BYTES) {
+    this.#card = card;
+    this.#source = source;
+    this.#arenaBytes = roundUp(arenaBytes, source.pageBytes);
+    card.rawMemoryOwner = this;
+  }
+
+  /** Bytes of a page of the driver: what a dedicated block costs at least. */
+  get pageBytes(): number {
+    return this.#source.pageBytes;
+  }
+
+  /** Arenas and blocks in use. */
+  get statistics(): ArenaStatistics {
+    let blocks = 0;
+    let arenaBytes = 0;
+    let usedBytes = 0;
+    for (const arena of this.#arenas) {
+      blocks += arena.blockCount;
+      arenaBytes += arena.byteLength;
+      usedBytes += arena.byteLength - arena.freeBytes;
+    }
+    return { arenas: this.#arenas.length, arenaBytes, blocks, usedBytes };
+  }
+
+  /**
+   * Allocates device memory; its contents are undefined.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY with the bytes asked for, free in all and free in one piece
+   */
+  allocate(byteLength: number, options: BlockOptions = {}): DeviceBlock {
+    const block = this.#allocate(byteLength, options);
+    for (const watcher of this.#watchers) watcher.onAllocated(block);
+    return block;
+  }
+
+  #allocate(byteLength: number, options: BlockOptions): DeviceBlock {
+    if (this.#closed) throw closedError(this.#card.name);
+    checkLength('byteLength', byteLength);
+    checkObject('options', options);
+    const alignment = Math.max(BLOCK_GRANULE_BYTES, checkAlignment(options.alignment ?? BLOCK_GRANULE_BYTES));
+    const block = options.dedicated === true ? undefined : this.#allocateInArenas(byteLength, alignment);
+    return block ?? this.#allocateInNewArena(byteLength, alignment, options.dedicated === true);
+  }
+
+  /** The live block that contains a device address; undefined for an address outside every block. */
+  find(address: bigint): DeviceBlock | undefined {
+    checkWord64('address', address);
+    for (const arena of this.#allArenas()) {
+      const offset = address - arena.memory.address;
+      if (offset >= 0n && offset < BigInt(arena.byteLength)) return arena.find(Number(offset));
+    }
+    return undefined;
+  }
+
+  /** Every live block. */
+  blocks(): DeviceBlock[] {
+    return this.#allArenas().flatMap((arena) => [...arena.blocks()]);
+  }
+
+  /** Tells `watcher` of every block that comes and goes from now on. Returns what ends that. */
+  watch(watcher: MemoryWatcher): () => void {
+    checkMethods('watcher', watcher, ['onAllocated', 'onFreed']);
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  rawMapped(address: bigint, byteLength: number, handle: bigint): void {
+    const arena = new Arena(this, this.#card, { address, byteLength, handle }, true);
+    const block = arena.allocate(byteLength, BLOCK_GRANULE_BYTES)!;
+    this.#raw.set(address, block);
+    for (const watcher of this.#watchers) watcher.onAllocated(block);
+  }
+
+  rawUnmapping(address: bigint): void {
+    const block = this.#raw.get(address);
+    if (block === undefined) return;
+    checkUnused(block, this.#card, 'address');
+    this.#raw.delete(address);
+    this.#end(block);
+    block.arena.closeExport();
+  }
+
+  /** See {@link DeviceBlock.free}. */
+  free(block: DeviceBlock): void {
+    if (this.#closed) return;
+    checkUnused(block, this.#card, 'block');
+    if (!(block instanceof DeviceBlock)) throw invalidArgument('block', 'must be device memory', block);
+    if (this.#raw.get(block.address) === block) {
+      throw invalidArgument(
+        'block',
+        'must be of device.memory: what was mapped by its handle ends by memoryUnmap',
+        block.address,
+      );
+    }
+    this.#end(block);
+    if (block.arena.blockCount === 0) this.#retire(block.arena);
+  }
+
+  /** Ends all blocks: closing the file gives their memory back. Before the file is closed: dma-bufs hold it. Idempotent. */
+  close(): void {
+    this.#closed = true;
+    for (const arena of this.#allArenas()) {
+      for (const block of [...arena.blocks()]) arena.remove(block);
+      arena.closeExport();
+    }
+    this.#arenas.length = 0;
+    this.#raw.clear();
+  }
+
+  /**
+   * Returns the empty arenas to the driver. Those of which somebody still holds a dma-buf stay, until a later call.
+   * @returns whether one went
+   */
+  reclaim(): boolean {
+    let released = false;
+    for (const arena of this.#arenas.filter(({ blockCount }) => blockCount === 0)) {
+      released = this.#release(arena) || released;
+    }
+    return released;
+  }
+
+  /** The arenas of blocks, and those of what the raw calls have mapped. */
+  #allArenas(): Arena[] {
+    return [...this.#arenas, ...[...this.#raw.values()].map(({ arena }) => arena)];
+  }
+
+  /** Frees a block, after its `onFree` callbacks have run. */
+  #end(block: DeviceBlock): void {
+    block.announceFree();
+    block.arena.remove(block);
+    for (const watcher of this.#watchers) watcher.onFreed(block);
+  }
+
+  #allocateInArenas(byteLength: number, alignment: number): DeviceBlock | undefined {
+    // Fullest first, so that the others become empty. There are at most as many arenas as pages, 127 on gaudi2.
+    const candidates = this.#arenas.filter((arena) => !arena.dedicated && arena.largestFree >= byteLength);
+    candidates.sort((a, b) => a.freeBytes - b.freeBytes);
+    for (const arena of candidates) {
+      const block = arena.allocate(byteLength, alignment);
+      if (block !== undefined) return block;
+    }
+    return undefined;
+  }
+
+  #allocateInNewArena(byteLength: number, alignment: number, dedicated: boolean): DeviceBlock {
+    const pageBytes = this.#source.pageBytes;
+    // Room for the padding, where pages are not aligned as strictly as the block.
+    const slack = pageBytes % alignment === 0 ? 0 : alignment;
+    const needed = roundUp(byteLength + slack, pageBytes);
+    const wanted = dedicated ? needed : Math.max(needed, this.#arenaBytes);
+    const memory = this.#acquire(wanted, needed);
+    if (memory === undefined) throw this.#outOfMemory(byteLength);
+    const arena = new Arena(this, this.#card, memory, dedicated);
+    this.#arenas.push(arena);
+    // The arena was made for it.
+    return arena.allocate(byteLength, alignment)!;
+  }
+
+  /** Memory for an arena: as much as wanted, else what is needed, else that after empty arenas went back. */
+  #acquire(wanted: number, needed: number): ArenaMemory | undefined {
+    const memory = this.#source.acquire(wanted);
+    if (memory !== undefined) return memory;
+    const smaller = needed < wanted ? this.#source.acquire(needed) : undefined;
+    if (smaller !== undefined) return smaller;
+    return this.reclaim() ? this.#source.acquire(needed) : undefined;
+  }
+
+  /** An arena has become empty: one stays as a spare of the ordinary kind. */
+  #retire(arena: Arena): void {
+    const ordinary = !arena.dedicated && arena.byteLength === this.#arenaBytes;
+    const hasSpare = this.#arenas.some((other) => other !== arena && other.blockCount === 0);
+    if (!ordinary || hasSpare) this.#release(arena);
+  }
+
+  /** Returns an empty arena to the driver; it stays here, empty, while somebody holds a dma-buf of it. */
+  #release(arena: Arena): boolean {
+    arena.closeExport();
+    if (!this.#source.release(arena.memory)) return false;
+    this.#arenas.splice(this.#arenas.indexOf(arena), 1);
+    return true;
+  }
+
+  #outOfMemory(byteLength: number): UcxError {
+    const unclaimed = this.#source.freeBytes();
+    const shared = this.#arenas.filter((arena) => !arena.dedicated);
+    const freeBytes = shared.reduce((sum, arena) => sum + arena.freeBytes, unclaimed);
+    const largestFree = shared.reduce((max, arena) => Math.max(max, arena.largestFree), unclaimed);
+    return gaudiError(
+      GaudiErrorCode.OUT_OF_MEMORY,
+      `${byteLength} bytes of ${this.#card.name}: ${freeBytes} bytes are free, ${largestFree} in one piece`,
+      { byteLength, freeBytes, largestFree },
+    );
+  }
+}
+
+function checkAlignment(alignment: number): number {
+  const isPowerOfTwo = Number.isInteger(alignment) && alignment > 0 && (alignment & (alignment - 1)) === 0;
+  if (isPowerOfTwo && alignment <= BLOCK_ALIGNMENT_MAX) return alignment;
+  throw invalidArgument('alignment', 'must be a power of two up to 2^30', alignment);
+}
+
+function roundUp(value: number, unit: number): number {
+  return Math.ceil(value / unit) * unit;
+}

@@ -1,0 +1,109 @@
+/**
+ * The raw device-memory calls of hl-thunk: allocate, free, map, unmap. Handles and addresses are the driver's, as bigint, in whole
+ * pages (768 MiB on gaudi2); who wants less than a page wants arenas (device-arenas.ts).
+ *
+ * On gaudi the driver only accounts: the handle is always 0, memory is at physical addresses that the user manages, and there is
+ * nothing to map.
+ */
+
+import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
+import { checkInteger, checkLength, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import { type CardTarget, cardOf } from '../base/card-file.ts';
+
+/** Wishes for device memory. */
+export interface DeviceMemoryAllocOptions {
+  /** Bytes of a page, one of getDevMemAllocPageOrders; 0 for the default. */
+  readonly pageSize?: number;
+  /** One physically contiguous run. */
+  readonly contiguous?: boolean;
+  /** Other contexts of the card may map it. */
+  readonly shared?: boolean;
+}
+
+/**
+ * Allocates device memory (MEMORY ALLOC).
+ * @param byteLength rounded up to pages by the driver
+ * @returns the handle, 0n on gaudi
+ * @throws UcxError ERR_GAUDI_OUT_OF_MEMORY, ERR_GAUDI_INVALID_PARAMS, ERR_GAUDI_DEVICE_BUSY
+ */
+export function deviceMemoryAlloc(
+  target: CardTarget,
+  byteLength: number,
+  options: DeviceMemoryAllocOptions = {},
+): bigint {
+  checkLength('byteLength', byteLength);
+  checkObject('options', options);
+  const pageSize = options.pageSize ?? 0;
+  checkInteger('pageSize', pageSize);
+  let flags = 0;
+  if (options.contiguous === true) flags |= HL_MEM.CONTIGUOUS;
+  if (options.shared === true) flags |= HL_MEM.SHARED;
+  const card = cardOf(target);
+  const { handle } = card.memory(
+    { alloc_mem_size: BigInt(byteLength), alloc_page_size: BigInt(pageSize), op: HL_MEM_OP.ALLOC, flags },
+    `deviceMemoryAlloc of ${byteLength} bytes`,
+  );
+  const { rawMemoryOwner, rawAllocations } = card;
+  if (handle !== 0n && rawMemoryOwner !== undefined) {
+    const pageBytes = pageSize === 0 ? rawMemoryOwner.pageBytes : pageSize;
+    rawAllocations.set(handle, Math.ceil(byteLength / pageBytes) * pageBytes);
+  }
+  return handle;
+}
+
+/**
+ * Frees what {@link deviceMemoryAlloc} returned; it must not be mapped any more.
+ * @param byteLength gaudi only: the bytes to take off the account, because all handles are 0 there
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown or mapped handle
+ */
+export function deviceMemoryFree(target: CardTarget, handle: bigint, byteLength = 0): void {
+  const input = freeInput(handle, byteLength);
+  const card = cardOf(target);
+  card.memory(input, `deviceMemoryFree of handle ${handle}`);
+  card.rawAllocations.delete(handle);
+}
+
+/** The arguments of FREE: a handle, or on gaudi a number of bytes in the same place (`hl_mem_ioctl`, Linux 6.12). */
+export function freeInput(handle: bigint, byteLength: number): { free_handle: bigint; op: number } {
+  checkWord64('handle', handle);
+  checkInteger('byteLength', byteLength);
+  return { free_handle: handle === 0n ? BigInt(byteLength) : handle, op: HL_MEM_OP.FREE };
+}
+
+/**
+ * Maps device memory into the address space of the card (MEMORY MAP). From then on `device.memory.find` knows it, and contexts can register it.
+ * @param hint preferred device address; 0n for none
+ * @returns the device address: not a CPU pointer
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an unknown handle; ERR_GAUDI_OUT_OF_MEMORY without address space
+ */
+export function deviceMemoryMap(target: CardTarget, handle: bigint, hint = 0n): bigint {
+  const address = mapHandle(target, handle, hint);
+  const byteLength = target.card.rawAllocations.get(handle);
+  if (byteLength !== undefined) target.card.rawMemoryOwner?.rawMapped(address, byteLength, handle);
+  return address;
+}
+
+/** MEMORY MAP alone: of arenas. Arguments and errors as those of {@link deviceMemoryMap}. */
+export function mapHandle(target: CardTarget, handle: bigint, hint = 0n): bigint {
+  if (handle === 0n) throw invalidArgument('handle', 'must be a handle of deviceMemoryAlloc other than 0', handle);
+  checkWord64('handle', handle);
+  checkWord64('hint', hint);
+  return cardOf(target).memory(
+    { map_device_hint_addr: hint, map_device_handle: handle, op: HL_MEM_OP.MAP },
+    `deviceMemoryMap of handle ${handle}`,
+  ).device_virt_addr;
+}
+
+/**
+ * Ends a mapping of {@link deviceMemoryMap}, or a raw one of host memory. Registrations of the memory end with it, and peers that have imported it are told to
+ * let it go; while one of them holds its dma-buf, the driver refuses: the call can be made again.
+ * @param address exactly what the mapping returned
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for another address, and for memory that is exported as a dma-buf; ERR_GAUDI_DEVICE_BUSY while a
+ *   transfer uses it
+ */
+export function memoryUnmap(target: CardTarget, address: bigint): void {
+  checkWord64('address', address);
+  const card = cardOf(target);
+  card.rawMemoryOwner?.rawUnmapping(address);
+  card.memory({ unmap_device_virt_addr: address, op: HL_MEM_OP.UNMAP }, `memoryUnmap of 0x${address.toString(16)}`);
+}

@@ -1,0 +1,110 @@
+/** Device memory by its address: transfers of it, whose memory it may be, and what ends it. */
+
+import { describe, expect, it } from 'vitest';
+import { fillPattern, settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { Status } from '../../ucs/type/status.ts';
+import {
+  type Device,
+  deviceMemoryAlloc,
+  deviceMemoryFree,
+  deviceMemoryMap,
+  GaudiErrorCode,
+  memoryUnmap,
+} from '../index.ts';
+
+const BYTES = 8192;
+const INVALID = expect.objectContaining({ code: GaudiErrorCode.INVALID_PARAMS });
+const BUSY = expect.objectContaining({ code: GaudiErrorCode.DEVICE_BUSY });
+const fixture = useEmulatedDevice();
+
+/** Copies host memory to an address and back. */
+async function expectRoundTrip(device: Device, address: bigint): Promise<void> {
+  const { memory, mapping } = fixture.pin(device, 2 * BYTES);
+  fillPattern(memory.u8.subarray(0, BYTES), 3);
+  const range = device.deviceMemoryRange(address, BYTES);
+  expect(range.address).toBe(address);
+  expect(await settle(device, device.dma.dmaHostToDeviceAsync(mapping, 0, range, 0, BYTES))).toBe(Status.OK);
+  expect(await settle(device, device.dma.dmaDeviceToHostAsync(range, 0, mapping, BYTES, BYTES))).toBe(Status.OK);
+  expect(Buffer.compare(memory.u8.subarray(0, BYTES), memory.u8.subarray(BYTES))).toBe(0);
+  range.end();
+  mapping.unmap();
+}
+
+describe.each(['gaudi2', 'gaudi'] as const)('a range of %s', (asic) => {
+  it('may be SRAM, which has no owner', async () => {
+    const device = fixture.setUp({ asic });
+    const { sramBaseAddress, sramSize } = device.info;
+    await expectRoundTrip(device, sramBaseAddress);
+    await expectRoundTrip(device, sramBaseAddress + BigInt(sramSize - BYTES));
+    expect(() => device.deviceMemoryRange(sramBaseAddress + BigInt(sramSize - BYTES), BYTES + 1)).toThrow(INVALID);
+    expect(() => device.deviceMemoryRange(sramBaseAddress - 1n, BYTES)).toThrow(INVALID);
+  });
+
+  it('may lie in a block, and ends with it', async () => {
+    const device = fixture.setUp({ asic });
+    const block = device.memory.allocate(2 * BYTES);
+    await expectRoundTrip(device, block.address + BigInt(BYTES));
+    expect(() => device.deviceMemoryRange(block.address + 1n, 2 * BYTES)).toThrow(INVALID);
+    const range = device.deviceMemoryRange(block.address, BYTES);
+    range.retain();
+    expect(() => block.free()).toThrow(BUSY);
+    expect(() => range.end()).toThrow(BUSY);
+    range.release();
+    block.free();
+    expect(range.live).toBe(false);
+    const { mapping } = fixture.pin(device, BYTES);
+    expect(() => device.dma.dmaHostToDeviceAsync(mapping, 0, range, 0, BYTES)).toThrow(INVALID);
+    expect(device.ranges.count).toBe(0);
+  });
+
+  it('ends once, and with its device', () => {
+    const device = fixture.setUp({ asic });
+    const { sramBaseAddress } = device.info;
+    const range = device.deviceMemoryRange(sramBaseAddress, BYTES);
+    range.end();
+    range[Symbol.dispose]();
+    expect(() => range.end()).toThrow(INVALID);
+    const left = device.deviceMemoryRange(sramBaseAddress, BYTES);
+    device.close();
+    expect(left.live).toBe(false);
+    left.end();
+    expect(() => device.deviceMemoryRange(sramBaseAddress, BYTES)).toThrow(
+      expect.objectContaining({ code: 'ERR_CLOSED' }),
+    );
+  });
+});
+
+it('may be what deviceMemoryMap has returned, until it is unmapped', async () => {
+  const device = fixture.setUp();
+  const handle = deviceMemoryAlloc(device, BYTES);
+  const address = deviceMemoryMap(device, handle);
+  await expectRoundTrip(device, address);
+  const range = device.deviceMemoryRange(address, BYTES);
+  range.retain();
+  expect(() => memoryUnmap(device, address)).toThrow(BUSY);
+  range.release();
+  memoryUnmap(device, address);
+  expect(range.live).toBe(false);
+  expect(() => device.deviceMemoryRange(address, BYTES)).toThrow(INVALID);
+  deviceMemoryFree(device, handle);
+});
+
+it('is physical memory of gaudi that nothing else has', async () => {
+  const device = fixture.setUp({ asic: 'gaudi', hbmBytes: 2 ** 30 });
+  const { dramBaseAddress, dramSize } = device.info;
+  await expectRoundTrip(device, dramBaseAddress);
+  const last = dramBaseAddress + dramSize - BigInt(BYTES);
+  const range = device.deviceMemoryRange(last, BYTES);
+  expect(() => device.deviceMemoryRange(last, BYTES)).toThrow(INVALID);
+  expect(() => device.deviceMemoryRange(last + 1n, BYTES)).toThrow(INVALID);
+  const everything = Number(dramSize);
+  expect(() => device.memory.allocate(everything)).toThrow(
+    expect.objectContaining({ code: GaudiErrorCode.OUT_OF_MEMORY }),
+  );
+  range.end();
+  const block = device.memory.allocate(everything);
+  expect(() => device.deviceMemoryRange(block.address - 1n, 1)).toThrow(INVALID);
+  block.free();
+  device.memory.reclaim();
+  device.deviceMemoryRange(last, BYTES).end();
+});

@@ -1,0 +1,144 @@
+/**
+ * Device memory by its address, as transfers take it: memory that the raw calls have mapped, physical memory of gaudi and SRAM, which the
+ * program manages itself. Blocks, which have an allocator, are in device-arenas.ts.
+ */
+
+import { checkLength, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import type { CardFile } from '../base/card-file.ts';
+import { highWord, lowWord } from '../base/device-address.ts';
+import type { HwIpInfo } from '../info/device-info.ts';
+import type { PhysicalArenaSource } from './arena-source.ts';
+import type { DeviceArenas } from './device-arenas.ts';
+import { checkUnused, DmaMemory } from './dma-memory.ts';
+
+/** A range of device addresses for transfers. Made by `deviceMemoryRange`. */
+export class DeviceMemoryRange extends DmaMemory implements Disposable {
+  readonly #owner: DeviceRanges;
+  /** The block that the range lies in: a transfer of the range uses it. */
+  readonly #block: DmaMemory | undefined;
+
+  constructor(owner: DeviceRanges, card: CardFile, address: bigint, byteLength: number, block: DmaMemory | undefined) {
+    super(card, lowWord(address), highWord(address), byteLength);
+    this.#owner = owner;
+    this.#block = block;
+  }
+
+  override retain(): void {
+    super.retain();
+    this.#block?.retain();
+  }
+
+  override release(): void {
+    super.release();
+    this.#block?.release();
+  }
+
+  /**
+   * Gives the range back; the memory stays what it is. Without effect after the device was closed.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the range; ERR_GAUDI_INVALID_PARAMS the second time
+   */
+  end(): void {
+    this.#owner.end(this);
+  }
+
+  /** Ends the range unless that has been done. */
+  [Symbol.dispose](): void {
+    if (this.live) this.end();
+  }
+}
+
+/** The ranges of one device. */
+export class DeviceRanges {
+  readonly #card: CardFile;
+  readonly #info: HwIpInfo;
+  readonly #memory: DeviceArenas;
+  /** Gaudi: what arenas are made of, from which a range of physical memory is taken. */
+  readonly #physical: PhysicalArenaSource | undefined;
+  /** Live ranges, and what is to be undone when one ends. */
+  readonly #ranges: Map<DeviceMemoryRange, () => void> = new Map();
+
+  constructor(card: CardFile, info: HwIpInfo, memory: DeviceArenas, physical: PhysicalArenaSource | undefined) {
+    this.#card = card;
+    this.#info = info;
+    this.#memory = memory;
+    this.#physical = physical;
+  }
+
+  /** Live ranges. */
+  get count(): number {
+    return this.#ranges.size;
+  }
+
+  /**
+   * The range of device memory from `address` on.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for memory that is not the program's: outside of a mapping of deviceMemoryMap, of a block,
+   *   of SRAM, and on gaudi of DRAM that neither a block nor another range has pages of; ERR_CLOSED
+   */
+  add(address: bigint, byteLength: number): DeviceMemoryRange {
+    this.#card.checkOpen();
+    checkWord64('address', address);
+    checkLength('byteLength', byteLength);
+    const block = this.#memory.find(address);
+    if (block !== undefined) {
+      checkWithin(address, byteLength, block.address, block.byteLength);
+      const range = new DeviceMemoryRange(this, this.#card, address, byteLength, block);
+      this.#ranges.set(
+        range,
+        block.onFree(() => this.#forget(range)),
+      );
+      return range;
+    }
+    const undo = this.#takeUnmanaged(address, byteLength);
+    const range = new DeviceMemoryRange(this, this.#card, address, byteLength, undefined);
+    this.#ranges.set(range, undo);
+    return range;
+  }
+
+  /** See {@link DeviceMemoryRange.end}. */
+  end(range: DeviceMemoryRange): void {
+    if (this.#card.closed) return;
+    checkUnused(range, this.#card, 'range');
+    const undo = this.#ranges.get(range);
+    if (undo === undefined) throw invalidArgument('range', 'must be of deviceMemoryRange', range.address);
+    undo();
+    this.#forget(range);
+  }
+
+  /** Ends all ranges: the device is closed. Idempotent. */
+  close(): void {
+    for (const range of this.#ranges.keys()) this.#forget(range);
+  }
+
+  /** Takes memory that has no allocator of the driver; returns what gives it back. */
+  #takeUnmanaged(address: bigint, byteLength: number): () => void {
+    const { sramBaseAddress, sramSize, dramBaseAddress, dramSize } = this.#info;
+    if (address >= sramBaseAddress && address < sramBaseAddress + BigInt(sramSize)) {
+      checkWithin(address, byteLength, sramBaseAddress, sramSize);
+      return () => {};
+    }
+    const physical = this.#physical;
+    if (physical === undefined || address < dramBaseAddress || address >= dramBaseAddress + dramSize) {
+      const places = physical === undefined ? 'a mapping of deviceMemoryMap or SRAM' : 'DRAM or SRAM';
+      throw invalidArgument('address', `must lie in a block, ${places} of ${this.#card.name}`, address);
+    }
+    checkWithin(address, byteLength, dramBaseAddress, Number(dramSize));
+    const undo = physical.claim(address, byteLength);
+    if (undo === undefined) {
+      throw invalidArgument('address', 'must not lie in pages that blocks or other ranges have', address);
+    }
+    return undo;
+  }
+
+  #forget(range: DeviceMemoryRange): void {
+    range.live = false;
+    this.#ranges.delete(range);
+  }
+}
+
+/** Throws unless a range that begins in another one ends in it. */
+function checkWithin(address: bigint, byteLength: number, base: bigint, baseLength: number): void {
+  const left = baseLength - Number(address - base);
+  if (byteLength > left) {
+    throw invalidArgument('byteLength', `must be at most ${left}, where the memory at the address ends`, byteLength);
+  }
+}

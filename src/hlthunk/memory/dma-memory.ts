@@ -1,0 +1,93 @@
+/**
+ * Memory that a card can reach, as a DMA transfer sees it: a device address, a length, and how many transfers use it now.
+ * The base of host mappings, blocks of device memory and imported dma-bufs; what they own is theirs.
+ */
+
+import { invalidArgument } from '../base/argument-error.ts';
+import type { CardFile } from '../base/card-file.ts';
+import { packAddress } from '../base/device-address.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+
+/** A range of device addresses of one card. */
+export abstract class DmaMemory {
+  /** The open card whose address space the range is in. */
+  readonly card: CardFile;
+  /** Signed words of the device address of the first byte. */
+  readonly low: number;
+  /** High word of the device address, as a signed 32-bit number. */
+  readonly high: number;
+  /** Bytes. */
+  readonly byteLength: number;
+  /** False once the range was given back or its device was closed. */
+  live = true;
+  /** Transfers that use the range now. */
+  inFlight = 0;
+  readonly #generation: number;
+
+  constructor(card: CardFile, low: number, high: number, byteLength: number) {
+    this.card = card;
+    this.low = low;
+    this.high = high;
+    this.byteLength = byteLength;
+    this.#generation = nextGeneration();
+  }
+
+  /** Whether a value is such a range, and nothing that only looks like one: its counts keep memory from being given back. */
+  static isGenuine(value: unknown): value is DmaMemory {
+    return typeof value === 'object' && value !== null && #generation in value;
+  }
+
+  /** Unique in this process: tells this range from a later one at the same address. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** The device address of the first byte, unsigned. Cold: allocates a bigint. */
+  get address(): bigint {
+    return packAddress(this.low, this.high);
+  }
+
+  /** Counts a transfer that uses the range: it cannot be given back meanwhile. */
+  retain(): void {
+    this.inFlight += 1;
+  }
+
+  /** Ends what {@link retain} began. */
+  release(): void {
+    this.inFlight -= 1;
+  }
+}
+
+/**
+ * Checks that a range may be given back.
+ * @param card whose range it must be
+ * @param name of the argument: block, mapping
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range of another card, and when it was given back before; ERR_GAUDI_DEVICE_BUSY while a
+ *   transfer uses it
+ */
+export function checkUnused(memory: DmaMemory, card: CardFile, name: string): void {
+  if (!DmaMemory.isGenuine(memory) || memory.card !== card) {
+    throw invalidArgument(name, `must be memory of ${card.name}`, foreignName(memory));
+  }
+  if (!memory.live) throw invalidArgument(name, 'must not be given back twice', memory.address);
+  if (memory.inFlight === 0) return;
+  const address = `0x${memory.address.toString(16)}`;
+  throw gaudiError(
+    GaudiErrorCode.DEVICE_BUSY,
+    `${name} at ${address} of ${memory.card.name} has ${memory.inFlight} transfers in flight`,
+    { address, inFlight: memory.inFlight },
+  );
+}
+
+/** What memory that is not of the card at hand is shown as: the name of its card, where it has one. */
+export function foreignName(memory: unknown): unknown {
+  return DmaMemory.isGenuine(memory) ? memory.card.name : memory;
+}
+
+let lastGeneration = 0;
+
+/** A number that no earlier range, mapping or arena of this process has. */
+export function nextGeneration(): number {
+  lastGeneration += 1;
+  return lastGeneration;
+}

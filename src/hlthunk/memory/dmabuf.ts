@@ -1,0 +1,225 @@
+/**
+ * Sharing device memory by dma-buf: exporting what this process has, importing what another gave it. A dma-buf cannot be mapped into
+ * the CPU; it only lets another driver, or another card, reach the memory.
+ *
+ * Importing is not in any upstream kernel: MEMORY REG_DMABUF_FD is in the vendor's driver only, so it is a capability.
+ */
+
+import { Errno, OpenFlag } from '../../sys/index.ts';
+import { HABANALABS_IOCTLS, HL_MEM_OP } from '../../uapi/index.ts';
+import { checkInteger, checkLength, checkWord32, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
+import { highWord, lowWord } from '../base/device-address.ts';
+import { GaudiErrorCode, gaudiError, isDeviceGone } from '../base/gaudi-error.ts';
+import { DeviceBlock } from './arena.ts';
+import type { ArenaMemory } from './arena-source.ts';
+import { checkUnused, DmaMemory } from './dma-memory.ts';
+
+/** Descriptors are signed 32-bit integers. */
+const FD_MAX = 2 ** 31 - 1;
+
+/** A block as others can name it. */
+export interface DmabufExport {
+  /** New descriptor of the dma-buf of the block's arena, close-on-exec; the caller owns and closes it. */
+  readonly fd: number;
+  /** Where the block begins in the dma-buf, in bytes. */
+  readonly offset: number;
+}
+
+/**
+ * Exports a range of physical device memory of gaudi.
+ * @param address physical, a multiple of 4096 like `byteLength`
+ * @param flags O_* flags of the descriptor; close-on-exec by default
+ * @returns the descriptor, which the caller owns
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a range outside the memory
+ */
+export function deviceMemoryExportDmabufFd(
+  target: CardTarget,
+  address: bigint,
+  byteLength: number,
+  flags: number = OpenFlag.CLOEXEC,
+): number {
+  return exportFd(target, address, byteLength, 0, flags, 'deviceMemoryExportDmabufFd');
+}
+
+/**
+ * Exports a part of a mapped allocation of gaudi2 and later.
+ * @param address exactly what deviceMemoryMap returned
+ * @param offset of the part in the allocation, a multiple of 4096 like `byteLength`
+ */
+export function deviceMappedMemoryExportDmabufFd(
+  target: CardTarget,
+  address: bigint,
+  byteLength: number,
+  offset = 0,
+  flags: number = OpenFlag.CLOEXEC,
+): number {
+  return exportFd(target, address, byteLength, offset, flags, 'deviceMappedMemoryExportDmabufFd');
+}
+
+/**
+ * Exports the arena of a block, once for all of its blocks. The receiver reaches the whole arena: a block for somebody untrusted
+ * needs `dedicated`.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block; ERR_GAUDI_OUT_OF_MEMORY without descriptors
+ */
+export function exportBlock(block: DeviceBlock): DmabufExport {
+  if (!DmaMemory.isGenuine(block) || !(block instanceof DeviceBlock)) {
+    throw invalidArgument('block', 'must be device memory', block);
+  }
+  if (!block.live) throw invalidArgument('block', 'must be live', block.address);
+  const fd = block.arena.exportFd((memory) => exportArena(block, memory));
+  return { fd, offset: block.offset };
+}
+
+/**
+ * Exports the whole of an arena. Linux 6.1 wants the handle of the allocation where later kernels want its address: it refuses the
+ * address with EINVAL, and only kernels of the older ioctl family can be that old.
+ */
+function exportArena(target: CardTarget, memory: ArenaMemory): number {
+  const { card } = target;
+  const what = 'export of an arena';
+  const old = memory.handle !== 0n && card.file.numbers.MEMORY === HABANALABS_IOCTLS.MEMORY;
+  if (!old) return exportFd(target, memory.address, memory.byteLength, 0, OpenFlag.CLOEXEC, what);
+  const sized = {
+    export_dmabuf_fd_mem_size: BigInt(memory.byteLength),
+    op: HL_MEM_OP.EXPORT_DMABUF_FD,
+    flags: OpenFlag.CLOEXEC,
+  };
+  const result = card.tryMemory({ ...sized, export_dmabuf_fd_addr: memory.address });
+  if (result === -Errno.EINVAL) return card.memory({ ...sized, export_dmabuf_fd_handle: memory.handle }, what).fd;
+  if (result < 0) throw card.error(result, what);
+  return card.memoryAnswer().fd;
+}
+
+function exportFd(
+  target: CardTarget,
+  address: bigint,
+  byteLength: number,
+  offset: number,
+  flags: number,
+  what: string,
+): number {
+  checkWord64('address', address);
+  checkLength('byteLength', byteLength);
+  checkInteger('offset', offset);
+  checkWord32('flags', flags);
+  return cardOf(target).memory(
+    {
+      export_dmabuf_fd_addr: address,
+      export_dmabuf_fd_mem_size: BigInt(byteLength),
+      export_dmabuf_fd_offset: BigInt(offset),
+      op: HL_MEM_OP.EXPORT_DMABUF_FD,
+      flags,
+    },
+    `${what} of ${byteLength} bytes at 0x${address.toString(16)}`,
+  ).fd;
+}
+
+/** Memory of another card, or of another process, in the address space of this card. Made by {@link DmabufImports.register}. */
+export class ImportedMapping extends DmaMemory {
+  /** Device address of the first byte of the dma-buf: what the driver knows the import by. */
+  readonly baseAddress: bigint;
+  readonly #owner: DmabufImports;
+
+  constructor(owner: DmabufImports, card: CardFile, baseAddress: bigint, offset: number, byteLength: number) {
+    const address = baseAddress + BigInt(offset);
+    super(card, lowWord(address), highWord(address), byteLength);
+    this.baseAddress = baseAddress;
+    this.#owner = owner;
+  }
+
+  /** Ends the import. Errors as those of a host mapping. */
+  unmap(): void {
+    this.#owner.unmap(this);
+  }
+}
+
+/** The imports of one open card. */
+export class DmabufImports {
+  readonly #card: CardFile;
+  readonly #mappings = new Set<ImportedMapping>();
+  #canImport: boolean | undefined;
+
+  constructor(card: CardFile) {
+    this.#card = card;
+  }
+
+  /** Live imports. */
+  get count(): number {
+    return this.#mappings.size;
+  }
+
+  /** Whether a range of device addresses touches memory of a live import. Cold. */
+  touches(address: bigint, byteLength: number): boolean {
+    for (const mapping of this.#mappings) {
+      if (address < mapping.address + BigInt(mapping.byteLength) && mapping.address < address + BigInt(byteLength))
+        return true;
+    }
+    return false;
+  }
+
+  /** Whether the driver imports dma-bufs. Asked once, by a descriptor that cannot be: EBADF means yes, EINVAL no such op. */
+  get canImport(): boolean {
+    if (this.#canImport === undefined) {
+      const result = this.#card.tryMemory({ ...registerInput(-1, 4096), op: HL_MEM_OP.REG_DMABUF_FD });
+      if (isDeviceGone(result)) throw this.#card.error(result, 'probe of registerDmabufFd');
+      this.#canImport = result === 0 || result === -Errno.EBADF;
+    }
+    return this.#canImport;
+  }
+
+  /**
+   * Imports `byteLength` bytes of a dma-buf (MEMORY REG_DMABUF_FD). The descriptor may be closed afterwards.
+   * @param offset of the first byte in the dma-buf; the driver maps what lies before it, too
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver cannot import, or for a foreign descriptor or a bad range
+   */
+  register(fd: number, byteLength: number, offset = 0): ImportedMapping {
+    this.#card.checkOpen();
+    checkLength('byteLength', byteLength);
+    if (!Number.isSafeInteger(offset) || offset < 0 || !Number.isSafeInteger(offset + byteLength)) {
+      throw invalidArgument('offset', 'must be an integer of at least 0 that stays below 2^53 with byteLength', offset);
+    }
+    checkFd(fd);
+    if (!this.canImport) {
+      throw gaudiError(
+        GaudiErrorCode.INVALID_PARAMS,
+        `the driver of ${this.#card.name} cannot import dma-bufs: MEMORY REG_DMABUF_FD is in the vendor's driver only`,
+        { capability: 'importDmabuf' },
+      );
+    }
+    const input = registerInput(fd, offset + byteLength);
+    const out = this.#card.memory(
+      { ...input, op: HL_MEM_OP.REG_DMABUF_FD },
+      `registerDmabufFd of ${offset + byteLength} bytes of fd ${fd}`,
+    );
+    const mapping = new ImportedMapping(this, this.#card, out.device_virt_addr, offset, byteLength);
+    this.#mappings.add(mapping);
+    return mapping;
+  }
+
+  /** See {@link ImportedMapping.unmap}. */
+  unmap(mapping: ImportedMapping): void {
+    if (this.#card.closed) return;
+    checkUnused(mapping, this.#card, 'mapping');
+    const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.baseAddress, op: HL_MEM_OP.UNMAP });
+    if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'unmap of an import');
+    mapping.live = false;
+    this.#mappings.delete(mapping);
+  }
+
+  /** Marks every import as gone: closing the file ends them. */
+  close(): void {
+    for (const mapping of this.#mappings) mapping.live = false;
+    this.#mappings.clear();
+  }
+}
+
+/** A descriptor, checked. @throws UcxError ERR_GAUDI_INVALID_PARAMS */
+export function checkFd(fd: number): number {
+  if (!Number.isInteger(fd) || fd < 0 || fd > FD_MAX) throw invalidArgument('fd', 'must be a file descriptor', fd);
+  return fd;
+}
+
+function registerInput(fd: number, byteLength: number): { reg_dmabuf_fd_fd: number; reg_dmabuf_fd_length: bigint } {
+  return { reg_dmabuf_fd_fd: fd, reg_dmabuf_fd_length: BigInt(byteLength) };
+}

@@ -1,0 +1,77 @@
+/**
+ * Host memory with an address, for programs that hand addresses to a card (hlthunk_malloc, hlthunk_free). Pinning it is host-memory.ts.
+ */
+
+import { isSyscallError, type MappedMemory, mapAnonymous, VIEW_LENGTH_MAX } from '../../sys/index.ts';
+import { checkLength, invalidArgument } from '../base/argument-error.ts';
+import { GaudiErrorCode, gaudiError, ioctlError } from '../base/gaudi-error.ts';
+import { isPinned } from './host-memory.ts';
+
+/** Host memory outside the JavaScript heap, zeroed at first. Made by {@link malloc}, and the program's until {@link free}. */
+export class HostBuffer implements Disposable {
+  /** Host virtual address of the first byte; page aligned, below 2^47. */
+  readonly address: number;
+  readonly byteLength: number;
+  /** The memory. Reads zeros once the buffer was freed. */
+  readonly bytes: Uint8Array;
+  readonly #memory: MappedMemory;
+
+  constructor(memory: MappedMemory) {
+    this.address = memory.address;
+    this.byteLength = memory.byteLength;
+    this.bytes = memory.u8;
+    this.#memory = memory;
+  }
+
+  /** Whether a value is a host buffer, and nothing that only looks like one. */
+  static isGenuine(value: unknown): value is HostBuffer {
+    return typeof value === 'object' && value !== null && #memory in value;
+  }
+
+  get freed(): boolean {
+    return this.#memory.closed;
+  }
+
+  /**
+   * Gives the memory back. Idempotent.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while any of it is mapped into an open card, which could still write to it
+   */
+  free(): void {
+    if (this.freed) return;
+    if (isPinned(this.address, this.byteLength)) {
+      const address = `0x${this.address.toString(16)}`;
+      throw gaudiError(GaudiErrorCode.DEVICE_BUSY, `free: the host buffer at ${address} is mapped into a card`, {
+        address,
+      });
+    }
+    this.#memory.close();
+  }
+
+  /** Like {@link free}. */
+  [Symbol.dispose](): void {
+    this.free();
+  }
+}
+
+/**
+ * Allocates host memory: whole pages with an address that stays (hlthunk_malloc).
+ * @param byteLength 1 to 2^32 bytes
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS; ERR_GAUDI_OUT_OF_MEMORY
+ */
+export function malloc(byteLength: number): HostBuffer {
+  checkLength('byteLength', byteLength);
+  if (byteLength > VIEW_LENGTH_MAX)
+    throw invalidArgument('byteLength', `must be at most ${VIEW_LENGTH_MAX}`, byteLength);
+  try {
+    return new HostBuffer(mapAnonymous(byteLength));
+  } catch (error) {
+    if (isSyscallError(error)) throw ioctlError(-error.errno, `malloc of ${byteLength} bytes`, { byteLength }, error);
+    throw error;
+  }
+}
+
+/** Frees host memory (hlthunk_free): see {@link HostBuffer.free}. */
+export function free(buffer: HostBuffer): void {
+  if (!HostBuffer.isGenuine(buffer)) throw invalidArgument('buffer', 'must be a buffer of malloc', buffer);
+  buffer.free();
+}

@@ -1,0 +1,123 @@
+/**
+ * Host memory in the address space of a card: mapping pins the pages and gives them a device address. It does not own the memory and
+ * keeps no cache of mappings: that is the registration cache above.
+ */
+
+import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
+import { checkHostAddress, checkLength, checkObject, checkWord64 } from '../base/argument-error.ts';
+import type { CardFile } from '../base/card-file.ts';
+import { highWord, lowWord } from '../base/device-address.ts';
+import { isDeviceGone } from '../base/gaudi-error.ts';
+import { checkUnused, DmaMemory } from './dma-memory.ts';
+
+/** What is mapped into the open cards of this process. */
+const PINNED: Set<HostMapping> = new Set();
+
+/** Whether an open card of this process has any of these bytes of host memory mapped. */
+export function isPinned(address: number, byteLength: number): boolean {
+  for (const { hostAddress, byteLength: mapped } of PINNED) {
+    if (hostAddress < address + byteLength && address < hostAddress + mapped) return true;
+  }
+  return false;
+}
+
+/** Wishes for a mapping. */
+export interface HostMapOptions {
+  /** Preferred device address; ignored when it is taken or not aligned, unless `forceHint`. */
+  readonly hint?: bigint;
+  /** Fail with ERR_GAUDI_OUT_OF_MEMORY when the hint cannot be had. */
+  readonly forceHint?: boolean;
+}
+
+/** Pinned host memory with a device address. Made by {@link HostMemory.map}. */
+export class HostMapping extends DmaMemory {
+  /** Host virtual address of the first byte. */
+  readonly hostAddress: number;
+  readonly #owner: HostMemory;
+
+  constructor(owner: HostMemory, card: CardFile, deviceAddress: bigint, hostAddress: number, byteLength: number) {
+    super(card, lowWord(deviceAddress), highWord(deviceAddress), byteLength);
+    this.hostAddress = hostAddress;
+    this.#owner = owner;
+  }
+
+  /**
+   * Unpins the memory. Without effect after the device was closed, which unpins everything.
+   * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses the mapping; ERR_GAUDI_INVALID_PARAMS the second time
+   */
+  unmap(): void {
+    this.#owner.unmap(this);
+  }
+}
+
+/** The host mappings of one device. */
+export class HostMemory {
+  readonly #card: CardFile;
+  readonly #mappings = new Set<HostMapping>();
+  #pinnedBytes = 0;
+
+  constructor(card: CardFile) {
+    this.#card = card;
+  }
+
+  /** Bytes in live mappings, as asked for. */
+  get pinnedBytes(): number {
+    return this.#pinnedBytes;
+  }
+
+  /** Live mappings. */
+  get count(): number {
+    return this.#mappings.size;
+  }
+
+  /**
+   * Maps host memory (MEMORY MAP with USERPTR). Any alignment of bytes will do.
+   * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a bad range or memory that cannot be pinned (EFAULT); ERR_GAUDI_OUT_OF_MEMORY
+   *   for lack of addresses or pages; ERR_GAUDI_DEVICE_BUSY when the card is in reset
+   */
+  map(address: number, byteLength: number, options: HostMapOptions = {}): HostMapping {
+    this.#card.checkOpen();
+    checkHostAddress('address', address);
+    checkLength('byteLength', byteLength);
+    checkObject('options', options);
+    const hint = options.hint ?? 0n;
+    checkWord64('hint', hint);
+    const out = this.#card.memory(
+      {
+        map_host_host_virt_addr: BigInt(address),
+        map_host_hint_addr: hint,
+        map_host_mem_size: BigInt(byteLength),
+        op: HL_MEM_OP.MAP,
+        flags: HL_MEM.USERPTR | (options.forceHint === true ? HL_MEM.FORCE_HINT : 0),
+      },
+      `hostMemoryMap of ${byteLength} bytes at 0x${address.toString(16)}`,
+    );
+    const mapping = new HostMapping(this, this.#card, out.device_virt_addr, address, byteLength);
+    this.#mappings.add(mapping);
+    PINNED.add(mapping);
+    this.#pinnedBytes += byteLength;
+    return mapping;
+  }
+
+  /** See {@link HostMapping.unmap}. */
+  unmap(mapping: HostMapping): void {
+    if (this.#card.closed) return;
+    checkUnused(mapping, this.#card, 'mapping');
+    const result = this.#card.tryMemory({ unmap_device_virt_addr: mapping.address, op: HL_MEM_OP.UNMAP });
+    // A card that is gone or in reset has dropped its mappings, or does when the file is closed.
+    if (result < 0 && !isDeviceGone(result)) throw this.#card.error(result, 'memoryUnmap');
+    this.#forget(mapping);
+  }
+
+  /** Marks every mapping as gone: closing the file unpins them all. */
+  close(): void {
+    for (const mapping of this.#mappings) this.#forget(mapping);
+  }
+
+  #forget(mapping: HostMapping): void {
+    mapping.live = false;
+    this.#mappings.delete(mapping);
+    PINNED.delete(mapping);
+    this.#pinnedBytes -= mapping.byteLength;
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * The calls of hl-thunk that work on an open device, as functions with the device first: the C names in camelCase. The objects do the
+ * work; programs may use either form.
+ */
+
+import type { Status } from '../../ucs/type/status.ts';
+import type { DmaRequest } from '../dma/request.ts';
+import type { DeviceMemoryRange } from '../memory/device-range.ts';
+import type { DmaMemory } from '../memory/dma-memory.ts';
+import type { ImportedMapping } from '../memory/dmabuf.ts';
+import type { HostMapOptions, HostMapping } from '../memory/host-memory.ts';
+import { checkDevice, type Device } from './device.ts';
+
+/** Closes a device: see {@link Device.close}. */
+export function close(device: Device): void {
+  checkDevice(device);
+  device.close();
+}
+
+/** Pins host memory and gives it a device address: see {@link Device.hostMemoryMap}. */
+export function hostMemoryMap(
+  device: Device,
+  address: number,
+  byteLength: number,
+  options?: HostMapOptions,
+): HostMapping {
+  checkDevice(device);
+  return device.hostMemoryMap(address, byteLength, options);
+}
+
+/**
+ * The device memory at an address, for transfers: what deviceMemoryMap has returned, or an address in it; physical memory of gaudi; SRAM. Ends by its
+ * `end`, and with the mapping. See DeviceRanges.
+ */
+export function deviceMemoryRange(device: Device, address: bigint, byteLength: number): DeviceMemoryRange {
+  checkDevice(device);
+  return device.deviceMemoryRange(address, byteLength);
+}
+
+/** Starts a copy of host memory to device memory: see DeviceDma. Undefined is NO_RESOURCE. */
+export function dmaHostToDeviceAsync(
+  device: Device,
+  mapping: HostMapping,
+  mappingOffset: number,
+  block: DmaMemory,
+  blockOffset: number,
+  byteLength: number,
+): DmaRequest | undefined {
+  checkDevice(device);
+  return device.dma.dmaHostToDeviceAsync(mapping, mappingOffset, block, blockOffset, byteLength);
+}
+
+/** Starts a copy of device memory to host memory: see DeviceDma. Undefined is NO_RESOURCE. */
+export function dmaDeviceToHostAsync(
+  device: Device,
+  block: DmaMemory,
+  blockOffset: number,
+  mapping: HostMapping,
+  mappingOffset: number,
+  byteLength: number,
+): DmaRequest | undefined {
+  checkDevice(device);
+  return device.dma.dmaDeviceToHostAsync(block, blockOffset, mapping, mappingOffset, byteLength);
+}
+
+/** Starts a copy within the card: see DeviceDma. Undefined is NO_RESOURCE. */
+export function dmaDeviceToDeviceAsync(
+  device: Device,
+  source: DmaMemory,
+  sourceOffset: number,
+  destination: DmaMemory,
+  destinationOffset: number,
+  byteLength: number,
+): DmaRequest | undefined {
+  checkDevice(device);
+  return device.dma.dmaDeviceToDeviceAsync(source, sourceOffset, destination, destinationOffset, byteLength);
+}
+
+/** How a request stands, after making progress: INPROGRESS, OK or a failure. */
+export function dmaPoll(device: Device, request: DmaRequest): Status {
+  checkDevice(device);
+  return device.dma.dmaPoll(request);
+}
+
+/** Gives an ended request back. */
+export function dmaRequestFree(device: Device, request: DmaRequest): void {
+  checkDevice(device);
+  device.dma.dmaRequestFree(request);
+}
+
+/** Imports a dma-buf, where the driver can: see {@link Device.registerDmabufFd}. */
+export function registerDmabufFd(device: Device, fd: number, byteLength: number): ImportedMapping {
+  checkDevice(device);
+  return device.registerDmabufFd(fd, byteLength);
+}

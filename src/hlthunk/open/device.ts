@@ -1,0 +1,247 @@
+/**
+ * An open card: its file and everything made through it. Opening is in open.ts, what the card can tell in device-info.ts.
+ *
+ * A device has the card to itself: the driver gives out one compute context. Closing gives everything back, in the order that
+ * hardware needs: transfers end, descriptors and mappings that hold the file go, the file is closed (the driver then waits for the
+ * engines and drops what the card could reach), and only then is memory released that the card could have written to. A call to the
+ * driver that is under way can put that off: see {@link Device.released}.
+ */
+
+import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
+import type { AsicProfile } from '../../uapi/index.ts';
+import { createLog, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import { invalidArgument } from '../base/argument-error.ts';
+import { CardFile, type CardTarget } from '../base/card-file.ts';
+import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
+import type { DeviceOptions } from '../dma/device-options.ts';
+import { DeviceDma } from '../dma/dma.ts';
+import { asicProfileOf, getHwIpInfo, type HwIpInfo } from '../info/device-info.ts';
+import { DeviceEvents } from '../info/events.ts';
+import type { DeviceBlock } from '../memory/arena.ts';
+import { PhysicalArenaSource, VirtualArenaSource } from '../memory/arena-source.ts';
+import { DeviceArenas } from '../memory/device-arenas.ts';
+import { type DeviceMemoryRange, DeviceRanges } from '../memory/device-range.ts';
+import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
+import { type DmabufExport, DmabufImports, exportBlock, type ImportedMapping } from '../memory/dmabuf.ts';
+import { type HostMapOptions, type HostMapping, HostMemory } from '../memory/host-memory.ts';
+
+/** What a card is: HW_IP_INFO and the constants of its generation. */
+export interface DeviceInfo extends HwIpInfo {
+  /** Constants of the ASIC. */
+  readonly profile: AsicProfile;
+}
+
+/** Devices of this process that are open. */
+const OPEN: Set<Device> = new Set();
+
+/** Whether this process has a card of a node open. */
+export function isOpenHere(node: DriverNode, busId: string): boolean {
+  const isSame = (other: DriverNode): boolean =>
+    other === node || (node.identity !== undefined && other.identity === node.identity);
+  for (const device of OPEN) if (device.busId === busId && isSame(device.node)) return true;
+  return false;
+}
+
+/** An open card. Made by `open` and `openByModuleId`. */
+export class Device implements CardTarget, Disposable {
+  readonly thread: symbol = THREAD_BOUND;
+  /** The machine that the card is of. */
+  readonly node: DriverNode;
+  /** The open file of the card. */
+  readonly card: CardFile;
+  /** What the card reports about itself (HL_INFO_HW_IP_INFO). */
+  readonly info: DeviceInfo;
+  /** Index in /dev/accel/accelN. */
+  readonly minor: number;
+  /** Such as `0000:3b:00.0`. */
+  readonly busId: string;
+  /** OCP module id, as the card reports it. */
+  readonly moduleId: number;
+  /** -1 when the platform does not say. */
+  readonly numaNode: number;
+  /** Events and faults of the card. */
+  readonly events: DeviceEvents;
+  /** Host memory that the card can reach. */
+  readonly hostMemory: HostMemory;
+  /** Device memory in blocks. */
+  readonly memory: DeviceArenas;
+  /** Device memory by its address. */
+  readonly ranges: DeviceRanges;
+  /** Transfers of the card. */
+  readonly dma: DeviceDma;
+  /** dma-bufs of others that this card can reach. */
+  readonly imports: DmabufImports;
+  readonly #ownsNode: boolean;
+  #released: Promise<void> | undefined = undefined;
+
+  /**
+   * Takes ownership of `file`, which is closed when this throws.
+   * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for a card of an unknown generation; ERR_GAUDI_* of INFO
+   */
+  constructor(node: DriverNode, file: DriverFile, entry: CardEntry, options: DeviceOptions = {}) {
+    this.node = node;
+    this.#ownsNode = options.ownsNode === true;
+    const log = options.log ?? createLog('hlthunk', LogLevel.WARN, standardErrorSink);
+    this.card = new CardFile(file, entry.minor, entry.busId);
+    const clock = options.dma?.clock;
+    try {
+      this.info = readInfo(this.card);
+      this.events = new DeviceEvents(this.card, log, clock);
+    } catch (error) {
+      this.card.close();
+      throw error;
+    }
+    const { card, info } = this;
+    this.minor = entry.minor;
+    this.busId = entry.busId;
+    this.moduleId = info.moduleId;
+    this.numaNode = entry.numaNode;
+    this.hostMemory = new HostMemory(card);
+    const source = arenaSource(card, info);
+    this.memory = new DeviceArenas(card, source, options.arenaBytes);
+    const physical = source instanceof PhysicalArenaSource ? source : undefined;
+    this.ranges = new DeviceRanges(card, info, this.memory, physical);
+    this.imports = new DmabufImports(card);
+    const { events, hostMemory, imports } = this;
+    this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, imports, options: options.dma ?? {} });
+    OPEN.add(this);
+  }
+
+  /** True after `close()`. */
+  get closed(): boolean {
+    return this.card.closed;
+  }
+
+  /** Whether a value is a device that was opened, and not what merely has one as its prototype. */
+  static isGenuine(value: unknown): value is Device {
+    return typeof value === 'object' && value !== null && #released in value;
+  }
+
+  /** Bytes of host memory that are pinned for the card, command buffers included. */
+  get pinnedBytes(): number {
+    return this.hostMemory.pinnedBytes;
+  }
+
+  /** Whether the driver imports dma-bufs. */
+  get canImportDmabuf(): boolean {
+    return this.imports.canImport;
+  }
+
+  /** Whether device memory can be exported: every kernel with this driver can. */
+  get canExportDmabuf(): boolean {
+    return this.info.dramEnabled !== 0;
+  }
+
+  /** Names a block to others by the dma-buf of its arena: see {@link exportBlock}. */
+  exportDmabuf(block: DeviceBlock): DmabufExport {
+    if (!DmaMemory.isGenuine(block) || block.card !== this.card) {
+      throw invalidArgument('block', `must be memory of ${this.card.name}`, foreignName(block));
+    }
+    return exportBlock(block);
+  }
+
+  /** Imports `byteLength` bytes of a dma-buf, from `offset` on: see {@link DmabufImports.register}. */
+  registerDmabufFd(fd: number, byteLength: number, offset = 0): ImportedMapping {
+    return this.imports.register(fd, byteLength, offset);
+  }
+
+  /** Pins host memory and gives it a device address: see {@link HostMemory.map}. The caller keeps the memory mapped. */
+  hostMemoryMap(address: number, byteLength: number, options?: HostMapOptions): HostMapping {
+    return this.hostMemory.map(address, byteLength, options);
+  }
+
+  /** The device memory at an address, for transfers: see {@link DeviceRanges.add}. */
+  deviceMemoryRange(address: bigint, byteLength: number): DeviceMemoryRange {
+    return this.ranges.add(address, byteLength);
+  }
+
+  /**
+   * Defined while a closed device has a call under way in the driver (100 ms at most), which keeps the card: resolves, never rejects,
+   * when the card can be opened again. Memory that was mapped into the card must stay what it was until then.
+   */
+  get released(): Promise<void> | undefined {
+    return this.#released;
+  }
+
+  /** Ends all transfers with CANCELED and gives everything back; what was made through the device is dead then. Idempotent. */
+  close(): void {
+    if (this.card.closed) return;
+    OPEN.delete(this);
+    this.dma.abort(Status.CANCELED);
+    this.imports.close();
+    this.ranges.close();
+    this.memory.close();
+    this.hostMemory.close();
+    this.card.close();
+    this.events.close();
+    const { released } = this.card.file;
+    if (released === undefined) this.#stopped();
+    else this.#released = released.then(() => this.#stopped());
+  }
+
+  /** The card has stopped. */
+  #stopped(): void {
+    this.dma.close();
+    this.#released = undefined;
+    if (this.#ownsNode) this.node.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+/**
+ * Checks a device: the check of every call that takes one. Whether it is open is asked by what the call does.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS
+ */
+export function checkDevice(device: Device): void {
+  if (!Device.isGenuine(device)) throw invalidArgument('device', 'must be an opened device', device);
+}
+
+/** An open control node: INFO only, any number of them, beside whoever has the card. Made by `openControl`. */
+export class ControlDevice implements CardTarget, Disposable {
+  /** The open file of the card. */
+  readonly card: CardFile;
+  /** Index of the card in /dev/accel/accelN. */
+  readonly minor: number;
+  /** PCI address, such as `0000:3b:00.0`. */
+  readonly busId: string;
+
+  constructor(file: DriverFile, entry: CardEntry) {
+    this.card = new CardFile(file, entry.minor, entry.busId);
+    this.minor = entry.minor;
+    this.busId = entry.busId;
+  }
+
+  /** True after `close()`. */
+  get closed(): boolean {
+    return this.card.closed;
+  }
+
+  /** Idempotent. */
+  close(): void {
+    this.card.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+function readInfo(card: CardFile): DeviceInfo {
+  const target = { card };
+  const info = getHwIpInfo(target);
+  return { ...info, profile: asicProfileOf(target, info) };
+}
+
+function arenaSource(card: CardFile, info: DeviceInfo): PhysicalArenaSource | VirtualArenaSource {
+  const pageBytes = Number(info.dramPageSize === 0n ? info.profile.dram.pageSize : info.dramPageSize);
+  if (info.profile.capabilities.dramMmu) return new VirtualArenaSource(card, pageBytes);
+  if (info.dramSize < BigInt(pageBytes)) {
+    throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${card.name} has no device memory`);
+  }
+  return new PhysicalArenaSource(card, pageBytes, info.dramBaseAddress, Number(info.dramSize));
+}

@@ -1,0 +1,168 @@
+/**
+ * Handles of device memory for other processes: a dma-buf, which travels by SCM_RIGHTS, and bytes that say where in it the memory lies. The bytes
+ * carry no descriptor and no pointer. How the two get to the other process is its callers' business.
+ *
+ * The real hl-thunk has no such calls: they are built from the export and the import of dma-bufs.
+ */
+
+import { dup, isSyscallError } from '../../sys/index.ts';
+import { checkLength, checkObject, checkWord64, invalidArgument } from '../base/argument-error.ts';
+import { ioctlError } from '../base/gaudi-error.ts';
+import type { Arena } from '../memory/arena.ts';
+import { DeviceBlock } from '../memory/arena.ts';
+import { DmaMemory, foreignName } from '../memory/dma-memory.ts';
+import { checkFd, exportBlock, ImportedMapping } from '../memory/dmabuf.ts';
+import { checkDevice, type Device } from './device.ts';
+
+/** Bytes of a handle. */
+export const IPC_HANDLE_BYTES = 40;
+
+const VERSION = 1;
+const AT_VERSION = 0;
+const AT_DEVICE = 4;
+const AT_OFFSET = 8;
+const AT_LENGTH = 16;
+const AT_GENERATION = 24;
+const AT_ARENA_LENGTH = 32;
+
+/** A piece of device memory as another process can open it. */
+export interface IpcHandle {
+  /** Descriptor of the dma-buf; the caller owns and closes it. */
+  readonly fd: number;
+  /** {@link IPC_HANDLE_BYTES} bytes: where in the dma-buf the memory lies, how long it is, of which card and arena. */
+  readonly handle: Uint8Array;
+}
+
+/** A range of device addresses. */
+export interface IpcRange {
+  readonly address: bigint;
+  readonly byteLength: number;
+}
+
+/**
+ * Makes a handle of a block, or of a range inside one. Whoever opens it can reach the whole arena of the block: memory for somebody
+ * untrusted needs `dedicated`.
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block, one of another card, or a range that lies in no block;
+ *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
+ */
+export function ipcWrapHandle(device: Device, memory: DeviceBlock | IpcRange): IpcHandle {
+  checkDevice(device);
+  checkObject('memory', memory);
+  if (memory instanceof DeviceBlock) return wrap(device, memory, memory.offset, memory.byteLength);
+  checkWord64('address', memory.address);
+  checkLength('byteLength', memory.byteLength);
+  const block = device.memory.find(memory.address);
+  const skip = block === undefined ? 0 : Number(memory.address - block.address);
+  if (block === undefined || memory.byteLength > block.byteLength - skip) {
+    throw invalidArgument('address', `plus byteLength ${memory.byteLength} must lie in one block`, memory.address);
+  }
+  return wrap(device, block, block.offset + skip, memory.byteLength);
+}
+
+/**
+ * Makes a handle of the whole arena of a block: one import serves every block in it.
+ * @throws like {@link ipcWrapHandle}
+ */
+export function ipcWrapArena(device: Device, block: DeviceBlock): IpcHandle {
+  checkDevice(device);
+  checkBlock(device, block);
+  return wrap(device, block, 0, block.arena.byteLength);
+}
+
+/**
+ * Makes a handle of memory that a card has imported: of everything that the import has mapped. Whoever opens it reaches the memory as the card does, and not
+ * through it.
+ * @param fd a descriptor of the dma-buf that was imported; it stays the caller's
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an import of another card or one that has ended, and for a descriptor that is closed;
+ *   ERR_GAUDI_OUT_OF_MEMORY without descriptors
+ */
+export function ipcWrapImport(device: Device, mapping: ImportedMapping, fd: number): IpcHandle {
+  checkDevice(device);
+  const { card, busId } = device;
+  if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping) || mapping.card !== card) {
+    throw invalidArgument('mapping', `must be an import of ${card.name}`, foreignName(mapping));
+  }
+  if (!mapping.live) throw invalidArgument('mapping', 'must be live', mapping.address);
+  const byteLength = Number(mapping.address - mapping.baseAddress) + mapping.byteLength;
+  const handle = encode(busId, { generation: mapping.generation, byteLength }, 0, byteLength);
+  return { fd: descriptor(() => dup(checkFd(fd)), 'ipcWrapImport'), handle };
+}
+
+/**
+ * Maps the memory of a handle into the address space of a card, where transfers can read and write it. The descriptor may be closed
+ * afterwards.
+ * @param fd the dma-buf that came with the handle
+ * @throws UcxError ERR_GAUDI_INVALID_PARAMS for bytes that are no handle, a descriptor that is no dma-buf of a card of this node or too
+ *   short for the handle, and where the driver cannot import; ERR_GAUDI_OUT_OF_MEMORY
+ */
+export function ipcOpenHandle(device: Device, fd: number, handle: Uint8Array): ImportedMapping {
+  checkDevice(device);
+  if (!(handle instanceof Uint8Array) || handle.byteLength !== IPC_HANDLE_BYTES) {
+    throw invalidArgument('handle', `must be ${IPC_HANDLE_BYTES} bytes of ipcWrapHandle`, handle);
+  }
+  const view = new DataView(handle.buffer, handle.byteOffset, IPC_HANDLE_BYTES);
+  const version = view.getUint32(AT_VERSION, true);
+  if (version !== VERSION) throw invalidArgument('handle', `must be of version ${VERSION}`, version);
+  const offset = Number(view.getBigUint64(AT_OFFSET, true));
+  const byteLength = Number(view.getBigUint64(AT_LENGTH, true));
+  const arenaBytes = Number(view.getBigUint64(AT_ARENA_LENGTH, true));
+  if (byteLength === 0 || !Number.isSafeInteger(arenaBytes) || offset + byteLength > arenaBytes) {
+    throw invalidArgument('handle', `must name a range in its ${arenaBytes} bytes`, `${offset} plus ${byteLength}`);
+  }
+  return device.registerDmabufFd(fd, byteLength, offset);
+}
+
+/**
+ * Ends what {@link ipcOpenHandle} began.
+ * @throws UcxError ERR_GAUDI_DEVICE_BUSY while a transfer uses it; ERR_GAUDI_INVALID_PARAMS the second time
+ */
+export function ipcCloseHandle(mapping: ImportedMapping): void {
+  if (!DmaMemory.isGenuine(mapping) || !(mapping instanceof ImportedMapping)) {
+    throw invalidArgument('mapping', 'must be of ipcOpenHandle', mapping);
+  }
+  mapping.unmap();
+}
+
+function wrap(device: Device, block: DeviceBlock, offset: number, byteLength: number): IpcHandle {
+  checkBlock(device, block);
+  const handle = encode(device.busId, block.arena, offset, byteLength);
+  return { fd: descriptor(() => exportBlock(block).fd, 'ipcWrapHandle'), handle };
+}
+
+/** A new descriptor; a refusal by the kernel is told as one by the driver. */
+function descriptor(open: () => number, what: string): number {
+  try {
+    return open();
+  } catch (error) {
+    if (isSyscallError(error)) throw ioctlError(-error.errno, `${what}: descriptor of a dma-buf`, {}, error);
+    throw error;
+  }
+}
+
+function checkBlock({ card }: Device, block: DeviceBlock): void {
+  if (DmaMemory.isGenuine(block) && block instanceof DeviceBlock && block.card === card) return;
+  throw invalidArgument('memory', `must be device memory of ${card.name}`, foreignName(block));
+}
+
+/** What a handle says of the memory that a dma-buf is of. */
+type WholeMemory = Pick<Arena, 'generation' | 'byteLength'>;
+
+function encode(busId: string, arena: WholeMemory, offset: number, byteLength: number): Uint8Array {
+  const handle = new Uint8Array(IPC_HANDLE_BYTES);
+  const view = new DataView(handle.buffer);
+  view.setUint32(AT_VERSION, VERSION, true);
+  view.setUint32(AT_DEVICE, busNumber(busId), true);
+  view.setBigUint64(AT_OFFSET, BigInt(offset), true);
+  view.setBigUint64(AT_LENGTH, BigInt(byteLength), true);
+  view.setBigUint64(AT_GENERATION, BigInt(arena.generation), true);
+  view.setBigUint64(AT_ARENA_LENGTH, BigInt(arena.byteLength), true);
+  return handle;
+}
+
+/** A PCI address as its 32 bits: domain, bus, device and function; `0000:3b:00.0` is 0x3b00. */
+function busNumber(busId: string): number {
+  const [domain, bus, slot] = busId.split(':') as [string, string, string];
+  const [device, fn] = slot.split('.') as [string, string];
+  const low = (parseInt(bus, 16) << 8) | (parseInt(device, 16) << 3) | parseInt(fn, 16);
+  return ((parseInt(domain, 16) << 16) | low) >>> 0;
+}

@@ -1,0 +1,246 @@
+/**
+ * Finding and opening cards, by the rules of hl-thunk: the first card that fits and opens wins; of failures the last one that is not
+ * ENOENT is reported. Device state is in device.ts.
+ */
+
+import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
+import { Errno, isSyscallError } from '../../sys/index.ts';
+import type { AsicName } from '../../uapi/index.ts';
+import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
+import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from '../base/argument-error.ts';
+import { type CardTarget, cardOf } from '../base/card-file.ts';
+import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno } from '../base/gaudi-error.ts';
+import { checkDeviceOptions, type DeviceOptions } from '../dma/device-options.ts';
+import { asicProfileOf, getHwIpInfo } from '../info/device-info.ts';
+import { ControlDevice, Device, isOpenHere } from './device.ts';
+
+/** Length of a bus id without its domain, such as `3b:00.0`. */
+const BUS_ID_WITHOUT_DOMAIN_LENGTH = 7;
+
+/** Which card; without any wish the first that opens. */
+export interface CardSelection {
+  /** Generation. */
+  readonly name?: AsicName | undefined;
+  /** PCI address; without a domain it is that of domain 0000. */
+  readonly busId?: string | undefined;
+  /** Index of the card in /dev/accel/accelN. */
+  readonly minor?: number | undefined;
+}
+
+/**
+ * Opens the primary node of the first card that fits (hlthunk_open).
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND when none fits; otherwise the last refusal: ERR_GAUDI_DEVICE_BUSY when the card has
+ *   a user or is in reset, ERR_GAUDI_PERMISSION_DENIED
+ */
+export function open(node: DriverNode, selection: CardSelection = {}, options: DeviceOptions = {}): Device {
+  checkDeviceOptions(options);
+  let failure: UcxError | undefined;
+  for (const entry of select(node, selection)) {
+    try {
+      if (selection.name !== undefined && asicOf(node, entry) !== selection.name) continue;
+      return new Device(
+        node,
+        openFile(node, entry, () => node.open(entry.minor)),
+        entry,
+        options,
+      );
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      if (failure === undefined || error.details['errno'] !== 'ENOENT') failure = error;
+    }
+  }
+  throw failure ?? notFound(node, describe(selection));
+}
+
+/**
+ * Opens the card with an OCP module id (hlthunk_open_by_module_id). Asks sysfs, and the card where sysfs does not say.
+ * @throws like {@link open}
+ */
+export function openByModuleId(node: DriverNode, moduleId: number, options: DeviceOptions = {}): Device {
+  checkNode(node);
+  checkWord32('moduleId', moduleId);
+  checkDeviceOptions(options);
+  let failure: UcxError | undefined;
+  for (const entry of node.cards()) {
+    try {
+      const found = entry.moduleId ?? withControl(node, entry, (control) => getHwIpInfo(control).moduleId);
+      if (found === moduleId) return open(node, { minor: entry.minor }, options);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      failure = error;
+    }
+  }
+  throw failure ?? notFound(node, `module id ${moduleId}`);
+}
+
+/**
+ * Opens the control node of a card: INFO only, also while somebody else uses the card (hlthunk_open_control).
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND; ERR_GAUDI_PERMISSION_DENIED for a card that has failed for good
+ */
+export function openControl(node: DriverNode, minor: number): ControlDevice {
+  checkNode(node);
+  checkWord32('minor', minor);
+  const entry = node.cards().find((card) => card.minor === minor);
+  if (entry === undefined) throw notFound(node, `minor ${minor}`);
+  return new ControlDevice(
+    openFile(node, entry, () => node.openControl(minor)),
+    entry,
+  );
+}
+
+/**
+ * Opens the control node of the first card of a generation, or of any (hlthunk_open_control_by_name).
+ * @throws UcxError like {@link openControl}, for the last card that refused
+ */
+export function openControlByName(node: DriverNode, name?: AsicName): ControlDevice {
+  checkNode(node);
+  return firstControl(node, { name }, (control) => name === undefined || getDeviceName(control) === name);
+}
+
+/** Opens the control node of the card at a PCI address (hlthunk_open_control_by_bus_id). Throws like {@link openControl}. */
+export function openControlByBusId(node: DriverNode, busId: string): ControlDevice {
+  checkText('busId', busId);
+  return firstControl(node, { busId }, () => true);
+}
+
+/**
+ * Opens the control node of the card with an OCP module id (hlthunk_open_control_by_module_id), which sysfs or the card tells.
+ * @throws UcxError like {@link openControl}
+ */
+export function openControlByModuleId(node: DriverNode, moduleId: number): ControlDevice {
+  checkNode(node);
+  checkWord32('moduleId', moduleId);
+  const cards = node.cards().filter((entry) => (entry.moduleId ?? moduleId) === moduleId);
+  const isWanted = (control: ControlDevice): boolean => getHwIpInfo(control).moduleId === moduleId;
+  return firstControl(node, {}, isWanted, cards, `module id ${moduleId}`);
+}
+
+/** The control node of the first card that opens and is wanted; the others are closed. */
+function firstControl(
+  node: DriverNode,
+  selection: CardSelection,
+  isWanted: (control: ControlDevice) => boolean,
+  cards: readonly CardEntry[] = select(node, selection),
+  wanted: string = describe(selection),
+): ControlDevice {
+  let failure: UcxError | undefined;
+  for (const { minor } of cards) {
+    let control: ControlDevice | undefined;
+    try {
+      control = openControl(node, minor);
+      if (isWanted(control)) return control;
+    } catch (error) {
+      control?.close();
+      if (!isUcxError(error)) throw error;
+      failure = error;
+      continue;
+    }
+    control.close();
+  }
+  throw failure ?? notFound(node, wanted);
+}
+
+/** Number of cards, of one generation or of all (hlthunk_get_device_count). Cards whose control node refuses do not count. */
+export function getDeviceCount(node: DriverNode, name?: AsicName): number {
+  checkNode(node);
+  if (name !== undefined) checkText('name', name);
+  const cards = node.cards();
+  if (name === undefined) return cards.length;
+  return cards.filter((entry) => {
+    try {
+      return asicOf(node, entry) === name;
+    } catch (error) {
+      if (isUcxError(error)) return false;
+      throw error;
+    }
+  }).length;
+}
+
+/**
+ * The generation of an open card (hlthunk_get_device_name_from_fd).
+ * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND for an unknown one
+ */
+export function getDeviceName(target: CardTarget): AsicName {
+  return asicProfileOf(target, getHwIpInfo(target)).name;
+}
+
+/** The PCI address of an open card, with its domain (hlthunk_get_pci_bus_id_from_fd). */
+export function getPciBusId(target: CardTarget): string {
+  return cardOf(target).busId;
+}
+
+/** The minor of the card at a PCI address (hlthunk_get_device_index_from_pci_bus_id). Throws ERR_GAUDI_DEVICE_NOT_FOUND. */
+export function getDeviceIndexFromPciBusId(node: DriverNode, busId: string): number {
+  checkText('busId', busId);
+  const entry = select(node, { busId })[0];
+  if (entry === undefined) throw notFound(node, `bus id ${busId}`);
+  return entry.minor;
+}
+
+/** The minor of the card with an OCP module id (hlthunk_get_device_index_from_module_id). Throws like {@link openControlByModuleId}. */
+export function getDeviceIndexFromModuleId(node: DriverNode, moduleId: number): number {
+  using control = openControlByModuleId(node, moduleId);
+  return control.minor;
+}
+
+function select(node: DriverNode, selection: CardSelection): readonly CardEntry[] {
+  checkNode(node);
+  checkObject('selection', selection);
+  const { name, busId, minor } = selection;
+  if (name !== undefined) checkText('name', name);
+  if (minor !== undefined) checkWord32('minor', minor);
+  if (busId !== undefined) checkText('busId', busId);
+  if (busId === '') throw invalidArgument('busId', 'must be a PCI address', '""');
+  const full = busId?.length === BUS_ID_WITHOUT_DOMAIN_LENGTH ? `0000:${busId}` : busId;
+  return node
+    .cards()
+    .filter((card) => (full === undefined || card.busId === full) && (minor === undefined || card.minor === minor));
+}
+
+/** Throws unless it is a node: of a driver, of an emulated node, or of a program that brings its own. */
+function checkNode(node: DriverNode): void {
+  checkMethods('node', node, ['cards', 'open', 'openControl']);
+}
+
+function asicOf(node: DriverNode, entry: CardEntry): AsicName {
+  return withControl(node, entry, getDeviceName);
+}
+
+function withControl<T>(node: DriverNode, entry: CardEntry, ask: (control: ControlDevice) => T): T {
+  const control = new ControlDevice(
+    openFile(node, entry, () => node.openControl(entry.minor)),
+    entry,
+  );
+  try {
+    return ask(control);
+  } finally {
+    control.close();
+  }
+}
+
+/** Opens a node of a card; an errno becomes an error that names the card. */
+function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile): DriverFile {
+  try {
+    return openNode();
+  } catch (error) {
+    if (!isSyscallError(error)) throw error;
+    const { minor, busId, path } = entry;
+    const code = gaudiErrorOfErrno(error.errno);
+    // The driver answers EPERM for a card in a bad state, the file system EACCES for the user.
+    const holder = isOpenHere(node, entry.busId) ? 'this process has it open' : 'another process has it open';
+    const hint = error.errno === Errno.EBUSY ? ` (${holder})` : '';
+    const what = `open of card ${minor} (${busId}) at ${path}: ${error.errnoName}${hint}`;
+    throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName }, error);
+  }
+}
+
+function notFound(node: DriverNode, wanted: string): UcxError {
+  const cards = node.cards();
+  const list = cards.length === 0 ? 'no cards' : cards.map((card) => `${card.minor} (${card.busId})`).join(', ');
+  return gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `${wanted}; the node has ${list}`, { wanted });
+}
+
+function describe(selection: CardSelection): string {
+  const wishes = Object.entries(selection).filter(([, value]) => value !== undefined);
+  return wishes.length === 0 ? 'any card' : wishes.map(([key, value]) => `${key} ${value}`).join(', ');
+}

@@ -1,0 +1,61 @@
+/** The words of an atomic operation as libucp takes them: the operand, and behind it what the reply buffer gives and gets. */
+
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import type { WordOperation } from '../../ucp/api/word-operation.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { AtomicOperation } from '../../uct/api/iface.ts';
+import { UCP_ATOMIC_OP } from '../c/abi.ts';
+import type { UcpRequest } from '../request/request.ts';
+
+/** The code of libucp for an operation. */
+export const ATOMIC_OPCODES: Readonly<Record<AtomicOperation, number>> = {
+  [AtomicOperation.ADD]: UCP_ATOMIC_OP.ADD,
+  [AtomicOperation.AND]: UCP_ATOMIC_OP.AND,
+  [AtomicOperation.OR]: UCP_ATOMIC_OP.OR,
+  [AtomicOperation.XOR]: UCP_ATOMIC_OP.XOR,
+  [AtomicOperation.SWAP]: UCP_ATOMIC_OP.SWAP,
+  [AtomicOperation.CSWAP]: UCP_ATOMIC_OP.CSWAP,
+};
+
+/** Where the reply buffer begins. */
+export const REPLY_OFFSET = 8;
+
+/** The words, zeroed but for what the operation says. */
+export function wordsOf({ operation, value, compare, wordBytes }: WordOperation): ScratchBlock {
+  const words = allocateScratch(2 * REPLY_OFFSET);
+  const isSwap = operation === AtomicOperation.CSWAP;
+  setWord(words, 0, wordBytes, isSwap ? compare : value);
+  if (isSwap) setWord(words, REPLY_OFFSET, wordBytes, value);
+  return words;
+}
+
+function setWord({ view }: ScratchBlock, at: number, wordBytes: number, value: bigint): void {
+  if (wordBytes === 4) view.setUint32(at, Number(value), true);
+  else view.setBigUint64(at, value, true);
+}
+
+/** libucp has no protocol for an operation: those that software would have to do, at an endpoint which looks after its peer. */
+export function noAtomics(): UcxError {
+  return new UcxError({
+    code: 'ERR_UNSUPPORTED',
+    status: Status.UNSUPPORTED,
+    message: "libucp has no atomic operations at an endpoint that looks after its peer: errorHandling: 'none' has",
+  });
+}
+
+/**
+ * Takes the word before an atomic operation that has ended. libucp cancels operations that it has no protocol for.
+ * @param isOpen nobody has ended the endpoint with all that was on it
+ */
+export function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status {
+  if (status === Status.CANCELED && isOpen && !request.isCanceled) {
+    request.error = noAtomics();
+    return Status.UNSUPPORTED;
+  }
+  if (status !== Status.OK) return status;
+  const { view } = request.scratch!;
+  const isShort = request.byteLength === 4;
+  request.atomicResult = isShort ? BigInt(view.getUint32(REPLY_OFFSET, true)) : view.getBigUint64(REPLY_OFFSET, true);
+  return status;
+}

@@ -1,0 +1,44 @@
+/** What libucp tells about an endpoint: its ends, and its lanes where it is new enough (1.14). */
+
+import { allocateScratch, type InetAddress, textAt, unpackSockaddr } from '../../sys/index.ts';
+import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
+import { SINCE_MINOR, UCP_EP_ATTR, UCP_EP_ATTR_FIELD, UCP_TRANSPORT_ENTRY } from './abi.ts';
+import { Fields } from './fields.ts';
+import type { Libucp } from './library.ts';
+
+const LANES_MAX = 64;
+const SOCKADDR_STORAGE_BYTES = 128;
+
+/** Asks for everything that there is; what libucp does not know, as the addresses of an endpoint by worker address, is left out. */
+export function queryEndpoint(libucp: Libucp, ep: number): EndpointAttributes {
+  return {
+    localAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.LOCAL_SOCKADDR, UCP_EP_ATTR.at.local_sockaddr),
+    remoteAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.REMOTE_SOCKADDR, UCP_EP_ATTR.at.remote_sockaddr),
+    transports: lanesOf(libucp, ep),
+    messageTransport: undefined,
+  };
+}
+
+function addressOf({ functions }: Libucp, ep: number, field: number, at: number): InetAddress | undefined {
+  using attributes = new Fields(UCP_EP_ATTR);
+  attributes.setU64('field_mask', field);
+  if (functions.ucp_ep_query(ep, attributes.address) < 0) return undefined;
+  using address = allocateScratch(SOCKADDR_STORAGE_BYTES);
+  address.u8.set(attributes.block.u8.subarray(at, at + SOCKADDR_STORAGE_BYTES));
+  return unpackSockaddr(address);
+}
+
+function lanesOf({ functions, minor }: Libucp, ep: number): string[] {
+  if (minor < SINCE_MINOR.UCP_EP_ATTR_FIELD_TRANSPORTS) return [];
+  using attributes = new Fields(UCP_EP_ATTR);
+  using entries = allocateScratch(LANES_MAX * UCP_TRANSPORT_ENTRY.size);
+  attributes.setU64('field_mask', UCP_EP_ATTR_FIELD.TRANSPORTS).setU64('transports.entries', entries.address);
+  attributes.setU64('transports.num_entries', LANES_MAX).setU64('transports.entry_size', UCP_TRANSPORT_ENTRY.size);
+  if (functions.ucp_ep_query(ep, attributes.address) < 0) return [];
+  const { transport_name, device_name } = UCP_TRANSPORT_ENTRY.at;
+  return Array.from({ length: attributes.number('transports.num_entries') }, (_, index) => {
+    const at = index * UCP_TRANSPORT_ENTRY.size;
+    const text = (offset: number): string => textAt(Number(entries.view.getBigUint64(at + offset, true)));
+    return `${text(transport_name)}/${text(device_name)}`;
+  });
+}

@@ -1,0 +1,69 @@
+/** Structs of C in scratch memory, written and read by the names of their members. For cold paths: parameters of objects that are created, and queries. */
+
+import { allocateScratch, type ScratchBlock, textAt } from '../../sys/index.ts';
+import type { AbiStruct } from './abi.ts';
+
+/** A struct, zeroed. Free it when libucp has returned. */
+export class Fields<F extends Readonly<Record<string, number>>> implements Disposable {
+  readonly block: ScratchBlock;
+  readonly #at: F;
+
+  constructor(struct: AbiStruct<F>) {
+    this.block = allocateScratch(struct.size);
+    this.#at = struct.at;
+  }
+
+  get address(): number {
+    return this.block.address;
+  }
+
+  setU32(member: keyof F, value: number): this {
+    this.block.view.setUint32(this.#at[member]!, value, true);
+    return this;
+  }
+
+  /** A number of 64 bits, or an address. */
+  setU64(member: keyof F, value: number | bigint): this {
+    this.block.view.setBigUint64(this.#at[member]!, BigInt(value), true);
+    return this;
+  }
+
+  u64(member: keyof F): bigint {
+    return this.block.view.getBigUint64(this.#at[member]!, true);
+  }
+
+  /** An address, or a number below 2^53. */
+  number(member: keyof F): number {
+    return Number(this.u64(member));
+  }
+
+  /** The text that a member points to. */
+  text(member: keyof F): string {
+    return textAt(this.number(member));
+  }
+
+  [Symbol.dispose](): void {
+    this.block.free();
+  }
+}
+
+/** Eight bytes that a function of libucp writes a handle or a number to. */
+export class OutValue implements Disposable {
+  readonly block: ScratchBlock = allocateScratch(8);
+
+  get address(): number {
+    return this.block.address;
+  }
+
+  get value(): number {
+    return Number(this.block.view.getBigUint64(0, true));
+  }
+
+  get int(): number {
+    return this.block.view.getInt32(0, true);
+  }
+
+  [Symbol.dispose](): void {
+    this.block.free();
+  }
+}

@@ -1,0 +1,179 @@
+/**
+ * The UCX library of the machine: finding it, refusing what it cannot be, binding its functions. Not a context: one thread has one library, which
+ * contexts share and nobody closes.
+ */
+
+import {
+  allocateScratch,
+  DynamicLibrary,
+  getEnvironment,
+  setEnvironment,
+  textAt,
+  textWrittenBy,
+  viewAt,
+} from '../../sys/index.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_API_MAJOR, UCP_API_MINOR } from './abi.ts';
+import type { LibucxConfig } from './config.ts';
+import { FUNCTIONS, type LibucpFunctions } from './functions.ts';
+
+/** Prints tables of configuration: to a stream, with a prefix of all names. */
+const PRINT_TABLES = 'ucs_config_parser_print_all_opts';
+type PrintTables = (stream: number, prefix: string, flags: number, tables: number, filter: number) => void;
+/** The list of the tables of libucs, libucp and the transports that are loaded. */
+const TABLES = 'ucs_config_global_list';
+/** UCS_CONFIG_PRINT_CONFIG, _DOC with the names that are inherited, _HIDDEN. */
+const PRINT_FLAGS = 0b1101;
+/** The array of the names of memory types in libucs. */
+const MEMORY_TYPE_NAMES = 'ucs_memory_type_names';
+/** What stands behind the last memory type. */
+const MEMORY_TYPE_UNKNOWN = 'unknown';
+/** Memory types at most that are looked at: twenty more than there are in 1.23. */
+const MEMORY_TYPES_MAX = 30;
+
+/**
+ * What libucs reads once, while it is loaded, and what only its own programs want: a backtrace where Node.js has its way with fatal signals, and
+ * warnings about variables `UCX_...` that are ours. What the user has set stays.
+ */
+const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
+  UCX_HANDLE_ERRORS: 'none',
+  UCX_DEBUG_SIGNO: '0',
+  UCX_WARN_UNUSED_ENV_VARS: 'n',
+  // libucm would write other instructions over mmap, munmap and brk of the C library while threads of Node.js run them: seen to crash (1.13). Without it libucp
+  // keeps no cache of registrations; who maps memory has it registered.
+  UCX_MEM_EVENTS: 'n',
+};
+
+/** A library that is loaded. */
+export interface Libucp {
+  /** What it was opened by: a path, or a name. */
+  readonly path: string;
+  /** The file that was loaded. */
+  readonly file: string;
+  readonly major: number;
+  readonly minor: number;
+  /** `1.13.1`. */
+  readonly version: string;
+  /** The names of the memory types that it knows; the place of a name is the number of the type. */
+  readonly memoryTypes: readonly string[];
+  readonly functions: LibucpFunctions;
+  /** The variables that it and its transports read, known once it has a context; undefined where this library does not tell. */
+  variables(): ReadonlySet<string> | undefined;
+}
+
+/** The libraries of this thread by what they were opened by. */
+const loaded = new Map<string, Libucp>();
+
+/**
+ * Opens the library, once in a thread: the same answer again for the same path. It stays loaded to the end of the process.
+ * @throws UcxError ERR_LIBUCX_NOT_FOUND when it is not installed; ERR_LIBUCX_UNUSABLE when it cannot be loaded, is another library, or has not all
+ *   functions; ERR_LIBUCX_VERSION when it is older than 1.13 or not 1.x
+ */
+export function openLibucp({ PATH: path }: Pick<LibucxConfig, 'PATH'>): Libucp {
+  let libucp = loaded.get(path);
+  if (libucp === undefined) {
+    libucp = bind(load(path));
+    loaded.set(path, libucp);
+  }
+  return libucp;
+}
+
+function load(path: string): DynamicLibrary {
+  const ours = Object.entries(ENVIRONMENT_AT_LOAD).filter(([name]) => getEnvironment(name) === undefined);
+  for (const [name, value] of ours) setEnvironment(name, value);
+  try {
+    return new DynamicLibrary([path]);
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    const isAbsent = error.code === 'ERR_LIBRARY_NOT_FOUND';
+    throw refusal(
+      isAbsent ? 'ERR_LIBUCX_NOT_FOUND' : 'ERR_LIBUCX_UNUSABLE',
+      path,
+      isAbsent
+        ? 'is not installed: install UCX 1.13 or newer (Debian and Ubuntu: apt install libucx0), or set UCX_LIBUCP_PATH'
+        : 'cannot be loaded',
+      error,
+    );
+  } finally {
+    // What runs later, and what is started by this process, shall see what the user has set and nothing else.
+    for (const [name] of ours) setEnvironment(name, undefined);
+  }
+}
+
+function bind(library: DynamicLibrary): Libucp {
+  const path = library.name;
+  if (!library.has('ucp_get_version')) {
+    throw refusal('ERR_LIBUCX_UNUSABLE', path, 'is another library: it has no ucp_get_version');
+  }
+  const [major, minor, release] = versionOf(library);
+  const version = `${major}.${minor}.${release}`;
+  if (major !== UCP_API_MAJOR || minor < UCP_API_MINOR) {
+    const rule = `must be ${UCP_API_MAJOR}.${UCP_API_MINOR} or newer, and ${UCP_API_MAJOR}.x`;
+    throw refusal('ERR_LIBUCX_VERSION', path, `is UCX ${version}; it ${rule}`);
+  }
+  const missing = [...Object.keys(FUNCTIONS), MEMORY_TYPE_NAMES].filter((name) => !library.has(name));
+  if (missing.length > 0) {
+    throw refusal('ERR_LIBUCX_UNUSABLE', path, `is UCX ${version} and lacks ${missing.join(', ')}`);
+  }
+  return {
+    path,
+    file: library.fileOf('ucp_get_version'),
+    major,
+    minor,
+    version,
+    memoryTypes: memoryTypesOf(library),
+    functions: bindAll(library),
+    variables: () => variablesOf(library),
+  };
+}
+
+/** All tables of libucs as a configuration file, of which the names and what they answer to are taken. */
+function variablesOf(library: DynamicLibrary): ReadonlySet<string> | undefined {
+  if (!library.has(PRINT_TABLES) || !library.has(TABLES)) return undefined;
+  // Newer libraries have a filter behind the tables, which is NULL for all; older ones do not look at it.
+  const print = library.function<PrintTables>(PRINT_TABLES, 'void', ['uint64_t', 'str', 'int', 'uint64_t', 'uint64_t']);
+  const tables = library.symbolAddress(TABLES);
+  const text = textWrittenBy((stream) => print(stream, 'UCX_', PRINT_FLAGS, tables, 0));
+  return new Set(text.match(/\bUCX_[A-Z0-9_]+(?=[=,]|$)/gm));
+}
+
+function versionOf(library: DynamicLibrary): [major: number, minor: number, release: number] {
+  const { result, parameters } = FUNCTIONS.ucp_get_version;
+  const getVersion = library.function<LibucpFunctions['ucp_get_version']>('ucp_get_version', result, parameters);
+  using numbers = allocateScratch(12);
+  getVersion(numbers.address, numbers.address + 4, numbers.address + 8);
+  const [major = 0, minor = 0, release = 0] = numbers.words;
+  return [major, minor, release];
+}
+
+function bindAll(library: DynamicLibrary): LibucpFunctions {
+  const bound = Object.entries(FUNCTIONS).map(([name, { result, parameters }]) => [
+    name,
+    library.function(name, result, parameters),
+  ]);
+  return Object.fromEntries(bound) as LibucpFunctions;
+}
+
+function memoryTypesOf(library: DynamicLibrary): string[] {
+  const array = library.symbolAddress(MEMORY_TYPE_NAMES);
+  const names: string[] = [];
+  while (names.length < MEMORY_TYPES_MAX) {
+    const [address = 0n] = new BigUint64Array(viewAt(array + names.length * 8, 8));
+    const name = address === 0n ? MEMORY_TYPE_UNKNOWN : textAt(Number(address));
+    if (name === MEMORY_TYPE_UNKNOWN) break;
+    names.push(name);
+  }
+  return names;
+}
+
+function refusal(code: string, path: string, text: string, cause?: UcxError): UcxError {
+  const why = cause === undefined ? '' : ` (${cause.message})`;
+  return new UcxError({
+    code,
+    status: Status.UNSUPPORTED,
+    message: `the UCX library ${path} ${text}${why}`,
+    details: { path },
+    cause,
+  });
+}

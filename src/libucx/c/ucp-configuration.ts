@@ -1,0 +1,201 @@
+/**
+ * The configuration of libucp: what it reads by itself out of its files and the environment, and above that what this program was configured with. That is put into
+ * the environment of C while libucp reads: ucp_config_modify does not reach the transports in every version, and warns of what none of them takes.
+ */
+
+import { getEnvironment, setEnvironment } from '../../sys/index.ts';
+import type { Config } from '../../ucs/config/config.ts';
+import { GLOBAL_CONFIG_TABLE } from '../../ucs/debug/global-config.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { statusError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { OutValue } from './fields.ts';
+import type { LibucpFunctions } from './functions.ts';
+import type { Libucp } from './library.ts';
+
+const PREFIX = 'UCX_';
+/** Names in UCX_TLS that are transports of this library only: libucp would warn of them. */
+const OWN_TRANSPORTS: readonly string[] = ['gaudi', 'gaudi_copy', 'gaudi_cpy', 'gaudi_ipc'];
+/** Variables whose values libucp wants for a memory type each, such as `host:512k`; this library also takes one for host memory. */
+const BY_MEMORY_TYPE: readonly string[] = ['RNDV_FRAG_SIZE', 'RNDV_FRAG_ALLOC_COUNT'];
+
+/** Fields of this library that libucp has too, with the same meaning. Others are not shown to it. */
+const SHARED: ReadonlySet<string> = new Set([
+  'TLS',
+  'NET_DEVICES',
+  'SHM_DEVICES',
+  'ACC_DEVICES',
+  'SELF_DEVICES',
+  'WARN_INVALID_CONFIG',
+  'RNDV_THRESH',
+  'RNDV_SCHEME',
+  'BCOPY_THRESH',
+  'ZCOPY_THRESH',
+  'RNDV_FRAG_SIZE',
+  'RNDV_FRAG_ALLOC_COUNT',
+  'MAX_RNDV_RAILS',
+  'MAX_RMA_RAILS',
+  'MIN_RMA_CHUNK_SIZE',
+  'SINGLE_NET_DEVICE',
+  'MULTI_LANE_MAX_RATIO',
+  'KEEPALIVE_INTERVAL',
+  'PROTO_INFO',
+  'POSIX_FIFO_SIZE',
+  'POSIX_FIFO_ELEM_SIZE',
+  'POSIX_SEG_SIZE',
+  'POSIX_BW',
+  'POSIX_DIR',
+  'TCP_AF_PRIO',
+  'TCP_EP_BIND_SRC_ADDR',
+  'TCP_TX_SEG_SIZE',
+  'TCP_RX_SEG_SIZE',
+  'TCP_MAX_POLL',
+  'TCP_NODELAY',
+  'TCP_SNDBUF',
+  'TCP_RCVBUF',
+  'TCP_PORT_RANGE',
+  'TCP_KEEPIDLE',
+  'TCP_KEEPINTVL',
+  'TCP_KEEPCNT',
+]);
+
+/** What libucs reads once out of the environment of C, while it is loaded: nobody can change it later. */
+const READ_AT_LOAD =
+  /^(LOG|MEM|MEMTRACK|ASYNC|VFS|STATS|PROFILE|MODULE|BUILTIN_MEMCPY|ERROR|RCACHE_STAT)_|^(HANDLE_ERRORS|DEBUG_SIGNO|GDB_COMMAND|MODULES|TOPO_PRIO|RCACHE_CHECK_PFN|MEMTYPE_CACHE)$/;
+
+/** How libucp has switches turned off. */
+const OFF = /^(n|no|off|0)$/i;
+
+/** What this engine wants otherwise than libucp, unless it is set: shared memory that tells when the peer is gone, as the native engine's does. */
+const DEFAULTS: readonly (readonly [name: string, value: string])[] = [
+  ['UCX_POSIX_ERROR_HANDLING', 'y'],
+  ['UCX_SYSV_ERROR_HANDLING', 'y'],
+];
+
+/** The configuration of one context. */
+export class UcpConfiguration {
+  readonly #functions: LibucpFunctions;
+  /** Variables, and their values. */
+  readonly #settings: ReadonlyMap<string, string>;
+
+  constructor(functions: LibucpFunctions, config: Config) {
+    this.#functions = functions;
+    this.#settings = settingsOf(config);
+  }
+
+  /** Whether a switch that libucp turns on by default is on. A file of libucp's own that turns it off is not looked into. */
+  isOn(name: string): boolean {
+    return !OFF.test(this.#settings.get(name) ?? getEnvironment(name) ?? '');
+  }
+
+  /** Runs what reads the configuration of transports: creating contexts and workers. */
+  run<T>(read: () => T): T {
+    return withEnvironment(this.#settings, read);
+  }
+
+  /**
+   * Runs something with the configuration of libucp (ucp_config_t).
+   * @throws UcxError ERR_CONFIG_VALUE for a value that libucp refuses
+   */
+  use<T>(run: (ucpConfig: number) => T): T {
+    using out = new OutValue();
+    const status = this.run(() => this.#functions.ucp_config_read(null, null, out.address));
+    if (status < 0) throw this.#refusal(status);
+    try {
+      return this.run(() => run(out.value));
+    } finally {
+      this.#functions.ucp_config_release(out.value);
+    }
+  }
+
+  /** Which of the values libucp refuses: each is tried alone. */
+  #refusal(status: number): UcxError {
+    for (const [name, value] of this.#settings) {
+      if (this.#accepts(name, value)) continue;
+      return new UcxError({
+        code: 'ERR_CONFIG_VALUE',
+        status: Status.INVALID_PARAM,
+        message: `libucp refuses ${name}=${value}`,
+        details: { name, value },
+      });
+    }
+    return statusError(status, 'read the configuration of libucp');
+  }
+
+  #accepts(name: string, value: string): boolean {
+    using out = new OutValue();
+    const read = (): number => this.#functions.ucp_config_read(null, null, out.address);
+    // The others may be in the environment of the process too.
+    const alone = new Map([...this.#settings.keys()].map((other) => [other, other === name ? value : undefined]));
+    if (withEnvironment(alone, read) < 0) return false;
+    this.#functions.ucp_config_release(out.value);
+    return true;
+  }
+}
+
+/**
+ * Warns of variables that neither this library nor libucp reads, unless UCX_WARN_UNUSED_ENV_VARS says otherwise. libucp knows its transports once it has
+ * a context.
+ */
+export function warnOfUnused({ variables, version }: Libucp, config: Config, log: Log): void {
+  const shared = config.entries.filter(({ source, name }) => source !== 'default' && SHARED.has(ownName(name)));
+  if (config.unused.length + shared.length === 0 || !config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
+  const theirs = variables();
+  for (const { name } of shared) {
+    if (theirs?.has(name) === false) log.warn(`UCX ${version} has no ${name}: it has no effect over libucp`);
+  }
+  for (const { variable, warningBeside } of config.unused) {
+    const name = ucpName(variable);
+    if (name === undefined || (theirs !== undefined && !theirs.has(name))) log.warn(warningBeside(theirs ?? []));
+  }
+}
+
+/** The name of a field of this library. */
+function ownName(variable: string): string {
+  return variable.slice(PREFIX.length);
+}
+
+/** The name that a variable has for libucp: a prefix of the program's own may stand before that of UCX. */
+function ucpName(variable: string): string | undefined {
+  const at = variable.indexOf(PREFIX);
+  return at < 0 ? undefined : variable.slice(at);
+}
+
+function settingsOf(config: Config): Map<string, string> {
+  const settings = new Map(DEFAULTS.filter(([name]) => getEnvironment(name) === undefined));
+  for (const { variable, text } of config.unused) {
+    const name = ucpName(variable);
+    if (name !== undefined && !READ_AT_LOAD.test(name.slice(PREFIX.length))) settings.set(name, text);
+  }
+  for (const { name, text, source } of config.entries) {
+    const own = ownName(name);
+    if (source !== 'default' && SHARED.has(own)) settings.set(name, readable(own, text));
+  }
+  return settings;
+}
+
+/** Runs something with variables in the environment of C; the values before come back. */
+function withEnvironment<T>(settings: ReadonlyMap<string, string | undefined>, run: () => T): T {
+  const before = [...settings.keys()].map((name) => [name, getEnvironment(name)] as const);
+  for (const [name, value] of settings) setEnvironment(name, value);
+  try {
+    return run();
+  } finally {
+    for (const [name, value] of before) setEnvironment(name, value);
+  }
+}
+
+/** What libucp reads where this library takes more. */
+function readable(name: string, text: string): string {
+  if (name === 'TLS') return withoutOwn(text);
+  return BY_MEMORY_TYPE.includes(name) && !text.includes(':') ? `host:${text}` : text;
+}
+
+/** UCX_TLS without the transports of this library; a list with nothing else asks libucp for the own process at least. */
+function withoutOwn(text: string): string {
+  const isNegated = text.startsWith('^');
+  const names = text.slice(isNegated ? 1 : 0).split(',');
+  const others = names.filter((name) => !OWN_TRANSPORTS.includes(name.trim()));
+  if (others.length > 0) return (isNegated ? '^' : '') + others.join(',');
+  return isNegated ? 'all' : 'self';
+}

@@ -1,0 +1,54 @@
+/**
+ * Progress of a worker that nobody drives, while it has endpoints by socket addresses: libucp answers the other end, which connects or closes and waits for that,
+ * inside progress only. Sleeps on the events of libucp, and lets the process end.
+ */
+
+import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
+import { throwLater } from '../../ucs/debug/uncaught.ts';
+
+/** Turns of progress after which others have theirs. */
+const TURNS_MAX = 64;
+
+/** The attendance of one worker. */
+export class Attendance {
+  readonly #worker: Progressable;
+  readonly #endpoints: Set<{ readonly closed: boolean }> = new Set();
+  /** Of the sleep at hand: an older one that is woken again does nothing. */
+  #ticket: object | undefined;
+
+  constructor(worker: Progressable) {
+    this.#worker = worker;
+  }
+
+  /** Attends until the endpoint is closed here: whoever closes drives progress. */
+  attend(endpoint: { readonly closed: boolean }): void {
+    this.#endpoints.add(endpoint);
+    if (this.#ticket === undefined) this.#sleep();
+  }
+
+  /** The worker is closing. */
+  close(): void {
+    this.#endpoints.clear();
+  }
+
+  #sleep(): void {
+    const ticket = {};
+    this.#ticket = ticket;
+    this.#worker.sleepOn(() => {
+      if (this.#ticket === ticket) this.#turn();
+    });
+  }
+
+  #turn(): void {
+    this.#ticket = undefined;
+    for (const endpoint of this.#endpoints) if (endpoint.closed) this.#endpoints.delete(endpoint);
+    if (this.#endpoints.size === 0) return;
+    try {
+      for (let turn = 0; turn < TURNS_MAX && this.#worker.progress() > 0; turn++);
+    } catch (error) {
+      // Thrown by a callback of the application.
+      throwLater(error);
+    }
+    if (this.#ticket === undefined) this.#sleep();
+  }
+}

@@ -1,0 +1,42 @@
+/** A context of libucp as a handle: creating it, and what it prints about itself. What is done with it is in context.ts. */
+
+import { textWrittenBy } from '../../sys/index.ts';
+import { FEATURES } from '../../ucp/api/features.ts';
+import type { Config } from '../../ucs/config/config.ts';
+import { checkStatus } from '../../ucs/type/error.ts';
+import { UCP_API_MAJOR, UCP_API_MINOR, UCP_PARAM_FIELD, UCP_PARAMS } from '../c/abi.ts';
+import { featureBits } from '../c/features.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import type { Libucp } from '../c/library.ts';
+import { UcpConfiguration } from '../c/ucp-configuration.ts';
+
+/**
+ * Creates a context of libucp.
+ * @param features bits
+ * @throws UcxError ERR_CONFIG_VALUE; of ucp_init
+ */
+export function initContext(functions: LibucpFunctions, configuration: UcpConfiguration, features: number): number {
+  using params = new Fields(UCP_PARAMS);
+  using context = new OutValue();
+  params.setU64('field_mask', UCP_PARAM_FIELD.FEATURES).setU64('features', features);
+  const { address } = context;
+  configuration.use((ucpConfig) => {
+    const status = functions.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, params.address, ucpConfig, address);
+    checkStatus(status, 'ucp_init');
+  });
+  return context.value;
+}
+
+/**
+ * What libucp prints of a context with this configuration: its components, memory domains, transports and devices, in words of its own.
+ * @throws UcxError ERR_CONFIG_VALUE; of ucp_init, such as NO_DEVICE
+ */
+export function printedContext({ functions }: Libucp, config: Config): string {
+  const context = initContext(functions, new UcpConfiguration(functions, config), featureBits(FEATURES));
+  try {
+    return textWrittenBy((stream) => functions.ucp_context_print_info(context, stream));
+  } finally {
+    functions.ucp_cleanup(context);
+  }
+}

@@ -1,0 +1,233 @@
+/**
+ * The probe whether libucp reaches memory of a card: it writes and reads a few bytes there, and they are compared with what the transports of this library find and leave.
+ * That libucp knows the memory type does not say so: its module for Gaudi knows memory of its own allocator, and opens cards itself.
+ */
+
+import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
+import type { Context } from '../../ucp/api/context.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { checkStatus, isUcxError, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import {
+  UCP_EP_CLOSE_FLAG,
+  UCP_EP_PARAM_FIELD,
+  UCP_EP_PARAMS,
+  UCP_ERR_HANDLING_MODE,
+  UCP_OP_ATTR_FIELD,
+  UCP_REQUEST_PARAM,
+} from '../c/abi.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { EngineContext } from '../engine/engine.ts';
+import { mapByUcp } from '../mem/memory-map.ts';
+import { packUcx, unpackUcx } from '../mem/remote-key.ts';
+import { createWorker, workerAddress } from './worker-handle.ts';
+
+/** Bytes that are moved each way. */
+export const PROBE_BYTES = 4096;
+/** Time for one operation of libucp. */
+const OPERATION_NS = 2e9;
+/** Zeros behind an address: libucp reads it without knowing its length. */
+const ADDRESS_PADDING = 64;
+const FACTORS = [31, 57] as const;
+
+/** What the probe needs of the context over libucp. */
+export type ProbingContext = Pick<EngineContext, 'libucp' | 'handle' | 'configuration'> & { readonly clock: Clock };
+
+/** Memory of a card, {@link PROBE_BYTES} of it, as the transports of this library move it. */
+export interface ProbedMemory {
+  readonly address: number;
+  write(bytes: Uint8Array): Promise<void>;
+  read(): Promise<Uint8Array>;
+}
+
+/**
+ * Tries libucp on memory of a card. Everything that it takes is given back, but what libucp may still write to.
+ * @param memoryType the number of the memory type in libucp
+ * @returns why libucp does not reach it; undefined where it does
+ */
+export async function probeDevice(
+  context: ProbingContext,
+  memoryType: number,
+  memory: ProbedMemory,
+): Promise<string | undefined> {
+  try {
+    const libucp = new ProbeOfLibucp(context, memoryType, memory.address);
+    try {
+      return await compare(libucp, memory);
+    } finally {
+      libucp.close();
+    }
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return error.message;
+  }
+}
+
+/**
+ * Runs the probe on memory of the first card of a context with the transports of the node, which is given back.
+ * @returns what `probe` returns; why there is no such memory
+ */
+export async function probeOn(
+  node: Context,
+  probe: (memory: ProbedMemory) => Promise<string | undefined>,
+): Promise<string | undefined> {
+  const worker = node.worker();
+  try {
+    const hbm = node.memMap({ allocate: PROBE_BYTES, memoryType: MemoryType.GAUDI });
+    try {
+      const endpoint = worker.endpoint(worker.address());
+      const rkey = endpoint.unpackRkey(node.packRkey(hbm));
+      return await probe({
+        address: Number(hbm.address),
+        async write(bytes) {
+          await endpoint.put(bytes, rkey);
+        },
+        async read() {
+          const bytes = new Uint8Array(PROBE_BYTES);
+          await endpoint.get(bytes, rkey);
+          return bytes;
+        },
+      });
+    } finally {
+      await worker.close();
+      node.memUnmap(hbm);
+    }
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return error.message;
+  } finally {
+    await worker.close();
+  }
+}
+
+async function compare(libucp: ProbeOfLibucp, memory: ProbedMemory): Promise<string | undefined> {
+  const [own, others] = FACTORS.map((factor) => Uint8Array.from({ length: PROBE_BYTES }, (_, i) => i * factor)) as [
+    Uint8Array,
+    Uint8Array,
+  ];
+  await memory.write(own);
+  if (Buffer.compare(libucp.get(), own) !== 0) return 'ucp_get_nbx reads other bytes than are there';
+  libucp.put(others);
+  const found = await memory.read();
+  return Buffer.compare(found, others) === 0 ? undefined : 'ucp_put_nbx ends, and the bytes are not there';
+}
+
+/** A worker of libucp with an endpoint to itself and a key of the memory. */
+class ProbeOfLibucp {
+  readonly #context: ProbingContext;
+  readonly #address: number;
+  readonly #host: ScratchBlock = allocateScratch(PROBE_BYTES);
+  readonly #param: Fields<typeof UCP_REQUEST_PARAM.at> = new Fields(UCP_REQUEST_PARAM);
+  #memh = 0;
+  #worker = 0;
+  #ep = 0;
+  #rkey = 0;
+  #isWatched = true;
+  /** An operation has not ended: libucp may still touch the host memory. */
+  #isLost = false;
+
+  /** @throws UcxError of the call of libucp that fails; nothing is held then */
+  constructor(context: ProbingContext, memoryType: number, address: number) {
+    this.#context = context;
+    this.#address = address;
+    const { functions } = context.libucp;
+    try {
+      this.#memh = mapByUcp(functions, context.handle, { address, byteLength: PROBE_BYTES, flags: 0, memoryType });
+      this.#worker = createWorker(context, 0n);
+      this.#ep = this.#connect();
+      this.#rkey = unpackUcx(functions, this.#ep, packUcx(functions, context.handle, this.#memh));
+    } catch (error) {
+      this.close();
+      throw error;
+    }
+  }
+
+  /** The bytes of the memory as libucp reads them. @throws UcxError */
+  get(): Uint8Array {
+    const { ucp_get_nbx } = this.#context.libucp.functions;
+    this.#run('ucp_get_nbx', () =>
+      ucp_get_nbx(this.#ep, this.#host.address, PROBE_BYTES, this.#address, this.#rkey, this.#param.address),
+    );
+    return this.#host.u8.slice(0, PROBE_BYTES);
+  }
+
+  /** Has libucp write bytes to the memory, and waits until they are there. @throws UcxError */
+  put(bytes: Uint8Array): void {
+    const { ucp_put_nbx, ucp_ep_flush_nbx } = this.#context.libucp.functions;
+    this.#host.u8.set(bytes);
+    this.#run('ucp_put_nbx', () =>
+      ucp_put_nbx(this.#ep, this.#host.address, PROBE_BYTES, this.#address, this.#rkey, this.#param.address),
+    );
+    this.#run('ucp_ep_flush_nbx', () => ucp_ep_flush_nbx(this.#ep, this.#param.address));
+  }
+
+  close(): void {
+    const { libucp, handle } = this.#context;
+    const { functions } = libucp;
+    if (this.#rkey !== 0) functions.ucp_rkey_destroy(this.#rkey);
+    if (this.#ep !== 0) this.#closeEndpoint();
+    if (this.#worker !== 0) functions.ucp_worker_destroy(this.#worker);
+    if (this.#memh !== 0) functions.ucp_mem_unmap(handle, this.#memh);
+    if (!this.#isLost) this.#host.free();
+    this.#param[Symbol.dispose]();
+  }
+
+  /** An endpoint to the worker itself, with an eye on the peer where a transport has one. */
+  #connect(): number {
+    const { functions } = this.#context.libucp;
+    const bytes = workerAddress(functions, this.#worker);
+    using address = allocateScratch(bytes.byteLength + ADDRESS_PADDING);
+    using params = new Fields(UCP_EP_PARAMS);
+    using ep = new OutValue();
+    address.u8.set(bytes);
+    params.setU64('field_mask', UCP_EP_PARAM_FIELD.REMOTE_ADDRESS | UCP_EP_PARAM_FIELD.ERR_HANDLING_MODE);
+    params.setU64('address', address.address).setU32('err_mode', UCP_ERR_HANDLING_MODE.PEER);
+    let status = functions.ucp_ep_create(this.#worker, params.address, ep.address);
+    if (status === Status.UNREACHABLE) {
+      this.#isWatched = false;
+      params.setU32('err_mode', UCP_ERR_HANDLING_MODE.NONE);
+      status = functions.ucp_ep_create(this.#worker, params.address, ep.address);
+    }
+    checkStatus(status, 'ucp_ep_create');
+    return ep.value;
+  }
+
+  #closeEndpoint(): void {
+    const { ucp_ep_close_nbx } = this.#context.libucp.functions;
+    if (this.#isLost && this.#isWatched) {
+      this.#param.setU32('op_attr_mask', UCP_OP_ATTR_FIELD.FLAGS).setU32('flags', UCP_EP_CLOSE_FLAG.FORCE);
+    }
+    try {
+      this.#run('ucp_ep_close_nbx', () => ucp_ep_close_nbx(this.#ep, this.#param.address));
+    } catch (error) {
+      // Closing never fails: the worker goes with it.
+      if (!isUcxError(error)) throw error;
+    }
+  }
+
+  /** Runs an operation to its end, for as long as it may take. @throws UcxError with its status; ERR_TIMED_OUT */
+  #run(what: string, start: () => number): void {
+    const { libucp, clock } = this.#context;
+    const { ucp_worker_progress, ucp_request_check_status, ucp_request_free } = libucp.functions;
+    const started = start();
+    if (started <= 0) {
+      checkStatus(started, what);
+      return;
+    }
+    const deadlineNs = clock.nowNs() + OPERATION_NS;
+    for (;;) {
+      ucp_worker_progress(this.#worker);
+      const status = ucp_request_check_status(started);
+      if (status !== Status.INPROGRESS) {
+        ucp_request_free(started);
+        checkStatus(status, what);
+        return;
+      }
+      if (clock.nowNs() < deadlineNs) continue;
+      this.#isLost = true;
+      ucp_request_free(started);
+      throw statusError(Status.TIMED_OUT, what);
+    }
+  }
+}

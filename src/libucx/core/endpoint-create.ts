@@ -1,0 +1,65 @@
+/** Creating endpoints of libucp: to a worker address, to a listener, to a client that was accepted; with or without an eye on the peer. */
+
+import { allocateScratch } from '../../sys/index.ts';
+import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
+import { checkStatus } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_EP_PARAM_FIELD, UCP_EP_PARAMS, UCP_ERR_HANDLING_MODE } from '../c/abi.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+
+/** Zeros behind an address: libucp reads it without knowing its length. */
+const ADDRESS_PADDING = 64;
+
+/**
+ * Connects to a worker.
+ * @param ucx the address as libucp has packed it
+ * @param nodeAddress the one for the transports of the node
+ * @throws UcxError ERR_UNREACHABLE and others of ucp_ep_create
+ */
+export function connectToAddress(
+  worker: EngineWorker,
+  ucx: Uint8Array,
+  nodeAddress: Uint8Array,
+  options: EndpointOptions,
+): EngineEndpoint {
+  using address = allocateScratch(ucx.byteLength + ADDRESS_PADDING);
+  address.u8.set(ucx);
+  return createEndpoint(worker, nodeAddress.slice(), options, (params) => {
+    params.setU64('address', address.address);
+    return UCP_EP_PARAM_FIELD.REMOTE_ADDRESS;
+  });
+}
+
+/**
+ * Creates an endpoint. Where the application does not say whether the peer is looked after, it is, unless libucp has no transport that can.
+ * @param describe says who is at the other end, and returns the bits of the members that it has set
+ */
+export function createEndpoint(
+  worker: EngineWorker,
+  nodeAddress: Uint8Array,
+  options: EndpointOptions,
+  describe: (params: Fields<typeof UCP_EP_PARAMS.at>) => number,
+): EngineEndpoint {
+  using params = new Fields(UCP_EP_PARAMS);
+  using ep = new OutValue();
+  const { ERR_HANDLING_MODE, ERR_HANDLER } = UCP_EP_PARAM_FIELD;
+  params.setU64('err_handler.cb', worker.errorCallback.address);
+  params.setU64('field_mask', describe(params) | ERR_HANDLING_MODE | ERR_HANDLER);
+  const createAs = (mode: number): Status => {
+    params.setU32('err_mode', mode);
+    return worker.functions.ucp_ep_create(worker.handle, params.address, ep.address) as Status;
+  };
+  const { errorHandling } = options;
+  let isWatched = errorHandling !== 'none';
+  let status = createAs(isWatched ? UCP_ERR_HANDLING_MODE.PEER : UCP_ERR_HANDLING_MODE.NONE);
+  if (status === Status.UNREACHABLE && errorHandling === undefined) {
+    worker.context.log.debug(
+      'no transport of libucp that reaches the peer tells of its failure: it is not looked after',
+    );
+    isWatched = false;
+    status = createAs(UCP_ERR_HANDLING_MODE.NONE);
+  }
+  checkStatus(status, 'ucp_ep_create');
+  return worker.adopt(ep.value, nodeAddress, { options, isWatched });
+}

@@ -1,0 +1,500 @@
+/**
+ * An endpoint over libucp: the operations of both tiers for memory that libucp reaches. What touches memory of cards is decided here and done elsewhere: by the
+ * transports of the node where they reach the peer, through fragments of host memory where not.
+ */
+
+import { AwaitedEndpoint } from '../../ucp/api/awaited/awaited-endpoint.ts';
+import { resolveTransfer, resultOf } from '../../ucp/api/awaited/awaited-options.ts';
+import { checkParams } from '../../ucp/api/check-options.ts';
+import type {
+  Endpoint as ApiEndpoint,
+  CloseOptions,
+  EndpointAttributes,
+  ExplainedOperation,
+  RkeyOptions,
+  TransferOptions,
+  TransferResult,
+} from '../../ucp/api/endpoint.ts';
+import { ErrorHandling } from '../../ucp/api/error-handling.ts';
+import type { Explanation } from '../../ucp/api/explanation.ts';
+import { checkLocal } from '../../ucp/api/local-bytes.ts';
+import type { RemoteKey } from '../../ucp/api/memory.ts';
+import { checkRawMemory } from '../../ucp/api/raw-bytes.ts';
+import type {
+  AmSendParams,
+  AtomicName,
+  AtomicParams,
+  Request,
+  RequestParams,
+  StreamRecvParams,
+} from '../../ucp/api/request.ts';
+import { type Tag, tagLow } from '../../ucp/api/tag.ts';
+import { checkWordOperation } from '../../ucp/api/word-operation.ts';
+import { closedError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { checkAligned, isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
+import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
+import { queryEndpoint } from '../c/endpoint-query.ts';
+import { fenceBlocks, requireFeature } from '../c/features.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import type { EndpointHandling, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
+import { checkRemote, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
+import { checkMessage } from '../messages/message-check.ts';
+import { EndpointStream } from '../messages/stream-receives.ts';
+import { FAREWELL_AM_ID } from '../request/arrivals.ts';
+import { addressIn, checkKept, isHost } from '../request/buffers.ts';
+import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+import { explainOver } from './explain.ts';
+
+const NO_BYTES = new Uint8Array(0);
+
+/** An endpoint. */
+export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
+  readonly messageTransport: string | undefined = undefined;
+  /** The handle of libucp. */
+  readonly handle: number;
+  /** Operations on memory of cards that are under way: a flush waits for them. */
+  unconfirmed = 0;
+  /** Operations wait for those before a fence. */
+  isFenced = false;
+  /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
+  onceFailed: ((status: Status) => void) | undefined = undefined;
+  /** Runs when it has been closed by force. */
+  onceDropped: (() => void) | undefined = undefined;
+  readonly #worker: EngineWorker;
+  readonly #functions: LibucpFunctions;
+  readonly #errorHandling: ErrorHandling = new ErrorHandling();
+  readonly #keys: Set<RemoteKey> = new Set();
+  readonly #stream: EndpointStream;
+  /** The worker address of the peer for the transports of the node; empty where it is not known. */
+  readonly #nodeAddress: Uint8Array;
+  #nodeEndpoint: ApiEndpoint | undefined;
+  /** libucp looks after the peer, and can drop it by force. */
+  readonly #isWatched: boolean;
+  /** libucp was asked whether it has atomic operations here, and has. */
+  #hasAtomics = false;
+  #failure: Status = Status.OK;
+  #closed = false;
+  #isForced = false;
+  #closing: Promise<void> | undefined;
+
+  /** @param handle of libucp; the worker hears of its failure */
+  constructor(worker: EngineWorker, handle: number, nodeAddress: Uint8Array, { options, isWatched }: EndpointHandling) {
+    super(worker.promises);
+    this.#worker = worker;
+    this.#functions = worker.functions;
+    this.handle = handle;
+    this.#nodeAddress = nodeAddress;
+    this.#errorHandling.set(options);
+    this.#isWatched = isWatched;
+    this.#stream = new EndpointStream(worker, handle);
+  }
+
+  get isDirect(): boolean {
+    return this.#worker.context.access.isDirect;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get status(): Status {
+    return this.#failure;
+  }
+
+  get transports(): readonly string[] {
+    return this.#closed ? [] : queryEndpoint(this.#worker.context.libucp, this.handle).transports;
+  }
+
+  /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
+  get nodeEndpoint(): ApiEndpoint | undefined {
+    this.#nodeEndpoint ??= this.#worker.nodeEndpoint(this.#nodeAddress);
+    return this.#nodeEndpoint;
+  }
+
+  get hasNodeEndpoint(): boolean {
+    return this.#nodeEndpoint !== undefined;
+  }
+
+  query(): EndpointAttributes {
+    this.#checkOpen();
+    return queryEndpoint(this.#worker.context.libucp, this.handle);
+  }
+
+  putNbx(
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: RequestParams,
+  ): Status | Request {
+    return this.#rma(true, local, localOffset, byteLength, rkey, remoteOffset, params);
+  }
+
+  getNbx(
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: RequestParams,
+  ): Status | Request {
+    return this.#rma(false, local, localOffset, byteLength, rkey, remoteOffset, params);
+  }
+
+  atomicNbx(
+    operation: AtomicName,
+    value: number | bigint,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params?: AtomicParams,
+  ): Status | Request {
+    const call = checkWordOperation(operation, value, params);
+    this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params);
+    checkRemote(this, rkey, remoteOffset, call.wordBytes);
+    checkAligned(call, remoteOffset);
+    if (this.#failure !== Status.OK) return this.#failure;
+    if (rkey.exportId === 0) this.#hasAtomics ||= requireAtomics(this.#worker.context, this.handle, this.#isWatched);
+    if (this.isFenced) {
+      const begin = (inner: RequestParams): Status | Request =>
+        this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, noImmediateCompletion: false, ...inner });
+      return this.#worker.devices.defer(this, 'amo/libucp', begin, params);
+    }
+    if (rkey.exportId !== 0 || isWrong(call, this.#worker.context.libucp)) {
+      return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
+    }
+    const isOpen = (): boolean => !this.#isForced && this.#failure === Status.OK;
+    return startAtomic(this.#worker, this.handle, call, [rkey, remoteOffset], { params, isOpen });
+  }
+
+  tagSendNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.TAG, params);
+    tagLow('tag', tag);
+    const { buffers, requests } = this.#worker;
+    if (this.#failure === Status.OK && requests.canFollow(RequestKind.SEND, params)) {
+      const address = buffers.plainAddress(local, localOffset, byteLength);
+      if (address >= 0) {
+        const param = requests.plainParamFor(local);
+        const sent = this.#functions.ucp_tag_send_nbx(this.handle, address, byteLength, tag, param);
+        return requests.follow(RequestKind.SEND, sent, 'tag/libucp', local, byteLength, params);
+      }
+    }
+    const request = this.#describe('tag/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    const started = this.#functions.ucp_tag_send_nbx(this.handle, buffers.address, buffers.count, tag, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  tagSendSyncNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.TAG, params);
+    tagLow('tag', tag);
+    const request = this.#describe('tag/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.#worker;
+    const { address, count } = buffers;
+    const started = this.#functions.ucp_tag_send_sync_nbx(this.handle, address, count, tag, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  amSendNbx(
+    id: number,
+    header: Uint8Array | undefined,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: AmSendParams,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.AM, params);
+    checkMessage(id, header, params);
+    const request = this.#describe('am/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    return this.sendMessage(request, id, header, params);
+  }
+
+  /** Sends a message that has been described; also for the engine's own. */
+  sendMessage(
+    request: UcpRequest,
+    id: number,
+    header: Uint8Array | undefined,
+    params: AmSendParams | undefined,
+  ): Status | Request {
+    const { buffers, requests, headers } = this.#worker;
+    const { protocol } = params ?? {};
+    const how = protocol === 'eager' ? UCP_AM_SEND_FLAG.EAGER : protocol === undefined ? 0 : UCP_AM_SEND_FLAG.RNDV;
+    requests.setFlags(UCP_AM_SEND_FLAG.REPLY | how);
+    const headerLength = header?.byteLength ?? 0;
+    if (headerLength > 0) headers.u8.set(header!);
+    const { address, count } = buffers;
+    const at = headerLength > 0 ? headers.address : 0;
+    const started = this.#functions.ucp_am_send_nbx(this.handle, id, at, headerLength, address, count, requests.param);
+    // libucp reads the header until the request has ended.
+    if (started > 0 && headerLength > 0) request.header = this.#worker.lendHeader();
+    return requests.started(request, started, params);
+  }
+
+  streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
+    this.#require(UCP_FEATURE.STREAM, params);
+    const request = this.#describe('stream/libucp', local, localOffset, byteLength);
+    if (typeof request === 'number') return request;
+    const { buffers, requests } = this.#worker;
+    // libucp 1.13 ends the process of a receiver that finds a message without bytes.
+    if (request.byteLength === 0) return requests.started(request, Status.OK, params);
+    const started = this.#functions.ucp_stream_send_nbx(this.handle, buffers.address, buffers.count, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  streamRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params?: StreamRecvParams,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.STREAM, params);
+    return this.#stream.receive(local, localOffset, byteLength, params);
+  }
+
+  streamRecvData(): Uint8Array | undefined {
+    this.#require(UCP_FEATURE.STREAM);
+    return this.#stream.take();
+  }
+
+  flushNbx(params?: RequestParams): Status | Request {
+    checkParams(params);
+    this.#checkOpen();
+    if (this.#failure !== Status.OK) return this.#failure;
+    return this.flushAll(params);
+  }
+
+  /** The flush of an endpoint that may be closing. */
+  flushAll(params: RequestParams | undefined): Status | Request {
+    if (this.unconfirmed > 0 || this.#nodeEndpoint !== undefined) return this.#worker.devices.flush(this, params);
+    return this.flushUcp(params);
+  }
+
+  /** What libucp has been given alone. */
+  flushUcp(params: RequestParams | undefined): Status | Request {
+    const { requests } = this.#worker;
+    const request = requests.begin(RequestKind.SEND, 'flush');
+    if (request === undefined) return Status.NO_RESOURCE;
+    return requests.started(request, this.#functions.ucp_ep_flush_nbx(this.handle, requests.param), params);
+  }
+
+  fence(): void {
+    this.#checkOpen();
+    const isAlone = fenceBlocks(this.#worker.context.libucp);
+    if (!isAlone) this.#worker.fence();
+    this.#worker.devices.fence(this, isAlone);
+  }
+
+  unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): UcpRemoteKey {
+    this.#checkOpen();
+    const key = new UcpRemoteKey(this.#functions, this, readRemoteKey(packed, checkRawMemory(options)));
+    this.#keys.add(key);
+    return key;
+  }
+
+  unpackNodeKey(packed: Uint8Array): RemoteKey | undefined {
+    return this.nodeEndpoint?.unpackRkey(packed);
+  }
+
+  forgetKey(key: RemoteKey): void {
+    this.#keys.delete(key);
+  }
+
+  explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
+    this.#checkOpen();
+    checkLocal(this.#worker.context, local, 0, 0);
+    checkRemote(this, rkey, 0, 0);
+    return explainOver(this.#worker.context, this, operation, local, rkey);
+  }
+
+  put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
+    return this.whole(() => this.#transfer('put', local, rkey, options));
+  }
+
+  get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
+    return this.whole(() => this.#transfer('get', local, rkey, options));
+  }
+
+  close(options?: CloseOptions): Promise<void> {
+    // Closing never fails, whatever it is given.
+    if (options?.force === true) {
+      this.#isForced = true;
+      this.#closed = true;
+      this.#worker.promises.wake();
+    }
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** libucp has reported a failure; for the worker. */
+  onFailed(status: Status): void {
+    if (this.#failure === Status.OK) this.#failure = status;
+    this.#worker.devices.endpointGone(this, this.#failure);
+    this.#stream.fail(this.#failure);
+    this.onceFailed?.(status);
+    if (!this.#closed) this.#errorHandling.report(this, this.#failure);
+  }
+
+  #rma(
+    isPut: boolean,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.RMA, params);
+    checkLocal(this.#worker.context, local, localOffset, byteLength);
+    checkRemote(this, rkey, remoteOffset, byteLength);
+    if (byteLength === 0) return Status.OK;
+    if (this.#failure !== Status.OK) return this.#failure;
+    const { devices, requests } = this.#worker;
+    const protocol = isPut ? 'put/libucp' : 'get/libucp';
+    if (this.isFenced) {
+      const begin = (inner: RequestParams): Status | Request =>
+        this.#rma(isPut, local, localOffset, byteLength, rkey, remoteOffset, inner);
+      return devices.defer(this, protocol, begin, params);
+    }
+    if (rkey.exportId !== 0 || !isHost(local)) {
+      return devices[isPut ? 'put' : 'get'](this, local, localOffset, byteLength, rkey, remoteOffset, params);
+    }
+    checkKept(local);
+    const address = addressIn(local, localOffset);
+    const remote = rkey.remoteAddress + remoteOffset;
+    const operation = isPut ? this.#functions.ucp_put_nbx : this.#functions.ucp_get_nbx;
+    if (requests.canFollow(RequestKind.SEND, params)) {
+      const moved = operation(this.handle, address, byteLength, remote, rkey.handle, requests.plainParamFor(local));
+      return requests.follow(RequestKind.SEND, moved, protocol, local, byteLength, params);
+    }
+    const request = this.#begin(protocol, local, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const started = operation(this.handle, address, byteLength, remote, rkey.handle, requests.param);
+    return requests.started(request, started, params);
+  }
+
+  async #transfer(
+    name: 'put' | 'get',
+    local: LocalMemory,
+    rkey: RemoteKey,
+    options: TransferOptions,
+  ): Promise<TransferResult> {
+    this.#require(UCP_FEATURE.RMA);
+    checkLocal(this.#worker.context, local, 0, 0);
+    checkRemote(this, rkey, 0, 0);
+    const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
+    const { promises } = this.#worker;
+    const outcome = await promises.run(name, options.signal, (params) =>
+      this.#rma(name === 'put', local, localOffset, byteLength, rkey, remoteOffset, params),
+    );
+    // Also on an endpoint that is being closed: it finishes what was started on it.
+    if (name === 'put' && byteLength > 0) await promises.run(name, undefined, (params) => this.flushAll(params));
+    return resultOf(outcome, byteLength);
+  }
+
+  async #close(): Promise<void> {
+    this.#closed = true;
+    const { promises } = this.#worker;
+    this.#stream.cancelAll();
+    await promises.until(() => this.#isForced || this.awaited === 0);
+    this.#takeLeave();
+    if (!this.#isForced && this.#failure === Status.OK) {
+      const flush = this.flushAll({ noImmediateCompletion: true });
+      await promises.until(() => this.#isForced || typeof flush === 'number' || flush.isCompleted);
+      if (typeof flush !== 'number') this.#worker.endings.freeEventually(flush);
+    }
+    for (const key of this.#keys) key.release();
+    this.#stream.close();
+    this.#worker.devices.endpointGone(this, Status.CANCELED);
+    const closing = this.#closeUcp();
+    await this.#worker.endings.closed(closing, () => this.#isForced && !this.#isWatched);
+    if (this.#isForced) this.onceDropped?.();
+    this.#worker.forgetEndpoint(this);
+    await this.#nodeEndpoint?.close({ force: true });
+  }
+
+  /** Tells a peer of this engine. Behind everything that was sent, and without waiting: one that is not there any more does not have to know. */
+  #takeLeave(): void {
+    const { requests, buffers } = this.#worker;
+    // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
+    const isGone = this.#failure !== Status.OK || (this.#isForced && !this.#isWatched);
+    const hasMessages = (this.#worker.context.features & UCP_FEATURE.AM) !== 0;
+    if (!hasMessages || this.#nodeAddress.byteLength === 0 || isGone) return;
+    const request = requests.begin(RequestKind.SEND, 'close');
+    if (request === undefined) return;
+    buffers.describe(request, NO_BYTES, 0, 0, false);
+    this.sendMessage(request, FAREWELL_AM_ID, undefined, { callback: (ended) => ended.free() });
+  }
+
+  #closeUcp(): Status | Request {
+    const { requests } = this.#worker;
+    const request = requests.begin(RequestKind.SEND, 'close');
+    if (request === undefined) return Status.NO_RESOURCE;
+    const isForced = this.#isForced || this.#failure !== Status.OK;
+    if (isForced && this.#isWatched) requests.setFlags(UCP_EP_CLOSE_FLAG.FORCE);
+    return requests.started(request, this.#functions.ucp_ep_close_nbx(this.handle, requests.param), {
+      noImmediateCompletion: true,
+    });
+  }
+
+  #begin(protocol: string, local: LocalMemory, byteLength: number): UcpRequest | undefined {
+    const request = this.#worker.requests.begin(RequestKind.SEND, protocol);
+    if (request === undefined) return undefined;
+    request.transport = TRANSPORT;
+    request.byteLength = byteLength;
+    request.pinned = local;
+    pin(local);
+    if (!(local instanceof Uint8Array)) this.#worker.requests.setMemh(local.memh);
+    return request;
+  }
+
+  /** A request with the local memory that it sends described; a status where it cannot be started. */
+  #describe(protocol: string, local: LocalBuffer, offset: number, byteLength: number): UcpRequest | Status {
+    const { requests, buffers } = this.#worker;
+    if (this.#failure !== Status.OK) {
+      buffers.check(local, offset, byteLength);
+      return this.#failure;
+    }
+    const request = requests.begin(RequestKind.SEND, protocol);
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.transport = TRANSPORT;
+    request.sender = this;
+    try {
+      buffers.describe(request, local, offset, byteLength, false);
+    } catch (error) {
+      requests.discard(request);
+      throw error;
+    }
+    return request;
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw closedError('endpoint');
+  }
+
+  /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are some. */
+  #require(feature: number, params?: RequestParams): void {
+    this.#checkOpen();
+    checkParams(params);
+    requireFeature(this.#worker.context.features, feature);
+  }
+}

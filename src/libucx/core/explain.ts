@@ -1,0 +1,168 @@
+/** What explain() tells of operations over libucp: whose protocols they are, and which way memory of cards goes. Text and data, no decisions. */
+
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
+import type { ChosenProtocol, ExplainedChoice, Explanation, RejectedProtocol } from '../../ucp/api/explanation.ts';
+import { explainedBy, explanationText } from '../../ucp/api/explanation-text.ts';
+import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { chooseWay, DeviceWay, explainByNode } from '../device/ways.ts';
+import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
+import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { UcpRemoteKey } from '../mem/remote-key.ts';
+import { isHost, isKnown } from '../request/buffers.ts';
+
+const LIBUCP = 'libucp';
+/** Transports of the node that reach memory of other processes. */
+const NODE_TRANSPORT = 'gaudi_ipc';
+const WORDS = [4, 8] as const;
+const KIB = 1024;
+
+/** What is explained. */
+interface Question {
+  readonly context: EngineContext;
+  readonly endpoint: EngineEndpoint;
+  readonly operation: ExplainedOperation;
+  readonly local: LocalMemory;
+  readonly rkey: UcpRemoteKey;
+}
+
+/** One way for all sizes, and why not the others. */
+interface Answer {
+  readonly protocol: string;
+  readonly note?: string | undefined;
+  readonly rejected: readonly RejectedProtocol[];
+}
+
+/**
+ * Explains an operation.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function explainOver(
+  context: EngineContext,
+  endpoint: EngineEndpoint,
+  operation: ExplainedOperation,
+  local: LocalMemory,
+  rkey: UcpRemoteKey,
+): Explanation {
+  if (!EXPLAINED_OPERATIONS.includes(operation)) {
+    throw invalidParam('operation', `must be one of ${EXPLAINED_OPERATIONS.join(', ')}`, operation);
+  }
+  return explainedBy(context.engine, choiceOf({ context, endpoint, operation, local, rkey }));
+}
+
+function choiceOf(question: Question): ExplainedChoice {
+  const { endpoint, operation, local, rkey } = question;
+  if (operation === 'atomic') return told(question, explainAtomic(question));
+  if (operation !== 'put' && operation !== 'get') return told(question, explainMessage(question));
+  if (isHost(local) && rkey.exportId === 0) return told(question, { ...alone(question), rejected: [] });
+  switch (chooseWay(endpoint, operation, local, rkey)) {
+    case DeviceWay.NODE:
+      return byNode(question, operation);
+    case DeviceWay.DIRECT:
+      return told(question, { ...alone(question), rejected: [notByNode(question)] });
+    case DeviceWay.PIPELINE:
+      return told(question, {
+        protocol: `${operation}/staging`,
+        note: `through ${fragmentsOf(question)}`,
+        rejected: [notByNode(question), notAlone(question)],
+      });
+    case DeviceWay.REMOTE:
+      return told(question, {
+        protocol: `${operation}/am`,
+        note: `by messages to the worker that owns the card, ${isHost(local) ? 'which goes' : 'both ends go'} through ${fragmentsOf(question)}`,
+        rejected: [notByNode(question), notAlone(question)],
+      });
+  }
+}
+
+/** libucp alone. */
+function alone({ endpoint, operation, local, rkey }: Question): Omit<Answer, 'rejected'> {
+  const lanes = endpoint.transports;
+  const memory = isHost(local) && rkey.exportId === 0 ? [] : ['device addresses go straight in'];
+  const note = [...memory, ...(lanes.length === 0 ? [] : [`lanes ${lanes.join(', ')}`])].join(', ');
+  return { protocol: `${operation}/libucp`, note: note === '' ? undefined : note };
+}
+
+function explainMessage(question: Question): Answer {
+  const { local, operation } = question;
+  const answer = alone(question);
+  if (isKnown(local)) return { ...answer, rejected: [] };
+  const way = `one message with a datatype of its own, through ${fragmentsOf(question)}`;
+  const note = answer.note === undefined ? way : `${way}, ${answer.note}`;
+  const node = { transport: NODE_TRANSPORT, protocol: undefined, reason: 'carries no messages' };
+  return { protocol: `${operation}/libucp`, note, rejected: [node, notAlone(question)] };
+}
+
+function explainAtomic(question: Question): Answer {
+  if (question.rkey.exportId === 0) return { ...alone(question), protocol: 'amo/libucp', rejected: [] };
+  return {
+    protocol: 'amo/am',
+    note: 'by messages to the worker that owns the card, one after the other',
+    rejected: [
+      { transport: NODE_TRANSPORT, protocol: undefined, reason: 'has no atomic operations' },
+      { transport: LIBUCP, protocol: 'amo/libucp', reason: 'cards have no atomic operations that libucp could use' },
+    ],
+  };
+}
+
+/** What the transports of the node say, and that libucp could do it, too. */
+function byNode(question: Question, operation: 'put' | 'get'): ExplainedChoice {
+  const { endpoint, local, rkey } = question;
+  const node = explainByNode(endpoint, operation, local, rkey)!;
+  const reason = 'both memories are on this machine, and its own transports reach them';
+  const out = {
+    transport: LIBUCP,
+    protocol: `${operation}/${isKnown(local) && rkey.handle !== 0 ? 'libucp' : 'am'}`,
+    reason,
+  };
+  const choice = { ...headOf(question), chosen: node.chosen, rejected: [...node.rejected, out] };
+  return {
+    ...choice,
+    at: (bytes) => {
+      const size = node.at(bytes);
+      return { ...size, losers: [...size.losers, out] };
+    },
+    toString: () => explanationText(choice),
+  };
+}
+
+function notByNode({ endpoint, operation, local, rkey }: Question): RejectedProtocol {
+  const out = (reason: string): RejectedProtocol => ({ transport: NODE_TRANSPORT, protocol: undefined, reason });
+  if (rkey.exportId === 0) return out('does not reach host memory of other processes');
+  if (endpoint.nodeEndpoint === undefined) return out('does not reach the peer, or UCX_TLS excludes it');
+  const said = explainByNode(endpoint, operation, local, rkey)?.rejected ?? [];
+  return out(said.find(({ transport }) => transport.startsWith(NODE_TRANSPORT))?.reason ?? 'does not reach the memory');
+}
+
+function notAlone({ context, operation }: Question): RejectedProtocol {
+  const { isDirect, reason } = context.access;
+  const why = isDirect ? 'the peer has given no key of libucp' : reason;
+  return { transport: LIBUCP, protocol: `${operation}/libucp`, reason: why };
+}
+
+function fragmentsOf({ context: { fragments } }: Question): string {
+  return `${fragments.countMax} fragments of ${fragments.byteLength / KIB} KiB in host memory at most`;
+}
+
+function headOf({ operation, local, rkey }: Question): Pick<ExplainedChoice, 'operation' | 'local' | 'remote'> {
+  const localType = local instanceof UcpMemory ? local.memoryType : MemoryType.HOST;
+  return { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
+}
+
+/** An explanation without estimates: nobody has a model of what libucp does. */
+function told(question: Question, { protocol, note, rejected }: Answer): ExplainedChoice {
+  const row = { protocol, transport: LIBUCP, estimatedNs: undefined, note };
+  const isAtomic = question.operation === 'atomic';
+  const chosen: ChosenProtocol[] = isAtomic
+    ? WORDS.map((bytes) => ({ bytesMin: bytes, bytesMax: bytes, ...row }))
+    : [{ bytesMin: 1, bytesMax: Number.POSITIVE_INFINITY, ...row }];
+  const choice = { ...headOf(question), chosen, rejected };
+  return {
+    ...choice,
+    at: (bytes) => {
+      const isTaken = chosen.some(({ bytesMin, bytesMax }) => bytesMin <= bytes && bytes <= bytesMax);
+      return { bytes, winner: isTaken ? { ...row, bandwidth: undefined } : undefined, losers: rejected };
+    },
+    toString: () => explanationText(choice),
+  };
+}

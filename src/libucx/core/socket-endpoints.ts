@@ -1,0 +1,321 @@
+/**
+ * Listeners and connecting by socket addresses over libucp, for one worker. What users see of them is the same for every engine (ucp/api/sockets); here they are
+ * joined with the handles of libucp.
+ */
+
+import {
+  allocateScratch,
+  type InetAddress,
+  NativeCallback,
+  packSockaddr,
+  SOCKADDR_BYTES_MAX,
+  unpackSockaddr,
+} from '../../sys/index.ts';
+import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
+import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import {
+  type ConnectNbxOptions,
+  type ConnectOptions,
+  checkConnectOptions,
+  connectToFirst,
+} from '../../ucp/api/sockets/connect.ts';
+import { ConnectionRequest } from '../../ucp/api/sockets/connection-request.ts';
+import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../../ucp/api/sockets/listener.ts';
+import { printSocketAddress } from '../../ucp/api/sockets/socket-address.ts';
+import { checkStatus, closedError, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { SocketAddress, SocketListener } from '../../uct/api/connection-manager.ts';
+import {
+  UCP_CONN_REQUEST_ATTR,
+  UCP_CONN_REQUEST_ATTR_FIELD,
+  UCP_EP_PARAM_FIELD,
+  UCP_EP_PARAMS_FLAGS,
+  UCP_LISTENER_ATTR,
+  UCP_LISTENER_ATTR_FIELD,
+  UCP_LISTENER_PARAM_FIELD,
+  UCP_LISTENER_PARAMS,
+} from '../c/abi.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { UcpRequest } from '../request/request.ts';
+import { Attendance } from './attendance.ts';
+import { createEndpoint } from './endpoint-create.ts';
+
+const SOCKADDR_STORAGE_BYTES = 128;
+/** What libucp reports for a client that has not told its id. */
+const NO_CLIENT_ID = 0n;
+
+/** A listener of libucp. */
+class UcpListener implements SocketListener {
+  readonly handle: number;
+  readonly address: SocketAddress;
+  /** Clients that nobody has answered, by the handle of libucp. */
+  readonly waiting: Set<number> = new Set();
+  readonly #worker: EngineWorker;
+  readonly #onClose: () => void;
+  #closed = false;
+
+  constructor(worker: EngineWorker, address: SocketAddress, callback: number, index: number, onClose: () => void) {
+    this.#worker = worker;
+    this.#onClose = onClose;
+    this.handle = listen(worker, address, callback, index);
+    this.address = { address: address.address, port: portOf(worker, this.handle) };
+  }
+
+  /** Sends a client away. */
+  reject(request: number): void {
+    if (!this.waiting.delete(request)) return;
+    this.#worker.functions.ucp_listener_reject(this.handle, request);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const request of this.waiting) this.reject(request);
+    this.#worker.functions.ucp_listener_destroy(this.handle);
+    this.#onClose();
+  }
+}
+
+/** The listeners and the attempts to connect of one worker. */
+export class SocketEndpoints {
+  readonly #worker: EngineWorker;
+  readonly #driver: Driver;
+  readonly #callback: NativeCallback;
+  readonly #listeners: Map<number, { readonly shown: Listener; readonly socket: UcpListener }> = new Map();
+  /** Clients that libucp has reported inside its progress: the listener and the handle. */
+  readonly #asked: [listener: number, request: number][] = [];
+  /** Attempts, and the endpoints that come of them. */
+  readonly #attempts: Map<UcpRequest, EngineEndpoint> = new Map();
+  readonly #attendance: Attendance;
+  #nextIndex = 1;
+  #closed = false;
+
+  constructor(worker: EngineWorker & Progressable, driver: Driver) {
+    this.#worker = worker;
+    this.#attendance = new Attendance(worker);
+    this.#driver = driver;
+    this.#callback = new NativeCallback({
+      result: 'void',
+      parameters: ['uint64_t', 'uint64_t'],
+      call: (request: number, index: number) => {
+        this.#asked.push([index, request]);
+      },
+    });
+  }
+
+  /** True when progress has something to do. */
+  get isDue(): boolean {
+    return this.#asked.length > 0;
+  }
+
+  /** Shows new clients to their listeners. */
+  progress(): number {
+    let count = 0;
+    for (; this.#asked.length > 0; count++) {
+      const [index, request] = this.#asked.shift()!;
+      this.#onRequest(index, request);
+    }
+    return count;
+  }
+
+  /** See Worker.listener. */
+  listen(options: ListenerOptions): Listener {
+    const checked = checkListenerOptions(options);
+    if (this.#closed) throw closedError('worker');
+    const index = this.#nextIndex++;
+    let socket: UcpListener | undefined;
+    const shown = new Listener(
+      checked,
+      this.#driver,
+      () => {
+        socket = new UcpListener(this.#worker, checked, this.#callback.address, index, () =>
+          this.#listeners.delete(index),
+        );
+        return socket;
+      },
+      () => {},
+    );
+    this.#listeners.set(index, { shown, socket: socket! });
+    return shown;
+  }
+
+  /** See Worker.connectNbx. */
+  connect(options: ConnectNbxOptions, params: RequestParams | undefined): Status | Request {
+    checkConnectOptions(options);
+    if (this.#closed) throw closedError('worker');
+    const { requests } = this.#worker;
+    const request = requests.beginComposite('connect');
+    if (request === undefined) return Status.NO_RESOURCE;
+    let endpoint: EngineEndpoint;
+    try {
+      endpoint = this.#create(options);
+    } catch (error) {
+      requests.discard(request);
+      throw error;
+    }
+    this.#attempts.set(request, endpoint);
+    this.#attend(endpoint);
+    const end = (status: Status): void => this.#settle(request, endpoint, options, status);
+    endpoint.onceFailed = end;
+    request.abandon = () => {
+      end(Status.CANCELED);
+      return true;
+    };
+    // A flush ends when the server has answered and the lanes stand.
+    const flush = endpoint.flushUcp({ noImmediateCompletion: true });
+    if (typeof flush === 'number') requests.discard(request);
+    if (typeof flush === 'number') return flush;
+    flush.callback = (ended, status) => {
+      ended.free();
+      end(status);
+    };
+    return requests.adopt(request, params);
+  }
+
+  /** See Worker.connect. */
+  connectTo(options: ConnectOptions): Promise<EngineEndpoint> {
+    return connectToFirst(options, (address) =>
+      this.#await({ ...options, ...address }, options.signal),
+    ) as Promise<EngineEndpoint>;
+  }
+
+  /** Closes listeners and gives up attempts. Idempotent. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#attendance.close();
+    this.progress();
+    for (const { shown } of [...this.#listeners.values()]) void shown.close();
+    for (const request of [...this.#attempts.keys()]) request.cancel();
+  }
+
+  /** libucp calls no more. */
+  free(): void {
+    this.#callback.close();
+  }
+
+  #create(options: ConnectNbxOptions): EngineEndpoint {
+    using address = allocateScratch(SOCKADDR_BYTES_MAX);
+    const length = packSockaddr(options, address);
+    return createEndpoint(this.#worker, new Uint8Array(0), options, (params) => {
+      const sendsId = options.sendClientId === true ? UCP_EP_PARAMS_FLAGS.SEND_CLIENT_ID : 0;
+      params.setU32('flags', UCP_EP_PARAMS_FLAGS.CLIENT_SERVER | sendsId);
+      params.setU64('sockaddr.addr', address.address).setU32('sockaddr.addrlen', length);
+      return UCP_EP_PARAM_FIELD.SOCK_ADDR | UCP_EP_PARAM_FIELD.FLAGS;
+    });
+  }
+
+  /** The other end connects and closes by messages that libucp exchanges in progress. */
+  #attend(endpoint: EngineEndpoint): void {
+    this.#attendance.attend(endpoint);
+    endpoint.onceDropped = () => this.#worker.endings.dropLanes();
+  }
+
+  /** The attempt has ended, one way or the other; what comes later does not count. */
+  #settle(request: UcpRequest, endpoint: EngineEndpoint, options: ConnectNbxOptions, status: Status): void {
+    // The request may be that of another attempt by now.
+    if (this.#attempts.get(request) !== endpoint) return;
+    this.#attempts.delete(request);
+    endpoint.onceFailed = undefined;
+    const failure = endpoint.status === Status.OK ? status : endpoint.status;
+    if (failure === Status.OK) {
+      try {
+        options.onConnected(endpoint);
+      } finally {
+        request.end(Status.OK);
+      }
+      return;
+    }
+    void endpoint.close({ force: true });
+    request.end(failure);
+  }
+
+  async #await(options: ConnectOptions & SocketAddress, signal: AbortSignal | undefined): Promise<EngineEndpoint> {
+    const endpoints: EngineEndpoint[] = [];
+    const onConnected = (endpoint: object): void => {
+      endpoints.push(endpoint as EngineEndpoint);
+    };
+    const what = `connect to ${printSocketAddress(options)}`;
+    // A connection that stands in spite of an abort is not thrown away: somebody has to close it.
+    await this.#worker.promises.receive(what, signal, (params) => this.connect({ ...options, onConnected }, params));
+    return endpoints[0]!;
+  }
+
+  #onRequest(index: number, request: number): void {
+    const listener = this.#listeners.get(index);
+    // A listener that was closed while libucp reported: it has taken its clients with it.
+    if (listener === undefined) return;
+    const { shown, socket } = listener;
+    const { clientAddress, clientId } = queryClient(this.#worker, request);
+    socket.waiting.add(request);
+    const client = {
+      clientAddress,
+      serverAddress: socket.address,
+      get live(): boolean {
+        return socket.waiting.has(request);
+      },
+      reject: () => socket.reject(request),
+    };
+    const owner = {
+      accept: (options: EndpointOptions) => this.#accept(socket, request, options),
+      answered: (answered: ConnectionRequest) => shown.answered(answered),
+    };
+    shown.requested(new ConnectionRequest(owner, client, clientId));
+  }
+
+  #accept(socket: UcpListener, request: number, options: EndpointOptions): EngineEndpoint {
+    if (this.#closed) throw closedError('worker');
+    if (!socket.waiting.delete(request)) throw statusError(Status.NOT_CONNECTED, 'accept a client that was answered');
+    const endpoint = createEndpoint(this.#worker, new Uint8Array(0), options, (params) => {
+      params.setU64('conn_request', request);
+      return UCP_EP_PARAM_FIELD.CONN_REQUEST;
+    });
+    this.#attend(endpoint);
+    return endpoint;
+  }
+}
+
+function listen(worker: EngineWorker, address: SocketAddress, callback: number, index: number): number {
+  using sockaddr = allocateScratch(SOCKADDR_BYTES_MAX);
+  using params = new Fields(UCP_LISTENER_PARAMS);
+  using out = new OutValue();
+  const length = packSockaddr(address, sockaddr);
+  params.setU64('field_mask', UCP_LISTENER_PARAM_FIELD.SOCK_ADDR | UCP_LISTENER_PARAM_FIELD.CONN_HANDLER);
+  params.setU64('sockaddr.addr', sockaddr.address).setU32('sockaddr.addrlen', length);
+  params.setU64('conn_handler.cb', callback).setU64('conn_handler.arg', index);
+  const status = worker.functions.ucp_listener_create(worker.handle, params.address, out.address);
+  checkStatus(status, `listen at ${printSocketAddress(address)}`);
+  return out.value;
+}
+
+function portOf({ functions }: EngineWorker, listener: number): number {
+  using attributes = new Fields(UCP_LISTENER_ATTR);
+  attributes.setU64('field_mask', UCP_LISTENER_ATTR_FIELD.SOCKADDR);
+  checkStatus(functions.ucp_listener_query(listener, attributes.address), 'ucp_listener_query');
+  return inetAddressAt(attributes, UCP_LISTENER_ATTR.at.sockaddr)?.port ?? 0;
+}
+
+function queryClient(
+  { functions }: EngineWorker,
+  request: number,
+): { readonly clientAddress: SocketAddress; readonly clientId: bigint | undefined } {
+  using attributes = new Fields(UCP_CONN_REQUEST_ATTR);
+  const { CLIENT_ADDR, CLIENT_ID } = UCP_CONN_REQUEST_ATTR_FIELD;
+  attributes.setU64('field_mask', CLIENT_ADDR | CLIENT_ID);
+  const status = functions.ucp_conn_request_query(request, attributes.address);
+  const clientAddress = inetAddressAt(attributes, UCP_CONN_REQUEST_ATTR.at.client_address) ?? { address: '', port: 0 };
+  const clientId = attributes.u64('client_id');
+  return { clientAddress, clientId: status < 0 || clientId === NO_CLIENT_ID ? undefined : clientId };
+}
+
+/** The address in a sockaddr_storage inside a struct. */
+function inetAddressAt(
+  { block }: { readonly block: { readonly u8: Uint8Array } },
+  at: number,
+): InetAddress | undefined {
+  using address = allocateScratch(SOCKADDR_STORAGE_BYTES);
+  address.u8.set(block.u8.subarray(at, at + SOCKADDR_STORAGE_BYTES));
+  return unpackSockaddr(address);
+}

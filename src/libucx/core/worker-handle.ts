@@ -1,0 +1,50 @@
+/** A worker of libucp as a handle: creating it, its address, its descriptor. What is done with it is in worker.ts. */
+
+import { addressOf, memcpy } from '../../sys/index.ts';
+import { checkStatus } from '../../ucs/type/error.ts';
+import {
+  UCP_WORKER_ATTR,
+  UCP_WORKER_ATTR_FIELD,
+  UCP_WORKER_FLAG,
+  UCP_WORKER_PARAM_FIELD,
+  UCP_WORKER_PARAMS,
+  UCS_THREAD_MODE,
+} from '../c/abi.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import type { EngineContext } from '../engine/engine.ts';
+
+/** Creates a worker of libucp. @throws UcxError of ucp_worker_create */
+export function createWorker(
+  { libucp, handle, configuration }: Pick<EngineContext, 'libucp' | 'handle' | 'configuration'>,
+  clientId: bigint,
+): number {
+  const { THREAD_MODE, CLIENT_ID, FLAGS } = UCP_WORKER_PARAM_FIELD;
+  using params = new Fields(UCP_WORKER_PARAMS);
+  using worker = new OutValue();
+  params.setU64('field_mask', THREAD_MODE | CLIENT_ID | FLAGS);
+  params.setU32('thread_mode', UCS_THREAD_MODE.SINGLE).setU64('client_id', clientId);
+  params.setU64('flags', UCP_WORKER_FLAG.IGNORE_REQUEST_LEAK);
+  const create = (): number => libucp.functions.ucp_worker_create(handle, params.address, worker.address);
+  checkStatus(configuration.run(create), 'ucp_worker_create');
+  return worker.value;
+}
+
+/** The address of a worker, as libucp packs it. */
+export function workerAddress(functions: LibucpFunctions, worker: number): Uint8Array {
+  using attributes = new Fields(UCP_WORKER_ATTR);
+  attributes.setU64('field_mask', UCP_WORKER_ATTR_FIELD.ADDRESS);
+  checkStatus(functions.ucp_worker_query(worker, attributes.address), 'ucp_worker_query');
+  const bytes = new Uint8Array(attributes.number('address_length'));
+  const address = attributes.number('address');
+  memcpy(addressOf(bytes), address, bytes.byteLength);
+  functions.ucp_worker_release_address(worker, address);
+  return bytes;
+}
+
+/** The descriptor that becomes readable when an armed worker has an event; it belongs to libucp. */
+export function workerEventFd(functions: LibucpFunctions, worker: number): number {
+  using fd = new OutValue();
+  checkStatus(functions.ucp_worker_get_efd(worker, fd.address), 'ucp_worker_get_efd');
+  return fd.int;
+}

@@ -1,0 +1,491 @@
+/**
+ * A worker over libucp: its progress, its events, tag matching, and what endpoints need of it. What the transports of the node move beside it is driven along.
+ */
+
+import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
+import {
+  AM_HEADER_BYTES_MAX,
+  type AmCallback,
+  type AmMessage,
+  type MessageOwner,
+} from '../../ucp/api/active-message.ts';
+import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
+import { type MessageQueue, MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
+import { ProgressDriver, type Sleeper } from '../../ucp/api/awaited/progress-driver.ts';
+import { checkSignal, PromiseTier, signalOf } from '../../ucp/api/awaited/promise-tier.ts';
+import { WorkerEvent } from '../../ucp/api/awaited/worker-event.ts';
+import { checkOptions, checkParams } from '../../ucp/api/check-options.ts';
+import { clientIdOf } from '../../ucp/api/client-id.ts';
+import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
+import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
+import { checkRawAddress } from '../../ucp/api/raw-bytes.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import type { ConnectNbxOptions, ConnectOptions } from '../../ucp/api/sockets/connect.ts';
+import type { Listener, ListenerOptions } from '../../ucp/api/sockets/listener.ts';
+import { TAG_MASK_FULL, type Tag } from '../../ucp/api/tag.ts';
+import type {
+  Worker as ApiWorker,
+  TagMessage,
+  TagRecvOptions,
+  TagRecvResult,
+  WorkerOptions,
+} from '../../ucp/api/worker.ts';
+import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
+import { checkStatus, closedError, isUcxError, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_FEATURE } from '../c/abi.ts';
+import { fenceBlocks, requireFeature } from '../c/features.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import { DeviceTransfers } from '../device/transfers.ts';
+import { Endings } from '../engine/endings.ts';
+import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { packTrailed, rawBytes, unpackTrailed } from '../mem/trailer.ts';
+import { receiveMessageData } from '../messages/message-data.ts';
+import { StreamReceives } from '../messages/stream-receives.ts';
+import { TagReceives } from '../messages/tag-receives.ts';
+import { Arrivals, type Descriptor, type Senders } from '../request/arrivals.ts';
+import { Buffers } from '../request/buffers.ts';
+import { RequestKind, type RequestOwner, type UcpRequest } from '../request/request.ts';
+import { Requests } from '../request/requests.ts';
+import { Endpoint } from './endpoint.ts';
+import { connectToAddress } from './endpoint-create.ts';
+import { SocketEndpoints } from './socket-endpoints.ts';
+import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
+
+/** A worker. */
+export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders, Sleeper {
+  readonly context: EngineContext;
+  readonly functions: LibucpFunctions;
+  readonly clientId: bigint;
+  /** The handle of libucp. */
+  readonly handle: number;
+  readonly requests: Requests;
+  readonly promises: PromiseTier;
+  readonly buffers: Buffers;
+  readonly arrivals: Arrivals;
+  readonly streams: StreamReceives;
+  readonly endings: Endings = new Endings(this);
+  readonly errorCallback: NativeCallback;
+  /** What moves memory of cards. */
+  readonly devices: DeviceTransfers;
+  /** For the header of the message that is sent now. */
+  headers: ScratchBlock;
+  /** The worker of the node's transports. */
+  readonly node: ApiWorker;
+  readonly #driver: ProgressDriver;
+  readonly #event: WorkerEvent;
+  readonly #tags: TagReceives;
+  readonly #queues: MessageQueues;
+  readonly #sockets: SocketEndpoints;
+  readonly #alarm: EventAlarm;
+  /** Endpoints by the handle of libucp. */
+  readonly #endpoints: Map<number, Endpoint> = new Map();
+  /** Endpoints that libucp has reported as failed, inside a call of C. */
+  #failed: [Endpoint, Status][] = [];
+  /** Who sleeps until libucp or the node has something new. */
+  readonly #sleepers: Set<() => void> = new Set();
+  #isNodeAsleep = false;
+  #address: Uint8Array | undefined;
+  #progressCalls = 0;
+  #closed = false;
+  #closing: Promise<void> | undefined;
+
+  /** Made by Context.worker. */
+  constructor(context: EngineContext, options: WorkerOptions) {
+    this.context = context;
+    this.functions = context.libucp.functions;
+    this.clientId = clientIdOf(options);
+    this.handle = createWorker(context, this.clientId);
+    // Behind what refuses options: nobody would free these.
+    this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
+    this.streams = new StreamReceives();
+    this.node = context.node.worker();
+    this.requests = new Requests(this.functions, this);
+    this.errorCallback = new NativeCallback({
+      result: 'void',
+      parameters: ['uint64_t', 'uint64_t', 'int8_t'],
+      call: (_argument: number, ep: number, status: Status) => this.#noteFailure(ep, status),
+    });
+    this.arrivals = new Arrivals(this.functions, this.handle, this, this);
+    if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
+    this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
+    this.promises = new PromiseTier(this.#driver, () => undefined);
+    this.devices = new DeviceTransfers(this);
+    this.buffers = new Buffers(context, this.requests, this.devices);
+    this.#tags = new TagReceives(this);
+    this.#queues = new MessageQueues(this.arrivals, this.#driver);
+    this.#event = new WorkerEvent(this, context.clock, () => new EventFd());
+    this.#sockets = new SocketEndpoints(this, this.#driver);
+    this.#alarm = new EventAlarm(workerEventFd(this.functions, this.handle), () => this.#wakeSleepers());
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get requestsInUse(): number {
+    return this.requests.inUse;
+  }
+
+  address(): Uint8Array {
+    this.checkOpen();
+    this.#address ??= packTrailed({ ucx: workerAddress(this.functions, this.handle), own: this.node.address() });
+    return this.#address.slice();
+  }
+
+  endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): EngineEndpoint {
+    this.checkOpen();
+    checkErrorHandling(options);
+    const { ucx, own } = checkRawAddress(options)
+      ? rawBytes(address, 'worker address')
+      : unpackTrailed(address, 'worker address');
+    return connectToAddress(this, ucx, own, options);
+  }
+
+  listener(options: ListenerOptions = {}): Listener {
+    this.checkOpen();
+    return this.#sockets.listen(options);
+  }
+
+  connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
+    checkParams(params);
+    this.checkOpen();
+    return this.#sockets.connect(options, params);
+  }
+
+  connect(options: ConnectOptions): Promise<EngineEndpoint> {
+    this.checkOpen();
+    return this.#sockets.connectTo(options);
+  }
+
+  progress(): number {
+    this.checkOpen();
+    const events = this.functions.ucp_worker_progress(this.handle);
+    this.#progressCalls += 1;
+    let count = events + this.requests.progress(events) + this.streams.progress(events);
+    if (this.arrivals.hasWaiting) count += this.arrivals.dispatch();
+    if (this.#failed.length > 0) count += this.#reportFailed();
+    if (this.#sockets.isDue) count += this.#sockets.progress();
+    if (this.isNodeBusy) count += this.node.progress();
+    if (this.devices.isDue) count += this.devices.progress();
+    return count;
+  }
+
+  wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.checkOpen();
+    return this.#event.wait(signalOf(options));
+  }
+
+  arm(): Status {
+    this.checkOpen();
+    return this.#event.arm();
+  }
+
+  get eventFd(): number {
+    this.checkOpen();
+    return this.#event.fd;
+  }
+
+  signal(): void {
+    this.#event.signal();
+    this.#driver.wake();
+  }
+
+  stats(): StatsNode {
+    const levels = {
+      requests_in_use: this.requestsInUse,
+      endpoints: this.#endpoints.size,
+      progress: this.#progressCalls,
+    };
+    return statsNode('ucp_worker', 'libucx', levels, [this.node.stats()]);
+  }
+
+  async serve(signal: AbortSignal): Promise<void> {
+    this.checkOpen();
+    checkSignal(signal);
+    if (signal.aborted) return;
+    await this.#driver.serve(signal);
+  }
+
+  tagRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    mask: Tag = TAG_MASK_FULL,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.TAG, params);
+    return this.#tags.receive(local, localOffset, byteLength, tag, mask, params);
+  }
+
+  tagProbe(tag: Tag, mask: Tag = TAG_MASK_FULL, remove = false): TagMessage | undefined {
+    this.#require(UCP_FEATURE.TAG);
+    return this.#tags.probe(tag, mask, remove);
+  }
+
+  tagMessageRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    message: TagMessage,
+    params?: RequestParams,
+  ): Status | Request {
+    this.#require(UCP_FEATURE.TAG, params);
+    return this.#tags.receiveMessage(local, localOffset, byteLength, message, params);
+  }
+
+  async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
+    checkOptions(options);
+    const byteLength = lengthOf(local);
+    const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
+      this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
+    );
+    return { senderTag, byteLength: receivedBytes };
+  }
+
+  setAmHandler(id: number, handler: AmCallback | undefined): void {
+    this.#require(UCP_FEATURE.AM);
+    this.arrivals.setHandler(id, handler);
+  }
+
+  messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
+    this.#require(UCP_FEATURE.AM);
+    checkOptions(options);
+    return this.#queues.open(id, options.signal);
+  }
+
+  flushNbx(params?: RequestParams): Status | Request {
+    checkParams(params);
+    this.checkOpen();
+    return this.devices.isUsed ? this.devices.flushAll(params) : this.flushUcp(params);
+  }
+
+  /** What libucp has been given alone. */
+  flushUcp(params: RequestParams | undefined): Status | Request {
+    const request = this.requests.begin(RequestKind.SEND, 'flush');
+    if (request === undefined) return Status.NO_RESOURCE;
+    return this.requests.started(
+      request,
+      this.functions.ucp_worker_flush_nbx(this.handle, this.requests.param),
+      params,
+    );
+  }
+
+  async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    checkOptions(options);
+    await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
+  }
+
+  fence(): void {
+    this.checkOpen();
+    if (!fenceBlocks(this.context.libucp)) {
+      checkStatus(this.functions.ucp_worker_fence(this.handle), 'ucp_worker_fence');
+      return;
+    }
+    for (const endpoint of this.#endpoints.values()) if (!endpoint.closed) endpoint.fence();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  // What messages need.
+
+  left(ep: number): void {
+    this.#noteFailure(ep, Status.CONNECTION_RESET);
+  }
+
+  endpointTo(sender: object | undefined): Endpoint {
+    if (sender instanceof Endpoint) return sender;
+    throw statusError(
+      Status.UNREACHABLE,
+      'answer a message whose sender did not ask for that (UCP_AM_SEND_FLAG_REPLY)',
+    );
+  }
+
+  releaseData({ waiting }: AmMessage): void {
+    this.arrivals.release(waiting as Descriptor);
+  }
+
+  receiveData(
+    message: AmMessage,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    this.checkOpen();
+    return receiveMessageData(this, message, local, localOffset, byteLength, params);
+  }
+
+  async awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+    const byteLength = lengthOf(local);
+    const what = 'receive of an active message';
+    const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
+      this.receiveData(message, local, 0, byteLength, params),
+    );
+    return receivedBytes;
+  }
+
+  // What requests need.
+
+  freeRequest(request: UcpRequest): void {
+    this.requests.free(request);
+    this.promises.requestFreed();
+  }
+
+  cancelRequest(request: UcpRequest): boolean {
+    return this.requests.cancel(this.handle, request);
+  }
+
+  // What endpoints need.
+
+  checkOpen(): void {
+    if (this.#closed) throw closedError('worker');
+  }
+
+  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
+    const endpoint = new Endpoint(this, handle, nodeAddress, handling);
+    this.#endpoints.set(handle, endpoint);
+    return endpoint;
+  }
+
+  forgetEndpoint(endpoint: EngineEndpoint): void {
+    this.#endpoints.delete(endpoint.handle);
+  }
+
+  /** The endpoint with a handle of libucp; one that only the peer has asked for is made known. */
+  endpointOf(handle: number): Endpoint {
+    return this.#endpoints.get(handle) ?? this.adopt(handle, new Uint8Array(0), { options: {}, isWatched: false });
+  }
+
+  /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */
+  nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined {
+    if (address.byteLength === 0) return undefined;
+    try {
+      return this.node.endpoint(address, { errorHandling: 'none' });
+    } catch (error) {
+      if (isUcxError(error) && error.status === Status.UNREACHABLE) return undefined;
+      throw error;
+    }
+  }
+
+  /** Memory for the headers of messages, until the next call: what is in use now belongs to a request. */
+  lendHeader(): ScratchBlock {
+    const lent = this.headers;
+    this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
+    return lent;
+  }
+
+  // What sleeping needs.
+
+  sleepOn(wake: () => void): void {
+    const { functions } = this;
+    this.#sleepers.add(wake);
+    if (this.isNodeBusy) this.#joinNode();
+    const hasArrived = this.arrivals.hasWaiting || this.streams.look();
+    const isNew = this.requests.look() || hasArrived || this.#failed.length > 0;
+    const isDue = isNew || this.#sockets.isDue || this.devices.isDue;
+    // Armed or not: what has happened since the last progress is looked at first.
+    if (isDue || functions.ucp_worker_arm(this.handle) !== Status.OK) setImmediate(() => this.#wakeSleepers());
+    else this.#alarm.arm();
+  }
+
+  /** The transports of the node have something to do. */
+  get isNodeBusy(): boolean {
+    return this.node.requestsInUse > 0;
+  }
+
+  /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are some. */
+  #require(feature: number, params?: RequestParams): void {
+    this.checkOpen();
+    checkParams(params);
+    requireFeature(this.context.features, feature);
+  }
+
+  /** Has the transports of the node end the sleep as well. */
+  #joinNode(): void {
+    if (this.#isNodeAsleep) return;
+    this.#isNodeAsleep = true;
+    const end = (): void => {
+      this.#isNodeAsleep = false;
+      this.#wakeSleepers();
+    };
+    this.node.wait().then(end, end);
+  }
+
+  #wakeSleepers(): void {
+    const sleepers = [...this.#sleepers];
+    this.#sleepers.clear();
+    for (const wake of sleepers) wake();
+  }
+
+  /** Inside a call of C: progress reports it afterwards. */
+  #noteFailure(ep: number, status: Status): void {
+    const endpoint = this.#endpoints.get(ep);
+    if (endpoint !== undefined) this.#failed.push([endpoint, status]);
+  }
+
+  #reportFailed(): number {
+    let count = 0;
+    for (; this.#failed.length > 0; count++) {
+      const [endpoint, status] = this.#failed.shift()!;
+      endpoint.onFailed(status);
+    }
+    return count;
+  }
+
+  get #isIdle(): boolean {
+    return this.requests.inProgress === 0 && !this.requests.hasEnded && this.devices.isIdle;
+  }
+
+  /** Destroys the worker of libucp, and ends what that has forgotten: nobody makes progress with it any more. */
+  async #destroy(): Promise<void> {
+    const { sends, others } = this.requests.forsake();
+    if (sends + others > 0) {
+      this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
+    }
+    // It crashes over operations that wait in vain for a connection (1.13): better its memory is lost.
+    if (sends > 0) this.context.leaveBehind();
+    else this.functions.ucp_worker_destroy(this.handle);
+    while (this.requests.hasEnded || !this.devices.isIdle) {
+      this.requests.progress(0);
+      this.node.progress();
+      this.devices.progress();
+      await new Promise(setImmediate);
+    }
+  }
+
+  async #close(): Promise<void> {
+    this.#sockets.close();
+    this.endings.begin();
+    for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
+    this.#queues.close();
+    this.#driver.endServing();
+    this.requests.cancelAll(this.handle, () => true);
+    await this.promises.idle();
+    await this.endings.waitFor(() => this.#isIdle);
+    this.#closed = true;
+    this.promises.wake();
+    this.#event.close();
+    this.arrivals.drop();
+    this.#alarm.close();
+    await this.#destroy();
+    this.arrivals.close();
+    this.streams.close();
+    this.requests.close();
+    await this.devices.close();
+    this.headers.free();
+    this.errorCallback.close();
+    this.#sockets.free();
+    await this.node.close();
+    this.context.forget(this);
+  }
+}

@@ -1,0 +1,67 @@
+/** Receiving the data of a message of the engine's own into memory of any kind, also where the worker has no request at the moment. */
+
+import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { Request } from '../../ucp/api/request.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
+import type { Staging, Task } from './staging.ts';
+
+/** A receive. Begin it with {@link run}. */
+export class DataReceive implements Task {
+  readonly #staging: Staging;
+  #message: AmMessage;
+  readonly #memory: LocalMemory;
+  readonly #offset: number;
+  readonly #onEnd: (status: Status) => void;
+  #isWaiting = true;
+
+  /** @param onEnd hears of the end once, within {@link run} where it ends at once */
+  constructor(
+    staging: Staging,
+    message: AmMessage,
+    [memory, offset]: readonly [LocalMemory, number],
+    onEnd: (status: Status) => void,
+  ) {
+    this.#staging = staging;
+    this.#message = message;
+    this.#memory = memory;
+    this.#offset = offset;
+    this.#onEnd = onEnd;
+  }
+
+  run(): void {
+    if (!this.#isWaiting) return;
+    const started = this.#start();
+    if (started === Status.NO_RESOURCE) {
+      if (this.#message.isView) this.#message = this.#message.retain();
+      this.#staging.schedule(this);
+      return;
+    }
+    this.#isWaiting = false;
+    if (typeof started === 'number') this.#onEnd(started);
+  }
+
+  /** Gives the data up, unless they are being received. */
+  cancel(): void {
+    if (!this.#isWaiting) return;
+    this.#isWaiting = false;
+    this.#message.release();
+    this.#onEnd(Status.CANCELED);
+  }
+
+  #start(): Status | Request {
+    const { worker } = this.#staging;
+    const callback = (ended: Request, status: Status): void => {
+      ended.free();
+      this.#onEnd(status);
+    };
+    try {
+      return worker.receiveData(this.#message, this.#memory, this.#offset, this.#message.byteLength, { callback });
+    } catch (error) {
+      // Unmapped meanwhile, or the worker is closing.
+      this.#message.release();
+      return isUcxError(error) ? (error.status as Status) : Status.IO_ERROR;
+    }
+  }
+}

@@ -1,0 +1,198 @@
+/**
+ * A flush of everything that goes to one peer: the operations on memory of cards that are under way, then what libucp has been given, and what the transports of the
+ * node have. Also the barrier behind which operations wait after a fence.
+ */
+
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
+import type { UcpRequest } from '../request/request.ts';
+import { DeviceOperation, type OperationBooks, type OperationWaiter } from './operation.ts';
+import type { Staging, Task } from './staging.ts';
+
+/** Flushes something, such as what libucp has been given. */
+type FlushPart = (params: RequestParams) => Status | Request;
+
+/** Several flushes at once. */
+class FlushParts {
+  /** Of the first one that failed. */
+  failure: Status = Status.OK;
+  readonly #unstarted: Set<FlushPart>;
+  readonly #wake: () => void;
+  #underWay = 0;
+
+  /** @param wake asks for {@link advance} */
+  constructor(parts: readonly FlushPart[], wake: () => void) {
+    this.#unstarted = new Set(parts);
+    this.#wake = wake;
+  }
+
+  /** Starts what is not started; true when all have ended. */
+  advance(): boolean {
+    for (const part of this.#unstarted) this.#start(part);
+    return this.#unstarted.size === 0 && this.#underWay === 0;
+  }
+
+  /** Starts no more. */
+  giveUp(): void {
+    this.#unstarted.clear();
+  }
+
+  #start(part: FlushPart): void {
+    const status = part({
+      callback: (ended, final) => {
+        ended.free();
+        this.#underWay -= 1;
+        this.#take(final);
+        this.#wake();
+      },
+    });
+    if (status === Status.NO_RESOURCE) {
+      this.#wake();
+      return;
+    }
+    this.#unstarted.delete(part);
+    if (typeof status === 'number') this.#take(status);
+    else this.#underWay += 1;
+  }
+
+  #take(status: Status): void {
+    if (status < 0 && this.failure === Status.OK) this.failure = status;
+  }
+}
+
+/** A flush of an endpoint. */
+export class DeviceFlush extends DeviceOperation implements OperationWaiter {
+  readonly #parts: FlushParts;
+  #awaited: number;
+
+  /** @param request undefined for a barrier */
+  constructor(books: OperationBooks, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
+    const before = books.of(endpoint);
+    super(books, endpoint, request);
+    const ofNode: FlushPart = (params) => endpoint.nodeEndpoint?.flushNbx(params) ?? Status.OK;
+    this.#parts = new FlushParts([(params) => endpoint.flushUcp(params), ofNode], () => this.wake());
+    this.#awaited = before.length;
+    for (const operation of before) operation.addWaiter(this);
+  }
+
+  operationEnded(): void {
+    this.#awaited -= 1;
+    if (this.#awaited === 0) this.wake();
+  }
+
+  protected override advance(): void {
+    if (this.failure !== Status.OK) this.#parts.giveUp();
+    else if (this.#awaited > 0) return;
+    if (!this.#parts.advance()) return;
+    if (this.failure === Status.OK) this.failure = this.#parts.failure;
+    this.end();
+  }
+}
+
+/** A flush of a worker. */
+export class WorkerFlush implements Task, OperationWaiter {
+  readonly #request: UcpRequest;
+  readonly #staging: Staging;
+  readonly #parts: FlushParts;
+  readonly #onEnd: () => void;
+  #awaited = 0;
+  #hasEnded = false;
+
+  constructor(books: OperationBooks, request: UcpRequest, parts: readonly FlushPart[], onEnd: () => void) {
+    this.#request = request;
+    this.#staging = books.staging;
+    this.#onEnd = onEnd;
+    this.#parts = new FlushParts(parts, () => this.#staging.schedule(this));
+    for (const operation of books.endpoints().flatMap((endpoint) => books.of(endpoint))) {
+      operation.addWaiter(this);
+      this.#awaited += 1;
+    }
+    this.#staging.schedule(this);
+  }
+
+  operationEnded(): void {
+    this.#awaited -= 1;
+    if (this.#awaited === 0) this.#staging.schedule(this);
+  }
+
+  run(): void {
+    if (this.#hasEnded || this.#awaited > 0 || !this.#parts.advance()) return;
+    this.#hasEnded = true;
+    this.#onEnd();
+    this.#request.end(this.#parts.failure);
+  }
+}
+
+/** An operation that was started behind a barrier: it begins when that has ended. */
+export class DeferredOperation extends DeviceOperation implements OperationWaiter {
+  readonly #begin: (params: RequestParams) => Status | Request;
+  #isFree = false;
+  #isBegun = false;
+
+  /** @param begin starts the operation itself, on an endpoint that has no barrier any more */
+  constructor(
+    books: OperationBooks,
+    request: UcpRequest,
+    barrier: DeviceOperation,
+    begin: (params: RequestParams) => Status | Request,
+  ) {
+    super(books, barrier.endpoint, request);
+    this.#begin = begin;
+    barrier.addWaiter(this);
+  }
+
+  operationEnded(): void {
+    this.#isFree = true;
+    this.wake();
+  }
+
+  protected override advance(): void {
+    if (this.#isBegun) return;
+    if (this.failure !== Status.OK) {
+      this.end();
+      return;
+    }
+    if (!this.#isFree) return;
+    const started = this.#tryBegin();
+    if (started === Status.NO_RESOURCE) {
+      this.wake();
+      return;
+    }
+    this.#isBegun = true;
+    if (typeof started === 'number') this.#endWith(started);
+  }
+
+  /** Past the barriers of later fences, which wait for this operation. */
+  #tryBegin(): Status | Request {
+    const { endpoint } = this;
+    const { isFenced } = endpoint;
+    endpoint.isFenced = false;
+    try {
+      return this.#begin({ callback: (ended, status) => this.#ended(ended, status) });
+    } catch (error) {
+      // Keys and memory may be gone meanwhile, and the endpoint may be closing.
+      this.request!.error = error;
+      return isUcxError(error) ? (error.status as Status) : Status.CANCELED;
+    } finally {
+      endpoint.isFenced = isFenced;
+    }
+  }
+
+  #ended(ended: Request, status: Status): void {
+    const request = this.request!;
+    request.transport = ended.transport;
+    request.device = ended.device;
+    request.protocol = ended.protocol;
+    request.atomicResult = ended.atomicResult;
+    request.error = ended.error;
+    ended.free();
+    this.#endWith(status);
+  }
+
+  #endWith(status: Status): void {
+    if (status < 0) this.failure = status;
+    this.end();
+  }
+}

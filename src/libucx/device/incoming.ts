@@ -1,0 +1,118 @@
+/**
+ * A message that is received into memory of cards, at least in part: what libucp hands over piece by piece is gathered in fragments, and the cards fetch these while
+ * it goes on. The receive ends when they have.
+ */
+
+import { memcpy } from '../../sys/index.ts';
+import { eachPart, type Piece } from '../../ucp/api/local-bytes.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Fragment } from '../mem/device-fragments.ts';
+import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import { addressIn, isHost } from '../request/buffers.ts';
+import type { UcpRequest } from '../request/request.ts';
+import { CardCopy, type CopyOwner } from './copies.ts';
+import type { Staging, Task } from './staging.ts';
+
+/** The message. */
+export class IncomingMessage implements CopyOwner, Task {
+  readonly byteLength: number;
+  /** Why its bytes could not be written. */
+  failure: Status = Status.OK;
+  readonly #staging: Staging;
+  readonly #pieces: readonly Piece<LocalMemory>[];
+  /** What is gathered: a fragment, where its bytes belong, and how many they are. */
+  #fragment: Fragment | undefined;
+  #memory: UcpMemory | undefined;
+  #offset = 0;
+  #filled = 0;
+  #outstanding = 0;
+  /** Ended by libucp; its bytes are still on their way. */
+  #ended: UcpRequest | undefined;
+  #status: Status = Status.OK;
+
+  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
+    this.#staging = staging;
+    this.#pieces = pieces;
+    this.byteLength = byteLength;
+  }
+
+  /** Takes `[offset, offset + byteLength)` of the message from an address. */
+  unpack(offset: number, address: number, byteLength: number): void {
+    eachPart(this.#pieces, offset, byteLength, (memory, at, bytes, position) => {
+      const from = address + position;
+      if (isHost(memory)) memcpy(addressIn(memory, at), from, bytes);
+      else if (this.failure === Status.OK) this.#write(memory as UcpMemory, at, bytes, from);
+    });
+  }
+
+  /**
+   * libucp has ended the receive.
+   * @returns false when all bytes are where they belong; else the request is ended when they are
+   */
+  linger(request: UcpRequest, status: Status): boolean {
+    this.#flush();
+    if (this.#outstanding === 0) return false;
+    this.#ended = request;
+    this.#status = status;
+    return true;
+  }
+
+  /** The receive has ended: what is gathered is wanted by nobody. */
+  close(): void {
+    if (this.#fragment !== undefined) this.#staging.fragments.give(this.#fragment);
+    this.#fragment = undefined;
+  }
+
+  copyEnded({ fragment, status }: CardCopy): void {
+    this.#staging.fragments.give(fragment);
+    this.#outstanding -= 1;
+    if (status < 0) this.failure = status;
+    if (this.#outstanding === 0 && this.#ended !== undefined) this.#staging.schedule(this);
+  }
+
+  run(): void {
+    this.#ended!.end(this.#status);
+  }
+
+  #write(memory: UcpMemory, offset: number, byteLength: number, address: number): void {
+    for (let done = 0; done < byteLength; ) {
+      if (!this.#continues(memory, offset + done)) {
+        this.#flush();
+        this.#begin(memory, offset + done);
+      }
+      const fragment = this.#fragment;
+      if (fragment === undefined) {
+        const status = this.#staging.copyNow(true, memory, offset + done, address + done, byteLength - done);
+        if (status < 0) this.failure = status;
+        return;
+      }
+      const bytes = Math.min(byteLength - done, fragment.byteLength - this.#filled);
+      memcpy(fragment.address + this.#filled, address + done, bytes);
+      this.#filled += bytes;
+      done += bytes;
+      if (this.#filled === fragment.byteLength) this.#flush();
+    }
+  }
+
+  /** The byte comes next behind what is gathered. */
+  #continues(memory: UcpMemory, offset: number): boolean {
+    return this.#fragment !== undefined && this.#memory === memory && this.#offset + this.#filled === offset;
+  }
+
+  #begin(memory: UcpMemory, offset: number): void {
+    this.#fragment = this.#staging.fragments.take();
+    this.#memory = memory;
+    this.#offset = offset;
+    this.#filled = 0;
+  }
+
+  /** Has the card fetch what is gathered. */
+  #flush(): void {
+    const fragment = this.#fragment;
+    if (fragment === undefined) return;
+    this.#fragment = undefined;
+    this.#outstanding += 1;
+    const place = [this.#memory!, this.#offset] as const;
+    this.#staging.copies.start(new CardCopy(this, true, place, [fragment, 0], this.#filled));
+  }
+}

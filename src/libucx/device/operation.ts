@@ -1,0 +1,126 @@
+/** An operation on memory of cards that is made of several, and the books of those under way: which of them a flush waits for, and who is told when an endpoint is gone. */
+
+import { Status } from '../../ucs/type/status.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
+import type { UcpRequest } from '../request/request.ts';
+import type { Staging, Task } from './staging.ts';
+
+/** Who waits for the end of operations. */
+export interface OperationWaiter {
+  operationEnded(): void;
+}
+
+/** An operation. */
+export abstract class DeviceOperation implements Task {
+  readonly endpoint: EngineEndpoint;
+  /** Undefined for one that nobody has asked for. */
+  readonly request: UcpRequest | undefined;
+  /** OK until it fails. */
+  failure: Status = Status.OK;
+  readonly staging: Staging;
+  readonly #books: OperationBooks;
+  #waiters: OperationWaiter[] | undefined;
+  #isScheduled = false;
+  #isStarting = true;
+  #hasEnded = false;
+
+  constructor(books: OperationBooks, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
+    this.#books = books;
+    this.staging = books.staging;
+    this.endpoint = endpoint;
+    this.request = request;
+    books.add(this);
+  }
+
+  /** It has ended, and everybody was told but the application, where {@link start} ended it. */
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  /** Starts what can be started. */
+  start(): void {
+    this.advance();
+    this.#isStarting = false;
+  }
+
+  /** Goes on, where anything may be called. */
+  run(): void {
+    this.#isScheduled = false;
+    if (!this.#hasEnded) this.advance();
+  }
+
+  /** Does the next steps, and calls {@link end} when there are none. */
+  protected abstract advance(): void;
+
+  /** The endpoint has failed, or is closed: nothing may be started on it any more. What is under way ends by itself. */
+  abort(status: Status): void {
+    if (this.failure === Status.OK) this.failure = status;
+    this.wake();
+  }
+
+  /** Has {@link advance} run soon. From anywhere, calls of C included. */
+  wake(): void {
+    if (this.#isScheduled || this.#hasEnded) return;
+    this.#isScheduled = true;
+    this.staging.schedule(this);
+  }
+
+  /** Ends it with its failure, or OK. */
+  protected end(): void {
+    this.#hasEnded = true;
+    this.#books.remove(this);
+    for (const waiter of this.#waiters ?? []) waiter.operationEnded();
+    if (!this.#isStarting) this.request?.end(this.failure);
+  }
+
+  /** Tells somebody of the end. */
+  addWaiter(waiter: OperationWaiter): void {
+    this.#waiters ??= [];
+    this.#waiters.push(waiter);
+  }
+}
+
+/** The operations of one worker. */
+export class OperationBooks {
+  readonly staging: Staging;
+  readonly #ofEndpoints: Map<EngineEndpoint, Set<DeviceOperation>> = new Map();
+
+  constructor(staging: Staging) {
+    this.staging = staging;
+  }
+
+  get isEmpty(): boolean {
+    return this.#ofEndpoints.size === 0;
+  }
+
+  /** Endpoints with operations under way. */
+  endpoints(): readonly EngineEndpoint[] {
+    return [...this.#ofEndpoints.keys()];
+  }
+
+  /** Operations of an endpoint that are under way. */
+  of(endpoint: EngineEndpoint): readonly DeviceOperation[] {
+    return [...(this.#ofEndpoints.get(endpoint) ?? [])];
+  }
+
+  add(operation: DeviceOperation): void {
+    const { endpoint } = operation;
+    endpoint.unconfirmed += 1;
+    const operations = this.#ofEndpoints.get(endpoint);
+    if (operations === undefined) this.#ofEndpoints.set(endpoint, new Set([operation]));
+    else operations.add(operation);
+  }
+
+  remove(operation: DeviceOperation): void {
+    const { endpoint } = operation;
+    endpoint.unconfirmed -= 1;
+    const operations = this.#ofEndpoints.get(endpoint)!;
+    operations.delete(operation);
+    if (operations.size === 0) this.#ofEndpoints.delete(endpoint);
+  }
+
+  /** See {@link DeviceOperation.abort}, for all of an endpoint. */
+  abort(endpoint: EngineEndpoint, status: Status): void {
+    for (const operation of this.of(endpoint)) operation.abort(status);
+  }
+}

@@ -1,0 +1,171 @@
+/**
+ * A message that is sent from memory of cards, at least in part: libucp asks for its bytes piece by piece, from inside its calls, and fragments are read ahead of
+ * what it asks for. Which messages go this way is not decided here.
+ */
+
+import { memcpy, memset } from '../../sys/index.ts';
+import { eachPart, type Piece } from '../../ucp/api/local-bytes.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Fragment } from '../mem/device-fragments.ts';
+import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import { addressIn, isHost } from '../request/buffers.ts';
+import type { UcpRequest } from '../request/request.ts';
+import { CardCopy, type CopyOwner } from './copies.ts';
+import type { Staging, Task } from './staging.ts';
+
+/** Fragments of one message: one that libucp empties, and one that the card fills meanwhile. */
+const WINDOWS_MAX = 2;
+
+/** Bytes of a message that are read, or being read, into a fragment. */
+class ReadWindow implements CopyOwner {
+  readonly begin: number;
+  readonly end: number;
+  readonly fragment: Fragment;
+  readonly copy: CardCopy;
+  readonly #message: OutgoingMessage;
+  #isDropped = false;
+
+  constructor(
+    message: OutgoingMessage,
+    fragment: Fragment,
+    begin: number,
+    [memory, offset]: readonly [UcpMemory, number],
+    byteLength: number,
+  ) {
+    this.#message = message;
+    this.fragment = fragment;
+    this.begin = begin;
+    this.end = begin + byteLength;
+    this.copy = new CardCopy(this, false, [memory, offset], [fragment, 0], byteLength);
+  }
+
+  copyEnded(): void {
+    if (this.#isDropped) this.#message.windowEnded(this.fragment);
+  }
+
+  /** Nobody wants it any more; the card may. */
+  drop(): void {
+    this.#isDropped = true;
+    if (this.copy.status !== Status.INPROGRESS) this.#message.windowEnded(this.fragment);
+  }
+}
+
+/** The message. */
+export class OutgoingMessage implements Task {
+  readonly byteLength: number;
+  /** Why its bytes could not be read; the peer has got zeros in their place then. */
+  failure: Status = Status.OK;
+  readonly #staging: Staging;
+  readonly #pieces: readonly Piece<LocalMemory>[];
+  /** In the order of the message, one behind the other. */
+  readonly #windows: ReadWindow[] = [];
+  /** Windows, also of those that were dropped, whose fragment has not been given back. */
+  #lent = 0;
+  /** Ended by libucp; the card is still reading for it. */
+  #ended: UcpRequest | undefined;
+  #status: Status = Status.OK;
+
+  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
+    this.#staging = staging;
+    this.#pieces = pieces;
+    this.byteLength = byteLength;
+  }
+
+  /** Copies `[offset, offset + max)` of the message, as far as it goes, to an address; returns the bytes. */
+  pack(offset: number, address: number, max: number): number {
+    const rest = this.byteLength - offset;
+    // Where a message goes as one piece, libucp sets no bound (1.18): all ones, which is -1 here.
+    const byteLength = max < 0 ? rest : Math.min(max, rest);
+    eachPart(this.#pieces, offset, byteLength, (memory, at, bytes, position) => {
+      const to = address + position;
+      if (isHost(memory)) memcpy(to, addressIn(memory, at), bytes);
+      else this.#read(memory as UcpMemory, at, bytes, offset + position, to);
+    });
+    return byteLength;
+  }
+
+  /**
+   * libucp has ended the message, and asks for no more.
+   * @returns false when the card reads nothing any more; else the request is ended when it does not
+   */
+  linger(request: UcpRequest, status: Status): boolean {
+    this.#drop();
+    if (this.#lent === 0) return false;
+    this.#ended = request;
+    this.#status = status;
+    return true;
+  }
+
+  /** A window that nobody wants is not read into any more. */
+  windowEnded(fragment: Fragment): void {
+    this.#staging.fragments.give(fragment);
+    this.#lent -= 1;
+    if (this.#lent === 0 && this.#ended !== undefined) this.#staging.schedule(this);
+  }
+
+  run(): void {
+    this.#ended!.end(this.#status);
+  }
+
+  #drop(): void {
+    for (const window of this.#windows.splice(0)) window.drop();
+  }
+
+  #read(memory: UcpMemory, offset: number, byteLength: number, position: number, address: number): void {
+    const isWhole = byteLength === memory.byteLength || byteLength === this.byteLength;
+    for (let done = 0; done < byteLength; ) {
+      const window = isWhole ? undefined : this.#windowAt(position + done);
+      let bytes = byteLength - done;
+      let status: Status;
+      if (window === undefined) {
+        status =
+          this.failure < 0 ? this.failure : this.#staging.copyNow(false, memory, offset + done, address + done, bytes);
+      } else {
+        bytes = Math.min(bytes, window.end - position - done);
+        status = this.#staging.copies.wait(window.copy);
+        if (status === Status.OK)
+          memcpy(address + done, window.fragment.address + position + done - window.begin, bytes);
+        if (position + done + bytes === window.end) this.#windows.shift()!.drop();
+      }
+      if (status < 0) {
+        this.failure = status;
+        memset(address + done, 0, bytes);
+      }
+      done += bytes;
+    }
+    if (!isWhole && this.failure === Status.OK) this.#readAhead();
+  }
+
+  /** The window with a byte of the message; undefined when there is no fragment for it. */
+  #windowAt(position: number): ReadWindow | undefined {
+    const [first] = this.#windows;
+    if (first !== undefined && position >= first.begin && position < first.end) return first;
+    // libucp may ask for bytes out of order, over several lanes.
+    this.#drop();
+    return this.#open(position);
+  }
+
+  /** Reads a fragment of the device memory at, or next after, a byte of the message. */
+  #open(position: number): ReadWindow | undefined {
+    const piece = this.#pieces.find(
+      ({ memory, start, byteLength }) => position < start + byteLength && !isHost(memory),
+    );
+    if (piece === undefined) return undefined;
+    const fragment = this.#staging.fragments.take();
+    if (fragment === undefined) return undefined;
+    const begin = Math.max(position, piece.start);
+    const bytes = Math.min(fragment.byteLength, piece.start + piece.byteLength - begin);
+    const place = [piece.memory as UcpMemory, piece.offset + begin - piece.start] as const;
+    const window = new ReadWindow(this, fragment, begin, place, bytes);
+    this.#windows.push(window);
+    this.#lent += 1;
+    this.#staging.copies.start(window.copy);
+    return window;
+  }
+
+  #readAhead(): void {
+    while (this.#windows.length > 0 && this.#windows.length < WINDOWS_MAX) {
+      if (this.#open(this.#windows.at(-1)!.end) === undefined) return;
+    }
+  }
+}

@@ -1,0 +1,61 @@
+/** Which way a put or get goes that touches memory of a card, and why not the others. It moves nothing. */
+
+import type { ExplainedOperation } from '../../ucp/api/endpoint.ts';
+import type { Explanation } from '../../ucp/api/explanation.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
+import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { UcpRemoteKey } from '../mem/remote-key.ts';
+import { isHost, isKnown } from '../request/buffers.ts';
+
+/** The ways. */
+export const DeviceWay = {
+  /** The transports of the node: both memories are on this machine. */
+  NODE: 0,
+  /** libucp alone: it knows both memories. */
+  DIRECT: 1,
+  /** Fragments here: host memory is at the other end. */
+  PIPELINE: 2,
+  /** Messages to the owner of the card. */
+  REMOTE: 3,
+} as const;
+export type DeviceWay = (typeof DeviceWay)[keyof typeof DeviceWay];
+
+/** The way of a put or get. */
+export function chooseWay(
+  endpoint: EngineEndpoint,
+  operation: 'put' | 'get',
+  local: LocalMemory,
+  rkey: UcpRemoteKey,
+): DeviceWay {
+  if (reachesByNode(endpoint, operation, local, rkey)) return DeviceWay.NODE;
+  if (rkey.handle !== 0 && isKnown(local)) return DeviceWay.DIRECT;
+  return rkey.exportId === 0 ? DeviceWay.PIPELINE : DeviceWay.REMOTE;
+}
+
+/** True where the transports of the node move any number of bytes between the memories. Asked once for a key and a kind of local memory. */
+export function reachesByNode(
+  endpoint: EngineEndpoint,
+  operation: 'put' | 'get',
+  local: LocalMemory,
+  rkey: UcpRemoteKey,
+): boolean {
+  if (rkey.node === undefined) return false;
+  const bit = (isHost(local) ? 1 : 2) << (operation === 'put' ? 0 : 2);
+  if ((rkey.nodeAsked & bit) === 0) {
+    rkey.nodeAsked |= bit;
+    const chosen = explainByNode(endpoint, operation, local, rkey)?.chosen ?? [];
+    if (chosen[0]?.bytesMin === 1 && chosen.at(-1)?.bytesMax === Number.POSITIVE_INFINITY) rkey.nodeReaches |= bit;
+  }
+  return (rkey.nodeReaches & bit) !== 0;
+}
+
+/** What the transports of the node say; undefined where they do not reach the peer. */
+export function explainByNode(
+  endpoint: EngineEndpoint,
+  operation: ExplainedOperation,
+  local: LocalMemory,
+  rkey: UcpRemoteKey,
+): Explanation | undefined {
+  if (rkey.node === undefined || endpoint.nodeEndpoint === undefined) return undefined;
+  return endpoint.nodeEndpoint.explain(operation, local instanceof UcpMemory ? local.node : local, rkey.node);
+}

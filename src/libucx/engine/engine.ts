@@ -1,0 +1,196 @@
+/** What the parts of the engine over libucp know of each other: a context, its workers, their endpoints. Types only. */
+
+import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
+import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
+import type { Context as ApiContext } from '../../ucp/api/context.ts';
+import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
+import type { Engine } from '../../ucp/api/engine.ts';
+import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
+import type { WordOperation } from '../../ucp/api/word-operation.ts';
+import type { Worker as ApiWorker } from '../../ucp/api/worker.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import type { Status } from '../../ucs/type/status.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import type { Libucp } from '../c/library.ts';
+import type { UcpConfiguration } from '../c/ucp-configuration.ts';
+import type { DeviceAccess } from '../mem/device-access.ts';
+import type { Fragments } from '../mem/device-fragments.ts';
+import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
+import type { MemoryMap } from '../mem/memory-map.ts';
+import type { KeyOwner, UcpRemoteKey } from '../mem/remote-key.ts';
+import type { Arrivals } from '../request/arrivals.ts';
+import type { Buffers } from '../request/buffers.ts';
+import type { UcpRequest } from '../request/request.ts';
+import type { Requests } from '../request/requests.ts';
+import type { Endings } from './endings.ts';
+
+/** The context of a worker. */
+export interface EngineContext {
+  readonly libucp: Libucp;
+  readonly engine: Engine;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly progressSpinNs: number;
+  /** Whether libucp is given addresses of cards. */
+  readonly access: DeviceAccess;
+  /** Host memory through which that of cards goes. */
+  readonly fragments: Fragments;
+  /** The transports of this library on this machine. */
+  readonly node: ApiContext;
+  /** Bits of the features that it has (UCP_FEATURE). */
+  readonly features: number;
+  readonly memory: MemoryMap;
+  readonly configuration: UcpConfiguration;
+  /** The handle of libucp. */
+  readonly handle: number;
+  forget(worker: object): void;
+  /** A worker of libucp could not be destroyed: nor can its context. */
+  leaveBehind(): void;
+}
+
+/** An endpoint of a worker. */
+export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
+  /** Operations on memory of cards that are under way: a flush waits for them. */
+  unconfirmed: number;
+  /** Operations wait for those before a fence. */
+  isFenced: boolean;
+  /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
+  onceFailed: ((status: Status) => void) | undefined;
+  /** Runs when it has been closed by force. */
+  onceDropped: (() => void) | undefined;
+  /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
+  readonly nodeEndpoint: ApiEndpoint | undefined;
+  /** {@link nodeEndpoint} has been asked for, and is there. */
+  readonly hasNodeEndpoint: boolean;
+  /** Flushes what libucp has been given alone. */
+  flushUcp(params: RequestParams | undefined): Status | Request;
+  /** Sends a message that has been described; also for the engine's own. */
+  sendMessage(
+    request: UcpRequest,
+    id: number,
+    header: Uint8Array | undefined,
+    params: AmSendParams | undefined,
+  ): Status | Request;
+  /** libucp has reported a failure. */
+  onFailed(status: Status): void;
+}
+
+/** Bytes of a message or a stream that lie in memory of this program. */
+export interface ArrivedBytes {
+  readonly source: Uint8Array;
+  readonly dataOffset: number;
+  readonly byteLength: number;
+  isReceived: boolean;
+}
+
+/** What moves memory of cards, and what only the node's transports reach. */
+export interface DeviceOperations {
+  put(
+    endpoint: EngineEndpoint,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: UcpRemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  get(
+    endpoint: EngineEndpoint,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: UcpRemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  atomic(
+    endpoint: EngineEndpoint,
+    call: WordOperation,
+    rkey: UcpRemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  /** Flushes what is under way, libucp and the node's transports. */
+  flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
+  /** As {@link flush} for all endpoints of the worker. */
+  flushAll(params: RequestParams | undefined): Status | Request;
+  /**
+   * Orders what was started on the endpoint before against what is started after.
+   * @param isAlone libucp was not told: also what it has been given
+   */
+  fence(endpoint: EngineEndpoint, isAlone: boolean): void;
+  /** Starts an operation when the barrier of its endpoint has ended. */
+  defer(
+    endpoint: EngineEndpoint,
+    protocol: string,
+    begin: (params: RequestParams) => Status | Request,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  /** The endpoint is closed, or has failed: what waits for its peer ends with a status. */
+  endpointGone(endpoint: EngineEndpoint, status: Status): void;
+  /** Puts bytes that have arrived into local memory. */
+  copyOut(
+    arrived: ArrivedBytes,
+    local: LocalBuffer,
+    localOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+}
+
+/** What the streams of one worker share. */
+export interface StreamBooks {
+  /** Where libucp writes how many bytes there are. */
+  readonly length: ScratchBlock;
+  /** Takes over what arrives in a stream from now on. */
+  add(stream: object): void;
+  /** Leaves a stream alone. */
+  remove(stream: object): void;
+}
+
+/** The worker of an endpoint. */
+export interface EngineWorker {
+  readonly context: EngineContext;
+  readonly functions: LibucpFunctions;
+  /** The handle of libucp. */
+  readonly handle: number;
+  readonly requests: Requests;
+  readonly buffers: Buffers;
+  readonly promises: PromiseTier;
+  readonly arrivals: Arrivals;
+  readonly streams: StreamBooks;
+  readonly endings: Endings;
+  readonly devices: DeviceOperations;
+  /** The worker of the node's transports. */
+  readonly node: ApiWorker;
+  /** Hears of failed endpoints. */
+  readonly errorCallback: NativeCallback;
+  /** For the header of the message that is sent now. */
+  readonly headers: ScratchBlock;
+  /** Memory for headers, until the next call: what is in use now belongs to a request. */
+  lendHeader(): ScratchBlock;
+  /** Makes the endpoint of a handle of libucp, and takes it into the books. */
+  adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
+  /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */
+  nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined;
+  forgetEndpoint(endpoint: EngineEndpoint): void;
+  /** Receives the data of an active message. */
+  receiveData(
+    message: AmMessage,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  fence(): void;
+  /** Flushes what libucp has been given alone. */
+  flushUcp(params: RequestParams | undefined): Status | Request;
+}
+
+/** What happens when the peer of an endpoint is gone, as asked for and as libucp does it. */
+export interface EndpointHandling {
+  readonly options: EndpointOptions;
+  /** libucp looks after the peer, and can drop it by force. */
+  readonly isWatched: boolean;
+}

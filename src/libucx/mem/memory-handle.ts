@@ -1,0 +1,54 @@
+/** Mapped memory of the engine over libucp: what libucp knows of it, and what the transports of the node know. */
+
+import type { LentMemory } from '../../sys/index.ts';
+import { isList, type PieceOf } from '../../ucp/api/local-bytes.ts';
+import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
+
+/** Mapped memory. */
+export class UcpMemory extends OwnedMemory {
+  /** The handle of libucp; 0 for device memory that it does not know. */
+  readonly memh: number;
+  /** The same memory for the transports of the node. */
+  readonly node: MemoryHandle;
+  /** Where libucp has allocated it. */
+  readonly lent: LentMemory | undefined;
+  /** Address of the first byte as libucp takes it; 0 for device memory that it does not know. */
+  readonly ucpAddress: number;
+  /** By which peers name device memory in messages; 0 for host memory. */
+  readonly exportId: number;
+  /** The packed remote key, made at its first use. */
+  packed: Uint8Array | undefined = undefined;
+  /** Operations under way that use it. */
+  inFlight = 0;
+
+  constructor(
+    owner: object,
+    node: MemoryHandle,
+    parts: { readonly memh: number; readonly lent: LentMemory | undefined; readonly exportId: number },
+  ) {
+    super(owner, node, parts.lent?.u8 ?? node.bytes);
+    this.memh = parts.memh;
+    this.node = node;
+    this.lent = parts.lent;
+    this.exportId = parts.exportId;
+    this.ucpAddress = this.memh === 0 ? 0 : Number(node.address);
+  }
+}
+
+/** Memory on the local side of an operation, once it is known to be of this engine. */
+export type LocalMemory = UcpMemory | Uint8Array;
+
+/** Local memory of a message likewise. */
+export type LocalBuffer = LocalMemory | readonly PieceOf<LocalMemory>[];
+
+/** Keeps memory mapped until {@link unpin}: an operation uses it. */
+export function pin(local: LocalBuffer): void {
+  if (local instanceof OwnedMemory) local.inFlight += 1;
+  else if (isList(local)) for (const { memory } of local) pin(memory);
+}
+
+export function unpin(local: LocalBuffer): void {
+  if (local instanceof OwnedMemory) local.inFlight -= 1;
+  else if (isList(local)) for (const { memory } of local) unpin(memory);
+}

@@ -1,0 +1,235 @@
+/**
+ * The memory that a context over libucp has mapped: registered with libucp where it is host memory, and with the transports of the node, which check it, detect
+ * its type and move what is on cards. It moves no bytes.
+ */
+
+import { LentMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
+import type { Context } from '../../ucp/api/context.ts';
+import type { AdviseOptions, MemMapParams, MemoryHandle } from '../../ucp/api/memory.ts';
+import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { checkStatus, invalidParam, statusError, type UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { MemoryAdvice } from '../../uct/api/memory-domain.ts';
+import {
+  UCP_MEM_ATTR,
+  UCP_MEM_ATTR_FIELD,
+  UCP_MEM_MAP,
+  UCP_MEM_MAP_PARAM_FIELD,
+  UCP_MEM_MAP_PARAMS,
+  UCS_MEMORY_TYPE,
+} from '../c/abi.ts';
+import { Fields, OutValue } from '../c/fields.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import type { Libucp } from '../c/library.ts';
+import type { DeviceAccess } from './device-access.ts';
+import { UcpMemory } from './memory-handle.ts';
+import { packRemoteKey } from './remote-key.ts';
+
+const EXPORT_ID_BYTES = 6;
+
+/** The context whose memory it is. */
+export interface MemoryOwner {
+  readonly libucp: Libucp;
+  /** The handle of libucp. */
+  readonly handle: number;
+  readonly access: DeviceAccess;
+  readonly log: Log;
+}
+
+/** The memory. */
+export class MemoryMap {
+  readonly #functions: LibucpFunctions;
+  readonly #context: number;
+  readonly #owner: MemoryOwner;
+  readonly #node: Context;
+  readonly #handles: Set<UcpMemory> = new Set();
+  /** Device memory by the number that peers name it with. */
+  readonly #exported: Map<number, UcpMemory> = new Map();
+
+  constructor(owner: MemoryOwner, node: Context) {
+    this.#functions = owner.libucp.functions;
+    this.#context = owner.handle;
+    this.#owner = owner;
+    this.#node = node;
+  }
+
+  /** See Context.memMap. */
+  map(params: MemMapParams): UcpMemory {
+    const isObject = typeof params === 'object' && params !== null;
+    if (isObject && 'dmabuf' in params) throw noDmabufs();
+    const isAllocated = isObject && 'allocate' in params;
+    const { memoryType = MemoryType.HOST, shared = false } = isAllocated ? params : {};
+    // Memory that can be exported is of the node.
+    const isOfLibucp = isAllocated && memoryType === MemoryType.HOST && shared === false;
+    const memory = isOfLibucp ? this.#allocate(params.allocate) : this.#register(params);
+    this.#handles.add(memory);
+    if (memory.exportId !== 0) this.#exported.set(memory.exportId, memory);
+    return memory;
+  }
+
+  /** See Context.memUnmap. */
+  unmap(handle: MemoryHandle): void {
+    const memory = this.check(handle);
+    if (memory.inFlight > 0) {
+      const place = `0x${memory.address.toString(16)}`;
+      throw statusError(Status.BUSY, `unmap memory at ${place} that ${memory.inFlight} operations use`);
+    }
+    this.#node.memUnmap(memory.node);
+    // The transports of the node keep pages for the next time; these go back to libucp, and what comes to their addresses is something else.
+    if (memory.lent !== undefined) this.#node.memoryUnmapped(memory.lent.address, memory.lent.byteLength);
+    this.#forget(memory);
+  }
+
+  /** See Context.memAdvise. */
+  advise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions): void {
+    this.#node.memAdvise(this.check(handle).node, advice, options);
+  }
+
+  /** See Context.memoryUnmapped. */
+  unmapped(address: number | bigint, byteLength: number): void {
+    this.#node.memoryUnmapped(address, byteLength);
+    for (const memory of this.#handles) if (!memory.node.mapped) this.#forget(memory);
+  }
+
+  /** See Context.packRkey. */
+  packRkey(handle: MemoryHandle): Uint8Array {
+    const memory = this.check(handle);
+    memory.packed ??= packRemoteKey(this.#functions, this.#context, memory, this.#node);
+    return memory.packed.slice();
+  }
+
+  /** Device memory that a peer names. */
+  exported(exportId: number): UcpMemory | undefined {
+    return this.#exported.get(exportId);
+  }
+
+  /** The handle, if it is mapped and of this context. @throws UcxError ERR_INVALID_PARAM */
+  check(handle: MemoryHandle): UcpMemory {
+    if (!(OwnedMemory.isGenuine(handle) && handle instanceof UcpMemory) || handle.owner !== this.#owner) {
+      throw invalidParam('handle', 'must be memory that this context has mapped', handle);
+    }
+    if (!handle.mapped) throw invalidParam('handle', 'must be mapped', handle.address);
+    return handle;
+  }
+
+  /** Gives everything back; the context of the node is closed afterwards. */
+  close(): void {
+    for (const memory of this.#handles) this.#forget(memory);
+  }
+
+  /** Host memory that libucp allocates: its shared-memory transports reach it without a copy. */
+  #allocate(byteLength: number): UcpMemory {
+    if (!Number.isSafeInteger(byteLength) || byteLength <= 0) {
+      throw invalidParam('allocate', 'must be a positive integer', byteLength);
+    }
+    // libucp fills the shared memory of the machine before it gives up.
+    if (byteLength > VIEW_LENGTH_MAX) throw statusError(Status.NO_MEMORY, `allocate ${byteLength} bytes`);
+    const memh = this.#ucpMap(0, byteLength, UCP_MEM_MAP.ALLOCATE);
+    const unmap = (): void => this.#ucpUnmap(memh);
+    let lent: LentMemory;
+    try {
+      lent = new LentMemory(this.#addressOf(memh), byteLength, unmap);
+    } catch (error) {
+      unmap();
+      throw error;
+    }
+    try {
+      const node = this.#node.memMap({ address: lent.address, byteLength, memoryType: MemoryType.HOST });
+      return new UcpMemory(this.#owner, node, { memh, lent, exportId: 0 });
+    } catch (error) {
+      lent.close();
+      throw error;
+    }
+  }
+
+  /** Memory that is there, which the node checks, or that a card has. */
+  #register(params: MemMapParams): UcpMemory {
+    const node = this.#node.memMap(params);
+    if (node.bytes === undefined) {
+      const memh = this.#owner.access.isDirect ? this.#registerDevice(node) : 0;
+      return new UcpMemory(this.#owner, node, { memh, lent: undefined, exportId: this.#newExportId() });
+    }
+    try {
+      const memh = this.#ucpMap(Number(node.address), node.byteLength, 0);
+      return new UcpMemory(this.#owner, node, { memh, lent: undefined, exportId: 0 });
+    } catch (error) {
+      this.#node.memUnmap(node);
+      throw error;
+    }
+  }
+
+  /** Device memory that libucp does not take goes through host memory, as where it knows none: 0. */
+  #registerDevice({ address, byteLength }: MemoryHandle): number {
+    try {
+      return this.#ucpMap(Number(address), byteLength, 0, this.#owner.access.memoryType);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      this.#owner.log.warn(`libucp does not take memory of a card, it goes through host memory: ${why}`);
+      return 0;
+    }
+  }
+
+  #ucpMap(address: number, byteLength: number, flags: number, memoryType: number = UCS_MEMORY_TYPE.HOST): number {
+    return mapByUcp(this.#functions, this.#context, { address, byteLength, flags, memoryType });
+  }
+
+  #ucpUnmap(memh: number): void {
+    this.#functions.ucp_mem_unmap(this.#context, memh);
+  }
+
+  #addressOf(memh: number): number {
+    using attributes = new Fields(UCP_MEM_ATTR);
+    attributes.setU64('field_mask', UCP_MEM_ATTR_FIELD.ADDRESS);
+    checkStatus(this.#functions.ucp_mem_query(memh, attributes.address), 'ucp_mem_query');
+    return attributes.number('address');
+  }
+
+  #forget(memory: UcpMemory): void {
+    memory.retire();
+    this.#handles.delete(memory);
+    this.#exported.delete(memory.exportId);
+    if (memory.lent !== undefined) memory.lent.close();
+    else if (memory.memh !== 0) this.#ucpUnmap(memory.memh);
+  }
+
+  /** A number that nobody guesses, exact as a Number. */
+  #newExportId(): number {
+    for (;;) {
+      const id = Buffer.from(systemRandomBytes(EXPORT_ID_BYTES)).readUIntLE(0, EXPORT_ID_BYTES);
+      if (id !== 0 && !this.#exported.has(id)) return id;
+    }
+  }
+}
+
+function noDmabufs(): UcxError {
+  const why = 'ucp_mem_map of libucp has no field for a dma-buf: the native engine maps them';
+  return statusError(Status.UNSUPPORTED, `map a dma-buf over engine libucx (${why})`);
+}
+
+/** What libucp maps. */
+export interface UcpMapping {
+  readonly address: number;
+  readonly byteLength: number;
+  /** Bits of UCP_MEM_MAP. */
+  readonly flags: number;
+  /** As libucp counts memory types. */
+  readonly memoryType: number;
+}
+
+/** Maps memory with libucp, and returns its handle. @throws UcxError of ucp_mem_map */
+export function mapByUcp(functions: LibucpFunctions, context: number, mapping: UcpMapping): number {
+  const { address, byteLength, flags, memoryType } = mapping;
+  const { ADDRESS, LENGTH, FLAGS, MEMORY_TYPE } = UCP_MEM_MAP_PARAM_FIELD;
+  using params = new Fields(UCP_MEM_MAP_PARAMS);
+  using memh = new OutValue();
+  const isHost = memoryType === UCS_MEMORY_TYPE.HOST;
+  params.setU64('field_mask', ADDRESS | LENGTH | FLAGS | (isHost ? 0 : MEMORY_TYPE));
+  params.setU32('memory_type', memoryType);
+  params.setU64('address', address).setU64('length', byteLength).setU32('flags', flags);
+  const status = functions.ucp_mem_map(context, params.address, memh.address);
+  checkStatus(status, `ucp_mem_map of ${byteLength} bytes`);
+  return memh.value;
+}

@@ -1,0 +1,202 @@
+/**
+ * Remote keys of the engine over libucp. Host memory is reached by the key of libucp; memory of a card by the key of the node's transports on the same
+ * machine, and by messages to its owner, who knows it by a number, from everywhere.
+ */
+
+import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
+import type { Context } from '../../ucp/api/context.ts';
+import type { RawRemoteMemory } from '../../ucp/api/endpoint.ts';
+import type { RemoteKey } from '../../ucp/api/memory.ts';
+import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
+import { checkStatus, closedError, invalidParam } from '../../ucs/type/error.ts';
+import { OutValue } from '../c/fields.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import type { UcpMemory } from './memory-handle.ts';
+import { malformed, packTrailed, rawBytes, unpackTrailed } from './trailer.ts';
+
+/** u8 memory type, 7 bytes of zeros, u64 address, u64 length, u64 number by which the owner knows device memory; then the key of the node. */
+const FIELDS_BYTES = 32;
+
+/** What a key says. */
+export interface KeyFields {
+  readonly memoryType: MemoryType;
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** 0 for host memory. */
+  readonly exportId: number;
+  readonly ucx: Uint8Array;
+  readonly node: Uint8Array;
+}
+
+/** The remote key of mapped memory. Throws UcxError of ucp_rkey_pack. */
+export function packRemoteKey(
+  functions: LibucpFunctions,
+  context: number,
+  memory: UcpMemory,
+  node: Context,
+): Uint8Array {
+  const isHost = memory.exportId === 0;
+  const nodeKey = isHost ? new Uint8Array(0) : node.packRkey(memory.node);
+  const own = new Uint8Array(FIELDS_BYTES + nodeKey.byteLength);
+  const view = new DataView(own.buffer);
+  view.setUint8(0, memory.memoryType);
+  view.setBigUint64(8, memory.address, true);
+  view.setBigUint64(16, BigInt(memory.byteLength), true);
+  view.setBigUint64(24, BigInt(memory.exportId), true);
+  own.set(nodeKey, FIELDS_BYTES);
+  return packTrailed({ ucx: memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0), own });
+}
+
+/** The remote key of libucp for a memory handle. Throws UcxError of ucp_rkey_pack. */
+export function packUcx(functions: LibucpFunctions, context: number, memh: number): Uint8Array {
+  using buffer = new OutValue();
+  using size = new OutValue();
+  checkStatus(functions.ucp_rkey_pack(context, memh, buffer.address, size.address), 'ucp_rkey_pack');
+  const bytes = new Uint8Array(size.value);
+  memcpy(addressOf(bytes), buffer.value, bytes.byteLength);
+  functions.ucp_rkey_buffer_release(buffer.value);
+  return bytes;
+}
+
+/**
+ * Reads a key, of this engine unless it says whose memory it is.
+ * @param raw what is known of the memory behind the key of a program that does not use this library
+ * @throws UcxError ERR_RKEY_MALFORMED
+ */
+export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefined): KeyFields {
+  if (raw === undefined) return parse(packed);
+  const { ucx, own } = rawBytes(packed, 'remote key');
+  const { address, byteLength } = raw;
+  return { memoryType: MemoryType.HOST, address: BigInt(address), byteLength, exportId: 0, ucx, node: own };
+}
+
+function parse(packed: Uint8Array): KeyFields {
+  const { ucx, own } = unpackTrailed(packed, 'remote key');
+  if (own.byteLength < FIELDS_BYTES) throw malformed('remote key', `has ${own.byteLength} bytes of fields`);
+  const view = new DataView(own.buffer, own.byteOffset, own.byteLength);
+  const memoryType = view.getUint8(0);
+  if (memoryType >= MEMORY_TYPE_COUNT) throw malformed('remote key', `is of memory type ${memoryType}`);
+  const [byteLength, exportId] = [Number(view.getBigUint64(16, true)), Number(view.getBigUint64(24, true))];
+  if (!Number.isSafeInteger(byteLength) || !Number.isSafeInteger(exportId)) {
+    throw malformed('remote key', 'has a length or a number beyond 2^53');
+  }
+  const hasUcx = ucx.byteLength > 0;
+  const isHost = memoryType === MemoryType.HOST;
+  if ((isHost && !hasUcx) || isHost !== (exportId === 0)) {
+    throw malformed('remote key', 'has not the part that its memory type asks for');
+  }
+  return {
+    memoryType: memoryType as MemoryType,
+    address: view.getBigUint64(8, true),
+    byteLength,
+    exportId,
+    ucx,
+    node: own.subarray(FIELDS_BYTES),
+  };
+}
+
+/** The endpoint behind a key. */
+export interface KeyOwner {
+  readonly handle: number;
+  /** libucp is given addresses of cards here. */
+  readonly isDirect: boolean;
+  /** The key for the transports of the node; undefined where they do not reach the peer. */
+  unpackNodeKey(packed: Uint8Array): RemoteKey | undefined;
+  /** A key has been released. */
+  forgetKey(key: RemoteKey): void;
+}
+
+/** An unpacked remote key. */
+export class UcpRemoteKey implements RemoteKey {
+  /** The endpoint it was unpacked for. */
+  readonly owner: KeyOwner;
+  readonly memoryType: MemoryType;
+  readonly address: bigint;
+  readonly byteLength: number;
+  /** The key of libucp; 0 for device memory that it does not know here or there. */
+  readonly handle: number;
+  /** The address as libucp takes it. */
+  readonly remoteAddress: number;
+  /** By which the owner knows device memory; 0 for host memory. */
+  readonly exportId: number;
+  /** The key for the transports of the node, for device memory that these reach. */
+  readonly node: RemoteKey | undefined;
+  /** Always: libucp would unmap them under whoever looks at them. */
+  readonly bytes: undefined = undefined;
+  /** For which operations and kinds of local memory the transports of the node were asked whether they do it, and which they do: see device-ways.ts. */
+  nodeAsked = 0;
+  nodeReaches = 0;
+  readonly #functions: LibucpFunctions;
+  #released = false;
+
+  /** @throws UcxError of ucp_ep_rkey_unpack, such as UNREACHABLE */
+  constructor(functions: LibucpFunctions, owner: KeyOwner, fields: KeyFields) {
+    this.#functions = functions;
+    this.owner = owner;
+    this.memoryType = fields.memoryType;
+    this.address = fields.address;
+    this.byteLength = fields.byteLength;
+    this.exportId = fields.exportId;
+    this.remoteAddress = Number(fields.address);
+    const isKnown = fields.exportId === 0 || (owner.isDirect && fields.ucx.byteLength > 0);
+    this.handle = isKnown ? unpackUcx(functions, owner.handle, fields.ucx) : 0;
+    this.node = fields.exportId === 0 ? undefined : owner.unpackNodeKey(fields.node);
+  }
+
+  get sysDevice(): number | undefined {
+    return this.node?.sysDevice;
+  }
+
+  /** Whether a value is a key that was unpacked, and nothing that looks like one. */
+  static isGenuine(value: unknown): value is UcpRemoteKey {
+    return typeof value === 'object' && value !== null && #released in value;
+  }
+
+  get released(): boolean {
+    return this.#released;
+  }
+
+  get live(): boolean {
+    return this.node?.live ?? true;
+  }
+
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    if (this.handle !== 0) this.#functions.ucp_rkey_destroy(this.handle);
+    this.node?.release();
+    this.owner.forgetKey(this);
+  }
+}
+
+/** Unpacks a key of libucp at an endpoint, and returns its handle. Throws UcxError of ucp_ep_rkey_unpack. */
+export function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Array): number {
+  // Aligned, and with zeros behind it: libucp reads what the key says that it has.
+  using block = allocateScratch(ucx.byteLength + FIELDS_BYTES);
+  using rkey = new OutValue();
+  block.u8.set(ucx);
+  checkStatus(functions.ucp_ep_rkey_unpack(ep, block.address, rkey.address), 'ucp_ep_rkey_unpack');
+  return rkey.value;
+}
+
+/**
+ * Checks the remote side of an operation.
+ * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
+ */
+export function checkRemote(
+  owner: object,
+  rkey: RemoteKey,
+  offset: number,
+  byteLength: number,
+): asserts rkey is UcpRemoteKey {
+  if (!UcpRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
+  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
+  if (rkey.released) throw closedError('remote key');
+  if (!Number.isSafeInteger(offset) || offset < 0) {
+    throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
+  }
+  if (offset + byteLength > rkey.byteLength) {
+    const rule = `must not reach beyond the remote memory of ${rkey.byteLength} bytes`;
+    throw invalidParam('remoteOffset', rule, offset + byteLength);
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * Worker addresses and remote keys as this engine sends them: the bytes of libucp as they are, so that programs in other languages can use them, and behind
+ * them what this library adds, with a checksum: libucp itself reads addresses and keys without knowing their length.
+ */
+
+import { crc32 } from 'node:zlib';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+
+/** `gUCX`, little-endian: the last four bytes. */
+const MAGIC = 0x5843_5567;
+const VERSION = 1;
+/** Behind the two parts: their lengths, the version, a checksum over all before it, the magic. */
+const TAIL_BYTES = 20;
+/** Longest address or key that is read. */
+const BYTES_MAX = 65_536;
+
+/** What is sent. */
+export interface TrailedBytes {
+  /** The bytes of libucp; empty where it has none. */
+  readonly ucx: Uint8Array;
+  /** What this library adds. */
+  readonly own: Uint8Array;
+}
+
+/** What the bytes are, for errors. */
+export type TrailedKind = 'worker address' | 'remote key';
+
+/** What tells that they are of a program that does not use this library. */
+const RAW_OPTION: Readonly<Record<TrailedKind, string>> = {
+  'worker address': 'option rawAddress',
+  'remote key': 'option raw',
+};
+
+/** Puts both together. */
+export function packTrailed({ ucx, own }: TrailedBytes): Uint8Array {
+  const at = ucx.byteLength + own.byteLength;
+  const packed = new Uint8Array(at + TAIL_BYTES);
+  const view = new DataView(packed.buffer);
+  packed.set(ucx);
+  packed.set(own, ucx.byteLength);
+  view.setUint32(at, ucx.byteLength, true);
+  view.setUint32(at + 4, own.byteLength, true);
+  view.setUint32(at + 8, VERSION, true);
+  view.setUint32(at + 12, crc32(packed.subarray(0, at + 12)), true);
+  view.setUint32(at + 16, MAGIC, true);
+  return packed;
+}
+
+/**
+ * Takes both apart.
+ * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED that say what is wrong
+ */
+export function unpackTrailed(packed: Uint8Array, kind: TrailedKind): TrailedBytes {
+  const { byteLength } = checkBytes(packed, kind);
+  if (byteLength < TAIL_BYTES) throw malformed(kind, `has only ${byteLength} bytes`);
+  const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
+  const at = byteLength - TAIL_BYTES;
+  if (view.getUint32(at + 16, true) !== MAGIC)
+    throw malformed(kind, `does not end as one of the engine libucx (of another UCX program: ${RAW_OPTION[kind]})`);
+  const version = view.getUint32(at + 8, true);
+  if (version !== VERSION) throw malformed(kind, `has version ${version}, this library reads ${VERSION}`);
+  if (view.getUint32(at + 12, true) !== crc32(packed.subarray(0, at + 12))) {
+    throw malformed(kind, 'has a checksum that does not match');
+  }
+  const [ucx, own] = [view.getUint32(at, true), view.getUint32(at + 4, true)];
+  if (ucx + own !== at) throw malformed(kind, `has parts of ${ucx} and ${own} bytes in ${at}`);
+  return { ucx: packed.subarray(0, ucx), own: packed.subarray(ucx, at) };
+}
+
+/**
+ * Bytes of libucp that another program has sent.
+ * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED for what cannot be such
+ */
+export function rawBytes(packed: Uint8Array, kind: TrailedKind): TrailedBytes {
+  if (checkBytes(packed, kind).byteLength === 0) throw malformed(kind, 'is empty');
+  return { ucx: packed, own: new Uint8Array(0) };
+}
+
+function checkBytes(packed: Uint8Array, kind: TrailedKind): Uint8Array {
+  if (!(packed instanceof Uint8Array)) throw malformed(kind, 'is no Uint8Array');
+  const { byteLength } = packed;
+  if (byteLength > BYTES_MAX) throw malformed(kind, `has ${byteLength} bytes`);
+  return packed;
+}
+
+/** The error for bytes that are no address or no key. */
+export function malformed(kind: TrailedKind, rule: string): UcxError {
+  return new UcxError({
+    code: kind === 'remote key' ? 'ERR_RKEY_MALFORMED' : 'ERR_ADDRESS_MALFORMED',
+    status: Status.INVALID_PARAM,
+    message: `${kind} ${rule}`,
+    details: { rule },
+  });
+}

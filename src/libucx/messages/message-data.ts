@@ -1,0 +1,47 @@
+/** Receiving the data of an active message over libucp. Which messages arrive, and what becomes of data that nobody receives, is in arrivals.ts. */
+
+import type { AmMessage } from '../../ucp/api/active-message.ts';
+import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
+import { isList } from '../../ucp/api/local-bytes.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { EngineWorker } from '../engine/engine.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
+import type { Descriptor } from '../request/arrivals.ts';
+import { cutList } from '../request/buffers.ts';
+import { RequestKind } from '../request/request.ts';
+
+/** See AmMessage.receiveNbx. @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can be received again then */
+export function receiveMessageData(
+  worker: EngineWorker,
+  message: AmMessage,
+  local: LocalBuffer,
+  localOffset: number,
+  byteLength: number,
+  params: RequestParams | undefined,
+): Status | Request {
+  const { arrivals, buffers, devices, functions, handle, requests } = worker;
+  const room = isList(local) ? lengthOf(local) : byteLength;
+  if (room < message.byteLength) {
+    throw invalidParam('byteLength', `must be at least the ${message.byteLength} bytes of the message`, room);
+  }
+  const { waiting } = message;
+  if (waiting === undefined) return devices.copyOut(message, local, localOffset, params);
+  const request = requests.begin(RequestKind.AM_RECV, 'am/libucp');
+  if (request === undefined) return Status.NO_RESOURCE;
+  const memory = isList(local) ? cutList(local, message.byteLength) : local;
+  try {
+    buffers.describe(request, memory, localOffset, message.byteLength, true);
+  } catch (error) {
+    requests.discard(request);
+    throw error;
+  }
+  message.isReceived = true;
+  message.waiting = undefined;
+  const { address, count } = buffers;
+  const descriptor = arrivals.take(waiting as Descriptor);
+  const started = functions.ucp_am_recv_data_nbx(handle, descriptor, address, count, requests.param);
+  if (started === 0) request.receivedBytes = message.byteLength;
+  return requests.started(request, started, params);
+}

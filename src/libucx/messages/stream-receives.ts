@@ -1,0 +1,266 @@
+/**
+ * Receives of the streams of one worker. They wait here and not in libucp, which never gives one back: bytes are taken as soon as they have arrived,
+ * because libucp drops what it still has when the endpoint fails, and are copied to where the next receive wants them. Sending is in endpoint.ts.
+ */
+
+import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
+import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../../ucp/api/local-bytes.ts';
+import type { Request, StreamRecvParams } from '../../ucp/api/request.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { EngineWorker, StreamBooks } from '../engine/engine.ts';
+import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
+import { addressIn, checkKept, isHost } from '../request/buffers.ts';
+import { TRANSPORT, type UcpRequest } from '../request/request.ts';
+
+/** Turns without a report of libucp after which streams are looked at all the same. A power of two. */
+const QUIET_TURNS_MASK = 63;
+
+/** A receive that waits. */
+class StreamReceive {
+  readonly request: UcpRequest;
+  readonly pieces: readonly Piece<LocalMemory>[];
+  readonly waitAll: boolean;
+  /** Bytes that it has got. */
+  done = 0;
+  /** Its call has not returned: the end is told by what that returns. */
+  isStarting = true;
+  hasEnded = false;
+  status: Status = Status.OK;
+
+  constructor(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], waitAll: boolean) {
+    this.request = request;
+    this.pieces = pieces;
+    this.waitAll = waitAll;
+  }
+
+  end(status: Status): void {
+    this.hasEnded = true;
+    this.status = status;
+    this.request.receivedBytes = this.done;
+    if (!this.isStarting) this.request.end(status);
+  }
+}
+
+/** The streams of one worker that are received from. */
+export class StreamReceives implements StreamBooks {
+  readonly length: ScratchBlock = allocateScratch(8);
+  readonly #streams: Set<EndpointStream> = new Set();
+  #turns = 0;
+
+  /** @param events what libucp has reported */
+  progress(events: number): number {
+    this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
+    if (this.#streams.size === 0 || (events === 0 && this.#turns !== 0)) return 0;
+    let count = 0;
+    for (const stream of this.#streams) {
+      stream.collect();
+      count += stream.serve();
+    }
+    return count;
+  }
+
+  /** Looks whether bytes are there that a receive waits for: before sleeping. */
+  look(): boolean {
+    for (const stream of this.#streams) if (stream.isReady) return true;
+    return false;
+  }
+
+  add(stream: EndpointStream): void {
+    this.#streams.add(stream);
+  }
+
+  remove(stream: EndpointStream): void {
+    this.#streams.delete(stream);
+  }
+
+  close(): void {
+    this.length.free();
+  }
+}
+
+/** Bytes that libucp has handed over; it keeps them until they are released. */
+interface Chunk {
+  readonly address: number;
+  readonly byteLength: number;
+}
+
+/** The receiving side of the stream of one endpoint. */
+export class EndpointStream {
+  readonly #worker: EngineWorker;
+  /** The handle of libucp's endpoint. */
+  readonly #ep: number;
+  readonly #receives: StreamReceive[] = [];
+  /** What libucp has handed over, in order, and how many bytes of the first chunk are used up. */
+  readonly #chunks: Chunk[] = [];
+  #chunkUsed = 0;
+  /** Bytes are being copied to a card. */
+  #isCopying = false;
+  /** How the endpoint has failed: what has arrived before is received all the same. */
+  #failure: Status = Status.OK;
+
+  constructor(worker: EngineWorker, ep: number) {
+    this.#worker = worker;
+    this.#ep = ep;
+  }
+
+  /** Whether bytes have arrived that no receive has got. */
+  get hasBytes(): boolean {
+    return this.#chunks.length > 0 || this.#fetch();
+  }
+
+  /** Whether a receive waits for bytes that are there. */
+  get isReady(): boolean {
+    return this.#receives.length > 0 && this.hasBytes;
+  }
+
+  /** Takes over what has arrived. */
+  collect(): void {
+    while (this.#fetch());
+  }
+
+  /** See Endpoint.streamRecvNbx. */
+  receive(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: StreamRecvParams | undefined,
+  ): Status | Request {
+    const { context, requests, streams } = this.#worker;
+    const pieces = piecesOf<LocalMemory>(context, local, localOffset, byteLength);
+    for (const { memory } of pieces) checkKept(memory);
+    if (this.#failure !== Status.OK && !this.hasBytes) return this.#failure;
+    const request = requests.beginComposite('stream/libucp');
+    if (request === undefined) return Status.NO_RESOURCE;
+    request.transport = TRANSPORT;
+    request.byteLength = bytesOf(pieces);
+    request.pinned = local;
+    pin(local);
+    const receive = new StreamReceive(request, pieces, params?.waitAll === true);
+    request.abandon = () => this.#abandon(receive);
+    this.#receives.push(receive);
+    streams.add(this);
+    this.serve();
+    receive.isStarting = false;
+    if (receive.hasEnded) return requests.endedAtOnce(request, receive.status, params);
+    return requests.adopt(request, params);
+  }
+
+  /** Takes what has arrived; undefined when nothing has, or when receives wait. */
+  take(): Uint8Array | undefined {
+    if (this.#receives.length > 0 || !this.hasBytes) return undefined;
+    const { address, byteLength } = this.#chunks[0]!;
+    const bytes = new Uint8Array(byteLength - this.#chunkUsed);
+    memcpy(addressOf(bytes), address + this.#chunkUsed, bytes.byteLength);
+    this.#release();
+    return bytes;
+  }
+
+  /** Gives what has arrived to the receives, in order. @returns how many have ended */
+  serve(): number {
+    let count = 0;
+    while (!this.#isCopying && this.#receives.length > 0 && this.hasBytes) {
+      const receive = this.#receives[0]!;
+      const bytes = Math.min(this.#chunks[0]!.byteLength - this.#chunkUsed, receive.request.byteLength - receive.done);
+      const isDone = receive.pieces.every(({ memory }) => isHost(memory))
+        ? this.#copyToHost(receive, bytes)
+        : this.#copyToCards(receive, bytes);
+      if (!isDone) break;
+      count += this.#advance(receive, bytes);
+    }
+    if (this.#failure !== Status.OK && !this.#isCopying) count += this.#endAll(this.#failure);
+    return count;
+  }
+
+  /** The endpoint has failed. */
+  fail(status: Status): void {
+    this.#failure = status;
+    this.serve();
+  }
+
+  /** Ends the receives of an endpoint that is being closed. One whose bytes are on their way to a card ends with them. */
+  cancelAll(): void {
+    for (const receive of this.#receives.splice(this.#isCopying ? 1 : 0)) receive.end(Status.CANCELED);
+  }
+
+  /** Gives up what nobody has received. */
+  close(): void {
+    while (this.#chunks.length > 0) this.#release();
+    this.#worker.streams.remove(this);
+  }
+
+  #fetch(): boolean {
+    const { functions, streams } = this.#worker;
+    const chunk = functions.ucp_stream_recv_data_nb(this.#ep, streams.length.address);
+    if (chunk <= 0) return false;
+    this.#chunks.push({
+      address: chunk,
+      byteLength: streams.length.words[0]! + streams.length.words[1]! * 0x1_0000_0000,
+    });
+    return true;
+  }
+
+  #release(): void {
+    this.#worker.functions.ucp_stream_data_release(this.#ep, this.#chunks.shift()!.address);
+    this.#chunkUsed = 0;
+  }
+
+  #copyToHost(receive: StreamReceive, bytes: number): boolean {
+    eachPart(receive.pieces, receive.done, bytes, (memory, offset, byteLength, at) => {
+      memcpy(addressIn(memory, offset), this.#chunks[0]!.address + this.#chunkUsed + at, byteLength);
+    });
+    return true;
+  }
+
+  /** Copies through a copy of the chunk; false when that goes on, or could not be started. */
+  #copyToCards(receive: StreamReceive, bytes: number): boolean {
+    const source = new Uint8Array(bytes);
+    if (bytes > 0) memcpy(addressOf(source), this.#chunks[0]!.address + this.#chunkUsed, bytes);
+    const target: PieceOf<LocalMemory>[] = [];
+    eachPart(receive.pieces, receive.done, bytes, (memory, offset, byteLength) => {
+      target.push({ memory, offset, byteLength });
+    });
+    const arrived = { source, dataOffset: 0, byteLength: bytes, isReceived: false };
+    const started = this.#worker.devices.copyOut(arrived, target, 0, {
+      callback: (ended, status) => {
+        ended.free();
+        this.#isCopying = false;
+        if (status < 0) this.#endFirst(status);
+        else this.#advance(receive, bytes);
+        this.serve();
+      },
+    });
+    this.#isCopying = typeof started !== 'number';
+    if (typeof started === 'number' && started < 0 && started !== Status.NO_RESOURCE) this.#endFirst(started);
+    return started === Status.OK;
+  }
+
+  /** Bytes have come to where they belong. @returns 1 when the receive has ended */
+  #advance(receive: StreamReceive, bytes: number): number {
+    receive.done += bytes;
+    this.#chunkUsed += bytes;
+    if (this.#chunkUsed === this.#chunks[0]!.byteLength) this.#release();
+    const isFull = receive.done === receive.request.byteLength;
+    if (!isFull && (receive.waitAll || this.hasBytes)) return 0;
+    this.#endFirst(Status.OK);
+    return 1;
+  }
+
+  #endFirst(status: Status): void {
+    this.#receives.shift()!.end(status);
+  }
+
+  #endAll(status: Status): number {
+    const receives = this.#receives.splice(0);
+    for (const receive of receives) receive.end(status);
+    return receives.length;
+  }
+
+  /** Takes a receive back that has got nothing yet. */
+  #abandon(receive: StreamReceive): boolean {
+    const at = this.#receives.indexOf(receive);
+    if (at < 0 || receive.done > 0 || (at === 0 && this.#isCopying)) return false;
+    this.#receives.splice(at, 1);
+    receive.end(Status.CANCELED);
+    return true;
+  }
+}

@@ -1,0 +1,109 @@
+/** Receives and probes of tagged messages of one worker. The matching is libucp's. */
+
+import { allocateScratch } from '../../sys/index.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { TAG_MASK_FULL, type Tag, tagLow } from '../../ucp/api/tag.ts';
+import type { TagMessage } from '../../ucp/api/worker.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_TAG_RECV_INFO } from '../c/abi.ts';
+import type { EngineWorker } from '../engine/engine.ts';
+import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
+
+/** A message that a probe has taken out of the matching. */
+class TakenMessage implements TagMessage {
+  readonly senderTag: bigint;
+  readonly byteLength: number;
+  /** Of libucp; 0 once it was received, and for one that was only looked at. */
+  handle: number;
+
+  constructor(senderTag: bigint, byteLength: number, handle: number) {
+    this.senderTag = senderTag;
+    this.byteLength = byteLength;
+    this.handle = handle;
+  }
+}
+
+/** The receives. */
+export class TagReceives {
+  readonly #worker: EngineWorker;
+
+  constructor(worker: EngineWorker) {
+    this.#worker = worker;
+  }
+
+  /** See Worker.tagRecvNbx. */
+  receive(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    mask: Tag,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    tagLow('tag', tag);
+    if (mask !== TAG_MASK_FULL) tagLow('mask', mask);
+    const { functions, handle, buffers, requests } = this.#worker;
+    if (requests.canFollow(RequestKind.TAG_RECV, params)) {
+      const plain = buffers.plainAddress(local, localOffset, byteLength);
+      if (plain >= 0) {
+        const param = requests.plainParamFor(local);
+        const received = functions.ucp_tag_recv_nbx(handle, plain, byteLength, tag, mask, param);
+        return requests.follow(RequestKind.TAG_RECV, received, 'tag/libucp', local, byteLength, params);
+      }
+    }
+    const request = this.#begin(local, localOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const { address, count } = buffers;
+    const started = functions.ucp_tag_recv_nbx(handle, address, count, tag, mask, requests.param);
+    return requests.receiveStarted(request, started, params);
+  }
+
+  /** See Worker.tagProbe. */
+  probe(tag: Tag, mask: Tag, remove: boolean): TagMessage | undefined {
+    tagLow('tag', tag);
+    tagLow('mask', mask);
+    const { functions, handle } = this.#worker;
+    using info = allocateScratch(UCP_TAG_RECV_INFO.size);
+    const message = functions.ucp_tag_probe_nb(handle, tag, mask, remove ? 1 : 0, info.address);
+    if (message === 0) return undefined;
+    const { sender_tag, length } = UCP_TAG_RECV_INFO.at;
+    const byteLength = Number(info.view.getBigUint64(length, true));
+    return new TakenMessage(info.view.getBigUint64(sender_tag, true), byteLength, remove ? message : 0);
+  }
+
+  /** See Worker.tagMessageRecvNbx. */
+  receiveMessage(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    message: TagMessage,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    if (!(message instanceof TakenMessage) || message.handle === 0) {
+      throw invalidParam('message', 'must be a message that tagProbe took out and nobody received', message);
+    }
+    const request = this.#begin(local, localOffset, byteLength);
+    if (request === undefined) return Status.NO_RESOURCE;
+    const { functions, handle, buffers, requests } = this.#worker;
+    const { handle: taken } = message;
+    message.handle = 0;
+    const { address, count } = buffers;
+    const started = functions.ucp_tag_msg_recv_nbx(handle, address, count, taken, requests.param);
+    return requests.receiveStarted(request, started, params);
+  }
+
+  #begin(local: LocalBuffer, offset: number, byteLength: number): UcpRequest | undefined {
+    const request = this.#worker.requests.begin(RequestKind.TAG_RECV, 'tag/libucp');
+    if (request === undefined) return undefined;
+    request.transport = TRANSPORT;
+    try {
+      this.#worker.buffers.describe(request, local, offset, byteLength, true);
+    } catch (error) {
+      this.#worker.requests.discard(request);
+      throw error;
+    }
+    return request;
+  }
+}

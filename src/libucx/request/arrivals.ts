@@ -1,0 +1,212 @@
+/**
+ * Active messages of one worker as they arrive: what libucp shows inside its callback is copied, and handlers run after its progress has returned, where they
+ * may do anything. Long messages stay with libucp until somebody fetches their data.
+ */
+
+import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
+import { AM_IDS, type AmCallback, AmMessage, type MessageOwner } from '../../ucp/api/active-message.ts';
+import type { MessageHandlers } from '../../ucp/api/awaited/message-queue.ts';
+import { checkStatus, invalidParam } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_AM_HANDLER_PARAM, UCP_AM_HANDLER_PARAM_FIELD, UCP_AM_RECV_ATTR, UCP_AM_RECV_PARAM } from '../c/abi.ts';
+import { Fields } from '../c/fields.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+
+/** The id by which workers of this engine ask each other for memory of cards. */
+export const STAGING_AM_ID = 65_534;
+/** The id by which endpoints of this engine tell that they are being closed: libucp itself does not say so to those that were made by worker addresses. */
+export const FAREWELL_AM_ID = 65_533;
+
+const BYTES_MIN = 256;
+/** Copies that are kept for the next messages, and the longest one. */
+const KEPT_MAX = 64;
+const KEPT_BYTES_MAX = 65_536;
+
+/** Where the data of a long message waits: what libucp calls its descriptor. */
+export interface Descriptor {
+  readonly address: number;
+}
+
+/** A message and the memory that it is copied to. */
+class Arrival {
+  readonly message: AmMessage;
+  bytes: Uint8Array = new Uint8Array(BYTES_MIN);
+  address: number = addressOf(this.bytes);
+
+  constructor(owner: MessageOwner) {
+    this.message = new AmMessage(owner);
+  }
+
+  reserve(byteLength: number): void {
+    if (byteLength <= this.bytes.byteLength) return;
+    this.bytes = new Uint8Array(Math.max(byteLength, 2 * this.bytes.byteLength));
+    this.address = addressOf(this.bytes);
+  }
+}
+
+/** The endpoints by their handles of libucp. */
+export interface Senders {
+  endpointOf(ep: number): object;
+  /** The peer closes its endpoint. Called inside a call of C. */
+  left(ep: number): void;
+}
+
+/** The active messages of one worker. */
+export class Arrivals implements MessageHandlers {
+  readonly #functions: LibucpFunctions;
+  readonly #worker: number;
+  readonly #owner: MessageOwner;
+  readonly #handlers: (AmCallback | undefined)[] = [];
+  readonly #callback: NativeCallback;
+  readonly #param: ScratchBlock = allocateScratch(UCP_AM_RECV_PARAM.size);
+  readonly #free: Arrival[] = [];
+  #waiting: Arrival[] = [];
+  /** Descriptors of long messages that libucp waits for, by their addresses. */
+  readonly #held: Set<number> = new Set();
+  readonly #senders: Senders;
+
+  /** @param worker the handle of libucp */
+  constructor(functions: LibucpFunctions, worker: number, owner: MessageOwner, senders: Senders) {
+    this.#senders = senders;
+    this.#functions = functions;
+    this.#worker = worker;
+    this.#owner = owner;
+    this.#callback = new NativeCallback({
+      result: 'int8_t',
+      parameters: ['uint64_t', 'uint64_t', 'uint64_t', 'uint64_t', 'uint64_t', 'uint64_t'],
+      fallback: Status.OK,
+      call: (id: number, header: number, headerLength: number, data: number, byteLength: number, param: number) =>
+        this.#onMessage(id, header, headerLength, data, byteLength, param),
+    });
+  }
+
+  /** Takes messages, where the context has the feature. */
+  open(): void {
+    // The highest id first: a table that grows beyond 2^16 entries forgets those that it has (1.13).
+    this.serve(AM_IDS - 1, undefined);
+    this.serve(FAREWELL_AM_ID, undefined);
+  }
+
+  /** True when messages wait for their handlers. */
+  get hasWaiting(): boolean {
+    return this.#waiting.length > 0;
+  }
+
+  handlerOf(id: number): AmCallback | undefined {
+    return this.#handlers[id];
+  }
+
+  /** See Worker.setAmHandler. */
+  setHandler(id: number, handler: AmCallback | undefined): void {
+    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || id === STAGING_AM_ID || id === FAREWELL_AM_ID) {
+      const rule = `must be an integer from 0 to ${AM_IDS - 1}, but ${FAREWELL_AM_ID} and ${STAGING_AM_ID}`;
+      throw invalidParam('id', rule, id);
+    }
+    if (handler !== undefined && typeof handler !== 'function') {
+      throw invalidParam('handler', 'must be a function', handler);
+    }
+    this.serve(id, handler);
+  }
+
+  /** Sets a handler, also for the engine's own id. */
+  serve(id: number, handler: AmCallback | undefined): void {
+    const { ID, CB, ARG } = UCP_AM_HANDLER_PARAM_FIELD;
+    using param = new Fields(UCP_AM_HANDLER_PARAM);
+    param
+      .setU64('field_mask', ID | CB | ARG)
+      .setU32('id', id)
+      .setU64('arg', id);
+    // Also without a handler: libucp fails long messages that nothing takes, and prints warnings about short ones.
+    param.setU64('cb', this.#callback.address);
+    checkStatus(this.#functions.ucp_worker_set_am_recv_handler(this.#worker, param.address), `AM handler ${id}`);
+    this.#handlers[id] = handler;
+  }
+
+  /** Runs the handlers of what has arrived. What one throws leaves here, and the others run in the next turn. */
+  dispatch(): number {
+    let count = 0;
+    for (; this.#waiting.length > 0; count++) {
+      const arrival = this.#waiting.shift()!;
+      try {
+        this.#handle(arrival.message);
+      } finally {
+        if (this.#free.length < KEPT_MAX && arrival.bytes.byteLength <= KEPT_BYTES_MAX) this.#free.push(arrival);
+      }
+    }
+    return count;
+  }
+
+  /** Hands over the data of a long message to what receives it. @returns the descriptor of libucp */
+  take({ address }: Descriptor): number {
+    this.#held.delete(address);
+    return address;
+  }
+
+  /** Gives up the data of a long message; without effect when the worker was closed. */
+  release({ address }: Descriptor): void {
+    if (this.#held.delete(address)) this.#functions.ucp_am_data_release(this.#worker, address);
+  }
+
+  /** Gives up what nobody has received, before the worker of libucp is destroyed. */
+  drop(): void {
+    this.#waiting = [];
+    for (const address of this.#held) this.release({ address });
+  }
+
+  /** libucp calls no more. */
+  close(): void {
+    this.#callback.close();
+    this.#param.free();
+  }
+
+  #handle(message: AmMessage): void {
+    const handler = this.#handlers[message.id];
+    try {
+      handler?.(message);
+    } finally {
+      // A handler that does not want the data releases the sender.
+      if (message.waiting !== undefined && !message.isTaken && !message.isReceived) {
+        this.release(message.waiting as Descriptor);
+      }
+    }
+  }
+
+  /** The callback of C. @returns INPROGRESS to keep the descriptor of a long message */
+  #onMessage(
+    id: number,
+    header: number,
+    headerLength: number,
+    data: number,
+    byteLength: number,
+    param: number,
+  ): Status {
+    memcpy(this.#param.address, param, UCP_AM_RECV_PARAM.size);
+    const { words } = this.#param;
+    const attributes = words[0]!;
+    const hasSender = (attributes & UCP_AM_RECV_ATTR.FIELD_REPLY_EP) !== 0;
+    const sender = words[2]! + words[3]! * 0x1_0000_0000;
+    if (id === FAREWELL_AM_ID) {
+      if (hasSender) this.#senders.left(sender);
+      return Status.OK;
+    }
+    const isLong = (attributes & UCP_AM_RECV_ATTR.FLAG_RNDV) !== 0;
+    const arrival = this.#free.pop() ?? new Arrival(this.#owner);
+    arrival.reserve(headerLength + (isLong ? 0 : byteLength));
+    if (headerLength > 0) memcpy(arrival.address, header, headerLength);
+    if (!isLong && byteLength > 0) memcpy(arrival.address + headerLength, data, byteLength);
+    const { message } = arrival;
+    message.id = id;
+    message.sender = hasSender ? this.#senders.endpointOf(sender) : undefined;
+    message.source = arrival.bytes;
+    message.headerOffset = 0;
+    message.headerLength = headerLength;
+    message.dataOffset = headerLength;
+    message.byteLength = byteLength;
+    message.waiting = isLong ? ({ address: data } satisfies Descriptor) : undefined;
+    message.isTaken = false;
+    message.isReceived = false;
+    if (isLong) this.#held.add(data);
+    this.#waiting.push(arrival);
+    return isLong ? Status.INPROGRESS : Status.OK;
+  }
+}

@@ -1,0 +1,154 @@
+/** Local memory as libucp takes it: an address and a number of bytes, a list of such, or a datatype that copies from and to cards. */
+
+import { addressOf, allocateScratch } from '../../sys/index.ts';
+import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../../ucp/api/local-bytes.ts';
+import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { isResizable } from '../../ucs/type/resizable.ts';
+import { UCP_DATATYPE, UCP_DT_IOV } from '../c/abi.ts';
+import type { DeviceAccess } from '../mem/device-access.ts';
+import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
+import type { UcpRequest } from './request.ts';
+import type { Requests } from './requests.ts';
+
+/** What describes memory that libucp cannot be given. */
+export interface DeviceDatatypes {
+  /**
+   * Sets the datatype of a request whose message lies on cards, at least in part.
+   * @param isReceived the operation writes the memory
+   * @returns what libucp gets for the address
+   */
+  describe(request: UcpRequest, pieces: readonly Piece<LocalMemory>[], byteLength: number, isReceived: boolean): number;
+}
+
+/** The context that memory must be of. */
+export interface BuffersOwner {
+  readonly access: DeviceAccess;
+}
+
+/** The local side of the operations of one worker, described one after the other. */
+export class Buffers {
+  /** What is given to libucp, after {@link describe}. */
+  address = 0;
+  count = 0;
+  readonly #owner: BuffersOwner;
+  readonly #requests: Requests;
+  readonly #devices: DeviceDatatypes;
+
+  /** @param owner the context that memory must be of */
+  constructor(owner: BuffersOwner, requests: Requests, devices: DeviceDatatypes) {
+    this.#owner = owner;
+    this.#requests = requests;
+    this.#devices = devices;
+  }
+
+  /**
+   * Checks local memory and describes it to libucp; it stays pinned until the request has ended.
+   * @throws UcxError ERR_INVALID_PARAM; the request is as it was then
+   */
+  describe(request: UcpRequest, local: LocalBuffer, offset: number, byteLength: number, isReceived: boolean): void {
+    if (!isList(local)) {
+      checkLocal(this.#owner, local, offset, byteLength);
+      if (isKnown(local)) {
+        checkKept(local);
+        this.#take(request, local, byteLength);
+        if (!(local instanceof Uint8Array)) this.#requests.setMemh(local.memh);
+        if (!isHost(local)) this.#requests.setMemoryType(this.#owner.access.memoryType);
+        this.address = addressIn(local, offset);
+        this.count = byteLength;
+        return;
+      }
+    }
+    const pieces = piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
+    for (const { memory } of pieces) checkKept(memory);
+    const bytes = bytesOf(pieces);
+    this.#take(request, local, bytes);
+    this.address = 0;
+    if (bytes === 0) {
+      this.count = 0;
+    } else if (pieces.every(({ memory }) => isHost(memory))) {
+      this.#describeList(request, pieces);
+    } else {
+      this.count = 1;
+      this.address = this.#devices.describe(request, pieces, bytes, isReceived);
+    }
+  }
+
+  /** The address of bytes of one piece of host memory; -1 for everything else, also for what {@link describe} refuses with the reason. */
+  plainAddress(local: LocalBuffer, offset: number, byteLength: number): number {
+    const isRange = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
+    if (!isRange) return -1;
+    if (local instanceof Uint8Array) {
+      if (offset + byteLength > local.length || isResizable(local.buffer)) return -1;
+      return local.length === 0 ? 0 : addressOf(local) + offset;
+    }
+    if (!OwnedMemory.isGenuine(local)) return -1;
+    const isUsable = local.owner === this.#owner && local.mapped && local.bytes?.length === local.byteLength;
+    return isUsable && offset + byteLength <= local.byteLength ? local.ucpAddress + offset : -1;
+  }
+
+  /** Checks local memory that is not going to be used. @throws UcxError ERR_INVALID_PARAM */
+  check(local: LocalBuffer, offset: number, byteLength: number): void {
+    piecesOf<LocalMemory>(this.#owner, local, offset, byteLength);
+  }
+
+  #take(request: UcpRequest, local: LocalBuffer, byteLength: number): void {
+    request.byteLength = byteLength;
+    request.pinned = local;
+    pin(local);
+  }
+
+  /** The list lives as long as the request. */
+  #describeList(request: UcpRequest, pieces: readonly Piece<LocalMemory>[]): void {
+    const used = pieces.filter(({ byteLength }) => byteLength > 0);
+    const list = allocateScratch(used.length * UCP_DT_IOV.size);
+    for (const [index, { memory, offset, byteLength }] of used.entries()) {
+      const at = index * UCP_DT_IOV.size;
+      list.view.setBigUint64(at + UCP_DT_IOV.at.buffer, BigInt(addressIn(memory, offset)), true);
+      list.view.setBigUint64(at + UCP_DT_IOV.at.length, BigInt(byteLength), true);
+    }
+    request.scratch = list;
+    this.#requests.setDatatype(UCP_DATATYPE.IOV);
+    this.address = list.address;
+    this.count = used.length;
+  }
+}
+
+/**
+ * Checks that memory stays where it is: V8 takes the pages of a buffer that shrinks away, whoever writes to them.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkKept(local: LocalMemory): void {
+  if (local instanceof Uint8Array && isResizable(local.buffer)) {
+    throw invalidParam('local', 'must not lie in a resizable ArrayBuffer: its memory can go away', local);
+  }
+}
+
+/** True for memory that a CPU reaches. */
+export function isHost(local: LocalMemory): boolean {
+  return local instanceof Uint8Array || local.bytes !== undefined;
+}
+
+/** True for memory that libucp can be given. */
+export function isKnown(local: LocalMemory): boolean {
+  return local instanceof Uint8Array || local.bytes !== undefined || local.memh !== 0;
+}
+
+/** The address of a byte of memory that libucp can be given; 0 where there are no bytes. */
+export function addressIn(local: LocalMemory, offset: number): number {
+  if (!(local instanceof Uint8Array)) return local.ucpAddress + offset;
+  return local.length === 0 ? 0 : addressOf(local) + offset;
+}
+
+/** A list that ends with the message. */
+export function cutList(list: readonly PieceOf<LocalMemory>[], byteLength: number): readonly PieceOf<LocalMemory>[] {
+  let start = 0;
+  const pieces = list.map((piece) => {
+    const { memory, offset = 0 } = piece;
+    const bytes = piece.byteLength ?? memory.byteLength - offset;
+    const placed = { memory, offset, byteLength: bytes, start };
+    start += bytes;
+    return placed;
+  });
+  return cut(pieces, byteLength);
+}

@@ -1,0 +1,136 @@
+/** An operation of libucp that has not ended when its call returned. Pooled; how it is started and how its end is found is in requests.ts. */
+
+import type { ScratchBlock } from '../../sys/index.ts';
+import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/request.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
+
+/** What requests say that carries them: which of its lanes libucp takes is its secret. */
+export const TRANSPORT = 'libucp';
+
+/** What a request does: which callback tells of its end. */
+export const RequestKind = { NONE: 0, SEND: 1, TAG_RECV: 2, AM_RECV: 3, COMPOSITE: 4 } as const;
+export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
+
+/** What a request needs of its worker. */
+export interface RequestOwner {
+  freeRequest(request: UcpRequest): void;
+  cancelRequest(request: UcpRequest): boolean;
+}
+
+/** Who has sent a message that cannot be taken back. */
+export interface MessageSender {
+  onFailed(status: Status): void;
+}
+
+/** A request. */
+export class UcpRequest implements ApiRequest {
+  readonly thread: symbol = THREAD_BOUND;
+  /** By which callbacks of C name it. */
+  readonly index: number;
+  kind: RequestKind = RequestKind.NONE;
+  status: Status = Status.OK;
+  error: unknown = undefined;
+  callback: RequestCallback | undefined = undefined;
+  userData: unknown = undefined;
+  byteLength = 0;
+  receivedBytes = 0;
+  /** Tag of the message that a receive has got, as two words. */
+  tagLow = 0;
+  tagHigh = 0;
+  atomicResult = 0n;
+  protocol = '';
+  transport: string | undefined = undefined;
+  device: string | undefined = undefined;
+  /** The request of libucp; 0 where there is none. */
+  handle = 0;
+  /** libucp has told of its end, and the application has not been told. */
+  hasEnded = false;
+  /** Somebody has asked for its end. */
+  isCanceled = false;
+  /** Its end is looked for in progress; else a callback tells. */
+  isPolled = false;
+  /** The endpoint that a message goes out by: it fails where the message cannot be read. */
+  sender: MessageSender | undefined = undefined;
+  /** Local memory, which must be neither collected nor unmapped before the end. */
+  pinned: LocalBuffer | undefined = undefined;
+  /** Memory that libucp reads or writes until the end: lists, headers, words of atomic operations. */
+  scratch: ScratchBlock | undefined = undefined;
+  /** The header of an active message likewise. */
+  header: ScratchBlock | undefined = undefined;
+  /** Runs at the end, before the callback: takes results and gives back what was lent. May change the status. */
+  settle: ((request: UcpRequest, status: Status) => Status) | undefined = undefined;
+  /** Asked first: true where the operation goes on without libucp, and is ended by whoever goes on. */
+  linger: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
+  /** Ends a composite operation early; false when it is too late. */
+  abandon: (() => boolean) | undefined = undefined;
+  readonly #owner: RequestOwner;
+
+  constructor(owner: RequestOwner, index: number) {
+    this.#owner = owner;
+    this.index = index;
+  }
+
+  get isCompleted(): boolean {
+    return this.status !== Status.INPROGRESS;
+  }
+
+  get senderTag(): bigint {
+    return BigInt.asUintN(32, BigInt(this.tagLow)) | (BigInt.asUintN(32, BigInt(this.tagHigh)) << 32n);
+  }
+
+  free(): void {
+    this.#owner.freeRequest(this);
+  }
+
+  cancel(): boolean {
+    return this.#owner.cancelRequest(this);
+  }
+
+  /** Makes the request a new operation in progress. */
+  begin(kind: RequestKind, protocol: string): void {
+    this.kind = kind;
+    this.protocol = protocol;
+    this.status = Status.INPROGRESS;
+    this.error = undefined;
+    this.callback = undefined;
+    this.userData = undefined;
+    this.byteLength = 0;
+    this.receivedBytes = 0;
+    this.transport = undefined;
+    this.device = undefined;
+    this.handle = 0;
+    this.isPolled = false;
+    this.hasEnded = false;
+    this.isCanceled = false;
+    this.sender = undefined;
+    this.settle = undefined;
+    this.linger = undefined;
+    this.abandon = undefined;
+  }
+
+  /** Ends the request, exactly once. */
+  end(status: Status): void {
+    let final = status;
+    if (this.settle !== undefined) {
+      final = this.settle(this, status);
+      this.settle = undefined;
+    }
+    this.status = final;
+    this.abandon = undefined;
+    if (this.pinned !== undefined) {
+      unpin(this.pinned);
+      this.pinned = undefined;
+    }
+    if (this.scratch !== undefined) {
+      this.scratch.free();
+      this.scratch = undefined;
+    }
+    if (this.header !== undefined) {
+      this.header.free();
+      this.header = undefined;
+    }
+    if (this.callback !== undefined) this.callback(this, final);
+  }
+}

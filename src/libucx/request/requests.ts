@@ -1,0 +1,453 @@
+/**
+ * The requests of one worker: their parameters for C, and how their ends are found. A few are asked after in every turn of progress, which is the fastest;
+ * the others are told of by callbacks. Callbacks of the application never run inside calls of C.
+ */
+
+import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
+import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM, UCP_TAG_RECV_INFO } from '../c/abi.ts';
+import type { LibucpFunctions } from '../c/functions.ts';
+import { type LocalBuffer, pin } from '../mem/memory-handle.ts';
+import { RequestKind, type RequestOwner, TRANSPORT, UcpRequest } from './request.ts';
+
+/** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
+const REQUESTS_MAX = 4096;
+/** Requests that are asked after in progress: 16 ns each, against 70 ns for a callback. */
+const POLLED_MAX = 4;
+/** Requests that are asked after at most, with those of sends that did not end at once. */
+const FOLLOWED_MAX = 32;
+/** Ended requests of libucp that are given back together, when there is nothing else to do. */
+const SPENT_MAX = 16;
+/** Turns without a report of libucp after which the polled requests are looked at all the same. A power of two. */
+const QUIET_TURNS_MASK = 63;
+
+const WORD = 4;
+const { at: PARAM } = UCP_REQUEST_PARAM;
+const MASK = PARAM.op_attr_mask / WORD;
+const FLAGS = PARAM.flags / WORD;
+const CALLBACK = PARAM.cb / WORD;
+const DATATYPE = PARAM.datatype / WORD;
+const USER_DATA = PARAM.user_data / WORD;
+const REPLY_BUFFER = PARAM.reply_buffer / WORD;
+const MEMORY_TYPE = PARAM.memory_type / WORD;
+const MEMH = PARAM.memh / WORD;
+const RECV_INFO = PARAM.recv_info / WORD;
+const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
+const HIGH = 0x1_0000_0000;
+
+/** The requests. */
+export class Requests {
+  /** The parameters of the operation that is started now (ucp_request_param_t). */
+  readonly param: number;
+  /** Parameters that say nothing: bytes, and no callback. For sends that mostly end at once, which need no request then. */
+  readonly plainParam: number;
+  /** The same with the handle of mapped memory. */
+  readonly #mappedParam: number;
+  readonly #mappedWords: Uint32Array;
+  /** The handle in it. */
+  #memh = 0;
+  /** Where libucp writes what a receive that ends at once has got: a tag and a length, or a length. */
+  readonly info: number;
+  readonly #words: Uint32Array;
+  readonly #infoWords: Uint32Array;
+  readonly #blocks: readonly ScratchBlock[];
+  readonly #functions: LibucpFunctions;
+  readonly #pool: ObjectPool<UcpRequest>;
+  readonly #all: UcpRequest[] = [];
+  readonly #callbacks: readonly NativeCallback[];
+  /** Addresses of the callbacks, by the kind of the request. */
+  readonly #callbackOf: readonly number[];
+  readonly #polled: UcpRequest[] = [];
+  /** Requests of libucp that have ended, and that it has not got back: whoever waits for an end goes on before that. */
+  readonly #spent: number[] = [];
+  /** Ended inside a call of C, with the status in {@link #statuses}: nobody has been told. */
+  #ended: UcpRequest[] = [];
+  #statuses: Status[] = [];
+  #turns = 0;
+  #inProgress = 0;
+
+  constructor(functions: LibucpFunctions, owner: RequestOwner) {
+    this.#functions = functions;
+    this.#pool = new ObjectPool(REQUESTS_MAX, (index) => {
+      const request = new UcpRequest(owner, index);
+      this.#all[index] = request;
+      return request;
+    });
+    const param = allocateScratch(UCP_REQUEST_PARAM.size);
+    const info = allocateScratch(UCP_TAG_RECV_INFO.size);
+    const plain = allocateScratch(UCP_REQUEST_PARAM.size);
+    const mapped = allocateScratch(UCP_REQUEST_PARAM.size);
+    this.#blocks = [param, plain, mapped, info];
+    this.plainParam = plain.address;
+    this.#mappedParam = mapped.address;
+    this.#mappedWords = mapped.words;
+    this.#mappedWords[MASK] = UCP_OP_ATTR_FIELD.MEMH;
+    this.param = param.address;
+    this.info = info.address;
+    this.#words = param.words;
+    this.#infoWords = info.words;
+    const send = new NativeCallback({
+      result: 'void',
+      parameters: ['uint64_t', 'int8_t', 'uint64_t'],
+      call: (handle: number, status: Status, index: number) => this.#onEnd(handle, index, status),
+    });
+    const tagReceive = new NativeCallback({
+      result: 'void',
+      parameters: ['uint64_t', 'int8_t', 'uint64_t', 'uint64_t'],
+      call: (handle: number, status: Status, received: number, index: number) => {
+        memcpy(this.info, received, UCP_TAG_RECV_INFO.size);
+        this.takeTagInfo(this.#all[index]!);
+        this.#onEnd(handle, index, status);
+      },
+    });
+    const receive = new NativeCallback({
+      result: 'void',
+      parameters: ['uint64_t', 'int8_t', 'uint64_t', 'uint64_t'],
+      call: (handle: number, status: Status, byteLength: number, index: number) => {
+        this.#all[index]!.receivedBytes = byteLength;
+        this.#onEnd(handle, index, status);
+      },
+    });
+    this.#callbacks = [send, tagReceive, receive];
+    this.#callbackOf = [0, send.address, tagReceive.address, receive.address];
+  }
+
+  /** Requests in use. */
+  get inUse(): number {
+    return this.#pool.inUse;
+  }
+
+  /** Operations that libucp has not ended. */
+  get inProgress(): number {
+    return this.#inProgress;
+  }
+
+  /** True when some have ended and nobody was told. */
+  get hasEnded(): boolean {
+    return this.#ended.length > 0;
+  }
+
+  /** A request for an operation of libucp, with its parameters in {@link param}; undefined at the bound. */
+  begin(kind: RequestKind, protocol: string): UcpRequest | undefined {
+    const request = this.#pool.get();
+    if (request === undefined) return undefined;
+    request.begin(kind, protocol);
+    const words = this.#words;
+    if (kind <= RequestKind.TAG_RECV && this.#polled.length < POLLED_MAX) {
+      request.isPolled = true;
+      words[MASK] = 0;
+    } else {
+      const address = this.#callbackOf[kind]!;
+      words[MASK] = CALLBACK_BITS;
+      words[CALLBACK] = address;
+      words[CALLBACK + 1] = address / HIGH;
+      words[USER_DATA] = request.index;
+    }
+    // A receive that ends at once does not tell its tag (1.13); a request does.
+    if (kind === RequestKind.TAG_RECV) words[MASK]! |= UCP_OP_ATTR_FLAG.NO_IMM_CMPL;
+    else if (kind !== RequestKind.SEND) this.#setAddress(UCP_OP_ATTR_FIELD.RECV_INFO, RECV_INFO, this.info);
+    return request;
+  }
+
+  /** {@link plainParam}, with the handle of libucp where there is one: it registers nothing then. */
+  plainParamFor(local: LocalBuffer): number {
+    if (!(local instanceof OwnedMemory) || local.memh === 0) return this.plainParam;
+    if (local.memh !== this.#memh) {
+      this.#memh = local.memh;
+      this.#mappedWords[MEMH] = local.memh;
+      this.#mappedWords[MEMH + 1] = local.memh / HIGH;
+    }
+    return this.#mappedParam;
+  }
+
+  /** True where an operation on plain memory may be started with {@link plainParamFor}: its request will be had, and looked for in progress. */
+  canFollow(kind: RequestKind, params: RequestParams | undefined): boolean {
+    const most = kind === RequestKind.TAG_RECV ? POLLED_MAX : FOLLOWED_MAX;
+    return this.#polled.length < most && this.#pool.inUse < REQUESTS_MAX && params?.noImmediateCompletion !== true;
+  }
+
+  /**
+   * Takes what libucp has returned for an operation that was started with {@link plainParamFor}.
+   * @param pointer 0 or a failure when the operation has ended, else the request of libucp
+   * @param local stays pinned until the end
+   */
+  follow(
+    kind: RequestKind,
+    pointer: number,
+    protocol: string,
+    local: LocalBuffer,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    if (pointer <= 0) return pointer as Status;
+    const request = this.#pool.get()!;
+    request.begin(kind, protocol);
+    request.transport = TRANSPORT;
+    request.byteLength = byteLength;
+    request.pinned = local;
+    pin(local);
+    request.isPolled = true;
+    request.handle = pointer;
+    this.#inProgress += 1;
+    this.#polled.push(request);
+    return this.adopt(request, params);
+  }
+
+  /** A request for what is made of several operations; undefined at the bound. */
+  beginComposite(protocol: string): UcpRequest | undefined {
+    const request = this.#pool.get();
+    request?.begin(RequestKind.COMPOSITE, protocol);
+    return request;
+  }
+
+  /** Adds flags to the parameters. */
+  setFlags(flags: number): void {
+    this.#words[MASK]! |= UCP_OP_ATTR_FIELD.FLAGS;
+    this.#words[FLAGS] = flags;
+  }
+
+  setDatatype(datatype: number): void {
+    this.#setAddress(UCP_OP_ATTR_FIELD.DATATYPE, DATATYPE, datatype);
+  }
+
+  /** A memory type of libucp. */
+  setMemoryType(memoryType: number): void {
+    this.#words[MASK]! |= UCP_OP_ATTR_FIELD.MEMORY_TYPE;
+    this.#words[MEMORY_TYPE] = memoryType;
+  }
+
+  /** The handle of the memory that the operation is given; 0 for none. */
+  setMemh(memh: number): void {
+    if (memh !== 0) this.#setAddress(UCP_OP_ATTR_FIELD.MEMH, MEMH, memh);
+  }
+
+  setReplyBuffer(address: number): void {
+    this.#setAddress(UCP_OP_ATTR_FIELD.REPLY_BUFFER, REPLY_BUFFER, address);
+  }
+
+  /**
+   * Takes what libucp has returned.
+   * @param pointer 0 or a failure when the operation has ended, else the request of libucp
+   */
+  started(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
+    if (pointer <= 0) return this.endedAtOnce(request, pointer as Status, params);
+    this.#inProgress += 1;
+    // Its callback may have run inside the call.
+    if (!request.hasEnded) request.handle = pointer;
+    if (request.isPolled) this.#polled.push(request);
+    return this.adopt(request, params);
+  }
+
+  /** As {@link started} for a receive of a tagged message, which may have met a message that was there. */
+  receiveStarted(request: UcpRequest, pointer: number, params: RequestParams | undefined): Status | Request {
+    if (pointer > 0 && request.isPolled) {
+      const status = this.#functions.ucp_tag_recv_request_test(pointer, this.info) as Status;
+      if (status !== Status.INPROGRESS) {
+        this.takeTagInfo(request);
+        this.#functions.ucp_request_free(pointer);
+        return this.endedAtOnce(request, status, params);
+      }
+    }
+    return this.started(request, pointer, params);
+  }
+
+  /** Gives an operation that goes on to the application. */
+  adopt(request: UcpRequest, params: RequestParams | undefined): Request {
+    if (params !== undefined) {
+      request.callback = params.callback;
+      request.userData = params.userData;
+    }
+    return request;
+  }
+
+  /** An operation has ended while it was started. */
+  endedAtOnce(request: UcpRequest, status: Status, params: RequestParams | undefined): Status | Request {
+    if (request.linger?.(request, status) === true) return this.adopt(request, params);
+    if (params?.noImmediateCompletion !== true) {
+      request.end(status);
+      const final = request.status;
+      this.#recycle(request);
+      return final;
+    }
+    request.callback = params.callback;
+    request.userData = params.userData;
+    request.end(status);
+    // The callback may have freed it.
+    return request.kind === RequestKind.NONE ? request.status : request;
+  }
+
+  /** Takes the tag and the length of a received message out of {@link info}. */
+  takeTagInfo(request: UcpRequest): void {
+    const words = this.#infoWords;
+    request.tagLow = words[0]!;
+    request.tagHigh = words[1]!;
+    request.receivedBytes = words[2]! + words[3]! * HIGH;
+  }
+
+  /**
+   * Ends what libucp has ended, after it has made progress.
+   * @param events what it has reported
+   */
+  progress(events: number): number {
+    let count = 0;
+    this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
+    if (this.#polled.length > 0 && (events > 0 || this.#turns === 0)) {
+      count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
+    }
+    if (this.#ended.length > 0) count += this.#tell();
+    if (this.#spent.length > 0 && (events === 0 || this.#spent.length >= SPENT_MAX)) this.#freeSpent();
+    return count;
+  }
+
+  /** Looks whether something has ended that nobody was told of: before sleeping. */
+  look(): boolean {
+    if (this.#polled.length > 0) this.#poll();
+    return this.#ended.length > 0;
+  }
+
+  /** Looks for the ends of the polled requests now: also a call that starts an operation may have ended others. */
+  #poll(): number {
+    const polled = this.#polled;
+    let kept = 0;
+    for (let i = 0; i < polled.length; i++) {
+      const request = polled[i]!;
+      const status = this.#statusOf(request);
+      if (status === Status.INPROGRESS) {
+        polled[kept++] = request;
+      } else {
+        this.#spent.push(request.handle);
+        this.#note(request, status);
+      }
+    }
+    const count = polled.length - kept;
+    // Not by setting the length, which gives the memory of an empty array back.
+    for (let i = 0; i < count; i++) polled.pop();
+    return count;
+  }
+
+  /** As {@link #poll} and {@link #tell} for one request, when there is no other: what waiting for one message comes to. */
+  #endOnly(request: UcpRequest): number {
+    const status = this.#statusOf(request);
+    if (status === Status.INPROGRESS) return 0;
+    this.#polled.pop();
+    this.#spent.push(request.handle);
+    request.handle = 0;
+    this.#inProgress -= 1;
+    if (request.linger?.(request, status) !== true) request.end(status);
+    return 1;
+  }
+
+  #statusOf(request: UcpRequest): Status {
+    if (request.kind !== RequestKind.TAG_RECV)
+      return this.#functions.ucp_request_check_status(request.handle) as Status;
+    const status = this.#functions.ucp_tag_recv_request_test(request.handle, this.info) as Status;
+    if (status !== Status.INPROGRESS) this.takeTagInfo(request);
+    return status;
+  }
+
+  /** A callback of C. */
+  #onEnd(handle: number, index: number, status: Status): void {
+    const request = this.#all[index]!;
+    request.hasEnded = true;
+    this.#functions.ucp_request_free(handle);
+    this.#note(request, status);
+  }
+
+  /** An operation has ended, and its application is told when libucp has returned. */
+  #note(request: UcpRequest, status: Status): void {
+    request.handle = 0;
+    this.#inProgress -= 1;
+    this.#ended.push(request);
+    this.#statuses.push(status);
+  }
+
+  #freeSpent(): void {
+    for (let pointer = this.#spent.pop(); pointer !== undefined; pointer = this.#spent.pop()) {
+      this.#functions.ucp_request_free(pointer);
+    }
+  }
+
+  /** Tells the application. What its callbacks throw leaves progress, and the others are told by the next turn. */
+  #tell(): number {
+    let count = 0;
+    for (; this.#ended.length > 0; count++) {
+      const request = this.#ended.shift()!;
+      const status = this.#statuses.shift()!;
+      if (request.linger?.(request, status) !== true) request.end(status);
+    }
+    return count;
+  }
+
+  /** Asks libucp to give up an operation. @returns true when it has ended with CANCELED; else it ends by itself, one way or the other */
+  cancel(worker: number, request: UcpRequest): boolean {
+    if (request.isCompleted) return false;
+    request.isCanceled = true;
+    if (request.abandon !== undefined) return request.abandon();
+    if (request.handle === 0) return false;
+    this.#functions.ucp_request_cancel(worker, request.handle);
+    if (request.isPolled) this.#poll();
+    const at = this.#ended.indexOf(request);
+    if (at < 0 || this.#statuses[at] !== Status.CANCELED) return false;
+    this.#ended.splice(at, 1);
+    this.#statuses.splice(at, 1);
+    if (request.linger?.(request, Status.CANCELED) === true) return false;
+    request.end(Status.CANCELED);
+    return true;
+  }
+
+  /** Asks libucp to give up all of a kind. */
+  cancelAll(worker: number, isMeant: (request: UcpRequest) => boolean): void {
+    for (const request of this.#all) {
+      if (request.kind !== RequestKind.NONE && isMeant(request)) this.cancel(worker, request);
+    }
+  }
+
+  /** libucp makes no progress any more: what it has not ended ends with CANCELED, as if it had. Returns how many of each kind. */
+  forsake(): { readonly sends: number; readonly others: number } {
+    this.#freeSpent();
+    const forsaken = this.#all.filter(({ handle }) => handle !== 0);
+    this.#polled.length = 0;
+    for (const request of forsaken) this.#note(request, Status.CANCELED);
+    const sends = forsaken.filter(({ kind }) => kind === RequestKind.SEND).length;
+    return { sends, others: forsaken.length - sends };
+  }
+
+  /** See Request.free. */
+  free(request: UcpRequest): void {
+    if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);
+    if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
+    this.#recycle(request);
+  }
+
+  /** Gives back a request that was never started. */
+  discard(request: UcpRequest): void {
+    request.callback = undefined;
+    request.end(Status.CANCELED);
+    this.#recycle(request);
+  }
+
+  /** Gives the callbacks back; libucp knows no request any more. */
+  close(): void {
+    for (const callback of this.#callbacks) callback.close();
+    for (const block of this.#blocks) block.free();
+  }
+
+  #setAddress(bit: number, word: number, address: number): void {
+    const words = this.#words;
+    words[MASK]! |= bit;
+    words[word] = address;
+    words[word + 1] = address / HIGH;
+  }
+
+  #recycle(request: UcpRequest): void {
+    request.kind = RequestKind.NONE;
+    request.callback = undefined;
+    request.userData = undefined;
+    request.error = undefined;
+    this.#pool.put(request);
+  }
+}

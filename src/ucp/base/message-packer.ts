@@ -1,0 +1,85 @@
+/**
+ * Sends a message of header and payload in the cheapest way its length allows. What the messages mean is in message.ts.
+ */
+
+import { Status } from '../../ucs/type/status.ts';
+import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
+import { gather } from '../api/local-bytes.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
+import type { Connection } from './request.ts';
+
+/** Writes header and payload, whatever the payload lies in. One for all: a packer runs inside the call that it is given to. */
+class MessagePacker implements AmPacker {
+  header: Int32Array = new Int32Array(0);
+  headerWords = 0;
+  bytes: Uint8Array | undefined = undefined;
+  pieces: readonly LocalPiece[] | undefined = undefined;
+  offset = 0;
+  byteLength = 0;
+
+  pack(frame: AmFrame): number {
+    const { header, headerWords, bytes, pieces, offset, byteLength } = this;
+    const first = frame.offset >> 2;
+    for (let i = 0; i < headerWords; i++) frame.words[first + i] = header[i]!;
+    const at = frame.offset + headerWords * 4;
+    if (pieces !== undefined) gather(pieces, offset, byteLength, frame.bytes, at);
+    else if (bytes !== undefined) frame.bytes.set(bytes.subarray(offset, offset + byteLength), at);
+    return headerWords * 4 + byteLength;
+  }
+}
+
+const PACKER = new MessagePacker();
+
+/**
+ * Sends a message whose payload is one piece of host memory.
+ * @param headerWords an even number
+ * @returns OK, NO_RESOURCE, UNREACHABLE on a connection without messages, EXCEEDS_LIMIT for one longer than a frame, or a failure
+ */
+export function sendMessage(
+  connection: Connection,
+  messageId: number,
+  header: Int32Array,
+  headerWords: number,
+  payload: Uint8Array | undefined,
+  payloadOffset: number,
+  payloadLength: number,
+): Status {
+  const { am } = connection;
+  if (am === undefined) return Status.UNREACHABLE;
+  if (connection.isLoopback) connection.amLane!.activity.busy = true;
+  const total = headerWords * 4 + payloadLength;
+  if (total <= connection.amShortMax) {
+    return am.amShort(messageId, header, headerWords, payload, payloadOffset, payloadLength);
+  }
+  if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  PACKER.header = header;
+  PACKER.headerWords = headerWords;
+  PACKER.bytes = payload;
+  PACKER.pieces = undefined;
+  PACKER.offset = payloadOffset;
+  PACKER.byteLength = payloadLength;
+  return am.amBcopy(messageId, PACKER);
+}
+
+/** Sends a message whose payload is a part of several pieces of host memory. Returns like {@link sendMessage}. */
+export function sendPieces(
+  connection: Connection,
+  messageId: number,
+  header: Int32Array,
+  headerWords: number,
+  pieces: readonly LocalPiece[],
+  offset: number,
+  byteLength: number,
+): Status {
+  const { am } = connection;
+  if (am === undefined) return Status.UNREACHABLE;
+  if (connection.isLoopback) connection.amLane!.activity.busy = true;
+  if (headerWords * 4 + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  PACKER.header = header;
+  PACKER.headerWords = headerWords;
+  PACKER.bytes = undefined;
+  PACKER.pieces = pieces;
+  PACKER.offset = offset;
+  PACKER.byteLength = byteLength;
+  return am.amBcopy(messageId, PACKER);
+}

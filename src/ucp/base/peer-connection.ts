@@ -1,0 +1,388 @@
+/**
+ * A connection to a worker: its lanes, the requests that wait on it for resources or for the peer, and how all of them end when it does. The
+ * endpoint of the API stands on it; who connects and when is decided in wireup/.
+ */
+
+import { type EndpointChange, endpointFail } from '../../ucs/debug/diagnostics.ts';
+import { throwLater } from '../../ucs/debug/uncaught.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { isLackOfResources, Status } from '../../ucs/type/status.ts';
+import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
+import type { SocketAddresses } from '../api/sockets/socket-address.ts';
+import type { CreditBudget } from '../credit/credit-budget.ts';
+import { InboundWindow } from '../credit/inbound-window.ts';
+import type { Lane } from '../lane/lane.ts';
+import type { DistanceOf } from '../lane/lane-distance.ts';
+import { type ConnectedLanes, nameOf } from '../lane/lanes.ts';
+import type { Thresholds } from '../lane/thresholds.ts';
+import { RkeyCache } from '../mem/rkey-cache.ts';
+import type { ProtocolInfo } from '../proto/protocol-info.ts';
+import type { Rejection } from '../resources/resource-filter.ts';
+import { CreditTeller } from './credit-messages.ts';
+import { MessageId, NO_ENDPOINT } from './message.ts';
+import { sendMessage } from './message-packer.ts';
+import { OutboundCredit } from './outbound-credit.ts';
+import { PendingQueue } from './pending-queue.ts';
+import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
+
+/** Messages of the protocol that may wait for room; a peer that makes us owe it more is broken or hostile. */
+const POSTED_MAX = 65_536;
+
+/** What tagged and active messages have before their bytes. */
+const EAGER_HEADER_BYTES = 16;
+const CLOSE_HEADER = new Int32Array(2);
+
+/** The worker behind a connection. */
+export interface ConnectionOwner extends RequestOwner {
+  readonly context: { readonly thresholds: Thresholds; readonly distanceOf: DistanceOf };
+  readonly observation: { readonly info: ProtocolInfo | undefined };
+  /** The memory for messages that are not asked for. */
+  readonly budget: CreditBudget;
+  /** The connection has requests that wait for resources: progress starts them again. */
+  connectionPending(connection: PeerConnection): void;
+}
+
+/** A connection. */
+export class PeerConnection implements Connection {
+  readonly id: number;
+  readonly lanes: readonly Lane[];
+  readonly distanceOf: DistanceOf;
+  /** Several of the lanes are of networks: transfers may be divided between them. */
+  readonly hasRails: boolean;
+  readonly protocolInfo: ProtocolInfo | undefined;
+  readonly unreachable: readonly Rejection[];
+  readonly am: UctEndpoint | undefined;
+  readonly amLane: Lane | undefined;
+  readonly amShortMax: number;
+  readonly amBcopyMax: number;
+  readonly rendezvousThreshold: number;
+  readonly zcopyThreshold: number | undefined;
+  readonly waiting: Map<number, Request> = new Map();
+  readonly rkeys: RkeyCache = new RkeyCache();
+  readonly credit: OutboundCredit = new OutboundCredit();
+  readonly inbound: InboundWindow;
+  remoteId: number = NO_ENDPOINT;
+  /** The interfaces of the peer, as its messages are known by. */
+  sources: readonly string[] = [];
+  /** The one of them that the last message came from. */
+  #source: string | undefined = undefined;
+  /** True for a connection of a worker to itself: both its ends are this one. */
+  isLoopback = false;
+  failure: Status = Status.OK;
+  /** It has failed within a call, and progress tells those who are to hear of it. */
+  isUnreported = false;
+  /** Of a connection that was agreed on by them. */
+  socketAddresses: SocketAddresses | undefined = undefined;
+  readonly #owner: ConnectionOwner;
+  readonly #pending: PendingQueue = new PendingQueue();
+  /** Messages of the protocol itself: they must not wait behind a fence of the application. */
+  readonly #posted: PendingQueue = new PendingQueue();
+  #postedCount = 0;
+  /** Why nothing waits here any more; OK while it does. */
+  #givenUp: Status = Status.OK;
+  /** Messages among them without which the peer does not know where to answer. */
+  #introductions = 0;
+  #nextWireId = 1;
+  #remoteOperations = 0;
+  readonly #flushes: Request[] = [];
+  #keptFailure: Status = Status.OK;
+  /** Whether the peer has nothing more to hear of this half: it has been told of its end, or has ended the other half itself. */
+  #hasLeft = false;
+
+  constructor(owner: ConnectionOwner, id: number, { lanes, am, unreachable, isIntraNode }: ConnectedLanes) {
+    this.#owner = owner;
+    this.id = id;
+    this.lanes = lanes;
+    this.distanceOf = owner.context.distanceOf;
+    this.hasRails = lanes.filter(({ iface }) => iface.attributes.resource.deviceType === DeviceType.NET).length > 1;
+    this.protocolInfo = owner.observation.info;
+    this.unreachable = unreachable;
+    this.amLane = am;
+    this.am = am?.endpoint;
+    const { bcopy, zcopy, rendezvousIntra, rendezvousInter } = owner.context.thresholds;
+    this.amShortMax = Math.min(am?.iface.attributes.am.shortBytesMax ?? 0, bcopy + EAGER_HEADER_BYTES - 1);
+    this.amBcopyMax = am?.iface.attributes.am.bcopyBytesMax ?? 0;
+    this.rendezvousThreshold = isIntraNode ? rendezvousIntra : rendezvousInter;
+    this.zcopyThreshold = zcopy;
+    const teller = new CreditTeller(this, owner);
+    this.inbound = new InboundWindow(owner.budget, () => teller.tell(this.inbound));
+  }
+
+  /** Whether a message with this source is one of the peer: a number alone, which can be guessed, names no connection. */
+  isFrom(source: string): boolean {
+    if (source === this.#source) return true;
+    if (!this.sources.includes(source)) return false;
+    this.#source = source;
+    return true;
+  }
+
+  get hasPending(): boolean {
+    return !this.#pending.isEmpty || this.#introductions > 0;
+  }
+
+  /** True when nothing is left that this end could send. */
+  get isDrained(): boolean {
+    return this.#pending.isEmpty && this.#posted.isEmpty;
+  }
+
+  /**
+   * Refuses messages where no lane carries any.
+   * @throws UcxError ERR_UNREACHABLE with the reason of every transport that could
+   */
+  checkMessages(): void {
+    if (this.am !== undefined) return;
+    const reasons =
+      this.unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport has messages';
+    throw new UcxError({
+      code: 'ERR_UNREACHABLE',
+      status: Status.UNREACHABLE,
+      message: `no transport carries messages to this peer (${reasons})`,
+      details: { reasons },
+    });
+  }
+
+  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): Status {
+    return this.failure === Status.OK ? this.#say(messageId, header, headerWords, payload) : this.failure;
+  }
+
+  #say(messageId: number, header: Int32Array, headerWords: number, payload: Uint8Array | undefined): Status {
+    const bytes = payload?.byteLength ?? 0;
+    if (this.#posted.isEmpty) {
+      const status = sendMessage(this, messageId, header, headerWords, payload, 0, bytes);
+      if (status !== Status.NO_RESOURCE) return status;
+    }
+    const message = new Request(this.#owner);
+    message.begin(RequestKind.MESSAGE);
+    message.connection = this;
+    message.messageId = messageId;
+    message.header.set(header.subarray(0, headerWords));
+    message.headerWords = headerWords;
+    message.bytes = payload?.slice();
+    message.byteLength = bytes;
+    message.starter = sendPosted;
+    if (messageId === MessageId.WIREUP) this.#introductions += 1;
+    this.#post(message);
+    return Status.OK;
+  }
+
+  run(request: Request): void {
+    const status = this.#posted.isEmpty ? start(request) : Status.NO_RESOURCE;
+    if (status === Status.NO_RESOURCE && this.#givenUp !== Status.OK) this.#abandon(request, this.#givenUp);
+    else if (status === Status.NO_RESOURCE) this.#post(request);
+    else if (status !== Status.INPROGRESS) request.end(status);
+  }
+
+  /** Operations on their way that only the peer can end, and that a flush waits for. */
+  get remoteOperations(): number {
+    return this.#remoteOperations;
+  }
+
+  /** Queues a request of the application behind the others. */
+  queue(request: Request): void {
+    this.#pending.push(request);
+    this.#owner.connectionPending(this);
+  }
+
+  /** Starts a request of the protocol itself that must not overtake those of the application. */
+  enqueue(request: Request): void {
+    const status = this.hasPending ? Status.NO_RESOURCE : start(request);
+    if (status === Status.NO_RESOURCE) this.queue(request);
+    else if (status !== Status.INPROGRESS) request.end(status);
+  }
+
+  /** Takes a queued request back; false when it is not queued any more. */
+  unqueue(request: Request): boolean {
+    return this.#pending.remove(request);
+  }
+
+  /** Starts what waits, as far as there are resources; returns how many requests were started or ended. */
+  restart(): number {
+    const started = this.#restart(this.#posted);
+    return this.#introductions > 0 ? started : started + this.#restart(this.#pending);
+  }
+
+  expect(request: Request): void {
+    this.#name(request);
+    if (request.isRemote) this.#remoteOperations += 1;
+  }
+
+  renew(request: Request): void {
+    this.waiting.delete(request.wireId);
+    this.#name(request);
+  }
+
+  forget(request: Request): void {
+    this.waiting.delete(request.wireId);
+    request.wireId = 0;
+    if (!request.isRemote) return;
+    this.#remoteOperations -= 1;
+    if (this.#remoteOperations > 0) return;
+    for (const flush of this.#flushes.splice(0)) countDown(flush);
+  }
+
+  /** Keeps what a look at the lanes has found for the next flush. */
+  keepFailure(status: Status): void {
+    if (this.#keptFailure === Status.OK) this.#keptFailure = status;
+  }
+
+  takeFailure(): Status {
+    const kept = this.#keptFailure;
+    this.#keptFailure = Status.OK;
+    return kept;
+  }
+
+  awaitRemote(flush: Request): boolean {
+    if (this.#remoteOperations === 0) return false;
+    flush.count += 1;
+    this.#flushes.push(flush);
+    return true;
+  }
+
+  /**
+   * Tells the peer, once, that this half ends. Where the peer has not answered yet that has to wait for the answer: call again then; see
+   * {@link owesEnd}.
+   */
+  tellEnd(): void {
+    if (this.#hasLeft || this.remoteId === NO_ENDPOINT) return;
+    this.#hasLeft = true;
+    // A loopback with one half only would tell itself.
+    if (this.am === undefined || (this.isLoopback && this.remoteId === this.id)) return;
+    CLOSE_HEADER[0] = this.remoteId;
+    this.#say(MessageId.CLOSE, CLOSE_HEADER, CLOSE_HEADER.length, undefined);
+  }
+
+  /** Whether the peer has to be told of the end of this half, and has not been. */
+  get owesEnd(): boolean {
+    return !this.#hasLeft && this.am !== undefined;
+  }
+
+  /** The peer has ended its half. */
+  endedByPeer(): void {
+    this.#hasLeft = true;
+    this.fail(Status.CONNECTION_RESET);
+  }
+
+  /** Ends everything that waits here, once, and tells the peer; later operations fail with the same status. */
+  fail(status: Status): void {
+    if (this.failure !== Status.OK) return;
+    this.failure = status;
+    // One that was never introduced has no other half.
+    if (this.#introductions > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
+    this.#introductions = 0;
+    if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));
+    this.#failFlushes(status);
+    const ended = [...this.waiting.values()];
+    for (const queue of [this.#posted, this.#pending]) {
+      for (let head = queue.shift(); head !== undefined; head = queue.shift()) if (head.wireId === 0) ended.push(head);
+    }
+    this.#postedCount = 0;
+    this.tellEnd();
+    for (const request of ended) this.#abandon(request, status);
+  }
+
+  /**
+   * Ends one of several requests: what its callback throws is an uncaught exception, and the others end all the same. One whose memory transports
+   * still use ends with that, and is waited for until then.
+   */
+  #abandon(request: Request, status: Status): void {
+    if (request.wireId !== 0) this.forget(request);
+    const { abandon } = request;
+    try {
+      request.onAbandoned(status);
+    } catch (error) {
+      throwLater(error);
+    }
+    // After its end the object may be another operation.
+    const goesOn = abandon !== undefined && request.abandon === abandon && !request.isCompleted;
+    if (goesOn && request.kind !== RequestKind.FLUSH) this.expect(request);
+  }
+
+  /** Ends the requests that wait for the peer, and messages that have not been sent. */
+  cancelWaiting(status: Status): void {
+    this.#givenUp = status;
+    this.#failFlushes(status);
+    const ended = [...this.waiting.values()];
+    const take = (request: Request): void => {
+      if (request.wireId === 0) ended.push(request);
+    };
+    this.#pending.sift((request) => request.kind !== RequestKind.MESSAGE && !request.isRemote, take);
+    // Parts of transfers that no transport works on yet; what is to be said to the peer is said.
+    this.#postedCount -= this.#posted.sift((request) => request.starter === sendPosted, take);
+    for (const request of ended) this.#abandon(request, status);
+  }
+
+  /** What flushes wait for comes to no good end. */
+  #failFlushes(status: Status): void {
+    for (const flush of this.#flushes) if (flush.failure === Status.OK) flush.failure = status;
+  }
+
+  /** Closes the lanes. */
+  close(): void {
+    this.#hasLeft = true;
+    this.fail(Status.CANCELED);
+    this.rkeys.close();
+    this.inbound.close();
+    for (const { endpoint } of this.lanes) endpoint.close();
+  }
+
+  #restart(queue: PendingQueue): number {
+    let started = 0;
+    for (let head = queue.head; head !== undefined; head = queue.head) {
+      const status = start(head);
+      if (status === Status.NO_RESOURCE) break;
+      // A start may end the connection, and with it everything that is queued.
+      if (queue.head !== head) continue;
+      queue.shift();
+      if (queue === this.#posted) {
+        this.#postedCount -= 1;
+        if (head.messageId === MessageId.WIREUP && head.starter === sendPosted) this.#introductions -= 1;
+      }
+      started += 1;
+      if (status !== Status.INPROGRESS) head.end(status);
+    }
+    return started;
+  }
+
+  #name(request: Request): void {
+    request.wireId = this.#nextWireId;
+    this.#nextWireId = this.#nextWireId === 0x7fff_ffff ? 1 : this.#nextWireId + 1;
+    this.waiting.set(request.wireId, request);
+  }
+
+  #post(request: Request): void {
+    this.#posted.push(request);
+    this.#postedCount += 1;
+    if (this.#postedCount > POSTED_MAX) {
+      this.isUnreported = true;
+      this.fail(Status.EXCEEDS_LIMIT);
+    }
+    this.#owner.connectionPending(this);
+  }
+}
+
+/** What those who look on are told of a connection. */
+export function changeOf({ lanes }: Connection, status: Status): EndpointChange {
+  return { transports: lanes.map(({ iface }) => nameOf(iface.attributes)), status };
+}
+
+/** Starts a request; what a transport throws becomes its status, with the error kept in the request. */
+export function start(request: Request): Status {
+  try {
+    return request.starter(request);
+  } catch (error) {
+    request.error = error;
+    return isUcxError(error) ? error.status : Status.IO_ERROR;
+  }
+}
+
+function sendPosted(message: Request): Status {
+  const { connection, messageId, header, headerWords, bytes, byteLength } = message;
+  const status = sendMessage(connection!, messageId, header, headerWords, bytes, 0, byteLength);
+  // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
+  return isLackOfResources(status) ? Status.NO_RESOURCE : status;
+}
+
+function countDown(flush: Request): void {
+  flush.count -= 1;
+  if (flush.count === 0) flush.onComplete();
+}

@@ -1,0 +1,32 @@
+/** How far a lane is from the memory whose bytes it moves, as estimates take it. It reads no topology: who makes the context hands in the distances. */
+
+import type { Distance } from '../../ucs/sys/topology.ts';
+import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
+import type { Lane } from './lane.ts';
+
+/**
+ * The way between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined where the place of
+ * either is not known.
+ */
+export type DistanceOf = (sysDevice: number, resource: IfaceResource) => Distance | undefined;
+
+/**
+ * The way from a lane to device memory; undefined for none to speak of. Networks only: what other transports say of their speed is said of the way to the memory
+ * that they reach.
+ * @param near the device that the bytes come from or go to, also where they pass through host memory; undefined for none
+ */
+export function laneDistance(
+  distanceOf: DistanceOf,
+  { iface: { attributes } }: Pick<Lane, 'iface'>,
+  near: number | undefined,
+): LaneDistance | undefined {
+  const { resource } = attributes;
+  if (near === undefined || resource.deviceType !== DeviceType.NET) return undefined;
+  const distance = distanceOf(near, resource);
+  return distance === undefined || distance.kind === 'unknown' ? undefined : { ...distance, to: near };
+}
+
+/** The way, and the device at its other end. */
+export interface LaneDistance extends Distance {
+  readonly to: number;
+}

@@ -1,0 +1,17 @@
+/** A lane: one transport on one device, connected, as an endpoint uses it. Data only. */
+
+import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
+import type { OpenMd } from '../resources/resources.ts';
+
+/** Whether transports of a worker may have operations on their way: progress need not ask those that have nothing to do. */
+export interface Activity {
+  busy: boolean;
+}
+
+export interface Lane {
+  readonly iface: Iface;
+  readonly endpoint: UctEndpoint;
+  readonly md: OpenMd;
+  /** Of the worker; whoever starts an operation sets it. */
+  readonly activity: Activity;
+}

@@ -1,0 +1,148 @@
+/**
+ * The choice of lanes of a connection: which of the own interfaces reach the worker behind an address, and which lane carries messages. Both ends
+ * choose by the same attributes, so they choose the same transports.
+ */
+
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { DeviceType, type Iface, type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
+import type { Rejection } from '../resources/resource-filter.ts';
+import type { OpenMd } from '../resources/resources.ts';
+import type { Activity, Lane } from './lane.ts';
+import { type AddressEntry, packWorkerAddress } from './worker-address.ts';
+
+/** Activity of lanes that progress looks at anyway. */
+const UNSEEN: Activity = { busy: false };
+
+/** What a lane needs to carry messages. */
+const MESSAGES: number = IfaceFlag.AM_SHORT | IfaceFlag.AM_BCOPY;
+/** Why a network is left out. */
+const NOT_NEEDED = 'is not needed: the peer is on this node, where other transports carry messages';
+
+/** An interface with the memory domain it belongs to. */
+export interface OpenIface {
+  readonly iface: Iface;
+  readonly md: OpenMd;
+}
+
+/** The lanes of a connection. */
+export interface ConnectedLanes {
+  readonly lanes: readonly Lane[];
+  /** The lane that carries messages; undefined when none can. */
+  readonly am: Lane | undefined;
+  /** Interfaces that do not reach the peer, such as `posix/memory`, and what the context does not use at all. */
+  readonly unreachable: readonly Rejection[];
+  /** The peer is on this node. */
+  readonly isIntraNode: boolean;
+}
+
+/**
+ * Connects every interface that reaches the worker with these addresses.
+ * @param unused what the context does not use, for explanations
+ * @throws UcxError ERR_UNREACHABLE with the reason of every interface when none does
+ */
+export function connectLanes(
+  ifaces: readonly OpenIface[],
+  entries: readonly AddressEntry[],
+  activity: Activity,
+  unused: readonly Rejection[],
+): ConnectedLanes {
+  const lanes: Lane[] = [];
+  const unreachable = [...unused];
+  let isIntraNode = false;
+  // Networks last: within a node they are not needed.
+  const near = ifaces.filter(({ iface }) => !isNetwork(iface));
+  const networks = ifaces.filter(({ iface }) => isNetwork(iface));
+  try {
+    for (const { iface, md } of [...near, ...networks]) {
+      const found = isNetwork(iface) && lanes.some(carriesMessages) ? NOT_NEEDED : reachableEntry(iface, entries);
+      if (typeof found === 'string') unreachable.push({ name: nameOf(iface.attributes), reason: found });
+      else {
+        lanes.push({
+          iface,
+          md,
+          endpoint: iface.connect(found.address),
+          activity: isListening(iface) ? UNSEEN : activity,
+        });
+        isIntraNode ||= !isNetwork(iface) || iface.sharesNode?.(found.address) === true;
+      }
+    }
+  } catch (error) {
+    for (const { endpoint } of lanes) endpoint.close();
+    throw error;
+  }
+  if (lanes.length === 0) throw noLane(unreachable);
+  return { lanes, am: messageLane(lanes), unreachable, isIntraNode };
+}
+
+function isNetwork({ attributes }: Iface): boolean {
+  return attributes.resource.deviceType === DeviceType.NET;
+}
+
+/** True for a lane within the node that carries messages. */
+function carriesMessages({ iface }: Lane): boolean {
+  return !isNetwork(iface) && (iface.attributes.flags & MESSAGES) === MESSAGES;
+}
+
+/** The interfaces of a worker with these addresses, as its messages are known by. */
+export function identitiesOf(ifaces: readonly OpenIface[], entries: readonly AddressEntry[]): readonly string[] {
+  const identities = new Set<string>();
+  for (const { transport, address } of entries) {
+    const own = ifaces.find(({ iface }) => iface.attributes.resource.transport === transport);
+    const identity = own?.iface.identityOf?.(address);
+    if (identity !== undefined) identities.add(identity);
+  }
+  return [...identities];
+}
+
+/** Whether messages of peers come from an interface: progress looks at it whatever is on its way. Loopback brings only what was sent here. */
+export function isListening({ attributes: { flags, resource } }: Iface): boolean {
+  return (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;
+}
+
+/** The interface of the peer that this one reaches, or why it reaches none. */
+function reachableEntry(iface: Iface, entries: readonly AddressEntry[]): AddressEntry | string {
+  const { transport, device } = iface.attributes.resource;
+  const peers = entries.filter((entry) => entry.transport === transport);
+  // The device of the same name first: it may be the very same.
+  peers.sort((left, right) => Number(right.device === device) - Number(left.device === device));
+  let reason = 'the peer does not have it';
+  for (const entry of peers) {
+    const refused = iface.unreachableReason(entry.address);
+    if (refused === undefined) return entry;
+    reason = refused;
+  }
+  return reason;
+}
+
+/** The lane with the lowest latency among those with messages; the name decides between equals. */
+function messageLane(lanes: readonly Lane[]): Lane | undefined {
+  const able = lanes.filter(({ iface }) => (iface.attributes.flags & MESSAGES) === MESSAGES);
+  return able.sort((left, right) => {
+    const [one, other] = [left.iface.attributes, right.iface.attributes];
+    const byPriority = other.priority - one.priority;
+    const byLatency = one.performance.latencyNs - other.performance.latencyNs;
+    return byPriority || byLatency || nameOf(one).localeCompare(nameOf(other));
+  })[0];
+}
+
+/** The address of the worker with these interfaces. */
+export function addressOfWorker(id: Uint8Array, ifaces: readonly Iface[]): Uint8Array {
+  const entries = ifaces.map(({ address, attributes: { resource } }) => ({ ...resource, address }));
+  return packWorkerAddress({ id, entries });
+}
+
+/** Name of an interface, such as `gaudi_cpy/gaudi0`. */
+export function nameOf({ resource }: IfaceAttributes): string {
+  return `${resource.transport}/${resource.device}`;
+}
+
+function noLane(unreachable: readonly Rejection[]): UcxError {
+  const reasons = unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
+  return new UcxError({
+    code: 'ERR_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: `no transport reaches the worker of this address (${reasons})`,
+    details: { reasons },
+  });
+}

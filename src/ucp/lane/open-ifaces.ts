@@ -1,0 +1,38 @@
+/** The interfaces of a new worker. */
+
+import type { Log } from '../../ucs/debug/log.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import type { OpenMd } from '../resources/resources.ts';
+import type { OpenIface } from './lanes.ts';
+
+/** A place for files that has become full, read-only or forbidden since the context was made. */
+const NO_PLACE: readonly string[] = ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'ENOENT'].map(
+  (name) => `ERR_SYSCALL_${name}`,
+);
+
+/**
+ * Opens an interface for every resource. One that finds no place for its files is left out with a warning, as long as there are others.
+ * @throws what the opening of an interface throws; nothing is left open
+ */
+export function openIfaces(mds: readonly OpenMd[], log: Log): readonly OpenIface[] {
+  const open: OpenIface[] = [];
+  let refusal: unknown;
+  try {
+    for (const md of mds) {
+      for (const resource of md.resources) {
+        try {
+          open.push({ md, iface: md.md.openIface(resource) });
+        } catch (error) {
+          if (!isUcxError(error) || !NO_PLACE.includes(error.code)) throw error;
+          refusal ??= error;
+          log.warn(`${resource.transport} is not used by a worker: ${error.message}`);
+        }
+      }
+    }
+    if (open.length === 0) throw refusal;
+    return open;
+  } catch (error) {
+    for (const { iface } of open) iface.close();
+    throw error;
+  }
+}

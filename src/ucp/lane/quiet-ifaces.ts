@@ -1,0 +1,30 @@
+/** The interfaces of a worker that bring no messages of peers: they are driven while they may have operations on their way, and now and then. */
+
+import type { Iface } from '../../uct/api/iface.ts';
+import type { Activity } from './lane.ts';
+import { isListening } from './lanes.ts';
+
+/** The interfaces. */
+export class QuietIfaces {
+  /** Set by whoever starts an operation on one of them. */
+  readonly activity: Activity = { busy: false };
+  readonly #ifaces: readonly Iface[];
+
+  /** @param ifaces all of the worker */
+  constructor(ifaces: readonly Iface[]) {
+    this.#ifaces = ifaces.filter((iface) => !isListening(iface));
+  }
+
+  /** Drives those with something on its way. @param isTurn also the others: they may serve peers */
+  progress(isTurn: boolean): number {
+    let count = 0;
+    // First: what ends on one of them may start something on another that was looked at before.
+    this.activity.busy = false;
+    for (const iface of this.#ifaces) {
+      if (iface.outstanding === 0 && !isTurn) continue;
+      count += iface.progress();
+      if (iface.outstanding > 0) this.activity.busy = true;
+    }
+    return count;
+  }
+}

@@ -1,0 +1,63 @@
+/** Sizes at which operations change their protocol, and the ways that a rendezvous may take, as the configuration says. */
+
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { RendezvousScheme, UcpConfig } from '../resources/config.ts';
+import type { RailLimits } from './rails.ts';
+
+/** Schemes of UCX that the native engine has no protocol for. */
+const ABSENT: Partial<Record<RendezvousScheme, string>> = {
+  get_ppln: 'receivers read whole messages, not windows of them',
+  rkey_ptr: 'no transport hands out pointers to memory of a peer',
+};
+
+/** Sizes in bytes of what the application sends. */
+export interface Thresholds {
+  /** Messages of so many bytes and more go by rendezvous, to peers on this node and to others; Infinity where only the length of a frame decides. */
+  readonly rendezvousIntra: number;
+  readonly rendezvousInter: number;
+  /** Messages of so many bytes and more are copied before they are sent; Infinity where the transport decides. */
+  readonly bcopy: number;
+  /** Puts and gets of so many bytes and more go by zero copy, others do not, where there is a choice; undefined where the estimates decide. */
+  readonly zcopy: number | undefined;
+}
+
+/** The thresholds of a configuration. */
+export function thresholdsOf({ RNDV_THRESH, BCOPY_THRESH, ZCOPY_THRESH }: UcpConfig): Thresholds {
+  const orFrame = (bytes: number | 'auto' | undefined): number =>
+    bytes === undefined || bytes === 'auto' ? Number.POSITIVE_INFINITY : bytes;
+  return {
+    rendezvousIntra: orFrame(RNDV_THRESH.intra ?? RNDV_THRESH.default),
+    rendezvousInter: orFrame(RNDV_THRESH.inter ?? RNDV_THRESH.default),
+    bcopy: orFrame(BCOPY_THRESH),
+    zcopy: ZCOPY_THRESH === 'auto' ? undefined : ZCOPY_THRESH,
+  };
+}
+
+/** Between how many devices long transfers are divided, one where each protocol has one network device only. */
+export function railsOfConfig(config: UcpConfig): { readonly rendezvous: RailLimits; readonly rma: RailLimits } {
+  const { SINGLE_NET_DEVICE, MAX_RNDV_RAILS, MIN_RNDV_CHUNK_SIZE, MAX_RMA_RAILS, MIN_RMA_CHUNK_SIZE } = config;
+  const bandwidthRatioMax = config.MULTI_LANE_MAX_RATIO;
+  const railsMax = (count: number): number => (SINGLE_NET_DEVICE ? 1 : count);
+  return {
+    rendezvous: { railsMax: railsMax(MAX_RNDV_RAILS), chunkBytesMin: MIN_RNDV_CHUNK_SIZE, bandwidthRatioMax },
+    rma: { railsMax: railsMax(MAX_RMA_RAILS), chunkBytesMin: MIN_RMA_CHUNK_SIZE, bandwidthRatioMax },
+  };
+}
+
+/**
+ * The scheme of a configuration.
+ * @throws UcxError ERR_CONFIG_VALUE for one that libucp has and this engine has not
+ */
+export function schemeOf({ RNDV_SCHEME: value }: UcpConfig): RendezvousScheme {
+  const why = ABSENT[value];
+  if (why === undefined) return value;
+  const variable = 'UCX_RNDV_SCHEME';
+  const rule = 'auto, get_zcopy, put_zcopy, put_ppln or am with the native engine';
+  throw new UcxError({
+    code: 'ERR_CONFIG_VALUE',
+    status: Status.INVALID_PARAM,
+    message: `${variable} must be ${rule}, got "${value}": ${why}`,
+    details: { variable, rule, value },
+  });
+}

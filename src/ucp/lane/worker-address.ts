@@ -1,0 +1,112 @@
+/**
+ * The wire form of a worker address: who the worker is and how each of its interfaces is reached. Bytes only: which of them are used is
+ * decided in lanes.ts.
+ *
+ * Layout, little-endian: u32 magic, u8 version, u8 entry count, u16 0, 16 bytes worker id; per entry u8 length and bytes of each of transport,
+ * device and address; u32 CRC-32 of everything before.
+ */
+
+import { crc32 } from 'node:zlib';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+
+const MAGIC = 0x41504355;
+const VERSION = 3;
+const HEADER_BYTES = 24;
+const CHECKSUM_BYTES = 4;
+const AT_ID = 8;
+/** Bytes of the id of a worker. */
+export const WORKER_ID_BYTES = 16;
+/** Longest worker address that is read. */
+export const WORKER_ADDRESS_BYTES_MAX = 8192;
+const ENTRIES_MAX = 255;
+
+/** How one interface of a worker is reached. */
+export interface AddressEntry {
+  readonly transport: string;
+  readonly device: string;
+  readonly address: Uint8Array;
+}
+
+/** The fields of a worker address. */
+export interface WorkerAddress {
+  /** Distinguishes all workers there ever are. */
+  readonly id: Uint8Array;
+  readonly entries: readonly AddressEntry[];
+}
+
+/** Writes a worker address. */
+export function packWorkerAddress({ id, entries }: WorkerAddress): Uint8Array {
+  const fields = entries.flatMap(({ transport, device, address }) => [
+    Buffer.from(transport, 'ascii'),
+    Buffer.from(device, 'ascii'),
+    address,
+  ]);
+  const byteLength = fields.reduce((sum, field) => sum + 1 + field.byteLength, HEADER_BYTES + CHECKSUM_BYTES);
+  if (entries.length > ENTRIES_MAX || byteLength > WORKER_ADDRESS_BYTES_MAX) {
+    throw new UcxError({
+      code: 'ERR_ADDRESS_TOO_LONG',
+      status: Status.EXCEEDS_LIMIT,
+      message: `a worker address of ${entries.length} interfaces has ${byteLength} bytes, more than ${WORKER_ADDRESS_BYTES_MAX}`,
+    });
+  }
+  const packed = new Uint8Array(byteLength);
+  const view = new DataView(packed.buffer);
+  view.setUint32(0, MAGIC, true);
+  view.setUint8(4, VERSION);
+  view.setUint8(5, entries.length);
+  packed.set(id, AT_ID);
+  let at = HEADER_BYTES;
+  for (const field of fields) {
+    packed[at] = field.byteLength;
+    packed.set(field, at + 1);
+    at += 1 + field.byteLength;
+  }
+  view.setUint32(at, crc32(packed.subarray(0, at)), true);
+  return packed;
+}
+
+/**
+ * Reads a worker address.
+ * @throws UcxError ERR_ADDRESS_MALFORMED (INVALID_PARAM) that says what is wrong
+ */
+export function unpackWorkerAddress(packed: Uint8Array): WorkerAddress {
+  if (!(packed instanceof Uint8Array)) throw malformed('is no Uint8Array');
+  const { byteLength } = packed;
+  if (byteLength < HEADER_BYTES + CHECKSUM_BYTES) throw malformed(`has only ${byteLength} bytes`);
+  if (byteLength > WORKER_ADDRESS_BYTES_MAX) throw malformed(`has ${byteLength} bytes`);
+  const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
+  const end = byteLength - CHECKSUM_BYTES;
+  if (view.getUint32(0, true) !== MAGIC) throw malformed('does not begin as one');
+  if (view.getUint8(4) !== VERSION) throw malformed(`has version ${view.getUint8(4)}, this library reads ${VERSION}`);
+  if (view.getUint32(end, true) !== crc32(packed.subarray(0, end))) throw malformed('has a wrong checksum');
+  return { id: packed.slice(AT_ID, AT_ID + WORKER_ID_BYTES), entries: readEntries(packed, view.getUint8(5), end) };
+}
+
+function readEntries(packed: Uint8Array, count: number, end: number): AddressEntry[] {
+  const entries: AddressEntry[] = [];
+  let at = HEADER_BYTES;
+  const take = (): Uint8Array => {
+    const length = at < end ? packed[at]! : Number.POSITIVE_INFINITY;
+    if (at + 1 + length > end) throw malformed('is cut off');
+    const field = packed.slice(at + 1, at + 1 + length);
+    at += 1 + length;
+    return field;
+  };
+  for (let i = 0; i < count; i++) {
+    const transport = Buffer.from(take()).toString('ascii');
+    const device = Buffer.from(take()).toString('ascii');
+    entries.push({ transport, device, address: take() });
+  }
+  if (at !== end) throw malformed('has bytes behind its end');
+  return entries;
+}
+
+function malformed(rule: string): UcxError {
+  return new UcxError({
+    code: 'ERR_ADDRESS_MALFORMED',
+    status: Status.INVALID_PARAM,
+    message: `worker address ${rule}`,
+    details: { rule },
+  });
+}

@@ -1,0 +1,226 @@
+/** The configuration of ucp: the fields of UCX's protocol layer that are honoured here. */
+
+import type { ConfigTable } from '../../ucs/config/config.ts';
+import { type AllowList, allowListType, DEFAULT_KEY, type KeyValues, keyValueType } from '../../ucs/config/list.ts';
+import {
+  boolType,
+  type ConfigType,
+  enumType,
+  memorySizeType,
+  memoryUnitsType,
+  restricted,
+  type Ternary,
+  ternaryType,
+  timeType,
+  uintType,
+} from '../../ucs/config/value.ts';
+import { MEMORY_TYPE_NAMES } from '../../ucs/memory/memory-type.ts';
+import { type ProtocolInfoMode, protocolInfoType } from '../proto/protocol-info.ts';
+
+/** The values of UCX_RNDV_SCHEME. */
+export const RNDV_SCHEMES = ['auto', 'get_zcopy', 'put_zcopy', 'get_ppln', 'put_ppln', 'am', 'rkey_ptr'] as const;
+export type RendezvousScheme = (typeof RNDV_SCHEMES)[number];
+
+/** Where a peer is: on this node or on another. */
+const REACHES = ['default', 'intra', 'inter'] as const;
+export type Reach = (typeof REACHES)[number];
+
+/** The values of the table. */
+export interface UcpConfig {
+  readonly TLS: AllowList;
+  readonly NET_DEVICES: AllowList;
+  readonly SHM_DEVICES: AllowList;
+  readonly ACC_DEVICES: AllowList;
+  readonly SELF_DEVICES: AllowList;
+  readonly WARN_INVALID_CONFIG: boolean;
+  readonly PROGRESS_SPIN: number;
+  readonly RNDV_THRESH: KeyValues<Reach, number | 'auto'>;
+  readonly RNDV_SCHEME: RendezvousScheme;
+  readonly BCOPY_THRESH: number | 'auto';
+  readonly ZCOPY_THRESH: number | 'auto';
+  readonly RNDV_FRAG_SIZE: number;
+  readonly RNDV_FRAG_ALLOC_COUNT: number;
+  readonly MAX_RNDV_RAILS: number;
+  readonly MIN_RNDV_CHUNK_SIZE: number;
+  readonly MAX_RMA_RAILS: number;
+  readonly MIN_RMA_CHUNK_SIZE: number;
+  readonly SINGLE_NET_DEVICE: boolean;
+  readonly MULTI_LANE_MAX_RATIO: number;
+  readonly UNEXP_MAX_BYTES: number;
+  readonly KEEPALIVE_INTERVAL: number;
+  readonly RCACHE_ENABLE: Ternary;
+  readonly MEMTYPE_CACHE: Ternary;
+  readonly PROTO_INFO: ProtocolInfoMode;
+}
+
+const fragmentBytesType = restricted(
+  memorySizeType,
+  'a size from 64k to 16m',
+  (bytes) => bytes >= 65_536 && bytes <= 16 * 2 ** 20,
+);
+/** One to send, one to receive. */
+const fragmentCountType = restricted(uintType, 'an unsigned integer, at least 2', (count) => count >= 2);
+
+/** A value for all types of memory, or as UCX writes it, for some: `host:512K,cuda:4M`. Fragments are host memory: the others do not count. */
+function ofHostMemory(type: ConfigType<number>): ConfigType<number> {
+  const byMemoryType = keyValueType([DEFAULT_KEY, ...MEMORY_TYPE_NAMES], type);
+  return {
+    syntax: `${type.syntax}; or by memory type, of which host counts: host:<value>,...`,
+    parse(text) {
+      const values = byMemoryType.parse(text);
+      return values?.host ?? values?.[DEFAULT_KEY];
+    },
+    print: type.print,
+  };
+}
+
+/** `UCX_TLS` and its like. */
+export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
+  prefix: '',
+  fields: [
+    {
+      name: 'TLS',
+      type: allowListType,
+      default: 'all',
+      doc: 'Transports to use, by name or alias: shm or sm (posix, cma), mm (posix), gaudi (gaudi_cpy, gaudi_ipc), ...; \\ before a name turns its aliases off.',
+    },
+    {
+      name: 'NET_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Network devices to use.',
+    },
+    {
+      name: 'SHM_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Intra-node devices to use: memory.',
+    },
+    {
+      name: 'ACC_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Accelerators to use: gaudi0, gaudi[0-3], ... The others are not opened, so that other processes can have them.',
+    },
+    {
+      name: 'SELF_DEVICES',
+      type: allowListType,
+      default: 'all',
+      doc: 'Loopback devices to use: memory.',
+    },
+    {
+      name: 'WARN_INVALID_CONFIG',
+      type: boolType,
+      default: 'y',
+      doc: 'Warn about transports and devices in these lists that this machine does not have, with the nearest name.',
+    },
+    {
+      name: 'PROGRESS_SPIN',
+      type: timeType,
+      default: '20us',
+      doc: 'Time that an awaited operation polls before it sleeps on the event of its transport.',
+    },
+    {
+      name: 'RNDV_THRESH',
+      type: keyValueType(REACHES, memoryUnitsType),
+      default: 'auto',
+      doc: 'Bytes from which messages of host memory go by rendezvous, to all peers, or to those on this node (intra:8k) and on others (inter:16k); auto, and messages longer than a frame: what fits no frame.',
+    },
+    {
+      name: 'RNDV_SCHEME',
+      type: enumType(RNDV_SCHEMES),
+      default: 'auto',
+      doc: 'How the bytes of a rendezvous move, where both ends can: get_zcopy, the receiver reads them; put_zcopy, the sender writes them at once; put_ppln, it writes them window by window; am, in messages; auto, the first of these that works. Each end does its part: set it alike at both. get_ppln and rkey_ptr are for libucp only.',
+    },
+    {
+      name: 'BCOPY_THRESH',
+      type: memoryUnitsType,
+      default: 'auto',
+      doc: 'Bytes from which messages are copied into a buffer of the transport before they are sent, and not sent as they are; auto: what is too long for that.',
+    },
+    {
+      name: 'ZCOPY_THRESH',
+      type: memoryUnitsType,
+      default: 'auto',
+      doc: 'Bytes from which puts and gets go by zero copy, and below which they do not, where there is another way; auto: as the estimates say. Messages that are not copied go by rendezvous.',
+    },
+    {
+      name: 'RNDV_FRAG_SIZE',
+      type: ofHostMemory(fragmentBytesType),
+      default: '512k',
+      doc: 'Bytes of the host fragments through which device memory goes where no transport reaches it, 64k to 16m.',
+    },
+    {
+      name: 'RNDV_FRAG_ALLOC_COUNT',
+      type: ofHostMemory(fragmentCountType),
+      default: '16',
+      doc: 'Host fragments of one worker at most, 2 or more: half of them for what it receives, as many windows of a message are under way at once; operations that find none wait.',
+    },
+    {
+      name: 'MAX_RNDV_RAILS',
+      type: restricted(uintType, 'an unsigned integer, 1 to 8', (count) => count >= 1 && count <= 8),
+      default: '2',
+      doc: 'Network devices between which a rendezvous divides the bytes of a message at most, 1 to 8.',
+    },
+    {
+      name: 'MIN_RNDV_CHUNK_SIZE',
+      type: restricted(memorySizeType, 'a size from 4k to 1g', (bytes) => bytes >= 4096 && bytes <= 2 ** 30),
+      default: '16k',
+      doc: 'Bytes of a message for each of these devices at least, 4k to 1g.',
+    },
+    {
+      name: 'MAX_RMA_RAILS',
+      type: restricted(uintType, 'an unsigned integer, 1 to 8', (count) => count >= 1 && count <= 8),
+      default: '2',
+      doc: 'Network devices between which a put or get divides its bytes at most, 1 to 8. The default of UCX is 1.',
+    },
+    {
+      name: 'MIN_RMA_CHUNK_SIZE',
+      type: restricted(memorySizeType, 'a size from 4k to 1g', (bytes) => bytes >= 4096 && bytes <= 2 ** 30),
+      default: '8k',
+      doc: 'Bytes of a put or get for each of these devices at least, 4k to 1g.',
+    },
+    {
+      name: 'SINGLE_NET_DEVICE',
+      type: boolType,
+      default: 'n',
+      doc: 'Each protocol uses one network device: nothing is divided, whatever MAX_RNDV_RAILS and MAX_RMA_RAILS say.',
+    },
+    {
+      name: 'MULTI_LANE_MAX_RATIO',
+      type: restricted(uintType, 'an unsigned integer, at least 1', (ratio) => ratio >= 1),
+      default: '4',
+      doc: 'Devices whose estimated bandwidth is smaller than that of the best by more than this ratio get no part.',
+    },
+    {
+      name: 'UNEXP_MAX_BYTES',
+      type: memorySizeType,
+      default: '256m',
+      doc: 'Memory of one worker for messages and bytes of streams that arrive before they are asked for; beyond it they stay with their senders, which offer them or wait. Connections share it; inf for no bound.',
+    },
+    {
+      name: 'KEEPALIVE_INTERVAL',
+      type: timeType,
+      default: '1s',
+      doc: 'Time between two looks whether the peers of endpoints with error handling live; inf for none.',
+    },
+    {
+      name: 'RCACHE_ENABLE',
+      type: ternaryType,
+      default: 'try',
+      doc: 'Keep what was registered for operations on host buffers that are not mapped, in the caches of the memory domains; n registers anew every time.',
+    },
+    {
+      name: 'MEMTYPE_CACHE',
+      type: ternaryType,
+      default: 'try',
+      doc: 'Remember which addresses are of device memory; n asks the memory domains every time, and ignores reports from outside.',
+    },
+    {
+      name: 'PROTO_INFO',
+      type: protocolInfoType,
+      default: 'auto',
+      doc: 'Print tables of protocols: y for those that are chosen; used for those that were used, with their number, when a worker closes; a glob for those whose title matches; auto for y where debug messages are logged.',
+    },
+  ],
+};

@@ -1,0 +1,137 @@
+/**
+ * What UCX_TLS and UCX_{NET,SHM,ACC,SELF}_DEVICES let a context use, and what they name that this machine does not have. It decides; opening is done
+ * in resources.ts.
+ */
+
+import { type AllowList, isAllowed, matchesItem } from '../../ucs/config/list.ts';
+import { nearestName } from '../../ucs/config/nearest-name.ts';
+import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
+import type { UcpConfig } from './config.ts';
+
+/** Something that is not used, and why. */
+export interface Rejection {
+  /** Transport, device, or component where it did not open. */
+  readonly name: string;
+  readonly reason: string;
+}
+
+/** A transport with the names under which users choose it. */
+export interface NamedTransport {
+  readonly name: string;
+  readonly aliases: readonly string[];
+}
+
+/** Turns off the aliases of a name in UCX_TLS. */
+const STRICT = '\\';
+
+const DEVICE_VARIABLES: Readonly<Record<DeviceType, string>> = {
+  [DeviceType.NET]: 'UCX_NET_DEVICES',
+  [DeviceType.SHM]: 'UCX_SHM_DEVICES',
+  [DeviceType.ACC]: 'UCX_ACC_DEVICES',
+  [DeviceType.SELF]: 'UCX_SELF_DEVICES',
+};
+
+/** The choice of transports and devices by configuration. It remembers what it was asked about. */
+export class ResourceFilter {
+  readonly #transports: AllowList;
+  readonly #devices: Readonly<Record<DeviceType, AllowList>>;
+  readonly #knownTransports: Map<string, NamedTransport> = new Map();
+  readonly #knownDevices: Readonly<Record<DeviceType, Set<string>>>;
+  readonly #rejections: Map<string, Rejection> = new Map();
+  #hasRefusedTransports = false;
+
+  constructor(config: Pick<UcpConfig, 'TLS' | 'NET_DEVICES' | 'SHM_DEVICES' | 'ACC_DEVICES' | 'SELF_DEVICES'>) {
+    this.#transports = config.TLS;
+    this.#devices = {
+      [DeviceType.NET]: config.NET_DEVICES,
+      [DeviceType.SHM]: config.SHM_DEVICES,
+      [DeviceType.ACC]: config.ACC_DEVICES,
+      [DeviceType.SELF]: config.SELF_DEVICES,
+    };
+    this.#knownDevices = {
+      [DeviceType.NET]: new Set(),
+      [DeviceType.SHM]: new Set(),
+      [DeviceType.ACC]: new Set(),
+      [DeviceType.SELF]: new Set(),
+    };
+  }
+
+  /** True when UCX_TLS lists the transports that are wanted, and not only those that are not. */
+  get namesTransports(): boolean {
+    return this.#transports.mode === 'allow';
+  }
+
+  /** What was asked about and is not wanted. */
+  get rejections(): readonly Rejection[] {
+    return [...this.#rejections.values()];
+  }
+
+  /** Whether UCX_TLS lets a transport be used: a list of what is not wanted refuses it under any of its names, the other admits it under any. */
+  admitsTransport(transport: NamedTransport): boolean {
+    this.#knownTransports.set(transport.name, transport);
+    const { mode, items } = this.#transports;
+    const isNamed = items.some((item) => namesTransport(item, transport));
+    if (mode === 'all' || isNamed === (mode === 'allow')) return true;
+    this.#hasRefusedTransports = true;
+    this.#reject(transport.name, 'UCX_TLS');
+    return false;
+  }
+
+  /** Whether the list for its type lets a device be used. A function of its own: it is handed to components. */
+  readonly admitsDevice = (type: DeviceType, device: string): boolean => {
+    this.#knownDevices[type].add(device);
+    if (isAllowed(this.#devices[type], device)) return true;
+    this.#reject(device, DEVICE_VARIABLES[type]);
+    return false;
+  };
+
+  /** Why a resource is not wanted; undefined when it is. */
+  exclusionOf({ transport, aliases, deviceType, device }: IfaceResource): string | undefined {
+    if (!this.admitsTransport({ name: transport, aliases })) return excludedBy('UCX_TLS');
+    return this.admitsDevice(deviceType, device) ? undefined : excludedBy(DEVICE_VARIABLES[deviceType]);
+  }
+
+  /** Names in the lists that nothing has: sentences to be logged as warnings, when everything has been asked about. */
+  unavailable(): string[] {
+    const known = [...this.#knownTransports.values()];
+    const unknown = this.#transports.items.filter((item) => !known.some((each) => namesTransport(item, each)));
+    const names = new Set(known.flatMap(({ name, aliases }) => [name, ...aliases]));
+    return [
+      ...notAvailable('transport', unknown, [...names]),
+      ...Object.values(DeviceType).flatMap((type) => this.#unavailableDevices(type)),
+    ];
+  }
+
+  #unavailableDevices(type: DeviceType): string[] {
+    const known = [...this.#knownDevices[type]];
+    // What belongs to transports that are not used has not been looked for.
+    if (known.length === 0 && this.#hasRefusedTransports) return [];
+    const items = this.#devices[type].items.filter((item) => !known.some((name) => matchesItem(item, name)));
+    return notAvailable(`${type} device`, items, known);
+  }
+
+  #reject(name: string, variable: string): void {
+    const reason = excludedBy(variable);
+    this.#rejections.set(`${name} ${reason}`, { name, reason });
+  }
+}
+
+function excludedBy(variable: string): string {
+  return `excluded by ${variable}`;
+}
+
+/** True when an item of UCX_TLS stands for a transport. */
+function namesTransport(item: string, { name, aliases }: NamedTransport): boolean {
+  if (item.startsWith(STRICT)) return matchesItem(item.slice(STRICT.length), name);
+  return matchesItem(item, name) || aliases.some((alias) => matchesItem(item, alias));
+}
+
+/** The warning of UCX, with the nearest name of each. */
+function notAvailable(what: string, items: readonly string[], known: readonly string[]): string[] {
+  return items.map((item) => {
+    const nearest = nearestName(item.replace(STRICT, ''), known);
+    const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
+    const choice = known.length === 0 ? 'there are none' : `please use one or more of: ${[...known].sort().join(', ')}`;
+    return `${what} '${item}' is not available${hint}, ${choice}`;
+  });
+}

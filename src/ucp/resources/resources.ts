@@ -1,0 +1,161 @@
+/**
+ * The memory domains and transports that a context has opened, and those that it has not, with the reason: what selection and
+ * explain() draw from.
+ */
+
+import type { Config } from '../../ucs/config/config.ts';
+import type { Log } from '../../ucs/debug/log.ts';
+import { type MemoryType, memoryTypeBit, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import type { MemoryTypeCache } from '../../ucs/memory/memory-type-cache.ts';
+import type { Clock } from '../../ucs/sys/clock.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { ConnectionManager } from '../../uct/api/connection-manager.ts';
+import type { IfaceResource } from '../../uct/api/iface.ts';
+import { type Component, type ComponentServices, MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
+import { UCP_CONFIG_TABLE } from './config.ts';
+import { type Rejection, ResourceFilter } from './resource-filter.ts';
+
+/** An open memory domain with its position, which is its index in handles and keys. */
+export interface OpenMd {
+  readonly index: number;
+  readonly md: MemoryDomain;
+  /** The resources that the configuration allows, at least one. */
+  readonly resources: readonly IfaceResource[];
+}
+
+/** A component that has nothing to work with on this machine. */
+interface Absence extends Rejection {
+  readonly error: UcxError;
+  readonly isWarned: boolean;
+}
+
+/** What opening needs. */
+export interface ResourcesOptions {
+  readonly components: readonly Component[];
+  readonly config: Config;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** What memory domains enter device memory in; undefined where it is not kept. */
+  readonly memoryTypes: MemoryTypeCache | undefined;
+}
+
+/** The opened resources of a context. */
+export class Resources {
+  readonly mds: readonly OpenMd[];
+  readonly rejections: readonly Rejection[];
+  readonly #managers: readonly (() => ConnectionManager)[];
+
+  /**
+   * Opens the memory domains of all components that UCX_TLS and UCX_*_DEVICES allow.
+   * @throws UcxError of a component whose devices are there but cannot be used; ERR_NO_TRANSPORT when nothing is left
+   */
+  constructor(options: ResourcesOptions) {
+    const config = options.config.get(UCP_CONFIG_TABLE);
+    const filter = new ResourceFilter(config);
+    const mds: OpenMd[] = [];
+    const absent: Absence[] = [];
+    try {
+      for (const component of options.components) openComponent(component, options, filter, mds, absent);
+      if (config.WARN_INVALID_CONFIG) for (const warning of filter.unavailable()) options.log.warn(warning);
+      if (mds.length === 0 && filter.namesTransports && absent.length > 0) throw absent[0]!.error;
+      if (mds.length === 0) throw noTransport([...filter.rejections, ...absent]);
+      for (const { name, reason, isWarned } of absent) if (isWarned) options.log.warn(`${name} is not used: ${reason}`);
+    } catch (error) {
+      for (const { md } of mds) md.close();
+      throw error;
+    }
+    this.mds = mds;
+    // Memory domains that share their devices name the same ones.
+    const leftOut = new Map(mds.flatMap(({ md }) => (md.leftOut ?? []).map((device) => [device.name, device])));
+    const absences = absent.map(({ name, reason }) => ({ name, reason }));
+    this.rejections = [...filter.rejections, ...absences, ...leftOut.values()];
+    this.#managers = options.components
+      .filter((component) => component.openConnectionManager !== undefined)
+      .map((component) => () => component.openConnectionManager!(servicesOf(component, options, filter)));
+  }
+
+  /**
+   * Opens the connection manager: that of the first component that has one, whether or not its transports are in use.
+   * @throws UcxError ERR_UNSUPPORTED where no component has one; SyscallError
+   */
+  openConnectionManager(): ConnectionManager {
+    const [open] = this.#managers;
+    if (open !== undefined) return open();
+    throw new UcxError({
+      code: 'ERR_UNSUPPORTED',
+      status: Status.UNSUPPORTED,
+      message: 'no component of this context connects by socket addresses',
+    });
+  }
+
+  /**
+   * The memory domains that allocate a type, those whose memory peers can map before the others; throws with the reasons when there are
+   * none.
+   */
+  allocatorsOf(type: MemoryType): readonly OpenMd[] {
+    const able = this.mds.filter(({ md }) => (md.attributes.allocateMemoryTypes & memoryTypeBit(type)) !== 0);
+    const isMapped = ({ md }: OpenMd): boolean => (md.attributes.flags & MdFlag.RKEY_PTR) !== 0;
+    if (able.length > 0) return [...able.filter(isMapped), ...able.filter((open) => !isMapped(open))];
+    const reasons =
+      this.rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport was left out';
+    throw new UcxError({
+      code: 'ERR_UNSUPPORTED',
+      status: Status.UNSUPPORTED,
+      message: `no memory domain allocates ${memoryTypeName(type)} memory (${reasons})`,
+      details: { memoryType: memoryTypeName(type), reasons },
+    });
+  }
+
+  close(): void {
+    for (const { md } of [...this.mds].reverse()) md.close();
+  }
+}
+
+function openComponent(
+  component: Component,
+  options: ResourcesOptions,
+  filter: ResourceFilter,
+  mds: OpenMd[],
+  absent: Absence[],
+): void {
+  const wanted = component.transports.filter((transport) => filter.admitsTransport(transport));
+  if (wanted.length === 0) return;
+  try {
+    const md = component.openMd(servicesOf(component, options, filter));
+    const resources = md.resources.filter((resource) => filter.exclusionOf(resource) === undefined);
+    if (resources.length > 0) mds.push({ index: mds.length, md, resources });
+    else md.close();
+  } catch (error) {
+    const { name, absenceWarning } = component;
+    // A machine without such devices is no failure, unless the user asked for them by name and nothing else does their work.
+    const mayBeAbsent = !filter.namesTransports || absenceWarning !== undefined;
+    if (!isUcxError(error) || error.status !== Status.NO_DEVICE || !mayBeAbsent) throw error;
+    const isWarned = absenceWarning === 'always' || filter.namesTransports;
+    absent.push({ name, reason: error.message, error, isWarned });
+  }
+}
+
+function servicesOf(
+  component: Component,
+  { config, clock, log, memoryTypes }: ResourcesOptions,
+  filter: ResourceFilter,
+): ComponentServices {
+  return {
+    config,
+    clock,
+    log: log.child(component.name),
+    isDeviceAllowed: filter.admitsDevice,
+    ...(memoryTypes === undefined ? {} : { memoryTypes }),
+  };
+}
+
+function noTransport(rejections: readonly Rejection[]): UcxError {
+  const reasons = rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
+  return new UcxError({
+    code: 'ERR_NO_TRANSPORT',
+    status: Status.NO_DEVICE,
+    message: `no transport is left to use (${reasons})`,
+    details: { reasons },
+  });
+}

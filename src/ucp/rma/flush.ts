@@ -1,0 +1,119 @@
+/**
+ * Flush and fence of connections: everything started before has reached remote memory, or stays in front of what is started after.
+ */
+
+import { Status } from '../../ucs/type/status.ts';
+import { IfaceFlag } from '../../uct/api/iface.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import { type Connection, Request, RequestKind, type RequestOwner } from '../base/request.ts';
+import type { Lane } from '../lane/lane.ts';
+
+/** Flushes lanes without waiting: OK, INPROGRESS when something is on its way, or the first failure, which is reported once. */
+export function tryFlush(lanes: readonly Lane[]): Status {
+  let failure: Status = Status.OK;
+  let isPending = false;
+  for (let i = 0; i < lanes.length; i++) {
+    const status = lanes[i]!.endpoint.flush(undefined);
+    if (status === Status.INPROGRESS) isPending = true;
+    else if (failure === Status.OK) failure = status;
+  }
+  return failure !== Status.OK || !isPending ? failure : Status.INPROGRESS;
+}
+
+/** Makes a request the flush of lanes of one connection, and of what only the peer can end. */
+export function describeFlush(request: Request, connection: Connection, lanes: readonly Lane[], failure: Status): void {
+  request.begin(RequestKind.FLUSH);
+  request.connection = connection;
+  request.lane = undefined;
+  request.lanes = lanes;
+  // A lane reports its failure once: what a look at it took belongs to this flush.
+  const kept = connection.takeFailure();
+  request.failure = failure === Status.OK ? kept : failure;
+  request.starter = startFlush;
+}
+
+/** Starts the flush of the lanes that are left; those without resources stay for the next time. */
+function startFlush(request: Request): Status {
+  const left: Lane[] = [];
+  for (const lane of request.lanes) {
+    request.count += 1;
+    lane.activity.busy = true;
+    const status = lane.endpoint.flush(request);
+    if (status === Status.INPROGRESS) continue;
+    request.count -= 1;
+    if (status === Status.NO_RESOURCE) left.push(lane);
+    else if (status < 0) request.failure = status;
+  }
+  request.lanes = left;
+  if (left.length > 0) return Status.NO_RESOURCE;
+  request.connection!.awaitRemote(request);
+  request.count -= 1;
+  return request.count > 0 ? Status.INPROGRESS : request.failure;
+}
+
+/** Flushes a connection for whoever closes it, behind everything that is queued and without a request of the pool. */
+export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, done: () => void): void {
+  const flush = new Request(owner);
+  describeFlush(flush, connection, connection.lanes, Status.OK);
+  flush.callback = done;
+  // Also on a connection that ends meanwhile: transports end what they have begun by themselves.
+  flush.abandon = () => connection.enqueue(flush);
+  connection.enqueue(flush);
+}
+
+/** Makes a request one flush of several connections: it ends with the last of them. */
+export function describeFlushOf(request: Request, connections: readonly PeerConnection[], owner: RequestOwner): void {
+  request.begin(RequestKind.FLUSH);
+  request.connection = undefined;
+  request.lane = undefined;
+  request.starter = () => {
+    for (const connection of connections) {
+      const part = new Request(owner);
+      describeFlush(part, connection, connection.lanes, Status.OK);
+      request.count += 1;
+      part.callback = (_part, status) => {
+        if (status < 0 && request.failure === Status.OK) request.failure = status;
+        request.count -= 1;
+        if (request.count === 0) request.onComplete();
+      };
+      connection.enqueue(part);
+    }
+    request.count -= 1;
+    return request.count > 0 ? Status.INPROGRESS : request.failure;
+  };
+}
+
+/** Orders what a connection has started against what it starts from now on. */
+export function fenceConnection(connection: PeerConnection, owner: RequestOwner): void {
+  if (!connection.hasPending && isOrdered(connection)) return;
+  const fence = new Request(owner);
+  fence.begin(RequestKind.FLUSH);
+  fence.connection = connection;
+  // At the head of the queue it holds back what is behind it.
+  fence.starter = () => (isOrdered(connection) ? Status.OK : Status.NO_RESOURCE);
+  connection.enqueue(fence);
+}
+
+function isOrdered(connection: PeerConnection): boolean {
+  if (connection.remoteOperations > 0) return false;
+  const { lanes } = connection;
+  let ordered = true;
+  for (const { endpoint } of lanes) {
+    if (endpoint.fence() === Status.INPROGRESS) ordered = false;
+  }
+  if (!ordered || lanes.filter(canMove).length < 2) return ordered;
+  // A lane keeps its own order only: what comes next may take another one.
+  for (const { endpoint } of lanes) {
+    const status = endpoint.flush(undefined);
+    if (status === Status.INPROGRESS) ordered = false;
+    else if (status < 0) connection.keepFailure(status);
+  }
+  return ordered;
+}
+
+/** Whether puts, gets or atomic operations may take a lane. */
+function canMove({ iface: { attributes } }: Lane): boolean {
+  const { put, get, flags } = attributes;
+  const isRma = put.shortBytesMax + put.zcopyBytesMax + get.shortBytesMax + get.zcopyBytesMax > 0;
+  return isRma || (flags & (IfaceFlag.ATOMIC32 | IfaceFlag.ATOMIC64)) !== 0;
+}

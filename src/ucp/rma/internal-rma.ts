@@ -1,0 +1,146 @@
+/**
+ * Puts and gets of the protocol itself: a rendezvous that reads or writes the memory of the peer, or staging that reaches device memory. They
+ * need no request of the application's pool.
+ */
+
+import { Status } from '../../ucs/type/status.ts';
+import { start } from '../base/peer-connection.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import { type Connection, Request } from '../base/request.ts';
+import { type RailLimits, railsOf } from '../lane/rails.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { type Candidate, candidateFor, type Operation, Protocol } from '../proto/selection.ts';
+import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from './put-get.ts';
+
+/** Told how a copy has ended, and what says more of a failure, where something does. */
+export type CopyDone = (status: Status, error?: unknown) => void;
+
+/** Both sides of a transfer. */
+export interface RmaPlace {
+  readonly local: LocalMemory;
+  readonly localOffset: number;
+  readonly byteLength: number;
+  readonly rkey: RemoteKey;
+  readonly remoteOffset: number;
+  /** The device whose bytes pass through `local`, where that is a fragment. */
+  readonly origin?: number | undefined;
+  /** What carries it; undefined for what is best. */
+  readonly candidate?: Candidate | undefined;
+}
+
+/** True when a lane moves the bytes between these places by itself. */
+export function canMove(connection: Connection, operation: Operation, place: RmaPlace): boolean {
+  const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
+  const candidate = candidateFor(plan, place.byteLength);
+  return candidate !== undefined && candidate.protocol !== Protocol.MESSAGE;
+}
+
+/** The parts of a transfer that goes over several devices of a network; the transfer itself where one lane carries it. */
+export function placesOf(
+  connection: Connection,
+  operation: Operation,
+  place: RmaPlace,
+  limits: RailLimits,
+): readonly RmaPlace[] {
+  const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
+  const rails = railsOf(plan, connection.lanes, place.byteLength, limits);
+  if (rails === undefined) return [place];
+  return rails.map(({ candidate, offset, byteLength }) => ({
+    ...place,
+    candidate,
+    byteLength,
+    localOffset: place.localOffset + offset,
+    remoteOffset: place.remoteOffset + offset,
+  }));
+}
+
+/**
+ * Describes a transfer for Connection.run; `done` is called with its end.
+ * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
+ */
+export function describeTransfer(
+  host: ProtocolHost,
+  connection: Connection,
+  operation: Operation,
+  place: RmaPlace,
+  done: CopyDone,
+): Request {
+  const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
+  checkRemote(connection, rkey, remoteOffset, byteLength);
+  const plan = planFor(operation, local, rkey, connection, origin);
+  const candidate = place.candidate ?? chooseCandidate(plan, operation, local, rkey, byteLength);
+  const request = new Request(host);
+  describeRma(request, operation, connection, candidate, rkey, remoteOffset);
+  describeLocal(request, local, localOffset, byteLength, host.context);
+  host.internalTransfers += 1;
+  request.callback = (_request, status) => {
+    host.internalTransfers -= 1;
+    done(status);
+  };
+  return request;
+}
+
+/**
+ * Makes a request of the application the sum of the parts of a transfer that goes over several devices: it ends with the last of them, and with the first failure.
+ * Parts that no lane has taken are dropped then. As long as there are such, the request is one that waits for resources: flushes and fences wait behind it.
+ * @param request described, but for what it transfers
+ * @throws what registering the local memory throws: nothing is held then
+ */
+export function describeParts(
+  host: ProtocolHost,
+  request: Request,
+  operation: Operation,
+  places: readonly RmaPlace[],
+): void {
+  const connection = request.connection!;
+  const waiting = new Set<Request>();
+  // Held: one count of the request is for the starting of its parts.
+  let isHeld = true;
+  const done = (status: Status): void => {
+    if (status < 0 && request.failure === Status.OK) request.failure = status;
+    request.count -= 1;
+    if (request.count === 0) request.onComplete();
+  };
+  request.byteLength = places.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  request.release = () => {
+    for (const part of waiting) {
+      waiting.delete(part);
+      request.count += 1;
+      part.end(Status.CANCELED);
+    }
+  };
+  request.abandon = (_request, status) => {
+    if (request.failure === Status.OK) request.failure = status;
+    if (!isHeld) return;
+    isHeld = false;
+    request.release?.();
+    done(status);
+  };
+  request.starter = () => {
+    for (const part of [...waiting]) {
+      if (request.failure !== Status.OK) break;
+      waiting.delete(part);
+      request.count += 1;
+      const { byteLength } = part;
+      const status = start(part);
+      // It cannot be taken back from here on.
+      if (status !== Status.NO_RESOURCE) request.done += byteLength;
+      if (status === Status.NO_RESOURCE && isHeld) {
+        request.count -= 1;
+        waiting.add(part);
+      } else if (status !== Status.INPROGRESS) {
+        if (part.error !== undefined) request.error ??= part.error;
+        part.end(status === Status.NO_RESOURCE ? Status.CANCELED : status);
+      }
+      // The start of a part has ended the connection.
+      if (!isHeld) return Status.INPROGRESS;
+    }
+    if (request.failure !== Status.OK) request.release?.();
+    if (waiting.size > 0) return Status.NO_RESOURCE;
+    isHeld = false;
+    request.count -= 1;
+    return request.count > 0 ? Status.INPROGRESS : request.failure;
+  };
+  for (const place of places) waiting.add(describeTransfer(host, connection, operation, place, done));
+}

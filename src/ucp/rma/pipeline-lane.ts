@@ -1,0 +1,58 @@
+/**
+ * Which lane writes the windows of a rendezvous whose memory no lane reaches by itself: for explanations and estimates. The rendezvous itself looks at the
+ * keys that it gets.
+ */
+
+import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
+import { MdFlag } from '../../uct/api/memory-domain.ts';
+import type { Connection } from '../base/request.ts';
+import { laneDistance } from '../lane/lane-distance.ts';
+import { HOST_PLACE } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import {
+  type Candidate,
+  type MemoryPlace,
+  Operation,
+  type Plan,
+  Protocol,
+  selectProtocols,
+} from '../proto/selection.ts';
+import type { OpenMd } from '../resources/resources.ts';
+
+/** The lane for windows to the memory of a key, and what they cost on it; undefined where they go in messages. See {@link pipelinePlan}. */
+export function pipelineLane(
+  connection: Pick<Connection, 'lanes' | 'distanceOf'>,
+  rkey: Pick<RemoteKey, 'memoryType' | 'parts'>,
+  local: MemoryPlace,
+): Candidate | undefined {
+  const best = pipelinePlan(connection, rkey, local).steps.at(-1)?.candidate;
+  return best?.protocol === Protocol.ZCOPY ? best : undefined;
+}
+
+/**
+ * The plan for windows to the memory of a key.
+ * @param local where the bytes are: what is not host memory goes through fragments
+ */
+export function pipelinePlan(
+  { lanes, distanceOf }: Pick<Connection, 'lanes' | 'distanceOf'>,
+  rkey: Pick<RemoteKey, 'memoryType' | 'parts'>,
+  local: MemoryPlace,
+): Plan {
+  const isRemoteHost = rkey.memoryType === MemoryType.HOST;
+  const isLocalHost = local.memoryType === MemoryType.HOST;
+  const capabilities = lanes.map(({ iface, md }) => ({
+    attributes: iface.attributes,
+    distance: laneDistance(distanceOf, { iface }, local.sysDevice),
+    hasRemoteKey: isRemoteHost ? rkey.parts[md.index] !== undefined : hasFragments(md),
+    hasLocalMemory: isLocalHost || hasFragments(md),
+    registerCost: undefined,
+  }));
+  return selectProtocols(Operation.PUT, HOST_PLACE, HOST_PLACE, capabilities);
+}
+
+/** Whether a memory domain has a part of the fragments: it registers host memory, or allocates what peers map. */
+function hasFragments({ md: { attributes } }: OpenMd): boolean {
+  const { flags, allocateMemoryTypes, registerMemoryTypes } = attributes;
+  const types = (flags & MdFlag.RKEY_PTR) === 0 ? registerMemoryTypes : allocateMemoryTypes;
+  return hasMemoryType(types, MemoryType.HOST);
+}

@@ -1,0 +1,344 @@
+/**
+ * UCX's configuration system: tables of fields, the names of their variables and the layers that set them. Pure: environment
+ * and files are handed in. Syntax of values: config-value.ts and config-list.ts; files: config-file.ts.
+ *
+ * Names are `UCX_` + table prefix + field. A field of a sub-table answers to the prefix of the sub-table and to the prefix of
+ * every table around it, and the outermost wins: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every cache whose
+ * table has no prefix of its own, `UCX_GAUDI_COPY_RCACHE_X` that of one. For one name the environment
+ * beats the files, and explicit options beat everything.
+ */
+
+import { invalidParam, UcxError } from '../type/error.ts';
+import { Status } from '../type/status.ts';
+import { beforeComment, type ConfigFile } from './file.ts';
+import { nearestName } from './nearest-name.ts';
+import type { ConfigType } from './value.ts';
+
+/** One field of a table. */
+export interface ConfigField<N extends string, T> {
+  /** In capitals, without any prefix: `RCACHE_MAX_REGIONS`. */
+  readonly name: N;
+  readonly type: ConfigType<T>;
+  /** The default as a text of `type`. */
+  readonly default: string;
+  /** What the field does, in sentences, with units. */
+  readonly doc: string;
+  /** Whole names of variables that set the field too, with a warning: `UCT_GAUDI_COPY_ENABLE_RCACHE`. */
+  readonly deprecatedAliases?: readonly string[];
+  /** True for fields that `info -c` shows only on request. */
+  readonly hidden?: boolean;
+}
+
+/** The fields that a table may have when its values are `V`. */
+export type ConfigFieldOf<V> = { readonly [K in keyof V & string]: ConfigField<K, V[K]> }[keyof V & string];
+
+/**
+ * A table of fields whose values form the flat record `V`: one property per field of the table and of its sub-tables.
+ */
+export interface ConfigTable<V> {
+  /** Ends in an underscore, for example `GAUDI_COPY_`. Empty: within another table the fields have its prefix, and `UCX_` alone sets them too. */
+  readonly prefix: string;
+  readonly fields: readonly ConfigFieldOf<V>[];
+  /** Tables whose fields belong to this one too: `ConfigTable<W>` where `V` extends `W`. */
+  readonly subTables?: readonly ConfigSubTable<V>[];
+}
+
+/** A table with fields for some of the properties of `V`; tables within it were checked against its own type. */
+export interface ConfigSubTable<V> {
+  readonly prefix: string;
+  readonly fields: readonly ConfigFieldOf<V>[];
+  readonly subTables?: readonly AnyConfigTable[];
+}
+
+/** A field of any table, for code that treats all alike. */
+export type AnyConfigField = ConfigField<string, unknown>;
+
+/** A table with any values. */
+export interface AnyConfigTable {
+  readonly prefix: string;
+  readonly fields: readonly AnyConfigField[];
+  readonly subTables?: readonly AnyConfigTable[];
+}
+
+/** Where values come from. */
+export interface ConfigSources {
+  /** The environment, usually `process.env`. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Parsed files; a later one overrides an earlier one. */
+  readonly files?: readonly ConfigFile[];
+  /** Explicit options by variable name, with or without the leading `UCX_`; see {@link optionName}. An unknown name is an error. */
+  readonly overrides?: Readonly<Record<string, string>>;
+  /** A prefix of variable names: `MPI` makes every `MPI_UCX_X` override `UCX_X`. */
+  readonly envPrefix?: string;
+}
+
+/** A field with its value and where that came from. */
+export interface ConfigEntry {
+  /** The full name of the variable: `UCX_GAUDI_COPY_RCACHE`. */
+  readonly name: string;
+  /** The field in its table. */
+  readonly field: AnyConfigField;
+  /** The parsed value. */
+  readonly value: unknown;
+  /** The value as a text that parses to it. */
+  readonly text: string;
+  /** `"default"`, `"file /x/ucx.conf:12"`, `"environment"` or `"option"`. */
+  readonly source: string;
+  /** The name under which the value was given; differs from `name` for sub-tables, prefixes and aliases. */
+  readonly setBy: string | undefined;
+  /** Weaker names that set the field too, for several fields at once: those with the prefixes of the tables within. */
+  readonly inherits: readonly string[];
+}
+
+/** The configuration of a program. */
+export interface Config {
+  /**
+   * The values of one of the loaded tables, frozen.
+   * @throws UcxError ERR_INVALID_PARAM when the table was not loaded
+   */
+  get<V>(table: ConfigTable<V>): Readonly<V>;
+  /** All fields in the order of the tables. */
+  readonly entries: readonly ConfigEntry[];
+  /** Deprecated names: one sentence each, to be logged once as warnings. */
+  readonly warnings: readonly string[];
+  /** Sections of files that do not apply to this machine, likewise, for those who look for a value that is missing. */
+  readonly skipped: readonly string[];
+  /** Variables that nothing reads, to be warned of unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
+  readonly unused: readonly UnusedVariable[];
+}
+
+/** A variable that nothing reads. */
+export interface UnusedVariable {
+  /** With its prefix: `UCX_TSL`. */
+  readonly variable: string;
+  readonly text: string;
+  /** The sentence for the log. */
+  readonly warning: string;
+  /** The same where others are read too, by a library beside this one: a hint may name those as well. */
+  warningBeside(others: Iterable<string>): string;
+}
+
+/** What the variables of older programs begin with, all of which are deprecated. */
+const OLDER_PREFIX = 'UCT_';
+/** Variables that are read before there is a configuration. */
+const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
+
+/**
+ * Computes the values of all fields of `tables`.
+ * @throws UcxError ERR_CONFIG_VALUE for a value that its field cannot have (variable, rule, value and source in the details);
+ *   ERR_CONFIG_UNKNOWN for an override that names no field; ERR_INVALID_PARAM for two tables that define one variable
+ */
+export function loadConfig(tables: readonly AnyConfigTable[], sources: ConfigSources = {}): Config {
+  return new Loader(tables, sources).load();
+}
+
+/** The variable that an option stands for: itself, or with `UCX_` in front. */
+export function optionName(name: string): string {
+  return /^UC[XT]_/.test(name) ? name : `UCX_${name}`;
+}
+
+/**
+ * The error for an option that names no field, with the nearest of the `known` names. Code ERR_CONFIG_UNKNOWN.
+ * @param deprecated names that are understood and not recommended, and what stands for them
+ */
+export function unknownOption(
+  variable: string,
+  known: Iterable<string>,
+  deprecated: ReadonlyMap<string, string>,
+): UcxError {
+  const nearest = nearestOf(variable, known, deprecated);
+  return new UcxError({
+    code: 'ERR_CONFIG_UNKNOWN',
+    status: Status.NO_ELEM,
+    message: `option ${variable} names no configuration field${nearest === undefined ? '' : ` (maybe: ${nearest}?)`}`,
+    details: { variable, nearest },
+  });
+}
+
+/** The name that a misspelt one was probably meant to be; for a misspelt deprecated name, what stands for that today. */
+function nearestOf(
+  variable: string,
+  known: Iterable<string>,
+  deprecated: ReadonlyMap<string, string>,
+): string | undefined {
+  const nearest = nearestName(variable, [...known, ...deprecated.keys()]);
+  return nearest === undefined ? undefined : (deprecated.get(nearest) ?? nearest);
+}
+
+interface Setting {
+  readonly variable: string;
+  readonly text: string;
+  readonly source: string;
+  /** True for settings that are for many programs, where some do not know all of them. */
+  readonly isCommon?: boolean;
+}
+
+class Loader {
+  readonly #tables: readonly AnyConfigTable[];
+  readonly #envPrefixes: readonly string[];
+  readonly #given = new Map<string, Setting>();
+  readonly #options = new Map<string, Setting>();
+  /** Every name that some field answers to, but the deprecated ones: those that hints may name. */
+  readonly #known = new Set<string>();
+  /** Deprecated names, and what stands for them today. */
+  readonly #deprecated = new Map<string, string>();
+  /** The names of `#entries`. */
+  readonly #names = new Set<string>();
+  readonly #entries: ConfigEntry[] = [];
+  readonly #warnings: string[] = [];
+  readonly #skipped: string[] = [];
+
+  constructor(tables: readonly AnyConfigTable[], sources: ConfigSources) {
+    this.#tables = tables;
+    const custom = sources.envPrefix?.replace(/_+$/, '') ?? '';
+    this.#envPrefixes = custom === '' ? ['UCX_'] : ['UCX_', `${custom}_UCX_`];
+    for (const file of sources.files ?? []) this.#takeFile(file);
+    for (const [variable, text] of Object.entries(sources.env ?? {})) {
+      if (text !== undefined) this.#given.set(variable, { variable, text, source: 'environment' });
+    }
+    for (const [name, text] of Object.entries(sources.overrides ?? {})) {
+      const variable = optionName(name);
+      this.#options.set(variable, { variable, text, source: 'option' });
+    }
+  }
+
+  load(): Config {
+    const values = new Map<AnyConfigTable, Readonly<Record<string, unknown>>>();
+    for (const table of this.#tables) {
+      const record: Record<string, unknown> = {};
+      this.#loadTable(table, [], record);
+      values.set(table, Object.freeze(record));
+    }
+    this.#checkOverrides();
+    return {
+      get<V>(table: ConfigTable<V>): Readonly<V> {
+        const record = values.get(table);
+        if (record === undefined) throw invalidParam('table', 'must be one that was loaded', table.prefix);
+        return record as Readonly<V>;
+      },
+      entries: this.#entries,
+      warnings: this.#warnings,
+      skipped: this.#skipped,
+      unused: this.#unused(),
+    };
+  }
+
+  #takeFile(file: ConfigFile): void {
+    for (const { name, value, line, section } of file.assignments) {
+      const source = `file ${file.path}:${line}`;
+      this.#given.set(name, { variable: name, text: value, source, isCommon: section !== undefined });
+    }
+    this.#skipped.push(...file.skipped);
+  }
+
+  /** @param outer prefixes of the tables around, innermost first */
+  #loadTable(table: AnyConfigTable, outer: readonly string[], record: Record<string, unknown>): void {
+    const prefixes = [table.prefix, ...outer];
+    for (const field of table.fields) record[field.name] = this.#loadField(field, prefixes);
+    for (const subTable of table.subTables ?? []) this.#loadTable(subTable, prefixes, record);
+  }
+
+  #loadField(field: AnyConfigField, prefixes: readonly string[]): unknown {
+    const name = `UCX_${prefixes.at(-1)}${field.name}`;
+    if (this.#names.has(name)) throw invalidParam('tables', 'must define every variable once', name);
+    this.#names.add(name);
+    const setting = this.#settingOf(field, prefixes, name);
+    const source = setting?.source ?? 'default';
+    const text = setting?.text ?? field.default;
+    const value = fitsLine(text.trim()) ? field.type.parse(text) : undefined;
+    if (value === undefined) throw badValue(setting?.variable ?? name, ruleOf(field, text.trim()), text, source);
+    const inherits = prefixes.slice(0, -1).map((prefix) => `UCX_${prefix}${field.name}`);
+    this.#entries.push({
+      name,
+      field,
+      value,
+      text: field.type.print(value),
+      source,
+      setBy: setting?.variable,
+      inherits,
+    });
+    return value;
+  }
+
+  /** The strongest setting of a field; undefined when nothing sets it. */
+  #settingOf(field: AnyConfigField, prefixes: readonly string[], name: string): Setting | undefined {
+    const deprecated = field.deprecatedAliases ?? [];
+    let setting = this.#deprecatedSetting(this.#given, deprecated, name);
+    for (const envPrefix of this.#envPrefixes) {
+      for (const prefix of prefixes) {
+        const variable = `${envPrefix}${prefix}${field.name}`;
+        this.#known.add(variable);
+        setting = this.#given.get(variable) ?? setting;
+      }
+    }
+    setting = this.#deprecatedSetting(this.#options, deprecated, name) ?? setting;
+    for (const prefix of prefixes) setting = this.#options.get(`UCX_${prefix}${field.name}`) ?? setting;
+    return setting;
+  }
+
+  #deprecatedSetting(
+    settings: ReadonlyMap<string, Setting>,
+    aliases: readonly string[],
+    name: string,
+  ): Setting | undefined {
+    let setting: Setting | undefined;
+    for (const alias of aliases) {
+      this.#deprecated.set(alias, name);
+      const found = settings.get(alias);
+      if (found === undefined) continue;
+      this.#warnings.push(`${alias} (${found.source}) is deprecated, use ${name} instead`);
+      setting = found;
+    }
+    return setting;
+  }
+
+  #checkOverrides(): void {
+    for (const { variable } of this.#options.values()) {
+      if (!this.#answers(variable)) throw unknownOption(variable, this.#known, this.#deprecated);
+    }
+  }
+
+  #answers(variable: string): boolean {
+    return this.#known.has(variable) || this.#deprecated.has(variable);
+  }
+
+  /** Whether a variable of the environment is for this library, or for UCX. */
+  #isOurs(variable: string): boolean {
+    return variable.startsWith(OLDER_PREFIX) || this.#envPrefixes.some((prefix) => variable.startsWith(prefix));
+  }
+
+  #unused(): UnusedVariable[] {
+    const unused: UnusedVariable[] = [];
+    for (const { variable, text, source, isCommon } of this.#given.values()) {
+      if (isCommon === true || this.#answers(variable) || READ_ELSEWHERE.includes(variable)) continue;
+      if (source === 'environment' && !this.#isOurs(variable)) continue;
+      const what = source === 'environment' ? 'environment variable' : `variable in ${source}`;
+      const warningBeside = (others: Iterable<string>): string => {
+        const nearest = nearestOf(variable, [...this.#known, ...others], this.#deprecated);
+        const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
+        return `unused ${what}: ${variable}${hint} (set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)`;
+      };
+      unused.push({ variable, text, warning: warningBeside([]), warningBeside });
+    }
+    return unused;
+  }
+}
+
+/** Files and printed configurations have a line for each value, where a comment may follow. */
+function fitsLine(text: string): boolean {
+  return !/[\r\n]/.test(text) && beforeComment(text) === text;
+}
+
+function ruleOf({ type }: AnyConfigField, text: string): string {
+  if (beforeComment(text) === text) return type.syntax;
+  return `${type.syntax}, without a ; behind a blank: that begins a comment in files`;
+}
+
+function badValue(variable: string, rule: string, value: string, source: string): UcxError {
+  return new UcxError({
+    code: 'ERR_CONFIG_VALUE',
+    status: Status.INVALID_PARAM,
+    message: `${variable} (${source}) must be ${rule}, got ${JSON.stringify(value)}`,
+    details: { variable, rule, value, source },
+  });
+}

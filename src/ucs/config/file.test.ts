@@ -1,0 +1,109 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { configDirectories, parseConfigFile, readConfigFiles } from './file.ts';
+
+describe('parseConfigFile', () => {
+  it('reads assignments with their lines', () => {
+    const text =
+      '\uFEFF# comment\r\nUCX_TLS = self,tcp  ; why\n\n; other\nUCX_LOG_FILE=a #b;c\nUCX_EMPTY= ; none\nUCX_X=#\n';
+    expect(parseConfigFile(text, '/etc/ucx/ucx.conf')).toEqual({
+      path: '/etc/ucx/ucx.conf',
+      assignments: [
+        { name: 'UCX_TLS', value: 'self,tcp', line: 2, section: undefined },
+        { name: 'UCX_LOG_FILE', value: 'a #b;c', line: 5, section: undefined },
+        { name: 'UCX_EMPTY', value: '', line: 6, section: undefined },
+        { name: 'UCX_X', value: '#', line: 7, section: undefined },
+      ],
+      skipped: [],
+    });
+  });
+
+  /** As the file that UCX installs. */
+  const SECTIONS = [
+    'UCX_A=1',
+    '[Grace Hopper]',
+    'CPU model=Grace',
+    'UCX_CUDA_COPY_BW=800GBs,d2d:3TBs',
+    '',
+    '[AMD]',
+    'CPU vendor=amd ; any case',
+    '# more',
+    'UCX_DISTANCE_BW=auto,sys:5100MBs',
+    '[Servers of one kind]',
+    'CPU vendor = AMD',
+    'UCX_TLS=self',
+    'DMI product name=HLS*',
+    '[for all]',
+    'UCX_B=2',
+  ].join('\n');
+
+  it('applies sections whose conditions hold', () => {
+    const machine: Readonly<Record<string, string>> = { 'CPU vendor': 'AMD', 'DMI product name': 'HLS-2' };
+    const { assignments, skipped } = parseConfigFile(SECTIONS, '/x', (name) => machine[name]);
+    expect(assignments.map(({ name, section, line }) => [name, section, line])).toEqual([
+      ['UCX_A', undefined, 1],
+      ['UCX_DISTANCE_BW', 'AMD', 9],
+      ['UCX_TLS', 'Servers of one kind', 12],
+      ['UCX_B', 'for all', 15],
+    ]);
+    expect(skipped).toEqual(['section [Grace Hopper] of /x does not apply to this machine: CPU model=Grace']);
+  });
+
+  it('skips those whose conditions do not, and names the first', () => {
+    const { assignments, skipped } = parseConfigFile(SECTIONS, '/x');
+    expect(assignments.map(({ name }) => name)).toEqual(['UCX_A', 'UCX_B']);
+    expect(skipped.map((text) => text.split(': ')[1])).toEqual(['CPU model=Grace', 'CPU vendor=amd', 'CPU vendor=AMD']);
+  });
+
+  it('names path and line of what it cannot read', () => {
+    for (const line of ['nonsense', '=1', '1X=2', 'A B=1', '[s]\nnonsense', '[s']) {
+      expect(() => parseConfigFile(`UCX_A=1\n${line}`, '/x')).toThrow(
+        expect.objectContaining({
+          code: 'ERR_CONFIG_FILE',
+          details: { path: '/x', line: 1 + line.split('\n').length },
+        }),
+      );
+    }
+  });
+});
+
+describe('configDirectories', () => {
+  it('has the order of UCX and no folder twice', () => {
+    expect(
+      configDirectories({
+        currentDirectory: '/cwd',
+        configDirectory: '/conf',
+        home: '/home/u',
+        libraryEtc: '/lib/../etc/ucx',
+        installEtc: '/etc/ucx',
+      }),
+    ).toEqual(['/etc/ucx', '/lib/../etc/ucx', '/home/u', '/conf', '/cwd']);
+    expect(configDirectories({ home: '/u', configDirectory: '', currentDirectory: '/u' })).toEqual(['/u']);
+    expect(configDirectories({})).toEqual([]);
+  });
+});
+
+describe('readConfigFiles', () => {
+  let folder = '';
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'ucx-conf-'));
+  });
+  afterEach(() => {
+    rmSync(folder, { recursive: true });
+  });
+
+  it('reads the files that are there, in order', () => {
+    for (const name of ['a', 'b', 'c']) mkdirSync(join(folder, name));
+    writeFileSync(join(folder, 'a', 'ucx.conf'), 'UCX_A=1');
+    writeFileSync(join(folder, 'c', 'ucx.conf'), 'UCX_C=1');
+    const files = readConfigFiles(['c', 'b', 'missing', 'a', 'a/ucx.conf'].map((name) => join(folder, name)));
+    expect(files.map((file) => file.path)).toEqual([join(folder, 'c/ucx.conf'), join(folder, 'a/ucx.conf')]);
+  });
+
+  it('reports a file that cannot be read', () => {
+    mkdirSync(join(folder, 'ucx.conf'));
+    expect(() => readConfigFiles([folder])).toThrow(expect.objectContaining({ code: 'ERR_CONFIG_FILE' }));
+  });
+});

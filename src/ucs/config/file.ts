@@ -1,0 +1,153 @@
+/**
+ * Configuration files of UCX (`ucx.conf`): where they are looked for and what is in them. What the assignments mean is decided in
+ * config.ts.
+ */
+
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { UcxError } from '../type/error.ts';
+import { Status } from '../type/status.ts';
+import { matchesItem } from './list.ts';
+
+/** The name of the files. */
+export const CONFIG_FILE_NAME = 'ucx.conf';
+
+/** One `NAME=value` line. */
+export interface ConfigAssignment {
+  readonly name: string;
+  readonly value: string;
+  /** Counted from 1. */
+  readonly line: number;
+  /** The section it is in; undefined before the first. */
+  readonly section: string | undefined;
+}
+
+/** A parsed file. */
+export interface ConfigFile {
+  readonly path: string;
+  readonly assignments: readonly ConfigAssignment[];
+  /** What does not apply to this machine: one sentence for each section. */
+  readonly skipped: readonly string[];
+}
+
+/** A fact about the machine by the name that conditions use, such as `CPU vendor`; undefined for what is not known. */
+export type MachineFacts = (name: string) => string | undefined;
+
+/** The places that decide where files are looked for; each may be unknown. */
+export interface ConfigPlaces {
+  /** The `etc/ucx` folder of the installation. */
+  readonly installEtc?: string | undefined;
+  /** The `../etc/ucx` folder seen from the library. */
+  readonly libraryEtc?: string | undefined;
+  /** $HOME */
+  readonly home?: string | undefined;
+  /** $UCX_CONFIG_DIR */
+  readonly configDirectory?: string | undefined;
+  readonly currentDirectory?: string | undefined;
+}
+
+/** The folders to look in, in the order in which UCX reads them: a later file overrides an earlier one. */
+export function configDirectories(places: ConfigPlaces): string[] {
+  const ordered = [
+    places.installEtc,
+    places.libraryEtc,
+    places.home,
+    places.configDirectory,
+    places.currentDirectory,
+  ].filter((place) => place !== undefined && place !== '') as string[];
+  // A folder that is named twice counts where it is named last.
+  return ordered.filter((place, index) => ordered.lastIndexOf(place) === index);
+}
+
+/** A section while its lines are read. */
+interface Section {
+  readonly name: string | undefined;
+  readonly assignments: ConfigAssignment[];
+  /** The first condition that does not hold. */
+  failed: string | undefined;
+}
+
+/** What is before a comment in a line; all of it where there is none. A comment begins at a `;` behind a blank, and not at a `#`: as in UCX. */
+export function beforeComment(text: string): string {
+  return text.replace(/\s;.*$/s, '');
+}
+
+/**
+ * Parses the text of a file: `NAME=value` lines, lines of comment that begin with `#` or `;`, blank lines, `[section]` headers. Values lose the
+ * blanks around them and a comment that begins with `;` behind a blank. The lines of a section apply where all its conditions hold: lines such as `CPU vendor=AMD`, whose name has a
+ * blank and whose value may be a glob.
+ * @param path only for messages and for {@link ConfigFile.path}
+ * @param facts about this machine; a condition on what is not known does not hold
+ * @throws UcxError ERR_CONFIG_FILE naming path and line for anything else
+ */
+export function parseConfigFile(
+  text: string,
+  path: string = CONFIG_FILE_NAME,
+  facts: MachineFacts = () => undefined,
+): ConfigFile {
+  const sections: Section[] = [{ name: undefined, assignments: [], failed: undefined }];
+  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/);
+  for (const [index, content] of lines.entries()) {
+    const trimmed = content.trim();
+    if (trimmed === '' || trimmed.startsWith('#') || trimmed.startsWith(';')) continue;
+    const header = /^\[(.*)\]$/.exec(trimmed);
+    if (header === null) takeLine(sections.at(-1)!, trimmed, path, index + 1, facts);
+    else sections.push({ name: header[1]!, assignments: [], failed: undefined });
+  }
+  return {
+    path,
+    assignments: sections.filter(({ failed }) => failed === undefined).flatMap(({ assignments }) => assignments),
+    skipped: sections
+      .filter(({ failed }) => failed !== undefined)
+      .map(({ name, failed }) => `section [${name}] of ${path} does not apply to this machine: ${failed}`),
+  };
+}
+
+function takeLine(section: Section, content: string, path: string, line: number, facts: MachineFacts): void {
+  const match = /^([A-Za-z_][A-Za-z0-9_]*(?: +[A-Za-z0-9_]+)*)\s*=(.*)$/.exec(content);
+  const isCondition = match?.[1]?.includes(' ') === true;
+  if (match === null || (isCondition && section.name === undefined)) throw fileError(path, line, content);
+  const [, name, text] = match;
+  const value = beforeComment(text!).trim();
+  if (!isCondition) section.assignments.push({ name: name!, value, line, section: section.name });
+  else if (!matchesItem(value.toLowerCase(), facts(name!)?.toLowerCase() ?? '')) section.failed ??= `${name}=${value}`;
+}
+
+/**
+ * Reads `ucx.conf` from each of `directories` that has one, in that order.
+ * @throws UcxError ERR_CONFIG_FILE for a file that is there but cannot be read or parsed
+ */
+export function readConfigFiles(directories: readonly string[], facts?: MachineFacts): ConfigFile[] {
+  const files: ConfigFile[] = [];
+  for (const directory of directories) {
+    const path = join(directory, CONFIG_FILE_NAME);
+    const text = readIfThere(path);
+    if (text !== undefined) files.push(parseConfigFile(text, path, facts));
+  }
+  return files;
+}
+
+function readIfThere(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    throw new UcxError({
+      code: 'ERR_CONFIG_FILE',
+      status: Status.IO_ERROR,
+      message: `cannot read ${path}: ${(cause as Error).message}`,
+      details: { path },
+      cause,
+    });
+  }
+}
+
+function fileError(path: string, line: number, content: string): UcxError {
+  return new UcxError({
+    code: 'ERR_CONFIG_FILE',
+    status: Status.INVALID_PARAM,
+    message: `${path}:${line}: line must be NAME=value, a comment or a section, got ${JSON.stringify(content)}`,
+    details: { path, line },
+  });
+}

@@ -1,0 +1,125 @@
+/**
+ * The composite value types of UCX's configuration: lists, allow-lists with negation, ranges and globs, and key-value lists.
+ * Scalars are in config-value.ts.
+ */
+
+import type { ConfigType } from './value.ts';
+
+/** Which names of a set are wanted. */
+export interface AllowList {
+  /** `all`: every name; `allow`: only what an item matches; `deny`: only what no item matches (written with `^`). */
+  readonly mode: 'all' | 'allow' | 'deny';
+  /** Items as written: a name, a glob with `*` and `?`, or a range such as `mlx5_[0-3]`; empty in mode `all`. */
+  readonly items: readonly string[];
+}
+
+/** A value for some of the keys `K`. */
+export type KeyValues<K extends string, T> = { readonly [key in K]?: T };
+
+/** The key of an item that is written without one, where a key-value list allows that. */
+export const DEFAULT_KEY = 'default';
+
+/** Items of `item` separated by commas, of which UCX ignores superfluous ones; an empty text is an empty list. */
+export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
+  return {
+    syntax: `a list separated by commas, each item ${item.syntax}`,
+    parse(text) {
+      const values: T[] = [];
+      for (const part of splitList(text)) {
+        const value = item.parse(part);
+        if (value === undefined) return undefined;
+        values.push(value);
+      }
+      return values;
+    },
+    print: (values) => values.map((value) => item.print(value)).join(','),
+  };
+}
+
+/** `all`, names, or `^` and names that are not wanted. */
+export const allowListType: ConfigType<AllowList> = {
+  syntax:
+    'all, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them',
+  parse(text) {
+    const trimmed = text.trim();
+    const deny = trimmed.startsWith('^');
+    const items = splitList(deny ? trimmed.slice(1) : trimmed);
+    if (items.some((item) => /[\s^]/.test(item) || !isRangeValid(item))) return undefined;
+    // Who excludes all of them means something else.
+    if (deny) return items.includes('all') ? undefined : { mode: 'deny', items };
+    return items.includes('all') ? { mode: 'all', items: [] } : { mode: 'allow', items };
+  },
+  print(value) {
+    if (value.mode === 'all') return 'all';
+    return (value.mode === 'deny' ? '^' : '') + value.items.join(',');
+  },
+};
+
+/** True when `name` is wanted by `list`. */
+export function isAllowed(list: AllowList, name: string): boolean {
+  if (list.mode === 'all') return true;
+  return list.items.some((item) => matchesItem(item, name)) === (list.mode === 'allow');
+}
+
+/** True when an item of an {@link AllowList} (name, glob or range) stands for `name`. */
+export function matchesItem(item: string, name: string): boolean {
+  const pattern = item
+    .split(/(\[\d+-\d+\])/)
+    .map((part, index) => (index % 2 === 1 ? '(\\d+)' : part.replace(/[\\^$.|+()[\]{}]/g, '\\$&')))
+    .join('')
+    .replaceAll('*', '.*')
+    .replaceAll('?', '.');
+  const match = new RegExp(`^${pattern}$`, 's').exec(name);
+  if (match === null) return false;
+  return rangesOf(item).every(({ low, high }, index) => {
+    const number = Number(match[index + 1]);
+    return number >= low && number <= high;
+  });
+}
+
+/**
+ * `key:value` items separated by commas, for example `host:512K,cuda:4M`. When `keys` contains {@link DEFAULT_KEY}, one item
+ * may stand without a key, for example `10000MBs,h2d:8300MBs`.
+ */
+export function keyValueType<K extends string, T>(
+  keys: readonly K[],
+  type: ConfigType<T>,
+): ConfigType<KeyValues<K, T>> {
+  const hasDefault = (keys as readonly string[]).includes(DEFAULT_KEY);
+  const named = keys.filter((key) => key !== DEFAULT_KEY);
+  return {
+    syntax: `${hasDefault ? '[<value>,]' : ''}<key>:<value>,... with keys ${named.join(', ')}, each value ${type.syntax}`,
+    parse(text) {
+      const values: { [key in K]?: T } = {};
+      for (const part of splitList(text)) {
+        const colon = part.indexOf(':');
+        const word = colon < 0 ? DEFAULT_KEY : part.slice(0, colon).trim();
+        const key = keys.find((each) => each === word);
+        const value = type.parse(part.slice(colon + 1));
+        if (key === undefined || value === undefined || Object.hasOwn(values, key)) return undefined;
+        values[key] = value;
+      }
+      return values;
+    },
+    print: (values) =>
+      keys
+        .filter((key) => values[key] !== undefined)
+        .map((key) => (key === DEFAULT_KEY ? '' : `${key}:`) + type.print(values[key] as T))
+        .join(','),
+  };
+}
+
+function splitList(text: string): string[] {
+  return text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+}
+
+function rangesOf(item: string): { low: number; high: number }[] {
+  return [...item.matchAll(/\[(\d+)-(\d+)\]/g)].map((match) => ({ low: Number(match[1]), high: Number(match[2]) }));
+}
+
+function isRangeValid(item: string): boolean {
+  return rangesOf(item).every(({ low, high }) => low <= high);
+}

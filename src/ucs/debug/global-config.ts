@@ -1,0 +1,84 @@
+/** The UCX-wide fields (prefix `UCX_` alone) that every program has. Fields of a layer or transport are in tables of their own. */
+
+import type { ConfigTable } from '../config/config.ts';
+import { boolType, type ConfigType, memorySizeType, stringType, uintType } from '../config/value.ts';
+import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
+import { type ComponentLevel, LOG_LEVEL_NAMES, LogLevel, type LogLevels } from './log.ts';
+
+/** The values of {@link GLOBAL_CONFIG_TABLE}. */
+export interface GlobalConfig {
+  /** The least severe level that is logged, by component. */
+  readonly LOG_LEVEL: LogLevels;
+  /** Destination of log records, as a template. */
+  readonly LOG_FILE: string;
+  /** Bytes; Infinity for no bound. */
+  readonly LOG_FILE_SIZE: number;
+  readonly LOG_FILE_ROTATE: number;
+  /** Whether variables that nothing reads are reported. */
+  readonly WARN_UNUSED_ENV_VARS: boolean;
+}
+
+/** A level for all components, and levels for some: `warn`, `warn,gaudi_ipc:debug,card[0-3]:info`. */
+export const logLevelsType: ConfigType<LogLevels> = {
+  syntax: `[<level>,]<component>:<level>,... with levels ${LOG_LEVEL_NAMES.join(', ')}`,
+  parse(text) {
+    let level: LogLevel | undefined;
+    const components: ComponentLevel[] = [];
+    for (const item of text.split(',')) {
+      const colon = item.lastIndexOf(':');
+      const component = item.slice(0, Math.max(colon, 0)).trim();
+      const parsed = parseLevel(item.slice(colon + 1));
+      if (parsed === undefined || (colon < 0 ? level !== undefined : component === '')) return undefined;
+      if (colon < 0) level = parsed;
+      else components.push({ component, level: parsed });
+    }
+    return { level: level ?? LogLevel.WARN, components };
+  },
+  print: ({ level, components }) =>
+    [LOG_LEVEL_NAMES[level], ...components.map((each) => `${each.component}:${LOG_LEVEL_NAMES[each.level]}`)].join(),
+};
+
+/** The finer traces of UCX (`req`, `data`, `async`, `func`, `poll`) count as `trace`. */
+function parseLevel(text: string): LogLevel | undefined {
+  const word = text.trim().toLowerCase();
+  const known = /^(trace_)?(req|data|async|func|poll)$/.test(word) ? 'trace' : word;
+  const index = (LOG_LEVEL_NAMES as readonly string[]).indexOf(known);
+  return index < 0 ? undefined : (index as LogLevel);
+}
+
+/** `UCX_LOG_*` and `UCX_WARN_UNUSED_ENV_VARS`. */
+export const GLOBAL_CONFIG_TABLE: ConfigTable<GlobalConfig> = {
+  prefix: '',
+  fields: [
+    {
+      name: 'LOG_LEVEL',
+      type: logLevelsType,
+      default: 'warn',
+      doc: 'Messages of this level and of more severe ones are logged; components (transports, cardN, driver, emulator, ucp) may have levels of their own.',
+    },
+    {
+      name: 'LOG_FILE',
+      type: stringType,
+      default: '',
+      doc: `Where messages go: stderr (also when empty), stdout, or a file, to which they are appended. In its name ${FILE_NAME_SYNTAX}.`,
+    },
+    {
+      name: 'LOG_FILE_SIZE',
+      type: memorySizeType,
+      default: 'inf',
+      doc: 'Bytes that the file of UCX_LOG_FILE may have; what does not fit begins a new one.',
+    },
+    {
+      name: 'LOG_FILE_ROTATE',
+      type: uintType,
+      default: '0',
+      doc: 'Full files that are kept, as <file>.1 (the latest), <file>.2, ...; 0: a full file is begun anew.',
+    },
+    {
+      name: 'WARN_UNUSED_ENV_VARS',
+      type: boolType,
+      default: 'y',
+      doc: 'Warn about UCX_ variables that nothing reads, with the nearest name that exists.',
+    },
+  ],
+};

@@ -1,0 +1,26 @@
+import { describe, expect, it } from 'vitest';
+import { createTestLog } from '../../../test/fixtures/test-log.ts';
+import { ManualClock } from '../sys/clock.ts';
+import { LimitedLog, WARNINGS_MAX, WINDOW_NS } from './limited-log.ts';
+
+describe('a limited log', () => {
+  it('writes so many warnings in a while, then how many there were', () => {
+    const test = createTestLog();
+    const clock = new ManualClock();
+    const log = new LimitedLog(test.log, clock);
+    const written = (): string[] => test.records.map(({ message }) => message);
+    for (let i = 0; i < WARNINGS_MAX + 3; i++) log.warn(`warning ${i}`);
+    expect(written()).toHaveLength(WARNINGS_MAX);
+    expect(written().at(-1)).toBe(`warning ${WARNINGS_MAX - 1}`);
+    clock.advance(WINDOW_NS - 1);
+    log.warn('one too many');
+    expect(written()).toHaveLength(WARNINGS_MAX);
+    clock.advance(1);
+    log.warn('in the next while');
+    expect(written().slice(WARNINGS_MAX)).toEqual(['4 more warnings about peers were left out', 'in the next while']);
+    log.tellLeft();
+    expect(written()).toHaveLength(WARNINGS_MAX + 2);
+    log.diag('of no concern');
+    expect(written().at(-1)).toBe('of no concern');
+  });
+});

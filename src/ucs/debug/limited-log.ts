@@ -1,0 +1,71 @@
+/** Log lines that a peer or a card can cause any number of: some within a window of time, then only their count, so that they cannot fill a disk. */
+
+import type { Clock } from '../sys/clock.ts';
+import { type Log, LogLevel } from './log.ts';
+
+/** Warnings within {@link WINDOW_NS}; more are counted. */
+export const WARNINGS_MAX = 10;
+/** The while. */
+export const WINDOW_NS = 10e9;
+
+/** What is limited. */
+export interface LimitedLogOptions {
+  /** Lines within {@link WINDOW_NS}. Default {@link WARNINGS_MAX}. */
+  readonly linesMax?: number;
+  /** What the count of the others is a count of. */
+  readonly what?: string;
+}
+
+/** A log with a limit. */
+export class LimitedLog {
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #linesMax: number;
+  readonly #what: string;
+  #windowNs = Number.NEGATIVE_INFINITY;
+  #written = 0;
+  #left = 0;
+
+  constructor(log: Log, clock: Clock, options: LimitedLogOptions = {}) {
+    this.#log = log;
+    this.#clock = clock;
+    this.#linesMax = options.linesMax ?? WARNINGS_MAX;
+    this.#what = options.what ?? 'warnings about peers';
+  }
+
+  warn(message: string): void {
+    this.#write(LogLevel.WARN, message);
+  }
+
+  /** Like {@link warn}, as an error. */
+  error(message: string): void {
+    this.#write(LogLevel.ERROR, message);
+  }
+
+  /** What is of no concern unless somebody looks for it. */
+  diag(message: string): void {
+    this.#log.diag(message);
+  }
+
+  /** Says how many warnings were left out, if any were. */
+  tellLeft(): void {
+    if (this.#left > 0) this.#log.warn(`${this.#left} more ${this.#what} were left out`);
+    this.#left = 0;
+  }
+
+  #write(level: LogLevel, message: string): void {
+    const nowNs = this.#clock.nowNs();
+    if (nowNs - this.#windowNs >= WINDOW_NS) {
+      this.tellLeft();
+      this.#windowNs = nowNs;
+      this.#written = 0;
+    }
+    if (this.#written < this.#linesMax) {
+      this.#written += 1;
+      if (level === LogLevel.WARN) this.#log.warn(message);
+      else this.#log.error(message);
+    } else {
+      this.#left += 1;
+    }
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * Where log records go: what UCX_LOG_FILE names, standard error without it. Files are bounded and rotated as UCX does it: `log`, `log.1`, ... up to
+ * the oldest. Which records there are is decided in log.ts.
+ */
+
+import { closeSync, existsSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { resolve } from 'node:path';
+import { expandFileName } from '../sys/file-name.ts';
+import { openOutputFile } from '../sys/output-file.ts';
+import { type LogSink, recordText, standardErrorSink, standardOutputSink } from './log.ts';
+
+/** What a destination of records is made of. */
+export interface LogFileOptions {
+  /** Empty or `stderr`, `stdout`, or a file name with the substitutions of expandFileName, also behind `file:`. */
+  readonly file: string;
+  /** Bytes that the file has at most; Infinity for no bound. A single longer record is written nevertheless. */
+  readonly sizeMax: number;
+  /** Full files that are kept beside it; 0: a full file is begun anew. */
+  readonly rotate: number;
+  /** Time of a record. Default: now. */
+  readonly now?: () => Date;
+}
+
+/**
+ * The sink for a destination.
+ * @throws UcxError ERR_LOG_FILE for a file that cannot be written
+ */
+export function openLogSink(options: LogFileOptions): LogSink {
+  const name = options.file.replace(/^file:/, '');
+  if (name === '' || name === 'stderr') return standardErrorSink;
+  if (name === 'stdout') return standardOutputSink;
+  return new LogFile(expandFileName(name), options).sink;
+}
+
+/**
+ * A file of records. It is opened for each of them: records are rare, several contexts write to one file and rotate it, and nothing has to be
+ * closed at the end.
+ */
+class LogFile {
+  readonly #path: string;
+  readonly #sizeMax: number;
+  readonly #rotate: number;
+  readonly #now: () => Date;
+  readonly #source: string = `[${hostname().split('.', 1)[0]}:${process.pid}]`;
+
+  constructor(path: string, options: LogFileOptions) {
+    // The working directory of the program may change.
+    this.#path = resolve(path);
+    this.#sizeMax = options.sizeMax;
+    this.#rotate = options.rotate;
+    this.#now = options.now ?? ((): Date => new Date());
+    closeSync(openOutputFile(this.#path, true, { variable: 'UCX_LOG_FILE', code: 'ERR_LOG_FILE' }));
+  }
+
+  readonly sink: LogSink = (level, component, message) => {
+    const seconds = (this.#now().getTime() / 1000).toFixed(3);
+    try {
+      this.#append(`[${seconds}] ${this.#source} ${recordText(level, component, message)}`);
+    } catch {
+      // A full disk must not hide what happens.
+      standardErrorSink(level, component, message);
+    }
+  };
+
+  #append(line: string): void {
+    let fd = openSync(this.#path, 'a');
+    try {
+      const { size } = fstatSync(fd);
+      if (size > 0 && size + Buffer.byteLength(line) > this.#sizeMax) {
+        closeSync(fd);
+        fd = -1;
+        this.#makeRoom();
+        fd = openSync(this.#path, 'a');
+      }
+      writeSync(fd, line);
+    } finally {
+      if (fd >= 0) closeSync(fd);
+    }
+  }
+
+  /** Moves every file one place on; the last one goes. */
+  #makeRoom(): void {
+    for (let index = this.#rotate - 1; index >= 0; index--) {
+      const from = index === 0 ? this.#path : `${this.#path}.${index}`;
+      if (existsSync(from)) renameSync(from, `${this.#path}.${index + 1}`);
+    }
+    rmSync(this.#path, { force: true });
+  }
+}

@@ -1,0 +1,134 @@
+/**
+ * Logging with the levels of UCX. Not a global: whoever needs a log is handed one. Files: log-file.ts.
+ *
+ * Style: lower case, the cause and not a guess, errno text always. Whoever decides that something is an error logs it once. Contents of
+ * memory are never logged.
+ */
+
+import { matchesItem } from '../config/list.ts';
+
+/** The levels of UCX in order of severity (`ucs_log_level_t`). */
+export const LogLevel = {
+  FATAL: 0,
+  ERROR: 1,
+  WARN: 2,
+  DIAG: 3,
+  INFO: 4,
+  DEBUG: 5,
+  TRACE: 6,
+} as const;
+
+/** One of the values of {@link LogLevel}. */
+export type LogLevel = (typeof LogLevel)[keyof typeof LogLevel];
+
+/** The spelling of the levels in UCX_LOG_LEVEL, indexed by level. */
+export const LOG_LEVEL_NAMES = ['fatal', 'error', 'warn', 'diag', 'info', 'debug', 'trace'] as const;
+
+/** The level of some components. */
+export interface ComponentLevel {
+  /** Name of a component, or a glob or range of names as in allow lists. */
+  readonly component: string;
+  readonly level: LogLevel;
+}
+
+/** Which records are wanted. */
+export interface LogLevels {
+  /** Of components that `components` does not name. */
+  readonly level: LogLevel;
+  /** The last that matches a component counts. */
+  readonly components: readonly ComponentLevel[];
+}
+
+/** Takes finished records; must not throw. */
+export type LogSink = (level: LogLevel, component: string, message: string) => void;
+
+/** A log of one component. */
+export interface Log {
+  /** Records above this level are dropped: check it before building an expensive message. */
+  readonly level: LogLevel;
+  error(message: string): void;
+  warn(message: string): void;
+  diag(message: string): void;
+  info(message: string): void;
+  debug(message: string): void;
+  trace(message: string): void;
+  /** Records what the user has asked for, whatever the level: tables and the like. */
+  print(message: string): void;
+  /** The same log under the name of another component, with the level of that component. */
+  child(component: string): Log;
+}
+
+/** The log that writes every record of `levels` and above in severity to `sink`. */
+export function createLog(component: string, levels: LogLevel | LogLevels, sink: LogSink): Log {
+  return new ComponentLog(component, typeof levels === 'number' ? { level: levels, components: [] } : levels, sink);
+}
+
+/** The level of a component. */
+export function levelOf(levels: LogLevels, component: string): LogLevel {
+  return levels.components.findLast((each) => matchesItem(each.component, component))?.level ?? levels.level;
+}
+
+class ComponentLog implements Log {
+  readonly level: LogLevel;
+  readonly #component: string;
+  readonly #levels: LogLevels;
+  readonly #sink: LogSink;
+
+  constructor(component: string, levels: LogLevels, sink: LogSink) {
+    this.level = levelOf(levels, component);
+    this.#component = component;
+    this.#levels = levels;
+    this.#sink = sink;
+  }
+
+  error(message: string): void {
+    this.#write(LogLevel.ERROR, message);
+  }
+
+  warn(message: string): void {
+    this.#write(LogLevel.WARN, message);
+  }
+
+  diag(message: string): void {
+    this.#write(LogLevel.DIAG, message);
+  }
+
+  info(message: string): void {
+    this.#write(LogLevel.INFO, message);
+  }
+
+  debug(message: string): void {
+    this.#write(LogLevel.DEBUG, message);
+  }
+
+  trace(message: string): void {
+    this.#write(LogLevel.TRACE, message);
+  }
+
+  print(message: string): void {
+    this.#sink(LogLevel.INFO, this.#component, message);
+  }
+
+  child(component: string): Log {
+    return new ComponentLog(component, this.#levels, this.#sink);
+  }
+
+  #write(level: LogLevel, message: string): void {
+    if (level <= this.level) this.#sink(level, this.#component, message);
+  }
+}
+
+/** Writes records to standard error, one line each: `[gaudi-ucx] component WARN  message`. */
+export const standardErrorSink: LogSink = (level, component, message) => {
+  process.stderr.write(`[gaudi-ucx] ${recordText(level, component, message)}`);
+};
+
+/** Writes records to standard output, in the form of {@link standardErrorSink}. */
+export const standardOutputSink: LogSink = (level, component, message) => {
+  process.stdout.write(`[gaudi-ucx] ${recordText(level, component, message)}`);
+};
+
+/** A record as a line, with its end: `component WARN  message`. */
+export function recordText(level: LogLevel, component: string, message: string): string {
+  return `${component} ${LOG_LEVEL_NAMES[level].toUpperCase().padEnd(5)} ${message}\n`;
+}

@@ -1,0 +1,258 @@
+/**
+ * What is known about memory that is not host memory: ranges keyed by (device, address). Fed by whoever allocates, before the address leaves its
+ * hands, and by whoever frees; it detects nothing itself. Cards share virtual address ranges, so two cards may each have an entry at the same
+ * address, and an entry of one says nothing about the other.
+ *
+ * A miss means host memory, which holds only while every allocation is reported. Entries are whole allocations and are never
+ * merged, so that an answer also tells where the allocation starts and how long it is.
+ */
+
+import { IntervalMap } from '../datastruct/interval-map.ts';
+import { invalidParam } from '../type/error.ts';
+import type { MemoryType } from './memory-type.ts';
+
+/** One known range. */
+export interface MemoryRange {
+  readonly memoryType: MemoryType;
+  /** Index of the device that owns the address space. */
+  readonly device: number;
+  readonly base: bigint;
+  /** Length in bytes. */
+  readonly length: number;
+}
+
+/** Bounds of a {@link MemoryTypeCache}. */
+export interface MemoryTypeCacheLimits {
+  /** The most ranges kept; see {@link MemoryTypeCache.insert} for what happens beyond. Default 2^20. */
+  readonly maxRanges?: number;
+}
+
+const DEFAULT_MAX_RANGES: number = 2 ** 20;
+/**
+ * Addresses have 64 bits, Numbers 53: a map holds the ranges of one segment of 2^52 bytes. Its key is exact, and a range that
+ * crosses into the next segment is listed in both.
+ */
+const SEGMENT_BITS = 52;
+const SEGMENT_SIZE = 2 ** SEGMENT_BITS;
+const SEGMENTS_PER_DEVICE = 2 ** (64 - SEGMENT_BITS);
+/** Bits of the upper word of an address that lie above its segment's offset. */
+const SEGMENT_HIGH_SHIFT: number = SEGMENT_BITS - 32;
+const OFFSET_HIGH_MASK: number = 2 ** SEGMENT_HIGH_SHIFT - 1;
+const WORD = 2 ** 32;
+/** Takes an address apart without BigInt arithmetic. */
+const ADDRESS: BigUint64Array = new BigUint64Array(1);
+const ADDRESS_WORDS: Uint32Array = new Uint32Array(ADDRESS.buffer);
+
+/** Ranges of non-host memory of all devices. */
+export class MemoryTypeCache {
+  readonly #maxRanges: number;
+  /** By device * SEGMENTS_PER_DEVICE + segment. */
+  readonly #segments = new Map<number, IntervalMap<MemoryRange>>();
+  readonly #devices: number[] = [];
+  /** The segment that was looked at last, which is most often the next one too. */
+  #lastKey = -1;
+  #lastMap: IntervalMap<MemoryRange> | undefined = undefined;
+  #size = 0;
+  #complete = true;
+
+  constructor(limits: MemoryTypeCacheLimits = {}) {
+    const maxRanges = limits.maxRanges ?? DEFAULT_MAX_RANGES;
+    if (!(Number.isSafeInteger(maxRanges) && maxRanges > 0)) {
+      throw invalidParam('maxRanges', 'must be a positive integer', maxRanges);
+    }
+    this.#maxRanges = maxRanges;
+  }
+
+  /** The number of ranges. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** False once a range was dropped because the cache was full: from then on a miss does not mean host memory. */
+  get isComplete(): boolean {
+    return this.#complete;
+  }
+
+  /**
+   * What [address, address + length) is. Allocates nothing and does no BigInt arithmetic.
+   * @param device the address space to look in; undefined looks in all
+   * @param address of 64 bits: checked by the caller
+   * @param length bytes; 0 asks about the byte at `address`
+   * @returns the entry that covers the range; undefined for host memory; `'partial'` when the cache cannot tell (the range is
+   *   covered in part, or by several devices, or the cache is not complete): ask the memory domains
+   */
+  lookup(device: number | undefined, address: bigint, length: number): MemoryRange | 'partial' | undefined {
+    ADDRESS[0] = address;
+    return this.lookupWords(device, ADDRESS_WORDS[0]!, ADDRESS_WORDS[1]!, length);
+  }
+
+  /** Like {@link lookup}, for an address in two 32-bit words, signed or not. */
+  lookupWords(
+    device: number | undefined,
+    low: number,
+    high: number,
+    length: number,
+  ): MemoryRange | 'partial' | undefined {
+    const segment = high >>> SEGMENT_HIGH_SHIFT;
+    const start = (high & OFFSET_HIGH_MASK) * WORD + (low >>> 0);
+    if (device !== undefined) return this.#lookupIn(device, segment, start, length) ?? this.#miss();
+    let answer: MemoryRange | 'partial' | undefined;
+    for (let index = 0; index < this.#devices.length; index++) {
+      const found = this.#lookupIn(this.#devices[index]!, segment, start, length);
+      if (found === undefined) continue;
+      if (answer !== undefined) return 'partial';
+      answer = found;
+    }
+    return answer ?? this.#miss();
+  }
+
+  /**
+   * Records an allocation. What it overlaps on the same device is older knowledge and is cut away.
+   * @returns false when the cache is full: the range is dropped and {@link isComplete} becomes false
+   * @throws UcxError ERR_INVALID_PARAM for a bad device, address, length
+   */
+  insert(device: number, address: bigint, length: number, memoryType: MemoryType): boolean {
+    this.remove(device, address, length);
+    return this.#add({ memoryType, device, base: address, length });
+  }
+
+  /**
+   * Forgets [address, address + length) of a device; entries that reach beyond keep the rest.
+   * @throws UcxError ERR_INVALID_PARAM for a bad device, address, length
+   */
+  remove(device: number, address: bigint, length: number): void {
+    checkRange(device, address, length);
+    const end = address + BigInt(length);
+    for (;;) {
+      const entry = this.#overlapping(device, address, length);
+      if (entry === undefined) return;
+      this.#drop(entry);
+      const entryEnd = entry.base + BigInt(entry.length);
+      if (entry.base < address) this.#add({ ...entry, length: Number(address - entry.base) });
+      if (entryEnd > end) this.#add({ ...entry, base: end, length: Number(entryEnd - end) });
+    }
+  }
+
+  /** Forgets everything; the cache is complete again. */
+  clear(): void {
+    this.#segments.clear();
+    this.#devices.length = 0;
+    this.#lastKey = -1;
+    this.#lastMap = undefined;
+    this.#size = 0;
+    this.#complete = true;
+  }
+
+  /** The ranges by device (in order of first use) and ascending address. */
+  *[Symbol.iterator](): IterableIterator<MemoryRange> {
+    for (const device of this.#devices) {
+      for (let segment = 0; segment < SEGMENTS_PER_DEVICE; segment++) {
+        const map = this.#segments.get(device * SEGMENTS_PER_DEVICE + segment);
+        if (map === undefined) continue;
+        for (const { value } of map) {
+          if (segmentOf(value.base) === segment) yield value;
+        }
+      }
+    }
+  }
+
+  #miss(): 'partial' | undefined {
+    return this.#complete ? undefined : 'partial';
+  }
+
+  #lookupIn(device: number, segment: number, start: number, length: number): MemoryRange | 'partial' | undefined {
+    const end = start + (length > 0 ? length : 1);
+    const map = this.#segment(device * SEGMENTS_PER_DEVICE + segment);
+    if (map !== undefined && end <= SEGMENT_SIZE) {
+      const entry = map.covering(start, end);
+      if (entry !== undefined) return entry;
+    }
+    const entry = this.#firstOverlapping(device, segment, start, end - start);
+    if (entry === undefined) return undefined;
+    // An entry that goes on into the next segment may still cover the range.
+    const offset = (segment - segmentOf(entry.base)) * SEGMENT_SIZE - offsetOf(entry.base) + start;
+    return offset >= 0 && offset + length <= entry.length ? entry : 'partial';
+  }
+
+  #segment(key: number): IntervalMap<MemoryRange> | undefined {
+    if (key !== this.#lastKey) {
+      this.#lastKey = key;
+      this.#lastMap = this.#segments.get(key);
+    }
+    return this.#lastMap;
+  }
+
+  #overlapping(device: number, address: bigint, length: number): MemoryRange | undefined {
+    return this.#firstOverlapping(device, segmentOf(address), offsetOf(address), length);
+  }
+
+  #firstOverlapping(device: number, segment: number, offset: number, length: number): MemoryRange | undefined {
+    let key = device * SEGMENTS_PER_DEVICE + segment;
+    let start = offset;
+    for (let left = length; left > 0; ) {
+      const end = Math.min(start + left, SEGMENT_SIZE);
+      const found = this.#segments.get(key)?.firstOverlapping(start, end);
+      if (found !== undefined) return found.value;
+      left -= end - start;
+      start = 0;
+      key++;
+    }
+    return undefined;
+  }
+
+  #add(entry: MemoryRange): boolean {
+    if (this.#size >= this.#maxRanges) {
+      this.#complete = false;
+      return false;
+    }
+    if (!this.#devices.includes(entry.device)) this.#devices.push(entry.device);
+    this.#forEachPiece(entry, (map, start, end) => map.insert(start, end, entry));
+    this.#size++;
+    return true;
+  }
+
+  #drop(entry: MemoryRange): void {
+    this.#forEachPiece(entry, (map, start) => map.delete(start));
+    this.#size--;
+  }
+
+  /** Visits the part of `entry` in every segment that it touches. */
+  #forEachPiece(entry: MemoryRange, visit: (map: IntervalMap<MemoryRange>, start: number, end: number) => void): void {
+    let key = entry.device * SEGMENTS_PER_DEVICE + segmentOf(entry.base);
+    let start = offsetOf(entry.base);
+    for (let left = entry.length; left > 0; ) {
+      const end = Math.min(start + left, SEGMENT_SIZE);
+      let map = this.#segments.get(key);
+      if (map === undefined) {
+        map = new IntervalMap();
+        this.#segments.set(key, map);
+        this.#lastKey = -1;
+      }
+      visit(map, start, end);
+      left -= end - start;
+      start = 0;
+      key++;
+    }
+  }
+}
+
+function segmentOf(address: bigint): number {
+  ADDRESS[0] = address;
+  return ADDRESS_WORDS[1]! >>> SEGMENT_HIGH_SHIFT;
+}
+
+/** Byte of its segment at which an address lies. */
+function offsetOf(address: bigint): number {
+  ADDRESS[0] = address;
+  return (ADDRESS_WORDS[1]! & OFFSET_HIGH_MASK) * WORD + ADDRESS_WORDS[0]!;
+}
+
+function checkRange(device: number, address: bigint, length: number): void {
+  if (!(Number.isInteger(device) && device >= 0 && device < 2 ** 31)) {
+    throw invalidParam('device', 'must be an integer of [0, 2^31)', device);
+  }
+  if (!(Number.isSafeInteger(length) && length > 0)) throw invalidParam('length', 'must be a positive integer', length);
+  if (!(address >= 0n && address + BigInt(length) <= 1n << 64n)) {
+    throw invalidParam('address', `plus length ${length} must lie within 64 bits`, address);
+  }
+}

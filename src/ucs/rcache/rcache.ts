@@ -1,0 +1,477 @@
+/**
+ * The registration cache: registering memory is slow, so registrations outlive their use. Memory in ArrayBuffers is known by the identity of its
+ * buffer, never by address: a new buffer at an old address cannot hit a stale registration. Memory of others, known by its address only, is found in
+ * a map of regions; who unmaps it says so ({@link Rcache.unmapped}). What registering is, is the registrar's.
+ *
+ * Who holds what: the table (a WeakMap) and the lists hold a region, a region in use holds its ArrayBuffer, an idle region holds
+ * none. So an ArrayBuffer that nobody uses is collected with its registration in the cache, and the collector's call-back, a task of the
+ * event loop, then deregisters it.
+ */
+
+import { IntervalMap } from '../datastruct/interval-map.ts';
+import { LruList } from '../datastruct/lru-list.ts';
+import { createLog, LogLevel, standardErrorSink } from '../debug/log.ts';
+import { closedError, invalidParam } from '../type/error.ts';
+import { Status } from '../type/status.ts';
+import { alignBounds, type MemoryLimits, mergeBounds, type RegionBounds } from './merge.ts';
+import {
+  type CollectionWatch,
+  DEFAULT_ALIGNMENT,
+  DEFAULT_MAX_REGIONS,
+  DEFAULT_MAX_SIZE,
+  noCounts,
+  type RcacheCounters,
+  type RcacheOptions,
+  type Registrar,
+} from './options.ts';
+import { BufferRegions, Protection, RcacheRegion } from './region.ts';
+import { UnmapQueue } from './unmap-queue.ts';
+
+/** Failed registrations of address ranges that are remembered; at the bound all are forgotten. */
+const FAILURES_MAX = 1024;
+const ALL_ADDRESSES: MemoryLimits = { start: 0, end: 2 ** 47 };
+
+interface Failure {
+  readonly protection: number;
+  readonly status: Status;
+}
+
+/**
+ * A cache of registrations. The bounds hold for what is idle: regions in use are never evicted, may exceed the bounds, and are
+ * trimmed when they are released. A failed registration is not tried again until memory is reported gone or the cache is purged, unless its status
+ * says that it may come out otherwise: NO_MEMORY, NO_RESOURCE, BUSY, INVALID_ADDR.
+ */
+export class Rcache<R extends object> {
+  readonly name: string;
+  readonly maxRegions: number;
+  readonly maxSize: number;
+  readonly maxUnreleased: number;
+  readonly wholeBytesMax: number;
+  readonly alignment: number;
+  readonly counters: RcacheCounters;
+  readonly #registrar: Registrar<R>;
+  readonly #onError: (error: unknown) => void;
+  readonly #defer: (task: () => void) => void;
+  readonly #watch: CollectionWatch<BufferRegions<R>>;
+  readonly #buffers: WeakMap<ArrayBufferLike, BufferRegions<R>> = new WeakMap();
+  /** Regions of memory that is known by its address only. */
+  readonly #ranges: IntervalMap<RcacheRegion<R>> = new IntervalMap();
+  readonly #failures: IntervalMap<Failure> = new IntervalMap();
+  readonly #unmaps: UnmapQueue = new UnmapQueue();
+  /** Regions without references, all valid, in the order of their last use; between them those with references, valid or not. */
+  readonly #regions: LruList<RcacheRegion<R>> = new LruList();
+  #numInUse = 0;
+  #lastGeneration = 0;
+  /** Rises when remembered failures are forgotten, those of buffers too. */
+  #failureEpoch = 0;
+  #isDeferred = false;
+  #closed = false;
+
+  /** @throws UcxError ERR_INVALID_PARAM for bounds that are not positive */
+  constructor(options: RcacheOptions<R>) {
+    this.name = options.name ?? 'rcache';
+    this.maxRegions = checkBound('maxRegions', options.maxRegions ?? DEFAULT_MAX_REGIONS);
+    this.maxSize = checkBound('maxSize', options.maxSize ?? DEFAULT_MAX_SIZE);
+    this.maxUnreleased = options.maxUnreleased ?? Number.POSITIVE_INFINITY;
+    this.wholeBytesMax = options.wholeBytesMax ?? Number.POSITIVE_INFINITY;
+    this.alignment = options.alignment ?? DEFAULT_ALIGNMENT;
+    this.counters = noCounts();
+    this.#registrar = options.registrar;
+    this.#onError = options.onError ?? logError;
+    this.#defer = options.defer ?? setImmediate;
+    const watch = options.watch ?? ((collected) => new FinalizationRegistry(collected));
+    this.#watch = watch((buffer) => this.#collected(buffer));
+  }
+
+  /** Registered regions, in use or idle. */
+  get numRegions(): number {
+    return this.#regions.count;
+  }
+
+  /** Regions that are acquired at present. */
+  get numInUse(): number {
+    return this.#numInUse;
+  }
+
+  /** Registered bytes. */
+  get totalSize(): number {
+    return this.#regions.byteLength;
+  }
+
+  /** Ranges that were reported unmapped and that nobody has looked at yet. */
+  get unmapsPending(): number {
+    return this.#unmaps.length;
+  }
+
+  /**
+   * The region of a buffer that covers some of its bytes, registered now unless there is one. It stays registered and keeps the buffer alive
+   * until it is released as often as it was acquired. A hit is O(1) and allocates nothing.
+   * @param byteLength -1 for all from `offset` on
+   * @returns the region; INVALID_PARAM for a buffer that is empty or detached, or bytes outside it; otherwise the status of the failed
+   *   registration, which leaves nothing behind
+   * @throws UcxError ERR_CLOSED after `close`
+   */
+  acquire(owner: ArrayBufferLike, offset = 0, byteLength = -1): RcacheRegion<R> | Status {
+    if (this.#closed) throw closedError('registration cache');
+    this.counters.gets++;
+    if (this.#unmaps.length === 0) {
+      const region = this.#find(this.#buffers.get(owner), owner, offset, byteLength);
+      if (region !== undefined) {
+        this.counters.hits_fast++;
+        this.#use(region, owner);
+        return region;
+      }
+    }
+    return this.#acquireSlow(owner, offset, byteLength);
+  }
+
+  /**
+   * The region that covers memory which is known by its address only, registered now unless there is one. Overlapping regions become one.
+   * Whoever unmaps the memory must say so ({@link unmapped}); nothing else keeps the region from being found.
+   * @param start address, below 2^47
+   * @param protection bits of {@link Protection} that the memory has: a region of other protection that overlaps is given up
+   * @param alignment power of two; at least that of the cache
+   * @returns like {@link acquire}
+   * @throws UcxError ERR_CLOSED after `close`
+   */
+  acquireRange(
+    start: number,
+    byteLength: number,
+    protection: number = Protection.READ_WRITE,
+    alignment: number = this.alignment,
+  ): RcacheRegion<R> | Status {
+    if (this.#closed) throw closedError('registration cache');
+    this.counters.gets++;
+    const isFast = this.#unmaps.length === 0;
+    if (!isFast) this.progress();
+    const end = start + byteLength;
+    if (!(start > 0 && byteLength > 0 && end <= ALL_ADDRESSES.end)) return Status.INVALID_PARAM;
+    const region = this.#ranges.covering(start, end);
+    if (region !== undefined && (region.protection & protection) === protection && region.alignment >= alignment) {
+      if (isFast) this.counters.hits_fast++;
+      else this.counters.hits_slow++;
+      this.#use(region, undefined);
+      return region;
+    }
+    return this.#missRange(start, end, protection, alignment);
+  }
+
+  /**
+   * Gives a region back. The last release makes it idle, or deregisters it when it is invalid or does not fit the bounds.
+   * @throws UcxError ERR_INVALID_PARAM when the region is not acquired
+   */
+  release(region: RcacheRegion<R>): void {
+    if (region.references <= 0) throw invalidParam('region', 'must be acquired', `generation ${region.generation}`);
+    this.counters.puts++;
+    if (--region.references === 0) this.#settle(region);
+    if (this.#unmaps.length > 0) this.progress();
+  }
+
+  /**
+   * Removes the regions of a buffer whose memory is about to go or to move. They are deregistered now, or at their last release.
+   * @returns false when the buffer has no region
+   */
+  invalidate(owner: ArrayBufferLike): boolean {
+    this.counters.unmap_events++;
+    const known = this.#buffers.get(owner);
+    const had = known !== undefined && known.count > 0;
+    if (known !== undefined) this.#forget(known);
+    return had;
+  }
+
+  /**
+   * Takes the report that memory was unmapped, or is about to be: no later call finds a region of it. May come from inside any callback: it only
+   * notes the range; the next use of the cache, or a task of the event loop, deregisters.
+   */
+  unmapped(start: number, byteLength: number): void {
+    this.counters.unmap_events++;
+    this.#unmaps.add(start, start + byteLength);
+    if (this.#unmaps.byteLength <= this.maxUnreleased || this.#isDeferred) return;
+    this.#isDeferred = true;
+    this.#defer(() => {
+      this.#isDeferred = false;
+      this.progress();
+    });
+  }
+
+  /**
+   * Works off the reports of {@link unmapped}. Buffers that lie in the memory lose their regions too: as long as there are buffers, that takes a
+   * look at every region.
+   */
+  progress(): void {
+    if (this.#unmaps.length === 0) return;
+    const gone = this.#unmaps.take();
+    for (const { start, end } of gone) {
+      for (const { value } of this.#ranges.overlapping(start, end)) this.#drop(value);
+    }
+    if (this.numRegions > this.#ranges.size) this.#dropBuffersIn(gone);
+    this.#forgetFailures();
+  }
+
+  /**
+   * Evicts the region that has been idle for longest: for a registrar that finds out only later that a registration has no room.
+   * @returns false when none is idle
+   */
+  evictIdle(): boolean {
+    if (this.#numInUse === this.#regions.count) return false;
+    let region = this.#regions.first!;
+    // What is in use is used last: it does not have to be passed again.
+    for (; region.references > 0; region = this.#regions.first!) this.#regions.touch(region);
+    this.#evict(region);
+    return true;
+  }
+
+  /** Removes all regions: the idle ones are deregistered now, those in use at their last release. */
+  purge(): void {
+    for (let region = this.#regions.first; region !== undefined; ) {
+      const next = this.#regions.after(region);
+      if (region.valid) this.#giveUp(region);
+      region = next;
+    }
+    this.#forgetFailures();
+    this.#unmaps.take();
+  }
+
+  /** Purges and refuses further use, except for the release of what is still acquired. Idempotent. */
+  close(): void {
+    this.#closed = true;
+    this.purge();
+  }
+
+  #dropBuffersIn(gone: IntervalMap<undefined>): void {
+    for (let region = this.#regions.first; region !== undefined; ) {
+      const next = this.#regions.after(region);
+      const isBuffer = region.valid && region.buffer !== undefined;
+      if (isBuffer && gone.firstOverlapping(region.start, region.end) !== undefined) this.#drop(region);
+      region = next;
+    }
+  }
+
+  /** What failed may come out otherwise now. */
+  #forgetFailures(): void {
+    this.#failures.clear();
+    this.#failureEpoch++;
+  }
+
+  #find(
+    known: BufferRegions<R> | undefined,
+    owner: ArrayBufferLike,
+    offset: number,
+    byteLength: number,
+  ): RcacheRegion<R> | undefined {
+    if (known === undefined || known.byteLength !== owner.byteLength) return undefined;
+    if (known.parts === undefined) return known.whole;
+    const start = known.start + offset;
+    return known.parts.covering(start, byteLength < 0 ? known.end : start + byteLength);
+  }
+
+  #use(region: RcacheRegion<R>, owner: ArrayBufferLike | undefined): void {
+    if (region.references++ > 0) return;
+    this.#numInUse++;
+    region.owner = owner;
+  }
+
+  #acquireSlow(owner: ArrayBufferLike, offset: number, byteLength: number): RcacheRegion<R> | Status {
+    const hadUnmaps = this.#unmaps.length > 0;
+    this.progress();
+    let known = this.#buffers.get(owner);
+    if (known !== undefined && known.byteLength !== owner.byteLength) {
+      this.#lost(known);
+      known = undefined;
+    }
+    if (owner.byteLength === 0) return Status.INVALID_PARAM;
+    const bytes = byteLength < 0 ? owner.byteLength - offset : byteLength;
+    if (!(offset >= 0 && bytes > 0 && offset + bytes <= owner.byteLength)) return Status.INVALID_PARAM;
+    known ??= this.#know(owner);
+    const found = hadUnmaps ? this.#find(known, owner, offset, bytes) : undefined;
+    if (found !== undefined) {
+      this.counters.hits_slow++;
+      this.#use(found, owner);
+      return found;
+    }
+    return this.#missBuffer(owner, known, known.start + offset, known.start + offset + bytes);
+  }
+
+  #know(owner: ArrayBufferLike): BufferRegions<R> {
+    const parts = owner.byteLength > this.wholeBytesMax ? new IntervalMap<RcacheRegion<R>>() : undefined;
+    const known = new BufferRegions<R>(this.#registrar.addressOf(owner), owner.byteLength, parts);
+    this.#buffers.set(owner, known);
+    return known;
+  }
+
+  #missBuffer(owner: ArrayBufferLike, known: BufferRegions<R>, start: number, end: number): RcacheRegion<R> | Status {
+    this.counters.misses++;
+    if (known.failure !== Status.OK && known.failureEpoch === this.#failureEpoch) return known.failure;
+    const { parts } = known;
+    const alone =
+      parts === undefined
+        ? { start: known.start, end: known.end, alignment: this.alignment }
+        : alignBounds(start, end, this.alignment, known);
+    const region = this.#make(parts, known, alone, Protection.READ_WRITE);
+    if (typeof region === 'number') {
+      if (parts === undefined && isLasting(region)) {
+        known.failure = region;
+        known.failureEpoch = this.#failureEpoch;
+      }
+      return region;
+    }
+    if (parts === undefined) known.whole = region;
+    region.owner = owner;
+    if (known.count++ === 0) this.#watch.register(owner, known, known);
+    return region;
+  }
+
+  #missRange(start: number, end: number, protection: number, alignment: number): RcacheRegion<R> | Status {
+    this.counters.misses++;
+    const alone = alignBounds(start, end, Math.max(alignment, this.alignment), ALL_ADDRESSES);
+    const failed = this.#failures.find(alone.start);
+    const isSame = failed?.start === alone.start && failed.end === alone.end && failed.value.protection === protection;
+    if (isSame) return failed.value.status;
+    const region = this.#make(this.#ranges, undefined, alone, protection);
+    if (typeof region === 'number' && isLasting(region)) {
+      for (const old of this.#failures.overlapping(alone.start, alone.end)) this.#failures.delete(old.start);
+      if (this.#failures.size >= FAILURES_MAX) this.#failures.clear();
+      this.#failures.insert(alone.start, alone.end, { protection, status: region });
+    }
+    return region;
+  }
+
+  /** Registers memory, joined with what it overlaps if that can be registered, else alone; acquired once. */
+  #make(
+    regions: IntervalMap<RcacheRegion<R>> | undefined,
+    buffer: BufferRegions<R> | undefined,
+    alone: RegionBounds,
+    protection: number,
+  ): RcacheRegion<R> | Status {
+    let bounds = regions === undefined ? alone : mergeBounds(regions, alone, protection, buffer ?? ALL_ADDRESSES);
+    let registration = this.#register(bounds, protection);
+    if (typeof registration === 'number' && bounds !== alone) {
+      bounds = alone;
+      registration = this.#register(alone, protection);
+    }
+    if (typeof registration === 'number') return registration;
+    const { start, end, alignment } = bounds;
+    for (const { value } of regions?.overlapping(start, end) ?? []) {
+      if (value.protection === protection) this.counters.regions_merged++;
+      this.#giveUp(value);
+    }
+    const generation = ++this.#lastGeneration;
+    const byteLength = end - start;
+    const region = new RcacheRegion<R>({ registration, generation, start, byteLength, protection, alignment, buffer });
+    region.references = 1;
+    this.counters.mem_regs++;
+    this.#numInUse++;
+    this.#regions.add(region);
+    regions?.insert(start, end, region);
+    return region;
+  }
+
+  #register({ start, end }: RegionBounds, protection: number): R | Status {
+    const byteLength = end - start;
+    this.#trim(1, byteLength > this.maxSize ? 0 : byteLength);
+    let registration = this.#registrar.register(start, byteLength, protection);
+    // What is idle here must not be the reason why memory cannot be registered.
+    while (registration === Status.NO_MEMORY && this.evictIdle()) {
+      registration = this.#registrar.register(start, byteLength, protection);
+    }
+    return registration;
+  }
+
+  /** Files a region that nobody uses any more. */
+  #settle(region: RcacheRegion<R>): void {
+    const { owner, buffer } = region;
+    this.#numInUse--;
+    region.owner = undefined;
+    if (!region.valid) {
+      this.#regions.remove(region);
+      this.#deregister(region);
+      return;
+    }
+    this.#regions.touch(region);
+    if (buffer !== undefined && owner?.byteLength !== buffer.byteLength) this.#lost(buffer);
+    // Evicting all others would not make room for a region that is longer than the bound.
+    else if (region.byteLength > this.maxSize) this.#evict(region);
+    else this.#trim(0, 0);
+  }
+
+  /** Evicts idle regions until `regions` more with `bytes` more fit the bounds, or none is idle. */
+  #trim(regions: number, bytes: number): void {
+    while (this.numRegions + regions > this.maxRegions || this.totalSize + bytes > this.maxSize) {
+      if (!this.evictIdle()) return;
+    }
+  }
+
+  #evict(region: RcacheRegion<R>): void {
+    this.#leaveTable(region);
+    this.#regions.remove(region);
+    this.#deregister(region);
+  }
+
+  /** Takes a region out of the table: deregistered now, or at its last release. */
+  #giveUp(region: RcacheRegion<R>): void {
+    if (region.references === 0) this.#evict(region);
+    else this.#leaveTable(region);
+  }
+
+  /** Takes a region out whose memory is gone. */
+  #drop(region: RcacheRegion<R>): void {
+    this.counters.regions_inv_unmap++;
+    this.#giveUp(region);
+  }
+
+  #collected(buffer: BufferRegions<R>): void {
+    if (buffer.count > 0) this.#lost(buffer);
+  }
+
+  /** A buffer has been collected, detached or resized. */
+  #lost(buffer: BufferRegions<R>): void {
+    if (buffer.count > 0) this.counters.unmap_events++;
+    this.#forget(buffer);
+  }
+
+  #forget(buffer: BufferRegions<R>): void {
+    buffer.failure = Status.OK;
+    if (buffer.whole !== undefined) this.#drop(buffer.whole);
+    if (buffer.parts !== undefined) for (const { value } of [...buffer.parts]) this.#drop(value);
+  }
+
+  #leaveTable(region: RcacheRegion<R>): void {
+    region.valid = false;
+    const { buffer } = region;
+    if (buffer === undefined) {
+      this.#ranges.delete(region.start);
+      return;
+    }
+    if (buffer.parts === undefined) buffer.whole = undefined;
+    else buffer.parts.delete(region.start);
+    if (--buffer.count === 0) this.#watch.unregister(buffer);
+  }
+
+  #deregister(region: RcacheRegion<R>): void {
+    this.counters.mem_deregs++;
+    try {
+      this.#registrar.deregister(region.registration);
+    } catch (error) {
+      this.#onError(error);
+    }
+  }
+}
+
+/** Whether a registration that failed so would fail again. */
+function isLasting(status: Status): boolean {
+  return (
+    status !== Status.NO_MEMORY &&
+    status !== Status.NO_RESOURCE &&
+    status !== Status.BUSY &&
+    status !== Status.INVALID_ADDR
+  );
+}
+
+function logError(error: unknown): void {
+  createLog('rcache', LogLevel.ERROR, standardErrorSink).error(`a registration could not be ended: ${String(error)}`);
+}
+
+function checkBound(argument: string, value: number): number {
+  if (!(value > 0)) throw invalidParam(argument, 'must be above 0', value);
+  return value;
+}

@@ -1,0 +1,155 @@
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { builtSpecifier } from '../../../test/fixtures/built.ts';
+import { isUcxError } from '../type/error.ts';
+import { ManualClock, systemClock } from './clock.ts';
+
+/** How far the clocks of two threads may differ. */
+const AGREEMENT_NS = 5000;
+
+describe('systemClock', () => {
+  it('counts whole nanoseconds and never goes back', () => {
+    let previous = systemClock.nowNs();
+    for (let i = 0; i < 1000; i++) {
+      const now = systemClock.nowNs();
+      expect(Number.isInteger(now)).toBe(true);
+      expect(now).toBeGreaterThanOrEqual(previous);
+      previous = now;
+    }
+  });
+
+  it('is on the time base of CLOCK_MONOTONIC', () => {
+    const before = Number(process.hrtime.bigint());
+    const now = systemClock.nowNs();
+    const after = Number(process.hrtime.bigint());
+    expect(now).toBeGreaterThanOrEqual(before - AGREEMENT_NS);
+    expect(now).toBeLessThanOrEqual(after + AGREEMENT_NS);
+  });
+
+  it('agrees with the clock of a worker thread', async () => {
+    const program = `import { parentPort } from 'node:worker_threads';
+      import { systemClock } from ${builtSpecifier(new URL('./clock.ts', import.meta.url))};
+      parentPort.on('message', () => parentPort.postMessage(systemClock.nowNs()));
+      parentPort.postMessage('up');`;
+    const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`));
+    await once(worker, 'message');
+    for (let question = 0; question < 20; question++) {
+      const asked = systemClock.nowNs();
+      worker.postMessage('time');
+      const [answer] = (await once(worker, 'message')) as [number];
+      const answered = systemClock.nowNs();
+      expect(answer).toBeGreaterThanOrEqual(asked - AGREEMENT_NS);
+      expect(answer).toBeLessThanOrEqual(answered + AGREEMENT_NS);
+    }
+    await worker.terminate();
+  });
+
+  it('runs a timer not before its delay', async () => {
+    const start = systemClock.nowNs();
+    const fired = await new Promise<number>((resolve) => {
+      systemClock.setTimer(1_500_000, () => resolve(systemClock.nowNs())).ref();
+    });
+    expect(fired - start).toBeGreaterThanOrEqual(1_500_000);
+  });
+
+  it('rejects bad delays', () => {
+    for (const delay of [-1, Number.NaN, Infinity]) {
+      expect(() => systemClock.setTimer(delay, () => {})).toThrow(/delayNs/);
+    }
+  });
+});
+
+describe('systemClock timers on a simulated event loop', () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('reaches delays beyond the longest time-out of Node', () => {
+    const fired = vi.fn();
+    const fortyDaysMs = 40 * 24 * 3600 * 1000;
+    systemClock.setTimer(fortyDaysMs * 1e6, fired);
+    vi.advanceTimersByTime(fortyDaysMs - 1);
+    expect(fired).not.toHaveBeenCalled();
+    vi.advanceTimersByTime(2);
+    expect(fired).toHaveBeenCalledTimes(1);
+  });
+
+  it('cancels, also twice and from a timer that already fired', () => {
+    const fired = vi.fn();
+    const cancelled = systemClock.setTimer(1e6, fired);
+    cancelled.cancel();
+    cancelled.cancel();
+    vi.advanceTimersByTime(10);
+    expect(fired).not.toHaveBeenCalled();
+    const timer = systemClock.setTimer(1e6, fired);
+    timer.ref();
+    timer.unref();
+    vi.advanceTimersByTime(10);
+    timer.cancel();
+    timer.ref();
+    expect(fired).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe('ManualClock', () => {
+  it('stands still until it is advanced', () => {
+    const clock = new ManualClock(500);
+    expect(clock.nowNs()).toBe(500);
+    clock.advance(1000);
+    expect(clock.nowNs()).toBe(1500);
+  });
+
+  it('fires timers by deadline, then by age, each at its deadline', () => {
+    const clock = new ManualClock();
+    const seen: string[] = [];
+    const note = (name: string) => () => seen.push(`${name}@${clock.nowNs()}`);
+    clock.setTimer(30, note('c'));
+    clock.setTimer(10, note('a'));
+    clock.setTimer(30, note('d'));
+    clock.setTimer(20, note('b'));
+    clock.setTimer(31, note('late'));
+    expect(clock.nextDeadlineNs).toBe(10);
+    clock.advance(30);
+    expect(seen).toEqual(['a@10', 'b@20', 'c@30', 'd@30']);
+    expect(clock.pendingTimers).toBe(1);
+  });
+
+  it('runs timers that callbacks set within the same step', () => {
+    const clock = new ManualClock();
+    let ticks = 0;
+    const tick = (): void => {
+      ticks++;
+      clock.setTimer(10, tick);
+    };
+    clock.setTimer(10, tick);
+    clock.advance(95);
+    expect(ticks).toBe(9);
+    expect(clock.nowNs()).toBe(95);
+  });
+
+  it('forgets cancelled timers, also from inside a callback', () => {
+    const clock = new ManualClock();
+    const fired = vi.fn();
+    const second = clock.setTimer(20, fired);
+    clock.setTimer(10, () => second.cancel());
+    second.ref();
+    second.unref();
+    clock.advance(100);
+    second.cancel();
+    expect(fired).not.toHaveBeenCalled();
+    expect(clock.nextDeadlineNs).toBeUndefined();
+  });
+
+  it('rejects going back', () => {
+    try {
+      new ManualClock().advance(-1);
+      expect.unreachable();
+    } catch (error) {
+      expect(isUcxError(error) && error.code).toBe('ERR_INVALID_PARAM');
+    }
+  });
+});

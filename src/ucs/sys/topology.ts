@@ -1,0 +1,169 @@
+/**
+ * Where devices are in a machine: PCI addresses, the way between two devices, and what follows from it. Pure: it reads nothing; who finds devices
+ * hands in their place as sysfs shows it.
+ */
+
+import { invalidParam } from '../type/error.ts';
+
+/** A PCI address: domain, bus, device, function (BDF). */
+export interface PciAddress {
+  /** 0 to 0xffffffff; domains above 0xffff are made by hot-plug controllers. */
+  readonly domain: number;
+  readonly bus: number;
+  readonly device: number;
+  readonly fn: number;
+}
+
+/** The way between two devices, for estimates (ucs_sys_dev_distance_t). */
+export interface Distance {
+  /** What the two have in common. */
+  readonly kind: DistanceKind;
+  readonly latencyNs: number;
+  /** Bytes per second that the way lets through at most; Infinity where it is no limit. */
+  readonly bandwidth: number;
+}
+
+/**
+ * What two devices have in common, nearest first: they are one; a PCI switch; the PCI root of a socket; the NUMA node; the machine. Nothing is
+ * known where the place of one of them is not.
+ */
+export const DISTANCE_KINDS = ['same device', 'PCI switch', 'PCI root', 'NUMA node', 'machine', 'unknown'] as const;
+export type DistanceKind = (typeof DISTANCE_KINDS)[number];
+
+/** A device and its place. */
+export interface SystemDevice {
+  /** Such as `gaudi0` or `mlx5_0`. */
+  readonly name: string;
+  /** The way from the root to the device, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined for no PCI device, and when not known. */
+  readonly pciPath: string | undefined;
+  /** -1 when the platform does not say. */
+  readonly numaNode: number;
+}
+
+/** A device and how far it is. */
+export interface Neighbour<T extends SystemDevice> {
+  readonly device: T;
+  readonly distance: Distance;
+}
+
+const ADDRESS = /^(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$/i;
+const DEVICE_MAX = 31;
+/** The figures of UCX's sysfs topology: rough, and the same for all machines. */
+const ROOT_LATENCY_NS = 300;
+const ROOT_BANDWIDTH = 3500e6;
+const ROOT_BANDWIDTH_BY_HOPS = 17_500e6;
+const NUMA_LATENCY_NS = 400;
+const MACHINE_LATENCY_NS = 500;
+const MACHINE_BANDWIDTH = 220e6;
+const UNLIMITED: Pick<Distance, 'latencyNs' | 'bandwidth'> = {
+  latencyNs: 0,
+  bandwidth: Number.POSITIVE_INFINITY,
+};
+
+/**
+ * Reads a PCI address: `0000:3b:00.0`, without domain `3b:00.0`, without function `3b:00`. Case and leading zeros do not matter.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function parsePciAddress(text: string): PciAddress {
+  const match = ADDRESS.exec(text.trim());
+  const device = Number.parseInt(match?.[3] ?? '', 16);
+  if (match === null || device > DEVICE_MAX) {
+    throw invalidParam('address', 'must be a PCI address such as 0000:3b:00.0', text);
+  }
+  const [, domain = '0', bus, , fn = '0'] = match;
+  return { domain: Number.parseInt(domain, 16), bus: Number.parseInt(bus!, 16), device, fn: Number(fn) };
+}
+
+/** `0000:3b:00.0`: four digits of the domain at least, in lower case, as the kernel writes it. */
+export function printPciAddress({ domain, bus, device, fn }: PciAddress): string {
+  const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, '0');
+  return `${hex(domain, 4)}:${hex(bus, 2)}:${hex(device, 2)}.${fn}`;
+}
+
+/**
+ * The way of a PCI device out of the real path of its sysfs folder: what is behind `/sys/devices`, down to the last PCI address. Undefined for a path
+ * without one, as that of a virtual network interface.
+ */
+export function pciPathOf(sysfsPath: string): string | undefined {
+  const parts = sysfsPath.split('/').filter((part) => part !== '');
+  const root = parts.findIndex((part) => /^pci[0-9a-f]{4,8}:[0-9a-f]{2}$/i.test(part));
+  if (root < 0) return undefined;
+  const way = parts.slice(root + 1);
+  const end = way.findIndex((part) => !/^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/i.test(part));
+  const addresses = end < 0 ? way : way.slice(0, end);
+  return addresses.length === 0 ? undefined : [parts[root]!, ...addresses].join('/');
+}
+
+/** The address of the device at the end of a way. */
+export function addressOfPath(pciPath: string): PciAddress {
+  return parsePciAddress(pciPath.slice(pciPath.lastIndexOf('/') + 1));
+}
+
+/** How far two devices are from each other. Symmetric; nothing is assumed about a device without a place but that it is near, as UCX does. */
+export function distanceBetween(left: SystemDevice, right: SystemDevice): Distance {
+  if (left.pciPath === undefined || right.pciPath === undefined) {
+    const isSame = left === right;
+    return { kind: isSame ? 'same device' : 'unknown', ...UNLIMITED };
+  }
+  const one = left.pciPath.split('/');
+  const other = right.pciPath.split('/');
+  let common = 0;
+  while (common < one.length && one[common] === other[common]) common += 1;
+  if (common === one.length && common === other.length) return { kind: 'same device', ...UNLIMITED };
+  if (common > 1 || (common === 1 && isOneCard(one, other))) return { kind: 'PCI switch', ...UNLIMITED };
+  if (common === 1) {
+    const hops = one.length + other.length - 2;
+    const bandwidth = Math.min(ROOT_BANDWIDTH, ROOT_BANDWIDTH_BY_HOPS / hops);
+    return { kind: 'PCI root', latencyNs: ROOT_LATENCY_NS, bandwidth };
+  }
+  if (left.numaNode >= 0 && left.numaNode === right.numaNode) {
+    return { kind: 'NUMA node', latencyNs: NUMA_LATENCY_NS, bandwidth: ROOT_BANDWIDTH };
+  }
+  return { kind: 'machine', latencyNs: MACHINE_LATENCY_NS, bandwidth: MACHINE_BANDWIDTH };
+}
+
+/** Devices by their distance from one, nearest first; those that are equally far in the order of the list. */
+export function byDistance<T extends SystemDevice>(from: SystemDevice, devices: readonly T[]): Neighbour<T>[] {
+  const neighbours = devices.map((device) => ({ device, distance: distanceBetween(from, device) }));
+  const rank = ({ distance }: Neighbour<T>): number => DISTANCE_KINDS.indexOf(distance.kind);
+  return neighbours.sort(
+    (left, right) => rank(left) - rank(right) || right.distance.bandwidth - left.distance.bandwidth,
+  );
+}
+
+/**
+ * The siblings of a device: others at the same place in the tree, below the same switch or root port or as functions of the same card. They share
+ * its way into the machine.
+ */
+export function siblingsOf<T extends SystemDevice>(device: SystemDevice, devices: readonly T[]): T[] {
+  const { pciPath } = device;
+  if (pciPath === undefined) return [];
+  return devices.filter((other) => {
+    if (other.pciPath === undefined || other.pciPath === pciPath) return false;
+    const [one, two] = [pciPath.split('/'), other.pciPath.split('/')];
+    return isOneCard(one, two) || (one.length > 2 && parentOf(one) === parentOf(two));
+  });
+}
+
+/**
+ * The nearest network device of each device.
+ * @param devices who needs a network device, such as the cards
+ * @param networks the candidates, the preferred ones first
+ * @returns one per device; undefined where there is no candidate
+ */
+export function chooseNetworkDevices<T extends SystemDevice>(
+  devices: readonly SystemDevice[],
+  networks: readonly T[],
+): (Neighbour<T> | undefined)[] {
+  return devices.map((device) => byDistance(device, networks)[0]);
+}
+
+/** Functions of one PCI device. */
+function isOneCard(left: readonly string[], right: readonly string[]): boolean {
+  const cut = (path: readonly string[]): string => path.join('/').replace(/\.[0-7]$/, '');
+  return cut(left) === cut(right);
+}
+
+function parentOf(path: readonly string[]): string {
+  return path.slice(0, -1).join('/');
+}

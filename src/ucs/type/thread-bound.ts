@@ -1,0 +1,11 @@
+/**
+ * Objects that belong to the thread that made them: structuredClone, postMessage and workerData refuse them, and the error says why. It checks nothing by itself.
+ *
+ * The algorithm copies the fields of an object in their order and refuses a symbol by its description, in every version of Node.js: `markAsUncloneable` is not in all
+ * of them, and gives no reason.
+ */
+
+/** The value of the first field of such an object: `readonly thread: symbol = THREAD_BOUND`. */
+export const THREAD_BOUND: symbol = Symbol(
+  'it belongs to the thread that made it: open a Context in every thread, and pass worker addresses and packed remote keys, which are bytes',
+);

@@ -1,0 +1,81 @@
+/** The listening socket of an interface: where peers connect to, and how it behaves when this process has no descriptors left. */
+
+import { Errno, isSyscallError, tcpAccept, tcpClose, tcpListen, tcpLocalAddress } from '../../../sys/index.ts';
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
+import type { PortRange } from '../config.ts';
+import type { Watched } from '../wire/ready-set.ts';
+
+/** A listening socket. */
+export class Acceptor implements Watched {
+  token = 0;
+  readonly wantsRoom = false;
+  readonly fd: number;
+  readonly port: number;
+  readonly #log: LimitedLog;
+  readonly #onPeers: (acceptor: Acceptor) => number;
+  readonly #reserve: ReserveDescriptor;
+  #hasWarned = false;
+
+  /**
+   * Listens on the first port of a range that is free.
+   * @param onPeers called when peers may wait: takes them, and returns how many
+   * @throws SyscallError EADDRINUSE when none is, EACCES, EMFILE
+   */
+  constructor(
+    address: string,
+    ports: PortRange,
+    backlog: number,
+    log: LimitedLog,
+    onPeers: (acceptor: Acceptor) => number,
+  ) {
+    this.#log = log;
+    this.#onPeers = onPeers;
+    this.fd = listenIn(address, ports, backlog);
+    try {
+      this.#reserve = new ReserveDescriptor(this.fd);
+    } catch (error) {
+      tcpClose(this.fd);
+      throw error;
+    }
+    this.port = tcpLocalAddress(this.fd).port;
+  }
+
+  /** Takes a connection: its descriptor, or -1 when there is none. */
+  accept(): number {
+    const fd = tcpAccept(this.fd);
+    if (fd >= 0) {
+      this.#hasWarned = false;
+      this.#reserve.reclaim();
+      return fd;
+    }
+    if (fd === -Errno.EMFILE || fd === -Errno.ENFILE) this.#refuse();
+    return -1;
+  }
+
+  onReady(): number {
+    return this.#onPeers(this);
+  }
+
+  close(): void {
+    tcpClose(this.fd);
+    this.#reserve.close();
+  }
+
+  #refuse(): void {
+    this.#reserve.sendAway();
+    if (this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.#log.warn('peers that connect are refused: this process has no descriptors left (EMFILE)');
+  }
+}
+
+function listenIn(address: string, [first, last]: PortRange, backlog: number): number {
+  for (let port = first; ; port++) {
+    try {
+      return tcpListen({ address, port }, backlog);
+    } catch (error) {
+      if (!isSyscallError(error, Errno.EADDRINUSE) || port >= last) throw error;
+    }
+  }
+}

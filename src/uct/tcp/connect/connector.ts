@@ -1,0 +1,324 @@
+/**
+ * Makes connections, on both ends: connects and accepts sockets and lets their ends introduce themselves within a bounded time. Which link a socket
+ * is for is decided by its owner.
+ */
+
+import {
+  Errno,
+  familyOf,
+  type InetAddress,
+  isSyscallError,
+  printAddress,
+  SocketOption,
+  setKeepalive,
+  setSocketOption,
+  tcpBind,
+  tcpClose,
+  tcpConnect,
+  tcpLocalAddress,
+  tcpRemoteAddress,
+  tcpSocket,
+} from '../../../sys/index.ts';
+import { Strangers } from '../../../ucs/datastruct/strangers.ts';
+import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
+import { isUcxError } from '../../../ucs/type/error.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import type { TcpConfig } from '../config.ts';
+import type { Security } from '../secure/security.ts';
+import type { Session } from '../secure/session.ts';
+import type { TcpLink } from '../wire/link.ts';
+import { failureOfPeer } from '../wire/peer-status.ts';
+import type { ReadySet, Watched } from '../wire/ready-set.ts';
+import type { Acceptor } from './acceptor.ts';
+import { Handshake, type HandshakeFailure } from './handshake.ts';
+import { Answer, type Introduction } from './introduction.ts';
+
+/** Sockets of peers that have not introduced themselves, at most, and half as many of one address: for one more the oldest is closed. */
+const STRANGERS_MAX = 1024;
+/** Sockets that are connected one after the other to a peer that hangs up without a word: it closes the oldest of too many. */
+const CONNECTS_MAX = 8;
+/** Send buffer between processes of one node: what is on its way stays in the caches, which makes twice the bandwidth of what the kernel would grow it to. */
+const LOCAL_SNDBUF = 262_144;
+const NS_PER_S = 1e9;
+
+/** What decides. */
+export interface ConnectorOwner {
+  readonly warnings: LimitedLog;
+  readonly nowNs: number;
+  /** What this end says first when it connects a link. */
+  introductionFor(link: TcpLink): Introduction;
+  /** The answer to a peer that has connected. */
+  answerTo(peer: Introduction): Introduction;
+  /** Why the answer of a peer that welcomes a link is not good enough; undefined when it is. */
+  objectionTo(link: TcpLink, peer: Introduction): { readonly status: Status; readonly reason: string } | undefined;
+  /** A socket is ready for a peer that was welcomed. */
+  onAccepted(peer: Introduction, fd: number, session: Session | undefined): void;
+  /** The link has its socket. */
+  onConnected(link: TcpLink, peer: Introduction, fd: number, session: Session | undefined): void;
+  /** The link has no socket yet: that which the peer connects is used. */
+  onDuplicate(link: TcpLink): void;
+  /** The link has no socket, and gets none this way. */
+  onRefused(link: TcpLink, status: Status, reason: string): void;
+}
+
+/** Where an attempt connects to. */
+interface Route {
+  readonly address: InetAddress;
+  readonly source: string | undefined;
+  readonly deadlineNs: number;
+  /** Attempts that are left after it. */
+  readonly left: number;
+}
+
+/** A handshake in the set of what is watched. */
+class Attempt implements Watched {
+  token = 0;
+  readonly handshake: Handshake;
+  readonly name: string;
+  readonly route: Route | undefined;
+  readonly #connector: Connector;
+
+  /** @param route of the end that connects */
+  constructor(connector: Connector, handshake: Handshake, name: string, route?: Route) {
+    this.#connector = connector;
+    this.handshake = handshake;
+    this.name = name;
+    this.route = route;
+  }
+
+  get fd(): number {
+    return this.handshake.fd;
+  }
+
+  get wantsRoom(): boolean {
+    return this.handshake.wantsRoom;
+  }
+
+  onReady(): number {
+    return this.#connector.advance(this);
+  }
+}
+
+/** The connector of one interface. */
+export class Connector {
+  readonly #owner: ConnectorOwner;
+  readonly #ready: ReadySet;
+  readonly #config: TcpConfig;
+  readonly #security: Security | undefined;
+  readonly #attempts: Set<Attempt> = new Set();
+  readonly #strangers: Strangers<Attempt> = new Strangers(STRANGERS_MAX);
+
+  /** @param security what is asked of every peer; undefined for nothing */
+  constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig, security: Security | undefined) {
+    this.#owner = owner;
+    this.#ready = ready;
+    this.#config = config;
+    this.#security = security;
+  }
+
+  /** Connections in the making. */
+  get size(): number {
+    return this.#attempts.size;
+  }
+
+  /** Whether a link is being connected. */
+  isConnecting(link: TcpLink): boolean {
+    for (const { handshake } of this.#attempts) if (handshake.link === link) return true;
+    return false;
+  }
+
+  /**
+   * Connects a link.
+   * @param source own address that the connection shall come from; undefined for what the kernel chooses
+   */
+  connect(link: TcpLink, address: InetAddress, source: string | undefined): void {
+    this.#connect(link, { address, source, deadlineNs: this.#deadlineNs(), left: CONNECTS_MAX - 1 });
+  }
+
+  #connect(link: TcpLink, route: Route): void {
+    const { address, source, deadlineNs } = route;
+    const name = printAddress(address);
+    let fd = -1;
+    try {
+      fd = tcpSocket(familyOf(address.address)!);
+      this.#setOptions(fd);
+      if (source !== undefined) this.#bind(fd, source);
+      tcpConnect(fd, address);
+      this.#fitBuffer(fd, address.address);
+      const introduction = this.#owner.introductionFor(link);
+      const handshake = new Handshake(fd, deadlineNs, this.#security, { link, introduction });
+      this.#add(new Attempt(this, handshake, name, route));
+    } catch (error) {
+      if (fd >= 0) tcpClose(fd);
+      if (!isUcxError(error)) throw error;
+      this.#owner.onRefused(link, error.status, error.message);
+    }
+  }
+
+  /** Has a socket connect from an own address; where that is only tried, the kernel chooses one instead of an address that has gone. */
+  #bind(fd: number, source: string): void {
+    try {
+      tcpBind(fd, { address: source, port: 0 });
+    } catch (error) {
+      if (this.#config.EP_BIND_SRC_ADDR === 'yes' || !isSyscallError(error, Errno.EADDRNOTAVAIL)) throw error;
+    }
+  }
+
+  /** Takes the connections of peers that wait. */
+  accept(acceptor: Acceptor): number {
+    let count = 0;
+    for (let fd = acceptor.accept(); fd >= 0; fd = acceptor.accept()) {
+      count += 1;
+      this.#welcome(fd);
+    }
+    return count;
+  }
+
+  /** Closes the oldest of those that have not introduced themselves, as far as one more of this address has no room. */
+  #makeRoom(address: string): void {
+    const strangers = this.#strangers;
+    for (let oldest = strangers.excess(address); oldest !== undefined; oldest = strangers.excess(address)) {
+      // It may have said who it is.
+      this.advance(oldest);
+      if (!this.#attempts.has(oldest)) continue;
+      this.#owner.warnings.warn(
+        `a connection from ${oldest.name} is closed: others have come after it, and it has not introduced itself`,
+      );
+      this.#drop(oldest);
+    }
+  }
+
+  /** Lets a peer introduce itself. One that has gone already, or has come when this process is out of means, is nobody's failure. */
+  #welcome(fd: number): void {
+    try {
+      const peer = tcpRemoteAddress(fd);
+      this.#makeRoom(peer.address);
+      this.#setOptions(fd);
+      this.#fitBuffer(fd, peer.address);
+      const handshake = new Handshake(fd, this.#deadlineNs(), this.#security);
+      const attempt = new Attempt(this, handshake, printAddress(peer));
+      this.#add(attempt);
+      this.#strangers.add(attempt, peer.address);
+    } catch (error) {
+      if (!isSyscallError(error)) throw error;
+      tcpClose(fd);
+      this.#owner.warnings.diag(`a connection is closed: ${error.message}`);
+    }
+  }
+
+  /** Gives up connecting a link: its socket comes from the other end, or it is not wanted any more. */
+  abandon(link: TcpLink): void {
+    for (const attempt of this.#attempts) if (attempt.handshake.link === link) this.#drop(attempt);
+  }
+
+  /** Ends what takes too long; returns how long there is to wait for the next, Infinity for nothing. */
+  expire(): number {
+    let restNs = Number.POSITIVE_INFINITY;
+    for (const attempt of this.#attempts) {
+      const leftNs = attempt.handshake.deadlineNs - this.#owner.nowNs;
+      if (leftNs > 0) restNs = Math.min(restNs, leftNs);
+      else this.#fail(attempt, Status.TIMED_OUT, 'it does not answer');
+    }
+    return restNs;
+  }
+
+  /** Goes on with one; for what is watched. */
+  advance(attempt: Attempt): number {
+    const { handshake } = attempt;
+    const event = handshake.advance();
+    if (event === undefined) {
+      // It may have come to something to say.
+      this.#ready.update(attempt);
+      return 0;
+    }
+    if (event.kind === 'failed') this.#failed(attempt, event);
+    else if (event.kind === 'answered') this.#answered(attempt);
+    else if (handshake.link !== undefined) this.#welcomed(attempt, handshake.link, event.peer);
+    else {
+      handshake.reply(this.#owner.answerTo(event.peer));
+      this.#ready.update(attempt);
+      return 1 + this.advance(attempt);
+    }
+    return 1;
+  }
+
+  close(): void {
+    for (const attempt of this.#attempts) this.#drop(attempt);
+  }
+
+  #answered(attempt: Attempt): void {
+    const { handshake } = attempt;
+    const { answer, peer } = handshake;
+    if (answer!.status === Answer.WELCOME) this.#owner.onAccepted(peer!, this.#take(attempt), handshake.session);
+    else this.#drop(attempt);
+  }
+
+  #welcomed(attempt: Attempt, link: TcpLink, peer: Introduction): void {
+    const { status } = peer;
+    if (status === Answer.WELCOME) {
+      const objection = this.#owner.objectionTo(link, peer);
+      if (objection === undefined) this.#owner.onConnected(link, peer, this.#take(attempt), attempt.handshake.session);
+      else this.#fail(attempt, objection.status, objection.reason);
+    }
+    // The peer connects at the same time, and its connection is used.
+    else if (status === Answer.DUPLICATE) {
+      this.#drop(attempt);
+      this.#owner.onDuplicate(link);
+    } else
+      this.#fail(attempt, status < 0 ? failureOfPeer(status) : Status.REJECTED, 'it does not want this connection');
+  }
+
+  #failed(attempt: Attempt, { status, reason, isViolation }: HandshakeFailure): void {
+    const { handshake, route } = attempt;
+    const { link } = handshake;
+    const isAgain = link !== undefined && route !== undefined && route.left > 0 && handshake.wasHungUp;
+    if (!isAgain || route.deadlineNs <= this.#owner.nowNs) {
+      this.#fail(attempt, status, reason, isViolation);
+      return;
+    }
+    this.#drop(attempt);
+    this.#connect(link, { ...route, left: route.left - 1 });
+  }
+
+  #fail(attempt: Attempt, status: Status, reason: string, isViolation = false): void {
+    const { link } = attempt.handshake;
+    attempt.handshake.discard();
+    this.#drop(attempt);
+    if (link !== undefined) this.#owner.onRefused(link, status, `${attempt.name}: ${reason}`);
+    else this.#owner.warnings[isViolation ? 'warn' : 'diag'](`a connection from ${attempt.name} is closed: ${reason}`);
+  }
+
+  #add(attempt: Attempt): void {
+    this.#attempts.add(attempt);
+    this.#ready.add(attempt);
+  }
+
+  #take(attempt: Attempt): number {
+    this.#ready.remove(attempt);
+    this.#attempts.delete(attempt);
+    this.#strangers.delete(attempt);
+    return attempt.handshake.release();
+  }
+
+  #drop(attempt: Attempt): void {
+    if (this.#attempts.has(attempt)) tcpClose(this.#take(attempt));
+  }
+
+  #deadlineNs(): number {
+    return this.#owner.nowNs + this.#config.CONNECT_TIMEOUT;
+  }
+
+  #setOptions(fd: number): void {
+    const { NODELAY, SNDBUF, RCVBUF, KEEPIDLE, KEEPINTVL, KEEPCNT } = this.#config;
+    if (NODELAY) setSocketOption(fd, SocketOption.NODELAY, 1);
+    if (SNDBUF !== 'auto') setSocketOption(fd, SocketOption.SNDBUF, SNDBUF);
+    if (RCVBUF !== 'auto') setSocketOption(fd, SocketOption.RCVBUF, RCVBUF);
+    setKeepalive(fd, Math.ceil(KEEPIDLE / NS_PER_S), Math.ceil(KEEPINTVL / NS_PER_S), KEEPCNT);
+  }
+
+  /** Of a connection within this node, whose ends have the same address. */
+  #fitBuffer(fd: number, peer: string): void {
+    if (this.#config.SNDBUF !== 'auto' || tcpLocalAddress(fd).address !== peer) return;
+    setSocketOption(fd, SocketOption.SNDBUF, LOCAL_SNDBUF);
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * A connection that is being made: the socket until both ends have introduced themselves. It decides nothing about what the peer says and does not know
+ * links.
+ */
+
+import {
+  allocateScratch,
+  Errno,
+  errnoText,
+  type ScratchBlock,
+  statusOfErrno,
+  tcpError,
+  tcpRecv,
+  tcpSend,
+} from '../../../sys/index.ts';
+import { Status } from '../../../ucs/type/status.ts';
+import { SecureHandshake } from '../secure/secure-handshake.ts';
+import type { Security } from '../secure/security.ts';
+import type { Session } from '../secure/session.ts';
+import type { TcpLink } from '../wire/link.ts';
+import {
+  BEGINNING_BYTES,
+  INTRODUCTION_BYTES,
+  type Introduction,
+  objectionToBeginning,
+  packIntroduction,
+  unpackIntroduction,
+} from './introduction.ts';
+
+/** Where the incoming introduction is in the memory; before it the outgoing one. */
+const INCOMING = 256;
+
+/** What has happened: nothing yet, the peer has introduced itself, the answer is sent, or it is over. */
+export type HandshakeEvent =
+  | { readonly kind: 'introduced'; readonly peer: Introduction }
+  | { readonly kind: 'answered' }
+  | HandshakeFailure;
+
+/** Why a handshake has failed. */
+export interface HandshakeFailure {
+  readonly kind: 'failed';
+  readonly status: Status;
+  readonly reason: string;
+  /** The peer has said what makes no sense. */
+  readonly isViolation: boolean;
+}
+
+/** What the end that connects begins with. */
+export interface Opening {
+  readonly link: TcpLink;
+  readonly introduction: Introduction;
+}
+
+/** A connection in the making. */
+export class Handshake {
+  readonly fd: number;
+  /** The link that wants to be connected; undefined on the end that was connected to. */
+  readonly link: TcpLink | undefined;
+  readonly deadlineNs: number;
+  /** What was answered, for the end that was connected to. */
+  answer: Introduction | undefined = undefined;
+  peer: Introduction | undefined = undefined;
+  /** What both have agreed on before they introduced themselves; undefined where that is not asked for, or not done. */
+  session: Session | undefined = undefined;
+  /** The connection stood, and the peer has ended it without having said anything. */
+  wasHungUp = false;
+  readonly #block: ScratchBlock = allocateScratch(2 * INCOMING);
+  /** Runs before the introductions. */
+  #secure: SecureHandshake | undefined;
+  #opening: Introduction | undefined;
+  #isConnecting: boolean;
+  /** Bytes of an introduction as it is sent. */
+  #bytes: number = INTRODUCTION_BYTES;
+  #toSend = 0;
+  #sent = 0;
+  #received = 0;
+
+  /**
+   * Takes ownership of a socket.
+   * @param security what is asked of the peer; undefined for nothing
+   * @param opening of the end that connects; undefined on the end that answers
+   */
+  constructor(fd: number, deadlineNs: number, security: Security | undefined, opening?: Opening) {
+    this.fd = fd;
+    this.deadlineNs = deadlineNs;
+    this.link = opening?.link;
+    this.#opening = opening?.introduction;
+    this.#isConnecting = opening !== undefined;
+    const role = this.#isConnecting ? 'connecting' : 'accepting';
+    this.#secure = security === undefined ? undefined : new SecureHandshake(fd, security, role);
+    if (security === undefined) this.#open();
+  }
+
+  /** Whether it waits for room in the socket, as well as for bytes. */
+  get wantsRoom(): boolean {
+    return this.#isConnecting || this.#sent < this.#toSend || this.#secure?.hasOutput === true;
+  }
+
+  /** Answers the introduction of the peer. */
+  reply(answer: Introduction): void {
+    this.answer = answer;
+    this.#say(answer);
+  }
+
+  /** Goes on as far as it can. */
+  advance(): HandshakeEvent | undefined {
+    if (this.#isConnecting) {
+      const code = tcpError(this.fd);
+      if (code !== 0) return failed(code);
+      this.#isConnecting = false;
+    }
+    if (this.#secure !== undefined) {
+      const status = this.#secure.advance();
+      if (status === Status.INPROGRESS) return undefined;
+      this.wasHungUp = status !== Status.OK && !this.#secure.hasHeard;
+      if (status !== Status.OK)
+        return { kind: 'failed', status, reason: this.#secure.reason, isViolation: this.#secure.isViolation };
+      this.#agreed(this.#secure);
+    }
+    if (this.#sent < this.#toSend) {
+      const sent = tcpSend(this.fd, this.#block.address + this.#sent, this.#toSend - this.#sent);
+      // Not connected yet: the kernel tells when it is.
+      if (sent === -Errno.EAGAIN || sent === -Errno.ENOTCONN) return undefined;
+      if (sent < 0) return failed(-sent);
+      this.#sent += sent;
+      if (this.#sent < this.#toSend) return undefined;
+      if (this.answer !== undefined) return { kind: 'answered' };
+    }
+    return this.peer === undefined ? this.#receive() : undefined;
+  }
+
+  /** Reads what else has come, and forgets it: a socket that is closed over unread bytes takes back what was sent to the peer. */
+  discard(): void {
+    tcpRecv(this.fd, this.#block.address + INCOMING, INCOMING);
+  }
+
+  /** Gives the socket to its user. */
+  release(): number {
+    this.#secure?.close();
+    this.#block.free();
+    return this.fd;
+  }
+
+  #receive(): HandshakeEvent | undefined {
+    const at = this.#block.address + INCOMING + this.#received;
+    const received = tcpRecv(this.fd, at, this.#bytes - this.#received);
+    if (received === -Errno.EAGAIN) return undefined;
+    this.wasHungUp = this.#received === 0 && (received === 0 || received === -Errno.ECONNRESET);
+    if (received < 0) return failed(-received);
+    if (received === 0) return refused('it has hung up', false);
+    this.#received += received;
+    const begun = this.#block.u8.subarray(INCOMING, INCOMING + this.#received);
+    const isClear = this.session === undefined && begun.byteLength >= BEGINNING_BYTES;
+    const objection = isClear ? objectionToBeginning(begun) : undefined;
+    if (objection !== undefined) return refused(objection, true);
+    if (this.#received < this.#bytes) return undefined;
+    const sealed = this.#block.u8.subarray(INCOMING, INCOMING + this.#bytes);
+    const bytes = this.session === undefined ? sealed : this.session.openIntroduction(sealed);
+    const peer = bytes === undefined ? 'its introduction is not its own' : unpackIntroduction(bytes);
+    if (typeof peer === 'string') return refused(peer, true);
+    this.peer = peer;
+    return { kind: 'introduced', peer };
+  }
+
+  #agreed(secure: SecureHandshake): void {
+    this.session = secure.session!;
+    this.#bytes += this.session.overheadBytes;
+    secure.close();
+    this.#secure = undefined;
+    this.#open();
+  }
+
+  #open(): void {
+    if (this.#opening !== undefined) this.#say(this.#opening);
+  }
+
+  #say(introduction: Introduction): void {
+    const { u8 } = this.#block;
+    packIntroduction(introduction, u8);
+    if (this.session !== undefined) u8.set(this.session.sealIntroduction(u8.subarray(0, INTRODUCTION_BYTES)));
+    this.#toSend = this.#bytes;
+    this.#sent = 0;
+  }
+}
+
+function failed(code: number): HandshakeEvent {
+  return { kind: 'failed', status: statusOfErrno(code), reason: errnoText(code), isViolation: false };
+}
+
+function refused(reason: string, isViolation: boolean): HandshakeEvent {
+  return { kind: 'failed', status: Status.REJECTED, reason, isViolation };
+}

@@ -1,0 +1,88 @@
+/**
+ * What the two ends of a new connection tell each other before anything else: who they are and whom they want. Bytes only; fixed length, so that
+ * nothing has to be believed before it is checked.
+ *
+ * Layout, little-endian: u32 magic, u16 version, i16 status, 16 bytes id of the sender's interface, 16 bytes id of the interface that is wanted,
+ * u32 longest message that the sender takes, zeros up to byte 64; 32 bytes public key and 64 bytes proof of the sender (identity.ts), zeros where it refuses.
+ */
+
+import { INTERFACE_ID_BYTES } from '../address/tcp-address.ts';
+import { HELLO_MAGIC } from '../secure/key-exchange.ts';
+import { TCP_VERSION } from '../wire/frame.ts';
+import { type Claim, PROOF_BYTES, PUBLIC_KEY_BYTES } from './identity.ts';
+
+/** Bytes of an introduction. */
+export const INTRODUCTION_BYTES: number = 64 + PUBLIC_KEY_BYTES + PROOF_BYTES;
+
+/** Bytes after which it is known whether a peer speaks this version of the protocol. */
+export const BEGINNING_BYTES = 8;
+
+const MAGIC = 0x54584355;
+const AT_VERSION = 4;
+const AT_STATUS = 6;
+const AT_SENDER = 8;
+const AT_WANTED: number = AT_SENDER + INTERFACE_ID_BYTES;
+const AT_BYTES_MAX: number = AT_WANTED + INTERFACE_ID_BYTES;
+const AT_PUBLIC_KEY = 64;
+const AT_PROOF: number = AT_PUBLIC_KEY + PUBLIC_KEY_BYTES;
+const MESSAGE_BYTES_MIN = 1024;
+const MESSAGE_BYTES_MAX = 2 ** 20;
+
+/** Answers of the end that was connected to, besides negative statuses of ucs. */
+export const Answer = {
+  WELCOME: 0,
+  /** Both ends have connected to each other at the same time: the other connection is used. */
+  DUPLICATE: 1,
+} as const;
+
+/** The fields. */
+export interface Introduction extends Claim {
+  /** Of an answer: {@link Answer}, or a negative status. */
+  readonly status: number;
+  readonly messageBytesMax: number;
+}
+
+/** Writes an introduction to the start of `target`. */
+export function packIntroduction(introduction: Introduction, target: Uint8Array): void {
+  const { sender, wanted, status, messageBytesMax, publicKey, proof } = introduction;
+  target.fill(0, 0, INTRODUCTION_BYTES);
+  const view = new DataView(target.buffer, target.byteOffset, INTRODUCTION_BYTES);
+  view.setUint32(0, MAGIC, true);
+  view.setUint16(AT_VERSION, TCP_VERSION, true);
+  view.setInt16(AT_STATUS, status, true);
+  target.set(sender, AT_SENDER);
+  target.set(wanted, AT_WANTED);
+  view.setUint32(AT_BYTES_MAX, messageBytesMax, true);
+  target.set(publicKey, AT_PUBLIC_KEY);
+  target.set(proof, AT_PROOF);
+}
+
+/** What is wrong with the beginning of an introduction, of which {@link BEGINNING_BYTES} have come; undefined while nothing is. */
+export function objectionToBeginning(bytes: Uint8Array): string | undefined {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, BEGINNING_BYTES);
+  const magic = view.getUint32(0, true);
+  if (magic === HELLO_MAGIC) return 'it authenticates itself and wants that of this end: UCX_TCP_SECURITY is none here';
+  if (magic !== MAGIC) return 'it does not speak this protocol';
+  const version = view.getUint16(AT_VERSION, true);
+  if (version !== TCP_VERSION) return `it speaks version ${version} of this protocol, this library ${TCP_VERSION}`;
+  return undefined;
+}
+
+/** Reads an introduction, or says what is wrong with it. */
+export function unpackIntroduction(bytes: Uint8Array): Introduction | string {
+  const objection = objectionToBeginning(bytes);
+  if (objection !== undefined) return objection;
+  const view = new DataView(bytes.buffer, bytes.byteOffset, INTRODUCTION_BYTES);
+  const messageBytesMax = view.getUint32(AT_BYTES_MAX, true);
+  if (messageBytesMax < MESSAGE_BYTES_MIN || messageBytesMax > MESSAGE_BYTES_MAX) {
+    return `it takes messages of ${messageBytesMax} bytes`;
+  }
+  return {
+    sender: bytes.slice(AT_SENDER, AT_WANTED),
+    wanted: bytes.slice(AT_WANTED, AT_BYTES_MAX),
+    status: view.getInt16(AT_STATUS, true),
+    messageBytesMax,
+    publicKey: bytes.slice(AT_PUBLIC_KEY, AT_PROOF),
+    proof: bytes.slice(AT_PROOF, INTRODUCTION_BYTES),
+  };
+}

@@ -1,0 +1,97 @@
+/** Where the body of a frame goes that is received straight into memory: pieces in order, or nowhere. */
+
+import type { IovEntry } from '../../api/iface.ts';
+import { copyBytes } from '../../base/copy-bytes.ts';
+import type { HostMemory } from '../../base/host-memory.ts';
+import type { ShortTarget } from './short-target.ts';
+
+/** A body on its way. One per connection that receives one. */
+export class Payload {
+  /** Bytes that have not come. */
+  left = 0;
+  /** The bytes have nowhere to go: the key was wrong, or the memory has gone away since. */
+  isLost = false;
+  readonly #memories: (HostMemory | ShortTarget)[] = [];
+  readonly #offsets: number[] = [];
+  readonly #lengths: number[] = [];
+  #count = 0;
+  #piece = 0;
+
+  /** Begins a body. */
+  begin(byteLength: number, isLost: boolean): void {
+    this.left = byteLength;
+    this.isLost = isLost;
+    this.#count = 0;
+    this.#piece = 0;
+    this.#memories.length = 0;
+  }
+
+  /** Adds a piece of memory. */
+  add(memory: HostMemory | ShortTarget, offset: number, byteLength: number): void {
+    if (byteLength === 0) return;
+    this.#memories[this.#count] = memory;
+    this.#offsets[this.#count] = offset;
+    this.#lengths[this.#count] = byteLength;
+    this.#count += 1;
+  }
+
+  /** Adds `[from, from + byteLength)` of a list. */
+  addIov(iov: readonly IovEntry[], from: number, byteLength: number): void {
+    let skip = from;
+    let left = byteLength;
+    for (let i = 0; i < iov.length && left > 0; i++) {
+      const { memory, offset, byteLength: entryBytes } = iov[i]!;
+      const bytes = Math.min(entryBytes - skip, left);
+      if (bytes <= 0) skip -= entryBytes;
+      else {
+        this.add(memory as HostMemory | ShortTarget, offset + skip, bytes);
+        skip = 0;
+        left -= bytes;
+      }
+    }
+  }
+
+  /** Address of the next byte; 0 where it cannot be received straight into memory. */
+  get address(): number {
+    if (!this.#isKept()) return 0;
+    const { location } = this.#memories[this.#piece]!;
+    return location === 0 ? 0 : location + this.#offsets[this.#piece]!;
+  }
+
+  /** Bytes from {@link address} on that belong together. */
+  get contiguous(): number {
+    return this.#lengths[this.#piece]!;
+  }
+
+  /** Bytes have been written at {@link address}. */
+  advance(byteLength: number): void {
+    this.left -= byteLength;
+    if (this.isLost) return;
+    this.#offsets[this.#piece]! += byteLength;
+    this.#lengths[this.#piece]! -= byteLength;
+    if (this.#lengths[this.#piece] === 0) this.#piece += 1;
+  }
+
+  /** Takes bytes that have been received elsewhere, at most those that are left. */
+  take(source: Uint8Array, from: number, byteLength: number): void {
+    let at = from;
+    let rest = byteLength;
+    while (rest > 0) {
+      const isKept = this.#isKept();
+      const bytes = isKept ? Math.min(rest, this.contiguous) : rest;
+      if (isKept) copyBytes(this.#memories[this.#piece]!.bytes, this.#offsets[this.#piece]!, source, at, bytes);
+      this.advance(bytes);
+      at += bytes;
+      rest -= bytes;
+    }
+  }
+
+  /** Whether the next byte has somewhere to go; once it has not, no later one has. */
+  #isKept(): boolean {
+    if (this.isLost) return false;
+    const memory = this.#memories[this.#piece]!;
+    // Freed, or detached, while the body was on its way.
+    this.isLost = !memory.live || this.#offsets[this.#piece]! + this.#lengths[this.#piece]! > memory.byteLength;
+    return !this.isLost;
+  }
+}

@@ -1,0 +1,94 @@
+/** The receiver hands out the same frames however the kernel cuts the stream. */
+
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { frame, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../../../../test/fixtures/tcp-interfaces.ts';
+import { FrameType } from './frame.ts';
+
+const BYTES = Uint8Array.from({ length: 5000 }, (_, i) => (i * 7) & 0xff);
+
+describe('a stream', () => {
+  const net = new TcpInterfaces();
+
+  function streamFor(words: readonly number[]): Uint8Array {
+    const am = (id: number, length: number): Uint8Array =>
+      frame([FrameType.AM | (id << 8), length], BYTES.subarray(0, length));
+    const put = (offset: number, length: number): Uint8Array =>
+      frame([FrameType.PUT, length, ...words, offset, 0], BYTES.subarray(offset, offset + length));
+    return Buffer.concat([
+      am(1, 0),
+      am(2, 1),
+      put(0, 13),
+      frame([FrameType.PULSE, 1000]),
+      put(13, 0),
+      put(13, 987),
+      am(3, 17),
+      frame([FrameType.GET, 0, ...words, 0, 0, 16, 0]),
+      put(1000, 4000),
+      am(4, 8),
+    ]);
+  }
+
+  async function expectReceived(side: TcpSide, peer: RawPeer, target: Uint8Array): Promise<void> {
+    await net.until([side], () => side.messages.length === 4);
+    expect(side.messages.map(({ id, bytes }) => [id, bytes.byteLength])).toEqual([
+      [1, 0],
+      [2, 1],
+      [3, 17],
+      [4, 8],
+    ]);
+    for (const { bytes } of side.messages) expect(bytes).toEqual(BYTES.subarray(0, bytes.byteLength));
+    expect(Buffer.compare(target, BYTES)).toBe(0);
+    expect(peer.isClosed).toBe(false);
+    side.messages.length = 0;
+    target.fill(0);
+  }
+
+  /** Writes pieces, each of which has been received before the next is sent. */
+  async function sendInPieces(
+    side: TcpSide,
+    peer: RawPeer,
+    stream: Uint8Array,
+    cuts: readonly number[],
+  ): Promise<void> {
+    let from = 0;
+    for (const cut of [...cuts, stream.byteLength]) {
+      if (cut <= from) continue;
+      peer.write(stream.subarray(from, cut));
+      from = cut;
+      await net.until([side], () => peer.socket.writableLength === 0);
+      for (let turn = 0; turn < 3; turn++) side.iface.progress();
+    }
+  }
+
+  it('is the same cut at every byte of its beginning, and around its end', { timeout: 60_000 }, async () => {
+    const side = net.open();
+    const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(BYTES.byteLength)));
+    const stream = streamFor([...keyOf(side.md, memory).words]);
+    const peer = await net.introduced(side);
+    for (let cut = 1; cut < stream.byteLength; cut += cut < 200 || cut > stream.byteLength - 60 ? 1 : 61) {
+      await sendInPieces(side, peer, stream, [cut]);
+      await expectReceived(side, peer, memory.bytes);
+    }
+  });
+
+  it('is the same in any pieces, also with a receive buffer that is filled by it', { timeout: 60_000 }, async () => {
+    const side = net.open({ RX_SEG_SIZE: '1k', TX_SEG_SIZE: '1k' });
+    const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(BYTES.byteLength)));
+    const stream = streamFor([...keyOf(side.md, memory).words]);
+    const peer = await net.introduced(side);
+    const cuts = fc.array(fc.integer({ min: 1, max: stream.byteLength - 1 }), { maxLength: 40 });
+    await fc.assert(
+      fc.asyncProperty(cuts, async (places) => {
+        await sendInPieces(
+          side,
+          peer,
+          stream,
+          places.sort((left, right) => left - right),
+        );
+        await expectReceived(side, peer, memory.bytes);
+      }),
+      { numRuns: 60 },
+    );
+  });
+});

@@ -1,0 +1,61 @@
+/** Memory that all connections of one interface share: one message is built, one batch is received at a time, so an idle connection needs none. */
+
+import { type MappedMemory, mapAnonymous, TcpGather } from '../../../sys/index.ts';
+import type { AmFrame } from '../../api/iface.ts';
+import { RECORD_PLAIN_BYTES_MAX } from '../secure/record-cipher.ts';
+import { HEADER_BYTES, HEADER_BYTES_MAX } from './frame.ts';
+import { OutgoingPool } from './outgoing.ts';
+
+/** Where messages are built: an acknowledgement may come before them. */
+export const TX_START: number = HEADER_BYTES;
+
+/** A message in memory of the transport. */
+class TcpFrame implements AmFrame {
+  readonly bytes: Uint8Array;
+  readonly words: Int32Array;
+  offset = 0;
+  byteLength = 0;
+  source = '';
+
+  constructor(memory: MappedMemory) {
+    this.bytes = memory.u8;
+    this.words = new Int32Array(memory.buffer, 0, memory.byteLength >> 2);
+  }
+}
+
+/** The memory. */
+export class TcpBuffers {
+  readonly txBytesMax: number;
+  readonly rxBytesMax: number;
+  readonly tx: MappedMemory;
+  readonly txFrame: TcpFrame;
+  readonly rx: MappedMemory;
+  readonly rxFrame: TcpFrame;
+  readonly gather: TcpGather = new TcpGather();
+  readonly pool: OutgoingPool;
+
+  /**
+   * @param txBytesMax longest message that is copied to be sent
+   * @param rxBytesMax longest message that is received
+   * @param isEncrypted whether connections are: they receive records
+   */
+  constructor(txBytesMax: number, rxBytesMax: number, isEncrypted: boolean) {
+    this.txBytesMax = txBytesMax;
+    this.rxBytesMax = rxBytesMax;
+    const frameBytes = TX_START + HEADER_BYTES_MAX + txBytesMax + 8;
+    this.tx = mapAnonymous(frameBytes);
+    this.txFrame = new TcpFrame(this.tx);
+    // What is left of a frame, and as much again, or a record.
+    const restBytes = HEADER_BYTES_MAX + rxBytesMax + 8;
+    this.rx = mapAnonymous(restBytes + (isEncrypted ? Math.max(restBytes, RECORD_PLAIN_BYTES_MAX) : restBytes));
+    this.rxFrame = new TcpFrame(this.rx);
+    this.pool = new OutgoingPool(frameBytes);
+  }
+
+  close(): void {
+    this.pool.close();
+    this.gather.free();
+    this.tx.close();
+    this.rx.close();
+  }
+}
