@@ -3,32 +3,18 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
 import { declaredTables, repositoryProgram } from '../scripts/config-fields.ts';
 import { textFiles } from '../scripts/tidy.ts';
 import { CONFIG_TABLES } from '../src/assembly/config-tables.ts';
 import type { AnyConfigTable } from '../src/ucs/config/config.ts';
+import { madeUpProgram } from './fixtures/made-up-program.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
 /** A table and those within it. */
 function nested(table: AnyConfigTable): AnyConfigTable[] {
   return [table, ...(table.subTables ?? []).flatMap(nested)];
-}
-
-/** A program of one file, besides the types of tables. */
-function programOf(text: string): ts.Program {
-  const file = join(ROOT, 'src/made-up.ts');
-  const host = ts.createCompilerHost({});
-  const readFile = host.readFile.bind(host);
-  const getSourceFile = host.getSourceFile.bind(host);
-  host.fileExists = (path) => path === file || ts.sys.fileExists(path);
-  host.readFile = (path) => (path === file ? text : readFile(path));
-  host.getSourceFile = (path, version) =>
-    path === file ? ts.createSourceFile(file, text, version, true) : getSourceFile(path, version);
-  const options = { allowImportingTsExtensions: true, noEmit: true, target: ts.ScriptTarget.ESNext };
-  return ts.createProgram([file], options, host);
 }
 
 describe('the fields of the configuration', { timeout: 120_000 }, () => {
@@ -65,7 +51,7 @@ describe('variables that are read by their own names', () => {
 describe('declaredTables', () => {
   it('finds who reads a field by its type', () => {
     const [one, two, ...others] = declaredTables(
-      programOf(`
+      madeUpProgram(`
         import type { ConfigTable } from './ucs/config/config.ts';
         interface One { readonly TAKEN: number; readonly SPREAD: number; readonly PASSED: number; readonly LOST: number }
         interface Two { readonly TAKEN: number; readonly LOST: number }

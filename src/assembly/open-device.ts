@@ -23,6 +23,7 @@ export interface OpenNodeOptions extends ProgramOptions {
 export interface OpenDeviceOptions extends OpenNodeOptions, CardSelection {
   /** OCP module id, instead of the other ways to name a card. */
   readonly moduleId?: number;
+  /** Options of the device. */
   readonly device?: Omit<DeviceOptions, 'ownsNode'>;
 }
 

@@ -27,6 +27,7 @@ export class EncapsSignals {
     return typeof value === 'object' && value !== null && #card in value;
   }
 
+  /** The open file of the card. */
   get card(): CardFile {
     return this.#card;
   }

@@ -31,10 +31,18 @@ const REGISTER_TIMEOUT_US = 255n;
 type Input = Parameters<typeof HL_WAIT_CS_ARGS.in.encode>[0];
 
 /** Where a counter is: the address of 8 bytes of host memory, or a command buffer and the index of a 64-bit word of it. */
-export type InterruptCounter = number | { readonly buffer: CommandBuffer; readonly index: number };
+export type InterruptCounter =
+  | number
+  | {
+      /** The command buffer that holds the counter. */
+      readonly buffer: CommandBuffer;
+      /** Index of the 64-bit word. */
+      readonly index: number;
+    };
 
 /** Timestamps that the driver writes. Made by {@link allocateTimestampElements}. */
 export class TimestampBuffer implements Disposable {
+  /** Handle of the driver. */
   readonly handle: bigint;
   /** Nanoseconds of CLOCK_MONOTONIC; 0n before the interrupt. */
   readonly values: BigUint64Array;
@@ -54,10 +62,12 @@ export class TimestampBuffer implements Disposable {
     return typeof value === 'object' && value !== null && #closed in value;
   }
 
+  /** The open file of the card. */
   get card(): CardFile {
     return this.#card;
   }
 
+  /** True after `close()`. */
   get closed(): boolean {
     return this.#closed || this.#card.closed;
   }

@@ -23,6 +23,7 @@ interface SignedReport {
 export interface SecAttestInfo extends SignedReport {
   /** Platform configuration registers, and bytes of each. */
   readonly pcrNumReg: number;
+  /** Length of a PCR register in bytes. */
   readonly pcrRegLen: number;
   /** The registers, one behind the other. */
   readonly pcrData: Uint8Array;
@@ -34,6 +35,7 @@ export interface SecAttestInfo extends SignedReport {
 
 /** The device's own data. */
 export interface DevInfoSigned extends SignedReport {
+  /** The signed report of the firmware. */
   readonly devInfo: Uint8Array;
   /** Signature of the data and the nonce. */
   readonly infoSig: Uint8Array;

@@ -11,6 +11,7 @@ import { isPinned } from './host-memory.ts';
 export class HostBuffer implements Disposable {
   /** Host virtual address of the first byte; page aligned, below 2^47. */
   readonly address: number;
+  /** Length in bytes. */
   readonly byteLength: number;
   /** The memory. Reads zeros once the buffer was freed. */
   readonly bytes: Uint8Array;
@@ -28,6 +29,7 @@ export class HostBuffer implements Disposable {
     return typeof value === 'object' && value !== null && #memory in value;
   }
 
+  /** True after `free`. */
   get freed(): boolean {
     return this.#memory.closed;
   }

@@ -46,6 +46,7 @@ export function isOpenHere(node: DriverNode, busId: string): boolean {
 
 /** An open card. Made by `open` and `openByModuleId`. */
 export class Device implements CardTarget, Disposable {
+  /** Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
   /** The machine that the card is of. */
   readonly node: DriverNode;

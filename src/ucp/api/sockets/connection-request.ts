@@ -29,6 +29,7 @@ export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress'
 
 /** A request. Exactly one of accept and reject answers it; what nobody answers is rejected when the listener closes. */
 export class ConnectionRequest {
+  /** Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #listener: RequestListener;
   readonly #request: AskingClient;

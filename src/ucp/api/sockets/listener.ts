@@ -79,6 +79,7 @@ export interface Driver {
 
 /** A listener. */
 export class Listener implements AsyncIterable<ConnectionRequest, void, void>, AsyncDisposable {
+  /** Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #options: CheckedListenerOptions;
   readonly #socket: SocketListener;

@@ -1,0 +1,68 @@
+/** Every public symbol of the package has a doc comment, of which typedoc makes the API reference. */
+
+import { describe, expect, it } from 'vitest';
+import { entryProgram, undocumented } from '../scripts/api-doc.ts';
+import { ROOT } from './fixtures/built.ts';
+import { madeUpProgram } from './fixtures/made-up-program.ts';
+
+describe('the API reference', { timeout: 120_000 }, () => {
+  it('has a comment for every export of the entries and for its public members', () => {
+    const program = entryProgram(ROOT);
+    expect(program.getRootFileNames().filter((file) => program.getSourceFile(file) === undefined)).toEqual([]);
+    expect(undocumented(program, ROOT).map(({ file, line, name }) => `${file}:${line}: ${name}`)).toEqual([]);
+  });
+
+  it('misses no kind of symbol', () => {
+    const found = undocumented(
+      madeUpProgram(`
+        export function call(): void {}
+        export const LIMIT = 1;
+        export const CODES = {
+          BARE: 1,
+          /** Documented. */
+          KNOWN: 2,
+        } as const;
+        export type Choice = 'a' | 'b';
+        export type Variant = { readonly kind: 'one'; readonly bare: number } | { readonly kind: 'two' };
+        /** Documented. */
+        export interface Options {
+          readonly bare: number;
+          /** Documented. */
+          readonly known: number;
+          method(): void;
+        }
+        /** Documented. */
+        export class Thing implements Options {
+          readonly bare = 1;
+          readonly known = 2;
+          method(): void {}
+          get own(): number { return this.#hidden; }
+          #hidden = 1;
+          private secret = 1;
+          [Symbol.iterator](): void {}
+        }
+        /** */
+        export function empty(): void {}
+        class NotExported { bare = 1 }
+      `),
+      ROOT,
+    );
+    const names = found.map(({ name }) => name);
+    expect(names).toEqual([
+      'call',
+      'LIMIT',
+      'CODES',
+      'CODES.BARE',
+      'Choice',
+      'Variant',
+      'Variant.bare',
+      'Options.bare',
+      'Options.method',
+      'Thing.bare',
+      'Thing.method',
+      'Thing.own',
+      'empty',
+    ]);
+    expect(found[0]).toEqual({ name: 'call', file: 'src/made-up.ts', line: 2 });
+  });
+});
