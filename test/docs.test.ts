@@ -1,20 +1,18 @@
-/** Pages that show code or data of the repository show it as it is, and the examples run. */
+/** Pages that show code or data of the repository show it as it is; the examples, and the commands of the README and the guides, run. */
 
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CONFIG_PAGE, configPage } from '../scripts/config-doc.ts';
 import * as hlthunk from '../src/hlthunk.ts';
 import { built, ROOT } from './fixtures/built.ts';
-import { MAIN } from './fixtures/command-line.ts';
+import { DocShell } from './fixtures/doc-shell.ts';
 import { functionsOf } from './fixtures/misuse.ts';
 
 const EXAMPLES = join(ROOT, 'examples');
 const LINES_MAX = 22;
+const README_LINES_MAX = 120;
 
 /** The last line of what an example prints. */
 const LAST_LINES: Readonly<Record<string, RegExp>> = {
@@ -47,6 +45,10 @@ describe('README.md', () => {
   it('shows the examples as they are', () => {
     expect(blocks.map(([, file]) => file)).toEqual(['put-get.ts']);
     for (const [, file, shown] of blocks) expect(shown).toBe(asShown(file!));
+  });
+
+  it('fits on two screens', () => {
+    expect(README.split('\n').length - 1).toBeLessThanOrEqual(README_LINES_MAX);
   });
 
   it('keeps them short', () => {
@@ -107,92 +109,66 @@ describe('examples', () => {
   });
 });
 
-/** A port that nobody has. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+/** Levels of messages that a command may write to standard error. */
+const HARMLESS = /^\[gaudi-ucx\] \S+ (INFO|DEBUG) /;
+const PAGES = ['README.md', ...readdirSync(join(ROOT, 'docs/guide')).map((file) => `docs/guide/${file}`)];
+
+/** A block of commands of a page. */
+interface Commands {
+  readonly page: string;
+  readonly text: string;
+  /** Why it does not run, as the page says. */
+  readonly exception: string | undefined;
 }
 
-/** Commands of the README with the build of this repository in place of the package, in a folder and on a port of their own. */
-class Shell {
-  readonly #env: NodeJS.ProcessEnv;
-  readonly #socket: string;
-  readonly #port: number;
-  readonly #background: { readonly child: ChildProcess; readonly ended: Promise<unknown> }[] = [];
-
-  constructor(folder: string, port: number) {
-    this.#socket = join(folder, 'node.sock');
-    const clean = Object.entries(process.env).filter(([name]) => !/UCX_|^GAUDI_|^UCT_/.test(name));
-    this.#env = { ...Object.fromEntries(clean), UCX_GAUDI_DRIVER: `emulator:${this.#socket}` };
-    this.#port = port;
-  }
-
-  /** Runs a line. One that ends with & is a server: it is waited for until it says something. @returns what it printed */
-  async run(line: string): Promise<string> {
-    const program = `exec '${process.execPath}' '${MAIN}'`;
-    const isServer = line.endsWith(' &');
-    const command = line
-      .replace(/ &$/, '')
-      .replace(/^((?:\w+='[^']*' )*)npx gaudi-ucx/, (_match, variables: string) => `export ${variables}; ${program}`)
-      .replace(/ perftest\b/, ` perftest -p ${this.#port}`);
-    expect(command).toContain(program);
-    const child = spawn('sh', ['-c', command.replace(/^export ; /, '')], { cwd: ROOT, env: this.#env, stdio: 'pipe' });
-    let out = '';
-    let err = '';
-    child.stdout.on('data', (data: Buffer) => {
-      out += data.toString();
-    });
-    child.stderr.on('data', (data: Buffer) => {
-      err += data.toString();
-    });
-    const ended = once(child, 'close').then(([code]) =>
-      expect({ line, code, err }).toEqual({ line, code: 0, err: '' }),
-    );
-    if (isServer) {
-      this.#background.push({ child, ended });
-      await Promise.race([once(child.stdout, 'data'), ended]);
-    } else await ended;
-    return out;
-  }
-
-  /** Waits for the servers, which end by themselves. */
-  async ended(): Promise<void> {
-    await Promise.all(this.#background.map(({ ended }) => ended));
-  }
-
-  /** Ends what a failure has left. */
-  async kill(): Promise<void> {
-    for (const { child } of this.#background) child.kill();
-    if (existsSync(this.#socket)) await this.run('npx gaudi-ucx node down');
-  }
+/** The blocks of commands of a page: `sh`, and those without a language. A comment `not run: <reason>` before a block exempts it. */
+function commandsOf(page: string, markdown: string): Commands[] {
+  const blocks = markdown.matchAll(/(?:<!-- not run: (.+) -->\n)?^```(\w*)\n([\s\S]*?)^```$/gm);
+  return [...blocks]
+    .filter(([, , language]) => language === '' || language === 'sh')
+    .map(([, exception, , text]) => ({ page, text: text!, exception }));
 }
 
-describe('commands of README.md', { timeout: 240_000 }, () => {
-  const [, block] = README.match(/<!-- commands: .* -->\n```sh\n([\s\S]*?)```\n<!-- commands: end -->/)!;
+describe('commands', { timeout: 240_000 }, () => {
+  const all = PAGES.flatMap((page) => commandsOf(page, readFileSync(join(ROOT, page), 'utf8')));
+  /** The gate is these two. */
+  const GATE = ['npm install && npm run demo', 'npm install && npm test'];
+  const run = all.filter(({ text, exception }) => exception === undefined && !GATE.includes(text.trim()));
 
-  it('run as they are', async () => {
-    const lines = block!.trimEnd().split('\n');
-    const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-readme-'));
-    const shell = new Shell(folder, await freePort());
-    const printed: string[] = [];
-    try {
-      for (const line of lines) printed.push(await shell.run(line));
-      await shell.ended();
-    } finally {
-      await shell.kill();
-      rmSync(folder, { recursive: true });
-    }
-    expect(printed.map((text) => /\S/.test(text))).toEqual(lines.map(() => true));
-    expect(printed.at(-1)).toMatch(/^node server \d+ has ended$/m);
+  it('of the README are those of the gate', () => {
+    expect(all.filter(({ page }) => page === 'README.md').map(({ text }) => text.trim())).toEqual(GATE);
   });
 
-  it('are all of them', () => {
-    const others = README.replace(block!, '').match(/^(?:\w+='[^']*' )*np[mx] .*$/gm);
-    // The gate runs these two.
-    expect(others).toEqual(['npm install && npm run demo', 'npm install && npm test']);
+  it('occur in one page only', () => {
+    const lines = run.flatMap(({ text }) => text.trimEnd().split('\n'));
+    const shared = /^npx gaudi-ucx (node (down|status)|info -s)$/;
+    const twice = lines.filter((line, index) => lines.indexOf(line) !== index && !shared.test(line));
+    expect(twice).toEqual([]);
   });
+
+  it('are found, with their exceptions', () => {
+    const page =
+      'a\n```sh\none\ntwo\n```\n```ts\nthree\n```\n<!-- not run: no card -->\n```sh\nfour\n```\n```\nfive\n```\n';
+    expect(commandsOf('x', page)).toEqual([
+      { page: 'x', text: 'one\ntwo\n', exception: undefined },
+      { page: 'x', text: 'four\n', exception: 'no card' },
+      { page: 'x', text: 'five\n', exception: undefined },
+    ]);
+  });
+
+  it.each(run.map(({ page, text }) => [page, text.split('\n', 1)[0], text]))(
+    'of %s run: %s',
+    async (_page, _first, text) => {
+      await using shell = await DocShell.open(text!);
+      const printed = await shell.run(text!);
+      const failed = printed.filter(
+        ({ code, err }) => code !== 0 || err.split('\n').some((line) => line !== '' && !HARMLESS.test(line)),
+      );
+      expect(failed).toEqual([]);
+      // All but those that only make a file say something.
+      const silent = printed.filter(({ line, out, err }) => `${out}${err}`.trim() === '' && !line.includes(' > '));
+      expect(silent).toEqual([]);
+      if (text!.endsWith('node down\n')) expect(printed.at(-1)!.out).toMatch(/^node server \d+ has ended$/m);
+    },
+  );
 });
