@@ -9,6 +9,7 @@ import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
 import { benchPerftestRatios } from './perftest-ratios.ts';
 import { benchRegistrationCache } from './registration-cache.ts';
+import { benchRegistrationClaims } from './registration-claims.ts';
 import { benchSharedMemory } from './shared-memory.ts';
 import { benchSmallPut } from './small-put.ts';
 import { benchStartUp } from './start-up.ts';
@@ -27,6 +28,7 @@ const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
   benchSmallPut,
   benchInsight,
   benchCopyBandwidth,
+  benchRegistrationClaims,
   // The last one: it fills the heap.
   benchRegistrationCache,
 ];

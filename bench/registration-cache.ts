@@ -10,10 +10,10 @@ const SMALL = 1000;
 const LARGE = 1_000_000;
 /** Memories that are used over and over: the same ones in the same order, whatever else is there. */
 const WORKING_SET = 1000;
-/** Uses per round of the pattern that touches all entries alike. */
-const UNIFORM = 50_000;
 const ROUNDS = 20;
 const PASSES = 50;
+/** Uses per round of the pattern that touches all entries alike. */
+const USES_OF_ALL = 1_000_000;
 const HIT_NS_MAX = 60;
 const RATIO_MAX = 3;
 const SPACING = 65_536;
@@ -70,11 +70,12 @@ function measure(use: Use, entries: number): Times {
   globalThis.gc?.();
   const same = Int32Array.from({ length: WORKING_SET }, (_, i) => (i * STRIDE) % WORKING_SET);
   const spread = Int32Array.from({ length: WORKING_SET }, (_, i) => (i * STRIDE) % entries);
-  const uniform = Int32Array.from({ length: UNIFORM }, (_, i) => (i * STRIDE * 7) % entries);
+  // Each once, far apart.
+  const uniform = Int32Array.from({ length: entries }, (_, i) => (i * STRIDE) % entries);
   return {
     sameNs: bestNs(use, same, PASSES),
     spreadNs: bestNs(use, spread, PASSES),
-    uniformNs: bestNs(use, uniform, 1),
+    uniformNs: bestNs(use, uniform, Math.max(1, USES_OF_ALL / entries)),
   };
 }
 
