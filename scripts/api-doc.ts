@@ -3,11 +3,9 @@
  * made by typedoc (`npm run docs`), which takes too long for every change.
  */
 
+import { readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import ts from 'typescript';
-
-/** The entries of the package, relative to its root. */
-const ENTRIES: readonly string[] = ['src/index.ts', 'src/uct/index.ts', 'src/hlthunk.ts', 'src/emulator/index.ts'];
 
 /** A public symbol without a doc comment. */
 export interface Undocumented {
@@ -17,6 +15,11 @@ export interface Undocumented {
   readonly file: string;
   /** From 1. */
   readonly line: number;
+}
+
+/** The entries of the package at `root`, relative to it: those that typedoc documents. */
+export function documentedEntries(root: string): string[] {
+  return (JSON.parse(readFileSync(join(root, 'typedoc.json'), 'utf8')) as { entryPoints: string[] }).entryPoints;
 }
 
 /** The program of the package's entries at `root`, with the sources alone: comments need neither the standard library nor dependencies. */
@@ -30,7 +33,7 @@ export function entryProgram(root: string): ts.Program {
     types: [],
   };
   return ts.createProgram(
-    ENTRIES.map((entry) => join(root, entry)),
+    documentedEntries(root).map((entry) => join(root, entry)),
     options,
   );
 }

@@ -37,6 +37,10 @@ const MACHINE_TRACES: readonly (readonly [RegExp, string])[] = [
   [/"resolved":/, 'download address'],
 ];
 
+/** Words that name no process, peer or caller (docs/STYLE.md, which shows them, is exempt, as are decisions and news of the past). */
+const VAGUE_WORD = /\b(somebody|nobody|anybody|whoever)\b/i;
+const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/guide\/[\w-]+)\.md$/;
+
 /** Calls that only some files may make. */
 interface Ban {
   readonly call: string;
@@ -83,7 +87,7 @@ export function textFiles(root: string, folder: string = root): SourceText[] {
   return found.sort((left, right) => (left.file < right.file ? -1 : 1));
 }
 
-/** Rules for every text file: leftovers, traces of a machine, length of programs. */
+/** Rules for every text file: leftovers, traces of a machine, vague words of pages, length of programs. */
 export function checkText({ file, text }: SourceText): Finding[] {
   const findings: Finding[] = [];
   const lines = text.split('\n');
@@ -94,6 +98,9 @@ export function checkText({ file, text }: SourceText): Finding[] {
     const leftover = LEFTOVER.exec(line);
     if (leftover !== null)
       findings.push({ ...at, rule: 'leftover', what: `${leftover[0]}: do it or make it an issue` });
+    const vague = PAGE.test(file) ? VAGUE_WORD.exec(line) : null;
+    if (vague !== null)
+      findings.push({ ...at, rule: 'vague-word', what: `${vague[0]}: name the process, peer or caller` });
     for (const [pattern, what] of MACHINE_TRACES) {
       const match = pattern.exec(line);
       if (match !== null) findings.push({ ...at, rule: 'machine-trace', what: `${what}: ${match[0]}` });

@@ -1,11 +1,22 @@
 /** Every public symbol of the package has a doc comment, of which typedoc makes the API reference. */
 
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { entryProgram, undocumented } from '../scripts/api-doc.ts';
+import { documentedEntries, entryProgram, undocumented } from '../scripts/api-doc.ts';
 import { ROOT } from './fixtures/built.ts';
 import { madeUpProgram } from './fixtures/made-up-program.ts';
 
 describe('the API reference', { timeout: 120_000 }, () => {
+  it('covers every entry of the package', () => {
+    const { exports } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+      exports: Record<string, string | { types: string }>;
+    };
+    const types = Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry.types]));
+    const sources = types.map((file) => file.replace(/^\.\/dist\/(.*)\.d\.ts$/, '$1.ts'));
+    expect(documentedEntries(ROOT).sort()).toEqual(sources.sort());
+  });
+
   it('has a comment for every export of the entries and for its public members', () => {
     const program = entryProgram(ROOT);
     expect(program.getRootFileNames().filter((file) => program.getSourceFile(file) === undefined)).toEqual([]);

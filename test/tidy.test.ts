@@ -40,6 +40,14 @@ describe('checkText', () => {
     expect(text('the /sys/class/work/root folder, the root/of/it, https://github.com/openucx/ucx')).toEqual([]);
   });
 
+  it('finds words that name no process, peer or caller, in pages', () => {
+    expect(text('Whoever has the key', 'docs/guide/threads.md')).toEqual(['vague-word:1']);
+    expect(text('ok\nwhat nobody reads', 'README.md')).toEqual(['vague-word:2']);
+    expect(text('somebody', 'docs/STYLE.md')).toEqual([]);
+    expect(text('somebody', 'docs/adr/0001-a.md')).toEqual([]);
+    expect(text('// somebody')).toEqual([]);
+  });
+
   it('bounds the length of programs', () => {
     expect(text('x\n'.repeat(501))).toEqual(['file-length:500']);
     expect(text('x\n'.repeat(500))).toEqual([]);
