@@ -156,6 +156,14 @@ describe('commands', { timeout: 240_000 }, () => {
     ]);
   });
 
+  it('that fail are told apart', async () => {
+    await using shell = await DocShell.open('');
+    const [known, unknown, foreign] = await shell.run('npx gaudi-ucx --version\nnpx gaudi-ucx nothing\nnpx other\n');
+    expect(known).toMatchObject({ code: 0, out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/), err: '' });
+    expect(unknown).toMatchObject({ code: 1, out: '', err: expect.stringContaining('unknown command') });
+    expect(foreign).toMatchObject({ code: 127, out: '' });
+  });
+
   it.each(run.map(({ page, text }) => [page, text.split('\n', 1)[0], text]))(
     'of %s run: %s',
     async (_page, _first, text) => {

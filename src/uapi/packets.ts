@@ -61,7 +61,7 @@ export function wregBulkBytes(firstWord: number): number {
 
 /**
  * Writes a LIN_DMA: copies `tsize` bytes, or fills them with the 64-bit pattern in the source words (memset bit of `ctl`).
- * @param tsize bytes, 0 to {@link LIN_DMA_MAX_BYTES}
+ * @param tsize bytes, 0 to `LIN_DMA_MAX_BYTES`
  */
 export function writeLinDma(
   words: Uint32Array,
