@@ -4,7 +4,7 @@ import os from 'node:os';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
 import { benchEndpoints } from './endpoints.ts';
 import { benchEngines } from './engines.ts';
-import { benchInsight } from './insight.ts';
+import { benchInstrumentation } from './instrumentation.ts';
 import { benchIoctl } from './ioctl.ts';
 import { benchNodeServer } from './node-server.ts';
 import { benchPerftestRatios } from './perftest-ratios.ts';
@@ -26,7 +26,7 @@ const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
   benchEngines,
   benchEndpoints,
   benchSmallPut,
-  benchInsight,
+  benchInstrumentation,
   benchCopyBandwidth,
   benchRegistrationClaims,
   // The last one: it fills the heap.

@@ -15,7 +15,7 @@ const TURNS = 200_000;
 const ROUNDS = 5;
 
 /** Address and key of one end, as text. */
-export interface Introduction {
+export interface Hello {
   readonly address: string;
   readonly key: string;
 }
@@ -28,7 +28,7 @@ export interface Latencies {
 
 /** One end. */
 export class ShmEnd {
-  readonly introduction: Introduction;
+  readonly hello: Hello;
   readonly md: MemoryDomain;
   readonly memory: MdMemory;
   readonly #iface: Iface;
@@ -45,10 +45,10 @@ export class ShmEnd {
     this.memory = this.md.memAlloc(MEBIBYTE, { memoryType: MemoryType.HOST });
     const key = new Uint8Array(this.md.attributes.rkeyPackedBytes);
     this.md.mkeyPack(this.memory, key, 0);
-    this.introduction = { address: hexOf(this.#iface.address), key: hexOf(key) };
+    this.hello = { address: hexOf(this.#iface.address), key: hexOf(key) };
   }
 
-  connect({ address, key }: Introduction): { readonly endpoint: UctEndpoint; readonly rkey: RemoteKey } {
+  connect({ address, key }: Hello): { readonly endpoint: UctEndpoint; readonly rkey: RemoteKey } {
     return {
       endpoint: this.#iface.connect(Buffer.from(address, 'hex')),
       rkey: this.md.rkeyUnpack(Buffer.from(key, 'hex')),
@@ -56,7 +56,7 @@ export class ShmEnd {
   }
 
   /** Plays both games with the other end, which calls this at the same time. */
-  pingPong(peer: Introduction, isFirst: boolean): Latencies {
+  pingPong(peer: Hello, isFirst: boolean): Latencies {
     const { endpoint, rkey } = this.connect(peer);
     const message = this.#rounds(() => this.#messages(endpoint, isFirst));
     const put = this.#rounds(() => this.#puts(endpoint, rkey, isFirst));
@@ -117,10 +117,10 @@ if (process.argv[2] === 'shared-memory-peer') {
   setParentDeathSignal();
   pin(1);
   const end = new ShmEnd();
-  process.on('message', (peer: Introduction) => {
+  process.on('message', (peer: Hello) => {
     end.pingPong(peer, false);
     process.send?.('done');
   });
   process.on('disconnect', () => end.close());
-  process.send?.(end.introduction);
+  process.send?.(end.hello);
 }

@@ -4,7 +4,7 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { mapAnonymous, memcpy } from '../src/sys/index.ts';
-import { type Introduction, NEVER, pin, ShmEnd } from './shared-memory-peer.ts';
+import { type Hello, NEVER, pin, ShmEnd } from './shared-memory-peer.ts';
 import { medianPerCallNs, type Result } from './timing.ts';
 
 const MEBIBYTE = 2 ** 20;
@@ -18,12 +18,12 @@ const COPIES = 300;
 /** Runs the measurements. */
 export async function benchSharedMemory(): Promise<Result[]> {
   const child = fork(join(import.meta.dirname, 'shared-memory-peer.js'), ['shared-memory-peer']);
-  const [peer] = (await once(child, 'message')) as [Introduction];
+  const [peer] = (await once(child, 'message')) as [Hello];
   const end = new ShmEnd();
   try {
     pin(0);
     const done = once(child, 'message');
-    child.send(end.introduction);
+    child.send(end.hello);
     const { message, put } = end.pingPong(peer, true);
     await done;
     return [
@@ -48,7 +48,7 @@ function latency(name: string, rounds: readonly number[], target: number): Resul
   };
 }
 
-function bandwidth(end: ShmEnd, peer: Introduction): Result {
+function bandwidth(end: ShmEnd, peer: Hello): Result {
   const { endpoint, rkey } = end.connect(peer);
   const local = end.md.memReg(new Uint8Array(MEBIBYTE).fill(1));
   const iov = [{ memory: local, offset: 0, byteLength: MEBIBYTE }];

@@ -28,7 +28,7 @@ import { tcpComponent } from '../uct/tcp/component.ts';
 import type { EngineChoice } from './config.ts';
 import { distancesOf } from './distances.ts';
 import { chooseEngine } from './engine.ts';
-import { type Insight, openInsight } from './insight.ts';
+import { type Instrumentation, openInstrumentation } from './instrumentation.ts';
 import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
 import { type Program, type ProgramOptions, readProgram, warnOfUnused } from './program.ts';
@@ -95,7 +95,7 @@ async function openNative(
   const node = given === undefined ? openNode(program) : given;
   const release = given === undefined ? (): void => node.close() : (): void => {};
   let context: NativeContext<Device> | undefined;
-  let insight: Insight | undefined;
+  let instrumentation: Instrumentation | undefined;
   try {
     const gaudi = new GaudiResources({ node, mappingTable: program.env['GAUDI_MAPPING_TABLE'], devices });
     context = new NativeContext({
@@ -108,10 +108,10 @@ async function openNative(
       newSignal: () => new EventFd(),
       hostRange,
       hostDmabufs: new HostDmabufs(new Udmabuf()),
-      onClosing: () => insight?.close(),
+      onClosing: () => instrumentation?.close(),
       onClose: release,
     });
-    insight = openInsight(program, context);
+    instrumentation = openInstrumentation(program, context);
     return context;
   } catch (error) {
     if (context === undefined) release();
@@ -137,7 +137,7 @@ async function openLibucx(
   for (const devices of ['NET_DEVICES', 'SHM_DEVICES', 'SELF_DEVICES']) source.modify(devices, 'all');
   const node = await openNative({ ...program, config: source.values, source }, options, engine);
   let context: LibucxContext<Device> | undefined;
-  let insight: Insight | undefined;
+  let instrumentation: Instrumentation | undefined;
   try {
     context = new LibucxContext({
       libucp,
@@ -150,10 +150,10 @@ async function openLibucx(
       fragmentBytes: RNDV_FRAG_SIZE,
       fragmentCount: RNDV_FRAG_ALLOC_COUNT,
       node,
-      onClosing: () => insight?.close(),
+      onClosing: () => instrumentation?.close(),
     });
     await context.probeAccess();
-    insight = openInsight(program, context);
+    instrumentation = openInstrumentation(program, context);
     return context;
   } catch (error) {
     await (context ?? node).close();

@@ -32,7 +32,7 @@ const MARGIN = 32;
 const KEEP = { noImmediateCompletion: true };
 
 /** A callback that remembers how requests ended; they stay for the test to look at. */
-class Endings {
+class Teardown {
   readonly list: [unknown, Status][] = [];
   readonly callback: RequestCallback = (request, status) => {
     this.list.push([request.userData, status]);
@@ -102,7 +102,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
     const lengths = [10, 100_000, 0, 9000, 50, 8240, 700_000, 96, 97, 1];
-    const endings = new Endings();
+    const teardown = new Teardown();
     const sources = lengths.map((byteLength, i) => pattern(byteLength, i));
     for (const source of sources) {
       const result = ab.tagSendNbx(source, 0, source.byteLength, 7, { callback: (request) => request.free() });
@@ -114,7 +114,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
       asRequest(
         two.worker.tagRecvNbx(target, 0, target.byteLength, 7, TAG_MASK_FULL, {
           noImmediateCompletion: true,
-          callback: endings.callback,
+          callback: teardown.callback,
           userData,
         }),
       ),
@@ -247,12 +247,12 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
   it('cancels receives that no message has met, and only those', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
-    const endings = new Endings();
+    const teardown = new Teardown();
     const targets = [0, 1, 2].map(() => new Uint8Array(4));
     const requests = targets.map((target, userData) =>
       asRequest(
         two.worker.tagRecvNbx(target, 0, 4, 6, userData === 1 ? 0n : TAG_MASK_FULL, {
-          callback: endings.callback,
+          callback: teardown.callback,
           userData,
         }),
       ),
@@ -260,7 +260,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     expect(requests[0]!.cancel()).toBe(true);
     expect(requests[1]!.cancel()).toBe(true);
     expect(requests[1]!.cancel()).toBe(false);
-    expect(endings.list).toEqual([
+    expect(teardown.list).toEqual([
       [0, Status.CANCELED],
       [1, Status.CANCELED],
     ]);

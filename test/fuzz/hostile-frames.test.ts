@@ -61,8 +61,8 @@ describe('frames of a hostile peer', () => {
       () => undefined,
       (error: { status: Status }) => error.status,
     );
-    const [wireId] = [...connection.waiting.keys()];
-    inject(pair.one, connection, MessageId.GET_READY, [connection.id, wireId!, 1, 1]);
+    const [requestId] = [...connection.waiting.keys()];
+    inject(pair.one, connection, MessageId.GET_READY, [connection.id, requestId!, 1, 1]);
     expect(await failure).toBe(Status.IO_ERROR);
     rkey.release();
   });

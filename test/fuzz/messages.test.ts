@@ -1,5 +1,5 @@
 /**
- * Messages that no ucp has written: frames of any id with random words and bytes, sent into a worker while real traffic goes on. A stranger, which only has
+ * Messages that no ucp has written: frames of any id with random words and bytes, sent into a worker while real traffic goes on. An unauthenticated peer, which only has
  * the address of the worker and knows the ids of its connections and requests, changes nothing for the connections of others. The peer of a connection can
  * end what runs over it: no crash, no byte written where it was not asked for, and the worker works on.
  */
@@ -125,7 +125,7 @@ interface Attacker {
 }
 
 /** An interface that has nothing but the address of the worker. */
-function strangerTo(victim: Side, transport: 'posix' | 'tcp'): Attacker {
+function unauthenticatedPeerOf(victim: Side, transport: 'posix' | 'tcp'): Attacker {
   const log = createTestLog();
   const { md } = transport === 'posix' ? openPosix(log) : openTcp(log);
   const { entries } = unpackWorkerAddress(victim.worker.address());
@@ -201,12 +201,12 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     ? (['registered', 'allocated', 'gaudi'] as const)
     : (['registered', 'allocated'] as const);
 
-  it('of a stranger change nothing for the connections of others', { timeout: TIMEOUT_MS }, async () => {
+  it('of an unauthenticated peer change nothing for the connections of others', { timeout: TIMEOUT_MS }, async () => {
     const pair = await fixture.pair(connectionKind(name));
     fixture.allow(/address|message|connect|left out/i);
     const { one, two, ab } = pair;
     const random = createRandom(SEED);
-    const attacker = strangerTo(two, name === 'tcp' ? 'tcp' : 'posix');
+    const attacker = unauthenticatedPeerOf(two, name === 'tcp' ? 'tcp' : 'posix');
     const snippets = snippetsOf(pair);
     const memories = await guarded(two, kinds);
     const keys = memories.map(({ memory }) => keyFor(ab, two, memory));

@@ -10,11 +10,11 @@ import { ManualClock } from '../../src/ucs/sys/clock.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { HostMemory } from '../../src/uct/base/host-memory.ts';
+import { PEER_HELLO_BYTES, unpackHello } from '../../src/uct/tcp/connect/hello.ts';
 import { Identity } from '../../src/uct/tcp/connect/identity.ts';
-import { INTRODUCTION_BYTES, unpackIntroduction } from '../../src/uct/tcp/connect/introduction.ts';
 import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX } from '../../src/uct/tcp/wire/frame.ts';
 import { extent } from '../fixtures/extent.ts';
-import { frame, introductionTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
+import { frame, helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
 
 const CANARY = 0xa5;
 const NAMED_BYTES = 4096;
@@ -107,18 +107,18 @@ describe('hostile peers of tcp', () => {
     await expectWitness();
   }
 
-  /** Reads frames of a header alone that have come, without pulses. */
+  /** Reads frames of a header alone that have come, without heartbeats. */
   function answers(peer: RawPeer): [number, number][] {
     const words = new Int32Array(Uint8Array.from(peer.received.subarray(0, peer.received.byteLength & ~7)).buffer);
     const found: [number, number][] = [];
     for (let i = 0; i < words.length; i += 2) {
-      if (words[i] !== FrameType.PULSE) found.push([words[i]!, words[i + 1]!]);
+      if (words[i] !== FrameType.HEARTBEAT) found.push([words[i]!, words[i + 1]!]);
     }
     return found;
   }
 
   describe('that introduce themselves', () => {
-    const full = (): Uint8Array => introductionTo(side);
+    const full = (): Uint8Array => helloTo(side);
 
     it.each([
       [
@@ -130,20 +130,20 @@ describe('hostile peers of tcp', () => {
       ['with a message length of zero', () => full().fill(0, 40, 44), /takes messages of 0 bytes/],
       ['with a message length without end', () => full().fill(0xff, 40, 44), /takes messages of 4294967295 bytes/],
     ])('%s are closed with a reason', async (_name, bytes, reason) => {
-      await expectClosed(await net.stranger(side), [bytes()], reason);
+      await expectClosed(await net.unauthenticatedPeer(side), [bytes()], reason);
     });
 
     it('for somebody else are told so', async () => {
-      const peer = await net.stranger(side);
-      peer.write(introductionTo(side, { wanted: new Uint8Array(16).fill(3) }));
+      const peer = await net.unauthenticatedPeer(side);
+      peer.write(helloTo(side, { wanted: new Uint8Array(16).fill(3) }));
       await net.until([side], () => peer.isClosed);
-      expect(unpackIntroduction(peer.take(INTRODUCTION_BYTES))).toMatchObject({ status: Status.UNREACHABLE });
+      expect(unpackHello(peer.take(PEER_HELLO_BYTES))).toMatchObject({ status: Status.UNREACHABLE });
       await expectWitness();
     });
 
     it('in part, and hang up, leave nothing', async () => {
-      for (let length = 0; length < INTRODUCTION_BYTES; length += 7) {
-        const peer = await net.stranger(side);
+      for (let length = 0; length < PEER_HELLO_BYTES; length += 7) {
+        const peer = await net.unauthenticatedPeer(side);
         peer.write(full().subarray(0, length));
         if (length % 2 === 0) peer.socket.end();
         else peer.socket.resetAndDestroy();
@@ -154,12 +154,12 @@ describe('hostile peers of tcp', () => {
 
     it('by any bytes, and by flipped bits, are closed or welcomed', async () => {
       await fc.assert(
-        fc.asyncProperty(fc.integer({ min: 0, max: INTRODUCTION_BYTES * 8 - 1 }), async (bit) => {
+        fc.asyncProperty(fc.integer({ min: 0, max: PEER_HELLO_BYTES * 8 - 1 }), async (bit) => {
           const bytes = full();
           bytes[bit >> 3]! ^= 1 << (bit & 7);
-          const peer = await net.stranger(side);
+          const peer = await net.unauthenticatedPeer(side);
           peer.write(bytes);
-          await net.until([side], () => peer.isClosed || peer.received.byteLength >= INTRODUCTION_BYTES);
+          await net.until([side], () => peer.isClosed || peer.received.byteLength >= PEER_HELLO_BYTES);
           peer.socket.destroy();
         }),
         { numRuns: 60 },
@@ -174,18 +174,18 @@ describe('hostile peers of tcp', () => {
       const clock = new ManualClock(1e9);
       const busy = net.open({}, clock);
       const peers: RawPeer[] = [];
-      for (let i = 0; i < 1100; i++) peers.push(await net.stranger(busy));
+      for (let i = 0; i < 1100; i++) peers.push(await net.unauthenticatedPeer(busy));
       // Of one address, which has half of the places.
       await net.until([busy], () => peers.filter(({ isClosed }) => isClosed).length === 1100 - 512);
       expect(peers.slice(0, 1100 - 512).every(({ isClosed }) => isClosed)).toBe(true);
       expect(warnings().filter((message) => /come after/.test(message)).length).toBeLessThanOrEqual(10);
-      const honest = await net.introduced(busy, new Identity());
+      const honest = await net.greeted(busy, new Identity());
       honest.write(am(8));
       await net.until([busy], () => busy.messages.length === 1);
       // It had made room for itself.
       clock.advance(11e9);
       await net.until([busy], () => peers.every(({ isClosed }) => isClosed));
-      const peer = await net.introduced(busy);
+      const peer = await net.greeted(busy);
       peer.write(am(8));
       await net.until([busy], () => busy.messages.length === 2);
     });
@@ -222,12 +222,12 @@ describe('hostile peers of tcp', () => {
         /a get of 18446744073709552000/,
       ],
     ])('and send %s are closed with a reason', async (_name, bytes, reason) => {
-      await expectClosed(await net.introduced(side), [bytes()], reason);
+      await expectClosed(await net.greeted(side), [bytes()], reason);
     });
 
     it('and write a warning for each of a thousand violations write ten', async () => {
       for (let i = 0; i < 40; i++) {
-        const peer = await net.introduced(side, new Identity());
+        const peer = await net.greeted(side, new Identity());
         peer.write(frame([99, 0]));
         await net.until([side], () => peer.isClosed);
       }
@@ -236,7 +236,7 @@ describe('hostile peers of tcp', () => {
     });
 
     it('are refused what their key does not reach, and nothing else', async () => {
-      const peer = await net.introduced(side);
+      const peer = await net.greeted(side);
       const { words } = target;
       const body = new Uint8Array(64).fill(1);
       const gone = targetOf(side);
@@ -270,7 +270,7 @@ describe('hostile peers of tcp', () => {
     });
 
     it('and put into memory that goes away meanwhile write nothing any more', async () => {
-      const peer = await net.introduced(side);
+      const peer = await net.greeted(side);
       const bytes = put(target.words, 0, new Uint8Array(NAMED_BYTES).fill(1));
       peer.write(bytes.subarray(0, 1040));
       await net.until([side], () => target.memory.bytes[999] === 1);
@@ -285,7 +285,7 @@ describe('hostile peers of tcp', () => {
 
     it('and hang up in the middle of a body leave nothing', async () => {
       for (const cut of [8, 39, 40, 41, 1000, 4135]) {
-        const peer = await net.introduced(side, new Identity());
+        const peer = await net.greeted(side, new Identity());
         peer.write(put(target.words, 0, new Uint8Array(NAMED_BYTES)).subarray(0, cut));
         peer.socket.end();
         await net.until([side], () => peer.isClosed);
@@ -296,7 +296,7 @@ describe('hostile peers of tcp', () => {
     it('and ask for more than GETS_MAX without reading are closed', async () => {
       const memory = side.md.memReg(new Uint8Array(2 ** 20));
       const words = [...keyOf(side.md, memory).words];
-      const peer = await net.introduced(side);
+      const peer = await net.greeted(side);
       peer.socket.pause();
       peer.write(...Array.from({ length: GETS_MAX + 16 }, () => get(words, 0, 2 ** 20)));
       await net.until([side], () => warnings().some((message) => /more than 64 gets/.test(message)));
@@ -306,7 +306,7 @@ describe('hostile peers of tcp', () => {
 
     it('and never read what they are answered are closed at a bound', async () => {
       const small = net.open({ SNDBUF: '4k' });
-      const peer = await net.introduced(small);
+      const peer = await net.greeted(small);
       peer.socket.pause();
       const batch = Buffer.concat(Array.from({ length: 1000 }, () => put([0, 0, 0, 0, 0, 0], 0, new Uint8Array(0))));
       let batches = 0;
@@ -322,13 +322,13 @@ describe('hostile peers of tcp', () => {
 
     it('and send what another connection has sent before reach nothing by it', async () => {
       const recorded = [am(8), put(target.words, 0, new Uint8Array(64).fill(2)), get(target.words, 0, 8)];
-      const first = await net.introduced(side);
+      const first = await net.greeted(side);
       first.write(...recorded);
       await net.until([side], () => target.memory.bytes[63] === 2);
       first.socket.destroy();
       side.md.memDereg(target.memory);
       target.memory.bytes.fill(CANARY);
-      const second = await net.introduced(side);
+      const second = await net.greeted(side);
       second.write(...recorded);
       await net.until([side], () => second.received.byteLength >= 3 * 8 + 8);
       expect(answers(second).slice(0, 2)).toEqual([
@@ -345,7 +345,7 @@ describe('hostile peers of tcp', () => {
         am(24),
         put(words, 8, new Uint8Array(100).fill(3)),
         get(words, 0, 64),
-        frame([FrameType.PULSE, 1000]),
+        frame([FrameType.HEARTBEAT, 1000]),
         am(0, new Uint8Array(0)),
         put(words, 0, new Uint8Array(0)),
         frame([FrameType.BYE, 0]),
@@ -363,7 +363,7 @@ describe('hostile peers of tcp', () => {
       await fc.assert(
         fc.asyncProperty(stream, fc.boolean(), async (bytes, inPieces) => {
           sender = (sender + 1) & 0xff;
-          const peer = await net.introduced(side, new Identity());
+          const peer = await net.greeted(side, new Identity());
           const step = inPieces ? 13 : Math.max(bytes.byteLength, 1);
           for (let at = 0; at < bytes.byteLength; at += step) {
             peer.write(bytes.subarray(at, at + step));

@@ -154,7 +154,7 @@ describe('requests to connect', () => {
     const before = connections.all.length;
     const address = one.worker.address();
     const cut = address.subarray(0, 20);
-    for (let i = 0; i < 10_000; i++) request(two, 'a stranger', i % 2 === 0 ? cut : address, i);
+    for (let i = 0; i < 10_000; i++) request(two, 'an unauthenticated peer', i % 2 === 0 ? cut : address, i);
     expect([connections.all.length, connections.knownPeers]).toEqual([before, 0]);
     await two.worker.close();
     const lines = fixture.records.filter(({ message }) => /request to connect is ignored/.test(message));

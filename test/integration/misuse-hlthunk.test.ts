@@ -39,7 +39,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic)
     const exported = hlthunk.ipcWrapHandle(device, block);
     const imported = hlthunk.ipcOpenHandle(device, exported.fd, exported.handle);
     const misuse = new Misuse(device, pinned.mapping, block, request);
-    addStrangers(misuse, node);
+    addUnauthenticated(misuse, node);
     addGone(misuse, device, pinned);
     const end = (): void => {
       while (device.dma.dmaPoll(request) === Status.INPROGRESS);
@@ -51,7 +51,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic)
   }
 
   /** Objects of another card, which is closed. */
-  function addStrangers(misuse: Misuse, node: hlthunk.DriverNode): void {
+  function addUnauthenticated(misuse: Misuse, node: hlthunk.DriverNode): void {
     const other = hlthunk.open(node, { minor: 1 }, { log: fixture.log.log });
     const block = other.memory.allocate(PAGE);
     const { mapping } = fixture.pin(other, PAGE);

@@ -116,9 +116,9 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       await victim.ask({ do: 'offer', memory: 'registered', tag: 51 });
       const arrived = Promise.all([50, 51].map((tag) => waitFor(worker, () => worker.tagProbe(tag) !== undefined)));
       await arrived;
-      const endings: Status[] = [];
+      const teardown: Status[] = [];
       const callback = (request: Request, status: Status): void => {
-        endings.push(status);
+        teardown.push(status);
         request.free();
       };
       const names = [
@@ -149,8 +149,8 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       await victim.ask({ do: 'stall' });
       await victim.kill();
       expectGone(await all, names);
-      await waitFor(worker, () => endings.length === 2 && errors.length === 1);
-      for (const status of [...endings, ...errors]) expect(GONE).toContain(status);
+      await waitFor(worker, () => teardown.length === 2 && errors.length === 1);
+      for (const status of [...teardown, ...errors]) expect(GONE).toContain(status);
       expect(GONE).toContain(endpoint.status);
       // Its data does not come any more.
       const late = [50, 51].map((tag) => worker.tagRecv(new Uint8Array(2 ** 20), { tag }));

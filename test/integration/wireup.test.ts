@@ -267,10 +267,10 @@ describe('closing', () => {
   it('waits for what was started, twice at once', async () => {
     const pair = await fixture.pair(HOST);
     const { one, two, ab } = pair;
-    const endings: Status[] = [];
+    const teardown: Status[] = [];
     const source = pattern(300_000, 1);
     const callback = (request: Request, status: Status): void => {
-      endings.push(status);
+      teardown.push(status);
       request.free();
     };
     started(ab.tagSendNbx(source, 0, source.byteLength, 1, { callback }));
@@ -282,24 +282,24 @@ describe('closing', () => {
       }),
     );
     await driveIdle(pair, 300);
-    expect([closed, endings]).toEqual([0, []]);
+    expect([closed, teardown]).toEqual([0, []]);
     const target = new Uint8Array(300_000);
     await two.worker.tagRecv(target, { tag: 1 });
     await two.worker.tagRecv(new Uint8Array(8), { tag: 2 });
     await Promise.all(closing);
     expectSame(target, source);
-    expect([closed, endings, one.worker.requestsInUse]).toEqual([2, [Status.OK, Status.OK], 0]);
+    expect([closed, teardown, one.worker.requestsInUse]).toEqual([2, [Status.OK, Status.OK], 0]);
   });
 
   it('by force ends what waits for the peer, each once', async () => {
     const pair = await fixture.pair(HOST);
     const { one, two, ab } = pair;
     await greet(pair);
-    const endings = new Map<string, Status[]>();
+    const teardown = new Map<string, Status[]>();
     const note = (name: string) => ({
       noImmediateCompletion: true,
       callback: (request: Request, status: Status): void => {
-        endings.set(name, [...(endings.get(name) ?? []), status]);
+        teardown.set(name, [...(teardown.get(name) ?? []), status]);
         request.free();
       },
     });
@@ -319,14 +319,14 @@ describe('closing', () => {
     await awaited;
     await ab.close();
     expect(one.worker.requestsInUse).toBe(0);
-    for (const [name, statuses] of endings) {
+    for (const [name, statuses] of teardown) {
       expect([name, statuses.length]).toEqual([name, 1]);
       expect([Status.OK, Status.CANCELED]).toContain(statuses[0]);
     }
     for (const name of ['rendezvous', 'sync', 'am', 'stream']) {
-      expect([name, endings.get(name)]).toEqual([name, [Status.CANCELED]]);
+      expect([name, teardown.get(name)]).toEqual([name, [Status.CANCELED]]);
     }
-    expect(endings.size).toBe(505);
+    expect(teardown.size).toBe(505);
     // The peer has lost nothing but this connection.
     await driveIdle(pair, 100);
     const again = {
@@ -424,12 +424,12 @@ describe('closing', () => {
   it('of a worker ends everything that waits, each once', async () => {
     const pair = await fixture.pair();
     const { one, two, ab } = pair;
-    const endings: Status[] = [];
+    const teardown: Status[] = [];
     const awaited: Promise<unknown>[] = [];
     const params = {
       noImmediateCompletion: true,
       callback: (request: Request, status: Status): void => {
-        endings.push(status);
+        teardown.push(status);
         request.free();
       },
     };
@@ -446,7 +446,7 @@ describe('closing', () => {
     const settled = Promise.allSettled(awaited);
     await driveIdle(pair, 50);
     await one.worker.close();
-    expect(endings).toEqual(new Array(80).fill(Status.CANCELED));
+    expect(teardown).toEqual(new Array(80).fill(Status.CANCELED));
     for (const result of await settled) {
       expect(result).toMatchObject({ status: 'rejected', reason: { status: Status.CANCELED } });
     }

@@ -87,9 +87,9 @@ describe('threads that are still loading', () => {
     await new Promise(setImmediate);
     process.off('worker', onWorker);
     await Promise.all(workers.map((worker) => once(worker, 'online')));
-    const endings = workers.map((worker) => once(worker, 'exit'));
+    const teardown = workers.map((worker) => once(worker, 'exit'));
     engines.close();
-    expect(await Promise.all(endings)).toEqual([[0], [0]]);
+    expect(await Promise.all(teardown)).toEqual([[0], [0]]);
   });
 
   for (const ending of ['', 'process.exit();', 'process.exitCode = 0; setImmediate(() => engines.close());']) {

@@ -17,7 +17,7 @@ import {
   type UnixListener,
   type UnixSocket,
 } from '../../sys/index.ts';
-import { Strangers } from '../../ucs/datastruct/strangers.ts';
+import { UnauthenticatedPeers } from '../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { UcxError } from '../../ucs/type/error.ts';
@@ -70,7 +70,7 @@ export class NodeServer {
   readonly #scratch: ScratchBlock = allocateScratch(8);
   readonly #clients: Set<ServedClient> = new Set();
   /** By their processes. */
-  readonly #strangers: Strangers<ServedClient> = new Strangers(STRANGERS_MAX);
+  readonly #unauthenticatedPeers: UnauthenticatedPeers<ServedClient> = new UnauthenticatedPeers(STRANGERS_MAX);
   /** The files of all clients, and whose they are: what the loop looks at. */
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
@@ -170,20 +170,20 @@ export class NodeServer {
         wake: () => this.#loop.wake(),
         endTurn: () => this.#loop.endTurn(),
         refusal: () =>
-          this.#clients.size - this.#strangers.size >= CLIENTS_MAX
+          this.#clients.size - this.#unauthenticatedPeers.size >= CLIENTS_MAX
             ? `it has ${CLIENTS_MAX} clients and takes no more`
             : undefined,
         status: () => this.status(),
         shutdown: () => setImmediate(() => this.close()),
         onFiles: () => this.#listFiles(),
-        onGreeted: (greeted) => this.#strangers.delete(greeted),
+        onGreeted: (greeted) => this.#unauthenticatedPeers.delete(greeted),
         onGone: (gone) => {
           this.#clients.delete(gone);
-          this.#strangers.delete(gone);
+          this.#unauthenticatedPeers.delete(gone);
         },
       });
       this.#clients.add(client);
-      this.#strangers.add(client, String(pid));
+      this.#unauthenticatedPeers.add(client, String(pid));
     } catch (error) {
       socket.close();
       if (!isSyscallError(error)) throw error;
@@ -193,8 +193,9 @@ export class NodeServer {
 
   /** Lets those make way that have not said hello, as far as one more of this process has no room. */
   #makeRoom(pid: string): void {
-    const strangers = this.#strangers;
-    for (let oldest = strangers.excess(pid); oldest !== undefined; oldest = strangers.excess(pid)) oldest.makeWay();
+    const unauthenticatedPeers = this.#unauthenticatedPeers;
+    for (let oldest = unauthenticatedPeers.excess(pid); oldest !== undefined; oldest = unauthenticatedPeers.excess(pid))
+      oldest.makeWay();
   }
 
   #listFiles(): void {

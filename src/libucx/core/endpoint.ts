@@ -416,24 +416,24 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const { promises } = this.#worker;
     this.#stream.cancelAll();
     await promises.until(() => this.#isForced || this.awaited === 0);
-    this.#takeLeave();
+    this.#sendBye();
     if (!this.#isForced && this.#failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
       await promises.until(() => this.#isForced || typeof flush === 'number' || flush.isCompleted);
-      if (typeof flush !== 'number') this.#worker.endings.freeEventually(flush);
+      if (typeof flush !== 'number') this.#worker.teardown.freeEventually(flush);
     }
     for (const key of this.#keys) key.release();
     this.#stream.close();
     this.#worker.devices.endpointGone(this, Status.CANCELED);
     const closing = this.#closeUcp();
-    await this.#worker.endings.closed(closing, () => this.#isForced && !this.#isWatched);
+    await this.#worker.teardown.closed(closing, () => this.#isForced && !this.#isWatched);
     if (this.#isForced) this.onceDropped?.();
     this.#worker.forgetEndpoint(this);
     await this.#nodeEndpoint?.close({ force: true });
   }
 
   /** Tells a peer of this engine. Behind everything that was sent, and without waiting: one that is not there any more does not have to know. */
-  #takeLeave(): void {
+  #sendBye(): void {
     const { requests, buffers } = this.#worker;
     // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
     const isGone = this.#failure !== Status.OK || (this.#isForced && !this.#isWatched);

@@ -5,7 +5,7 @@ import type { ChosenProtocol, ExplainedChoice, Explanation, RejectedProtocol } f
 import { explainedBy, explanationText } from '../../ucp/api/explanation-text.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { chooseWay, DeviceWay, explainByNode } from '../device/ways.ts';
+import { choosePath, DevicePath, explainByNode } from '../device/paths.ts';
 import type { EngineContext, EngineEndpoint } from '../engine/engine.ts';
 import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
@@ -55,18 +55,18 @@ function choiceOf(question: Question): ExplainedChoice {
   if (operation === 'atomic') return told(question, explainAtomic(question));
   if (operation !== 'put' && operation !== 'get') return told(question, explainMessage(question));
   if (isHost(local) && rkey.exportId === 0) return told(question, { ...alone(question), rejected: [] });
-  switch (chooseWay(endpoint, operation, local, rkey)) {
-    case DeviceWay.NODE:
+  switch (choosePath(endpoint, operation, local, rkey)) {
+    case DevicePath.NODE:
       return byNode(question, operation);
-    case DeviceWay.DIRECT:
+    case DevicePath.DIRECT:
       return told(question, { ...alone(question), rejected: [notByNode(question)] });
-    case DeviceWay.PIPELINE:
+    case DevicePath.PIPELINE:
       return told(question, {
         protocol: `${operation}/staging`,
         note: `through ${fragmentsOf(question)}`,
         rejected: [notByNode(question), notAlone(question)],
       });
-    case DeviceWay.REMOTE:
+    case DevicePath.REMOTE:
       return told(question, {
         protocol: `${operation}/am`,
         note: `by messages to the worker that owns the card, ${isHost(local) ? 'which goes' : 'both ends go'} through ${fragmentsOf(question)}`,

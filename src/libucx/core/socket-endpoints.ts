@@ -39,7 +39,7 @@ import {
 import { Fields, OutValue } from '../c/fields.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { Attendance } from './attendance.ts';
+import { BackgroundProgress } from './background-progress.ts';
 import { createEndpoint } from './endpoint-create.ts';
 
 const SOCKADDR_STORAGE_BYTES = 128;
@@ -88,13 +88,13 @@ export class SocketEndpoints {
   readonly #asked: [listener: number, request: number][] = [];
   /** Attempts, and the endpoints that come of them. */
   readonly #attempts: Map<UcpRequest, EngineEndpoint> = new Map();
-  readonly #attendance: Attendance;
+  readonly #backgroundProgress: BackgroundProgress;
   #nextIndex = 1;
   #closed = false;
 
   constructor(worker: EngineWorker & Progressable, driver: Driver) {
     this.#worker = worker;
-    this.#attendance = new Attendance(worker);
+    this.#backgroundProgress = new BackgroundProgress(worker);
     this.#driver = driver;
     this.#callback = new NativeCallback({
       result: 'void',
@@ -156,7 +156,7 @@ export class SocketEndpoints {
       throw error;
     }
     this.#attempts.set(request, endpoint);
-    this.#attend(endpoint);
+    this.#keepProgressing(endpoint);
     const end = (status: Status): void => this.#settle(request, endpoint, options, status);
     endpoint.onceFailed = end;
     request.abandon = () => {
@@ -185,7 +185,7 @@ export class SocketEndpoints {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#attendance.close();
+    this.#backgroundProgress.close();
     this.progress();
     for (const { shown } of [...this.#listeners.values()]) void shown.close();
     for (const request of [...this.#attempts.keys()]) request.cancel();
@@ -208,9 +208,9 @@ export class SocketEndpoints {
   }
 
   /** The other end connects and closes by messages that libucp exchanges in progress. */
-  #attend(endpoint: EngineEndpoint): void {
-    this.#attendance.attend(endpoint);
-    endpoint.onceDropped = () => this.#worker.endings.dropLanes();
+  #keepProgressing(endpoint: EngineEndpoint): void {
+    this.#backgroundProgress.keepProgressing(endpoint);
+    endpoint.onceDropped = () => this.#worker.teardown.dropLanes();
   }
 
   /** The attempt has ended, one way or the other; what comes later does not count. */
@@ -272,7 +272,7 @@ export class SocketEndpoints {
       params.setU64('conn_request', request);
       return UCP_EP_PARAM_FIELD.CONN_REQUEST;
     });
-    this.#attend(endpoint);
+    this.#keepProgressing(endpoint);
     return endpoint;
   }
 }

@@ -37,10 +37,10 @@ import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
-import { Endings } from '../engine/endings.ts';
 import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
+import { Teardown } from '../engine/teardown.ts';
+import { packTrailed, rawBytes, unpackTrailed } from '../mem/envelope.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
-import { packTrailed, rawBytes, unpackTrailed } from '../mem/trailer.ts';
 import { receiveMessageData } from '../messages/message-data.ts';
 import { StreamReceives } from '../messages/stream-receives.ts';
 import { TagReceives } from '../messages/tag-receives.ts';
@@ -65,7 +65,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   readonly buffers: Buffers;
   readonly arrivals: Arrivals;
   readonly streams: StreamReceives;
-  readonly endings: Endings = new Endings(this);
+  readonly teardown: Teardown = new Teardown(this);
   readonly errorCallback: NativeCallback;
   /** What moves memory of cards. */
   readonly devices: DeviceTransfers;
@@ -465,13 +465,13 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   async #close(): Promise<void> {
     this.#sockets.close();
-    this.endings.begin();
+    this.teardown.begin();
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.#queues.close();
     this.#driver.endServing();
     this.requests.cancelAll(this.handle, () => true);
     await this.promises.idle();
-    await this.endings.waitFor(() => this.#isIdle);
+    await this.teardown.waitFor(() => this.#isIdle);
     this.#closed = true;
     this.promises.wake();
     this.#event.close();

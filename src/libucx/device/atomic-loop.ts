@@ -11,7 +11,7 @@ import { startAtomic } from '../amo/atomic-start.ts';
 import type { EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { DeviceOperation, type OperationBooks } from './operation.ts';
+import { DeviceOperation, type OperationTracker } from './operation.ts';
 
 /** The operation. */
 export class SwapLoop extends DeviceOperation {
@@ -24,13 +24,13 @@ export class SwapLoop extends DeviceOperation {
   #isDone = false;
 
   constructor(
-    books: OperationBooks,
+    tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
     worker: EngineWorker,
     call: WordOperation,
     word: readonly [UcpRemoteKey, number],
   ) {
-    super(books, endpoint, request);
+    super(tracker, endpoint, request);
     this.#worker = worker;
     this.#call = call;
     this.#word = word;

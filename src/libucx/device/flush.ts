@@ -8,7 +8,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { DeviceOperation, type OperationBooks, type OperationWaiter } from './operation.ts';
+import { DeviceOperation, type OperationTracker, type OperationWaiter } from './operation.ts';
 import type { Staging, Task } from './staging.ts';
 
 /** Flushes something, such as what libucp has been given. */
@@ -68,9 +68,9 @@ export class DeviceFlush extends DeviceOperation implements OperationWaiter {
   #awaited: number;
 
   /** @param request undefined for a barrier */
-  constructor(books: OperationBooks, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
-    const before = books.of(endpoint);
-    super(books, endpoint, request);
+  constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
+    const before = tracker.of(endpoint);
+    super(tracker, endpoint, request);
     const ofNode: FlushPart = (params) => endpoint.nodeEndpoint?.flushNbx(params) ?? Status.OK;
     this.#parts = new FlushParts([(params) => endpoint.flushUcp(params), ofNode], () => this.wake());
     this.#awaited = before.length;
@@ -100,12 +100,12 @@ export class WorkerFlush implements Task, OperationWaiter {
   #awaited = 0;
   #hasEnded = false;
 
-  constructor(books: OperationBooks, request: UcpRequest, parts: readonly FlushPart[], onEnd: () => void) {
+  constructor(tracker: OperationTracker, request: UcpRequest, parts: readonly FlushPart[], onEnd: () => void) {
     this.#request = request;
-    this.#staging = books.staging;
+    this.#staging = tracker.staging;
     this.#onEnd = onEnd;
     this.#parts = new FlushParts(parts, () => this.#staging.schedule(this));
-    for (const operation of books.endpoints().flatMap((endpoint) => books.of(endpoint))) {
+    for (const operation of tracker.endpoints().flatMap((endpoint) => tracker.of(endpoint))) {
       operation.addWaiter(this);
       this.#awaited += 1;
     }
@@ -133,12 +133,12 @@ export class DeferredOperation extends DeviceOperation implements OperationWaite
 
   /** @param begin starts the operation itself, on an endpoint that has no barrier any more */
   constructor(
-    books: OperationBooks,
+    tracker: OperationTracker,
     request: UcpRequest,
     barrier: DeviceOperation,
     begin: (params: RequestParams) => Status | Request,
   ) {
-    super(books, barrier.endpoint, request);
+    super(tracker, barrier.endpoint, request);
     this.#begin = begin;
     barrier.addWaiter(this);
   }

@@ -6,7 +6,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { DeviceOperation, type OperationBooks } from './operation.ts';
+import { DeviceOperation, type OperationTracker } from './operation.ts';
 import type { RemoteTransfer } from './transfer.ts';
 
 /** A put or get. */
@@ -15,8 +15,8 @@ export class NodeTransfer extends DeviceOperation {
   #isStarted = false;
   #isUnderWay = false;
 
-  constructor(books: OperationBooks, request: UcpRequest, transfer: RemoteTransfer) {
-    super(books, transfer.endpoint, request);
+  constructor(tracker: OperationTracker, request: UcpRequest, transfer: RemoteTransfer) {
+    super(tracker, transfer.endpoint, request);
     this.#transfer = transfer;
   }
 

@@ -1,4 +1,4 @@
-/** An operation on memory of cards that is made of several, and the books of those under way: which of them a flush waits for, and who is told when an endpoint is gone. */
+/** An operation on memory of cards that is made of several, and the tracker of those under way: which of them a flush waits for, and who is told when an endpoint is gone. */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
@@ -18,18 +18,18 @@ export abstract class DeviceOperation implements Task {
   /** OK until it fails. */
   failure: Status = Status.OK;
   readonly staging: Staging;
-  readonly #books: OperationBooks;
+  readonly #tracker: OperationTracker;
   #waiters: OperationWaiter[] | undefined;
   #isScheduled = false;
   #isStarting = true;
   #hasEnded = false;
 
-  constructor(books: OperationBooks, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
-    this.#books = books;
-    this.staging = books.staging;
+  constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
+    this.#tracker = tracker;
+    this.staging = tracker.staging;
     this.endpoint = endpoint;
     this.request = request;
-    books.add(this);
+    tracker.add(this);
   }
 
   /** It has ended, and everybody was told but the application, where {@link start} ended it. */
@@ -68,7 +68,7 @@ export abstract class DeviceOperation implements Task {
   /** Ends it with its failure, or OK. */
   protected end(): void {
     this.#hasEnded = true;
-    this.#books.remove(this);
+    this.#tracker.remove(this);
     for (const waiter of this.#waiters ?? []) waiter.operationEnded();
     if (!this.#isStarting) this.request?.end(this.failure);
   }
@@ -81,7 +81,7 @@ export abstract class DeviceOperation implements Task {
 }
 
 /** The operations of one worker. */
-export class OperationBooks {
+export class OperationTracker {
   readonly staging: Staging;
   readonly #ofEndpoints: Map<EngineEndpoint, Set<DeviceOperation>> = new Map();
 

@@ -9,7 +9,7 @@ import type { Fragment, FragmentWaiter } from '../mem/device-fragments.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { CardCopy, type CopyOwner } from './copies.ts';
-import { DeviceOperation, type OperationBooks } from './operation.ts';
+import { DeviceOperation, type OperationTracker } from './operation.ts';
 import type { RemoteTransfer } from './transfer.ts';
 
 /** Fragments of one operation at most. */
@@ -48,8 +48,8 @@ export class Pipeline extends DeviceOperation implements FragmentWaiter {
   /** To be moved between fragment and peer. */
   readonly #unsent: Part[] = [];
 
-  constructor(books: OperationBooks, request: UcpRequest, transfer: RemoteTransfer) {
-    super(books, transfer.endpoint, request);
+  constructor(tracker: OperationTracker, request: UcpRequest, transfer: RemoteTransfer) {
+    super(tracker, transfer.endpoint, request);
     this.#transfer = transfer;
   }
 

@@ -14,7 +14,7 @@ import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { DataReceive } from './data-receive.ts';
-import { DeviceOperation, type OperationBooks } from './operation.ts';
+import { DeviceOperation, type OperationTracker } from './operation.ts';
 import type { RemoteTransfer } from './transfer.ts';
 import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from './wire.ts';
 
@@ -39,8 +39,8 @@ abstract class RemoteOperation extends DeviceOperation {
   #isSending = false;
   protected isAnswered = false;
 
-  constructor(books: OperationBooks, endpoint: EngineEndpoint, request: UcpRequest, remote: RemoteCards) {
-    super(books, endpoint, request);
+  constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest, remote: RemoteCards) {
+    super(tracker, endpoint, request);
     this.#remote = remote;
     this.id = remote.newId();
   }
@@ -103,8 +103,8 @@ abstract class RemoteOperation extends DeviceOperation {
 export class RemoteWrite extends RemoteOperation {
   readonly #transfer: RemoteTransfer;
 
-  constructor(books: OperationBooks, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
-    super(books, transfer.endpoint, request, remote);
+  constructor(tracker: OperationTracker, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
+    super(tracker, transfer.endpoint, request, remote);
     this.#transfer = transfer;
   }
 
@@ -131,8 +131,8 @@ export class RemoteRead extends RemoteOperation {
   readonly #transfer: RemoteTransfer;
   #receive: DataReceive | undefined;
 
-  constructor(books: OperationBooks, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
-    super(books, transfer.endpoint, request, remote);
+  constructor(tracker: OperationTracker, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
+    super(tracker, transfer.endpoint, request, remote);
     this.#transfer = transfer;
   }
 
@@ -180,13 +180,13 @@ export class RemoteAtomic extends RemoteOperation {
   readonly #offset: number;
 
   constructor(
-    books: OperationBooks,
+    tracker: OperationTracker,
     [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
     remote: RemoteCards,
     call: WordOperation,
     [rkey, offset]: readonly [UcpRemoteKey, number],
   ) {
-    super(books, endpoint, request, remote);
+    super(tracker, endpoint, request, remote);
     this.#call = call;
     this.#rkey = rkey;
     this.#offset = offset;

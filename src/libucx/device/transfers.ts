@@ -1,5 +1,5 @@
 /**
- * What moves memory of cards over libucp, for one worker: chooses the way of each operation, keeps the books of those under way, and ends what waits for a peer that
+ * What moves memory of cards over libucp, for one worker: chooses the way of each operation, keeps the tracker of those under way, and ends what waits for a peer that
  * is gone. How the bytes move is in device-node.ts, device-pipeline.ts, device-remote.ts and device-messages.ts.
  */
 
@@ -20,20 +20,20 @@ import { SwapLoop } from './atomic-loop.ts';
 import { DeferredOperation, DeviceFlush, WorkerFlush } from './flush.ts';
 import { DeviceMessages } from './messages.ts';
 import { NodeTransfer } from './node.ts';
-import { type DeviceOperation, OperationBooks } from './operation.ts';
+import { type DeviceOperation, OperationTracker } from './operation.ts';
+import { choosePath, DevicePath } from './paths.ts';
 import { Pipeline } from './pipeline.ts';
 import { RemoteAtomic, RemoteCards, RemoteRead, RemoteWrite } from './remote.ts';
 import { DeviceService } from './service.ts';
 import { Staging } from './staging.ts';
 import type { RemoteTransfer } from './transfer.ts';
-import { chooseWay, DeviceWay } from './ways.ts';
 import { parseWireHeader, WireKind } from './wire.ts';
 
 /** The operations of one worker that touch memory of cards. */
 export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   readonly #worker: EngineWorker;
   readonly #staging: Staging;
-  readonly #books: OperationBooks;
+  readonly #tracker: OperationTracker;
   readonly #messages: DeviceMessages;
   readonly #remote: RemoteCards = new RemoteCards();
   readonly #service: DeviceService;
@@ -44,7 +44,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   constructor(worker: EngineWorker) {
     this.#worker = worker;
     this.#staging = new Staging(worker);
-    this.#books = new OperationBooks(this.#staging);
+    this.#tracker = new OperationTracker(this.#staging);
     this.#messages = new DeviceMessages(this.#staging);
     this.#service = new DeviceService(this.#staging);
     if ((worker.context.features & UCP_FEATURE.AM) !== 0)
@@ -54,12 +54,12 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   /** Nothing is under way. */
   get isIdle(): boolean {
     const { copies, isDue } = this.#staging;
-    return this.#books.isEmpty && this.#flushes === 0 && this.#service.isIdle && copies.outstanding === 0 && !isDue;
+    return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && copies.outstanding === 0 && !isDue;
   }
 
   /** Operations are under way, here or with the transports of the node: libucp does not know all that a flush waits for. */
   get isUsed(): boolean {
-    return !this.#books.isEmpty || this.#worker.node.requestsInUse > 0;
+    return !this.#tracker.isEmpty || this.#worker.node.requestsInUse > 0;
   }
 
   /** There is something to do for {@link progress}. */
@@ -118,15 +118,15 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const parts = [endpoint, request] as const;
     const word = [rkey, remoteOffset] as const;
     const operation = isOfCard
-      ? new RemoteAtomic(this.#books, parts, this.#remote, call, word)
-      : new SwapLoop(this.#books, parts, this.#worker, call, word);
+      ? new RemoteAtomic(this.#tracker, parts, this.#remote, call, word)
+      : new SwapLoop(this.#tracker, parts, this.#worker, call, word);
     return this.#start(operation, request, params);
   }
 
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request {
     const request = this.#begin('flush', undefined, 0);
     if (request === undefined) return Status.NO_RESOURCE;
-    return this.#start(new DeviceFlush(this.#books, endpoint, request), request, params);
+    return this.#start(new DeviceFlush(this.#tracker, endpoint, request), request, params);
   }
 
   /** Flushes libucp, the transports of the node and what is under way on all endpoints. */
@@ -139,7 +139,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
       (inner: RequestParams) => this.#worker.flushUcp(inner),
       (inner: RequestParams) => node.flushNbx(inner),
     ];
-    new WorkerFlush(this.#books, request, parts, () => {
+    new WorkerFlush(this.#tracker, request, parts, () => {
       this.#flushes -= 1;
     });
     return this.#worker.requests.adopt(request, params);
@@ -147,7 +147,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
 
   fence(endpoint: EngineEndpoint, isAlone: boolean): void {
     if (!isAlone && endpoint.unconfirmed === 0 && !endpoint.hasNodeEndpoint) return;
-    const barrier = new DeviceFlush(this.#books, endpoint, undefined);
+    const barrier = new DeviceFlush(this.#tracker, endpoint, undefined);
     this.#barriers.set(endpoint, barrier);
     endpoint.isFenced = true;
     barrier.addWaiter({
@@ -169,7 +169,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const request = this.#begin(protocol, undefined, 0);
     if (request === undefined) return Status.NO_RESOURCE;
     const barrier = this.#barriers.get(endpoint)!;
-    return this.#start(new DeferredOperation(this.#books, request, barrier, begin), request, params);
+    return this.#start(new DeferredOperation(this.#tracker, request, barrier, begin), request, params);
   }
 
   copyOut(
@@ -190,7 +190,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 
   endpointGone(endpoint: EngineEndpoint, status: Status): void {
-    this.#books.abort(endpoint, status);
+    this.#tracker.abort(endpoint, status);
     this.#service.endpointGone(endpoint);
   }
 
@@ -203,10 +203,10 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   #transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
     const { isPut, endpoint, local, byteLength, rkey } = transfer;
     const name = isPut ? 'put' : 'get';
-    const way = chooseWay(endpoint, name, local, rkey);
-    if (way === DeviceWay.DIRECT) return this.#direct(transfer, params);
-    if (way === DeviceWay.REMOTE) this.#requireMessages();
-    const request = this.#begin(`${name}/${way === DeviceWay.REMOTE ? 'am' : 'staging'}`, local, byteLength);
+    const way = choosePath(endpoint, name, local, rkey);
+    if (way === DevicePath.DIRECT) return this.#direct(transfer, params);
+    if (way === DevicePath.REMOTE) this.#requireMessages();
+    const request = this.#begin(`${name}/${way === DevicePath.REMOTE ? 'am' : 'staging'}`, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     return this.#start(this.#operationOf(way, request, transfer), request, params);
   }
@@ -225,11 +225,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return requests.started(request, started, params);
   }
 
-  #operationOf(way: DeviceWay, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
-    if (way === DeviceWay.NODE) return new NodeTransfer(this.#books, request, transfer);
-    if (way === DeviceWay.PIPELINE) return new Pipeline(this.#books, request, transfer);
-    if (transfer.isPut) return new RemoteWrite(this.#books, request, this.#remote, transfer);
-    return new RemoteRead(this.#books, request, this.#remote, transfer);
+  #operationOf(way: DevicePath, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
+    if (way === DevicePath.NODE) return new NodeTransfer(this.#tracker, request, transfer);
+    if (way === DevicePath.PIPELINE) return new Pipeline(this.#tracker, request, transfer);
+    if (transfer.isPut) return new RemoteWrite(this.#tracker, request, this.#remote, transfer);
+    return new RemoteRead(this.#tracker, request, this.#remote, transfer);
   }
 
   #begin(protocol: string, local: LocalBuffer | undefined, byteLength: number): UcpRequest | undefined {

@@ -24,7 +24,7 @@ import type { Arrivals } from '../request/arrivals.ts';
 import type { Buffers } from '../request/buffers.ts';
 import type { UcpRequest } from '../request/request.ts';
 import type { Requests } from '../request/requests.ts';
-import type { Endings } from './endings.ts';
+import type { Teardown } from './teardown.ts';
 
 /** The context of a worker. */
 export interface EngineContext {
@@ -140,7 +140,7 @@ export interface DeviceOperations {
 }
 
 /** What the streams of one worker share. */
-export interface StreamBooks {
+export interface StreamTracker {
   /** Where libucp writes how many bytes there are. */
   readonly length: ScratchBlock;
   /** Takes over what arrives in a stream from now on. */
@@ -159,8 +159,8 @@ export interface EngineWorker {
   readonly buffers: Buffers;
   readonly promises: PromiseTier;
   readonly arrivals: Arrivals;
-  readonly streams: StreamBooks;
-  readonly endings: Endings;
+  readonly streams: StreamTracker;
+  readonly teardown: Teardown;
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
   readonly node: ApiWorker;
@@ -170,7 +170,7 @@ export interface EngineWorker {
   readonly headers: ScratchBlock;
   /** Memory for headers, until the next call: what is in use now belongs to a request. */
   lendHeader(): ScratchBlock;
-  /** Makes the endpoint of a handle of libucp, and takes it into the books. */
+  /** Makes the endpoint of a handle of libucp, and takes it into the tracker. */
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
   /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */
   nodeEndpoint(address: Uint8Array): ApiEndpoint | undefined;

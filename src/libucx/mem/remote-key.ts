@@ -11,8 +11,8 @@ import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus, closedError, invalidParam } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
+import { malformed, packTrailed, rawBytes, unpackTrailed } from './envelope.ts';
 import type { UcpMemory } from './memory-handle.ts';
-import { malformed, packTrailed, rawBytes, unpackTrailed } from './trailer.ts';
 
 /** u8 memory type, 7 bytes of zeros, u64 address, u64 length, u64 number by which the owner knows device memory; then the key of the node. */
 const FIELDS_BYTES = 32;

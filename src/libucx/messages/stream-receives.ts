@@ -7,7 +7,7 @@ import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys
 import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../../ucp/api/local-bytes.ts';
 import type { Request, StreamRecvParams } from '../../ucp/api/request.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineWorker, StreamBooks } from '../engine/engine.ts';
+import type { EngineWorker, StreamTracker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { TRANSPORT, type UcpRequest } from '../request/request.ts';
@@ -42,7 +42,7 @@ class StreamReceive {
 }
 
 /** The streams of one worker that are received from. */
-export class StreamReceives implements StreamBooks {
+export class StreamReceives implements StreamTracker {
   readonly length: ScratchBlock = allocateScratch(8);
   readonly #streams: Set<EndpointStream> = new Set();
   #turns = 0;

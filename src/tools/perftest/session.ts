@@ -60,7 +60,7 @@ export async function runTest(options: SessionOptions): Promise<void> {
 
 /** Tells the other side how to reach this one, and connects to it. */
 async function meet({ channel }: SessionOptions, side: Side): Promise<void> {
-  const own = side.introduce();
+  const own = side.greet();
   if (channel === undefined) {
     side.connect({ ...own });
     return;

@@ -1,7 +1,7 @@
 /** Chooses what a test runs over: an endpoint of UCP or an interface of UCT. The one place that knows all kinds of traffic. */
 
 import type { TestSpec } from './spec.ts';
-import type { Introduction } from './test-context.ts';
+import type { Hello } from './test-context.ts';
 import type { Traffic } from './traffic.ts';
 import { AtomicTraffic, GetTraffic, PutTraffic } from './ucp-access.ts';
 import { AmTraffic, StreamTraffic, TagTraffic } from './ucp-messages.ts';
@@ -14,7 +14,7 @@ export interface Side {
   /** True when emulated cards take part. */
   readonly emulated: boolean;
   /** What the other side must know. */
-  introduce(): Introduction;
+  greet(): Hello;
   /** Connects to the other side, whose words are checked. */
   connect(peer: Readonly<Record<string, unknown>>): void;
   close(): Promise<void>;

@@ -14,11 +14,11 @@ import { Status } from '../../ucs/type/status.ts';
 import { type MemoryName, messageExtent, type TestSpec, unsupported } from './spec.ts';
 import { isAtomic } from './tests.ts';
 
-/** Longest key or address in an introduction, in bytes. */
+/** Longest key or address in a hello, in bytes. */
 const INTRODUCTION_BYTES_MAX = 65_536;
 
 /** What the other side must know of this one, as text. */
-export interface Introduction {
+export interface Hello {
   readonly address: string;
   readonly key: string;
 }
@@ -67,12 +67,12 @@ export function memoryTypeOf(name: MemoryName): MemoryType {
   return name === 'gaudi' ? MemoryType.GAUDI : MemoryType.HOST;
 }
 
-/** Bytes for an introduction. */
+/** Bytes for a hello. */
 export function hexOf(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
 }
 
-/** Bytes of an introduction. @throws UcxError ERR_INVALID_PARAM for what is none */
+/** Bytes of a hello. @throws UcxError ERR_INVALID_PARAM for what is none */
 export function bytesOf(name: string, text: unknown): Uint8Array {
   const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * INTRODUCTION_BYTES_MAX;
   if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);

@@ -9,7 +9,7 @@ import type { Worker } from '../../ucp/api/worker.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { Part } from './content.ts';
 import type { Datatype, TestSpec } from './spec.ts';
-import { bytesOf, hexOf, type Introduction, TestContext } from './test-context.ts';
+import { bytesOf, type Hello, hexOf, TestContext } from './test-context.ts';
 
 /** One side. */
 export class UcpSide {
@@ -45,7 +45,7 @@ export class UcpSide {
     return this.context.emulated && (sendMemory === 'gaudi' || recvMemory === 'gaudi');
   }
 
-  introduce(): Introduction {
+  greet(): Hello {
     return { address: hexOf(this.worker.address()), key: hexOf(this.context.packRkey(this.target)) };
   }
 

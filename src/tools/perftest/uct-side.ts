@@ -14,7 +14,7 @@ import { type Iface, IfaceFlag, type IfaceResource, type UctEndpoint } from '../
 import type { MdMemory, RemoteKey } from '../../uct/api/memory.ts';
 import { MemoryProbe } from './memory-probe.ts';
 import { messageBytes, type TestSpec, unsupported } from './spec.ts';
-import { bytesOf, hexOf, type Introduction, memoryTypeOf, TestContext } from './test-context.ts';
+import { bytesOf, type Hello, hexOf, memoryTypeOf, TestContext } from './test-context.ts';
 
 /** A memory domain and one of its resources. */
 interface Found {
@@ -72,7 +72,7 @@ export class UctSide {
     return hasCard && this.#opened.context.emulated;
   }
 
-  introduce(): Introduction {
+  greet(): Hello {
     const { md } = this.#found.open;
     const key = new Uint8Array(md.attributes.rkeyPackedBytes);
     if (this.spec.kind.operation !== 'am') md.mkeyPack(this.target, key, 0);

@@ -334,7 +334,7 @@ export class ActiveMessages {
   #sendRts(request: Request, head: LocalPiece): Status {
     const connection = request.connection!;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    if (request.wireId === 0) {
+    if (request.requestId === 0) {
       const room = connection.amBcopyMax - RTS_WORDS * 4 - head.byteLength;
       const made = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, request.pieces!, room);
       this.#rendezvous.offer(request, request.pieces!, made);
@@ -349,7 +349,7 @@ export class ActiveMessages {
     HEADER[3] = packed.byteLength;
     HEADER[4] = request.byteLength | 0;
     HEADER[5] = highOf(request.byteLength);
-    HEADER[6] = request.wireId;
+    HEADER[6] = request.requestId;
     HEADER[7] = 0;
     HEADER[8] = keyOffset | 0;
     HEADER[9] = highOf(keyOffset);

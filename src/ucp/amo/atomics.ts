@@ -181,7 +181,7 @@ export class AtomicProtocol {
     const { memoryKey } = rkey;
     if (memoryKey === undefined || connection.am === undefined) throw unreachable(connection, rkey);
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    if (request.wireId === 0) {
+    if (request.requestId === 0) {
       request.replyHandler = (asked, status, low, high) => {
         call.result = joinBig(low, high);
         asked.atomicResult = call.result;
@@ -190,7 +190,7 @@ export class AtomicProtocol {
       connection.expect(request);
     }
     HEADER[0] = connection.remoteId;
-    HEADER[1] = request.wireId;
+    HEADER[1] = request.requestId;
     HEADER[2] = request.remoteOffset | 0;
     HEADER[3] = highOf(request.remoteOffset);
     HEADER[4] = call.operation;

@@ -81,7 +81,7 @@ export class PeerConnection implements Connection {
   /** Why nothing waits here any more; OK while it does. */
   #givenUp: Status = Status.OK;
   /** Messages among them without which the peer does not know where to answer. */
-  #introductions = 0;
+  #hellos = 0;
   #nextWireId = 1;
   #remoteOperations = 0;
   readonly #flushes: Request[] = [];
@@ -117,7 +117,7 @@ export class PeerConnection implements Connection {
   }
 
   get hasPending(): boolean {
-    return !this.#pending.isEmpty || this.#introductions > 0;
+    return !this.#pending.isEmpty || this.#hellos > 0;
   }
 
   /** True when nothing is left that this end could send. */
@@ -160,7 +160,7 @@ export class PeerConnection implements Connection {
     message.bytes = payload?.slice();
     message.byteLength = bytes;
     message.starter = sendPosted;
-    if (messageId === MessageId.WIREUP) this.#introductions += 1;
+    if (messageId === MessageId.WIREUP) this.#hellos += 1;
     this.#post(message);
     return Status.OK;
   }
@@ -198,7 +198,7 @@ export class PeerConnection implements Connection {
   /** Starts what waits, as far as there are resources; returns how many requests were started or ended. */
   restart(): number {
     const started = this.#restart(this.#posted);
-    return this.#introductions > 0 ? started : started + this.#restart(this.#pending);
+    return this.#hellos > 0 ? started : started + this.#restart(this.#pending);
   }
 
   expect(request: Request): void {
@@ -207,13 +207,13 @@ export class PeerConnection implements Connection {
   }
 
   renew(request: Request): void {
-    this.waiting.delete(request.wireId);
+    this.waiting.delete(request.requestId);
     this.#name(request);
   }
 
   forget(request: Request): void {
-    this.waiting.delete(request.wireId);
-    request.wireId = 0;
+    this.waiting.delete(request.requestId);
+    request.requestId = 0;
     if (!request.isRemote) return;
     this.#remoteOperations -= 1;
     if (this.#remoteOperations > 0) return;
@@ -267,13 +267,14 @@ export class PeerConnection implements Connection {
     if (this.failure !== Status.OK) return;
     this.failure = status;
     // One that was never introduced has no other half.
-    if (this.#introductions > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
-    this.#introductions = 0;
+    if (this.#hellos > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
+    this.#hellos = 0;
     if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));
     this.#failFlushes(status);
     const ended = [...this.waiting.values()];
     for (const queue of [this.#posted, this.#pending]) {
-      for (let head = queue.shift(); head !== undefined; head = queue.shift()) if (head.wireId === 0) ended.push(head);
+      for (let head = queue.shift(); head !== undefined; head = queue.shift())
+        if (head.requestId === 0) ended.push(head);
     }
     this.#postedCount = 0;
     this.tellEnd();
@@ -285,7 +286,7 @@ export class PeerConnection implements Connection {
    * still use ends with that, and is waited for until then.
    */
   #abandon(request: Request, status: Status): void {
-    if (request.wireId !== 0) this.forget(request);
+    if (request.requestId !== 0) this.forget(request);
     const { abandon } = request;
     try {
       request.onAbandoned(status);
@@ -303,7 +304,7 @@ export class PeerConnection implements Connection {
     this.#failFlushes(status);
     const ended = [...this.waiting.values()];
     const take = (request: Request): void => {
-      if (request.wireId === 0) ended.push(request);
+      if (request.requestId === 0) ended.push(request);
     };
     this.#pending.sift((request) => request.kind !== RequestKind.MESSAGE && !request.isRemote, take);
     // Parts of transfers that no transport works on yet; what is to be said to the peer is said.
@@ -335,7 +336,7 @@ export class PeerConnection implements Connection {
       queue.shift();
       if (queue === this.#posted) {
         this.#postedCount -= 1;
-        if (head.messageId === MessageId.WIREUP && head.starter === sendPosted) this.#introductions -= 1;
+        if (head.messageId === MessageId.WIREUP && head.starter === sendPosted) this.#hellos -= 1;
       }
       started += 1;
       if (status !== Status.INPROGRESS) head.end(status);
@@ -344,9 +345,9 @@ export class PeerConnection implements Connection {
   }
 
   #name(request: Request): void {
-    request.wireId = this.#nextWireId;
+    request.requestId = this.#nextWireId;
     this.#nextWireId = this.#nextWireId === 0x7fff_ffff ? 1 : this.#nextWireId + 1;
-    this.waiting.set(request.wireId, request);
+    this.waiting.set(request.requestId, request);
   }
 
   #post(request: Request): void {

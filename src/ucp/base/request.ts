@@ -162,7 +162,7 @@ export class Request implements ApiRequest, Completion {
   /** Gives back what the request holds beside its memory; runs when it ends, once. */
   release: (() => void) | undefined = undefined;
   /** Number by which the peer answers it: see Connection.expect. 0 for none. */
-  wireId = 0;
+  requestId = 0;
   /** Only the peer can end it, and a flush waits for it. */
   isRemote = false;
 
@@ -275,7 +275,7 @@ export class Request implements ApiRequest, Completion {
     this.protocolName = '';
     this.done = 0;
     this.receivedBytes = 0;
-    this.wireId = 0;
+    this.requestId = 0;
     this.isRemote = false;
   }
 
@@ -310,7 +310,7 @@ export class Request implements ApiRequest, Completion {
     if (isLost) this.error = undefined;
     this.queued = false;
     if (this.startNs >= 0) this.#owner.onObservedEnd(this);
-    if (this.wireId !== 0) this.connection!.forget(this);
+    if (this.requestId !== 0) this.connection!.forget(this);
     if (this.registered !== undefined) {
       this.registrar!.memDereg(this.registered, FORCE);
       this.registered = undefined;

@@ -31,7 +31,7 @@ export class Protocols {
   readonly #host: ProtocolHost;
   readonly #connections: Connections;
   /** What takes the messages of each id, but the hottest. */
-  readonly #takers: (((frame: AmFrame) => void) | undefined)[] = [];
+  readonly #amHandlers: (((frame: AmFrame) => void) | undefined)[] = [];
 
   constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner) {
     this.#host = host;
@@ -42,20 +42,20 @@ export class Protocols {
     this.streams = new Streams(host, this.rendezvous);
     this.emulated = new EmulatedRma(host, this.rendezvous);
     this.atomics = new AtomicProtocol(host, this.rendezvous);
-    this.#takers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
-    this.#takers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);
-    this.#takers[MessageId.RTR] = (frame) => this.rendezvous.onRtr(frame);
-    this.#takers[MessageId.ATP] = (frame) => this.rendezvous.onAtp(frame);
-    this.#takers[MessageId.REPLY] = (frame) => this.#onReply(frame);
-    this.#takers[MessageId.AM_RTS] = (frame) => this.am.onRts(frame);
-    this.#takers[MessageId.STREAM] = (frame) => this.streams.onData(frame);
-    this.#takers[MessageId.PUT] = (frame) => this.emulated.onPut(frame);
-    this.#takers[MessageId.GET] = (frame) => this.emulated.onGet(frame);
-    this.#takers[MessageId.GET_READY] = (frame) => this.emulated.onGetReady(frame);
-    this.#takers[MessageId.ATOMIC] = (frame) => this.atomics.onAtomic(frame);
-    this.#takers[MessageId.CREDIT] = (frame) => this.#onCredit(frame);
-    this.#takers[MessageId.WIREUP] = (frame) => this.#connections.onMessage(frame);
-    this.#takers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
+    this.#amHandlers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
+    this.#amHandlers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);
+    this.#amHandlers[MessageId.RTR] = (frame) => this.rendezvous.onRtr(frame);
+    this.#amHandlers[MessageId.ATP] = (frame) => this.rendezvous.onAtp(frame);
+    this.#amHandlers[MessageId.REPLY] = (frame) => this.#onReply(frame);
+    this.#amHandlers[MessageId.AM_RTS] = (frame) => this.am.onRts(frame);
+    this.#amHandlers[MessageId.STREAM] = (frame) => this.streams.onData(frame);
+    this.#amHandlers[MessageId.PUT] = (frame) => this.emulated.onPut(frame);
+    this.#amHandlers[MessageId.GET] = (frame) => this.emulated.onGet(frame);
+    this.#amHandlers[MessageId.GET_READY] = (frame) => this.emulated.onGetReady(frame);
+    this.#amHandlers[MessageId.ATOMIC] = (frame) => this.atomics.onAtomic(frame);
+    this.#amHandlers[MessageId.CREDIT] = (frame) => this.#onCredit(frame);
+    this.#amHandlers[MessageId.WIREUP] = (frame) => this.#connections.onMessage(frame);
+    this.#amHandlers[MessageId.CLOSE] = (frame) => this.#connections.onClose(frame);
   }
 
   /** What has arrived and waits to be asked for, for statistics. */
@@ -88,7 +88,7 @@ export class Protocols {
   }
 
   #control(id: number, frame: AmFrame): void {
-    const take = this.#takers[id];
+    const take = this.#amHandlers[id];
     if (take !== undefined) take(frame);
   }
 

@@ -33,17 +33,9 @@ import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
 import { explainTransfer } from '../rma/explain-transfer.ts';
-import { describeFlush, enqueueFlush, fenceConnection, tryFlush } from '../rma/flush.ts';
-import { describeParts, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
-import {
-  checkRemote,
-  chooseCandidate,
-  describeLocal,
-  describeRma,
-  planFor,
-  putAtOnce,
-  putKnown,
-} from '../rma/put-get.ts';
+import { enqueueFlush, fenceConnection, initFlush, tryFlush } from '../rma/flush.ts';
+import { initParts, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
+import { checkRemote, chooseCandidate, initLocal, initRma, planFor, putAtOnce, putKnown } from '../rma/put-get.ts';
 import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
 
 /** Of a transfer that is not divided. */
@@ -275,7 +267,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     }
     const request = this.#worker.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
-    describeFlush(request, connection, lanes, tried === Status.INPROGRESS ? Status.OK : tried);
+    initFlush(request, connection, lanes, tried === Status.INPROGRESS ? Status.OK : tried);
     return this.#worker.start(request, params);
   }
 
@@ -303,12 +295,12 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     }
     const request = this.#worker.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
-    describeRma(request, operation, connection, candidate, rkey, remoteOffset);
+    initRma(request, operation, connection, candidate, rkey, remoteOffset);
     try {
       const parts = this.#partsOf(operation, candidate, local, localOffset, byteLength, rkey, remoteOffset);
-      if (parts.length > 1) describeParts(this.#worker, request, operation, parts);
+      if (parts.length > 1) initParts(this.#worker, request, operation, parts);
       else if (candidate.protocol !== Protocol.MESSAGE)
-        describeLocal(request, local, localOffset, byteLength, this.#worker.context);
+        initLocal(request, local, localOffset, byteLength, this.#worker.context);
       else this.#worker.protocols.emulated.describe(request, local, localOffset, byteLength, rkey.memoryKey!);
     } catch (error) {
       this.#worker.discard(request);

@@ -38,7 +38,7 @@ import { openIfaces } from '../lane/open-ifaces.ts';
 import { QuietIfaces } from '../lane/quiet-ifaces.ts';
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
-import { describeFlushOf, fenceConnection } from '../rma/flush.ts';
+import { fenceConnection, initFlushOf } from '../rma/flush.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
 import { PendingConnections } from '../wireup/pending-connections.ts';
@@ -277,7 +277,7 @@ export class Worker
     checkParams(params);
     const request = this.newRequest();
     if (request === undefined) return Status.NO_RESOURCE;
-    describeFlushOf(request, this.connections.all, this);
+    initFlushOf(request, this.connections.all, this);
     return this.start(request, params);
   }
 

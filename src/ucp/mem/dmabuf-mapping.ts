@@ -64,9 +64,9 @@ export function registerDmabuf(
   const parts: (MdMemory | undefined)[] = mds.map(() => undefined);
   const refusals = new Map<number, string>();
   let first: MdMemory | undefined;
-  let failure: unknown = noTaker(memoryType);
+  let failure: unknown = noHandler(memoryType);
   try {
-    for (const { md, index } of takersOf(mds, memoryType)) {
+    for (const { md, index } of handlersOf(mds, memoryType)) {
       // Those without a device of the memory name it by its place.
       const place = {
         address: first?.address ?? BigInt(range.offset),
@@ -92,7 +92,7 @@ export function registerDmabuf(
 }
 
 /** The memory domains that take dma-bufs of a type: those first that know memory of the type by its address, which tell the others where it lies. */
-function takersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly OpenMd[] {
+function handlersOf(mds: readonly OpenMd[], memoryType: MemoryType): readonly OpenMd[] {
   const takes = mds.filter(({ md: { attributes } }) => {
     const { flags, registerDmabufMemoryTypes = 0 } = attributes;
     return (flags & MdFlag.REG_DMABUF) !== 0 && hasMemoryType(registerDmabufMemoryTypes, memoryType);
@@ -108,7 +108,7 @@ function accesses({ attributes }: MemoryDomain, memoryType: MemoryType): boolean
   return hasMemoryType(attributes.accessMemoryTypes, memoryType);
 }
 
-function noTaker(memoryType: MemoryType): unknown {
+function noHandler(memoryType: MemoryType): unknown {
   const why = 'no open memory domain takes it: upstream habanalabs drivers import no dma-bufs, the vendor’s does';
   return statusError(Status.UNSUPPORTED, `map a dma-buf of ${memoryTypeName(memoryType)} memory (${why})`);
 }

@@ -65,7 +65,7 @@ export class EmulatedRma {
       const request = this.#serving(connection);
       this.#rendezvous.offer(request, [piece], undefined);
       connection.expect(request);
-      HEADER[2] = request.wireId;
+      HEADER[2] = request.requestId;
     }
     connection.post(MessageId.GET_READY, HEADER, READY_WORDS);
   }
@@ -89,14 +89,14 @@ export class EmulatedRma {
     const connection = request.connection!;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const isPut = request.operation === Operation.PUT;
-    if (request.wireId === 0) {
+    if (request.requestId === 0) {
       if (isPut) this.#rendezvous.offer(request, request.pieces!, undefined);
       // Marks a get that waits for its answer.
       else request.transfer = this;
       connection.expect(request);
     }
     HEADER[0] = connection.remoteId;
-    HEADER[1] = request.wireId;
+    HEADER[1] = request.requestId;
     HEADER[2] = request.remoteOffset | 0;
     HEADER[3] = highOf(request.remoteOffset);
     HEADER[4] = request.byteLength | 0;

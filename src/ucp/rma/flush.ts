@@ -21,7 +21,7 @@ export function tryFlush(lanes: readonly Lane[]): Status {
 }
 
 /** Makes a request the flush of lanes of one connection, and of what only the peer can end. */
-export function describeFlush(request: Request, connection: Connection, lanes: readonly Lane[], failure: Status): void {
+export function initFlush(request: Request, connection: Connection, lanes: readonly Lane[], failure: Status): void {
   request.begin(RequestKind.FLUSH);
   request.connection = connection;
   request.lane = undefined;
@@ -54,7 +54,7 @@ function startFlush(request: Request): Status {
 /** Flushes a connection for whoever closes it, behind everything that is queued and without a request of the pool. */
 export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, done: () => void): void {
   const flush = new Request(owner);
-  describeFlush(flush, connection, connection.lanes, Status.OK);
+  initFlush(flush, connection, connection.lanes, Status.OK);
   flush.callback = done;
   // Also on a connection that ends meanwhile: transports end what they have begun by themselves.
   flush.abandon = () => connection.enqueue(flush);
@@ -62,14 +62,14 @@ export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, do
 }
 
 /** Makes a request one flush of several connections: it ends with the last of them. */
-export function describeFlushOf(request: Request, connections: readonly PeerConnection[], owner: RequestOwner): void {
+export function initFlushOf(request: Request, connections: readonly PeerConnection[], owner: RequestOwner): void {
   request.begin(RequestKind.FLUSH);
   request.connection = undefined;
   request.lane = undefined;
   request.starter = () => {
     for (const connection of connections) {
       const part = new Request(owner);
-      describeFlush(part, connection, connection.lanes, Status.OK);
+      initFlush(part, connection, connection.lanes, Status.OK);
       request.count += 1;
       part.callback = (_part, status) => {
         if (status < 0 && request.failure === Status.OK) request.failure = status;

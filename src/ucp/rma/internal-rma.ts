@@ -11,7 +11,7 @@ import { type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, type Operation, Protocol } from '../proto/selection.ts';
-import { checkRemote, chooseCandidate, describeLocal, describeRma, planFor } from './put-get.ts';
+import { checkRemote, chooseCandidate, initLocal, initRma, planFor } from './put-get.ts';
 
 /** Told how a copy has ended, and what says more of a failure, where something does. */
 export type CopyDone = (status: Status, error?: unknown) => void;
@@ -59,7 +59,7 @@ export function placesOf(
  * Describes a transfer for Connection.run; `done` is called with its end.
  * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
  */
-export function describeTransfer(
+export function initTransfer(
   host: ProtocolHost,
   connection: Connection,
   operation: Operation,
@@ -71,8 +71,8 @@ export function describeTransfer(
   const plan = planFor(operation, local, rkey, connection, origin);
   const candidate = place.candidate ?? chooseCandidate(plan, operation, local, rkey, byteLength);
   const request = new Request(host);
-  describeRma(request, operation, connection, candidate, rkey, remoteOffset);
-  describeLocal(request, local, localOffset, byteLength, host.context);
+  initRma(request, operation, connection, candidate, rkey, remoteOffset);
+  initLocal(request, local, localOffset, byteLength, host.context);
   host.internalTransfers += 1;
   request.callback = (_request, status) => {
     host.internalTransfers -= 1;
@@ -87,7 +87,7 @@ export function describeTransfer(
  * @param request described, but for what it transfers
  * @throws what registering the local memory throws: nothing is held then
  */
-export function describeParts(
+export function initParts(
   host: ProtocolHost,
   request: Request,
   operation: Operation,
@@ -142,5 +142,5 @@ export function describeParts(
     request.count -= 1;
     return request.count > 0 ? Status.INPROGRESS : request.failure;
   };
-  for (const place of places) waiting.add(describeTransfer(host, connection, operation, place, done));
+  for (const place of places) waiting.add(initTransfer(host, connection, operation, place, done));
 }

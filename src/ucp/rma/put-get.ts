@@ -202,7 +202,7 @@ export function putAtOnce(
 }
 
 /** Fills a request with an operation whose lane and protocol are chosen. */
-export function describeRma(
+export function initRma(
   request: Request,
   operation: Operation,
   connection: Connection,
@@ -230,7 +230,7 @@ export interface MappedMemoryIndex {
 const SHARED_BYTES_MAX = 65_536;
 
 /** Sets the local side of a described request: bytes for short, registered memory for zero copy. */
-export function describeLocal(
+export function initLocal(
   request: Request,
   local: LocalMemory,
   offset: number,

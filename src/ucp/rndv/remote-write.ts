@@ -7,7 +7,7 @@ import type { Connection, Request } from '../base/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, canMove, describeTransfer, placesOf } from '../rma/internal-rma.ts';
+import { type CopyDone, canMove, initTransfer, placesOf } from '../rma/internal-rma.ts';
 
 /** Bytes of a message, and where they shall be written. */
 export interface RemoteWrite {
@@ -54,7 +54,7 @@ export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite,
     for (const place of placesOf(connection, Operation.PUT, whole, host.context.rails)) {
       left += 1;
       try {
-        const transfer = describeTransfer(host, connection, Operation.PUT, place, ended);
+        const transfer = initTransfer(host, connection, Operation.PUT, place, ended);
         by.lane = transfer.lane;
         connection.run(transfer);
       } catch (error) {

@@ -18,7 +18,7 @@ import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
-import { canMove, describeTransfer, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
+import { canMove, initTransfer, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
 import { Staging } from '../staging/staging.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
@@ -207,7 +207,7 @@ export class Rendezvous {
       return;
     }
     try {
-      const transfer = describeTransfer(this.#host, connection, operation, place, done);
+      const transfer = initTransfer(this.#host, connection, operation, place, done);
       request.lane = transfer.lane;
       connection.run(transfer);
     } catch (error) {

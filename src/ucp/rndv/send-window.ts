@@ -68,7 +68,7 @@ export class SendTransfer {
     this.#answerTo = connection;
     this.#peerRequest = peerRequest;
     // What the peer says to it now is ignored; flushes and closes wait for the end.
-    if (this.request.wireId !== 0) connection.renew(this.request);
+    if (this.request.requestId !== 0) connection.renew(this.request);
     this.end(status);
   }
 

@@ -93,7 +93,7 @@ export class WindowReceiver {
     request.replyHandler = (_request, status) => this.#end(transfer, status, 'sender');
     request.abandon = (_request, status) => this.#end(transfer, status, 'loss');
     // A get through messages has asked already.
-    if (request.wireId === 0) connection.expect(request);
+    if (request.requestId === 0) connection.expect(request);
     else connection.renew(request);
     this.#askMore(transfer);
   }
@@ -190,7 +190,7 @@ export class WindowReceiver {
     const targetOffset = key?.offset ?? 0;
     HEADER[0] = connection.remoteId;
     HEADER[1] = transfer.peerRequest;
-    HEADER[2] = request.wireId;
+    HEADER[2] = request.requestId;
     HEADER[3] = targetBytes;
     HEADER[4] = offset | 0;
     HEADER[5] = highOf(offset);
@@ -207,7 +207,7 @@ export class WindowReceiver {
     transfer.ended = true;
     transfer.outcome = status;
     transfer.answers = cause === 'own';
-    if (request.wireId !== 0) connection.forget(request);
+    if (request.requestId !== 0) connection.forget(request);
     transfer.key?.release();
     for (const { fragment, isShared } of transfer.windows.splice(0)) {
       if (fragment === undefined) continue;

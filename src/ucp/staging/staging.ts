@@ -11,7 +11,7 @@ import type { Connection, Request } from '../base/request.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, describeTransfer } from '../rma/internal-rma.ts';
+import { type CopyDone, initTransfer } from '../rma/internal-rma.ts';
 
 /** Takes a fragment; undefined where not even one can be allocated, and `status` says why. */
 export type FragmentUser = (fragment: MemoryHandle | undefined, status: Status) => void;
@@ -232,7 +232,7 @@ export class Staging {
       ({ loopback } = this.#host);
       const rkey = this.#keyOf(device, loopback);
       const place = { local: fragment, localOffset: at, byteLength, rkey, remoteOffset: offset };
-      transfer = describeTransfer(this.#host, loopback, operation, place, done);
+      transfer = initTransfer(this.#host, loopback, operation, place, done);
     } catch (error) {
       // Such as no descriptors for the connection. Peers ask for copies too: it is the copy that fails, not the progress of this worker.
       if (!isUcxError(error)) throw error;

@@ -326,7 +326,7 @@ export class TagProtocol {
   readonly #startSync = (request: Request): Status => {
     const connection = request.connection!;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    if (request.wireId === 0) {
+    if (request.requestId === 0) {
       request.replyHandler = endWith;
       connection.expect(request);
     }
@@ -349,7 +349,7 @@ export class TagProtocol {
       return this.#startRts(request);
     }
     HEADER[0] = connection.remoteId;
-    HEADER[1] = request.wireId;
+    HEADER[1] = request.requestId;
     HEADER[2] = request.tagLow;
     HEADER[3] = request.tagHigh;
     if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
@@ -367,11 +367,11 @@ export class TagProtocol {
       const key = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, pieces, room);
       this.#rendezvous.offer(request, pieces, key);
     }
-    if (request.wireId === 0) connection.expect(request);
+    if (request.requestId === 0) connection.expect(request);
     const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
     const keyOffset = key?.offset ?? 0;
     HEADER[0] = connection.remoteId;
-    HEADER[1] = request.wireId;
+    HEADER[1] = request.requestId;
     HEADER[2] = request.tagLow;
     HEADER[3] = request.tagHigh;
     HEADER[4] = request.byteLength | 0;

@@ -133,7 +133,7 @@ export abstract class HostDomain implements MemoryDomain {
     if (this.#closed) throw closedError(`memory domain ${this.#name}`);
   }
 
-  /** Takes memory into the books. */
+  /** Takes memory into the tracker. */
   protected own(params: Pick<HostMemory, 'bytes' | 'allocation' | 'packable'>): HostMemory {
     this.#generation += 1;
     const memory = new HostMemory({ ...params, mdName: this.#name, generation: this.#generation });

@@ -147,9 +147,9 @@ export class Segment {
    * Leaves the file to a peer, who removes it.
    * @param isTakerGone whether the peer has ended: the file is removed here then, some time
    */
-  leaveTo(isTakerGone: () => boolean): void {
+  leaveTo(isHandlerGone: () => boolean): void {
     this.#ownsFile = false;
-    leaveFile(this.path, isTakerGone);
+    leaveFile(this.path, isHandlerGone);
   }
 
   /** Unmaps it; views of it read zeros from now on. The creator removes the file; who has attached it keeps the memory. Idempotent. */

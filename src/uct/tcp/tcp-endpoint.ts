@@ -78,7 +78,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (transmitter.length >= QUEUE_MAX || link.puts.inFlight >= PUTS_MAX)
       return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
-    describePut(words, TX_WORD, key, remoteOffset, byteLength);
+    initPut(words, TX_WORD, key, remoteOffset, byteLength);
     copyBytes(bytes, TX_START + PUT_HEADER_BYTES, source, sourceOffset, byteLength);
     const status = link.check(transmitter.sendBuilt(PUT_HEADER_BYTES + padded(byteLength)));
     if (status !== Status.OK) return this.#counters.refused(status);
@@ -107,7 +107,7 @@ export class TcpEndpoint implements UctEndpoint {
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
       const frame = pool.takeSmall();
-      describePut(frame.words, 0, key, remoteOffset + from, bytes);
+      initPut(frame.words, 0, key, remoteOffset + from, bytes);
       frame.add(frame.block.address, PUT_HEADER_BYTES);
       frame.addIov(iov, from, bytes, pool.zeros.address);
       // A link that fails here ends the operation through its completion.
@@ -155,7 +155,7 @@ export class TcpEndpoint implements UctEndpoint {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
       link.expectGet(iov, from, bytes);
       const frame = this.#buffers.pool.takeSmall();
-      describeGet(frame.words, key, remoteOffset + from, bytes);
+      initGet(frame.words, key, remoteOffset + from, bytes);
       frame.add(frame.block.address, GET_HEADER_BYTES);
       if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
     }
@@ -276,7 +276,7 @@ function isMessageId(id: number): boolean {
   return (id & AM_ID_MASK) === id;
 }
 
-function describePut(words: Int32Array, at: number, key: TcpKey, offset: number, byteLength: number): void {
+function initPut(words: Int32Array, at: number, key: TcpKey, offset: number, byteLength: number): void {
   words[at + FrameWord.INFO] = FrameType.PUT;
   words[at + FrameWord.LENGTH] = byteLength;
   for (let i = 0; i < KEY_WORDS; i++) words[at + FrameWord.KEY + i] = key.words[i]!;
@@ -284,7 +284,7 @@ function describePut(words: Int32Array, at: number, key: TcpKey, offset: number,
   words[at + FrameWord.OFFSET + 1] = (offset / 2 ** 32) | 0;
 }
 
-function describeGet(words: Int32Array, key: TcpKey, offset: number, byteLength: number): void {
+function initGet(words: Int32Array, key: TcpKey, offset: number, byteLength: number): void {
   words[FrameWord.INFO] = FrameType.GET;
   words[FrameWord.LENGTH] = 0;
   for (let i = 0; i < KEY_WORDS; i++) words[FrameWord.KEY + i] = key.words[i]!;

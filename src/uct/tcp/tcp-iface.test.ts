@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { CountingCompletion } from '../../../test/contract/uct-fixture.ts';
 import {
   frame,
-  introductionBytes,
-  introductionTo,
+  helloBytes,
+  helloTo,
   keyed,
   keyOf,
   type RawPeer,
@@ -16,8 +16,8 @@ import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
 import { type TcpAddress, unpackTcpAddress } from './address/tcp-address.ts';
+import { type Hello, PEER_HELLO_BYTES, unpackHello } from './connect/hello.ts';
 import { Identity } from './connect/identity.ts';
-import { INTRODUCTION_BYTES, type Introduction, unpackIntroduction } from './connect/introduction.ts';
 import type { TcpEndpoint } from './tcp-endpoint.ts';
 import { FrameType } from './wire/frame.ts';
 
@@ -81,9 +81,9 @@ describe('a connection that ends', () => {
     const address = await net.listener((peer) => peers.push(peer));
     const raw = one.iface.connect(address);
     expect(raw.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
-    await net.until([one], () => (peers[0]?.received.byteLength ?? 0) >= INTRODUCTION_BYTES);
-    const { sender } = unpackIntroduction(peers[0]!.take(INTRODUCTION_BYTES)) as { sender: Uint8Array };
-    peers[0]!.write(introductionBytes({ wanted: sender }));
+    await net.until([one], () => (peers[0]?.received.byteLength ?? 0) >= PEER_HELLO_BYTES);
+    const { sender } = unpackHello(peers[0]!.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
+    peers[0]!.write(helloBytes({ wanted: sender }));
     expect(await send(net, one, raw)).toBe(Status.OK);
     const { memory, key } = keyed(one, 8192);
     const completion = new CountingCompletion();
@@ -144,9 +144,9 @@ describe('a peer', () => {
   function answering(answer: (sender: Uint8Array) => Uint8Array): (peer: RawPeer) => void {
     return (peer) => {
       peer.socket.on('data', () => {
-        if (peer.received.byteLength < INTRODUCTION_BYTES) return;
-        const introduction = unpackIntroduction(peer.take(INTRODUCTION_BYTES));
-        peer.write(answer((introduction as { sender: Uint8Array }).sender));
+        if (peer.received.byteLength < PEER_HELLO_BYTES) return;
+        const hello = unpackHello(peer.take(PEER_HELLO_BYTES));
+        peer.write(answer((hello as { sender: Uint8Array }).sender));
       });
     };
   }
@@ -161,7 +161,7 @@ describe('a peer', () => {
     ['answers by an unknown word', { status: 7 }, Status.UNREACHABLE],
   ])('that %s is not used', async (_name, changes, status) => {
     const one = net.open();
-    const address = await net.listener(answering((wanted) => introductionBytes({ wanted, ...changes })));
+    const address = await net.listener(answering((wanted) => helloBytes({ wanted, ...changes })));
     const endpoint = one.iface.connect(address);
     expect(await send(net, one, endpoint)).toBe(status);
     await net.until([one], () => one.failed.length > 0);
@@ -174,29 +174,29 @@ describe('a peer', () => {
     const { one, two } = await connected(net);
     const { id } = unpackTcpAddress(one.iface.address) as TcpAddress;
     // What the interface has proven to another peer.
-    const heard: Introduction[] = [];
+    const heard: Hello[] = [];
     const address = await net.listener((peer) =>
-      peer.socket.on('data', () => heard.push(unpackIntroduction(peer.received) as Introduction)),
+      peer.socket.on('data', () => heard.push(unpackHello(peer.received) as Hello)),
     );
     const endpoint = one.iface.connect(address);
     expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
     await net.until([one], () => heard.length === 1);
     const { publicKey, proof } = heard[0]!;
     for (const claim of [{}, { publicKey }, { publicKey, proof }]) {
-      const stranger = await net.stranger(two);
-      stranger.write(introductionTo(two, { sender: id, ...claim }));
-      await net.until([two], () => stranger.received.byteLength >= INTRODUCTION_BYTES);
-      const answer = unpackIntroduction(stranger.take(INTRODUCTION_BYTES));
+      const unauthenticatedPeer = await net.unauthenticatedPeer(two);
+      unauthenticatedPeer.write(helloTo(two, { sender: id, ...claim }));
+      await net.until([two], () => unauthenticatedPeer.received.byteLength >= PEER_HELLO_BYTES);
+      const answer = unpackHello(unauthenticatedPeer.take(PEER_HELLO_BYTES));
       // The proof of the own identity is not for those who are refused.
       expect(answer).toMatchObject({ status: Status.REJECTED, proof: Buffer.alloc(64) });
-      await net.until([two], () => stranger.isClosed);
+      await net.until([two], () => unauthenticatedPeer.isClosed);
     }
   });
 
   it('that hangs up without a word, having too many, is connected to again', async () => {
     const one = net.open();
     let connections = 0;
-    const answer = answering((wanted) => introductionBytes({ wanted }));
+    const answer = answering((wanted) => helloBytes({ wanted }));
     const address = await net.listener((peer) => {
       connections += 1;
       if (connections < 5) peer.socket.end();
@@ -217,7 +217,7 @@ describe('a peer', () => {
     const clock = new ManualClock(1e9);
     const one = net.open({ CONNECT_TIMEOUT: '5s' }, clock);
     const silent = await net.listener(() => undefined);
-    const stranger = await net.stranger(one);
+    const unauthenticatedPeer = await net.unauthenticatedPeer(one);
     const endpoint = one.iface.connect(silent);
     expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
     for (let turn = 0; turn < 50; turn++) {
@@ -226,9 +226,9 @@ describe('a peer', () => {
     }
     clock.advance(4.9e9);
     expect(await outcomeOf(one, endpoint)).toBe(Status.NO_RESOURCE);
-    expect(stranger.isClosed).toBe(false);
+    expect(unauthenticatedPeer.isClosed).toBe(false);
     clock.advance(0.2e9);
-    await net.until([one], () => stranger.isClosed && one.failed.length === 1);
+    await net.until([one], () => unauthenticatedPeer.isClosed && one.failed.length === 1);
     expect(one.failed).toEqual([{ endpoint, status: Status.ENDPOINT_TIMEOUT }]);
   });
 
@@ -281,8 +281,8 @@ describe('a peer', () => {
 
   it('that brings more and more does not keep others waiting', async () => {
     const one = net.open();
-    const flood = await net.introduced(one, new Identity());
-    const quiet = await net.introduced(one, new Identity());
+    const flood = await net.greeted(one, new Identity());
+    const quiet = await net.greeted(one, new Identity());
     const message = frame([FrameType.AM | (7 << 8), 4096], new Uint8Array(4096));
     for (let i = 0; i < 3000; i++) flood.write(message);
     await net.until([one], () => one.messages.length > 20);
@@ -298,21 +298,21 @@ describe('keepalive', () => {
   it('tells every peer at once, and three times in PEER_TIMEOUT, that this process lives', async () => {
     const clock = new ManualClock(1e9);
     const one = net.open({ PEER_TIMEOUT: '3s' }, clock);
-    const peer = await net.introduced(one);
+    const peer = await net.greeted(one);
     await net.until([one], () => peer.received.byteLength >= 8);
-    for (let pulse = 2; pulse <= 4; pulse++) {
+    for (let heartbeat = 2; heartbeat <= 4; heartbeat++) {
       clock.advance(1e9);
-      await net.until([one], () => peer.received.byteLength >= pulse * 8);
+      await net.until([one], () => peer.received.byteLength >= heartbeat * 8);
     }
     const words = new Int32Array(Uint8Array.from(peer.received).buffer);
-    expect([...words]).toEqual(Array.from({ length: 4 }, () => [FrameType.PULSE, 1000]).flat());
+    expect([...words]).toEqual(Array.from({ length: 4 }, () => [FrameType.HEARTBEAT, 1000]).flat());
   });
 
   it('finds a process gone that does not tell any more', async () => {
     const one = net.open({ PEER_TIMEOUT: '60ms' });
-    const peer = await net.introduced(one);
+    const peer = await net.greeted(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
-    peer.write(frame([FrameType.PULSE, 20]));
+    peer.write(frame([FrameType.HEARTBEAT, 20]));
     const begin = performance.now();
     await net.until([one], () => endpoint.check() !== Status.OK);
     expect(performance.now() - begin).toBeGreaterThan(50);
@@ -322,9 +322,9 @@ describe('keepalive', () => {
 
   it('leaves those alone whose signs of life nobody has read', async () => {
     const one = net.open({ PEER_TIMEOUT: '30ms' });
-    const peer = await net.introduced(one);
+    const peer = await net.greeted(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
-    peer.write(frame([FrameType.PULSE, 10]));
+    peer.write(frame([FrameType.HEARTBEAT, 10]));
     await net.until([one], () => peer.socket.writableLength === 0 && (endpoint as TcpEndpoint).link.isUp);
     peer.write(frame([FrameType.AM | (1 << 8), 8], new Uint8Array(8)));
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -366,8 +366,8 @@ describe('keys', () => {
 
   it('introduce themselves in pieces of one byte', async () => {
     const one = net.open();
-    const peer = await net.stranger(one);
-    for (const byte of introductionTo(one)) {
+    const peer = await net.unauthenticatedPeer(one);
+    for (const byte of helloTo(one)) {
       peer.write(Uint8Array.of(byte));
       await net.until([one], () => peer.socket.writableLength === 0);
     }

@@ -25,10 +25,10 @@ import { tcpAttributes } from './attributes.ts';
 import { TCP_CONFIG_TABLE, type TcpConfig } from './config.ts';
 import { Acceptor } from './connect/acceptor.ts';
 import { Connector, type ConnectorOwner } from './connect/connector.ts';
+import { Answer, type Hello } from './connect/hello.ts';
 import { Identity, isProven } from './connect/identity.ts';
-import { Answer, type Introduction } from './connect/introduction.ts';
 import { FailureReports } from './failure-reports.ts';
-import { Pulses } from './pulses.ts';
+import { Heartbeats } from './heartbeats.ts';
 import type { Security } from './secure/security.ts';
 import type { Session } from './secure/session.ts';
 import { type EndpointOwner, TcpEndpoint } from './tcp-endpoint.ts';
@@ -82,8 +82,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   #makingAlarm: EventAlarm | undefined = undefined;
   readonly #connector: Connector;
   readonly #sleeper: Sleeper;
-  readonly #pulses: Pulses;
-  readonly #pulseMs: number;
+  readonly #heartbeats: Heartbeats;
+  readonly #heartbeatMs: number;
   /** By the id of the peer: the link that new endpoints use. */
   readonly #links: Map<string, TcpLink> = new Map();
   /** All that are not down. */
@@ -91,7 +91,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** Those whose socket has no room. */
   readonly #blocked: Set<TcpLink> = new Set();
   /** Those that wait for a socket that the peer connects, and how long. */
-  readonly #orphans: Map<TcpLink, number> = new Map();
+  readonly #awaitingAccept: Map<TcpLink, number> = new Map();
   readonly #endpoints: Set<TcpEndpoint> = new Set();
   readonly #failures: FailureReports = new FailureReports();
   #acceptor: Acceptor | undefined = undefined;
@@ -120,8 +120,8 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.buffers = new TcpBuffers(config.TX_SEG_SIZE, config.RX_SEG_SIZE, security?.level === 'encrypt');
     this.#connector = new Connector(this, this.#making, config, security);
     this.#sleeper = new Sleeper(services.clock, () => undefined);
-    this.#pulseMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
-    this.#pulses = new Pulses(services.clock, this.#pulseMs * NS_PER_MS, () => this.#pulse());
+    this.#heartbeatMs = Math.ceil(this.peerTimeoutMs / INTERVALS);
+    this.#heartbeats = new Heartbeats(services.clock, this.#heartbeatMs * NS_PER_MS, () => this.#heartbeat());
   }
 
   get #self(): Identity {
@@ -227,7 +227,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#pulses.close();
+    this.#heartbeats.close();
     for (const endpoint of this.#endpoints) endpoint.close();
     for (const link of this.#all) link.close();
     this.#connector.close();
@@ -271,7 +271,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#ready.remove(link);
     this.#connector.abandon(link);
     this.#blocked.delete(link);
-    this.#orphans.delete(link);
+    this.#awaitingAccept.delete(link);
     this.#all.delete(link);
     if (this.#hot === link) this.#hot = undefined;
     if (this.#links.get(link.identity) === link) this.#links.delete(link.identity);
@@ -296,15 +296,15 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   // What the connector needs to know, and what it tells.
 
-  introductionFor(link: TcpLink): Introduction {
-    return this.#introduction(link.peerId, Answer.WELCOME);
+  helloFor(link: TcpLink): Hello {
+    return this.#hello(link.peerId, Answer.WELCOME);
   }
 
-  answerTo(peer: Introduction): Introduction {
-    return this.#introduction(peer.sender, this.#verdictOn(peer));
+  answerTo(peer: Hello): Hello {
+    return this.#hello(peer.sender, this.#acceptDecisionOn(peer));
   }
 
-  objectionTo(link: TcpLink, peer: Introduction): { readonly status: Status; readonly reason: string } | undefined {
+  objectionTo(link: TcpLink, peer: Hello): { readonly status: Status; readonly reason: string } | undefined {
     const isWanted = sameSecret(peer.sender, link.peerId) && isProven(peer);
     if (!isWanted) return { status: Status.UNREACHABLE, reason: 'another interface answers' };
     const { messageBytesMax } = peer;
@@ -312,7 +312,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return { status: Status.UNSUPPORTED, reason: `it takes messages of ${messageBytesMax} bytes only` };
   }
 
-  onAccepted(peer: Introduction, fd: number, session: Session | undefined): void {
+  onAccepted(peer: Hello, fd: number, session: Session | undefined): void {
     const key = identityText(peer.sender);
     const known = this.#links.get(key);
     const isWanted = known !== undefined && (known.state === 'idle' || known.state === 'waiting') && !this.#isOwn(peer);
@@ -322,7 +322,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (known === undefined) this.#links.set(key, link);
   }
 
-  onConnected(link: TcpLink, peer: Introduction, fd: number, session: Session | undefined): void {
+  onConnected(link: TcpLink, peer: Hello, fd: number, session: Session | undefined): void {
     this.#attach(link, peer, fd, session);
   }
 
@@ -331,7 +331,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       link.fail(Status.CANCELED, '');
       return;
     }
-    this.#orphans.set(link, this.nowNs + this.#config.CONNECT_TIMEOUT);
+    this.#awaitingAccept.set(link, this.nowNs + this.#config.CONNECT_TIMEOUT);
   }
 
   onRefused(link: TcpLink, status: Status, reason: string): void {
@@ -341,19 +341,19 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
   }
 
-  #attach(link: TcpLink, peer: Introduction, fd: number, session: Session | undefined): void {
-    this.#orphans.delete(link);
+  #attach(link: TcpLink, peer: Hello, fd: number, session: Session | undefined): void {
+    this.#awaitingAccept.delete(link);
     this.#all.add(link);
     link.attach(fd, peer.messageBytesMax, session);
     this.#ready.add(link);
-    link.pulse(this.#pulseMs);
-    this.#pulses.start();
+    link.heartbeat(this.#heartbeatMs);
+    this.#heartbeats.start();
     // Whoever waited for the connection can go on.
     this.#sleeper.wake();
   }
 
-  #pulse(): boolean {
-    for (const link of this.#all) link.pulse(this.#pulseMs);
+  #heartbeat(): boolean {
+    for (const link of this.#all) link.heartbeat(this.#heartbeatMs);
     return this.#all.size > 0;
   }
 
@@ -378,7 +378,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   /** WELCOME, DUPLICATE, or the status that a peer is refused with. */
-  #verdictOn(peer: Introduction): number {
+  #acceptDecisionOn(peer: Hello): number {
     if (!sameSecret(peer.wanted, this.#self.id)) return Status.UNREACHABLE;
     if (!isProven(peer)) {
       this.warnings.warn(
@@ -397,11 +397,11 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   /** A connection of this interface to itself: its ends are two links. */
-  #isOwn(peer: Introduction): boolean {
+  #isOwn(peer: Hello): boolean {
     return sameSecret(peer.sender, this.#self.id);
   }
 
-  #introduction(wanted: Uint8Array, status: number): Introduction {
+  #hello(wanted: Uint8Array, status: number): Hello {
     const { id: sender, publicKey } = this.#self;
     // A peer that is refused may not be who it says: it gets no proof for that interface.
     const proof = status >= 0 ? this.#self.prove(wanted) : NO_PROOF;
@@ -438,7 +438,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   /** Looks at all sockets. */
   #look(): number {
-    if (this.#connector.size + this.#orphans.size > 0) this.#expire();
+    if (this.#connector.size + this.#awaitingAccept.size > 0) this.#expire();
     let count = this.#making.size > 0 ? this.#making.poll() : 0;
     // One that is looked at all the time need not be asked for.
     if (this.#ready.size > (this.#hot === undefined ? 0 : 1)) count += this.#ready.poll();
@@ -468,7 +468,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** Ends what takes too long; returns how long there is to wait for the next. */
   #expire(): number {
     let restNs = this.#connector.expire();
-    for (const [link, deadlineNs] of this.#orphans) {
+    for (const [link, deadlineNs] of this.#awaitingAccept) {
       const leftNs = deadlineNs - this.nowNs;
       if (leftNs > 0) restNs = Math.min(restNs, leftNs);
       else link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');

@@ -3,18 +3,12 @@
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
-import {
-  frame,
-  introductionTo,
-  type RawPeer,
-  TcpInterfaces,
-  type TcpSide,
-} from '../../../test/fixtures/tcp-interfaces.ts';
+import { frame, helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
 import { unpackTcpAddress } from './address/tcp-address.ts';
-import { INTRODUCTION_BYTES } from './connect/introduction.ts';
+import { PEER_HELLO_BYTES } from './connect/hello.ts';
 import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts';
 import type { Session } from './secure/session.ts';
 import { FrameType } from './wire/frame.ts';
@@ -44,7 +38,7 @@ function logged(pattern: RegExp): number {
 
 /** A peer that knows the key, up to its proof, which it has not sent. */
 async function proving(side: TcpSide): Promise<{ peer: RawPeer; exchange: KeyExchange; proof: Uint8Array }> {
-  const peer = await net.stranger(side);
+  const peer = await net.unauthenticatedPeer(side);
   const exchange = new KeyExchange(SECURITY, 'connecting');
   peer.write(exchange.hello);
   await net.until([side], () => peer.received.byteLength >= HELLO_BYTES + PROOF_BYTES);
@@ -121,13 +115,13 @@ describe('interfaces with a shared key', () => {
     const { peer, exchange, proof } = await proving(side);
     const session = exchange.verify(peer.take(PROOF_BYTES)) as Session;
     // One byte at a time.
-    for (const byte of [...proof, ...session.sealIntroduction(introductionTo(side))]) {
+    for (const byte of [...proof, ...session.sealHello(helloTo(side))]) {
       peer.write(Uint8Array.of(byte));
       await net.until([side], () => peer.socket.writableLength === 0);
     }
-    const answerBytes = INTRODUCTION_BYTES + session.overheadBytes;
+    const answerBytes = PEER_HELLO_BYTES + session.overheadBytes;
     await net.until([side], () => peer.received.byteLength >= answerBytes);
-    expect(session.openIntroduction(peer.take(answerBytes))).toBeDefined();
+    expect(session.openHello(peer.take(answerBytes))).toBeDefined();
     peer.write(MESSAGE);
     await net.until([side], () => side.messages.length === 1);
     expect(side.messages).toEqual([{ id: 5, bytes: Uint8Array.of(1, 2, 3) }]);
@@ -136,13 +130,13 @@ describe('interfaces with a shared key', () => {
   it.each([
     ['a wrong proof', /does not know the key/, (proof: Uint8Array) => proof.map((byte) => byte ^ 1)],
     ['no proof', /does not know the key/, () => new Uint8Array(PROOF_BYTES)],
-    ['an introduction of somebody else', /its introduction is not its own/, (proof: Uint8Array) => proof],
+    ['a hello of somebody else', /its hello is not its own/, (proof: Uint8Array) => proof],
   ])('close the connection of a peer with %s', async (_name, reason, change) => {
     net.log.allow(reason);
     const side = net.open(AUTH);
     const { peer, proof } = await proving(side);
     // What a peer sends behind its proof without having the keys.
-    peer.write(change(proof), introductionTo(side), new Uint8Array(32), MESSAGE);
+    peer.write(change(proof), helloTo(side), new Uint8Array(32), MESSAGE);
     await net.until([side], () => peer.isClosed);
     expect(logged(reason)).toBe(1);
     expect(side.messages).toEqual([]);
@@ -151,14 +145,14 @@ describe('interfaces with a shared key', () => {
   it('close the connection of a peer that repeats what it hears, or goes away at any byte', async () => {
     net.log.allow(/it repeats what it has heard/);
     const side = net.open(AUTH);
-    const mirror = await net.stranger(side);
+    const mirror = await net.unauthenticatedPeer(side);
     await net.until([side], () => mirror.received.byteLength >= HELLO_BYTES);
     mirror.write(mirror.take(HELLO_BYTES));
     await net.until([side], () => mirror.isClosed);
     expect(mirror.received).toHaveLength(0);
     for (const byteLength of [0, 1, HELLO_BYTES - 1, HELLO_BYTES, HELLO_BYTES + 1, HELLO_BYTES + PROOF_BYTES - 1]) {
       const exchange = new KeyExchange(SECURITY, 'connecting');
-      const peer = await net.stranger(side);
+      const peer = await net.unauthenticatedPeer(side);
       const all = Buffer.concat([exchange.hello, new Uint8Array(PROOF_BYTES)]);
       peer.socket.end(all.subarray(0, byteLength));
       await net.until([side], () => peer.isClosed);

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { IPC_HANDLE_BYTES } from '../../../hlthunk/index.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
 import {
   CHANNEL_MESSAGE_BYTES_MAX,
   ChannelMessage,
@@ -17,7 +17,7 @@ import {
 
 describe('messages of the channel service', () => {
   it('come back as they went', () => {
-    const key = Uint8Array.from({ length: KEY_BOARD_KEY_BYTES }, (_, i) => i);
+    const key = Uint8Array.from({ length: RKEY_TABLE_KEY_BYTES }, (_, i) => i);
     const handle = Uint8Array.from({ length: IPC_HANDLE_BYTES }, (_, i) => i + 1);
     expect(readMessage(requestMessage(7, key))).toEqual({ kind: ChannelMessage.REQUEST, id: 7, key });
     expect(readMessage(handleMessage(0xffff_ffff, handle))).toEqual({

@@ -6,7 +6,7 @@
 import { IPC_HANDLE_BYTES } from '../../../hlthunk/index.ts';
 import { UcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
 
 /** The longest message. */
 export const CHANNEL_MESSAGE_BYTES_MAX = 512;
@@ -72,7 +72,7 @@ export function readMessage(bytes: Uint8Array): ReceivedMessage | undefined {
   const kind = view.getUint16(AT_KIND, true);
   const id = view.getUint32(AT_ID, true);
   const body = bytes.slice(AT_BODY);
-  if (kind === ChannelMessage.REQUEST && body.byteLength === KEY_BOARD_KEY_BYTES) return { kind, id, key: body };
+  if (kind === ChannelMessage.REQUEST && body.byteLength === RKEY_TABLE_KEY_BYTES) return { kind, id, key: body };
   if (kind === ChannelMessage.HANDLE && body.byteLength === IPC_HANDLE_BYTES) return { kind, id, handle: body };
   if (kind === ChannelMessage.REFUSAL && body.byteLength >= 4) return { kind, id, error: readRefusal(body) };
   if (kind === ChannelMessage.RETIRED && body.byteLength === 8) {

@@ -5,8 +5,8 @@
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { UcxError } from '../../../ucs/type/error.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import type { PublishedKey } from '../../base/key-board-reader.ts';
 import type { ProcessIdentity } from '../../base/process-identity.ts';
+import type { PublishedKey } from '../../base/rkey-table-reader.ts';
 import type { Channel } from './channels.ts';
 import type { ImportEntry } from './import-entry.ts';
 import { GAUDI_IPC_NAME } from './ipc-names.ts';

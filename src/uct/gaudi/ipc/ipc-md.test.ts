@@ -141,9 +141,9 @@ describe('addresses', () => {
     const foreign = there.iface.address.slice().fill(9, 8, 16);
     expect(() => here.iface.connect(foreign)).toThrow(expect.objectContaining({ code: 'ERR_UNREACHABLE' }));
     const other = createEmulatedNode({ cards: 1, dmaThreads: 0 });
-    const stranger = new IpcPeer({ node: other, card: 0, log: fixture.log.log });
-    expect(stranger.iface.unreachableReason(here.iface.address)).toMatch(/another node/);
-    stranger.close();
+    const unauthenticatedPeer = new IpcPeer({ node: other, card: 0, log: fixture.log.log });
+    expect(unauthenticatedPeer.iface.unreachableReason(here.iface.address)).toMatch(/another node/);
+    unauthenticatedPeer.close();
     other.close();
   });
 

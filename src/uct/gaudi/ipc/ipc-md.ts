@@ -24,10 +24,10 @@ import {
   type RegistrationCache,
   type RegistrationSource,
 } from '../../api/memory-domain.ts';
-import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
-import { KeyBoardReader } from '../../base/key-board-reader.ts';
 import { checkAdvice } from '../../base/memory-advice.ts';
 import { checkAddress, checkKeyTarget } from '../../base/range.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
+import { RkeyTableReader } from '../../base/rkey-table-reader.ts';
 import { GAUDI_COPY_CONFIG_TABLE } from '../base/config.ts';
 import { isDeviceRange, partAt } from '../base/device-parts.ts';
 import { BlockMemory, GaudiMemory, HostMemory } from '../base/gaudi-memory.ts';
@@ -72,7 +72,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
   /** How many of them lie in each arena, by its generation. */
   readonly #inArena: Map<number, number> = new Map();
   readonly #keys: OwnedKeys = new OwnedKeys();
-  readonly #reader: KeyBoardReader = new KeyBoardReader(GAUDI_IPC_NAME);
+  readonly #reader: RkeyTableReader = new RkeyTableReader(GAUDI_IPC_NAME);
   readonly #ifaces: IpcIface[] = [];
   readonly #serve: () => void;
   #service: ChannelService | undefined = undefined;
@@ -183,7 +183,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
       throw invalidParam('memory', `must be device memory: others reach no host memory by ${GAUDI_IPC_NAME}`, 'host');
     }
     const own = this.#own(memory);
-    checkKeyTarget(target, offset, KEY_BOARD_KEY_BYTES);
+    checkKeyTarget(target, offset, RKEY_TABLE_KEY_BYTES);
     this.#keys.pack(own, this.#openService().tag, target, offset);
   }
 
@@ -323,7 +323,7 @@ export class IpcMd implements MemoryDomain, LocalOwner {
       registerDmabufMemoryTypes: imports ? gaudi : 0,
       cacheMemoryTypes: this.#gaudi.caching ? host : 0,
       registerCost: registerCostOf(this.#services.config.get(GAUDI_COPY_CONFIG_TABLE)),
-      rkeyPackedBytes: KEY_BOARD_KEY_BYTES,
+      rkeyPackedBytes: RKEY_TABLE_KEY_BYTES,
       allocateBytesMax: 0,
       registerBytesMax: Number.MAX_SAFE_INTEGER,
     };

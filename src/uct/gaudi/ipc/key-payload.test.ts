@@ -1,10 +1,10 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { KEY_BOARD_PAYLOAD_WORDS } from '../../base/key-board-layout.ts';
+import { RKEY_TABLE_PAYLOAD_WORDS } from '../../base/rkey-table-layout.ts';
 import { busIdOf, busNumberOf, packPayload, SERVICE_TAG_BYTES, unpackPayload } from './key-payload.ts';
 
 describe('the payload of a key', () => {
-  it('comes back as it went, and fits into a row', async () => {
+  it('comes back as it went, and fits into a slot', async () => {
     const fields = fc.record({
       arenaGeneration: fc.maxSafeNat(),
       arenaOffset: fc.nat(2 ** 31 - 1),
@@ -15,14 +15,14 @@ describe('the payload of a key', () => {
     await fc.assert(
       fc.property(fields, (payload) => {
         const words = packPayload(payload);
-        expect(words.length).toBeLessThanOrEqual(KEY_BOARD_PAYLOAD_WORDS);
+        expect(words.length).toBeLessThanOrEqual(RKEY_TABLE_PAYLOAD_WORDS);
         expect(unpackPayload(words, 4096)).toEqual(payload);
       }),
     );
   });
 
   it('is inside its arena, or nothing, whatever the words', async () => {
-    const words = fc.array(fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }), { maxLength: KEY_BOARD_PAYLOAD_WORDS });
+    const words = fc.array(fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 }), { maxLength: RKEY_TABLE_PAYLOAD_WORDS });
     await fc.assert(
       fc.property(words, fc.maxSafeNat(), fc.boolean(), (random, byteLength, versioned) => {
         const payload = unpackPayload(Int32Array.from(versioned ? [1, ...random] : random), byteLength);

@@ -2,9 +2,9 @@
  * The keys that a memory domain has published, by their bytes: finds the memory when a peer shows one.
  */
 
-import { KeyBoard } from '../../base/key-board.ts';
-import { KEY_BOARD_KEY_BYTES, unpackBoardKey } from '../../base/key-board-layout.ts';
 import { sameSecret } from '../../base/key-bytes.ts';
+import { RkeyTable } from '../../base/rkey-table.ts';
+import { RKEY_TABLE_KEY_BYTES, unpackTableKey } from '../../base/rkey-table-layout.ts';
 import { forgedKey, staleKey } from './ipc-errors.ts';
 import type { IpcMemory } from './ipc-memory.ts';
 import { GAUDI_IPC_NAME } from './ipc-names.ts';
@@ -17,7 +17,7 @@ interface Published {
 
 /** The published keys. */
 export class OwnedKeys {
-  readonly #board: KeyBoard<IpcMemory> = new KeyBoard(GAUDI_IPC_NAME);
+  readonly #table: RkeyTable<IpcMemory> = new RkeyTable(GAUDI_IPC_NAME);
   readonly #byPlace: Map<string, Published> = new Map();
   readonly #places: Map<IpcMemory, string> = new Map();
 
@@ -26,8 +26,8 @@ export class OwnedKeys {
    * @param serviceTag of the channel service that answers for it
    */
   pack(memory: IpcMemory, serviceTag: Uint8Array, target: Uint8Array, offset: number): void {
-    if (!this.#board.has(memory)) this.#publish(memory, serviceTag);
-    this.#board.pack(memory, target, offset);
+    if (!this.#table.has(memory)) this.#publish(memory, serviceTag);
+    this.#table.pack(memory, target, offset);
   }
 
   /**
@@ -44,7 +44,7 @@ export class OwnedKeys {
 
   /** Makes the keys of memory useless. */
   revoke(memory: IpcMemory): void {
-    this.#board.revoke(memory);
+    this.#table.revoke(memory);
     const place = this.#places.get(memory);
     if (place === undefined) return;
     this.#places.delete(memory);
@@ -53,7 +53,7 @@ export class OwnedKeys {
 
   /** Revokes all keys. */
   close(): void {
-    this.#board.close();
+    this.#table.close();
     this.#places.clear();
     this.#byPlace.clear();
   }
@@ -67,18 +67,18 @@ export class OwnedKeys {
       busNumber: busNumberOf(memory.card.device.busId),
       serviceTag,
     });
-    this.#board.publish(memory, payload);
-    const packed = new Uint8Array(KEY_BOARD_KEY_BYTES);
-    this.#board.pack(memory, packed, 0);
+    this.#table.publish(memory, payload);
+    const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
+    this.#table.pack(memory, packed, 0);
     const place = placeOf(packed)!;
     this.#places.set(memory, place);
     this.#byPlace.set(place, { memory, packed });
   }
 }
 
-/** Board, row and generation: never twice. */
+/** Rkey table, slot and generation: never twice. */
 function placeOf(packed: Uint8Array): string | undefined {
-  const key = unpackBoardKey(packed);
+  const key = unpackTableKey(packed);
   if (key === undefined) return undefined;
-  return `${Buffer.from(key.board).toString('hex')}:${key.row}:${key.generation}`;
+  return `${Buffer.from(key.table).toString('hex')}:${key.slot}:${key.generation}`;
 }

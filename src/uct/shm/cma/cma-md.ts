@@ -8,10 +8,10 @@ import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
 import { unsupported } from '../../base/host-domain.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
-import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
 import { ownIdentity } from '../../base/process-identity.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
 import { scavenge } from '../../base/segment.ts';
-import { BoardDomain } from '../base/board-domain.ts';
+import { TableDomain } from '../base/table-domain.ts';
 import { CmaIface } from './cma-iface.ts';
 import { CMA_NAME, CmaKey } from './cma-key.ts';
 import { accessRefusal } from './process-access.ts';
@@ -32,7 +32,7 @@ const RESOURCE: IfaceResource = {
 };
 
 /** The memory domain. */
-export class CmaMd extends BoardDomain {
+export class CmaMd extends TableDomain {
   readonly resources: readonly IfaceResource[] = [RESOURCE];
   readonly attributes: MdAttributes = {
     name: CMA_NAME,
@@ -45,7 +45,7 @@ export class CmaMd extends BoardDomain {
     dmabufMemoryTypes: 0,
     cacheMemoryTypes: 0,
     registerCost: { overheadNs: 9, perByteNs: 0 },
-    rkeyPackedBytes: KEY_BOARD_KEY_BYTES,
+    rkeyPackedBytes: RKEY_TABLE_KEY_BYTES,
     allocateBytesMax: 0,
     registerBytesMax: Number.MAX_SAFE_INTEGER,
   };

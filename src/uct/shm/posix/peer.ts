@@ -79,7 +79,7 @@ export class Peer {
    * Takes note of the receiver after a message was published.
    * @returns OK, or CONNECTION_RESET when it has closed
    */
-  attend(): Status {
+  keepProgressing(): Status {
     const words = this.#words;
     const attention = words[DirectoryWord.ATTENTION];
     if (attention === Attention.AWAKE) return Status.OK;
@@ -124,7 +124,7 @@ export class Peer {
 
   #countChange(): void {
     Atomics.add(this.#words, DirectoryWord.CHANGES, 1);
-    this.attend();
+    this.keepProgressing();
   }
 
   /** Only one of those who see the receiver asleep writes to its pipe. */

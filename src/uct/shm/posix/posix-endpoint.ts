@@ -34,14 +34,14 @@ export interface EndpointOwner {
   /** Of its files, and of those of its peers. */
   readonly folder: string;
   /** The endpoint has found no room. */
-  starve(endpoint: PosixEndpoint): void;
+  blockOnSend(endpoint: PosixEndpoint): void;
   forget(endpoint: PosixEndpoint): void;
 }
 
 /** An endpoint. */
 export class PosixEndpoint implements UctEndpoint {
   /** Whether the interface knows that this endpoint found no room. */
-  starved = false;
+  blockedOnSend = false;
   readonly #owner: EndpointOwner;
   readonly #peer: Peer;
   readonly #counters: TransferCounters;
@@ -155,7 +155,7 @@ export class PosixEndpoint implements UctEndpoint {
     const status = ring.push(id, header, headerWords, payload, payloadOffset, payloadLength);
     if (status !== Status.OK) return this.#refused();
     this.#counters.short(Transfer.AM, headerWords * 4 + payloadLength);
-    return this.#peer.attend();
+    return this.#peer.keepProgressing();
   }
 
   amBcopy(id: number, packer: AmPacker): Status {
@@ -167,7 +167,7 @@ export class PosixEndpoint implements UctEndpoint {
     const bytes = ring.pack(id, packer);
     if (bytes < 0) return bytes === Status.NO_RESOURCE ? this.#refused() : (bytes as Status);
     this.#counters.bcopy(Transfer.AM, bytes);
-    return this.#peer.attend();
+    return this.#peer.keepProgressing();
   }
 
   atomic(call: AtomicCall, remoteOffset: number, rkey: RemoteKey): Status {
@@ -229,7 +229,7 @@ export class PosixEndpoint implements UctEndpoint {
   #refused(): Status {
     this.#refusals += 1;
     if (this.#refusals % REFUSALS_PER_CHECK === 0 && this.#isGone()) return this.#failure;
-    if (!this.starved) this.#owner.starve(this);
+    if (!this.blockedOnSend) this.#owner.blockOnSend(this);
     return this.#counters.refused(Status.NO_RESOURCE);
   }
 }

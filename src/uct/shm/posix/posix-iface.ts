@@ -46,7 +46,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   readonly #pipe: WakePipe;
   readonly #sleeper: Sleeper;
   readonly #endpoints: Set<PosixEndpoint> = new Set();
-  readonly #starved: PosixEndpoint[] = [];
+  readonly #blockedOnSend: PosixEndpoint[] = [];
   #handler: AmHandler | undefined = undefined;
   #closed = false;
 
@@ -130,15 +130,15 @@ export class PosixIface implements ClosableIface, EndpointOwner {
     return this.#sleeper.sleep(limitNs);
   }
 
-  starve(endpoint: PosixEndpoint): void {
-    endpoint.starved = true;
-    this.#starved.push(endpoint);
+  blockOnSend(endpoint: PosixEndpoint): void {
+    endpoint.blockedOnSend = true;
+    this.#blockedOnSend.push(endpoint);
   }
 
   forget(endpoint: PosixEndpoint): void {
     this.#endpoints.delete(endpoint);
-    const at = this.#starved.indexOf(endpoint);
-    if (at >= 0) this.#starved.splice(at, 1);
+    const at = this.#blockedOnSend.indexOf(endpoint);
+    if (at >= 0) this.#blockedOnSend.splice(at, 1);
   }
 
   close(): void {
@@ -153,12 +153,12 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   /** How long to sleep for the endpoints that found no room: 0 when one of them has some now. */
   #roomWithin(timeoutNs: number): number {
     let limitNs = Math.min(timeoutNs, this.#directory.retryNs);
-    for (const endpoint of this.#starved) {
+    for (const endpoint of this.#blockedOnSend) {
       const answer = endpoint.wantRoom();
       if (answer === 'unknown') limitNs = Math.min(limitNs, RETRY_NS);
       if (answer !== 'room') continue;
-      for (const each of this.#starved) each.starved = false;
-      this.#starved.length = 0;
+      for (const each of this.#blockedOnSend) each.blockedOnSend = false;
+      this.#blockedOnSend.length = 0;
       return 0;
     }
     return limitNs;

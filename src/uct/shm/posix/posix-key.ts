@@ -2,7 +2,7 @@
 
 import { MemoryType } from '../../../ucs/memory/memory-type.ts';
 import type { RemoteKey } from '../../api/memory.ts';
-import type { PublishedKey } from '../../base/key-board-reader.ts';
+import type { PublishedKey } from '../../base/rkey-table-reader.ts';
 import type { Segment } from '../../base/segment.ts';
 import type { SegmentCache } from '../../base/segment-cache.ts';
 

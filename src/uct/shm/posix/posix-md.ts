@@ -8,12 +8,12 @@ import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
-import { KEY_BOARD_KEY_BYTES } from '../../base/key-board-layout.ts';
-import type { PublishedKey } from '../../base/key-board-reader.ts';
 import { isInside } from '../../base/range.ts';
+import { RKEY_TABLE_KEY_BYTES } from '../../base/rkey-table-layout.ts';
+import type { PublishedKey } from '../../base/rkey-table-reader.ts';
 import { isLackOfResources, SEGMENT_NAME_BYTES, Segment, scavenge } from '../../base/segment.ts';
 import { SegmentCache } from '../../base/segment-cache.ts';
-import { BoardDomain } from '../base/board-domain.ts';
+import { TableDomain } from '../base/table-domain.ts';
 import { POSIX_CONFIG_TABLE, ringGeometry } from './config.ts';
 import { DIRECTORY_BYTES } from './directory-layout.ts';
 import { PosixIface } from './posix-iface.ts';
@@ -37,7 +37,7 @@ const RESOURCE: IfaceResource = {
 };
 
 /** The memory domain. */
-export class PosixMd extends BoardDomain {
+export class PosixMd extends TableDomain {
   readonly resources: readonly IfaceResource[] = [RESOURCE];
   readonly attributes: MdAttributes = {
     name: POSIX_NAME,
@@ -50,7 +50,7 @@ export class PosixMd extends BoardDomain {
     dmabufMemoryTypes: 0,
     cacheMemoryTypes: 0,
     registerCost: { overheadNs: 0, perByteNs: 0 },
-    rkeyPackedBytes: KEY_BOARD_KEY_BYTES,
+    rkeyPackedBytes: RKEY_TABLE_KEY_BYTES,
     allocateBytesMax: VIEW_LENGTH_MAX,
     registerBytesMax: Number.MAX_SAFE_INTEGER,
   };

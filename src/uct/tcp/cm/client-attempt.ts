@@ -179,8 +179,8 @@ export class ClientAttempt implements ConnectAttempt, Watched {
 
   #connect(): void {
     const { clock, random } = this.#owner;
-    const patienceNs = this.#tryNs * (1 + random.below(1024) / 1024);
-    this.#await(State.CONNECTING, Math.min(this.#endNs, clock.nowNs() + patienceNs));
+    const closeTimeoutNs = this.#tryNs * (1 + random.below(1024) / 1024);
+    this.#await(State.CONNECTING, Math.min(this.#endNs, clock.nowNs() + closeTimeoutNs));
     this.#fd = tcpSocket(familyOf(this.#address.address) ?? AddressFamily.INET);
     try {
       setSocketOption(this.#fd, SocketOption.NODELAY, 1);

@@ -16,7 +16,7 @@ import {
   tcpLocalAddress,
   tcpRemoteAddress,
 } from '../../../sys/index.ts';
-import type { Strangers } from '../../../ucs/datastruct/strangers.ts';
+import type { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { ClientRequest, SocketAddress, SocketListener } from '../../api/connection-manager.ts';
 import { ReserveDescriptor } from '../../base/reserve-descriptor.ts';
@@ -41,7 +41,7 @@ const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EH
 /** The manager behind a listener. */
 export interface ListeningOwner extends ClientOwner, ChannelOwner {
   /** Clients that have not said what they want, and those that were rejected. */
-  readonly strangers: Strangers<ServerClient>;
+  readonly unauthenticatedPeers: UnauthenticatedPeers<ServerClient>;
   clientCame(client: ServerClient): void;
   listenerClosed(listener: Listening): void;
 }
@@ -114,10 +114,14 @@ export class Listening implements SocketListener, Watched {
     const channel = openChannel(fd, this.#owner, 'accepting');
     try {
       const clientAddress = tcpRemoteAddress(fd);
-      const { strangers } = this.#owner;
+      const { unauthenticatedPeers } = this.#owner;
       const { address } = clientAddress;
       let count = 0;
-      for (let oldest = strangers.excess(address); oldest !== undefined; oldest = strangers.excess(address)) {
+      for (
+        let oldest = unauthenticatedPeers.excess(address);
+        oldest !== undefined;
+        oldest = unauthenticatedPeers.excess(address)
+      ) {
         count += oldest.makeWay();
       }
       // By the program, which was told of a request.

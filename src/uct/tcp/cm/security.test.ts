@@ -97,12 +97,12 @@ describe('a listener with a shared key', () => {
   });
 });
 
-describe('a flood of strangers to an encrypted listener', () => {
-  /** A stranger can make a good hello: that says nothing of the key. */
+describe('a flood of unauthenticated peers to an encrypted listener', () => {
+  /** An unauthenticated peer can make a good hello: that says nothing of the key. */
   const hello = (): Uint8Array => new KeyExchange({ level: 'encrypt', key: Buffer.from('guess') }, 'connecting').hello;
 
   /** Somebody without the key, who has connected and said this. */
-  async function stranger(port: number, bytes: Uint8Array): Promise<{ isEnded: boolean }> {
+  async function unauthenticatedPeer(port: number, bytes: Uint8Array): Promise<{ isEnded: boolean }> {
     const socket = netConnect(port, '127.0.0.1');
     sockets.push(socket);
     const state = { isEnded: false };
@@ -138,14 +138,14 @@ describe('a flood of strangers to an encrypted listener', () => {
       hello,
       () => Buffer.concat([hello(), new Uint8Array(PROOF_BYTES - 1)]),
     ];
-    const strangers: { isEnded: boolean }[] = [];
+    const unauthenticatedPeers: { isEnded: boolean }[] = [];
     for (let i = 0; i < PLACES + 36; i++) {
-      strangers.push(await stranger(port, silent[i % silent.length]!()));
+      unauthenticatedPeers.push(await unauthenticatedPeer(port, silent[i % silent.length]!()));
       manager.progress();
     }
-    const ended = (): number => strangers.filter(({ isEnded }) => isEnded).length;
+    const ended = (): number => unauthenticatedPeers.filter(({ isEnded }) => isEnded).length;
     await fixture.until(() => ended() === 36);
-    expect(strangers.slice(0, 36).every(({ isEnded }) => isEnded)).toBe(true);
+    expect(unauthenticatedPeers.slice(0, 36).every(({ isEnded }) => isEnded)).toBe(true);
     await expectServes(port, requests);
     expect(ended()).toBe(37);
   });
@@ -157,14 +157,14 @@ describe('a flood of strangers to an encrypted listener', () => {
     const { port } = listener.address;
     const random = createRandom(20_240);
     const noise = (byteLength: number): Uint8Array => Uint8Array.from({ length: byteLength }, () => random.below(256));
-    const strangers: { isEnded: boolean }[] = [];
+    const unauthenticatedPeers: { isEnded: boolean }[] = [];
     for (let i = 0; i < 60; i++) {
       const proof = noise(PROOF_BYTES + random.below(200));
       const bytes = i % 2 === 0 ? noise(8 + random.below(200)) : Buffer.concat([hello(), proof]);
-      strangers.push(await stranger(port, bytes));
+      unauthenticatedPeers.push(await unauthenticatedPeer(port, bytes));
       if (i % 20 === 10) await expectServes(port, requests);
     }
-    await fixture.until(() => strangers.every(({ isEnded }) => isEnded));
+    await fixture.until(() => unauthenticatedPeers.every(({ isEnded }) => isEnded));
     await expectServes(port, requests);
     expect(requests).toHaveLength(4);
   });

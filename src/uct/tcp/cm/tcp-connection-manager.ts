@@ -7,7 +7,7 @@
  */
 
 import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
-import { Strangers } from '../../../ucs/datastruct/strangers.ts';
+import { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
 import { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
@@ -62,7 +62,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   readonly #listeners: Set<Listening> = new Set();
   readonly #clients: Set<ServerClient> = new Set();
   readonly #waiting: Set<ServerClient> = new Set();
-  readonly strangers: Strangers<ServerClient>;
+  readonly unauthenticatedPeers: UnauthenticatedPeers<ServerClient>;
   readonly #attempts: Set<ClientAttempt> = new Set();
   /** Attempts that progress has to report, as no descriptor will. */
   readonly #failed: ClientAttempt[] = [];
@@ -73,7 +73,7 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
     this.clock = clock;
     this.log = new LimitedLog(log, clock);
     this.config = config.get(TCP_CM_CONFIG_TABLE);
-    this.strangers = new Strangers(this.config.MAX_CLIENTS);
+    this.unauthenticatedPeers = new UnauthenticatedPeers(this.config.MAX_CLIENTS);
     this.watch = new Watch(clock);
     this.staging = allocateScratch(FRAME_BYTES_MAX);
   }
@@ -153,12 +153,12 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
 
   clientCame(client: ServerClient): void {
     this.#clients.add(client);
-    this.strangers.add(client, client.clientAddress.address);
+    this.unauthenticatedPeers.add(client, client.clientAddress.address);
   }
 
   clientWaits(client: ServerClient): void {
     this.#waiting.add(client);
-    this.strangers.delete(client);
+    this.unauthenticatedPeers.delete(client);
   }
 
   clientAnswered(client: ServerClient): void {
@@ -166,12 +166,12 @@ class TcpConnectionManager implements ConnectionManager, ListeningOwner, Attempt
   }
 
   clientLingers(client: ServerClient): void {
-    this.strangers.delete(client);
-    this.strangers.add(client, client.clientAddress.address);
+    this.unauthenticatedPeers.delete(client);
+    this.unauthenticatedPeers.add(client, client.clientAddress.address);
   }
 
   clientGone(client: ServerClient): void {
-    this.strangers.delete(client);
+    this.unauthenticatedPeers.delete(client);
     this.#clients.delete(client);
   }
 

@@ -19,7 +19,7 @@ import {
   tcpRemoteAddress,
   tcpSocket,
 } from '../../../sys/index.ts';
-import { Strangers } from '../../../ucs/datastruct/strangers.ts';
+import { UnauthenticatedPeers } from '../../../ucs/datastruct/unauthenticated-peers.ts';
 import type { LimitedLog } from '../../../ucs/debug/limited-log.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -31,7 +31,7 @@ import { failureOfPeer } from '../wire/peer-status.ts';
 import type { ReadySet, Watched } from '../wire/ready-set.ts';
 import type { Acceptor } from './acceptor.ts';
 import { Handshake, type HandshakeFailure } from './handshake.ts';
-import { Answer, type Introduction } from './introduction.ts';
+import { Answer, type Hello } from './hello.ts';
 
 /** Sockets of peers that have not introduced themselves, at most, and half as many of one address: for one more the oldest is closed. */
 const STRANGERS_MAX = 1024;
@@ -46,15 +46,15 @@ export interface ConnectorOwner {
   readonly warnings: LimitedLog;
   readonly nowNs: number;
   /** What this end says first when it connects a link. */
-  introductionFor(link: TcpLink): Introduction;
+  helloFor(link: TcpLink): Hello;
   /** The answer to a peer that has connected. */
-  answerTo(peer: Introduction): Introduction;
+  answerTo(peer: Hello): Hello;
   /** Why the answer of a peer that welcomes a link is not good enough; undefined when it is. */
-  objectionTo(link: TcpLink, peer: Introduction): { readonly status: Status; readonly reason: string } | undefined;
+  objectionTo(link: TcpLink, peer: Hello): { readonly status: Status; readonly reason: string } | undefined;
   /** A socket is ready for a peer that was welcomed. */
-  onAccepted(peer: Introduction, fd: number, session: Session | undefined): void;
+  onAccepted(peer: Hello, fd: number, session: Session | undefined): void;
   /** The link has its socket. */
-  onConnected(link: TcpLink, peer: Introduction, fd: number, session: Session | undefined): void;
+  onConnected(link: TcpLink, peer: Hello, fd: number, session: Session | undefined): void;
   /** The link has no socket yet: that which the peer connects is used. */
   onDuplicate(link: TcpLink): void;
   /** The link has no socket, and gets none this way. */
@@ -106,7 +106,7 @@ export class Connector {
   readonly #config: TcpConfig;
   readonly #security: Security | undefined;
   readonly #attempts: Set<Attempt> = new Set();
-  readonly #strangers: Strangers<Attempt> = new Strangers(STRANGERS_MAX);
+  readonly #unauthenticatedPeers: UnauthenticatedPeers<Attempt> = new UnauthenticatedPeers(STRANGERS_MAX);
 
   /** @param security what is asked of every peer; undefined for nothing */
   constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig, security: Security | undefined) {
@@ -145,8 +145,8 @@ export class Connector {
       if (source !== undefined) this.#bind(fd, source);
       tcpConnect(fd, address);
       this.#fitBuffer(fd, address.address);
-      const introduction = this.#owner.introductionFor(link);
-      const handshake = new Handshake(fd, deadlineNs, this.#security, { link, introduction });
+      const hello = this.#owner.helloFor(link);
+      const handshake = new Handshake(fd, deadlineNs, this.#security, { link, hello });
       this.#add(new Attempt(this, handshake, name, route));
     } catch (error) {
       if (fd >= 0) tcpClose(fd);
@@ -176,8 +176,12 @@ export class Connector {
 
   /** Closes the oldest of those that have not introduced themselves, as far as one more of this address has no room. */
   #makeRoom(address: string): void {
-    const strangers = this.#strangers;
-    for (let oldest = strangers.excess(address); oldest !== undefined; oldest = strangers.excess(address)) {
+    const unauthenticatedPeers = this.#unauthenticatedPeers;
+    for (
+      let oldest = unauthenticatedPeers.excess(address);
+      oldest !== undefined;
+      oldest = unauthenticatedPeers.excess(address)
+    ) {
       // It may have said who it is.
       this.advance(oldest);
       if (!this.#attempts.has(oldest)) continue;
@@ -198,7 +202,7 @@ export class Connector {
       const handshake = new Handshake(fd, this.#deadlineNs(), this.#security);
       const attempt = new Attempt(this, handshake, printAddress(peer));
       this.#add(attempt);
-      this.#strangers.add(attempt, peer.address);
+      this.#unauthenticatedPeers.add(attempt, peer.address);
     } catch (error) {
       if (!isSyscallError(error)) throw error;
       tcpClose(fd);
@@ -253,7 +257,7 @@ export class Connector {
     else this.#drop(attempt);
   }
 
-  #welcomed(attempt: Attempt, link: TcpLink, peer: Introduction): void {
+  #welcomed(attempt: Attempt, link: TcpLink, peer: Hello): void {
     const { status } = peer;
     if (status === Answer.WELCOME) {
       const objection = this.#owner.objectionTo(link, peer);
@@ -296,7 +300,7 @@ export class Connector {
   #take(attempt: Attempt): number {
     this.#ready.remove(attempt);
     this.#attempts.delete(attempt);
-    this.#strangers.delete(attempt);
+    this.#unauthenticatedPeers.delete(attempt);
     return attempt.handshake.release();
   }
 

@@ -20,19 +20,19 @@ import type { Session } from '../secure/session.ts';
 import type { TcpLink } from '../wire/link.ts';
 import {
   BEGINNING_BYTES,
-  INTRODUCTION_BYTES,
-  type Introduction,
+  type Hello,
   objectionToBeginning,
-  packIntroduction,
-  unpackIntroduction,
-} from './introduction.ts';
+  PEER_HELLO_BYTES,
+  packHello,
+  unpackHello,
+} from './hello.ts';
 
-/** Where the incoming introduction is in the memory; before it the outgoing one. */
+/** Where the incoming hello is in the memory; before it the outgoing one. */
 const INCOMING = 256;
 
 /** What has happened: nothing yet, the peer has introduced itself, the answer is sent, or it is over. */
 export type HandshakeEvent =
-  | { readonly kind: 'introduced'; readonly peer: Introduction }
+  | { readonly kind: 'greeted'; readonly peer: Hello }
   | { readonly kind: 'answered' }
   | HandshakeFailure;
 
@@ -48,7 +48,7 @@ export interface HandshakeFailure {
 /** What the end that connects begins with. */
 export interface Opening {
   readonly link: TcpLink;
-  readonly introduction: Introduction;
+  readonly hello: Hello;
 }
 
 /** A connection in the making. */
@@ -58,19 +58,19 @@ export class Handshake {
   readonly link: TcpLink | undefined;
   readonly deadlineNs: number;
   /** What was answered, for the end that was connected to. */
-  answer: Introduction | undefined = undefined;
-  peer: Introduction | undefined = undefined;
+  answer: Hello | undefined = undefined;
+  peer: Hello | undefined = undefined;
   /** What both have agreed on before they introduced themselves; undefined where that is not asked for, or not done. */
   session: Session | undefined = undefined;
   /** The connection stood, and the peer has ended it without having said anything. */
   wasHungUp = false;
   readonly #block: ScratchBlock = allocateScratch(2 * INCOMING);
-  /** Runs before the introductions. */
+  /** Runs before the hellos. */
   #secure: SecureHandshake | undefined;
-  #opening: Introduction | undefined;
+  #opening: Hello | undefined;
   #isConnecting: boolean;
-  /** Bytes of an introduction as it is sent. */
-  #bytes: number = INTRODUCTION_BYTES;
+  /** Bytes of a hello as it is sent. */
+  #bytes: number = PEER_HELLO_BYTES;
   #toSend = 0;
   #sent = 0;
   #received = 0;
@@ -84,7 +84,7 @@ export class Handshake {
     this.fd = fd;
     this.deadlineNs = deadlineNs;
     this.link = opening?.link;
-    this.#opening = opening?.introduction;
+    this.#opening = opening?.hello;
     this.#isConnecting = opening !== undefined;
     const role = this.#isConnecting ? 'connecting' : 'accepting';
     this.#secure = security === undefined ? undefined : new SecureHandshake(fd, security, role);
@@ -96,8 +96,8 @@ export class Handshake {
     return this.#isConnecting || this.#sent < this.#toSend || this.#secure?.hasOutput === true;
   }
 
-  /** Answers the introduction of the peer. */
-  reply(answer: Introduction): void {
+  /** Answers the hello of the peer. */
+  reply(answer: Hello): void {
     this.answer = answer;
     this.#say(answer);
   }
@@ -155,11 +155,11 @@ export class Handshake {
     if (objection !== undefined) return refused(objection, true);
     if (this.#received < this.#bytes) return undefined;
     const sealed = this.#block.u8.subarray(INCOMING, INCOMING + this.#bytes);
-    const bytes = this.session === undefined ? sealed : this.session.openIntroduction(sealed);
-    const peer = bytes === undefined ? 'its introduction is not its own' : unpackIntroduction(bytes);
+    const bytes = this.session === undefined ? sealed : this.session.openHello(sealed);
+    const peer = bytes === undefined ? 'its hello is not its own' : unpackHello(bytes);
     if (typeof peer === 'string') return refused(peer, true);
     this.peer = peer;
-    return { kind: 'introduced', peer };
+    return { kind: 'greeted', peer };
   }
 
   #agreed(secure: SecureHandshake): void {
@@ -174,10 +174,10 @@ export class Handshake {
     if (this.#opening !== undefined) this.#say(this.#opening);
   }
 
-  #say(introduction: Introduction): void {
+  #say(hello: Hello): void {
     const { u8 } = this.#block;
-    packIntroduction(introduction, u8);
-    if (this.session !== undefined) u8.set(this.session.sealIntroduction(u8.subarray(0, INTRODUCTION_BYTES)));
+    packHello(hello, u8);
+    if (this.session !== undefined) u8.set(this.session.sealHello(u8.subarray(0, PEER_HELLO_BYTES)));
     this.#toSend = this.#bytes;
     this.#sent = 0;
   }

@@ -40,23 +40,23 @@ function sessions(): { readonly atClient: Session; readonly atServer: Session } 
 describe('an exchange of keys', () => {
   it('ends with keys that fit, whose first messages are read by the other end alone', () => {
     const { atClient, atServer } = sessions();
-    const said = atClient.sealIntroduction(MESSAGE);
+    const said = atClient.sealHello(MESSAGE);
     expect(said).toHaveLength(MESSAGE.byteLength + atClient.overheadBytes);
-    expect(Buffer.from(atServer.openIntroduction(said)!).equals(MESSAGE)).toBe(true);
-    const answered = atServer.sealIntroduction(MESSAGE);
-    expect(Buffer.from(atClient.openIntroduction(answered)!).equals(MESSAGE)).toBe(true);
+    expect(Buffer.from(atServer.openHello(said)!).equals(MESSAGE)).toBe(true);
+    const answered = atServer.sealHello(MESSAGE);
+    expect(Buffer.from(atClient.openHello(answered)!).equals(MESSAGE)).toBe(true);
     // Nobody is told what they said themselves.
-    expect(atClient.openIntroduction(atClient.sealIntroduction(MESSAGE))).toBeUndefined();
+    expect(atClient.openHello(atClient.sealHello(MESSAGE))).toBeUndefined();
   });
 
   it('has first messages that fit no other connection, and none with a bit changed', () => {
     const [one, two] = [sessions(), sessions()];
-    const said = one.atClient.sealIntroduction(MESSAGE);
-    expect(two.atServer.openIntroduction(said)).toBeUndefined();
+    const said = one.atClient.sealHello(MESSAGE);
+    expect(two.atServer.openHello(said)).toBeUndefined();
     for (let bit = 0; bit < said.byteLength * 8; bit++) {
-      expect(one.atServer.openIntroduction(flipped(said, bit))).toBeUndefined();
+      expect(one.atServer.openHello(flipped(said, bit))).toBeUndefined();
     }
-    expect(one.atServer.openIntroduction(new Uint8Array(0))).toBeUndefined();
+    expect(one.atServer.openHello(new Uint8Array(0))).toBeUndefined();
   });
 
   it('shows both ends that the other has another key', () => {
@@ -122,8 +122,8 @@ describe('an exchange of keys', () => {
     const { client, server } = ends();
     for (let end = 0; end < HELLO_BYTES; end++) {
       expect(server.objectionTo(client.hello.subarray(0, end))).toBeUndefined();
-      const stranger = new Uint8Array(end);
-      if (end >= 4) expect(server.objectionTo(stranger)).toMatch(/does not authenticate itself/);
+      const unauthenticatedPeer = new Uint8Array(end);
+      if (end >= 4) expect(server.objectionTo(unauthenticatedPeer)).toMatch(/does not authenticate itself/);
     }
   });
 

@@ -12,7 +12,7 @@ export const SESSION_KEY_BYTES: number = MAC_BYTES + RECORD_KEY_BYTES;
 
 /** The keys of what one end sends. */
 export interface DirectionKeys {
-  /** For the introduction. */
+  /** For the hello. */
   readonly mac: Buffer;
   readonly records: Buffer;
 }
@@ -38,28 +38,28 @@ export class Session {
     return { mac: bytes.subarray(0, MAC_BYTES), records: bytes.subarray(MAC_BYTES) };
   }
 
-  /** Bytes that an introduction becomes longer by. */
+  /** Bytes that a hello becomes longer by. */
   get overheadBytes(): number {
     return this.#isEncrypted ? RECORD_OVERHEAD_BYTES : MAC_BYTES;
   }
 
   /** The first message of this end as it is sent: nobody else can have made it, and it fits no other connection. */
-  sealIntroduction(introduction: Uint8Array): Uint8Array {
+  sealHello(hello: Uint8Array): Uint8Array {
     if (this.#isEncrypted) {
-      const record = new Uint8Array(introduction.byteLength + RECORD_OVERHEAD_BYTES);
-      this.#sealing.seal(introduction, record);
+      const record = new Uint8Array(hello.byteLength + RECORD_OVERHEAD_BYTES);
+      this.#sealing.seal(hello, record);
       return record;
     }
-    return Buffer.concat([introduction, macOf(this.#own, introduction)]);
+    return Buffer.concat([hello, macOf(this.#own, hello)]);
   }
 
   /** The first message of the peer; undefined where it is not the peer's. */
-  openIntroduction(sealed: Uint8Array): Uint8Array | undefined {
+  openHello(sealed: Uint8Array): Uint8Array | undefined {
     if (this.#isEncrypted) return this.#opening.open(sealed);
-    const introduction = sealed.subarray(0, sealed.byteLength - MAC_BYTES);
-    const mac = Buffer.from(sealed.subarray(introduction.byteLength));
-    const expected = macOf(this.#peer, introduction);
-    return mac.byteLength === MAC_BYTES && timingSafeEqual(mac, expected) ? introduction : undefined;
+    const hello = sealed.subarray(0, sealed.byteLength - MAC_BYTES);
+    const mac = Buffer.from(sealed.subarray(hello.byteLength));
+    const expected = macOf(this.#peer, hello);
+    return mac.byteLength === MAC_BYTES && timingSafeEqual(mac, expected) ? hello : undefined;
   }
 
   /** What everything afterwards goes through; undefined where it goes in clear. */
@@ -72,6 +72,6 @@ export class Session {
   }
 }
 
-function macOf({ mac }: DirectionKeys, introduction: Uint8Array): Buffer {
-  return createHmac('sha256', mac).update(introduction).digest();
+function macOf({ mac }: DirectionKeys, hello: Uint8Array): Buffer {
+  return createHmac('sha256', mac).update(hello).digest();
 }

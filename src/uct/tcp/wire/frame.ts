@@ -21,12 +21,12 @@ export const FrameType = {
   /** Word 2: status; body: the bytes of the next get, nothing for a failure. */
   GET_DATA: 6,
   /** Word 1: the process of the sender lives, and says so every so many milliseconds. */
-  PULSE: 7,
+  HEARTBEAT: 7,
   /** The sender has no endpoint on this connection any more, and makes no new one on it. */
   BYE: 8,
 } as const;
 
-/** Version of frames and introductions. */
+/** Version of frames and hellos. */
 export const TCP_VERSION = 2;
 
 /** Bytes of the header of each type. */

@@ -121,7 +121,7 @@ export class TcpLink implements FrameSink, Watched {
   /** Answers to the gets of the peer that wait to be sent. */
   #served = 0;
   /** Time between two signs of life that the peer gives by itself; 0 while it has not said. */
-  #pulseMs = 0;
+  #heartbeatMs = 0;
   /** Since when the node of the peer has to acknowledge something. */
   #askedMs = 0;
 
@@ -152,7 +152,7 @@ export class TcpLink implements FrameSink, Watched {
 
   /** Whether there is something to do without anything having come. */
   get hasMore(): boolean {
-    return this.isUp && (this.isBlocked || this.isBroken || this.transmitter!.owes);
+    return this.isUp && (this.isBlocked || this.isBroken || this.transmitter!.hasPendingAcks);
   }
 
   /** Whether sending has failed: the next progress ends the link. */
@@ -178,7 +178,7 @@ export class TcpLink implements FrameSink, Watched {
     this.state = 'up';
     this.transmitter = new Transmitter(fd, this.#owner.buffers, this.#records);
     this.#receiver = new Receiver(fd, this.#owner.buffers, this, this.#records);
-    if (this.hasRetired) this.#takeLeave();
+    if (this.hasRetired) this.#sendBye();
   }
 
   /** Connects if that has not been tried: NO_RESOURCE as long as there is no connection, or why there will be none. */
@@ -201,7 +201,7 @@ export class TcpLink implements FrameSink, Watched {
 
   /** Tells the peer of the puts that arrived in the last turn, unless something that was sent since has taken that along. */
   acknowledge(): void {
-    if (this.isUp && this.transmitter!.owes) this.check(this.transmitter!.acknowledge());
+    if (this.isUp && this.transmitter!.hasPendingAcks) this.check(this.transmitter!.acknowledge());
   }
 
   /** Returns how many bytes. */
@@ -214,7 +214,7 @@ export class TcpLink implements FrameSink, Watched {
       if (this.#flushes.length > 0) this.#settleFlushes();
       if (this.isUp) {
         this.#owner.noteReceived(this);
-        if (this.transmitter!.owes) this.#owner.noteBlocked(this);
+        if (this.transmitter!.hasPendingAcks) this.#owner.noteBlocked(this);
       }
     }
     if (receiver.end !== undefined && this.isUp) this.#endReceiving(receiver);
@@ -250,7 +250,7 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   /**
-   * Whether the peer lives: its process by its pulses, its node by what the kernel hears of it.
+   * Whether the peer lives: its process by its heartbeats, its node by what the kernel hears of it.
    * @returns OK, or the failure of the link
    */
   look(): Status {
@@ -265,9 +265,9 @@ export class TcpLink implements FrameSink, Watched {
       return this.status;
     }
     const { peerTimeoutMs, nowMs } = this.#owner;
-    const processMs = Math.max(peerTimeoutMs, this.#pulseMs * INTERVALS);
+    const processMs = Math.max(peerTimeoutMs, this.#heartbeatMs * INTERVALS);
     // Data that nobody has read is no silence: it is this process that has not looked.
-    const isSilent = this.#pulseMs > 0 && tcpReceivedMs(this.fd) > processMs && tcpUnreadBytes(this.fd) === 0;
+    const isSilent = this.#heartbeatMs > 0 && tcpReceivedMs(this.fd) > processMs && tcpUnreadBytes(this.fd) === 0;
     const isCut = tcpAckedMs(this.fd) > peerTimeoutMs && nowMs - this.#askedMs > peerTimeoutMs;
     if (isSilent || isCut) {
       this.fail(Status.ENDPOINT_TIMEOUT, `no sign of life for ${isSilent ? processMs : peerTimeoutMs} ms`);
@@ -276,12 +276,12 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   /** Tells the peer that this process lives, and asks its node for an answer. @param intervalMs time until the next call */
-  pulse(intervalMs: number): void {
+  heartbeat(intervalMs: number): void {
     if (!this.isUp) return;
     // A question that stands open goes on: else this process may have slept, and the peer is not to blame.
     if (tcpAckedMs(this.fd) === 0) this.#askedMs = this.#owner.nowMs;
     // Whatever waits is a sign of life as well.
-    if (!this.transmitter!.isBlocked) this.check(this.transmitter!.signal(FrameType.PULSE, intervalMs));
+    if (!this.transmitter!.isBlocked) this.check(this.transmitter!.signal(FrameType.HEARTBEAT, intervalMs));
   }
 
   /** This end has no endpoints any more. */
@@ -289,7 +289,7 @@ export class TcpLink implements FrameSink, Watched {
     if (this.hasRetired || this.state === 'down') return;
     this.hasRetired = true;
     if (this.state === 'idle') this.fail(Status.CANCELED, '');
-    else if (this.state === 'up') this.#takeLeave();
+    else if (this.state === 'up') this.#sendBye();
     // The peer may have the connection already, and use it: it is told when this end has it too.
   }
 
@@ -299,7 +299,7 @@ export class TcpLink implements FrameSink, Watched {
     return !this.hasRetired;
   }
 
-  #takeLeave(): void {
+  #sendBye(): void {
     this.check(this.transmitter!.signal(FrameType.BYE));
     this.#closeIfUnused();
   }
@@ -377,7 +377,7 @@ export class TcpLink implements FrameSink, Watched {
     const status = this.payload.isLost ? Status.INVALID_ADDR : this.#bodyStatus;
     if (!this.#isPut) this.#answered(this.gets, 1, status);
     else if (this.transmitter!.length > WAITING_MAX) this.#violated('puts, without reading the answers');
-    else if (status === Status.OK) this.transmitter!.owe();
+    else if (status === Status.OK) this.transmitter!.addPendingAck();
     else this.check(this.transmitter!.refuse(status));
   }
 
@@ -410,8 +410,8 @@ export class TcpLink implements FrameSink, Watched {
     return this.#answered(this.puts, 1, failureOfPeer(status)) || this.#violated('a refusal of nothing');
   }
 
-  onPulse(intervalMs: number): void {
-    if (intervalMs > 0) this.#pulseMs = intervalMs;
+  onHeartbeat(intervalMs: number): void {
+    if (intervalMs > 0) this.#heartbeatMs = intervalMs;
   }
 
   onBye(): void {

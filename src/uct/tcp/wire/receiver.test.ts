@@ -19,7 +19,7 @@ describe('a stream', () => {
       am(1, 0),
       am(2, 1),
       put(0, 13),
-      frame([FrameType.PULSE, 1000]),
+      frame([FrameType.HEARTBEAT, 1000]),
       put(13, 0),
       put(13, 987),
       am(3, 17),
@@ -65,7 +65,7 @@ describe('a stream', () => {
     const side = net.open();
     const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(BYTES.byteLength)));
     const stream = streamFor([...keyOf(side.md, memory).words]);
-    const peer = await net.introduced(side);
+    const peer = await net.greeted(side);
     for (let cut = 1; cut < stream.byteLength; cut += cut < 200 || cut > stream.byteLength - 60 ? 1 : 61) {
       await sendInPieces(side, peer, stream, [cut]);
       await expectReceived(side, peer, memory.bytes);
@@ -76,7 +76,7 @@ describe('a stream', () => {
     const side = net.open({ RX_SEG_SIZE: '1k', TX_SEG_SIZE: '1k' });
     const memory = side.md.memReg(new Uint8Array(new ArrayBuffer(BYTES.byteLength)));
     const stream = streamFor([...keyOf(side.md, memory).words]);
-    const peer = await net.introduced(side);
+    const peer = await net.greeted(side);
     const cuts = fc.array(fc.integer({ min: 1, max: stream.byteLength - 1 }), { maxLength: 40 });
     await fc.assert(
       fc.asyncProperty(cuts, async (places) => {

@@ -28,7 +28,7 @@ export interface FrameSink {
   onGet(words: Int32Array, at: number): boolean;
   onAcknowledged(count: number): boolean;
   onRefused(status: number): boolean;
-  onPulse(intervalMs: number): void;
+  onHeartbeat(intervalMs: number): void;
   onBye(): void;
   /** False once the connection has ended, maybe by what a message did. */
   readonly isUp: boolean;
@@ -203,8 +203,8 @@ export class Receiver {
         return this.#sink.onAcknowledged(value);
       case FrameType.NACK:
         return this.#sink.onRefused(value);
-      case FrameType.PULSE:
-        this.#sink.onPulse(value);
+      case FrameType.HEARTBEAT:
+        this.#sink.onHeartbeat(value);
         return true;
       default:
         this.#sink.onBye();

@@ -15,7 +15,7 @@ it('answers puts in their order while a long answer to a get waits', async () =>
   const { memory, key } = keyed(side, GET_BYTES);
   const words = [...key.words];
   const unknown = words.with(0, 7777);
-  const peer = await net.introduced(side);
+  const peer = await net.greeted(side);
   const put = (to: readonly number[]): Uint8Array => frame([FrameType.PUT, 8, ...to, 0, 0], new Uint8Array(8).fill(1));
 
   peer.socket.pause();

@@ -16,7 +16,7 @@ export class Transmitter {
   #head: Outgoing | undefined = undefined;
   #tail: Outgoing | undefined = undefined;
   /** Puts of the peer that have arrived and that it has not been told of. */
-  #owed = 0;
+  #pendingAcks = 0;
   /** The last refusal of a put that waits: answers come in the order of the puts, so that no acknowledgement overtakes it. */
   #lastRefusal: Outgoing | undefined = undefined;
   /** Error number that ended the connection; 0 while it works. */
@@ -51,24 +51,24 @@ export class Transmitter {
     const { tx, txFrame } = this.#buffers;
     let start = TX_START;
     if (this.#head !== undefined) return this.#keep(start, start + byteLength);
-    if (this.#owed > 0) {
+    if (this.#pendingAcks > 0) {
       start = 0;
       txFrame.words[FrameWord.INFO] = FrameType.ACK;
-      txFrame.words[FrameWord.LENGTH] = this.#owed;
+      txFrame.words[FrameWord.LENGTH] = this.#pendingAcks;
     }
     if (this.#records !== undefined) {
-      this.#owed = 0;
+      this.#pendingAcks = 0;
       this.#keep(start, TX_START + byteLength);
       return this.#sealMore(this.#records);
     }
     const total = TX_START + byteLength - start;
     const sent = tcpSend(this.#fd, tx.address + start, total);
     if (sent === total) {
-      this.#owed = 0;
+      this.#pendingAcks = 0;
       return Status.OK;
     }
     if (sent < 0 && sent !== -Errno.EAGAIN) return this.#fail(-sent);
-    this.#owed = 0;
+    this.#pendingAcks = 0;
     return this.#keep(start + Math.max(sent, 0), start + total);
   }
 
@@ -89,20 +89,20 @@ export class Transmitter {
   }
 
   /** Whether the peer is to be told of puts that have arrived. */
-  get owes(): boolean {
-    return this.#owed > 0;
+  get hasPendingAcks(): boolean {
+    return this.#pendingAcks > 0;
   }
 
   /** Owes the peer an acknowledgement of one put more: it goes with the next frame, or with {@link acknowledge}. */
-  owe(): void {
-    this.#owed += 1;
+  addPendingAck(): void {
+    this.#pendingAcks += 1;
   }
 
   /** Tells the peer of the puts that have arrived: at once, or between the frames that wait. */
   acknowledge(): Status {
-    if (this.#owed === 0) return Status.OK;
-    const ack = this.#header(FrameType.ACK, this.#owed);
-    this.#owed = 0;
+    if (this.#pendingAcks === 0) return Status.OK;
+    const ack = this.#header(FrameType.ACK, this.#pendingAcks);
+    this.#pendingAcks = 0;
     return this.#insert(ack);
   }
 

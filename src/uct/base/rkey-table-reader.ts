@@ -1,27 +1,27 @@
 /**
- * The reading side of key boards: checks the keys of other memory domains of this node, and of this one, against the boards of their owners.
+ * The reading side of rkey tables: checks the keys of other memory domains of this node, and of this one, against the rkey tables of their owners.
  */
 
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import {
-  BOARD_BYTES,
-  type BoardKeyFields,
-  BoardWord,
-  boardTag,
-  KEY_BOARD_PAYLOAD_WORDS,
-  NO_DEVICE,
-  RowWord,
-  rowAt,
-  unpackBoardKey,
-} from './key-board-layout.ts';
 import { SECRET_BYTES, sameSecret } from './key-bytes.ts';
 import type { ProcessIdentity } from './process-identity.ts';
+import {
+  NO_DEVICE,
+  RKEY_TABLE_PAYLOAD_WORDS,
+  SlotWord,
+  slotAt,
+  TABLE_BYTES,
+  type TableKeyFields,
+  TableWord,
+  tableTag,
+  unpackTableKey,
+} from './rkey-table-layout.ts';
 import { isLackOfResources, type Segment } from './segment.ts';
 import { SegmentCache } from './segment-cache.ts';
 
-/** Boards that stay attached without a key in use: one for each peer with which keys come and go. */
-const IDLE_BOARDS_MAX = 16;
+/** Rkey tables that stay attached without a key in use: one for each peer with which keys come and go. */
+const IDLE_TABLES_MAX = 16;
 
 /** A key that was checked. */
 export class PublishedKey {
@@ -29,7 +29,7 @@ export class PublishedKey {
   /** System device of the memory; undefined for host memory. */
   readonly device: number | undefined;
   readonly generation: number;
-  /** The payload of the row: a copy. Written by another process: check it. */
+  /** The payload of the slot: a copy. Written by another process: check it. */
   readonly payload: Int32Array;
   /** The process that published it. */
   readonly owner: ProcessIdentity;
@@ -38,14 +38,14 @@ export class PublishedKey {
   readonly #release: () => void;
   #released = false;
 
-  constructor(key: BoardKeyFields, board: Segment, payload: Int32Array, release: () => void) {
+  constructor(key: TableKeyFields, table: Segment, payload: Int32Array, release: () => void) {
     this.byteLength = key.byteLength;
     this.device = key.device === NO_DEVICE ? undefined : key.device;
     this.generation = key.generation;
     this.payload = payload;
-    this.owner = board.owner;
-    this.#words = board.words;
-    this.#at = rowAt(key.row) + RowWord.GENERATION;
+    this.owner = table.owner;
+    this.#words = table.words;
+    this.#at = slotAt(key.slot) + SlotWord.GENERATION;
     this.#release = release;
   }
 
@@ -54,7 +54,7 @@ export class PublishedKey {
     return this.#words[this.#at] === this.generation;
   }
 
-  /** Gives the board back. Idempotent. The key must not be used any more. */
+  /** Gives the rkey table back. Idempotent. The key must not be used any more. */
   release(): void {
     if (this.#released) return;
     this.#released = true;
@@ -62,49 +62,49 @@ export class PublishedKey {
   }
 }
 
-/** The boards that one memory domain reads. */
-export class KeyBoardReader {
+/** The rkey tables that one memory domain reads. */
+export class RkeyTableReader {
   readonly #mdName: string;
   readonly #tag: Uint8Array;
-  readonly #boards: SegmentCache;
+  readonly #tables: SegmentCache;
 
-  /** @param folder where the boards of peers are */
+  /** @param folder where the rkey tables of peers are */
   constructor(mdName: string, folder?: string) {
-    this.#boards = new SegmentCache(IDLE_BOARDS_MAX, folder);
+    this.#tables = new SegmentCache(IDLE_TABLES_MAX, folder);
     this.#mdName = mdName;
-    this.#tag = boardTag(mdName);
+    this.#tag = tableTag(mdName);
   }
 
   /**
    * Checks a key. Release what it returns.
    * @param packed any bytes
    * @throws UcxError ERR_RKEY_MALFORMED (INVALID_PARAM) for what is no key; ERR_RKEY_STALE (INVALID_ADDR) when its memory is gone, or its
-   *   owner, or the board is not to be seen from here; ERR_RKEY_FORGED (INVALID_ADDR) when it is not the key that was handed out; SyscallError EMFILE,
+   *   owner, or the rkey table is not to be seen from here; ERR_RKEY_FORGED (INVALID_ADDR) when it is not the key that was handed out; SyscallError EMFILE,
    *   ENFILE, ENOMEM of this process
    */
   open(packed: Uint8Array): PublishedKey {
-    const key = unpackBoardKey(packed);
+    const key = unpackTableKey(packed);
     if (key === undefined) {
       throw this.#refusal('ERR_RKEY_MALFORMED', Status.INVALID_PARAM, 'is not a remote key of this version');
     }
-    const board = this.#attach(key);
+    const table = this.#attach(key);
     try {
-      const payload = this.#check(key, board);
-      return new PublishedKey(key, board, payload, () => this.#boards.release(board));
+      const payload = this.#check(key, table);
+      return new PublishedKey(key, table, payload, () => this.#tables.release(table));
     } catch (error) {
-      this.#boards.release(board);
+      this.#tables.release(table);
       throw error;
     }
   }
 
-  /** Detaches all boards; every key stops working. */
+  /** Detaches all rkey tables; every key stops working. */
   close(): void {
-    this.#boards.close();
+    this.#tables.close();
   }
 
-  #attach(key: BoardKeyFields): Segment {
+  #attach(key: TableKeyFields): Segment {
     try {
-      return this.#boards.acquire(key.board, BOARD_BYTES);
+      return this.#tables.acquire(key.table, TABLE_BYTES);
     } catch (error) {
       if (isLackOfResources(error)) throw error;
       const rule = 'belongs to a process that has ended, or that is not to be reached from here';
@@ -112,22 +112,22 @@ export class KeyBoardReader {
     }
   }
 
-  /** The payload of the row, when it is still the one of the key. */
-  #check(key: BoardKeyFields, { words, bytes, byteLength }: Segment): Int32Array {
-    const isBoard = byteLength >= BOARD_BYTES && this.#tag.every((byte, i) => bytes[BoardWord.TAG * 4 + i] === byte);
-    if (!isBoard) throw this.#forged(`does not belong to memory domain ${this.#mdName}`);
-    const at = rowAt(key.row);
-    const isCurrent = (): boolean => Atomics.load(words, at + RowWord.GENERATION) === key.generation;
+  /** The payload of the slot, when it is still the one of the key. */
+  #check(key: TableKeyFields, { words, bytes, byteLength }: Segment): Int32Array {
+    const isTable = byteLength >= TABLE_BYTES && this.#tag.every((byte, i) => bytes[TableWord.TAG * 4 + i] === byte);
+    if (!isTable) throw this.#forged(`does not belong to memory domain ${this.#mdName}`);
+    const at = slotAt(key.slot);
+    const isCurrent = (): boolean => Atomics.load(words, at + SlotWord.GENERATION) === key.generation;
     if (!isCurrent()) throw this.#stale();
-    const row = words.slice(at, at + RowWord.PAYLOAD + KEY_BOARD_PAYLOAD_WORDS);
-    // The owner may have revoked and reused the row meanwhile.
+    const slot = words.slice(at, at + SlotWord.PAYLOAD + RKEY_TABLE_PAYLOAD_WORDS);
+    // The owner may have revoked and reused the slot meanwhile.
     if (!isCurrent()) throw this.#stale();
-    const secret = new Uint8Array(row.buffer, RowWord.SECRET * 4, SECRET_BYTES);
-    const length = (row[RowWord.LENGTH]! >>> 0) + (row[RowWord.LENGTH + 1]! >>> 0) * 2 ** 32;
-    const device = row[RowWord.DEVICE]! >>> 0;
+    const secret = new Uint8Array(slot.buffer, SlotWord.SECRET * 4, SECRET_BYTES);
+    const length = (slot[SlotWord.LENGTH]! >>> 0) + (slot[SlotWord.LENGTH + 1]! >>> 0) * 2 ** 32;
+    const device = slot[SlotWord.DEVICE]! >>> 0;
     const isSame = length === key.byteLength && Number.isSafeInteger(length) && device === key.device;
     if (!sameSecret(secret, key.secret) || !isSame) throw this.#forged('does not match the key that was handed out');
-    return row.slice(RowWord.PAYLOAD);
+    return slot.slice(SlotWord.PAYLOAD);
   }
 
   #stale(): UcxError {

@@ -5,13 +5,7 @@
 
 import { expect, it } from 'vitest';
 import { KEY, keyFile } from '../../../test/fixtures/key-files.ts';
-import {
-  frame,
-  introductionTo,
-  type RawPeer,
-  TcpInterfaces,
-  type TcpSide,
-} from '../../../test/fixtures/tcp-interfaces.ts';
+import { frame, helloTo, type RawPeer, TcpInterfaces, type TcpSide } from '../../../test/fixtures/tcp-interfaces.ts';
 import { LogLevel } from '../../ucs/debug/log.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';
@@ -21,11 +15,11 @@ import { HELLO_BYTES, KeyExchange, PROOF_BYTES } from './secure/key-exchange.ts'
 import { FrameType } from './wire/frame.ts';
 
 const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: keyFile() };
-/** A stranger makes a good hello, as that says nothing of the key. */
+/** An unauthenticated peer makes a good hello, as that says nothing of the key. */
 const GUESS = { level: 'encrypt', key: Buffer.from(`${KEY} 2`) } as const;
 const HEADER = Int32Array.of(1, 2);
 const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
-/** For all strangers together, and for those of one address. */
+/** For all unauthenticated peers together, and for those of one address. */
 const STRANGERS_MAX = 1024;
 const PER_ADDRESS_MAX = STRANGERS_MAX / 2;
 const CONNECT_TIMEOUT_NS = 10e9;
@@ -34,7 +28,7 @@ const WARNINGS_MAX = 10;
 
 const net = new TcpInterfaces();
 
-/** What strangers say who wait then for ever. */
+/** What unauthenticated peers say who wait then for ever. */
 const SILENT: readonly (() => Uint8Array)[] = [
   () => new Uint8Array(0),
   () => new KeyExchange(GUESS, 'connecting').hello.subarray(0, HELLO_BYTES - 1),
@@ -42,10 +36,10 @@ const SILENT: readonly (() => Uint8Array)[] = [
   () => Buffer.concat([new KeyExchange(GUESS, 'connecting').hello, new Uint8Array(PROOF_BYTES - 1)]),
 ];
 
-/** What strangers say who are found out. */
+/** What unauthenticated peers say who are found out. */
 const GARBAGE: readonly ((side: TcpSide, random: Random) => Uint8Array)[] = [
   (_, random) => noise(random, 4 + random.below(300)),
-  (side) => introductionTo(side),
+  (side) => helloTo(side),
   (_, random) =>
     Buffer.concat([new KeyExchange(GUESS, 'connecting').hello, noise(random, PROOF_BYTES + random.below(300))]),
   // The level, the role and the version of a hello.
@@ -86,13 +80,13 @@ function closed(peers: readonly RawPeer[]): number {
   return peers.filter(({ isClosed }) => isClosed).length;
 }
 
-it('strangers who wait make way for who comes after them, the oldest first, and for who knows the key', async () => {
+it('unauthenticated peers who wait make way for who comes after them, the oldest first, and for who knows the key', async () => {
   net.log.allow(/is closed: others have come after it|more warnings/);
   const clock = new ManualClock(1e9);
   const side = net.open(ENCRYPT, clock);
   const peers: RawPeer[] = [];
   for (let i = 0; i < PER_ADDRESS_MAX + 200; i++) {
-    const peer = await net.stranger(side);
+    const peer = await net.unauthenticatedPeer(side);
     peer.write(SILENT[i % SILENT.length]!());
     peers.push(peer);
   }
@@ -111,23 +105,23 @@ it('strangers who wait make way for who comes after them, the oldest first, and 
   expect(side.messages).toHaveLength(2);
 }, 60_000);
 
-it('strangers of one address have half of the places, and push out only each other', async () => {
+it('unauthenticated peers of one address have half of the places, and push out only each other', async () => {
   net.log.allow(/is closed: others have come after it|more warnings/);
   const side = net.open(ENCRYPT, new ManualClock(1e9));
-  const first = [await net.stranger(side, '127.0.0.2'), await net.stranger(side, '127.0.0.3')];
+  const first = [await net.unauthenticatedPeer(side, '127.0.0.2'), await net.unauthenticatedPeer(side, '127.0.0.3')];
   const flood: RawPeer[] = [];
-  for (let i = 0; i < PER_ADDRESS_MAX + 100; i++) flood.push(await net.stranger(side));
+  for (let i = 0; i < PER_ADDRESS_MAX + 100; i++) flood.push(await net.unauthenticatedPeer(side));
   await net.until([side], () => closed(flood) === 100);
   expect([closed(first), closed(flood.slice(0, 100))]).toEqual([0, 100]);
   // A second address that takes its half: there is room for no more, and the oldest of all goes.
   const second: RawPeer[] = [];
-  for (let i = 0; i < PER_ADDRESS_MAX; i++) second.push(await net.stranger(side, '127.0.0.4'));
+  for (let i = 0; i < PER_ADDRESS_MAX; i++) second.push(await net.unauthenticatedPeer(side, '127.0.0.4'));
   await net.until([side], () => closed(first) === 2);
   expect([closed(flood), closed(second)]).toEqual([100, 0]);
   await expectReachable(side);
 }, 60_000);
 
-it('strangers who say something else are closed at once, with few words, and disturb nobody', async () => {
+it('unauthenticated peers who say something else are closed at once, with few words, and disturb nobody', async () => {
   net.log.allow(/is closed: |more warnings/);
   const side = net.open(ENCRYPT, new ManualClock(1e9));
   const friend = net.open(ENCRYPT);
@@ -137,7 +131,7 @@ it('strangers who say something else are closed at once, with few words, and dis
   const message = frame([FrameType.AM | (5 << 8), 3], Uint8Array.of(1, 2, 3));
   const peers: RawPeer[] = [];
   for (let i = 0; i < 210; i++) {
-    const peer = await net.stranger(side);
+    const peer = await net.unauthenticatedPeer(side);
     peer.write(GARBAGE[i % GARBAGE.length]!(side, random), message);
     peers.push(peer);
     if (i % 70 === 0) await expectReachable(side);
@@ -145,6 +139,6 @@ it('strangers who say something else are closed at once, with few words, and dis
   await net.until([side], () => closed(peers) === peers.length);
   expect(warnings()).toBeLessThanOrEqual(WARNINGS_MAX);
   await greet(side, friend, endpoint);
-  // Nothing of what strangers have sent is a message.
+  // Nothing of what unauthenticated peers have sent is a message.
   expect(side.messages).toHaveLength(5);
 }, 60_000);

@@ -6,25 +6,25 @@ import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../api/memory.ts';
-import { KeyBoard, PUBLISHED_KEYS_MAX } from './key-board.ts';
-import { BOARD_BYTES, KEY_BOARD_KEY_BYTES, KEY_BOARD_PAYLOAD_WORDS } from './key-board-layout.ts';
-import { KeyBoardReader } from './key-board-reader.ts';
 import { isOwn } from './process-identity.ts';
+import { PUBLISHED_KEYS_MAX, RkeyTable } from './rkey-table.ts';
+import { RKEY_TABLE_KEY_BYTES, RKEY_TABLE_PAYLOAD_WORDS, TABLE_BYTES } from './rkey-table-layout.ts';
+import { RkeyTableReader } from './rkey-table-reader.ts';
 import { Segment } from './segment.ts';
 
 expectNoLeaks(SEGMENT_PROBES);
 
 const KEY_CODES = ['ERR_RKEY_MALFORMED', 'ERR_RKEY_STALE', 'ERR_RKEY_FORGED'];
-let board = new KeyBoard('test');
-let reader = new KeyBoardReader('test');
+let table = new RkeyTable('test');
+let reader = new RkeyTableReader('test');
 
 beforeEach(() => {
-  board = new KeyBoard('test');
-  reader = new KeyBoardReader('test');
+  table = new RkeyTable('test');
+  reader = new RkeyTableReader('test');
 });
 afterEach(() => {
   reader.close();
-  board.close();
+  table.close();
 });
 
 function memory(byteLength = 5_000_000_000, sysDevice?: number): MdMemory {
@@ -41,9 +41,9 @@ function memory(byteLength = 5_000_000_000, sysDevice?: number): MdMemory {
 }
 
 function published(one: MdMemory, payload = new Int32Array(0)): Uint8Array {
-  board.publish(one, payload);
-  const packed = new Uint8Array(KEY_BOARD_KEY_BYTES);
-  board.pack(one, packed, 0);
+  table.publish(one, payload);
+  const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
+  table.pack(one, packed, 0);
   return packed;
 }
 
@@ -57,33 +57,33 @@ function codeOf(call: () => unknown): string {
 }
 
 describe('a published key', () => {
-  it('tells what its row says, until it is revoked', () => {
+  it('tells what its slot says, until it is revoked', () => {
     const one = memory(5_000_000_000, 3);
-    const payload = Int32Array.from({ length: KEY_BOARD_PAYLOAD_WORDS }, (_, i) => i - 5);
+    const payload = Int32Array.from({ length: RKEY_TABLE_PAYLOAD_WORDS }, (_, i) => i - 5);
     const packed = published(one, payload);
     const key = reader.open(packed);
     expect(key).toMatchObject({ byteLength: 5_000_000_000, device: 3, payload, live: true });
     expect(isOwn(key.owner)).toBe(true);
-    board.revoke(one);
+    table.revoke(one);
     expect(key.live).toBe(false);
     expect(codeOf(() => reader.open(packed))).toBe('ERR_RKEY_STALE');
     const again = published(memory());
     expect(key.live).toBe(false);
     const second = reader.open(again);
-    expect(second).toMatchObject({ device: undefined, payload: new Int32Array(KEY_BOARD_PAYLOAD_WORDS) });
+    expect(second).toMatchObject({ device: undefined, payload: new Int32Array(RKEY_TABLE_PAYLOAD_WORDS) });
     for (const each of [key, key, second]) each.release();
   });
 
   it('is dead with its owner and with its reader', () => {
     const packed = published(memory());
     const key = reader.open(packed);
-    const other = new KeyBoardReader('test');
+    const other = new RkeyTableReader('test');
     const second = other.open(packed);
     other.close();
     expect([key.live, second.live]).toEqual([true, false]);
-    board.close();
+    table.close();
     expect(key.live).toBe(false);
-    // A board that is still attached, and one that cannot be attached any more.
+    // An rkey table that is still attached, and one that cannot be attached any more.
     expect(codeOf(() => reader.open(packed))).toBe('ERR_RKEY_STALE');
     expect(codeOf(() => other.open(packed))).toBe('ERR_RKEY_STALE');
     other.close();
@@ -91,7 +91,7 @@ describe('a published key', () => {
 
   it('is none of another memory domain', () => {
     const packed = published(memory());
-    const other = new KeyBoardReader('tes');
+    const other = new RkeyTableReader('tes');
     expect(codeOf(() => other.open(packed))).toBe('ERR_RKEY_FORGED');
     other.close();
   });
@@ -107,15 +107,15 @@ describe('a published key', () => {
     reader.open(packed).release();
   });
 
-  it('is not found in a board of random bytes', async () => {
+  it('is not found in an rkey table of random bytes', async () => {
     const packed = published(memory());
-    const hostile = Segment.create(BOARD_BYTES);
+    const hostile = Segment.create(TABLE_BYTES);
     const small = Segment.create(64);
     const random = fc.uint8Array({ minLength: 256, maxLength: 256 });
     await fc.assert(
       fc.property(random, fc.nat(300), fc.boolean(), (bytes, at, tagged) => {
         hostile.bytes.set(bytes);
-        // With the tag of a real board, and the key's own generation now and then.
+        // With the tag of a real rkey table, and the key's own generation now and then.
         if (tagged) hostile.bytes[0] = 1;
         if (tagged) hostile.bytes.set(Buffer.from('test\0\0\0\0\0\0\0\0\0\0\0\0'), 4);
         if (tagged) hostile.bytes.set(bytes.subarray(0, 1), 128 + at);
@@ -134,28 +134,28 @@ describe('publishing', () => {
   it('refuses what is published already, what is not, and a long payload', () => {
     const one = memory();
     const packed = published(one);
-    expect(codeOf(() => board.publish(one, new Int32Array(0)))).toBe('ERR_INVALID_PARAM');
-    expect(codeOf(() => board.publish(memory(), new Int32Array(KEY_BOARD_PAYLOAD_WORDS + 1)))).toBe(
+    expect(codeOf(() => table.publish(one, new Int32Array(0)))).toBe('ERR_INVALID_PARAM');
+    expect(codeOf(() => table.publish(memory(), new Int32Array(RKEY_TABLE_PAYLOAD_WORDS + 1)))).toBe(
       'ERR_INVALID_PARAM',
     );
-    expect(codeOf(() => board.pack(memory(), packed, 0))).toBe('ERR_INVALID_PARAM');
-    expect(codeOf(() => board.pack(one, packed, 1))).toBe('ERR_INVALID_PARAM');
-    board.revoke(memory());
-    expect([board.has(one), board.has(memory())]).toEqual([true, false]);
+    expect(codeOf(() => table.pack(memory(), packed, 0))).toBe('ERR_INVALID_PARAM');
+    expect(codeOf(() => table.pack(one, packed, 1))).toBe('ERR_INVALID_PARAM');
+    table.revoke(memory());
+    expect([table.has(one), table.has(memory())]).toEqual([true, false]);
   });
 
   it('ends at its bound with NO_RESOURCE, and goes on when a key is revoked', () => {
     const first = memory();
-    board.publish(first, new Int32Array(0));
-    for (let i = 1; i < PUBLISHED_KEYS_MAX; i++) board.publish(memory(), new Int32Array(0));
+    table.publish(first, new Int32Array(0));
+    for (let i = 1; i < PUBLISHED_KEYS_MAX; i++) table.publish(memory(), new Int32Array(0));
     let status: Status = Status.OK;
     try {
-      board.publish(memory(), new Int32Array(0));
+      table.publish(memory(), new Int32Array(0));
     } catch (error) {
       if (isUcxError(error)) status = error.status;
     }
     expect(status).toBe(Status.NO_RESOURCE);
-    board.revoke(first);
+    table.revoke(first);
     reader.open(published(memory())).release();
   });
 });

@@ -3,7 +3,7 @@
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 
 /** The times. */
-export class Pulses {
+export class Heartbeats {
   readonly #clock: Clock;
   readonly #intervalNs: number;
   readonly #onTime: () => boolean;

@@ -8,7 +8,7 @@ import { StatsReporter } from '../ucs/stats/stats-reporter.ts';
 import type { Program } from './program.ts';
 
 /** What has been opened. */
-export interface Insight {
+export interface Instrumentation {
   /** Writes what is to be written. */
   close(): void;
 }
@@ -17,7 +17,7 @@ export interface Insight {
  * Opens what the configuration asks for.
  * @throws UcxError ERR_STATS_FILE, ERR_PROFILE_FILE
  */
-export function openInsight(program: Program, context: { stats(): StatsNode }): Insight {
+export function openInstrumentation(program: Program, context: { stats(): StatsNode }): Instrumentation {
   const { config, log, clock } = program;
   const profile = Profile.acquire(config.get(PROFILE_CONFIG_TABLE), log);
   let reporter: StatsReporter;

@@ -1,4 +1,4 @@
-/** How long the endings of one worker are waited for: some operations libucp never ends, once their peer is gone. */
+/** How long the teardown of one worker waits: some operations libucp never ends, once their peer is gone. */
 
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -10,42 +10,42 @@ import type { Status } from '../../ucs/type/status.ts';
 const PATIENCE_NS = 1e9;
 
 /** The worker. */
-export interface EndingWorker {
+export interface TeardownWorker {
   readonly context: { readonly clock: Clock };
   readonly promises: PromiseTier;
   readonly closed: boolean;
   flushUcp(params: RequestParams | undefined): Status | Request;
 }
 
-/** The endings. */
-export class Endings {
-  readonly #worker: EndingWorker;
+/** The teardown. */
+export class Teardown {
+  readonly #worker: TeardownWorker;
   /** Of everything together, once the worker is closing. */
-  #patienceEnds = Number.POSITIVE_INFINITY;
+  #closeTimeoutEnds = Number.POSITIVE_INFINITY;
 
-  constructor(worker: EndingWorker) {
+  constructor(worker: TeardownWorker) {
     this.#worker = worker;
   }
 
   /** The worker is closing. */
   begin(): void {
-    this.#patienceEnds = this.#worker.context.clock.nowNs() + PATIENCE_NS;
+    this.#closeTimeoutEnds = this.#worker.context.clock.nowNs() + PATIENCE_NS;
   }
 
   /** Waits for something, for a while. */
   async waitFor(isOver: () => boolean): Promise<void> {
     const { clock } = this.#worker.context;
-    const patienceEnds = clock.nowNs() + PATIENCE_NS;
-    await this.#worker.promises.until(() => isOver() || clock.nowNs() > patienceEnds);
+    const closeTimeoutEnds = clock.nowNs() + PATIENCE_NS;
+    await this.#worker.promises.until(() => isOver() || clock.nowNs() > closeTimeoutEnds);
   }
 
   /** Waits for the closing of an endpoint. Where it may hang, for a while: the peer may never answer what libucp waits for. */
   async closed(closing: Status | Request, mayHang: () => boolean): Promise<void> {
     if (typeof closing === 'number') return;
     const { clock } = this.#worker.context;
-    const patienceEnds = Math.min(this.#patienceEnds, clock.nowNs() + PATIENCE_NS);
+    const closeTimeoutEnds = Math.min(this.#closeTimeoutEnds, clock.nowNs() + PATIENCE_NS);
     const isOver = this.freeEventually(closing);
-    await this.#worker.promises.until(() => isOver() || (mayHang() && clock.nowNs() > patienceEnds));
+    await this.#worker.promises.until(() => isOver() || (mayHang() && clock.nowNs() > closeTimeoutEnds));
   }
 
   /**
@@ -54,7 +54,7 @@ export class Endings {
    */
   dropLanes(): void {
     const worker = this.#worker;
-    if (this.#patienceEnds !== Number.POSITIVE_INFINITY) return;
+    if (this.#closeTimeoutEnds !== Number.POSITIVE_INFINITY) return;
     const flush = worker.flushUcp({ noImmediateCompletion: true });
     if (typeof flush === 'number') return;
     const isOver = this.freeEventually(flush);

@@ -9,8 +9,8 @@ import { throwLater } from '../../ucs/debug/uncaught.ts';
 /** Turns of progress after which others have theirs. */
 const TURNS_MAX = 64;
 
-/** The attendance of one worker. */
-export class Attendance {
+/** The background progress of one worker. */
+export class BackgroundProgress {
   readonly #worker: Progressable;
   readonly #endpoints: Set<{ readonly closed: boolean }> = new Set();
   /** Of the sleep at hand: an older one that is woken again does nothing. */
@@ -21,7 +21,7 @@ export class Attendance {
   }
 
   /** Attends until the endpoint is closed here: whoever closes drives progress. */
-  attend(endpoint: { readonly closed: boolean }): void {
+  keepProgressing(endpoint: { readonly closed: boolean }): void {
     this.#endpoints.add(endpoint);
     if (this.#ticket === undefined) this.#sleep();
   }

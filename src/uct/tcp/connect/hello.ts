@@ -11,8 +11,8 @@ import { HELLO_MAGIC } from '../secure/key-exchange.ts';
 import { TCP_VERSION } from '../wire/frame.ts';
 import { type Claim, PROOF_BYTES, PUBLIC_KEY_BYTES } from './identity.ts';
 
-/** Bytes of an introduction. */
-export const INTRODUCTION_BYTES: number = 64 + PUBLIC_KEY_BYTES + PROOF_BYTES;
+/** Bytes of a hello. */
+export const PEER_HELLO_BYTES: number = 64 + PUBLIC_KEY_BYTES + PROOF_BYTES;
 
 /** Bytes after which it is known whether a peer speaks this version of the protocol. */
 export const BEGINNING_BYTES = 8;
@@ -36,17 +36,17 @@ export const Answer = {
 } as const;
 
 /** The fields. */
-export interface Introduction extends Claim {
+export interface Hello extends Claim {
   /** Of an answer: {@link Answer}, or a negative status. */
   readonly status: number;
   readonly messageBytesMax: number;
 }
 
-/** Writes an introduction to the start of `target`. */
-export function packIntroduction(introduction: Introduction, target: Uint8Array): void {
-  const { sender, wanted, status, messageBytesMax, publicKey, proof } = introduction;
-  target.fill(0, 0, INTRODUCTION_BYTES);
-  const view = new DataView(target.buffer, target.byteOffset, INTRODUCTION_BYTES);
+/** Writes a hello to the start of `target`. */
+export function packHello(hello: Hello, target: Uint8Array): void {
+  const { sender, wanted, status, messageBytesMax, publicKey, proof } = hello;
+  target.fill(0, 0, PEER_HELLO_BYTES);
+  const view = new DataView(target.buffer, target.byteOffset, PEER_HELLO_BYTES);
   view.setUint32(0, MAGIC, true);
   view.setUint16(AT_VERSION, TCP_VERSION, true);
   view.setInt16(AT_STATUS, status, true);
@@ -57,7 +57,7 @@ export function packIntroduction(introduction: Introduction, target: Uint8Array)
   target.set(proof, AT_PROOF);
 }
 
-/** What is wrong with the beginning of an introduction, of which {@link BEGINNING_BYTES} have come; undefined while nothing is. */
+/** What is wrong with the beginning of a hello, of which {@link BEGINNING_BYTES} have come; undefined while nothing is. */
 export function objectionToBeginning(bytes: Uint8Array): string | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, BEGINNING_BYTES);
   const magic = view.getUint32(0, true);
@@ -68,11 +68,11 @@ export function objectionToBeginning(bytes: Uint8Array): string | undefined {
   return undefined;
 }
 
-/** Reads an introduction, or says what is wrong with it. */
-export function unpackIntroduction(bytes: Uint8Array): Introduction | string {
+/** Reads a hello, or says what is wrong with it. */
+export function unpackHello(bytes: Uint8Array): Hello | string {
   const objection = objectionToBeginning(bytes);
   if (objection !== undefined) return objection;
-  const view = new DataView(bytes.buffer, bytes.byteOffset, INTRODUCTION_BYTES);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, PEER_HELLO_BYTES);
   const messageBytesMax = view.getUint32(AT_BYTES_MAX, true);
   if (messageBytesMax < MESSAGE_BYTES_MIN || messageBytesMax > MESSAGE_BYTES_MAX) {
     return `it takes messages of ${messageBytesMax} bytes`;
@@ -83,6 +83,6 @@ export function unpackIntroduction(bytes: Uint8Array): Introduction | string {
     status: view.getInt16(AT_STATUS, true),
     messageBytesMax,
     publicKey: bytes.slice(AT_PUBLIC_KEY, AT_PROOF),
-    proof: bytes.slice(AT_PROOF, INTRODUCTION_BYTES),
+    proof: bytes.slice(AT_PROOF, PEER_HELLO_BYTES),
   };
 }

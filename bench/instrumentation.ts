@@ -11,7 +11,7 @@ const CHEAP_CALLS = 2_000_000;
 const SHARE_MAX = 0.03;
 
 /** Runs the measurement. */
-export async function benchInsight(): Promise<Result[]> {
+export async function benchInstrumentation(): Promise<Result[]> {
   await using context = await Context.create();
   const worker = context.worker();
   const endpoint = worker.endpoint(worker.address());
@@ -41,7 +41,7 @@ export async function benchInsight(): Promise<Result[]> {
   const share = Math.max(0, countNs) / putNs;
   return [
     {
-      name: 'insight in an 8-byte put',
+      name: 'instrumentation in an 8-byte put',
       value: `${countNs.toFixed(1)} ns of ${putNs.toFixed(0)} ns`,
       ratio: share,
       target: `<= ${SHARE_MAX}`,

@@ -3,8 +3,8 @@
  * silent ones lock no other out: who has something to say says it at once.
  */
 
-/** The strangers of one listening socket. */
-export class Strangers<T extends object> {
+/** The unauthenticated peers of one listening socket. */
+export class UnauthenticatedPeers<T extends object> {
   readonly #max: number;
   /** Half of all: one address leaves room for others. */
   readonly #perAddressMax: number;
@@ -12,7 +12,7 @@ export class Strangers<T extends object> {
   readonly #all: Map<T, string> = new Map();
   readonly #byAddress: Map<string, Set<T>> = new Map();
 
-  /** @param max strangers at most */
+  /** @param max unauthenticated peers at most */
   constructor(max: number) {
     this.#max = max;
     this.#perAddressMax = Math.ceil(max / 2);
@@ -29,20 +29,20 @@ export class Strangers<T extends object> {
     return this.#all.size >= this.#max ? firstOf(this.#all.keys()) : undefined;
   }
 
-  add(stranger: T, address: string): void {
-    this.#all.set(stranger, address);
+  add(unauthenticatedPeer: T, address: string): void {
+    this.#all.set(unauthenticatedPeer, address);
     const known = this.#byAddress.get(address);
-    if (known === undefined) this.#byAddress.set(address, new Set([stranger]));
-    else known.add(stranger);
+    if (known === undefined) this.#byAddress.set(address, new Set([unauthenticatedPeer]));
+    else known.add(unauthenticatedPeer);
   }
 
   /** One that has gone, or is none any more. */
-  delete(stranger: T): void {
-    const address = this.#all.get(stranger);
+  delete(unauthenticatedPeer: T): void {
+    const address = this.#all.get(unauthenticatedPeer);
     if (address === undefined) return;
-    this.#all.delete(stranger);
+    this.#all.delete(unauthenticatedPeer);
     const known = this.#byAddress.get(address)!;
-    known.delete(stranger);
+    known.delete(unauthenticatedPeer);
     if (known.size === 0) this.#byAddress.delete(address);
   }
 }

@@ -28,7 +28,7 @@ const MIB = 2 ** 20;
 const fixture = usePairs();
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-insight-'));
+  folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-instrumentation-'));
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 

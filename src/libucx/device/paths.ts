@@ -8,7 +8,7 @@ import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { isHost, isKnown } from '../request/buffers.ts';
 
 /** The ways. */
-export const DeviceWay = {
+export const DevicePath = {
   /** The transports of the node: both memories are on this machine. */
   NODE: 0,
   /** libucp alone: it knows both memories. */
@@ -18,18 +18,18 @@ export const DeviceWay = {
   /** Messages to the owner of the card. */
   REMOTE: 3,
 } as const;
-export type DeviceWay = (typeof DeviceWay)[keyof typeof DeviceWay];
+export type DevicePath = (typeof DevicePath)[keyof typeof DevicePath];
 
 /** The way of a put or get. */
-export function chooseWay(
+export function choosePath(
   endpoint: EngineEndpoint,
   operation: 'put' | 'get',
   local: LocalMemory,
   rkey: UcpRemoteKey,
-): DeviceWay {
-  if (reachesByNode(endpoint, operation, local, rkey)) return DeviceWay.NODE;
-  if (rkey.handle !== 0 && isKnown(local)) return DeviceWay.DIRECT;
-  return rkey.exportId === 0 ? DeviceWay.PIPELINE : DeviceWay.REMOTE;
+): DevicePath {
+  if (reachesByNode(endpoint, operation, local, rkey)) return DevicePath.NODE;
+  if (rkey.handle !== 0 && isKnown(local)) return DevicePath.DIRECT;
+  return rkey.exportId === 0 ? DevicePath.PIPELINE : DevicePath.REMOTE;
 }
 
 /** True where the transports of the node move any number of bytes between the memories. Asked once for a key and a kind of local memory. */

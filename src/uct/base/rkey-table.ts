@@ -1,0 +1,142 @@
+/**
+ * Published remote keys: the owner of memory keeps a slot for each key in a shared segment (a *rkey table*), which peers on this node read to
+ * check a key and to learn what the key itself does not tell. A key stops working the moment its slot is revoked. What the payload of a
+ * slot means is the transport's knowledge; how a peer reads an rkey table is in rkey-table-reader.ts.
+ */
+
+import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { MdMemory } from '../api/memory.ts';
+import { SECRET_BYTES } from './key-bytes.ts';
+import {
+  NO_DEVICE,
+  packTableKey,
+  RKEY_TABLE_KEY_BYTES,
+  RKEY_TABLE_PAYLOAD_WORDS,
+  SlotWord,
+  slotAt,
+  TABLE_BYTES,
+  TABLE_SLOTS,
+  TableWord,
+  tableTag,
+} from './rkey-table-layout.ts';
+import { Segment } from './segment.ts';
+
+/** Rkey tables of one memory domain at most; with all slots of them taken, publishing is refused with NO_RESOURCE. */
+const TABLES_MAX = 64;
+/** Keys that a memory domain has published at most at one time. */
+export const PUBLISHED_KEYS_MAX: number = TABLES_MAX * TABLE_SLOTS;
+/** A slot whose generation has come here is not used again, so that no generation comes twice. */
+const GENERATION_MAX = 0x7fff_ffff;
+
+/** A place for a key. */
+interface Row {
+  readonly table: Segment;
+  readonly index: number;
+  generation: number;
+}
+
+interface Entry {
+  readonly slot: Row;
+  readonly packed: Uint8Array;
+}
+
+/** The published keys of one memory domain. */
+export class RkeyTable<M extends MdMemory> {
+  readonly #mdName: string;
+  /** Where the rkey tables are; the usual folder when undefined. */
+  readonly #folder: string | undefined;
+  readonly #tables: Segment[] = [];
+  readonly #free: Row[] = [];
+  readonly #published: Map<M, Entry> = new Map();
+
+  /** @param mdName at most 16 ASCII characters; an rkey table of one memory domain is none of another */
+  constructor(mdName: string, folder?: string) {
+    this.#folder = folder;
+    this.#mdName = mdName;
+  }
+
+  /** Whether `memory` has a slot. */
+  has(memory: M): boolean {
+    return this.#published.has(memory);
+  }
+
+  /**
+   * Gives `memory` a slot.
+   * @param payload what peers learn besides length and device: at most {@link RKEY_TABLE_PAYLOAD_WORDS} words, copied
+   * @throws UcxError ERR_NO_RESOURCE with {@link PUBLISHED_KEYS_MAX} keys; ERR_INVALID_PARAM for a second time; SyscallError of the segment
+   */
+  publish(memory: M, payload: Int32Array): void {
+    if (this.#published.has(memory)) throw invalidParam('memory', 'must not be published already', memory.address);
+    if (payload.length > RKEY_TABLE_PAYLOAD_WORDS) {
+      throw invalidParam('payload', `must have at most ${RKEY_TABLE_PAYLOAD_WORDS} words`, payload.length);
+    }
+    const slot = this.#takeRow();
+    const secret = systemRandomBytes(SECRET_BYTES);
+    const device = memory.sysDevice ?? NO_DEVICE;
+    const { byteLength } = memory;
+    const { words, bytes, packedName } = slot.table;
+    const at = slotAt(slot.index);
+    slot.generation += 1;
+    words[at + SlotWord.DEVICE] = device;
+    words[at + SlotWord.LENGTH] = byteLength;
+    words[at + SlotWord.LENGTH + 1] = byteLength / 2 ** 32;
+    bytes.set(secret, (at + SlotWord.SECRET) * 4);
+    words.fill(0, at + SlotWord.PAYLOAD, at + SlotWord.PAYLOAD + RKEY_TABLE_PAYLOAD_WORDS);
+    words.set(payload, at + SlotWord.PAYLOAD);
+    // Last: a peer that sees the generation sees the slot.
+    Atomics.store(words, at + SlotWord.GENERATION, slot.generation);
+    const packed = new Uint8Array(RKEY_TABLE_KEY_BYTES);
+    const { index, generation } = slot;
+    packTableKey({ device, slot: index, generation, byteLength, secret, table: packedName }, packed, 0);
+    this.#published.set(memory, { slot, packed });
+  }
+
+  /**
+   * Writes the key of published memory: {@link RKEY_TABLE_KEY_BYTES} at `offset`, the same bytes every time.
+   * @throws UcxError ERR_INVALID_PARAM for memory that is not published, or a target without room
+   */
+  pack(memory: M, target: Uint8Array, offset: number): void {
+    const entry = this.#published.get(memory);
+    if (entry === undefined) throw invalidParam('memory', 'must be published', memory?.address);
+    if (!(offset >= 0 && offset + RKEY_TABLE_KEY_BYTES <= target.byteLength)) {
+      throw invalidParam('target', `must have room for ${RKEY_TABLE_KEY_BYTES} bytes at ${offset}`, target.byteLength);
+    }
+    target.set(entry.packed, offset);
+  }
+
+  /** Makes the keys of `memory` useless at once, here and in other processes. Memory that is not published is left alone. */
+  revoke(memory: M): void {
+    const entry = this.#published.get(memory);
+    if (entry === undefined) return;
+    this.#published.delete(memory);
+    const { slot } = entry;
+    const at = slotAt(slot.index);
+    Atomics.store(slot.table.words, at + SlotWord.GENERATION, 0);
+    slot.table.bytes.fill(0, (at + SlotWord.SECRET) * 4, (at + SlotWord.SECRET) * 4 + SECRET_BYTES);
+    if (slot.generation < GENERATION_MAX) this.#free.push(slot);
+  }
+
+  /** Revokes all keys and removes the rkey tables. */
+  close(): void {
+    for (const memory of [...this.#published.keys()]) this.revoke(memory);
+    for (const table of this.#tables) table.close();
+    this.#tables.length = 0;
+    this.#free.length = 0;
+  }
+
+  #takeRow(): Row {
+    const slot = this.#free.pop();
+    if (slot !== undefined) return slot;
+    if (this.#tables.length === TABLES_MAX) {
+      throw statusError(Status.NO_RESOURCE, `publish more than ${PUBLISHED_KEYS_MAX} keys of ${this.#mdName}`);
+    }
+    const table = Segment.create(TABLE_BYTES, this.#folder);
+    table.words[TableWord.SLOTS] = TABLE_SLOTS;
+    table.bytes.set(tableTag(this.#mdName), TableWord.TAG * 4);
+    this.#tables.push(table);
+    for (let index = TABLE_SLOTS - 1; index > 0; index--) this.#free.push({ table, index, generation: 0 });
+    return { table, index: 0, generation: 0 };
+  }
+}

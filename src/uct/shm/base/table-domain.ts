@@ -1,0 +1,40 @@
+/** What the memory domains of shared memory have in common: they publish keys on rkey tables, which peers on this node read. */
+
+import { HostDomain } from '../../base/host-domain.ts';
+import type { HostMemory } from '../../base/host-memory.ts';
+import { RkeyTable } from '../../base/rkey-table.ts';
+import { RkeyTableReader } from '../../base/rkey-table-reader.ts';
+
+/** Base of such a memory domain. */
+export abstract class TableDomain extends HostDomain {
+  protected readonly reader: RkeyTableReader;
+  readonly #table: RkeyTable<HostMemory>;
+
+  /**
+   * @param registersPackable whether registered memory can have keys
+   * @param folder where the rkey tables are, also those of peers
+   */
+  constructor(name: string, registersPackable: boolean, folder?: string) {
+    super(name, registersPackable);
+    this.#table = new RkeyTable(name, folder);
+    this.reader = new RkeyTableReader(name, folder);
+  }
+
+  /** What the slot of a key tells peers about `memory`. */
+  protected abstract payloadOf(memory: HostMemory): Int32Array;
+
+  override close(): void {
+    super.close();
+    this.#table.close();
+    this.reader.close();
+  }
+
+  protected packKey(memory: HostMemory, target: Uint8Array, offset: number): void {
+    if (!this.#table.has(memory)) this.#table.publish(memory, this.payloadOf(memory));
+    this.#table.pack(memory, target, offset);
+  }
+
+  protected revokeKey(memory: HostMemory): void {
+    this.#table.revoke(memory);
+  }
+}
