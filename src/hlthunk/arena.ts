@@ -4,11 +4,11 @@
  */
 
 import { close as closeFd, dup, isSyscallError } from '../sys/index.ts';
+import { highWord, lowWord } from '../ucs/int64.ts';
 import { RangeAllocator } from '../ucs/range-allocator.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { checkInteger, checkLength, invalidArgument } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
-import { highWord, lowWord } from './device-address.ts';
 import { DmaMemory, nextGeneration } from './dma-memory.ts';
 
 /** Blocks begin and end at multiples of this: the widest access of the DMA engines, so that no two blocks share one. */

@@ -3,10 +3,10 @@
  * program manages itself. Blocks, which have an allocator, are in device-arenas.ts.
  */
 
+import { highWord, lowWord } from '../ucs/int64.ts';
 import type { PhysicalArenaSource } from './arena-source.ts';
 import { checkLength, checkWord64, invalidArgument } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
-import { highWord, lowWord } from './device-address.ts';
 import type { DeviceArenas } from './device-arenas.ts';
 import type { HwIpInfo } from './device-info.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';

@@ -10,6 +10,7 @@ import type { DriverFile } from '../driver/port.ts';
 import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../uapi/index.ts';
 import { type Clock, systemClock } from '../ucs/clock.ts';
 import type { UcxError } from '../ucs/error.ts';
+import { highWord, lowWord } from '../ucs/int64.ts';
 import { Status, statusName } from '../ucs/status.ts';
 import { invalidArgument } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
@@ -362,8 +363,8 @@ export class DeviceDma implements DmaQueueDevice {
   #kernelBuffer(byteLength: number): RingKernelBuffer {
     const buffer: CommandBuffer = requestCommandBuffer({ card: this.#card }, byteLength);
     return {
-      handleLow: Number(BigInt.asIntN(32, buffer.handle)),
-      handleHigh: Number(BigInt.asIntN(32, buffer.handle >> 32n)),
+      handleLow: lowWord(buffer.handle),
+      handleHigh: highWord(buffer.handle),
       words: buffer.words,
       destroy: () => buffer.destroy(),
     };

@@ -7,11 +7,11 @@
 
 import { Errno, OpenFlag } from '../sys/index.ts';
 import { HABANALABS_IOCTLS, HL_MEM_OP } from '../uapi/index.ts';
+import { highWord, lowWord } from '../ucs/int64.ts';
 import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { checkInteger, checkLength, checkWord32, checkWord64, invalidArgument } from './argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from './card-file.ts';
-import { highWord, lowWord } from './device-address.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 import { GaudiErrorCode, gaudiError, isDeviceGone } from './gaudi-error.ts';
 

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import { HL_NOTIFIER_EVENT, HL_RAZWI } from '../uapi/index.ts';
-import { highWord, lowWord } from './device-address.ts';
+import { highWord, lowWord } from '../ucs/int64.ts';
 import { DmaRequest } from './dma-request.ts';
 import type { DeviceFault } from './events.ts';
 import { doubtsData, type QueueFlight, suspectsOf } from './fault-attribution.ts';

@@ -8,7 +8,7 @@
  */
 
 import { HL_NOTIFIER_EVENT } from '../uapi/index.ts';
-import { packAddress } from './device-address.ts';
+import { joinBig } from '../ucs/int64.ts';
 import type { DmaRequest } from './dma-request.ts';
 import type { DeviceFault } from './events.ts';
 
@@ -75,7 +75,7 @@ export function suspectsOf(
 }
 
 function sides({ sourceLow, sourceHigh, destinationLow, destinationHigh }: DmaRequest): readonly bigint[] {
-  return [packAddress(sourceLow, sourceHigh), packAddress(destinationLow, destinationHigh)];
+  return [joinBig(sourceLow, sourceHigh), joinBig(destinationLow, destinationHigh)];
 }
 
 function touchesPage(request: DmaRequest, address: bigint): boolean {

@@ -4,9 +4,9 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../uapi/index.ts';
+import { highWord, lowWord } from '../ucs/int64.ts';
 import { checkHostAddress, checkLength, checkObject, checkWord64 } from './argument-error.ts';
 import type { CardFile } from './card-file.ts';
-import { highWord, lowWord } from './device-address.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 import { isDeviceGone } from './gaudi-error.ts';
 

@@ -4,6 +4,7 @@
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
+export { highWord, joinBig as packAddress, lowWord } from '../ucs/int64.ts';
 export { type Arena, BLOCK_GRANULE_BYTES, DeviceBlock, DevicePart } from './arena.ts';
 export { type DevInfoSigned, getDevInfoSigned, getSecAttestInfo, type SecAttestInfo } from './attestation.ts';
 export type { CamelRecord } from './camel-record.ts';
@@ -26,7 +27,7 @@ export {
   waitForMultiCs,
 } from './command-submission.ts';
 export { ControlDevice, Device, type DeviceInfo } from './device.ts';
-export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './device-address.ts';
+export { type DeviceRange, highAt, lowAt } from './device-address.ts';
 export {
   ARENA_BYTES,
   type ArenaStatistics,

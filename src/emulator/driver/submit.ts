@@ -22,8 +22,8 @@ import { engineCommandIoctl } from './engine-commands.ts';
 import { parseExternalBuffer } from './packet-parser.ts';
 import { type Submission, SubmissionState } from './submission.ts';
 import { OWN_PROCESS } from './user-memory.ts';
+import { readNumber } from './words.ts';
 
-const HIGH = 0x1_0000_0000;
 const NS_PER_S = 1e9;
 /**
  * How long the restore phase of another process may take, as it holds up the driver and so everybody; then its submission ends with
@@ -94,7 +94,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
   if (refused !== 0) return refuse(block, refused);
   const timeoutSeconds = timeoutSecondsOf(context.card.config, words, flags);
   const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
-  const group = staged ? context.submissions.findStaged(words[IN.seq + 1]! * HIGH + words[IN.seq]!) : undefined;
+  const group = staged ? context.submissions.findStaged(readNumber(words, IN.seq)) : undefined;
   if (staged && group === undefined) return refuse(block, Errno.EINVAL);
   const reservation = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) === 0 ? 0 : words[IN.encaps_sig_handle_id]!;
   if (reservation !== 0 && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);

@@ -3,6 +3,7 @@
  */
 
 import { invalidParam } from '../../ucs/error.ts';
+import { highOf, joinWords } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import {
@@ -25,7 +26,7 @@ import {
   scatter,
 } from '../api/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendPieces } from '../core/message-packer.ts';
 import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';

@@ -4,13 +4,14 @@
  */
 
 import { invalidParam, isUcxError, UcxError } from '../../ucs/error.ts';
+import { highOf, highWord, joinBig, joinWords, lowWord } from '../../ucs/int64.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
 import type { Lane } from '../core/lane.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
@@ -112,8 +113,8 @@ export class AtomicProtocol {
 
   #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: WordOperation): void {
     const end = (status: Status): void => {
-      const low = Number(BigInt.asIntN(32, call.result));
-      const high = Number(BigInt.asIntN(32, call.result >> 32n));
+      const low = lowWord(call.result);
+      const high = highWord(call.result);
       this.#rendezvous.reply(connection, peerRequest, status, low, high);
       this.#next();
     };
@@ -195,10 +196,10 @@ export class AtomicProtocol {
     HEADER[3] = highOf(request.remoteOffset);
     HEADER[4] = call.operation;
     HEADER[5] = call.wordBytes;
-    HEADER[6] = Number(BigInt.asIntN(32, call.value));
-    HEADER[7] = Number(BigInt.asIntN(32, call.value >> 32n));
-    HEADER[8] = Number(BigInt.asIntN(32, call.compare));
-    HEADER[9] = Number(BigInt.asIntN(32, call.compare >> 32n));
+    HEADER[6] = lowWord(call.value);
+    HEADER[7] = highWord(call.value);
+    HEADER[8] = lowWord(call.compare);
+    HEADER[9] = highWord(call.compare);
     const status = sendMessage(connection, MessageId.ATOMIC, HEADER, ASK_WORDS, memoryKey, 0, memoryKey.byteLength);
     return status === Status.OK ? Status.INPROGRESS : status;
   }
@@ -242,8 +243,4 @@ function laneFor({ lanes }: Connection, rkey: RemoteKey, wordBytes: number): Lan
   );
   const latency = ({ iface }: Lane): number => iface.attributes.performance.latencyNs;
   return able.sort((left, right) => latency(left) - latency(right))[0];
-}
-
-function joinBig(low: number, high: number): bigint {
-  return BigInt.asUintN(32, BigInt(low)) | (BigInt.asUintN(32, BigInt(high)) << 32n);
 }

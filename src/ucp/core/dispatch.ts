@@ -2,6 +2,7 @@
  * The protocols of one worker, and which of them takes which message.
  */
 
+import { joinWords } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages } from '../am/active-message.ts';
@@ -14,7 +15,7 @@ import { readCarrier } from '../rndv/reply.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
 import type { Connections } from '../wireup/connections.ts';
-import { isEnding, joinWords, MESSAGE_BYTES_MIN, MessageId } from './message.ts';
+import { isEnding, MESSAGE_BYTES_MIN, MessageId } from './message.ts';
 import type { ProtocolHost } from './protocol-host.ts';
 
 /** Bytes of the header of a REPLY; behind it may stand what carried the bytes. */

@@ -72,15 +72,3 @@ export function isEnding(status: number): status is Status {
 export const HEADER_WORDS_MAX = 12;
 /** Bytes of the longest header. */
 export const HEADER_BYTES_MAX: number = HEADER_WORDS_MAX * 4;
-
-const HIGH = 0x1_0000_0000;
-
-/** The upper 32 bits of a safe integer, as a signed word. */
-export function highOf(value: number): number {
-  return (value / HIGH) | 0;
-}
-
-/** A non-negative integer out of two words. */
-export function joinWords(low: number, high: number): number {
-  return (high >>> 0) * HIGH + (low >>> 0);
-}

@@ -3,6 +3,7 @@
  * to another operation.
  */
 
+import { joinBig } from '../../ucs/int64.ts';
 import { MemoryType } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import { THREAD_BOUND } from '../../ucs/thread-bound.ts';
@@ -218,7 +219,7 @@ export class Request implements ApiRequest, Completion {
 
   /** Tag of the message that a receive has got. */
   get senderTag(): bigint {
-    return BigInt.asUintN(32, BigInt(this.tagLow)) | (BigInt.asUintN(32, BigInt(this.tagHigh)) << 32n);
+    return joinBig(this.tagLow, this.tagHigh);
   }
 
   get isCompleted(): boolean {

@@ -3,8 +3,9 @@
  * when it goes out goes with it.
  */
 
+import { highOf } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
-import { highOf, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
 import { type Connection, Request, RequestKind, type RequestOwner } from '../core/request.ts';
 import type { InboundWindow } from './inbound-window.ts';

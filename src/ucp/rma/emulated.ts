@@ -3,9 +3,10 @@
  * for it. The asking request is the sender of a put and the receiver of a get.
  */
 
+import { highOf, joinWords } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { highOf, isEnding, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { isEnding, MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';

@@ -7,11 +7,11 @@
  */
 
 import { isUcxError } from '../../ucs/error.ts';
+import { joinWords } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areMapped, bytesOf } from '../api/local-bytes.ts';
 import type { RendezvousScheme } from '../core/config.ts';
-import { joinWords } from '../core/message.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { Connection, Request } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';

@@ -3,9 +3,10 @@
  * to its place. How the sender moves a window is the sender's choice.
  */
 
+import { highOf } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
+import { ATP_IN_TARGET, MessageId } from '../core/message.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { Connection, Request } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';

@@ -3,9 +3,10 @@
  * that, else out of fragments; sends it in messages where no lane writes the receiver's memory. It asks for nothing by itself.
  */
 
+import { highOf } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import { areMapped } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, highOf, MessageId } from '../core/message.ts';
+import { ATP_IN_TARGET, MessageId } from '../core/message.ts';
 import { sendPieces } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../core/request.ts';

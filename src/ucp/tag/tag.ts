@@ -2,7 +2,9 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
+import { copyBytes } from '../../ucs/copy-bytes.ts';
 import { invalidParam } from '../../ucs/error.ts';
+import { highOf, joinBig, joinWords } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import type { PieceOf } from '../api/local-bytes.ts';
@@ -12,7 +14,6 @@ import {
   bytesOf,
   checkLocal,
   checkPieces,
-  copyBytes,
   cut,
   holdsBytes,
   hostBytes,
@@ -22,7 +23,7 @@ import {
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../core/message.ts';
+import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage, sendPieces } from '../core/message-packer.ts';
 import { isObserved } from '../core/observation.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
@@ -68,7 +69,7 @@ class TakenMessage implements TagMessage {
 
   constructor(message: UnexpectedMessage, isTaken: boolean) {
     const { tagLow: low, tagHigh: high, byteLength } = message;
-    this.senderTag = (BigInt.asUintN(32, BigInt(high)) << 32n) | BigInt.asUintN(32, BigInt(low));
+    this.senderTag = joinBig(low, high);
     this.byteLength = byteLength;
     this.message = isTaken ? message : undefined;
   }

@@ -15,13 +15,14 @@
 import type { Clock } from '../../ucs/clock.ts';
 import { endpointConnect } from '../../ucs/diagnostics.ts';
 import { isUcxError, statusError, type UcxError } from '../../ucs/error.ts';
+import { highOf, joinWords } from '../../ucs/int64.ts';
 import type { LimitedLog } from '../../ucs/limited-log.ts';
 import { isFailure, isLackOfResources, Status } from '../../ucs/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { type ExplainContext, tellMessageProtocols } from '../core/explain-transfer.ts';
 import type { Activity } from '../core/lane.ts';
 import type { DistanceOf } from '../core/lane-distance.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
+import { MessageId, NO_ENDPOINT, WireupCode } from '../core/message.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../core/peer-connection.ts';
 import type { Rejection } from '../core/resource-filter.ts';
 import { DeferredRequests, type PeerRequest } from './deferred-requests.ts';

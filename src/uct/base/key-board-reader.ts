@@ -3,6 +3,7 @@
  */
 
 import { UcxError } from '../../ucs/error.ts';
+import { joinWords } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import {
   BOARD_BYTES,
@@ -123,7 +124,7 @@ export class KeyBoardReader {
     // The owner may have revoked and reused the row meanwhile.
     if (!isCurrent()) throw this.#stale();
     const secret = new Uint8Array(row.buffer, RowWord.SECRET * 4, SECRET_BYTES);
-    const length = (row[RowWord.LENGTH]! >>> 0) + (row[RowWord.LENGTH + 1]! >>> 0) * 2 ** 32;
+    const length = joinWords(row[RowWord.LENGTH]!, row[RowWord.LENGTH + 1]!);
     const device = row[RowWord.DEVICE]! >>> 0;
     const isSame = length === key.byteLength && Number.isSafeInteger(length) && device === key.device;
     if (!sameSecret(secret, key.secret) || !isSame) throw this.#forged('does not match the key that was handed out');

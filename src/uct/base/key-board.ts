@@ -5,6 +5,7 @@
  */
 
 import { invalidParam, statusError } from '../../ucs/error.ts';
+import { highOf } from '../../ucs/int64.ts';
 import { systemRandomBytes } from '../../ucs/random.ts';
 import { Status } from '../../ucs/status.ts';
 import type { MdMemory } from '../api/memory.ts';
@@ -81,7 +82,7 @@ export class KeyBoard<M extends MdMemory> {
     row.generation += 1;
     words[at + RowWord.DEVICE] = device;
     words[at + RowWord.LENGTH] = byteLength;
-    words[at + RowWord.LENGTH + 1] = byteLength / 2 ** 32;
+    words[at + RowWord.LENGTH + 1] = highOf(byteLength);
     bytes.set(secret, (at + RowWord.SECRET) * 4);
     words.fill(0, at + RowWord.PAYLOAD, at + RowWord.PAYLOAD + KEY_BOARD_PAYLOAD_WORDS);
     words.set(payload, at + RowWord.PAYLOAD);

@@ -4,6 +4,7 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
+import { copyBytes } from '../../ucs/copy-bytes.ts';
 import { invalidParam } from '../../ucs/error.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
@@ -20,7 +21,6 @@ import {
 import type { RemoteKey } from '../api/memory.ts';
 import { atomicOn } from '../base/atomic-word.ts';
 import { checkHandler } from '../base/check-services.ts';
-import { copyBytes } from '../base/copy-bytes.ts';
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
 import { IOV_MAX } from '../base/host-iov.ts';
 import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';

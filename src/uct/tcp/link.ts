@@ -16,6 +16,7 @@ import {
   tcpRemoteAddress,
   tcpUnreadBytes,
 } from '../../sys/index.ts';
+import { joinWords } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmHandler, Completion, IovEntry } from '../api/iface.ts';
 import { completeOne } from '../base/completion.ts';
@@ -482,7 +483,7 @@ export class TcpLink implements FrameSink, Watched {
 
 /** A 64-bit length or offset of the peer; one that is no safe integer lies outside everything. */
 function joined(words: Int32Array, at: number): number {
-  return (words[at]! >>> 0) + (words[at + 1]! >>> 0) * 2 ** 32;
+  return joinWords(words[at]!, words[at + 1]!);
 }
 
 /** Whether a transmitter's call failed; see its `failure`. */

@@ -3,11 +3,12 @@ const AM_ID_MASK = 31;
 
 /** An endpoint of tcp: turns operations into frames of a link. */
 
+import { copyBytes } from '../../ucs/copy-bytes.ts';
+import { highOf } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import type { AmPacker, Completion, IovEntry, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
-import { copyBytes } from '../base/copy-bytes.ts';
 import { checkIov } from '../base/host-iov.ts';
 import { fitsMessage, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
@@ -281,7 +282,7 @@ function describePut(words: Int32Array, at: number, key: TcpKey, offset: number,
   words[at + FrameWord.LENGTH] = byteLength;
   for (let i = 0; i < KEY_WORDS; i++) words[at + FrameWord.KEY + i] = key.words[i]!;
   words[at + FrameWord.OFFSET] = offset | 0;
-  words[at + FrameWord.OFFSET + 1] = (offset / 2 ** 32) | 0;
+  words[at + FrameWord.OFFSET + 1] = highOf(offset);
 }
 
 function describeGet(words: Int32Array, key: TcpKey, offset: number, byteLength: number): void {
@@ -289,7 +290,7 @@ function describeGet(words: Int32Array, key: TcpKey, offset: number, byteLength:
   words[FrameWord.LENGTH] = 0;
   for (let i = 0; i < KEY_WORDS; i++) words[FrameWord.KEY + i] = key.words[i]!;
   words[FrameWord.OFFSET] = offset | 0;
-  words[FrameWord.OFFSET + 1] = (offset / 2 ** 32) | 0;
+  words[FrameWord.OFFSET + 1] = highOf(offset);
   words[FrameWord.GET_LENGTH] = byteLength | 0;
   words[FrameWord.GET_LENGTH + 1] = 0;
 }

@@ -3,12 +3,12 @@
  * first of them.
  */
 
+import { copyBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../../ucs/copy-bytes.ts';
 import { isUcxError } from '../../../ucs/error.ts';
 import { Status } from '../../../ucs/status.ts';
 import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { atomicOn } from '../../base/atomic-word.ts';
-import { copyBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../base/copy-bytes.ts';
 import { checkIov } from '../../base/host-iov.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
 import { fitsMessage, isInside } from '../../base/range.ts';
