@@ -4,14 +4,13 @@
  */
 
 import { invalidParam, isUcxError, UcxError } from '../../ucs/error.ts';
-import { highOf, highWord, joinBig, joinWords, lowWord } from '../../ucs/int64.ts';
+import { highWord, joinBig, lowWord } from '../../ucs/int64.ts';
 import { MemoryType, memoryTypeName } from '../../ucs/memory-type.ts';
 import { Status } from '../../ucs/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
 import type { Lane } from '../core/lane.ts';
-import { MessageId, NO_ENDPOINT } from '../core/message.ts';
 import { sendMessage } from '../core/message-packer.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import { type Connection, type Request, RequestKind } from '../core/request.ts';
@@ -22,9 +21,10 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { checkRemote, planFor, refusalsOf } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { readAtomic, writeAtomic } from '../wire/atomic.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
 
-const ASK_WORDS = 10;
-const HEADER = new Int32Array(ASK_WORDS);
 const NO_BYTES = new Uint8Array(0);
 
 /** An operation on a word of own memory. */
@@ -78,24 +78,19 @@ export class AtomicProtocol {
 
   /** The peer asks for an operation on memory of this worker. */
   onAtomic(frame: AmFrame): void {
-    const { words, bytes, offset, byteLength } = frame;
-    const at = offset >> 2;
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const peerRequest = words[at + 1]!;
-    const from = joinWords(words[at + 2]!, words[at + 3]!);
-    const operation = words[at + 4]! as AtomicOperation;
-    const wordBytes = words[at + 5]! === 8 ? 8 : 4;
-    const hasKey = byteLength >= ASK_WORDS * 4 + MEMORY_KEY_BYTES;
-    const memory = hasKey ? this.#host.context.exported.find(bytes, offset + ASK_WORDS * 4) : undefined;
+    const { request: peerRequest, remoteOffset: from, keyAt, keyBytes, value, compare, ...asked } = readAtomic(frame);
+    const operation = asked.operation as AtomicOperation;
+    const wordBytes = asked.wordBytes === 8 ? 8 : 4;
+    const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(frame.bytes, keyAt) : undefined;
     const isWord = operation >= AtomicOperation.ADD && operation <= AtomicOperation.CSWAP && from % wordBytes === 0;
     if (memory === undefined || !isWord || from + wordBytes > memory.byteLength) {
       this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
       return;
     }
     this.#host.counters.count(WorkerCounter.ATOMIC_SW);
-    const value = joinBig(words[at + 6]!, words[at + 7]!);
-    const call = new WordOperation(operation, wordBytes, value, joinBig(words[at + 8]!, words[at + 9]!));
+    const call = new WordOperation(operation, wordBytes, value, compare);
     this.#run(() => this.#serve(connection, peerRequest, memory, from, call));
   }
 
@@ -190,17 +185,11 @@ export class AtomicProtocol {
       };
       connection.expect(request);
     }
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = request.wireId;
-    HEADER[2] = request.remoteOffset | 0;
-    HEADER[3] = highOf(request.remoteOffset);
-    HEADER[4] = call.operation;
-    HEADER[5] = call.wordBytes;
-    HEADER[6] = lowWord(call.value);
-    HEADER[7] = highWord(call.value);
-    HEADER[8] = lowWord(call.compare);
-    HEADER[9] = highWord(call.compare);
-    const status = sendMessage(connection, MessageId.ATOMIC, HEADER, ASK_WORDS, memoryKey, 0, memoryKey.byteLength);
+    const { wireId, remoteOffset } = request;
+    const { operation, wordBytes, value, compare } = call;
+    const asked = { request: wireId, remoteOffset, operation, wordBytes, value, compare };
+    const header = writeAtomic(connection.remoteId, asked);
+    const status = sendMessage(connection, MessageId.ATOMIC, header, memoryKey, 0, memoryKey.byteLength);
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 }

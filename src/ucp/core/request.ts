@@ -19,7 +19,6 @@ import type { RkeyCache } from '../mem/rkey-cache.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Lane } from './lane.ts';
 import type { DistanceOf } from './lane-distance.ts';
-import { HEADER_WORDS_MAX } from './message.ts';
 import type { ProtocolInfo } from './protocol-info.ts';
 import type { Rejection } from './resource-filter.ts';
 
@@ -116,7 +115,7 @@ export interface Connection {
    * Sends a message of the protocol itself, now or when there is room.
    * @returns OK; or why it is dropped: the connection has ended, or the transport cannot send
    */
-  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): Status;
+  post(messageId: number, header: Int32Array, payload?: Uint8Array): Status;
   /** Starts a request of the protocol itself, behind no request of the application. */
   run(request: Request): void;
   /** Gives a request a number by which the peer can answer it. */
@@ -188,8 +187,7 @@ export class Request implements ApiRequest, Completion {
 
   /** A message: its id, its header, and the local memory where it is not `bytes`. */
   messageId = 0;
-  readonly header: Int32Array = new Int32Array(HEADER_WORDS_MAX);
-  headerWords = 0;
+  header: Int32Array | undefined = undefined;
   pieces: readonly LocalPiece[] | undefined = undefined;
   /** Bytes that have been sent or received. */
   done = 0;

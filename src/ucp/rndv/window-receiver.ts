@@ -3,20 +3,19 @@
  * to its place. How the sender moves a window is the sender's choice.
  */
 
-import { highOf } from '../../ucs/int64.ts';
 import { Status } from '../../ucs/status.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, MessageId } from '../core/message.ts';
 import type { ProtocolHost } from '../core/protocol-host.ts';
 import type { Connection, Request } from '../core/request.ts';
 import { WorkerCounter } from '../core/worker-counters.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import { MessageId } from '../wire/message.ts';
+import { RTR_BYTES, writeRtr } from '../wire/rtr.ts';
+import { ATP_IN_TARGET } from '../wire/window.ts';
 import type { OwnKey } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
 import type { Staging } from './staging.ts';
 
-export const RTR_WORDS = 10;
-const HEADER = new Int32Array(RTR_WORDS);
 /** Windows that are asked for before the sender has shown its way, where it may write everything at once. */
 const FIRST_WINDOWS = 2;
 
@@ -184,22 +183,19 @@ export class WindowReceiver {
     const targetBytes = target?.byteLength ?? 0;
     const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
     const packed = isKeyless ? undefined : this.#staging.packedKeyOf(fragment);
-    const isShared = packed !== undefined && RTR_WORDS * 4 + targetBytes + packed.byteLength <= connection.amBcopyMax;
+    const isShared = packed !== undefined && RTR_BYTES + targetBytes + packed.byteLength <= connection.amBcopyMax;
     transfer.windows.push({ offset, byteLength, fragment, isShared, received: 0, isStaged: false });
     const isInto = fragment !== undefined;
     this.#host.counters.count(isInto ? WorkerCounter.RNDV_RTR_MTYPE : WorkerCounter.RNDV_RTR);
-    const targetOffset = key?.offset ?? 0;
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = transfer.peerRequest;
-    HEADER[2] = request.wireId;
-    HEADER[3] = targetBytes;
-    HEADER[4] = offset | 0;
-    HEADER[5] = highOf(offset);
-    HEADER[6] = byteLength | 0;
-    HEADER[7] = highOf(byteLength);
-    HEADER[8] = targetOffset | 0;
-    HEADER[9] = highOf(targetOffset);
-    connection.post(MessageId.RTR, HEADER, RTR_WORDS, joined(target, isShared ? packed : undefined));
+    const header = writeRtr(connection.remoteId, {
+      request: transfer.peerRequest,
+      peerRequest: request.wireId,
+      targetBytes,
+      from: offset,
+      byteLength,
+      targetOffset: key?.offset ?? 0,
+    });
+    connection.post(MessageId.RTR, header, joined(target, isShared ? packed : undefined));
   }
 
   #end(transfer: ReceiveTransfer, status: Status, cause: Cause): void {

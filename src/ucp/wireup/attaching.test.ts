@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { ManualClock } from '../../ucs/clock.ts';
 import { Status } from '../../ucs/status.ts';
-import { NO_ENDPOINT } from '../core/message.ts';
 import type { PeerConnection } from '../core/peer-connection.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
 import { ATTACHING_MAX, ATTACHING_PER_CLIENT_MAX, Attaching } from './attaching.ts';
 
 const TIMEOUT_NS = 5e9;
