@@ -193,12 +193,12 @@ describe('layouts', () => {
     ['TAG', () => writeTag(1, 2, 3, 4), [1, 2, 3, 4]],
     [
       'TAG_RTS',
-      writeTagRts(1, { request: 2, tagLow: 3, tagHigh: 4, byteLength: far, keyOffset: 9 }),
+      () => writeTagRts(1, { request: 2, tagLow: 3, tagHigh: 4, byteLength: far, keyOffset: 9 }),
       [1, 2, 3, 4, 6, 5, 9, 0],
     ],
     [
       'RTR',
-      writeRtr(1, { request: 2, peerRequest: 3, targetBytes: 4, from: far, byteLength: 7, targetOffset: 8 }),
+      () => writeRtr(1, { request: 2, peerRequest: 3, targetBytes: 4, from: far, byteLength: 7, targetOffset: 8 }),
       [1, 2, 3, 4, 6, 5, 7, 0, 8, 0],
     ],
     ['DATA', () => writeData(1, 2, far), [1, 2, 6, 5]],
@@ -206,7 +206,7 @@ describe('layouts', () => {
     ['AM', () => writeAm(1, 2, 3), [1, 2, 3, 0]],
     [
       'AM_RTS',
-      writeAmRts(1, { handler: 2, headerBytes: 3, keyBytes: 4, byteLength: far, request: 7, keyOffset: 8 }),
+      () => writeAmRts(1, { handler: 2, headerBytes: 3, keyBytes: 4, byteLength: far, request: 7, keyOffset: 8 }),
       [1, 2, 3, 4, 6, 5, 7, 0, 8, 0],
     ],
     ['STREAM', () => writeStream(1, STREAM_ASKED), [1, 1]],
@@ -214,7 +214,15 @@ describe('layouts', () => {
     ['GET_READY', () => writeGetReady(1, { request: 2, peerRequest: 3, status: Status.OK }), [1, 2, 3, 0]],
     [
       'ATOMIC',
-      writeAtomic(1, { request: 2, remoteOffset: far, operation: 3, wordBytes: 8, value: 2n ** 64n - 2n, compare: 4n }),
+      () =>
+        writeAtomic(1, {
+          request: 2,
+          remoteOffset: far,
+          operation: 3,
+          wordBytes: 8,
+          value: 2n ** 64n - 2n,
+          compare: 4n,
+        }),
       [1, 2, 6, 5, 3, 8, -2, -1, 4, 0],
     ],
     ['CLOSE', () => writeClose(1), [1, 0]],
