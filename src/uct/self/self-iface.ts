@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from '../../ucs/clock.ts';
-import { copyBytes } from '../../ucs/copy-bytes.ts';
+import { moveBytes } from '../../ucs/copy-bytes.ts';
 import { invalidParam } from '../../ucs/error.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { Status } from '../../ucs/status.ts';
@@ -80,7 +80,7 @@ class SelfEndpoint implements UctEndpoint {
     if (!isShort(source, sourceOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
-    copyBytes(remote, remoteOffset, source, sourceOffset, byteLength);
+    moveBytes(remote, remoteOffset, source, sourceOffset, byteLength);
     this.#counters.short(Transfer.PUT, byteLength);
     return Status.OK;
   }
@@ -95,21 +95,21 @@ class SelfEndpoint implements UctEndpoint {
     if (!isShort(target, targetOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
-    copyBytes(target, targetOffset, remote, remoteOffset, byteLength);
+    moveBytes(target, targetOffset, remote, remoteOffset, byteLength);
     this.#counters.short(Transfer.GET, byteLength);
     return Status.OK;
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
     const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
-      copyBytes(remote, at, local, offset, byteLength);
+      moveBytes(remote, at, local, offset, byteLength);
     });
     return this.#moved(Transfer.PUT, moved);
   }
 
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
     const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
-      copyBytes(local, offset, remote, at, byteLength);
+      moveBytes(local, offset, remote, at, byteLength);
     });
     return this.#moved(Transfer.GET, moved);
   }
