@@ -17,10 +17,10 @@ import {
   packetCtl,
   writeNop,
 } from '../src/uapi/index.ts';
+import { highOf } from '../src/ucs/type/int64.ts';
 import { medianPerCallNs, type Result } from './timing.ts';
 
 const NS_MAX = 1000;
-const HIGH = 2 ** 32;
 const WARM_UP = 50_000;
 const NOP_BYTES = 8;
 /** Arguments first, then the chunk or the answer. */
@@ -44,7 +44,7 @@ export function benchIoctl(): Result[] {
   };
   const writePointer = (word: number, address: number): void => {
     words[word] = address;
-    words[word + 1] = Math.floor(address / HIGH);
+    words[word + 1] = highOf(address);
   };
 
   clear(10);

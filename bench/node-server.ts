@@ -22,10 +22,10 @@ import {
   packetCtl,
   writeNop,
 } from '../src/uapi/index.ts';
+import { highOf } from '../src/ucs/type/int64.ts';
 import { medianPerCallNs, type Result } from './timing.ts';
 
 const NS_MAX = 5000;
-const HIGH = 2 ** 32;
 const WARM_UP = 20_000;
 const CLIENTS = 8;
 const ROUNDS = 1000;
@@ -67,7 +67,7 @@ function roundTrips(node: RemoteNode): Result[] {
   };
   const writePointer = (word: number, address: number): void => {
     words[word] = address;
-    words[word + 1] = Math.floor(address / HIGH);
+    words[word + 1] = highOf(address);
   };
   writePointer(HL_MEM_ARGS.words.map_host_host_virt_addr, buffer.address);
   words[HL_MEM_ARGS.words.map_host_mem_size] = buffer.byteLength;

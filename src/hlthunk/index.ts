@@ -4,9 +4,10 @@
  */
 
 export type { CardEntry, DriverNode } from '../driver/port.ts';
+export { highWord, joinBig as packAddress, lowWord } from '../ucs/type/int64.ts';
 export type { CamelRecord } from './base/camel-record.ts';
 export type { CardFile, CardTarget } from './base/card-file.ts';
-export { type DeviceRange, highAt, highWord, lowAt, lowWord, packAddress } from './base/device-address.ts';
+export { type DeviceRange, highAt, lowAt } from './base/device-address.ts';
 export {
   GaudiErrorCode,
   gaudiError,

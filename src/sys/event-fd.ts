@@ -3,6 +3,7 @@
  */
 
 import { closedError } from '../ucs/type/error.ts';
+import { joinWords } from '../ucs/type/int64.ts';
 import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
 import { errno, eventfd, read, write } from './libc.ts';
@@ -69,7 +70,7 @@ export class EventFd implements Disposable {
     if (this.#closed) throw closedError('EventFd');
     for (;;) {
       if (read(this.fd, this.#address, COUNTER_BYTES) === COUNTER_BYTES) {
-        return this.#words[0]! + this.#words[1]! * 2 ** 32;
+        return joinWords(this.#words[0]!, this.#words[1]!);
       }
       const code = errno();
       if (code === Errno.EAGAIN) return 0;

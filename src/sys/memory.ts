@@ -2,6 +2,7 @@
  * Copying, filling and probing memory by address. Not checked: a wrong address ends the process, except in the calls that say otherwise.
  */
 
+import { highOf } from '../ucs/type/int64.ts';
 import { Errno } from './errno.ts';
 import {
   addressOfView,
@@ -106,9 +107,9 @@ function transfer(call: typeof processVmReadv, pid: number, remote: number, loca
 function setVector(words: Uint32Array, index: number, base: number, length: number): void {
   const word = index * 4;
   words[word] = base;
-  words[word + 1] = base / 2 ** 32;
+  words[word + 1] = highOf(base);
   words[word + 2] = length;
-  words[word + 3] = length / 2 ** 32;
+  words[word + 3] = highOf(length);
 }
 
 const MS_ASYNC = 1;

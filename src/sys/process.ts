@@ -4,6 +4,7 @@
 
 import { readFileSync } from 'node:fs';
 import { invalidParam } from '../ucs/type/error.ts';
+import { joinWords } from '../ucs/type/int64.ts';
 import { Errno } from './errno.ts';
 import { errnoOf } from './file.ts';
 import {
@@ -158,7 +159,7 @@ let timespec: ScratchBlock | undefined;
 export function clockMonotonicRawNs(): number {
   timespec ??= allocateScratch(16);
   clockGettime(CLOCK_MONOTONIC_RAW, timespec.address);
-  return (timespec.words[0]! + timespec.words[1]! * 2 ** 32) * 1e9 + timespec.words[2]!;
+  return joinWords(timespec.words[0]!, timespec.words[1]!) * 1e9 + timespec.words[2]!;
 }
 
 /** A field of /proc/<pid>/stat, numbered from 1 as in proc(5), 3 and above; undefined when the process has ended. */

@@ -5,6 +5,7 @@
  * Source of constants: Linux `include/linux/socket.h`, `include/uapi/asm-generic/socket.h`, `include/uapi/linux/tcp.h`.
  */
 
+import { highOf } from '../ucs/type/int64.ts';
 import { closeDescriptor } from './descriptor.ts';
 import { Errno } from './errno.ts';
 import { close } from './file.ts';
@@ -317,9 +318,9 @@ export class TcpGather {
     const { words } = this.#block;
     const at = 16 + 4 * this.#count;
     words[at] = address;
-    words[at + 1] = address / 0x1_0000_0000;
+    words[at + 1] = highOf(address);
     words[at + 2] = byteLength;
-    words[at + 3] = byteLength / 0x1_0000_0000;
+    words[at + 3] = highOf(byteLength);
     this.#count += 1;
   }
 

@@ -5,10 +5,13 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type Request, Status, type Worker } from '../../src/index.ts';
-import { MessageId } from '../../src/ucp/base/message.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { SENDS_MAX } from '../../src/ucp/base/request-pool.ts';
 import { OFFERS_MAX } from '../../src/ucp/credit/inbound-window.ts';
+import { writeAm } from '../../src/ucp/wire/am.ts';
+import { MessageId } from '../../src/ucp/wire/message.ts';
+import { STREAM_ASKED, writeStream } from '../../src/ucp/wire/stream.ts';
+import { writeTag, writeTagRts } from '../../src/ucp/wire/tag.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import {
   connectionKind,
@@ -286,9 +289,14 @@ describe('a peer that does not care for credit', () => {
   }
 
   /** Sends frames until the victim has had enough. */
-  async function attack(pair: Pair, id: number, words: readonly number[], payloadBytes: number): Promise<number> {
+  async function attack(
+    pair: Pair,
+    id: number,
+    write: (to: number) => Int32Array,
+    payloadBytes: number,
+  ): Promise<number> {
     const { own, victim } = await halves(pair);
-    const header = Int32Array.of(own.remoteId, ...words);
+    const header = write(own.remoteId).slice();
     const payload = new Uint8Array(payloadBytes);
     let most = 0;
     await driveUntil(pair, () => {
@@ -304,14 +312,14 @@ describe('a peer that does not care for credit', () => {
   }
 
   it.each([
-    ['tagged messages', MessageId.TAG, [0, 1, 0]],
-    ['active messages', MessageId.AM, [AM_ID, 0, 0]],
-    ['a stream', MessageId.STREAM, [0]],
-  ] as const)('is disconnected: %s', async (_what, id, words) => {
+    ['tagged messages', MessageId.TAG, (to: number) => writeTag(to, 0, 1, 0)],
+    ['active messages', MessageId.AM, (to: number) => writeAm(to, AM_ID, 0)],
+    ['a stream', MessageId.STREAM, (to: number) => writeStream(to, 0)],
+  ] as const)('is disconnected: %s', async (_what, id, write) => {
     const pair = await fixture.pair(connectionKind('posix'), ENV);
     fixture.allow(/a peer is disconnected: it sends/);
     await using messages = pair.two.worker.messages(AM_ID);
-    const most = await attack(pair, id, words, 100);
+    const most = await attack(pair, id, write, 100);
     expect(most).toBeLessThanOrEqual(BUDGET_BYTES);
     expect(most).toBeGreaterThan(0);
     await messages.return();
@@ -320,14 +328,15 @@ describe('a peer that does not care for credit', () => {
   it('is disconnected: offers', async () => {
     const pair = await fixture.pair(connectionKind('posix'), ENV);
     fixture.allow(/a peer is disconnected: it offers/);
-    await attack(pair, MessageId.TAG_RTS, [1, 1, 0, 100, 0, 0, 0], 0);
+    const offer = { request: 1, tagLow: 1, tagHigh: 0, byteLength: 100, keyOffset: 0 };
+    await attack(pair, MessageId.TAG_RTS, (to) => writeTagRts(to, offer), 0);
     expect(pair.two.worker.stats().counters['unexp_messages']).toBe(OFFERS_MAX);
   });
 
   it('gets nothing kept of a stream that was not asked for', async () => {
     const pair = await fixture.pair(connectionKind('posix'), ENV);
     const { own } = await halves(pair);
-    own.am!.amShort(MessageId.STREAM, Int32Array.of(own.remoteId, 1), 2, new Uint8Array(100), 0, 100);
+    own.am!.amShort(MessageId.STREAM, writeStream(own.remoteId, STREAM_ASKED), 2, new Uint8Array(100), 0, 100);
     await driveIdle(pair, 300);
     expect([heldBy(pair.two.worker), pair.ba.status]).toEqual([0, Status.OK]);
   });

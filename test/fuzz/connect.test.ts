@@ -6,7 +6,9 @@
 import { crc32 } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { isUcxError, Status } from '../../src/index.ts';
-import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/base/message.ts';
+import { NO_ENDPOINT } from '../../src/ucp/wire/frame.ts';
+import { MessageId } from '../../src/ucp/wire/message.ts';
+import { WireupCode, writeWireup } from '../../src/ucp/wire/wireup.ts';
 import {
   packAcceptData,
   packConnectData,
@@ -16,6 +18,7 @@ import {
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import { FRAME_BYTES_MAX, FrameReader, FrameType, packFrame } from '../../src/uct/tcp/cm/frame.ts';
 import { extent } from '../fixtures/extent.ts';
+import { messageFrame } from '../fixtures/message-frame.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveIdle, usePairs } from '../fixtures/pair.ts';
 
@@ -118,19 +121,9 @@ describe('fuzzed', () => {
     const accepted = worker.connections.accept(address);
     const connections = worker.connections.all.length;
     const [ownSource] = accepted.sources;
-    const buffer = new ArrayBuffer(16_384);
-    const words = new Int32Array(buffer);
     const send = (code: number, to: number, from: number, payload: Uint8Array, source: string): void => {
-      words.set([to, code, from, 0, 0, 0]);
-      new Uint8Array(buffer, 24).set(payload);
-      const byteLength = 24 + payload.byteLength;
-      worker.protocols.onMessage(MessageId.WIREUP, {
-        bytes: new Uint8Array(buffer),
-        words,
-        offset: 0,
-        byteLength,
-        source,
-      });
+      const header = writeWireup(to, { code, from, number: 0, windowBytes: 0 });
+      worker.protocols.onMessage(MessageId.WIREUP, messageFrame(header, payload, source));
     };
     const { ATTACH, REPLY } = WireupCode;
     const random = createRandom(SEED);

@@ -2,13 +2,16 @@
 
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
-import { MessageId } from '../../src/ucp/base/message.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
+import { writeAm, writeAmRts } from '../../src/ucp/wire/am.ts';
+import { MessageId } from '../../src/ucp/wire/message.ts';
+import { writeGetReady } from '../../src/ucp/wire/rma.ts';
+import { writeTagRts } from '../../src/ucp/wire/tag.ts';
+import { messageFrame } from '../fixtures/message-frame.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveUntil, mappedOf, type Pair, usePairs } from '../fixtures/pair.ts';
 
 const fixture = usePairs();
-const FRAME_BYTES = 65_536;
 const HUGE = 0x7fff_ffff;
 
 /** Puts a frame of the peer of a connection before a worker. */
@@ -16,16 +19,10 @@ function inject(
   side: Pair['one'],
   { sources }: PeerConnection,
   id: number,
-  words: readonly number[],
-  payload: Uint8Array = new Uint8Array(0),
+  header: Int32Array,
+  payload?: Uint8Array,
 ): void {
-  const buffer = new ArrayBuffer(FRAME_BYTES);
-  const source = sources[0]!;
-  const frame = { bytes: new Uint8Array(buffer), words: new Int32Array(buffer), offset: 0, byteLength: 0, source };
-  frame.words.set(words);
-  frame.bytes.set(payload, words.length * 4);
-  frame.byteLength = words.length * 4 + payload.byteLength;
-  nativeWorker(side.worker).protocols.onMessage(id, frame);
+  nativeWorker(side.worker).protocols.onMessage(id, messageFrame(header, payload, sources[0]));
 }
 
 /** The connection of a side to the other one, once it stands. */
@@ -47,8 +44,9 @@ describe('frames of a hostile peer', () => {
       calls += 1;
       message.retain();
     });
-    inject(pair.two, connection, MessageId.AM, [id, 5, headerBytes, 0], new Uint8Array(8));
-    inject(pair.two, connection, MessageId.AM_RTS, [id, 5, headerBytes, 0, 8, 0, 1, 0, 0, 0], new Uint8Array(8));
+    const rts = { handler: 5, headerBytes, keyBytes: 0, byteLength: 8, request: 1, keyOffset: 0 };
+    inject(pair.two, connection, MessageId.AM, writeAm(id, 5, headerBytes), new Uint8Array(8));
+    inject(pair.two, connection, MessageId.AM_RTS, writeAmRts(id, rts), new Uint8Array(8));
     expect(calls).toBe(0);
   });
 
@@ -62,7 +60,8 @@ describe('frames of a hostile peer', () => {
       (error: { status: Status }) => error.status,
     );
     const [requestId] = [...connection.waiting.keys()];
-    inject(pair.one, connection, MessageId.GET_READY, [connection.id, requestId!, 1, 1]);
+    const ready = writeGetReady(connection.id, { request: requestId!, peerRequest: 1, status: 1 as Status });
+    inject(pair.one, connection, MessageId.GET_READY, ready);
     expect(await failure).toBe(Status.IO_ERROR);
     rkey.release();
   });
@@ -74,7 +73,8 @@ describe('frames of a hostile peer', () => {
     const key = pair.one.context.packRkey(mappedOf(pair.one, 'allocated', 4096));
     for (const payload of [key, undefined]) {
       const request = pair.two.worker.tagRecvNbx(new Uint8Array(64), 0, 64, 99);
-      inject(pair.two, connection, MessageId.TAG_RTS, [id, 1, 99, 0, 0, 0, 0, 0], payload);
+      const rts = { request: 1, tagLow: 99, tagHigh: 0, byteLength: 0, keyOffset: 0 };
+      inject(pair.two, connection, MessageId.TAG_RTS, writeTagRts(id, rts), payload);
       if (typeof request === 'number') throw new Error('the receive ended before its message came');
       expect(request.status).toBe(Status.OK);
       expect(request.receivedBytes).toBe(0);

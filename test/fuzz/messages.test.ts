@@ -6,10 +6,12 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
-import { MessageId } from '../../src/ucp/base/message.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
 import { unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
+import { HEADER_BYTES, MessageId } from '../../src/ucp/wire/message.ts';
+import { writeRtr } from '../../src/ucp/wire/rtr.ts';
+import { writeAtp, writeData } from '../../src/ucp/wire/window.ts';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
 import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import { openPosix, openTcp } from '../contract/uct-implementations.ts';
@@ -73,7 +75,12 @@ const WORDS = [
 
 /** A frame for a connection that does not exist, or for one of `connections` and the requests that wait on it. */
 function frameOf(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
-  const words = new Int32Array(random.below(WORDS_MAX + 1));
+  // The end of a connection ends the test of it: not often.
+  const any = random.below(IDS);
+  const id = any === MessageId.CLOSE && random.below(20) > 0 ? MessageId.REPLY : any;
+  // Half of them as long as a header of that id, so that the payload is where it belongs.
+  const headerBytes = random.below(2) === 0 ? HEADER_BYTES[id] : undefined;
+  const words = new Int32Array(headerBytes === undefined ? random.below(WORDS_MAX + 1) : headerBytes / 4);
   for (let i = 0; i < words.length; i++) {
     words[i] = random.below(4) === 0 ? random.nextU32() | 0 : WORDS[random.below(WORDS.length)]!;
   }
@@ -84,9 +91,6 @@ function frameOf(random: Random, snippets: readonly Uint8Array[], connections: r
   const waiting = [...(connection?.waiting.keys() ?? [])];
   if (words.length > 1 && waiting.length > 0 && random.below(2) === 0)
     words[1] = waiting[random.below(waiting.length)]!;
-  // The end of a connection ends the test of it: not often.
-  const any = random.below(IDS);
-  const id = any === MessageId.CLOSE && random.below(20) > 0 ? MessageId.REPLY : any;
   const snippet = snippets[random.below(snippets.length)]!.slice();
   const choice = random.below(4);
   if (choice === 0) return { id, words, payload: new Uint8Array(0) };
@@ -107,15 +111,16 @@ function windowFrame(random: Random, snippets: readonly Uint8Array[], connection
   const payload = snippets[random.below(snippets.length)]!.slice();
   if (random.below(4) === 0 && payload.byteLength > 0) payload[random.below(payload.byteLength)]! ^= 1;
   const id = WINDOW_IDS[random.below(WINDOW_IDS.length)]!;
-  const words = Int32Array.of(connection?.id ?? 1, waiting[random.below(waiting.length + 1)] ?? 1);
-  const rest = Array.from({ length: id === MessageId.DATA ? 2 : 8 }, pick);
-  if (id === MessageId.RTR) {
-    // What precedes the lengths: a request of the sender, and the bytes of its first key.
-    rest[1] = [0, payload.byteLength, 24, -1][random.below(4)]!;
-    rest[3] = 0;
-    rest[5] = 0;
+  const to = connection?.id ?? 1;
+  const request = waiting[random.below(waiting.length + 1)] ?? 1;
+  const [from, byteLength] = [pick(), pick()];
+  if (id === MessageId.DATA) return { id, words: writeData(to, request, from).slice(), payload };
+  if (id === MessageId.ATP) {
+    return { id, words: writeAtp(to, { request, from, byteLength, flags: pick() }).slice(), payload };
   }
-  return { id, words: Int32Array.of(...words, ...rest), payload };
+  const targetBytes = [0, payload.byteLength, 24, -1][random.below(4)]!;
+  const rtr = { request, peerRequest: pick(), targetBytes, from, byteLength, targetOffset: pick() };
+  return { id, words: writeRtr(to, rtr).slice(), payload };
 }
 
 /** Sends frames into a worker, until the test has finished. */

@@ -12,7 +12,17 @@ import type { UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { HostMemory } from '../../src/uct/base/host-memory.ts';
 import { PEER_HELLO_BYTES, unpackHello } from '../../src/uct/tcp/connect/hello.ts';
 import { Identity } from '../../src/uct/tcp/connect/identity.ts';
-import { FRAME_BODY_BYTES_MAX, FrameType, GETS_MAX } from '../../src/uct/tcp/wire/frame.ts';
+import {
+  FRAME_BODY_BYTES_MAX,
+  FrameType,
+  GET_HEADER_BYTES,
+  GETS_MAX,
+  HEADER_BYTES,
+  PUT_HEADER_BYTES,
+  writeAm,
+  writeGet,
+  writePut,
+} from '../../src/uct/tcp/wire/frame.ts';
 import { extent } from '../fixtures/extent.ts';
 import { frame, helloTo, keyOf, type RawPeer, TcpInterfaces, type TcpSide } from '../fixtures/tcp-interfaces.ts';
 
@@ -50,15 +60,21 @@ function put(
   body: Uint8Array,
   byteLength: number = body.byteLength,
 ): Uint8Array {
-  return frame([FrameType.PUT, byteLength, ...words, offset, offset / 2 ** 32], body);
+  const header = new Int32Array(PUT_HEADER_BYTES / 4);
+  writePut(header, 0, Int32Array.from(words), offset, byteLength);
+  return frame([...header], body);
 }
 
 function get(words: readonly number[], offset: number, byteLength: number): Uint8Array {
-  return frame([FrameType.GET, 0, ...words, offset, offset / 2 ** 32, byteLength, byteLength / 2 ** 32]);
+  const header = new Int32Array(GET_HEADER_BYTES / 4);
+  writeGet(header, 0, Int32Array.from(words), offset, byteLength);
+  return frame([...header]);
 }
 
 function am(byteLength: number, body: Uint8Array = new Uint8Array(byteLength)): Uint8Array {
-  return frame([FrameType.AM | (3 << 8), byteLength], body);
+  const header = new Int32Array(HEADER_BYTES / 4);
+  writeAm(header, 0, 3, byteLength);
+  return frame([...header], body);
 }
 
 /** Connections with noise. */

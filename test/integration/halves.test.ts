@@ -5,12 +5,16 @@
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, type Request, Status } from '../../src/index.ts';
-import { MessageId, NO_ENDPOINT, WireupCode } from '../../src/ucp/base/message.ts';
 import type { PeerConnection } from '../../src/ucp/base/peer-connection.ts';
 import { identitiesOf } from '../../src/ucp/lane/lanes.ts';
 import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
+import { NO_ENDPOINT } from '../../src/ucp/wire/frame.ts';
+import { MessageId } from '../../src/ucp/wire/message.ts';
+import { writeRma } from '../../src/ucp/wire/rma.ts';
+import { WireupCode, writeWireup } from '../../src/ucp/wire/wireup.ts';
 import { IDLE_PEERS_MAX } from '../../src/ucp/wireup/peers.ts';
 import { WARNINGS_MAX } from '../../src/ucs/debug/limited-log.ts';
+import { messageFrame } from '../fixtures/message-frame.ts';
 import { nativeWorker } from '../fixtures/native-engine.ts';
 import { connectionKind, driveIdle, driveUntil, type Pair, type Side, usePairs } from '../fixtures/pair.ts';
 
@@ -86,9 +90,10 @@ describe('a half', () => {
     const pair = await knownPair('posix');
     const { am, remoteId } = connectionOf(pair.one);
     // Gets of memory that no key stands for: each is to be answered, and the answers are not read.
-    const words = Int32Array.of(remoteId, 1, 0, 0, 8, 0);
+    const header = writeRma(remoteId, { request: 1, remoteOffset: 0, byteLength: 8 }).slice();
     while (pair.ba.status === Status.OK) {
-      if (am!.amShort(MessageId.PUT, words, 6, undefined, 0, 0) === Status.NO_RESOURCE) pair.two.worker.progress();
+      if (am!.amShort(MessageId.PUT, header, header.length, undefined, 0, 0) === Status.NO_RESOURCE)
+        pair.two.worker.progress();
     }
     expect(pair.ba.status).toBe(Status.EXCEEDS_LIMIT);
     await driveUntil(pair, () => pair.errors.length === 2);
@@ -105,13 +110,9 @@ describe('a half', () => {
     const address = one.worker.address();
     const { openIfaces } = nativeWorker(two.worker);
     const [source] = identitiesOf(openIfaces, unpackWorkerAddress(address).entries);
-    const buffer = new ArrayBuffer(24 + address.byteLength);
-    const bytes = new Uint8Array(buffer);
-    bytes.set(address, 24);
-    for (let number = 0; number < 4096; number++) {
-      const words = new Int32Array(buffer, 0, 6);
-      words.set([0, WireupCode.REQUEST, 0x1000 + number, number + 1, 0, 0]);
-      connections.onMessage({ bytes, words, offset: 0, byteLength: buffer.byteLength, source: source! });
+    for (let number = 1; number <= 4096; number++) {
+      const fields = { code: WireupCode.REQUEST, from: 0x1000 + number, number, windowBytes: 0 };
+      connections.onMessage(messageFrame(writeWireup(NO_ENDPOINT, fields), address, source));
     }
     const ended = beginAll(one.worker.endpoint(two.worker.address()));
     await driveUntil({ one, two }, () => ended.length === 3);
@@ -136,13 +137,8 @@ describe('a half', () => {
 describe('requests to connect', () => {
   /** Puts one before a worker, as its transport would. */
   function request(side: Side, source: string, payload: Uint8Array, number = 0): void {
-    const buffer = new ArrayBuffer((24 + payload.byteLength + 7) & ~7);
-    const bytes = new Uint8Array(buffer);
-    const words = new Int32Array(buffer);
-    words.set([0, WireupCode.REQUEST, 7, number]);
-    bytes.set(payload, 24);
-    const byteLength = 24 + payload.byteLength;
-    nativeWorker(side.worker).connections.onMessage({ bytes, words, offset: 0, byteLength, source });
+    const header = writeWireup(NO_ENDPOINT, { code: WireupCode.REQUEST, from: 7, number, windowBytes: 0 });
+    nativeWorker(side.worker).connections.onMessage(messageFrame(header, payload, source));
   }
 
   it('that are malformed, or of another worker, write some lines and leave nothing', async () => {

@@ -7,6 +7,7 @@
 
 import { HL_WAIT_CS_ARGS, HL_WAIT_CS_FLAGS, HL_WAIT_CS_STATUS } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import type { ArgumentBlock } from '../port.ts';
 
 /** Longest single wait in the driver: bounds how long the end of the process can be delayed. */
@@ -15,7 +16,6 @@ export const SLICE_US_MAX = 100_000;
 const IN = HL_WAIT_CS_ARGS.in.words;
 const OUT = HL_WAIT_CS_ARGS.out.words;
 const ARGUMENT_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
-const HIGH = 2 ** 32;
 const NS_PER_US = 1000;
 /** 104 days: a time-out that stands for ever. */
 const TIMEOUT_US_MAX = 2 ** 43;
@@ -34,7 +34,7 @@ export class SlicedWait {
     this.#input = block.words.slice(0, ARGUMENT_WORDS);
     this.#timeoutWord = timeoutWordOf(this.#input[IN.flags]!);
     const timeoutUs =
-      this.#timeoutWord < 0 ? 0 : this.#input[this.#timeoutWord + 1]! * HIGH + this.#input[this.#timeoutWord]!;
+      this.#timeoutWord < 0 ? 0 : joinWords(this.#input[this.#timeoutWord]!, this.#input[this.#timeoutWord + 1]!);
     this.#deadlineNs = clock.nowNs() + Math.min(timeoutUs, TIMEOUT_US_MAX) * NS_PER_US;
   }
 

@@ -6,6 +6,7 @@
  * instead of an object, because it runs several times per packet and must not allocate.
  */
 
+import { distanceFrom } from '../../ucs/type/int64.ts';
 import type { PageTable } from './mmu.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 
@@ -62,7 +63,7 @@ export class AddressMap {
     for (let i = 0; i < this.#regions.length; i++) {
       const region = this.#regions[i]!;
       // Exact while the difference is below 2^53; far addresses round, but stay far outside the region.
-      const relative = ((high >>> 0) - region.baseHigh) * 0x1_0000_0000 + ((low >>> 0) - region.baseLow);
+      const relative = distanceFrom(region.baseLow, region.baseHigh, low, high);
       if (relative < 0 || relative >= region.byteLength) continue;
       const target = this.#found(region, relative);
       // A later region may lie inside: the driver maps registers at addresses of the host range.

@@ -23,6 +23,7 @@ import {
   wreg32Offset,
 } from '../../uapi/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { highOf } from '../../ucs/type/int64.ts';
 import { type AddressMap, Target } from './address-map.ts';
 import type { DmaEngines } from './dma-engines.ts';
 import { Opcode } from './dma-ring.ts';
@@ -33,8 +34,6 @@ import { PACKET_BYTES_MAX, PacketFetch } from './packet-fetch.ts';
 import { PhysicalMemory } from './physical-memory.ts';
 import { Job, type PendingBuffer, Stall, type Stream } from './stream.ts';
 import type { CardTraffic } from './traffic.ts';
-
-const HIGH = 0x1_0000_0000;
 
 /** Where the command processor sends what is not memory. */
 export interface DeviceRegisters {
@@ -228,7 +227,7 @@ export class CommandProcessor {
     this.#fetch.beginCopy();
     while (fetched < wanted) {
       const sum = (low >>> 0) + at + fetched;
-      if (map.decode((high >>> 0) + Math.floor(sum / HIGH), sum | 0) !== Target.MEMORY) break;
+      if (map.decode((high >>> 0) + highOf(sum), sum | 0) !== Target.MEMORY) break;
       const byteLength = Math.min(wanted - fetched, map.available);
       this.#fetch.copy(fetched, map.memory, map.offset, byteLength);
       fetched += byteLength;

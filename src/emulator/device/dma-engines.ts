@@ -11,6 +11,7 @@ import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { atExit } from '../../ucs/sys/process-events.ts';
 import type { Random } from '../../ucs/sys/random.ts';
+import { highOf } from '../../ucs/type/int64.ts';
 import {
   busyWord,
   CHANNELS,
@@ -39,7 +40,6 @@ import {
 import { EngineProgram } from './engine-program.ts';
 import type { EngineThreadData } from './engine-thread.ts';
 
-const HIGH = 0x1_0000_0000;
 const NS_PER_US = 1000;
 /** Bound of the wait for a thread to stop: it is in the middle of a copy, or it has died. */
 const STOP_TIMEOUT_MS = 1000;
@@ -101,7 +101,7 @@ export class DmaChannel {
 
   /** Writes a copy of `byteLength` bytes (below 2^32) between host virtual addresses. The caller has checked the room. */
   copy(source: number, destination: number, byteLength: number): void {
-    this.#write(Opcode.COPY, source | 0, Math.floor(source / HIGH) | 0, destination, byteLength);
+    this.#write(Opcode.COPY, source | 0, highOf(source), destination, byteLength);
   }
 
   /** Writes a descriptor with an immediate of 64 bits: a fill pattern or the value of a 32-bit write. */
@@ -112,7 +112,7 @@ export class DmaChannel {
   /** Like {@link copy} from or to an address of another process: COPY_FROM or COPY_TO. */
   copyForeign(opcode: number, pid: number, source: number, destination: number, byteLength: number): void {
     this.aimAt(pid);
-    this.#write(opcode, source | 0, Math.floor(source / HIGH) | 0, destination, byteLength);
+    this.#write(opcode, source | 0, highOf(source), destination, byteLength);
   }
 
   /** Names the process of the next descriptor, before it is written: for FILL_TO and WRITE32_TO. */
@@ -137,7 +137,7 @@ export class DmaChannel {
     words[at + DESCRIPTOR_SOURCE_LOW] = low;
     words[at + DESCRIPTOR_SOURCE_HIGH] = high;
     words[at + DESCRIPTOR_DESTINATION_LOW] = destination;
-    words[at + DESCRIPTOR_DESTINATION_HIGH] = Math.floor(destination / HIGH);
+    words[at + DESCRIPTOR_DESTINATION_HIGH] = highOf(destination);
     this.#written = (this.#written + 1) | 0;
   }
 }

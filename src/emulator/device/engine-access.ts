@@ -2,10 +2,9 @@
  * How the engines of a card reach memory: decodes an address and reports to the driver what it does not lead to. It moves no bytes.
  */
 
+import { highOf } from '../../ucs/type/int64.ts';
 import { type AddressMap, Target } from './address-map.ts';
 import type { Stream } from './stream.ts';
-
-const HIGH = 0x1_0000_0000;
 
 /** Faults that the device reports to the driver. */
 export interface FaultListener {
@@ -35,7 +34,7 @@ export class EngineAccess {
   reach(stream: Stream, high: number, low: number, bytes: number): boolean {
     const sum = (low >>> 0) + bytes;
     // As small integers of V8: passing them on allocates nothing.
-    const carried = ((high >>> 0) + Math.floor(sum / HIGH)) | 0;
+    const carried = ((high >>> 0) + highOf(sum)) | 0;
     const rest = sum | 0;
     const target = this.map.decode(carried, rest);
     if (target === Target.UNMAPPED) this.faults.pageFault(stream, carried, rest);

@@ -5,6 +5,7 @@
 
 import { allocateScratch, copyFromProcess, copyToProcess, Errno, memcpy, SyscallError } from '../../sys/index.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import {
   busyWord,
   consumerWord,
@@ -22,7 +23,6 @@ import {
 
 /** Bytes that one turn of a channel copies before the next channel has its turn. */
 const SLICE_BYTES = 4 * 2 ** 20;
-const HIGH = 0x1_0000_0000;
 const WORD_BYTES = 4;
 const NS_PER_US = 1000;
 /** Bytes that one turn fills in another process; whole patterns. */
@@ -163,11 +163,11 @@ export class EngineProgram {
   #stamp(at: number, destination: number): void {
     const now = this.#clock.nowNs();
     this.#words[at + DESCRIPTOR_SOURCE_LOW] = now | 0;
-    this.#words[at + DESCRIPTOR_SOURCE_HIGH] = Math.floor(now / HIGH);
+    this.#words[at + DESCRIPTOR_SOURCE_HIGH] = highOf(now);
     memcpy(destination, this.#address + (at + DESCRIPTOR_SOURCE_LOW) * 4, 8);
   }
 }
 
 function addressAt(words: Int32Array, high: number, low: number): number {
-  return words[high]! * HIGH + (words[low]! >>> 0);
+  return joinWords(words[low]!, words[high]!);
 }

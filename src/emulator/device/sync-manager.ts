@@ -7,6 +7,7 @@
  */
 
 import type { SyncManagerProfile, SyncProfile } from '../../uapi/index.ts';
+import { highOf } from '../../ucs/type/int64.ts';
 
 /** Where a sync manager sends what its monitors and queues write. Addresses are 32-bit halves. */
 export interface SyncManagerPorts {
@@ -259,11 +260,11 @@ export class SyncManager {
   }
 
   #writeAt(high: number, low: number, value: number): void {
-    this.#ports.writeWord(high + Math.floor(low / 0x1_0000_0000), low % 0x1_0000_0000, value);
+    this.#ports.writeWord(high + highOf(low), low >>> 0, value);
   }
 
   #readAt(high: number, low: number): number {
-    return this.#ports.readWord(high + Math.floor(low / 0x1_0000_0000), low % 0x1_0000_0000);
+    return this.#ports.readWord(high + highOf(low), low >>> 0);
   }
 
   #groupOf(monitor: number): number {

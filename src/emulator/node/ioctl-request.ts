@@ -16,6 +16,7 @@ import {
   HL_WAIT_CS_ARGS,
   HL_WAIT_CS_FLAGS,
 } from '../../uapi/index.ts';
+import { readNumber } from '../driver/base/words.ts';
 import { BLOCK_WORDS_MIN } from './mailbox.ts';
 
 const MEMORY_IN = HL_MEM_ARGS.in.words;
@@ -80,9 +81,9 @@ export function pinsMemory(kind: number, words: Uint32Array): boolean {
 
 /** The pages of the memory to pin, as the driver rounds them. */
 export function pinnedPages(words: Uint32Array): { readonly address: number; readonly byteLength: number } {
-  const first = wide(words, MEMORY_IN.map_host_host_virt_addr);
+  const first = readNumber(words, MEMORY_IN.map_host_host_virt_addr);
   const address = first - (first % PAGE_SIZE);
-  const end = Math.ceil((first + wide(words, MEMORY_IN.map_host_mem_size)) / PAGE_SIZE) * PAGE_SIZE;
+  const end = Math.ceil((first + readNumber(words, MEMORY_IN.map_host_mem_size)) / PAGE_SIZE) * PAGE_SIZE;
   return { address, byteLength: end - address };
 }
 
@@ -97,8 +98,4 @@ export function mayBlock(kind: number, words: Uint32Array): boolean {
   const isInterrupt = (words[WAIT.flags]! & HL_WAIT_CS_FLAGS.INTERRUPT) !== 0;
   const at = isInterrupt ? WAIT.interrupt_timeout_us : WAIT.timeout_us;
   return words[at] !== 0 || words[at + 1] !== 0;
-}
-
-function wide(words: Uint32Array, at: number): number {
-  return words[at + 1]! * 0x1_0000_0000 + words[at]!;
 }

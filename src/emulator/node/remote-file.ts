@@ -21,6 +21,7 @@ import {
 } from '../../sys/index.ts';
 import { HandleType, type IoctlNumbers, unpackHandle } from '../../uapi/index.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
+import { highOf } from '../../ucs/type/int64.ts';
 import { abortedWait } from '../driver/ioctl/wait.ts';
 import { BufferMapping } from '../driver/memory/buffer-table.ts';
 import type { Connection, Reply } from './connection.ts';
@@ -58,7 +59,6 @@ import {
 } from './mailbox.ts';
 import type { Message } from './message.ts';
 
-const HIGH = 0x1_0000_0000;
 /** Looks at the answer word between two yields of the processor, which the server may need, and between two looks at the clock. */
 const LOOKS_PER_ROUND = 100;
 /** Time that a call spins before it sleeps: about what waking this thread would cost. */
@@ -226,7 +226,7 @@ export class RemoteFile implements DriverFile {
     words[at + REQUEST_NUMBER] = request;
     words[at + REQUEST_WORDS] = count;
     words[at + REQUEST_ADDRESS_LOW] = block.address | 0;
-    words[at + REQUEST_ADDRESS_HIGH] = (block.address / HIGH) | 0;
+    words[at + REQUEST_ADDRESS_HIGH] = highOf(block.address);
     words[at + REQUEST_PINNED] = pinned ? 1 : 0;
     const to = at + REQUEST_BLOCK;
     for (let i = 0; i < count; i++) words[to + i] = source[i]! | 0;

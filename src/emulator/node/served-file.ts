@@ -15,6 +15,7 @@ import {
   memfdCreate,
   SealFlag,
 } from '../../sys/index.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import type { EmulatedFile } from '../driver/ioctl/file.ts';
 import type { SharedPages } from '../driver/memory/buffer-table.ts';
 import type { ForeignPages } from '../driver/memory/pinned-memory.ts';
@@ -42,7 +43,6 @@ import {
 } from './mailbox.ts';
 import { ProtocolError } from './message.ts';
 
-const HIGH = 0x1_0000_0000;
 /** Mappings that one file may have at a time. */
 export const MAPPINGS_MAX = 4096;
 
@@ -191,8 +191,7 @@ export class ServedFile {
     const count = mailbox[at + REQUEST_WORDS]!;
     if (count < 0 || count > BLOCK_WORDS_MAX) throw new ProtocolError(`a block of ${count} words`);
     const block = this.#blocks[count] ?? this.#blockOf(count);
-    const high = mailbox[at + REQUEST_ADDRESS_HIGH]! >>> 0;
-    block.address = high * HIGH + (mailbox[at + REQUEST_ADDRESS_LOW]! >>> 0);
+    block.address = joinWords(mailbox[at + REQUEST_ADDRESS_LOW]!, mailbox[at + REQUEST_ADDRESS_HIGH]!);
     const { words } = block;
     const from = at + REQUEST_BLOCK;
     for (let i = 0; i < count; i++) words[i] = mailbox[from + i]!;

@@ -3,7 +3,7 @@
  * Signed words are small integers of V8: they pass between functions without allocation.
  */
 
-const HIGH = 0x1_0000_0000;
+import { highOf } from '../../ucs/type/int64.ts';
 
 /** Something at a device address: a mapping of host memory or a block of device memory. */
 export interface DeviceRange {
@@ -22,20 +22,5 @@ export function lowAt(low: number, offset: number): number {
 
 /** The high word of an address plus a byte offset below 2^53. */
 export function highAt(low: number, high: number, offset: number): number {
-  return (high + Math.floor(((low >>> 0) + offset) / HIGH)) | 0;
-}
-
-/** The two words as one bigint, for API edges. */
-export function packAddress(low: number, high: number): bigint {
-  return (BigInt(high >>> 0) << 32n) | BigInt(low >>> 0);
-}
-
-/** The low word of a 64-bit address. */
-export function lowWord(address: bigint): number {
-  return Number(BigInt.asIntN(32, address));
-}
-
-/** The high word of a 64-bit address. */
-export function highWord(address: bigint): number {
-  return Number(BigInt.asIntN(32, address >> 32n));
+  return (high + highOf((low >>> 0) + offset)) | 0;
 }

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
 import { HL_CS_CHUNK_FLAGS, HL_WAIT_CS_STATUS, msgLongCtl, writeMsgLong } from '../../uapi/index.ts';
-import { highWord, lowWord } from '../base/device-address.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import {
   ANY_CQ_INTERRUPT,
   allocateTimestampElements,

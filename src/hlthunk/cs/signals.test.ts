@@ -13,7 +13,7 @@ import {
   writeFence,
   writeMsgLong,
 } from '../../uapi/index.ts';
-import { highWord, lowWord } from '../base/device-address.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import {
   ALREADY_SIGNALED,
   type CommandChunk,

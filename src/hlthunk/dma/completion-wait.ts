@@ -6,9 +6,9 @@
 import type { ArgumentBlock, DriverFile } from '../../driver/port.ts';
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
 import { HL_WAIT_CS_ARGS } from '../../uapi/index.ts';
+import { highOf } from '../../ucs/type/int64.ts';
 
 const WAIT = HL_WAIT_CS_ARGS.in.words;
-const HIGH = 0x1_0000_0000;
 const NS_PER_US = 1000;
 
 /** Allocates a block for the arguments of WAIT_CS. */
@@ -25,9 +25,9 @@ export function writeWaitArguments(block: ArgumentBlock, seq: number, timeoutUs:
   const { words } = block;
   words.fill(0);
   words[WAIT.seq] = seq;
-  words[WAIT.seq + 1] = Math.floor(seq / HIGH);
+  words[WAIT.seq + 1] = highOf(seq);
   words[WAIT.timeout_us] = timeoutUs;
-  words[WAIT.timeout_us + 1] = Math.floor(timeoutUs / HIGH);
+  words[WAIT.timeout_us + 1] = highOf(timeoutUs);
 }
 
 /** The asynchronous wait of a queue. One block and at most one call, however many want to know and however often they come back. */

@@ -10,6 +10,7 @@ import type { DriverFile } from '../../driver/port.ts';
 import { type AsicProfile, engineIdOf, Gaudi2QueueBase, GaudiQueueBase, type PacketAsic } from '../../uapi/index.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import type { UcxError } from '../../ucs/type/error.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status, statusName } from '../../ucs/type/status.ts';
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
@@ -367,8 +368,8 @@ export class DeviceDma implements DmaQueueDevice {
   #kernelBuffer(byteLength: number): RingKernelBuffer {
     const buffer: CommandBuffer = requestCommandBuffer({ card: this.#card }, byteLength);
     return {
-      handleLow: Number(BigInt.asIntN(32, buffer.handle)),
-      handleHigh: Number(BigInt.asIntN(32, buffer.handle >> 32n)),
+      handleLow: lowWord(buffer.handle),
+      handleHigh: highWord(buffer.handle),
       words: buffer.words,
       destroy: () => buffer.destroy(),
     };

@@ -8,7 +8,7 @@
  */
 
 import { HL_NOTIFIER_EVENT } from '../../uapi/index.ts';
-import { packAddress } from '../base/device-address.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import type { DeviceFault } from '../info/events.ts';
 import type { DmaRequest } from './request.ts';
 
@@ -75,7 +75,7 @@ export function suspectsOf(
 }
 
 function sides({ sourceLow, sourceHigh, destinationLow, destinationHigh }: DmaRequest): readonly bigint[] {
-  return [packAddress(sourceLow, sourceHigh), packAddress(destinationLow, destinationHigh)];
+  return [joinBig(sourceLow, sourceHigh), joinBig(destinationLow, destinationHigh)];
 }
 
 function touchesPage(request: DmaRequest, address: bigint): boolean {

@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { expectNoLeaks } from '../../../test/fixtures/leak-check.ts';
 import { RecordingDevice } from '../../../test/fixtures/recording-device.ts';
 import { Errno, scratchStatistics } from '../../sys/index.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { packAddress } from '../base/device-address.ts';
 import { CommandRing } from './command-ring.ts';
 import { DMA_PACKET_BYTES_MAX, DmaQueue, REFUSALS_MAX } from './queue.ts';
 import type { DmaRequest } from './request.ts';
@@ -53,7 +53,7 @@ describe('packets', () => {
     ]);
     let offset = 0n;
     for (const transfer of transfers) {
-      expect(transfer.source).toBe(packAddress(HOST_LOW, HOST_HIGH) + offset);
+      expect(transfer.source).toBe(joinBig(HOST_LOW, HOST_HIGH) + offset);
       expect(transfer.destination).toBe(HBM + 0xffff_f000n + offset);
       offset += BigInt(transfer.byteLength);
     }

@@ -21,13 +21,15 @@ import {
 } from '../../uapi/index.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { Ring } from '../../ucs/datastruct/ring.ts';
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
+import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { highAt, lowAt } from '../base/device-address.ts';
 import { DmaActivity, type DmaCounts } from './activity.ts';
 import { CommandRing, type RingDevice, SLOT_DATA_BYTES, SLOT_PACKET_BYTES } from './command-ring.ts';
 import { allocateWaitArguments, CompletionWait, writeWaitArguments } from './completion-wait.ts';
-import { copyBytes, DmaRequest } from './request.ts';
+import { DmaRequest } from './request.ts';
 
 /** Requests of one queue that may be queued or in flight; beyond it `NO_RESOURCE`. */
 export const DMA_REQUESTS_MAX = 4096;
@@ -48,7 +50,6 @@ const CHUNK = HL_CS_CHUNK.words;
 /** The one chunk of a submission lies behind the arguments in the same block. */
 const CHUNK_BYTE = 64;
 const CHUNK_WORD: number = CHUNK_BYTE / 4;
-const HIGH = 0x1_0000_0000;
 
 /** How a queue reaches its device. */
 export interface DmaQueueDevice extends RingDevice {
@@ -195,10 +196,7 @@ export class DmaQueue {
     return this.#start(request);
   }
 
-  /**
-   * Starts a short transfer into JavaScript memory: the bytes arrive in `target` when the request ends.
-   * The rules of {@link putShort} apply.
-   */
+  /** Starts a short transfer into JavaScript memory, by the rules of {@link putShort}: the bytes arrive in `target` when the request ends. */
   getShort(
     target: Uint8Array,
     targetOffset: number,
@@ -396,7 +394,7 @@ export class DmaQueue {
     const { words, address } = this.#block;
     for (let i = 0; i < CHUNK_WORD; i++) words[i] = 0;
     words[CS.chunks_execute] = address + CHUNK_BYTE;
-    words[CS.chunks_execute + 1] = Math.floor((address + CHUNK_BYTE) / HIGH);
+    words[CS.chunks_execute + 1] = highOf(address + CHUNK_BYTE);
     words[CS.num_chunks_execute] = 1;
     words[CHUNK_WORD + CHUNK.cb_handle] = this.#ring.handleLow(slot);
     words[CHUNK_WORD + CHUNK.cb_handle + 1] = this.#ring.handleHigh(slot);
@@ -404,7 +402,7 @@ export class DmaQueue {
     words[CHUNK_WORD + CHUNK.cb_size] = packetBytes;
     words[CHUNK_WORD + CHUNK.cs_chunk_flags] = this.#ring.chunkFlags;
     const result = this.#file.ioctl(this.#csRequest, this.#block);
-    if (result === 0) this.#slotSeq[slot] = words[CS_OUT.seq + 1]! * HIGH + words[CS_OUT.seq]!;
+    if (result === 0) this.#slotSeq[slot] = joinWords(words[CS_OUT.seq]!, words[CS_OUT.seq + 1]!);
     return result;
   }
 

@@ -122,8 +122,3 @@ export class DmaRequest {
     }
   }
 }
-
-/** Copies the few bytes of a short transfer: faster here than a call of a typed array. */
-export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
-  for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
-}

@@ -5,9 +5,9 @@
 
 import { close as closeFd, dup, isSyscallError } from '../../sys/index.ts';
 import { RangeAllocator } from '../../ucs/datastruct/range-allocator.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkInteger, checkLength, invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { highWord, lowWord } from '../base/device-address.ts';
 import type { ArenaMemory } from './arena-source.ts';
 import { DmaMemory, nextGeneration } from './dma-memory.ts';
 

@@ -3,9 +3,9 @@
  * program manages itself. Blocks, which have an allocator, are in device-arenas.ts.
  */
 
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkLength, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { highWord, lowWord } from '../base/device-address.ts';
 import type { HwIpInfo } from '../info/device-info.ts';
 import type { PhysicalArenaSource } from './arena-source.ts';
 import type { DeviceArenas } from './device-arenas.ts';

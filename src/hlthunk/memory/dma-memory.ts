@@ -3,9 +3,9 @@
  * The base of host mappings, blocks of device memory and imported dma-bufs; what they own is theirs.
  */
 
+import { joinBig } from '../../ucs/type/int64.ts';
 import { invalidArgument } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { packAddress } from '../base/device-address.ts';
 import { GaudiErrorCode, gaudiError } from '../base/gaudi-error.ts';
 
 /** A range of device addresses of one card. */
@@ -44,7 +44,7 @@ export abstract class DmaMemory {
 
   /** The device address of the first byte, unsigned. Cold: allocates a bigint. */
   get address(): bigint {
-    return packAddress(this.low, this.high);
+    return joinBig(this.low, this.high);
   }
 
   /** Counts a transfer that uses the range: it cannot be given back meanwhile. */

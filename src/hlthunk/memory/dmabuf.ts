@@ -7,9 +7,9 @@
 
 import { Errno, OpenFlag } from '../../sys/index.ts';
 import { HABANALABS_IOCTLS, HL_MEM_OP } from '../../uapi/index.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkInteger, checkLength, checkWord32, checkWord64, invalidArgument } from '../base/argument-error.ts';
 import { type CardFile, type CardTarget, cardOf } from '../base/card-file.ts';
-import { highWord, lowWord } from '../base/device-address.ts';
 import { GaudiErrorCode, gaudiError, isDeviceGone } from '../base/gaudi-error.ts';
 import { DeviceBlock } from './arena.ts';
 import type { ArenaMemory } from './arena-source.ts';

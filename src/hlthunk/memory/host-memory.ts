@@ -4,9 +4,9 @@
  */
 
 import { HL_MEM, HL_MEM_OP } from '../../uapi/index.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { checkHostAddress, checkLength, checkObject, checkWord64 } from '../base/argument-error.ts';
 import type { CardFile } from '../base/card-file.ts';
-import { highWord, lowWord } from '../base/device-address.ts';
 import { isDeviceGone } from '../base/gaudi-error.ts';
 import { checkUnused, DmaMemory } from './dma-memory.ts';
 

@@ -3,6 +3,7 @@
  * only; whatever arrives may be wrong.
  */
 
+import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';
 
 /** What a message is. */
@@ -40,7 +41,6 @@ const MAGIC = 0x5364;
 const AT = { magic: 0, version: 2, kind: 3, operation: 4, status: 5, id: 8, exportId: 16, offset: 24, byteLength: 32 };
 const VALUE_AT = 40;
 const COMPARE_AT = 48;
-const HIGH = 0x1_0000_0000;
 
 const OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOperation));
 const KINDS: ReadonlySet<number> = new Set(Object.values(WireKind));
@@ -98,10 +98,10 @@ export function parseWireHeader(bytes: Uint8Array): WireHeader | undefined {
 }
 
 function setInteger(view: DataView, at: number, value: number): void {
-  view.setUint32(at, value % HIGH, true);
-  view.setUint32(at + 4, value / HIGH, true);
+  view.setUint32(at, value | 0, true);
+  view.setUint32(at + 4, highOf(value), true);
 }
 
 function integerAt(view: DataView, at: number): number {
-  return view.getUint32(at, true) + view.getUint32(at + 4, true) * HIGH;
+  return joinWords(view.getInt32(at, true), view.getInt32(at + 4, true));
 }

@@ -6,6 +6,7 @@
 import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
 import { bytesOf, eachPart, type Piece, type PieceOf, piecesOf } from '../../ucp/api/local-bytes.ts';
 import type { Request, StreamRecvParams } from '../../ucp/api/request.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineWorker, StreamTracker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
@@ -194,7 +195,7 @@ export class EndpointStream {
     if (chunk <= 0) return false;
     this.#chunks.push({
       address: chunk,
-      byteLength: streams.length.words[0]! + streams.length.words[1]! * 0x1_0000_0000,
+      byteLength: joinWords(streams.length.words[0]!, streams.length.words[1]!),
     });
     return true;
   }

@@ -7,6 +7,7 @@ import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock }
 import { AM_IDS, type AmCallback, AmMessage, type MessageOwner } from '../../ucp/api/active-message.ts';
 import type { MessageHandlers } from '../../ucp/api/awaited/message-queue.ts';
 import { checkStatus, invalidParam } from '../../ucs/type/error.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_AM_HANDLER_PARAM, UCP_AM_HANDLER_PARAM_FIELD, UCP_AM_RECV_ATTR, UCP_AM_RECV_PARAM } from '../c/abi.ts';
 import { Fields } from '../c/fields.ts';
@@ -184,7 +185,7 @@ export class Arrivals implements MessageHandlers {
     const { words } = this.#param;
     const attributes = words[0]!;
     const hasSender = (attributes & UCP_AM_RECV_ATTR.FIELD_REPLY_EP) !== 0;
-    const sender = words[2]! + words[3]! * 0x1_0000_0000;
+    const sender = joinWords(words[2]!, words[3]!);
     if (id === FAREWELL_AM_ID) {
       if (hasSender) this.#senders.left(sender);
       return Status.OK;

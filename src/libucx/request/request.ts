@@ -2,6 +2,7 @@
 
 import type { ScratchBlock } from '../../sys/index.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/request.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import { type LocalBuffer, unpin } from '../mem/memory-handle.ts';
@@ -77,7 +78,7 @@ export class UcpRequest implements ApiRequest {
   }
 
   get senderTag(): bigint {
-    return BigInt.asUintN(32, BigInt(this.tagLow)) | (BigInt.asUintN(32, BigInt(this.tagHigh)) << 32n);
+    return joinBig(this.tagLow, this.tagHigh);
   }
 
   free(): void {

@@ -8,6 +8,7 @@ import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { highOf, joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_OP_ATTR_FIELD, UCP_OP_ATTR_FLAG, UCP_REQUEST_PARAM, UCP_TAG_RECV_INFO } from '../c/abi.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
@@ -37,7 +38,6 @@ const MEMORY_TYPE = PARAM.memory_type / WORD;
 const MEMH = PARAM.memh / WORD;
 const RECV_INFO = PARAM.recv_info / WORD;
 const CALLBACK_BITS = UCP_OP_ATTR_FIELD.CALLBACK | UCP_OP_ATTR_FIELD.USER_DATA;
-const HIGH = 0x1_0000_0000;
 
 /** The requests. */
 export class Requests {
@@ -144,7 +144,7 @@ export class Requests {
       const address = this.#callbackOf[kind]!;
       words[MASK] = CALLBACK_BITS;
       words[CALLBACK] = address;
-      words[CALLBACK + 1] = address / HIGH;
+      words[CALLBACK + 1] = highOf(address);
       words[USER_DATA] = request.index;
     }
     // A receive that ends at once does not tell its tag (1.13); a request does.
@@ -159,7 +159,7 @@ export class Requests {
     if (local.memh !== this.#memh) {
       this.#memh = local.memh;
       this.#mappedWords[MEMH] = local.memh;
-      this.#mappedWords[MEMH + 1] = local.memh / HIGH;
+      this.#mappedWords[MEMH + 1] = highOf(local.memh);
     }
     return this.#mappedParam;
   }
@@ -285,7 +285,7 @@ export class Requests {
     const words = this.#infoWords;
     request.tagLow = words[0]!;
     request.tagHigh = words[1]!;
-    request.receivedBytes = words[2]! + words[3]! * HIGH;
+    request.receivedBytes = joinWords(words[2]!, words[3]!);
   }
 
   /**
@@ -440,7 +440,7 @@ export class Requests {
     const words = this.#words;
     words[MASK]! |= bit;
     words[word] = address;
-    words[word + 1] = address / HIGH;
+    words[word + 1] = highOf(address);
   }
 
   #recycle(request: UcpRequest): void {

@@ -25,7 +25,6 @@ import {
   scatter,
 } from '../api/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
@@ -35,6 +34,9 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../wire/am.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
 
 /** Where the data of a long message waits. */
 export interface WaitingData {
@@ -43,9 +45,6 @@ export interface WaitingData {
   readonly keyOffset: number;
 }
 
-const AM_WORDS = 4;
-const RTS_WORDS = 10;
-const HEADER = new Int32Array(RTS_WORDS);
 const NO_BYTES = new Uint8Array(0);
 
 /** Active messages of one worker. */
@@ -100,7 +99,7 @@ export class ActiveMessages {
     const bytes = isPlain ? hostBytes(local as Uint8Array) : undefined;
     if (
       bytes !== undefined &&
-      AM_WORDS * 4 + byteLength <= connection.amShortMax &&
+      AM_BYTES + byteLength <= connection.amShortMax &&
       byteLength < connection.rendezvousThreshold &&
       !connection.hasPending &&
       !isObserved()
@@ -109,12 +108,9 @@ export class ActiveMessages {
       const cost = byteLength + KEPT_OVERHEAD_BYTES;
       // A connection that does not stand has no credit.
       if (credit.bytes >= cost) {
-        HEADER[0] = connection.remoteId;
-        HEADER[1] = id;
-        HEADER[2] = 0;
-        HEADER[3] = 0;
+        const words = writeAm(connection.remoteId, id, 0);
         if (connection.isLoopback) connection.amLane!.activity.busy = true;
-        const status = connection.am!.amShort(MessageId.AM, HEADER, AM_WORDS, bytes, localOffset, byteLength);
+        const status = connection.am!.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.AM_TX);
@@ -132,7 +128,7 @@ export class ActiveMessages {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { inbound } = connection;
-    const cost = frame.byteLength - AM_WORDS * 4 + KEPT_OVERHEAD_BYTES;
+    const cost = frame.byteLength - AM_BYTES + KEPT_OVERHEAD_BYTES;
     if (!inbound.arrive(cost)) {
       this.#host.breaksProtocol(connection, 'it sends active messages without credit');
       return;
@@ -143,19 +139,15 @@ export class ActiveMessages {
 
   /** @returns true where the message was put into a queue */
   #handleEager(frame: AmFrame, connection: Connection, cost: number): boolean {
-    const { words, offset, byteLength, bytes } = frame;
-    const at = offset >> 2;
-    const headerLength = words[at + 2]!;
-    const padded = paddedTo8(headerLength);
-    const room = byteLength - AM_WORDS * 4;
-    if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || padded > room) return false;
-    const view = this.#take(connection, words[at + 1]!);
+    const { handler, headerBytes, headerAt, dataAt, dataBytes } = readAm(frame);
+    if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || dataBytes < 0) return false;
+    const view = this.#take(connection, handler);
     if (view === undefined) return false;
-    view.source = bytes;
-    view.headerOffset = offset + AM_WORDS * 4;
-    view.headerLength = headerLength;
-    view.dataOffset = view.headerOffset + padded;
-    view.byteLength = room - padded;
+    view.source = frame.bytes;
+    view.headerOffset = headerAt;
+    view.headerLength = headerBytes;
+    view.dataOffset = dataAt;
+    view.byteLength = dataBytes;
     view.waiting = undefined;
     view.cost = cost;
     this.#host.counters.count(WorkerCounter.AM_RX);
@@ -175,32 +167,23 @@ export class ActiveMessages {
   }
 
   onRts(frame: AmFrame): void {
-    const { words, offset, byteLength, bytes } = frame;
-    const at = offset >> 2;
-    const headerLength = words[at + 2]!;
-    const keyLength = words[at + 3]!;
-    const padded = paddedTo8(headerLength);
-    const start = offset + RTS_WORDS * 4;
-    if (headerLength < 0 || headerLength > AM_HEADER_BYTES_MAX || keyLength < 0) return;
-    if (padded + keyLength > byteLength - RTS_WORDS * 4) return;
+    const { bytes } = frame;
+    const { handler, headerBytes, keyBytes, byteLength, request: peerRequest, keyOffset, ...places } = readAmRts(frame);
+    const { headerAt, keyAt, isCut } = places;
+    if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || keyBytes < 0 || isCut) return;
     const connection = this.#host.connectionOf(frame);
-    const peerRequest = words[at + 6]!;
-    const view = this.#take(connection, words[at + 1]!);
+    const view = this.#take(connection, handler);
     if (view === undefined) {
       if (connection !== undefined) this.#rendezvous.reply(connection, peerRequest, Status.OK);
       return;
     }
     view.source = bytes;
-    view.headerOffset = start;
-    view.headerLength = headerLength;
-    view.dataOffset = start + padded;
-    view.byteLength = joinWords(words[at + 4]!, words[at + 5]!);
-    const keyAt = start + padded;
-    view.waiting = {
-      peerRequest,
-      packedKey: keyLength > 0 ? bytes.slice(keyAt, keyAt + keyLength) : undefined,
-      keyOffset: joinWords(words[at + 8]!, words[at + 9]!),
-    };
+    view.headerOffset = headerAt;
+    view.headerLength = headerBytes;
+    view.dataOffset = keyAt;
+    view.byteLength = byteLength;
+    const packedKey = keyBytes > 0 ? bytes.slice(keyAt, keyAt + keyBytes) : undefined;
+    view.waiting = { peerRequest, packedKey, keyOffset };
     view.cost = 0;
     if (!connection!.inbound.keepOffer()) {
       this.#host.breaksProtocol(connection!, 'it offers more messages than a worker has requests');
@@ -284,7 +267,7 @@ export class ActiveMessages {
     // The header is the caller's again when the call returns; the data only when the request has ended. Detached bytes cannot be copied.
     const kept = header.byteLength === 0 ? NO_BYTES : header.slice();
     const padded = paddedTo8(kept.byteLength);
-    const fits = AM_WORDS * 4 + padded + total <= connection.amBcopyMax;
+    const fits = AM_BYTES + padded + total <= connection.amBcopyMax;
     if (wish === 'eager' && (!fits || !areHost(pieces))) {
       throw invalidParam('protocol', `must be rendezvous for ${total} bytes or device memory`, wish);
     }
@@ -318,13 +301,10 @@ export class ActiveMessages {
       request.starter = () => this.#sendRts(request, head);
       return request.starter(request);
     }
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = request.tagLow;
-    HEADER[2] = head.memory.byteLength;
-    HEADER[3] = 0;
     if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
     const shifted = request.pieces!.map((piece) => ({ ...piece, start: piece.start + head.byteLength }));
-    const status = sendPieces(connection, MessageId.AM, HEADER, AM_WORDS, [unpadded(head), ...shifted], 0, length);
+    const words = writeAm(connection.remoteId, request.tagLow, head.memory.byteLength);
+    const status = sendPieces(connection, MessageId.AM, words, [unpadded(head), ...shifted], 0, length);
     if (status !== Status.OK) return status;
     connection.credit.bytes -= cost;
     this.#host.counters.count(WorkerCounter.AM_TX);
@@ -335,27 +315,24 @@ export class ActiveMessages {
     const connection = request.connection!;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.requestId === 0) {
-      const room = connection.amBcopyMax - RTS_WORDS * 4 - head.byteLength;
+      const room = connection.amBcopyMax - AM_RTS_BYTES - head.byteLength;
       const made = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, request.pieces!, room);
       this.#rendezvous.offer(request, request.pieces!, made);
       connection.expect(request);
     }
     const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
     const packed = key?.packed ?? NO_BYTES;
-    const keyOffset = key?.offset ?? 0;
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = request.tagLow;
-    HEADER[2] = head.memory.byteLength;
-    HEADER[3] = packed.byteLength;
-    HEADER[4] = request.byteLength | 0;
-    HEADER[5] = highOf(request.byteLength);
-    HEADER[6] = request.requestId;
-    HEADER[7] = 0;
-    HEADER[8] = keyOffset | 0;
-    HEADER[9] = highOf(keyOffset);
+    const words = writeAmRts(connection.remoteId, {
+      handler: request.tagLow,
+      headerBytes: head.memory.byteLength,
+      keyBytes: packed.byteLength,
+      byteLength: request.byteLength,
+      request: request.requestId,
+      keyOffset: key?.offset ?? 0,
+    });
     const tail: LocalPiece = { memory: packed, offset: 0, byteLength: packed.byteLength, start: head.byteLength };
     const length = head.byteLength + packed.byteLength;
-    const status = sendPieces(connection, MessageId.AM_RTS, HEADER, RTS_WORDS, [unpadded(head), tail], 0, length);
+    const status = sendPieces(connection, MessageId.AM_RTS, words, [unpadded(head), tail], 0, length);
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 
@@ -379,8 +356,4 @@ export class ActiveMessages {
 /** The bytes of a header without its padding, whose contents nobody reads. */
 function unpadded(head: LocalPiece): LocalPiece {
   return { ...head, byteLength: head.memory.byteLength };
-}
-
-function paddedTo8(byteLength: number): number {
-  return (byteLength + 7) & ~7;
 }

@@ -5,11 +5,11 @@
 
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { type Connection, type Request, RequestKind } from '../base/request.ts';
@@ -21,9 +21,10 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { checkRemote, planFor, refusalsOf } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { readAtomic, writeAtomic } from '../wire/atomic.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
 
-const ASK_WORDS = 10;
-const HEADER = new Int32Array(ASK_WORDS);
 const NO_BYTES = new Uint8Array(0);
 
 /** An operation on a word of own memory. */
@@ -77,24 +78,19 @@ export class AtomicProtocol {
 
   /** The peer asks for an operation on memory of this worker. */
   onAtomic(frame: AmFrame): void {
-    const { words, bytes, offset, byteLength } = frame;
-    const at = offset >> 2;
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const peerRequest = words[at + 1]!;
-    const from = joinWords(words[at + 2]!, words[at + 3]!);
-    const operation = words[at + 4]! as AtomicOperation;
-    const wordBytes = words[at + 5]! === 8 ? 8 : 4;
-    const hasKey = byteLength >= ASK_WORDS * 4 + MEMORY_KEY_BYTES;
-    const memory = hasKey ? this.#host.context.exported.find(bytes, offset + ASK_WORDS * 4) : undefined;
+    const { request: peerRequest, remoteOffset: from, keyAt, keyBytes, value, compare, ...asked } = readAtomic(frame);
+    const operation = asked.operation as AtomicOperation;
+    const wordBytes = asked.wordBytes === 8 ? 8 : 4;
+    const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(frame.bytes, keyAt) : undefined;
     const isWord = operation >= AtomicOperation.ADD && operation <= AtomicOperation.CSWAP && from % wordBytes === 0;
     if (memory === undefined || !isWord || from + wordBytes > memory.byteLength) {
       this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
       return;
     }
     this.#host.counters.count(WorkerCounter.ATOMIC_SW);
-    const value = joinBig(words[at + 6]!, words[at + 7]!);
-    const call = new WordOperation(operation, wordBytes, value, joinBig(words[at + 8]!, words[at + 9]!));
+    const call = new WordOperation(operation, wordBytes, value, compare);
     this.#run(() => this.#serve(connection, peerRequest, memory, from, call));
   }
 
@@ -112,8 +108,8 @@ export class AtomicProtocol {
 
   #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: WordOperation): void {
     const end = (status: Status): void => {
-      const low = Number(BigInt.asIntN(32, call.result));
-      const high = Number(BigInt.asIntN(32, call.result >> 32n));
+      const low = lowWord(call.result);
+      const high = highWord(call.result);
       this.#rendezvous.reply(connection, peerRequest, status, low, high);
       this.#next();
     };
@@ -189,17 +185,11 @@ export class AtomicProtocol {
       };
       connection.expect(request);
     }
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = request.requestId;
-    HEADER[2] = request.remoteOffset | 0;
-    HEADER[3] = highOf(request.remoteOffset);
-    HEADER[4] = call.operation;
-    HEADER[5] = call.wordBytes;
-    HEADER[6] = Number(BigInt.asIntN(32, call.value));
-    HEADER[7] = Number(BigInt.asIntN(32, call.value >> 32n));
-    HEADER[8] = Number(BigInt.asIntN(32, call.compare));
-    HEADER[9] = Number(BigInt.asIntN(32, call.compare >> 32n));
-    const status = sendMessage(connection, MessageId.ATOMIC, HEADER, ASK_WORDS, memoryKey, 0, memoryKey.byteLength);
+    const { requestId, remoteOffset } = request;
+    const { operation, wordBytes, value, compare } = call;
+    const asked = { request: requestId, remoteOffset, operation, wordBytes, value, compare };
+    const header = writeAtomic(connection.remoteId, asked);
+    const status = sendMessage(connection, MessageId.ATOMIC, header, memoryKey, 0, memoryKey.byteLength);
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 }
@@ -242,8 +232,4 @@ function laneFor({ lanes }: Connection, rkey: RemoteKey, wordBytes: number): Lan
   );
   const latency = ({ iface }: Lane): number => iface.attributes.performance.latencyNs;
   return able.sort((left, right) => latency(left) - latency(right))[0];
-}
-
-function joinBig(low: number, high: number): bigint {
-  return BigInt.asUintN(32, BigInt(low)) | (BigInt.asUintN(32, BigInt(high)) << 32n);
 }

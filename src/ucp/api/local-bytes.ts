@@ -2,6 +2,7 @@
  * Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. Device memory is only described here.
  */
 
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from './memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
@@ -125,15 +126,6 @@ export function areMapped(pieces: readonly Piece[]): boolean {
 export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
   // See checkLocal.
   return bytes === undefined || offset + byteLength <= bytes.byteLength;
-}
-
-/** Copies bytes of host memory; a loop where it is faster than a view. */
-export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
-  if (byteLength <= 32) {
-    for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
-  } else {
-    target.set(source.subarray(from, from + byteLength), to);
-  }
 }
 
 /** Calls `run` for the part of every piece that lies in `[from, from + byteLength)` of the message. */

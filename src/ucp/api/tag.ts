@@ -1,6 +1,7 @@
 /** Tags at the edge of the API: 64 bits, as a number where that is exact, or a bigint. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
+import { highOf, highWord, lowWord } from '../../ucs/type/int64.ts';
 
 /** A tag or a mask: a non-negative safe integer, or a bigint below 2^64. */
 export type Tag = number | bigint;
@@ -9,17 +10,16 @@ export type Tag = number | bigint;
 export const TAG_MASK_FULL = 0xffff_ffff_ffff_ffffn;
 
 const TAG_END = 1n << 64n;
-const HIGH = 0x1_0000_0000;
 
 /** The low 32 bits of a tag, as a signed word. @throws UcxError ERR_INVALID_PARAM for what is no tag */
 export function tagLow(argument: string, tag: Tag): number {
   if (typeof tag === 'number' && tag >= 0 && Number.isSafeInteger(tag)) return tag | 0;
-  if (typeof tag === 'bigint' && tag >= 0n && tag < TAG_END) return Number(tag & 0xffff_ffffn) | 0;
+  if (typeof tag === 'bigint' && tag >= 0n && tag < TAG_END) return lowWord(tag);
   throw invalidParam(argument, 'must be an integer from 0 to 2^64 - 1, as a bigint from 2^53 on', tag);
 }
 
 /** The high 32 bits of a tag that {@link tagLow} has accepted, as a signed word. */
 export function tagHigh(tag: Tag): number {
-  if (typeof tag === 'number') return tag < HIGH ? 0 : (tag / HIGH) | 0;
-  return Number(tag >> 32n) | 0;
+  if (typeof tag === 'number') return highOf(tag);
+  return highWord(tag);
 }

@@ -5,24 +5,11 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
-import { highOf, MessageId, NO_ENDPOINT } from './message.ts';
+import { CreditCode, writeCredit } from '../wire/credit.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
 import { sendMessage } from './message-packer.ts';
 import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
-
-/** What a CREDIT message says. */
-export const CreditCode = {
-  /** So much has become free, and the window is so large. */
-  RETURN: 0,
-  /** The same, and the receiver holds what the rest was for: it comes back when the application asks for messages. */
-  HELD: 1,
-  /** The sender has bytes for the stream, and no credit that it may hope for. */
-  STREAM_WAITS: 2,
-  /** The receiver asks for one message of the stream, which needs no credit. */
-  STREAM_TAKE: 3,
-} as const;
-
-const CREDIT_WORDS = 6;
-const HEADER = new Int32Array(CREDIT_WORDS);
 
 /** Tells the peer of one connection what it is owed. */
 export class CreditTeller {
@@ -54,13 +41,9 @@ export class CreditTeller {
   readonly #send = (): Status => {
     const window = this.#window!;
     const { owed, windowBytes } = window;
-    HEADER[0] = this.#connection.remoteId;
-    HEADER[1] = window.isHeld ? CreditCode.HELD : CreditCode.RETURN;
-    HEADER[2] = owed | 0;
-    HEADER[3] = highOf(owed);
-    HEADER[4] = windowBytes | 0;
-    HEADER[5] = highOf(windowBytes);
-    const status = sendMessage(this.#connection, MessageId.CREDIT, HEADER, CREDIT_WORDS, undefined, 0, 0);
+    const code = window.isHeld ? CreditCode.HELD : CreditCode.RETURN;
+    const message = writeCredit(this.#connection.remoteId, code, owed, windowBytes);
+    const status = sendMessage(this.#connection, MessageId.CREDIT, message, undefined, 0, 0);
     if (status === Status.OK) window.told();
     return status;
   };
@@ -68,8 +51,5 @@ export class CreditTeller {
 
 /** Says something about the stream of a connection. */
 export function postStreamCredit(connection: Connection, code: number): void {
-  HEADER.fill(0);
-  HEADER[0] = connection.remoteId;
-  HEADER[1] = code;
-  connection.post(MessageId.CREDIT, HEADER, CREDIT_WORDS);
+  connection.post(MessageId.CREDIT, writeCredit(connection.remoteId, code, 0, 0));
 }

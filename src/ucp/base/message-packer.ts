@@ -1,5 +1,5 @@
 /**
- * Sends a message of header and payload in the cheapest way its length allows. What the messages mean is in message.ts.
+ * Sends a message of header and payload in the cheapest way its length allows. What is in the messages is in wire/.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -11,20 +11,19 @@ import type { Connection } from './request.ts';
 /** Writes header and payload, whatever the payload lies in. One for all: a packer runs inside the call that it is given to. */
 class MessagePacker implements AmPacker {
   header: Int32Array = new Int32Array(0);
-  headerWords = 0;
   bytes: Uint8Array | undefined = undefined;
   pieces: readonly LocalPiece[] | undefined = undefined;
   offset = 0;
   byteLength = 0;
 
   pack(frame: AmFrame): number {
-    const { header, headerWords, bytes, pieces, offset, byteLength } = this;
+    const { header, bytes, pieces, offset, byteLength } = this;
     const first = frame.offset >> 2;
-    for (let i = 0; i < headerWords; i++) frame.words[first + i] = header[i]!;
-    const at = frame.offset + headerWords * 4;
+    for (let i = 0; i < header.length; i++) frame.words[first + i] = header[i]!;
+    const at = frame.offset + header.byteLength;
     if (pieces !== undefined) gather(pieces, offset, byteLength, frame.bytes, at);
     else if (bytes !== undefined) frame.bytes.set(bytes.subarray(offset, offset + byteLength), at);
-    return headerWords * 4 + byteLength;
+    return header.byteLength + byteLength;
   }
 }
 
@@ -32,14 +31,13 @@ const PACKER = new MessagePacker();
 
 /**
  * Sends a message whose payload is one piece of host memory.
- * @param headerWords an even number
+ * @param header an even number of words
  * @returns OK, NO_RESOURCE, UNREACHABLE on a connection without messages, EXCEEDS_LIMIT for one longer than a frame, or a failure
  */
 export function sendMessage(
   connection: Connection,
   messageId: number,
   header: Int32Array,
-  headerWords: number,
   payload: Uint8Array | undefined,
   payloadOffset: number,
   payloadLength: number,
@@ -47,13 +45,12 @@ export function sendMessage(
   const { am } = connection;
   if (am === undefined) return Status.UNREACHABLE;
   if (connection.isLoopback) connection.amLane!.activity.busy = true;
-  const total = headerWords * 4 + payloadLength;
+  const total = header.byteLength + payloadLength;
   if (total <= connection.amShortMax) {
-    return am.amShort(messageId, header, headerWords, payload, payloadOffset, payloadLength);
+    return am.amShort(messageId, header, header.length, payload, payloadOffset, payloadLength);
   }
   if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
-  PACKER.headerWords = headerWords;
   PACKER.bytes = payload;
   PACKER.pieces = undefined;
   PACKER.offset = payloadOffset;
@@ -66,7 +63,6 @@ export function sendPieces(
   connection: Connection,
   messageId: number,
   header: Int32Array,
-  headerWords: number,
   pieces: readonly LocalPiece[],
   offset: number,
   byteLength: number,
@@ -74,9 +70,8 @@ export function sendPieces(
   const { am } = connection;
   if (am === undefined) return Status.UNREACHABLE;
   if (connection.isLoopback) connection.amLane!.activity.busy = true;
-  if (headerWords * 4 + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  if (header.byteLength + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
-  PACKER.headerWords = headerWords;
   PACKER.bytes = undefined;
   PACKER.pieces = pieces;
   PACKER.offset = offset;

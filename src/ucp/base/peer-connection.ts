@@ -18,8 +18,11 @@ import type { Thresholds } from '../lane/thresholds.ts';
 import { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
+import { TAG_BYTES } from '../wire/tag.ts';
+import { writeClose } from '../wire/wireup.ts';
 import { CreditTeller } from './credit-messages.ts';
-import { MessageId, NO_ENDPOINT } from './message.ts';
 import { sendMessage } from './message-packer.ts';
 import { OutboundCredit } from './outbound-credit.ts';
 import { PendingQueue } from './pending-queue.ts';
@@ -27,10 +30,6 @@ import { type Connection, Request, RequestKind, type RequestOwner } from './requ
 
 /** Messages of the protocol that may wait for room; a peer that makes us owe it more is broken or hostile. */
 const POSTED_MAX = 65_536;
-
-/** What tagged and active messages have before their bytes. */
-const EAGER_HEADER_BYTES = 16;
-const CLOSE_HEADER = new Int32Array(2);
 
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
@@ -100,7 +99,7 @@ export class PeerConnection implements Connection {
     this.amLane = am;
     this.am = am?.endpoint;
     const { bcopy, zcopy, rendezvousIntra, rendezvousInter } = owner.context.thresholds;
-    this.amShortMax = Math.min(am?.iface.attributes.am.shortBytesMax ?? 0, bcopy + EAGER_HEADER_BYTES - 1);
+    this.amShortMax = Math.min(am?.iface.attributes.am.shortBytesMax ?? 0, bcopy + TAG_BYTES - 1);
     this.amBcopyMax = am?.iface.attributes.am.bcopyBytesMax ?? 0;
     this.rendezvousThreshold = isIntraNode ? rendezvousIntra : rendezvousInter;
     this.zcopyThreshold = zcopy;
@@ -141,22 +140,21 @@ export class PeerConnection implements Connection {
     });
   }
 
-  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): Status {
-    return this.failure === Status.OK ? this.#say(messageId, header, headerWords, payload) : this.failure;
+  post(messageId: number, header: Int32Array, payload?: Uint8Array): Status {
+    return this.failure === Status.OK ? this.#say(messageId, header, payload) : this.failure;
   }
 
-  #say(messageId: number, header: Int32Array, headerWords: number, payload: Uint8Array | undefined): Status {
+  #say(messageId: number, header: Int32Array, payload: Uint8Array | undefined): Status {
     const bytes = payload?.byteLength ?? 0;
     if (this.#posted.isEmpty) {
-      const status = sendMessage(this, messageId, header, headerWords, payload, 0, bytes);
+      const status = sendMessage(this, messageId, header, payload, 0, bytes);
       if (status !== Status.NO_RESOURCE) return status;
     }
     const message = new Request(this.#owner);
     message.begin(RequestKind.MESSAGE);
     message.connection = this;
     message.messageId = messageId;
-    message.header.set(header.subarray(0, headerWords));
-    message.headerWords = headerWords;
+    message.header = header.slice();
     message.bytes = payload?.slice();
     message.byteLength = bytes;
     message.starter = sendPosted;
@@ -247,8 +245,7 @@ export class PeerConnection implements Connection {
     this.#hasLeft = true;
     // A loopback with one half only would tell itself.
     if (this.am === undefined || (this.isLoopback && this.remoteId === this.id)) return;
-    CLOSE_HEADER[0] = this.remoteId;
-    this.#say(MessageId.CLOSE, CLOSE_HEADER, CLOSE_HEADER.length, undefined);
+    this.#say(MessageId.CLOSE, writeClose(this.remoteId), undefined);
   }
 
   /** Whether the peer has to be told of the end of this half, and has not been. */
@@ -377,8 +374,8 @@ export function start(request: Request): Status {
 }
 
 function sendPosted(message: Request): Status {
-  const { connection, messageId, header, headerWords, bytes, byteLength } = message;
-  const status = sendMessage(connection!, messageId, header, headerWords, bytes, 0, byteLength);
+  const { connection, messageId, header, bytes, byteLength } = message;
+  const status = sendMessage(connection!, messageId, header!, bytes, 0, byteLength);
   // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
   return isLackOfResources(status) ? Status.NO_RESOURCE : status;
 }

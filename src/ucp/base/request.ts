@@ -4,6 +4,7 @@
  */
 
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
@@ -19,7 +20,6 @@ import type { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
-import { HEADER_WORDS_MAX } from './message.ts';
 import type { OutboundCredit } from './outbound-credit.ts';
 
 /** An ended operation must not be kept from ending. */
@@ -115,7 +115,7 @@ export interface Connection {
    * Sends a message of the protocol itself, now or when there is room.
    * @returns OK; or why it is dropped: the connection has ended, or the transport cannot send
    */
-  post(messageId: number, header: Int32Array, headerWords: number, payload?: Uint8Array): Status;
+  post(messageId: number, header: Int32Array, payload?: Uint8Array): Status;
   /** Starts a request of the protocol itself, behind no request of the application. */
   run(request: Request): void;
   /** Gives a request a number by which the peer can answer it. */
@@ -187,8 +187,7 @@ export class Request implements ApiRequest, Completion {
 
   /** A message: its id, its header, and the local memory where it is not `bytes`. */
   messageId = 0;
-  readonly header: Int32Array = new Int32Array(HEADER_WORDS_MAX);
-  headerWords = 0;
+  header: Int32Array | undefined = undefined;
   pieces: readonly LocalPiece[] | undefined = undefined;
   /** Bytes that have been sent or received. */
   done = 0;
@@ -218,7 +217,7 @@ export class Request implements ApiRequest, Completion {
 
   /** Tag of the message that a receive has got. */
   get senderTag(): bigint {
-    return BigInt.asUintN(32, BigInt(this.tagLow)) | (BigInt.asUintN(32, BigInt(this.tagHigh)) << 32n);
+    return joinBig(this.tagLow, this.tagHigh);
   }
 
   get isCompleted(): boolean {

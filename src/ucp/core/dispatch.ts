@@ -2,23 +2,20 @@
  * The protocols of one worker, and which of them takes which message.
  */
 
-import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { ActiveMessages } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
 import type { MessageOwner } from '../api/active-message.ts';
-import { CreditCode } from '../base/credit-messages.ts';
-import { isEnding, joinWords, MESSAGE_BYTES_MIN, MessageId } from '../base/message.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { EmulatedRma } from '../rma-sw/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
 import { readCarrier } from '../rndv/reply.ts';
 import { Streams } from '../stream/stream.ts';
 import { TagProtocol } from '../tag/tag.ts';
+import { CreditCode, readCredit } from '../wire/credit.ts';
+import { HEADER_BYTES, MessageId } from '../wire/message.ts';
+import { readReply } from '../wire/reply.ts';
 import type { Connections } from '../wireup/connections.ts';
-
-/** Bytes of the header of a REPLY; behind it may stand what carried the bytes. */
-const REPLY_BYTES = 24;
 
 /** The protocols. `E` is the endpoint of the API. */
 export class Protocols {
@@ -71,7 +68,7 @@ export class Protocols {
 
   /** Takes a message of any transport: the hottest first. Unknown ones, and those that are too short, are ignored. */
   onMessage(id: number, frame: AmFrame): void {
-    if (frame.byteLength < (MESSAGE_BYTES_MIN[id] ?? Number.POSITIVE_INFINITY)) return;
+    if (frame.byteLength < (HEADER_BYTES[id] ?? Number.POSITIVE_INFINITY)) return;
     switch (id) {
       case MessageId.TAG:
         this.tag.onEager(frame, false);
@@ -95,27 +92,22 @@ export class Protocols {
   #onCredit(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const { words, offset } = frame;
-    const at = offset >> 2;
-    const code = words[at + 1]!;
+    const { code, owed, windowBytes } = readCredit(frame);
     if (code === CreditCode.STREAM_WAITS) this.streams.peerWaits(connection);
     else if (code === CreditCode.STREAM_TAKE) this.streams.asked(connection);
     else if (code === CreditCode.RETURN || code === CreditCode.HELD) {
-      const byteLength = joinWords(words[at + 2]!, words[at + 3]!);
-      connection.credit.take(byteLength, joinWords(words[at + 4]!, words[at + 5]!), code === CreditCode.HELD);
+      connection.credit.take(owed, windowBytes, code === CreditCode.HELD);
       this.streams.creditCame(connection);
     }
   }
 
   #onReply(frame: AmFrame): void {
-    const { words, bytes, offset, byteLength } = frame;
-    const at = offset >> 2;
+    const { request: asked, status, low, high, carrier } = readReply(frame);
     const connection = this.#host.connectionOf(frame);
-    const request = connection?.waiting.get(words[at + 1]!);
+    const request = connection?.waiting.get(asked);
     if (connection === undefined || request?.replyHandler === undefined || request.queued) return;
-    const status = words[at + 2]!;
-    if (byteLength > REPLY_BYTES) readCarrier(request, bytes.subarray(offset + REPLY_BYTES, offset + byteLength));
+    if (carrier !== undefined) readCarrier(request, carrier);
     connection.forget(request);
-    request.replyHandler(request, isEnding(status) ? status : Status.IO_ERROR, words[at + 4]!, words[at + 5]!);
+    request.replyHandler(request, status, low, high);
   }
 }

@@ -5,12 +5,15 @@
 
 import { type IfaceAttributes, IfaceFlag } from '../../uct/api/iface.ts';
 import type { ExplainedChoice, RejectedProtocol } from '../api/explanation.ts';
+import { AM_BYTES } from '../wire/am.ts';
+import { STREAM_BYTES } from '../wire/stream.ts';
+import { TAG_BYTES } from '../wire/tag.ts';
 import { type ExplanationTitle, explanationOf } from './explain.ts';
 import type { ExplainedCandidate } from './explain-size.ts';
 
 /** Operations by messages, and the bytes of their own that every message has. */
-const HEADER_BYTES = { am: 16, tag: 16, stream: 8 } as const;
-export type MessageOperation = keyof typeof HEADER_BYTES;
+export type MessageOperation = 'am' | 'tag' | 'stream';
+const HEADER_BYTES: Record<MessageOperation, number> = { am: AM_BYTES, tag: TAG_BYTES, stream: STREAM_BYTES };
 
 /** Time that a worker takes for a message that it answers. */
 const TURN_NS = 20_000;

@@ -5,7 +5,6 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { highOf, isEnding, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../base/request.ts';
@@ -13,10 +12,10 @@ import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import { Operation } from '../proto/selection.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
+import { type AskedRma, readGetReady, readRma, writeGetReady, writeRma } from '../wire/rma.ts';
 
-const ASK_WORDS = 6;
-const READY_WORDS = 4;
-const HEADER = new Int32Array(ASK_WORDS);
 const NO_DATA = { packedKey: undefined, keyOffset: 0 } as const;
 
 /** The emulated puts and gets of one worker, of both ends. */
@@ -42,47 +41,38 @@ export class EmulatedRma {
   onPut(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const peerRequest = frame.words[(frame.offset >> 2) + 1]!;
-    const piece = this.#find(frame);
-    if (piece === undefined) {
-      this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
-      return;
-    }
-    this.#rendezvous.receive(this.#serving(connection), connection, peerRequest, [piece], NO_DATA);
+    const asked = readRma(frame);
+    const piece = this.#find(frame, asked);
+    if (piece === undefined) this.#rendezvous.reply(connection, asked.request, Status.INVALID_ADDR);
+    else this.#rendezvous.receive(this.#serving(connection), connection, asked.request, [piece], NO_DATA);
   }
 
   /** The peer asks to read memory of this worker. */
   onGet(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const peerRequest = frame.words[(frame.offset >> 2) + 1]!;
-    const piece = this.#find(frame);
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = peerRequest;
-    HEADER[2] = 0;
-    HEADER[3] = piece === undefined ? Status.INVALID_ADDR : Status.OK;
+    const asked = readRma(frame);
+    const piece = this.#find(frame, asked);
+    const answer = { request: asked.request, peerRequest: 0, status: Status.INVALID_ADDR as Status };
     if (piece !== undefined) {
       const request = this.#serving(connection);
       this.#rendezvous.offer(request, [piece], undefined);
       connection.expect(request);
-      HEADER[2] = request.requestId;
+      answer.peerRequest = request.requestId;
+      answer.status = Status.OK;
     }
-    connection.post(MessageId.GET_READY, HEADER, READY_WORDS);
+    connection.post(MessageId.GET_READY, writeGetReady(connection.remoteId, answer));
   }
 
   /** The peer has the memory that a get asked for. */
   onGetReady(frame: AmFrame): void {
-    const at = frame.offset >> 2;
+    const { request: asked, peerRequest, status } = readGetReady(frame);
     const connection = this.#host.connectionOf(frame);
-    const request = connection?.waiting.get(frame.words[at + 1]!);
+    const request = connection?.waiting.get(asked);
     if (connection === undefined || request === undefined || request.queued || request.transfer !== this) return;
-    const status = frame.words[at + 3]!;
     request.transfer = undefined;
-    if (status !== Status.OK) request.end(isEnding(status) ? status : Status.IO_ERROR);
-    else {
-      const peerRequest = frame.words[at + 2]!;
-      this.#rendezvous.receive(request, connection, peerRequest, request.pieces!, NO_DATA);
-    }
+    if (status !== Status.OK) request.end(status);
+    else this.#rendezvous.receive(request, connection, peerRequest, request.pieces!, NO_DATA);
   }
 
   #ask(request: Request, memoryKey: Uint8Array): Status {
@@ -95,27 +85,18 @@ export class EmulatedRma {
       else request.transfer = this;
       connection.expect(request);
     }
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = request.requestId;
-    HEADER[2] = request.remoteOffset | 0;
-    HEADER[3] = highOf(request.remoteOffset);
-    HEADER[4] = request.byteLength | 0;
-    HEADER[5] = highOf(request.byteLength);
+    const { requestId, remoteOffset, byteLength } = request;
+    const header = writeRma(connection.remoteId, { request: requestId, remoteOffset, byteLength });
     const id = isPut ? MessageId.PUT : MessageId.GET;
-    const status = sendMessage(connection, id, HEADER, ASK_WORDS, memoryKey, 0, memoryKey.byteLength);
+    const status = sendMessage(connection, id, header, memoryKey, 0, memoryKey.byteLength);
     return status === Status.OK ? Status.INPROGRESS : status;
   }
 
   /** The memory that the peer means; undefined for a key that is wrong or a range outside the memory. */
-  #find({ words, bytes, offset, byteLength }: AmFrame): LocalPiece | undefined {
-    const at = offset >> 2;
-    const start = offset + ASK_WORDS * 4;
-    if (byteLength < ASK_WORDS * 4 + MEMORY_KEY_BYTES) return undefined;
-    const memory = this.#host.context.exported.find(bytes, start);
-    const from = joinWords(words[at + 2]!, words[at + 3]!);
-    const length = joinWords(words[at + 4]!, words[at + 5]!);
-    if (memory === undefined || length === 0 || from + length > memory.byteLength) return undefined;
-    return { memory, offset: from, byteLength: length, start: 0 };
+  #find({ bytes }: AmFrame, { remoteOffset: offset, byteLength, keyAt, keyBytes }: AskedRma): LocalPiece | undefined {
+    const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(bytes, keyAt) : undefined;
+    if (memory === undefined || byteLength === 0 || offset + byteLength > memory.byteLength) return undefined;
+    return { memory, offset, byteLength, start: 0 };
   }
 
   /** A request of this worker that serves one of the peer. */

@@ -10,7 +10,6 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areMapped, bytesOf } from '../api/local-bytes.ts';
-import { joinWords } from '../base/message.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
@@ -20,16 +19,14 @@ import { Operation } from '../proto/selection.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import { canMove, initTransfer, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
 import { Staging } from '../staging/staging.ts';
+import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
+import { readAtp, readData } from '../wire/window.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer } from './send-window.ts';
-import { ReceiveTransfer, RTR_WORDS, WindowReceiver } from './window-receiver.ts';
+import { ReceiveTransfer, WindowReceiver } from './window-receiver.ts';
 import { WindowSender } from './window-sender.ts';
-
-/** Words of the headers here. */
-const ATP_WORDS = 8;
-const DATA_WORDS = 4;
 
 /** Schemes by which a receiver reads the memory of the sender, where it can. */
 const GET_SCHEMES: ReadonlySet<RendezvousScheme> = new Set<RendezvousScheme>(['auto', 'get_zcopy']);
@@ -103,49 +100,33 @@ export class Rendezvous {
 
   /** The peer asks for a window of a message that this worker sends. */
   onRtr(frame: AmFrame): void {
-    const { words, bytes, offset, byteLength } = frame;
-    const at = offset >> 2;
+    const { request: asked, targetBytes, keys, ...rtr } = readRtr(frame);
     const connection = this.#host.connectionOf(frame);
-    const request = connection?.waiting.get(words[at + 1]!);
+    const request = connection?.waiting.get(asked);
     const transfer = request?.transfer;
     if (connection === undefined || request === undefined || request.queued) return;
     if (!(transfer instanceof SendTransfer)) return;
-    const targetBytes = words[at + 3]!;
-    const keys = bytes.slice(offset + RTR_WORDS * 4, offset + byteLength);
-    if (targetBytes < 0 || targetBytes > keys.byteLength) return;
-    this.#sender.onRtr(transfer, connection, {
-      peerRequest: words[at + 2]!,
-      from: joinWords(words[at + 4]!, words[at + 5]!),
-      byteLength: joinWords(words[at + 6]!, words[at + 7]!),
-      targetKey: targetBytes === 0 ? undefined : keys.subarray(0, targetBytes),
-      targetOffset: joinWords(words[at + 8]!, words[at + 9]!),
-      fragmentKey: targetBytes === keys.byteLength ? undefined : keys.subarray(targetBytes),
-    });
+    const keyBytes = keys?.byteLength ?? 0;
+    if (targetBytes < 0 || targetBytes > keyBytes) return;
+    const targetKey = targetBytes === 0 ? undefined : keys?.subarray(0, targetBytes);
+    const fragmentKey = targetBytes === keyBytes ? undefined : keys?.subarray(targetBytes);
+    this.#sender.onRtr(transfer, connection, { ...rtr, targetKey, fragmentKey });
   }
 
   /** A part of a message that this worker receives has been written to where it asked for it. */
   onAtp(frame: AmFrame): void {
-    const { words, bytes, offset, byteLength } = frame;
-    const at = offset >> 2;
-    const transfer = this.#receiving(frame, words[at + 1]!);
+    const { request, from, byteLength, flags, carrier } = readAtp(frame);
+    const transfer = this.#receiving(frame, request);
     if (transfer === undefined) return;
-    const { request } = transfer;
-    const start = offset + ATP_WORDS * 4;
-    if (byteLength > ATP_WORDS * 4) readCarrier(request, bytes.subarray(start, offset + byteLength));
-    const from = joinWords(words[at + 2]!, words[at + 3]!);
-    const length = joinWords(words[at + 4]!, words[at + 5]!);
-    this.#receiver.onWritten(transfer, from, length, words[at + 6]!);
+    if (carrier !== undefined) readCarrier(transfer.request, carrier);
+    this.#receiver.onWritten(transfer, from, byteLength, flags);
   }
 
   /** Bytes of a message that this worker receives. */
   onData(frame: AmFrame): void {
-    const { words, bytes, offset, byteLength } = frame;
-    const at = offset >> 2;
-    const transfer = this.#receiving(frame, words[at + 1]!);
-    if (transfer === undefined) return;
-    const from = joinWords(words[at + 2]!, words[at + 3]!);
-    const header = DATA_WORDS * 4;
-    this.#receiver.onData(transfer, from, byteLength - header, bytes, offset + header);
+    const { request, from, start, byteLength } = readData(frame);
+    const transfer = this.#receiving(frame, request);
+    if (transfer !== undefined) this.#receiver.onData(transfer, from, byteLength, frame.bytes, start);
   }
 
   /** Answers a request of the peer. */
@@ -220,7 +201,7 @@ export class Rendezvous {
   #keyToWrite(connection: Connection, pieces: readonly LocalPiece[]): OwnKey | undefined {
     if (this.#host.context.scheme === 'am') return undefined;
     try {
-      return this.#keyFor(connection, pieces, connection.amBcopyMax - RTR_WORDS * 4);
+      return this.#keyFor(connection, pieces, connection.amBcopyMax - RTR_BYTES);
     } catch (error) {
       if (!isUcxError(error)) throw error;
       return undefined;

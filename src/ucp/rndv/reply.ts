@@ -4,11 +4,9 @@
  */
 
 import type { Status } from '../../ucs/type/status.ts';
-import { MessageId } from '../base/message.ts';
 import { type Connection, type Request, RequestKind } from '../base/request.ts';
-
-const REPLY_WORDS = 6;
-const HEADER = new Int32Array(REPLY_WORDS);
+import { MessageId } from '../wire/message.ts';
+import { writeReply } from '../wire/reply.ts';
 
 /** Answers a request of the peer. @param by the request that moved the bytes of the peer's request: the peer is told what carried them */
 export function postReply(
@@ -19,13 +17,8 @@ export function postReply(
   high = 0,
   by?: Request,
 ): void {
-  HEADER[0] = connection.remoteId;
-  HEADER[1] = peerRequest;
-  HEADER[2] = status;
-  HEADER[3] = 0;
-  HEADER[4] = low;
-  HEADER[5] = high;
-  connection.post(MessageId.REPLY, HEADER, REPLY_WORDS, by === undefined ? undefined : carrierOf(by));
+  const header = writeReply(connection.remoteId, { request: peerRequest, status, low, high });
+  connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
 }
 
 /** What moves the bytes of a request, as the peer is told: transport, device and protocol. */

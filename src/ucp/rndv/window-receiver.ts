@@ -5,17 +5,17 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, highOf, MessageId } from '../base/message.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../staging/staging.ts';
+import { MessageId } from '../wire/message.ts';
+import { RTR_BYTES, writeRtr } from '../wire/rtr.ts';
+import { ATP_IN_TARGET } from '../wire/window.ts';
 import type { OwnKey } from './own-key.ts';
 import { nameProtocol, postReply } from './reply.ts';
 
-export const RTR_WORDS = 10;
-const HEADER = new Int32Array(RTR_WORDS);
 /** Windows that are asked for before the sender has shown its way, where it may write everything at once. */
 const FIRST_WINDOWS = 2;
 
@@ -183,22 +183,19 @@ export class WindowReceiver {
     const targetBytes = target?.byteLength ?? 0;
     const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
     const packed = isKeyless ? undefined : this.#staging.packedKeyOf(fragment);
-    const isShared = packed !== undefined && RTR_WORDS * 4 + targetBytes + packed.byteLength <= connection.amBcopyMax;
+    const isShared = packed !== undefined && RTR_BYTES + targetBytes + packed.byteLength <= connection.amBcopyMax;
     transfer.windows.push({ offset, byteLength, fragment, isShared, received: 0, isStaged: false });
     const isInto = fragment !== undefined;
     this.#host.counters.count(isInto ? WorkerCounter.RNDV_RTR_MTYPE : WorkerCounter.RNDV_RTR);
-    const targetOffset = key?.offset ?? 0;
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = transfer.peerRequest;
-    HEADER[2] = request.requestId;
-    HEADER[3] = targetBytes;
-    HEADER[4] = offset | 0;
-    HEADER[5] = highOf(offset);
-    HEADER[6] = byteLength | 0;
-    HEADER[7] = highOf(byteLength);
-    HEADER[8] = targetOffset | 0;
-    HEADER[9] = highOf(targetOffset);
-    connection.post(MessageId.RTR, HEADER, RTR_WORDS, joined(target, isShared ? packed : undefined));
+    const header = writeRtr(connection.remoteId, {
+      request: transfer.peerRequest,
+      peerRequest: request.requestId,
+      targetBytes,
+      from: offset,
+      byteLength,
+      targetOffset: key?.offset ?? 0,
+    });
+    connection.post(MessageId.RTR, header, joined(target, isShared ? packed : undefined));
   }
 
   #end(transfer: ReceiveTransfer, status: Status, cause: Cause): void {

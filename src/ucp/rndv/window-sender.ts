@@ -5,22 +5,20 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { areMapped } from '../api/local-bytes.ts';
-import { ATP_IN_TARGET, highOf, MessageId } from '../base/message.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../staging/staging.ts';
+import { MessageId } from '../wire/message.ts';
+import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../wire/window.ts';
 import type { OwnKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { canWrite, type RemoteWrite, writeRemote } from './remote-write.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
 import { type Destination, SendTransfer, SendWindow } from './send-window.ts';
 
-const ATP_WORDS = 8;
-const DATA_WORDS = 4;
-const HEADER = new Int32Array(ATP_WORDS);
 /** Windows are fragments of the receiver: no longer than UCX_RNDV_FRAG_SIZE may be. */
 const WINDOW_BYTES_MAX: number = 16 * 2 ** 20;
 /** Fragments that one message may wait for; windows of no receiver that keeps to the protocol need more. */
@@ -193,20 +191,15 @@ export class WindowSender {
     pump.begin(RequestKind.MESSAGE);
     pump.connection = connection;
     pump.pieces = pieces;
-    const frameBytes = connection.amBcopyMax - DATA_WORDS * 4;
+    const frameBytes = connection.amBcopyMax - DATA_BYTES;
     pump.callback = (_pump, status) => sent(part, status);
     pump.starter = () => {
       if (!areMapped(pieces)) return Status.INVALID_ADDR;
       while (pump.done < byteLength) {
         if (transfer.ended) return Status.CANCELED;
         const bytes = Math.min(frameBytes, byteLength - pump.done);
-        const at = part.from + pump.done;
-        HEADER[0] = connection.remoteId;
-        HEADER[1] = window.peerRequest;
-        HEADER[2] = at | 0;
-        HEADER[3] = highOf(at);
-        const start = part.start + pump.done;
-        const status = sendPieces(connection, MessageId.DATA, HEADER, DATA_WORDS, pieces, start, bytes);
+        const header = writeData(connection.remoteId, window.peerRequest, part.from + pump.done);
+        const status = sendPieces(connection, MessageId.DATA, header, pieces, part.start + pump.done, bytes);
         if (status !== Status.OK) return status;
         pump.done += bytes;
       }
@@ -219,15 +212,9 @@ export class WindowSender {
 /** Tells the receiver that a part has been written. */
 function announce({ window, from, byteLength }: Part, { isTarget }: Destination): void {
   const { transfer, connection, peerRequest } = window;
-  HEADER[0] = connection.remoteId;
-  HEADER[1] = peerRequest;
-  HEADER[2] = from | 0;
-  HEADER[3] = highOf(from);
-  HEADER[4] = byteLength | 0;
-  HEADER[5] = highOf(byteLength);
-  HEADER[6] = isTarget ? ATP_IN_TARGET : 0;
-  HEADER[7] = 0;
-  connection.post(MessageId.ATP, HEADER, ATP_WORDS, transfer.isNamed ? undefined : carrierOf(transfer.request));
+  const flags = isTarget ? ATP_IN_TARGET : 0;
+  const header = writeAtp(connection.remoteId, { request: peerRequest, from, byteLength, flags });
+  connection.post(MessageId.ATP, header, transfer.isNamed ? undefined : carrierOf(transfer.request));
   transfer.isNamed = true;
 }
 

@@ -5,8 +5,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped } from '../api/local-bytes.ts';
-import { CreditCode, postStreamCredit } from '../base/credit-messages.ts';
-import { MessageId, NO_ENDPOINT, STREAM_ASKED } from '../base/message.ts';
+import { postStreamCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { type Connection, Request, RequestKind } from '../base/request.ts';
@@ -14,10 +13,10 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../staging/staging.ts';
-
-/** Words of the header of a message of a stream. */
-export const STREAM_WORDS = 2;
-const HEADER = new Int32Array(STREAM_WORDS);
+import { CreditCode } from '../wire/credit.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
+import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../wire/stream.ts';
 
 /** What a start has come to that has to wait for credit. */
 const NO_CREDIT = -1000;
@@ -67,10 +66,9 @@ export class OutgoingStream {
     const connection = this.#connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     if (this.#waiting.length > 0 || this.#isStaging || connection.credit.bytes < cost) return Status.NO_RESOURCE;
-    if (STREAM_WORDS * 4 + byteLength > connection.amBcopyMax) return Status.NO_RESOURCE;
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = 0;
-    const status = sendMessage(connection, MessageId.STREAM, HEADER, STREAM_WORDS, bytes, offset, byteLength);
+    if (STREAM_BYTES + byteLength > connection.amBcopyMax) return Status.NO_RESOURCE;
+    const header = writeStream(connection.remoteId, 0);
+    const status = sendMessage(connection, MessageId.STREAM, header, bytes, offset, byteLength);
     if (status === Status.OK) connection.credit.bytes -= cost;
     return status;
   }
@@ -164,15 +162,14 @@ export class OutgoingStream {
   }
 
   #send(pieces: readonly LocalPiece[], from: number, byteLength: number, isAsked: boolean): Status {
-    HEADER[0] = this.#connection.remoteId;
-    HEADER[1] = isAsked ? STREAM_ASKED : 0;
-    return sendPieces(this.#connection, MessageId.STREAM, HEADER, STREAM_WORDS, pieces, from, byteLength);
+    const header = writeStream(this.#connection.remoteId, isAsked ? STREAM_ASKED : 0);
+    return sendPieces(this.#connection, MessageId.STREAM, header, pieces, from, byteLength);
   }
 
   /** The next message of `rest` bytes; undefined without credit, which the peer is told where it may be long. */
   #messageOf(rest: number): Allowance | undefined {
     const { credit, amBcopyMax } = this.#connection;
-    const frameBytes = amBcopyMax - STREAM_WORDS * 4;
+    const frameBytes = amBcopyMax - STREAM_BYTES;
     const isAsked = this.#isAsked;
     // No longer than what may be waited for.
     const messageBytes = isAsked

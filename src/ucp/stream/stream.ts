@@ -7,8 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areHost, areMapped, bytesOf, hostBytes, piecesOf, scatter } from '../api/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
-import { CreditCode, postStreamCredit } from '../base/credit-messages.ts';
-import { STREAM_ASKED } from '../base/message.ts';
+import { postStreamCredit } from '../base/credit-messages.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { type Connection, type Request, RequestKind } from '../base/request.ts';
@@ -16,7 +15,9 @@ import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
-import { OutgoingStream, STREAM_WORDS } from './outgoing-stream.ts';
+import { CreditCode } from '../wire/credit.ts';
+import { readStream, STREAM_ASKED } from '../wire/stream.ts';
+import { OutgoingStream } from './outgoing-stream.ts';
 
 /** A message of the stream, or what is left of it. */
 interface Chunk {
@@ -148,14 +149,12 @@ export class Streams {
   }
 
   onData(frame: AmFrame): void {
-    const { offset, byteLength, bytes } = frame;
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const state = this.#stateOf(connection);
-    const start = offset + STREAM_WORDS * 4;
-    const length = byteLength - STREAM_WORDS * 4;
+    const { flags, start, byteLength: length } = readStream(frame);
     if (length <= 0) return;
-    const isAsked = frame.words[(offset >> 2) + 1] === STREAM_ASKED;
+    const isAsked = flags === STREAM_ASKED;
     const cost = isAsked ? 0 : length + KEPT_OVERHEAD_BYTES;
     // What was asked for before the endpoint was closed.
     if (isAsked && !state.hasAsked) return;
@@ -170,7 +169,7 @@ export class Streams {
       if (cost > 0) connection.inbound.release(cost);
       return;
     }
-    state.chunks.push({ bytes: bytes.slice(start, start + length), offset: 0, cost });
+    state.chunks.push({ bytes: frame.bytes.slice(start, start + length), offset: 0, cost });
     state.byteLength += length;
     this.#serve(state, connection);
     connection.inbound.settle();

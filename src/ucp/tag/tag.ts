@@ -2,7 +2,9 @@
  * Tag matching: sends, receives and probes. Which receive takes which message is decided in matching.ts; long messages move in rndv/.
  */
 
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import type { PieceOf } from '../api/local-bytes.ts';
@@ -12,7 +14,6 @@ import {
   bytesOf,
   checkLocal,
   checkPieces,
-  copyBytes,
   cut,
   holdsBytes,
   hostBytes,
@@ -22,7 +23,6 @@ import {
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT } from '../base/message.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
@@ -33,12 +33,11 @@ import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
+import { readTag, readTagRts, TAG_BYTES, TAG_RTS_BYTES, writeTag, writeTagRts } from '../wire/tag.ts';
 import { TagMatcher } from './matching.ts';
 import { UnexpectedMessage } from './unexpected.ts';
-
-const TAG_WORDS = 4;
-const RTS_WORDS = 8;
-const HEADER = new Int32Array(RTS_WORDS);
 
 /** An eager message that came before its receive. */
 interface EagerContent {
@@ -68,7 +67,7 @@ class TakenMessage implements TagMessage {
 
   constructor(message: UnexpectedMessage, isTaken: boolean) {
     const { tagLow: low, tagHigh: high, byteLength } = message;
-    this.senderTag = (BigInt.asUintN(32, BigInt(high)) << 32n) | BigInt.asUintN(32, BigInt(low));
+    this.senderTag = joinBig(low, high);
     this.byteLength = byteLength;
     this.message = isTaken ? message : undefined;
   }
@@ -102,19 +101,16 @@ export class TagProtocol {
     if (connection.failure !== Status.OK) return connection.failure;
     connection.checkMessages();
     const bytes = hostBytes(local);
-    const isShort = TAG_WORDS * 4 + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
+    const isShort = TAG_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const { credit } = connection;
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     // A connection that does not stand has no credit.
     if (isShort && isImmediate && !sync && bytes !== undefined && credit.bytes >= cost) {
       if (!connection.hasPending) {
-        HEADER[0] = connection.remoteId;
-        HEADER[1] = 0;
-        HEADER[2] = low;
-        HEADER[3] = high;
+        const header = writeTag(connection.remoteId, 0, low, high);
         if (connection.isLoopback) connection.amLane!.activity.busy = true;
-        const status = connection.am!.amShort(MessageId.TAG, HEADER, TAG_WORDS, bytes, localOffset, byteLength);
+        const status = connection.am!.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.TX_EAGER);
@@ -187,12 +183,8 @@ export class TagProtocol {
   }
 
   onEager(frame: AmFrame, sync: boolean): void {
-    const { words, offset, byteLength, bytes } = frame;
-    const at = offset >> 2;
-    const low = words[at + 2]!;
-    const high = words[at + 3]!;
-    const length = byteLength - TAG_WORDS * 4;
-    const start = offset + TAG_WORDS * 4;
+    const { bytes } = frame;
+    const { request: replyTo, tagLow: low, tagHigh: high, start, byteLength: length } = readTag(frame);
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const cost = length + KEPT_OVERHEAD_BYTES;
@@ -201,7 +193,6 @@ export class TagProtocol {
       this.#host.breaksProtocol(connection, 'it sends tagged messages without credit');
       return;
     }
-    const replyTo = sync ? words[at + 1]! : 0;
     const request = this.matcher.expected(low, high);
     if (request === undefined) {
       this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_UNEXP);
@@ -219,27 +210,15 @@ export class TagProtocol {
   }
 
   onRts(frame: AmFrame): void {
-    const { words, offset, byteLength, bytes } = frame;
-    const at = offset >> 2;
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const low = words[at + 2]!;
-    const high = words[at + 3]!;
-    const start = offset + RTS_WORDS * 4;
-    const keyBytes = byteLength - RTS_WORDS * 4;
-    const content: RendezvousContent = {
-      kind: 'rendezvous',
-      connection,
-      peerRequest: words[at + 1]!,
-      packedKey: keyBytes > 0 ? bytes.slice(start, start + keyBytes) : undefined,
-      keyOffset: joinWords(words[at + 6]!, words[at + 7]!),
-    };
+    const { request: peerRequest, tagLow: low, tagHigh: high, byteLength, packedKey, keyOffset } = readTagRts(frame);
     const message = new UnexpectedMessage({
       tagLow: low,
       tagHigh: high,
-      byteLength: joinWords(words[at + 4]!, words[at + 5]!),
-      content,
-      heldBytes: keyBytes,
+      byteLength,
+      content: { kind: 'rendezvous', connection, peerRequest, packedKey, keyOffset } satisfies RendezvousContent,
+      heldBytes: packedKey?.byteLength ?? 0,
       window: connection.inbound,
       cost: 0,
     });
@@ -304,7 +283,7 @@ export class TagProtocol {
     request.tagLow = low;
     request.tagHigh = high;
     const total = request.byteLength;
-    const fits = TAG_WORDS * 4 + total <= connection.amBcopyMax && total < connection.rendezvousThreshold;
+    const fits = TAG_BYTES + total <= connection.amBcopyMax && total < connection.rendezvousThreshold;
     if (total === 0 || (isHost && fits)) {
       request.starter = sync ? this.#startSync : this.#startEager;
       request.protocolName = sync ? 'tag/eager_sync' : 'tag/eager';
@@ -348,12 +327,9 @@ export class TagProtocol {
       request.protocolName = 'tag/rndv';
       return this.#startRts(request);
     }
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = request.requestId;
-    HEADER[2] = request.tagLow;
-    HEADER[3] = request.tagHigh;
     if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
-    const status = sendPieces(connection, messageId, HEADER, TAG_WORDS, request.pieces!, 0, request.byteLength);
+    const header = writeTag(connection.remoteId, request.requestId, request.tagLow, request.tagHigh);
+    const status = sendPieces(connection, messageId, header, request.pieces!, 0, request.byteLength);
     if (status === Status.OK) connection.credit.bytes -= cost;
     return status;
   }
@@ -363,23 +339,16 @@ export class TagProtocol {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const pieces = request.pieces!;
     if (request.transfer === undefined) {
-      const room = connection.amBcopyMax - RTS_WORDS * 4;
+      const room = connection.amBcopyMax - TAG_RTS_BYTES;
       const key = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, pieces, room);
       this.#rendezvous.offer(request, pieces, key);
     }
     if (request.requestId === 0) connection.expect(request);
     const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
-    const keyOffset = key?.offset ?? 0;
-    HEADER[0] = connection.remoteId;
-    HEADER[1] = request.requestId;
-    HEADER[2] = request.tagLow;
-    HEADER[3] = request.tagHigh;
-    HEADER[4] = request.byteLength | 0;
-    HEADER[5] = highOf(request.byteLength);
-    HEADER[6] = keyOffset | 0;
-    HEADER[7] = highOf(keyOffset);
-    const keyBytes = key?.packed.byteLength ?? 0;
-    const status = sendMessage(connection, MessageId.TAG_RTS, HEADER, RTS_WORDS, key?.packed, 0, keyBytes);
+    const { requestId, tagLow, tagHigh, byteLength } = request;
+    const rts = { request: requestId, tagLow, tagHigh, byteLength, keyOffset: key?.offset ?? 0 };
+    const header = writeTagRts(connection.remoteId, rts);
+    const status = sendMessage(connection, MessageId.TAG_RTS, header, key?.packed, 0, key?.packed.byteLength ?? 0);
     return status === Status.OK ? Status.INPROGRESS : status;
   };
 

@@ -3,8 +3,8 @@
 import { describe, expect, it } from 'vitest';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { NO_ENDPOINT } from '../base/message.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
 import { ATTACHING_MAX, ATTACHING_PER_CLIENT_MAX, Attaching } from './attaching.ts';
 
 const TIMEOUT_NS = 5e9;

@@ -5,8 +5,8 @@
 
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { NO_ENDPOINT } from '../base/message.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
 
 /** Halves of one listener that wait for their clients, at most; further clients are rejected with BUSY. */
 export const ATTACHING_MAX = 1024;

@@ -18,7 +18,6 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError, statusError, type UcxError } from '../../ucs/type/error.ts';
 import { isFailure, isLackOfResources, Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { highOf, joinWords, MessageId, NO_ENDPOINT, WireupCode } from '../base/message.ts';
 import { type ConnectionOwner, changeOf, PeerConnection } from '../base/peer-connection.ts';
 import type { Activity } from '../lane/lane.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';
@@ -26,6 +25,9 @@ import { connectLanes, identitiesOf, type OpenIface } from '../lane/lanes.ts';
 import { unpackWorkerAddress, type WorkerAddress } from '../lane/worker-address.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import { type ExplainContext, tellMessageProtocols } from '../rma/explain-transfer.ts';
+import { endpointOf, NO_ENDPOINT, payloadOf } from '../wire/frame.ts';
+import { MessageId } from '../wire/message.ts';
+import { readWireup, WIREUP_BYTES, WireupCode, type WireupFields, writeWireup } from '../wire/wireup.ts';
 import { DeferredRequests, type PeerRequest } from './deferred-requests.ts';
 import { type Peer, Peers } from './peers.ts';
 
@@ -38,9 +40,7 @@ const LEAVING_MAX = 1024;
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
-
-const WIREUP_WORDS = 6;
-const HEADER = new Int32Array(WIREUP_WORDS);
+const NO_BYTES = new Uint8Array(0);
 
 /** What the connections need of their worker. */
 export interface ConnectionsOwner extends ConnectionOwner {
@@ -100,9 +100,9 @@ export class Connections {
   }
 
   /** The connection that a message names in its first word, if the message came from its peer. */
-  of({ words, offset, source }: AmFrame): PeerConnection | undefined {
-    const connection = this.#byId(words[offset >> 2]!);
-    return connection?.isFrom(source) === true ? connection : undefined;
+  of(frame: AmFrame): PeerConnection | undefined {
+    const connection = this.#byId(endpointOf(frame));
+    return connection?.isFrom(frame.source) === true ? connection : undefined;
   }
 
   /**
@@ -162,14 +162,12 @@ export class Connections {
 
   /** A message of another worker's connections. */
   onMessage(frame: AmFrame): void {
-    const { words, offset } = frame;
-    const at = offset >> 2;
-    const code = words[at + 1]!;
-    const remoteId = words[at + 2]!;
-    if (remoteId <= NO_ENDPOINT) return;
-    if (code === WireupCode.REPLY) this.#onReply(frame, remoteId);
-    else if (code === WireupCode.ATTACH) this.#onAttach(frame, remoteId);
-    else if (code === WireupCode.REQUEST) this.#onRequest(frame, words[at + 3]!, remoteId);
+    const wireup = readWireup(frame);
+    const { code, from } = wireup;
+    if (from <= NO_ENDPOINT) return;
+    if (code === WireupCode.REPLY) this.#onReply(frame, wireup);
+    else if (code === WireupCode.ATTACH) this.#onAttach(frame, wireup);
+    else if (code === WireupCode.REQUEST) this.#onRequest(frame, wireup);
   }
 
   /** The peer has closed a connection. */
@@ -258,11 +256,11 @@ export class Connections {
     return connection;
   }
 
-  #onAttach(frame: AmFrame, remoteId: number): void {
+  #onAttach(frame: AmFrame, { from: remoteId, windowBytes }: WireupFields): void {
     const connection = this.of(frame);
     if (connection !== undefined && this.#accepted.delete(connection)) {
       this.#owner.onAttached(connection);
-      this.#established(connection, remoteId, windowOf(frame));
+      this.#established(connection, remoteId, windowBytes);
       return;
     }
     // The half of a server that did not hear from its client in time: the client does not know that yet.
@@ -270,10 +268,10 @@ export class Connections {
     if (connection === undefined && address !== undefined) this.#refuse(address, remoteId);
   }
 
-  #onRequest(frame: AmFrame, number: number, remoteId: number): void {
+  #onRequest(frame: AmFrame, { from: remoteId, number, windowBytes }: WireupFields): void {
     const address = this.#addressIn(frame);
     if (address === undefined) return;
-    this.#serve({ packed: payloadOf(frame), address, number, remoteId, windowBytes: windowOf(frame) });
+    this.#serve({ packed: addressIn(frame), address, number, remoteId, windowBytes });
   }
 
   #serve(request: PeerRequest): void {
@@ -318,7 +316,7 @@ export class Connections {
   /** The address in a message of the worker that has it; undefined for any other, which is ignored. */
   #addressIn(frame: AmFrame): WorkerAddress | undefined {
     try {
-      const address = unpackWorkerAddress(payloadOf(frame));
+      const address = unpackWorkerAddress(addressIn(frame));
       if (identitiesOf(this.#owner.openIfaces, address.entries).includes(frame.source)) return address;
       this.#warn('it names the address of another worker');
     } catch (error) {
@@ -341,11 +339,11 @@ export class Connections {
     this.#owner.warnings.warn(`a request to connect is ignored: ${why}`);
   }
 
-  #onReply(frame: AmFrame, remoteId: number): void {
+  #onReply(frame: AmFrame, { from: remoteId, windowBytes }: WireupFields): void {
     const connection = this.of(frame);
     // To a half that was accepted, only its client attaches.
     if (connection !== undefined && !this.#accepted.has(connection)) {
-      this.#established(connection, remoteId, windowOf(frame));
+      this.#established(connection, remoteId, windowBytes);
     }
   }
 
@@ -403,26 +401,15 @@ export class Connections {
   }
 
   #say(connection: PeerConnection, to: number, code: number, number: number, payload?: Uint8Array): Status {
-    HEADER[0] = to;
-    HEADER[1] = code;
-    HEADER[2] = connection.id;
-    HEADER[3] = number;
-    const { windowBytes } = connection.inbound;
-    HEADER[4] = windowBytes | 0;
-    HEADER[5] = highOf(windowBytes);
-    return connection.post(MessageId.WIREUP, HEADER, WIREUP_WORDS, payload);
+    const { id: from, inbound } = connection;
+    const header = writeWireup(to, { code, from, number, windowBytes: inbound.windowBytes });
+    return connection.post(MessageId.WIREUP, header, payload);
   }
 }
 
-/** What the sender of a message of wire-up takes without having asked for it. */
-function windowOf({ words, offset }: AmFrame): number {
-  const at = offset >> 2;
-  return joinWords(words[at + 4]!, words[at + 5]!);
-}
-
-/** What follows the header of a message of wire-up. */
-function payloadOf({ bytes, offset, byteLength }: AmFrame): Uint8Array {
-  return bytes.slice(offset + WIREUP_WORDS * 4, offset + byteLength);
+/** The worker address in a message of wire-up; nothing in one without. */
+function addressIn(frame: AmFrame): Uint8Array {
+  return payloadOf(frame, WIREUP_BYTES) ?? NO_BYTES;
 }
 
 function sameId(left: Uint8Array, right: Uint8Array): boolean {

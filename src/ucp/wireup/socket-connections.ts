@@ -27,9 +27,9 @@ import {
 import { ConnectionRequest, type RequestListener } from '../api/sockets/connection-request.ts';
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/sockets/listener.ts';
 import { printSocketAddress } from '../api/sockets/socket-address.ts';
-import { NO_ENDPOINT } from '../base/message.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import { type Request, RequestKind } from '../base/request.ts';
+import { NO_ENDPOINT } from '../wire/frame.ts';
 import { Attaching } from './attaching.ts';
 import {
   type ConnectData,

@@ -3,6 +3,7 @@
  */
 
 import { UcxError } from '../../ucs/type/error.ts';
+import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { SECRET_BYTES, sameSecret } from './key-bytes.ts';
 import type { ProcessIdentity } from './process-identity.ts';
@@ -123,7 +124,7 @@ export class RkeyTableReader {
     // The owner may have revoked and reused the slot meanwhile.
     if (!isCurrent()) throw this.#stale();
     const secret = new Uint8Array(slot.buffer, SlotWord.SECRET * 4, SECRET_BYTES);
-    const length = (slot[SlotWord.LENGTH]! >>> 0) + (slot[SlotWord.LENGTH + 1]! >>> 0) * 2 ** 32;
+    const length = joinWords(slot[SlotWord.LENGTH]!, slot[SlotWord.LENGTH + 1]!);
     const device = slot[SlotWord.DEVICE]! >>> 0;
     const isSame = length === key.byteLength && Number.isSafeInteger(length) && device === key.device;
     if (!sameSecret(secret, key.secret) || !isSame) throw this.#forged('does not match the key that was handed out');

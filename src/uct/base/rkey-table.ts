@@ -6,6 +6,7 @@
 
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { highOf } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { MdMemory } from '../api/memory.ts';
 import { SECRET_BYTES } from './key-bytes.ts';
@@ -81,7 +82,7 @@ export class RkeyTable<M extends MdMemory> {
     slot.generation += 1;
     words[at + SlotWord.DEVICE] = device;
     words[at + SlotWord.LENGTH] = byteLength;
-    words[at + SlotWord.LENGTH + 1] = byteLength / 2 ** 32;
+    words[at + SlotWord.LENGTH + 1] = highOf(byteLength);
     bytes.set(secret, (at + SlotWord.SECRET) * 4);
     words.fill(0, at + SlotWord.PAYLOAD, at + SlotWord.PAYLOAD + RKEY_TABLE_PAYLOAD_WORDS);
     words.set(payload, at + SlotWord.PAYLOAD);

@@ -3,6 +3,7 @@
  * the executable specification of the contract.
  */
 
+import { moveBytes } from '../../ucs/memory/copy-bytes.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -20,7 +21,6 @@ import {
 import type { RemoteKey } from '../api/memory.ts';
 import { atomicOn } from '../base/atomic-word.ts';
 import { checkHandler } from '../base/check-services.ts';
-import { copyBytes } from '../base/copy-bytes.ts';
 import { hostIfaceAttributes } from '../base/host-attributes.ts';
 import { IOV_MAX } from '../base/host-iov.ts';
 import { identityText, sameAddress, UNIQUE_ADDRESS_BYTES, uniqueAddress, unreachable } from '../base/iface-address.ts';
@@ -80,7 +80,7 @@ class SelfEndpoint implements UctEndpoint {
     if (!isShort(source, sourceOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
-    copyBytes(remote, remoteOffset, source, sourceOffset, byteLength);
+    moveBytes(remote, remoteOffset, source, sourceOffset, byteLength);
     this.#counters.short(Transfer.PUT, byteLength);
     return Status.OK;
   }
@@ -95,21 +95,21 @@ class SelfEndpoint implements UctEndpoint {
     if (!isShort(target, targetOffset, byteLength)) return Status.INVALID_PARAM;
     const remote = remoteBytes(rkey, remoteOffset, byteLength);
     if (typeof remote === 'number') return remote;
-    copyBytes(target, targetOffset, remote, remoteOffset, byteLength);
+    moveBytes(target, targetOffset, remote, remoteOffset, byteLength);
     this.#counters.short(Transfer.GET, byteLength);
     return Status.OK;
   }
 
   putZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
     const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
-      copyBytes(remote, at, local, offset, byteLength);
+      moveBytes(remote, at, local, offset, byteLength);
     });
     return this.#moved(Transfer.PUT, moved);
   }
 
   getZcopy(iov: readonly IovEntry[], remoteOffset: number, rkey: RemoteKey): Status {
     const moved = eachEntry(iov, remoteOffset, rkey, (local, offset, remote, at, byteLength) => {
-      copyBytes(local, offset, remote, at, byteLength);
+      moveBytes(local, offset, remote, at, byteLength);
     });
     return this.#moved(Transfer.GET, moved);
   }

@@ -3,18 +3,16 @@ const AM_ID_MASK = 31;
 
 /** An endpoint of tcp: turns operations into frames of a link. */
 
+import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmPacker, Completion, IovEntry, UctEndpoint } from '../api/iface.ts';
 import type { RemoteKey } from '../api/memory.ts';
 import { isCompletion } from '../base/completion.ts';
-import { copyBytes } from '../base/copy-bytes.ts';
 import { checkIov } from '../base/host-iov.ts';
 import { fitsMessage, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import {
   FRAME_BODY_BYTES_MAX,
-  FrameType,
-  FrameWord,
   GET_HEADER_BYTES,
   GETS_MAX,
   HEADER_BYTES,
@@ -22,6 +20,9 @@ import {
   PUT_HEADER_BYTES,
   PUTS_MAX,
   padded,
+  writeAm,
+  writeGet,
+  writePut,
 } from './wire/frame.ts';
 import type { TcpLink } from './wire/link.ts';
 import { ShortTarget } from './wire/short-target.ts';
@@ -78,7 +79,7 @@ export class TcpEndpoint implements UctEndpoint {
     if (transmitter.length >= QUEUE_MAX || link.puts.inFlight >= PUTS_MAX)
       return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
-    initPut(words, TX_WORD, key, remoteOffset, byteLength);
+    writePut(words, TX_WORD, key.words, remoteOffset, byteLength);
     copyBytes(bytes, TX_START + PUT_HEADER_BYTES, source, sourceOffset, byteLength);
     const status = link.check(transmitter.sendBuilt(PUT_HEADER_BYTES + padded(byteLength)));
     if (status !== Status.OK) return this.#counters.refused(status);
@@ -107,7 +108,7 @@ export class TcpEndpoint implements UctEndpoint {
     for (let from = 0, i = 0; i < frames; i++, from += FRAME_BODY_BYTES_MAX) {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
       const frame = pool.takeSmall();
-      initPut(frame.words, 0, key, remoteOffset + from, bytes);
+      writePut(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.add(frame.block.address, PUT_HEADER_BYTES);
       frame.addIov(iov, from, bytes, pool.zeros.address);
       // A link that fails here ends the operation through its completion.
@@ -155,7 +156,7 @@ export class TcpEndpoint implements UctEndpoint {
       const bytes = Math.min(FRAME_BODY_BYTES_MAX, total - from);
       link.expectGet(iov, from, bytes);
       const frame = this.#buffers.pool.takeSmall();
-      initGet(frame.words, key, remoteOffset + from, bytes);
+      writeGet(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.add(frame.block.address, GET_HEADER_BYTES);
       if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
     }
@@ -190,9 +191,8 @@ export class TcpEndpoint implements UctEndpoint {
     const transmitter = link.transmitter!;
     if (transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
-    words[TX_WORD] = FrameType.AM | (id << 8);
-    words[TX_WORD + 1] = total;
-    for (let i = 0; i < headerWords; i++) words[TX_WORD + 2 + i] = header[i]!;
+    writeAm(words, TX_WORD, id, total);
+    for (let i = 0; i < headerWords; i++) words[TX_WORD + HEADER_BYTES / 4 + i] = header[i]!;
     if (payload !== undefined) {
       copyBytes(bytes, TX_START + HEADER_BYTES + headerWords * 4, payload, payloadOffset, payloadLength);
     }
@@ -214,8 +214,7 @@ export class TcpEndpoint implements UctEndpoint {
     const total = packer.pack(frame);
     // It is what the system is asked to read.
     if (!isInside(0, total, this.#buffers.txBytesMax)) return Status.INVALID_PARAM;
-    frame.words[TX_WORD] = FrameType.AM | (id << 8);
-    frame.words[TX_WORD + 1] = total;
+    writeAm(frame.words, TX_WORD, id, total);
     const status = link.check(transmitter.sendBuilt(HEADER_BYTES + padded(total)));
     if (status !== Status.OK) return this.#counters.refused(status);
     this.#counters.bcopy(Transfer.AM, total);
@@ -237,9 +236,8 @@ export class TcpEndpoint implements UctEndpoint {
     if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (link.transmitter!.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.pool.takeSmall();
-    frame.words[FrameWord.INFO] = FrameType.AM | (id << 8);
-    frame.words[FrameWord.LENGTH] = total;
-    for (let i = 0; i < headerWords; i++) frame.words[2 + i] = header[i]!;
+    writeAm(frame.words, 0, id, total);
+    for (let i = 0; i < headerWords; i++) frame.words[HEADER_BYTES / 4 + i] = header[i]!;
     frame.add(frame.block.address, HEADER_BYTES + headerWords * 4);
     frame.addIov(iov, 0, total - headerWords * 4, this.#buffers.pool.zeros.address);
     frame.completion = completion;
@@ -274,22 +272,4 @@ export class TcpEndpoint implements UctEndpoint {
 /** Any other would be taken for a part of the frame's type: the peer would end the connection of everybody. */
 function isMessageId(id: number): boolean {
   return (id & AM_ID_MASK) === id;
-}
-
-function initPut(words: Int32Array, at: number, key: TcpKey, offset: number, byteLength: number): void {
-  words[at + FrameWord.INFO] = FrameType.PUT;
-  words[at + FrameWord.LENGTH] = byteLength;
-  for (let i = 0; i < KEY_WORDS; i++) words[at + FrameWord.KEY + i] = key.words[i]!;
-  words[at + FrameWord.OFFSET] = offset | 0;
-  words[at + FrameWord.OFFSET + 1] = (offset / 2 ** 32) | 0;
-}
-
-function initGet(words: Int32Array, key: TcpKey, offset: number, byteLength: number): void {
-  words[FrameWord.INFO] = FrameType.GET;
-  words[FrameWord.LENGTH] = 0;
-  for (let i = 0; i < KEY_WORDS; i++) words[FrameWord.KEY + i] = key.words[i]!;
-  words[FrameWord.OFFSET] = offset | 0;
-  words[FrameWord.OFFSET + 1] = (offset / 2 ** 32) | 0;
-  words[FrameWord.GET_LENGTH] = byteLength | 0;
-  words[FrameWord.GET_LENGTH + 1] = 0;
 }

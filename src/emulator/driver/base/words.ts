@@ -2,7 +2,7 @@
  * 64-bit values in the 32-bit words of argument blocks. For the control path: bigint and rounding numbers.
  */
 
-const HIGH = 0x1_0000_0000;
+import { highWord, joinBig, joinWords, lowWord } from '../../../ucs/type/int64.ts';
 
 /** Zeroes the first `count` words, as the driver does before it fills in an answer. */
 export function clearWords(words: Uint32Array, count: number): void {
@@ -11,16 +11,16 @@ export function clearWords(words: Uint32Array, count: number): void {
 
 /** The 64-bit value at a word. */
 export function readU64(words: Uint32Array, word: number): bigint {
-  return (BigInt(words[word + 1]!) << 32n) | BigInt(words[word]!);
+  return joinBig(words[word]!, words[word + 1]!);
 }
 
 /** The 64-bit value at a word as a number: exact below 2^53. */
 export function readNumber(words: Uint32Array, word: number): number {
-  return words[word + 1]! * HIGH + words[word]!;
+  return joinWords(words[word]!, words[word + 1]!);
 }
 
 /** Stores a 64-bit value at a word. */
 export function writeU64(words: Uint32Array, word: number, value: bigint): void {
-  words[word] = Number(value & 0xffff_ffffn);
-  words[word + 1] = Number((value >> 32n) & 0xffff_ffffn);
+  words[word] = lowWord(value);
+  words[word + 1] = highWord(value);
 }

@@ -14,6 +14,7 @@ import {
   HL_MAX_JOBS_PER_CS,
 } from '../../../uapi/index.ts';
 import type { Stream } from '../../device/stream.ts';
+import { readNumber } from '../base/words.ts';
 import { OWN_PROCESS } from '../memory/user-memory.ts';
 import type { CheckedChunk, ChunkList } from '../submission/chunk-list.ts';
 import { accept, acceptNothing, refuse } from '../submission/cs-answer.ts';
@@ -23,7 +24,6 @@ import { type Submission, SubmissionState } from '../submission/submission.ts';
 import type { Context } from './context.ts';
 import { engineCommandIoctl } from './engine-commands.ts';
 
-const HIGH = 0x1_0000_0000;
 const NS_PER_S = 1e9;
 /**
  * How long the restore phase of another process may take, as it holds up the driver and so everybody; then its submission ends with
@@ -94,7 +94,7 @@ function submitDefault(context: Context, block: ArgumentBlock, flags: number): n
   if (refused !== 0) return refuse(block, refused);
   const timeoutSeconds = timeoutSecondsOf(context.card.config, words, flags);
   const staged = (flags & STAGED) !== 0 && (flags & HL_CS_FLAGS.STAGED_SUBMISSION_FIRST) === 0;
-  const group = staged ? context.submissions.findStaged(words[IN.seq + 1]! * HIGH + words[IN.seq]!) : undefined;
+  const group = staged ? context.submissions.findStaged(readNumber(words, IN.seq)) : undefined;
   if (staged && group === undefined) return refuse(block, Errno.EINVAL);
   const reservation = (flags & HL_CS_FLAGS.ENCAP_SIGNALS) === 0 ? 0 : words[IN.encaps_sig_handle_id]!;
   if (reservation !== 0 && !context.syncStream.isReserved(reservation)) return refuse(block, Errno.EINVAL);

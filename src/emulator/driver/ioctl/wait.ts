@@ -14,11 +14,11 @@ import {
   HL_WAIT_MULTI_CS_LIST_MAX_LEN,
 } from '../../../uapi/index.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
+import { readNumber } from '../base/words.ts';
 import { type Submission, SubmissionState } from '../submission/submission.ts';
 import { answer, timeoutOf, writeTimestamp } from '../submission/wait-answer.ts';
 import type { Context } from './context.ts';
 
-const HIGH = 0x1_0000_0000;
 const IN = HL_WAIT_CS_ARGS.in.words;
 const OUT = HL_WAIT_CS_ARGS.out.words;
 const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
@@ -49,7 +49,7 @@ export function abortedWait(block: ArgumentBlock): number {
 function waitForOne(context: Context, block: ArgumentBlock): number {
   const { words } = block;
   const { submissions } = context;
-  const seq = words[IN.seq + 1]! * HIGH + words[IN.seq]!;
+  const seq = readNumber(words, IN.seq);
   const timeoutNs = timeoutOf(words, IN.timeout_us);
   if (seq >= submissions.nextSeq) return answer(block, -Errno.EINVAL, HL_WAIT_CS_STATUS.BUSY);
   const submission = submissions.find(seq);
@@ -131,7 +131,7 @@ function answerMultiple(context: Context, block: ArgumentBlock, sequences: reado
 
 function readSequences(context: Context, count: number): number[] {
   const { words, index } = context.userMemory;
-  return Array.from({ length: count }, (_, i) => words[index + 2 * i + 1]! * HIGH + words[index + 2 * i]!);
+  return Array.from({ length: count }, (_, i) => readNumber(words, index + 2 * i));
 }
 
 /** Bit n is set when the nth submission is not pending. */

@@ -7,9 +7,9 @@
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { allocateScratch, copyFromProcess, copyToProcess, type ScratchBlock } from '../../../sys/index.ts';
+import { joinWords } from '../../../ucs/type/int64.ts';
 import { type ForeignPages, type PinnedPages, pinForeignPages, pinOwnPages } from './pinned-memory.ts';
 
-const HIGH = 0x1_0000_0000;
 /** User addresses end here on x86-64. */
 const USER_ADDRESS_END = 2 ** 47;
 
@@ -50,7 +50,7 @@ export class UserMemory {
    * @returns false when the address is bad: EFAULT
    */
   readWords(block: ArgumentBlock, low: number, high: number, count: number): boolean {
-    const address = (high >>> 0) * HIGH + (low >>> 0);
+    const address = joinWords(low, high);
     const inside = address - block.address;
     if (inside >= 0 && inside + count * 4 <= block.words.length * 4 && inside % 4 === 0) {
       this.words = block.words;

@@ -4,8 +4,8 @@
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { HL_CS_ARGS } from '../../../uapi/index.ts';
+import { highOf } from '../../../ucs/type/int64.ts';
 
-const HIGH = 0x1_0000_0000;
 const OUT = HL_CS_ARGS.out.words;
 const ARGS_WORDS: number = HL_CS_ARGS.size / 4;
 const ALL_ONES = 0xffff_ffff;
@@ -14,7 +14,7 @@ const ALL_ONES = 0xffff_ffff;
 export function accept(block: ArgumentBlock, seq: number): number {
   clear(block);
   block.words[OUT.seq] = seq;
-  block.words[OUT.seq + 1] = Math.floor(seq / HIGH);
+  block.words[OUT.seq + 1] = highOf(seq);
   return 0;
 }
 

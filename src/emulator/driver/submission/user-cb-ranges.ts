@@ -4,8 +4,7 @@
  */
 
 import { type AddressRange, type AsicProfile, reportedDramBase } from '../../../uapi/index.ts';
-
-const HIGH = 0x1_0000_0000;
+import { distanceFrom } from '../../../ucs/type/int64.ts';
 
 interface RangeWords {
   readonly baseHigh: number;
@@ -35,7 +34,7 @@ export class UserCbRanges {
     if (byteLength === 0) return false;
     for (let i = 0; i < this.#ranges.length; i++) {
       const range = this.#ranges[i]!;
-      const relative = ((high >>> 0) - range.baseHigh) * HIGH + ((low >>> 0) - range.baseLow);
+      const relative = distanceFrom(range.baseLow, range.baseHigh, low, high);
       if (relative >= 0 && relative + byteLength <= range.byteLength) return true;
     }
     return false;

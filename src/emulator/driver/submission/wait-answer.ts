@@ -4,8 +4,9 @@
 
 import type { ArgumentBlock } from '../../../driver/port.ts';
 import { HL_WAIT_CS_ARGS, HL_WAIT_CS_STATUS_FLAG } from '../../../uapi/index.ts';
+import { highOf } from '../../../ucs/type/int64.ts';
+import { readNumber } from '../base/words.ts';
 
-const HIGH = 0x1_0000_0000;
 const NS_PER_US = 1000;
 const OUT = HL_WAIT_CS_ARGS.out.words;
 const ARGS_WORDS: number = HL_WAIT_CS_ARGS.size / 4;
@@ -24,10 +25,10 @@ export function answer(block: ArgumentBlock, result: number, status: number): nu
 export function writeTimestamp(block: ArgumentBlock, timestampNs: number): void {
   block.words[OUT.flags] = block.words[OUT.flags]! | HL_WAIT_CS_STATUS_FLAG.TIMESTAMP_VLD;
   block.words[OUT.timestamp_nsec] = timestampNs;
-  block.words[OUT.timestamp_nsec + 1] = Math.floor(timestampNs / HIGH);
+  block.words[OUT.timestamp_nsec + 1] = highOf(timestampNs);
 }
 
 /** The time-out at a word of the block, microseconds to nanoseconds, cut to what a timer can hold. */
 export function timeoutOf(words: Uint32Array, word: number): number {
-  return Math.min(TIMEOUT_NS_MAX, (words[word + 1]! * HIGH + words[word]!) * NS_PER_US);
+  return Math.min(TIMEOUT_NS_MAX, readNumber(words, word) * NS_PER_US);
 }

@@ -3,6 +3,7 @@
  * owner's channel service is called. Bytes only; no descriptor and no address is among them.
  */
 
+import { highOf, joinWords } from '../../../ucs/type/int64.ts';
 import { TAG_BYTES } from '../../base/segment.ts';
 
 /** Bytes of the tag in the name of a channel service. */
@@ -16,7 +17,6 @@ const AT_OFFSET = 3;
 const AT_ARENA_LENGTH = 5;
 const AT_BUS = 7;
 const AT_SERVICE = 9;
-const HIGH = 0x1_0000_0000;
 
 /** The fields. */
 export interface KeyPayload {
@@ -74,9 +74,9 @@ export function busIdOf(busNumber: number): string {
 
 function put64(words: Int32Array, at: number, value: number): void {
   words[at] = value;
-  words[at + 1] = value / HIGH;
+  words[at + 1] = highOf(value);
 }
 
 function get64(words: Int32Array, at: number): number {
-  return (words[at]! >>> 0) + (words[at + 1]! >>> 0) * HIGH;
+  return joinWords(words[at]!, words[at + 1]!);
 }

@@ -3,6 +3,7 @@
 import { close as closeFd, Errno, isSyscallError, pidfdOpen } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { describeValue, UcxError } from '../../../ucs/type/error.ts';
+import { highOf, joinWords } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
@@ -71,7 +72,7 @@ export class CmaMd extends TableDomain {
     this.checkOpen();
     const published = this.reader.open(packed);
     const [low, high] = published.payload;
-    const location = (low! >>> 0) + (high! >>> 0) * 2 ** 32;
+    const location = joinWords(low!, high!);
     if (location + published.byteLength <= ADDRESS_MAX) return new CmaKey(published, location);
     published.release();
     throw new UcxError({
@@ -84,7 +85,7 @@ export class CmaMd extends TableDomain {
 
   /** The address: it does not travel in the key, and goes when the key is revoked. */
   protected payloadOf({ location }: HostMemory): Int32Array {
-    return Int32Array.of(location, location / 2 ** 32);
+    return Int32Array.of(location, highOf(location));
   }
 
   protected makeIface(): CmaIface {

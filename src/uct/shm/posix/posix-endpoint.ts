@@ -3,12 +3,12 @@
  * first of them.
  */
 
+import { moveBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../../ucs/memory/copy-bytes.ts';
 import { isUcxError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmPacker, AtomicCall, IovEntry, UctEndpoint } from '../../api/iface.ts';
 import type { RemoteKey } from '../../api/memory.ts';
 import { atomicOn } from '../../base/atomic-word.ts';
-import { copyBytes, storeWords, WORD_LOOP_BYTES_MAX } from '../../base/copy-bytes.ts';
 import { checkIov } from '../../base/host-iov.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
 import { fitsMessage, isInside } from '../../base/range.ts';
@@ -75,7 +75,7 @@ export class PosixEndpoint implements UctEndpoint {
     if ((at & 3) === 0 && byteLength <= WORD_LOOP_BYTES_MAX && at < WORD_OFFSET_MAX) {
       storeWords(key.words, at >> 2, key.all, source, sourceOffset, byteLength);
     } else {
-      copyBytes(key.bytes, remoteOffset, source, sourceOffset, byteLength);
+      moveBytes(key.bytes, remoteOffset, source, sourceOffset, byteLength);
     }
     this.#counters.short(Transfer.PUT, byteLength);
     return Status.OK;
@@ -93,7 +93,7 @@ export class PosixEndpoint implements UctEndpoint {
       return Status.INVALID_PARAM;
     }
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
-    copyBytes(target, targetOffset, key.bytes, remoteOffset, byteLength);
+    moveBytes(target, targetOffset, key.bytes, remoteOffset, byteLength);
     this.#counters.short(Transfer.GET, byteLength);
     return Status.OK;
   }
@@ -105,7 +105,7 @@ export class PosixEndpoint implements UctEndpoint {
     let at = remoteOffset;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      copyBytes(key.bytes, at, (memory as HostMemory).bytes, offset, byteLength);
+      moveBytes(key.bytes, at, (memory as HostMemory).bytes, offset, byteLength);
       at += byteLength;
     }
     this.#counters.zcopy(Transfer.PUT, total);
@@ -119,7 +119,7 @@ export class PosixEndpoint implements UctEndpoint {
     let at = remoteOffset;
     for (let i = 0; i < iov.length; i++) {
       const { memory, offset, byteLength } = iov[i]!;
-      copyBytes((memory as HostMemory).bytes, offset, key.bytes, at, byteLength);
+      moveBytes((memory as HostMemory).bytes, offset, key.bytes, at, byteLength);
       at += byteLength;
     }
     this.#counters.zcopy(Transfer.GET, total);

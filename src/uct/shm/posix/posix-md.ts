@@ -4,6 +4,7 @@ import { VIEW_LENGTH_MAX } from '../../../sys/index.ts';
 import { MemoryType, memoryTypeBit } from '../../../ucs/memory/memory-type.ts';
 import { checkOptions } from '../../../ucs/type/check-options.ts';
 import { invalidParam, isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { joinWords } from '../../../ucs/type/int64.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType, type IfaceResource } from '../../api/iface.ts';
 import { type AllocateOptions, type ComponentServices, type MdAttributes, MdFlag } from '../../api/memory-domain.ts';
@@ -110,7 +111,7 @@ export class PosixMd extends TableDomain {
   #attach(published: PublishedKey): PosixKey {
     const { payload, byteLength } = published;
     const name = new Uint8Array(payload.buffer, payload.byteOffset, SEGMENT_NAME_BYTES);
-    const offset = (payload[NAME_WORDS]! >>> 0) + (payload[NAME_WORDS + 1]! >>> 0) * 2 ** 32;
+    const offset = joinWords(payload[NAME_WORDS]!, payload[NAME_WORDS + 1]!);
     let segment: Segment;
     try {
       segment = this.#segments.acquire(name);

@@ -3,9 +3,9 @@
  * endpoint's business.
  */
 
+import { storeWords } from '../../../ucs/memory/copy-bytes.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { AmPacker } from '../../api/iface.ts';
-import { storeWords } from '../../base/copy-bytes.ts';
 import { isInside } from '../../base/range.ts';
 import { Segment } from '../../base/segment.ts';
 import { RingFrame } from './ring-frame.ts';

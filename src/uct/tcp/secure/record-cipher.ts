@@ -7,6 +7,7 @@
  */
 
 import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
+import { highOf } from '../../../ucs/type/int64.ts';
 
 /** Bytes before the ciphertext. */
 export const RECORD_HEADER_BYTES = 4;
@@ -78,7 +79,7 @@ export class RecordCipher {
       this.#key = Buffer.from(hkdfSync('sha256', this.#key, '', 'gaudi-ucx tcp security 1: next key', KEY_BYTES));
     }
     this.#nonce.writeUInt32LE(this.#records >>> 0, SALT_BYTES);
-    this.#nonce.writeUInt32LE(Math.floor(this.#records / 2 ** 32), SALT_BYTES + 4);
+    this.#nonce.writeUInt32LE(highOf(this.#records), SALT_BYTES + 4);
     this.#records += 1;
   }
 }

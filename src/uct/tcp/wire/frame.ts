@@ -1,10 +1,12 @@
 /**
  * The frames of tcp on an established connection: what their words mean. Little-endian, padded to 8 bytes, so that every frame begins at a
- * multiple of 8 of the stream. No behaviour.
+ * multiple of 8 of the stream. Frames are written and read here, at any word of any memory; nothing is checked or sent.
  *
  * Word 0: type in the low 8 bits, id of the active message in the next 8. Word 1: bytes of the body behind the header, without padding.
  * 64-bit values are two words, low first. Acknowledgements and answers come in the order of what they are for.
  */
+
+import { highOf, joinWords } from '../../../ucs/type/int64.ts';
 
 /** Types. A change in their meaning is a new {@link TCP_VERSION}. */
 export const FrameType = {
@@ -38,7 +40,12 @@ export const GET_DATA_HEADER_BYTES = 16;
 export const HEADER_BYTES_MAX = 48;
 
 /** Places of the words. */
-export const FrameWord = { INFO: 0, LENGTH: 1, KEY: 2, STATUS: 2, OFFSET: 8, GET_LENGTH: 10 } as const;
+const INFO = 0;
+const VALUE = 1;
+const KEY = 2;
+const STATUS = 2;
+const OFFSET = 8;
+const GET_LENGTH = 10;
 
 /** Words of a key in a frame: slot, generation, secret. */
 export const KEY_WORDS = 6;
@@ -68,4 +75,76 @@ export function headerBytesOf(type: number): number {
     default:
       return type >= FrameType.AM && type <= FrameType.BYE ? HEADER_BYTES : 0;
   }
+}
+
+/** Writes a frame that has one value: ACK, NACK, PULSE or BYE. */
+export function writeSignal(words: Int32Array, at: number, type: number, value: number): void {
+  words[at + INFO] = type;
+  words[at + VALUE] = value;
+}
+
+/** Writes the header of an AM. @param id at most 255 */
+export function writeAm(words: Int32Array, at: number, id: number, byteLength: number): void {
+  words[at + INFO] = FrameType.AM | (id << 8);
+  words[at + VALUE] = byteLength;
+}
+
+/** Writes the header of a PUT. @param key {@link KEY_WORDS} words */
+export function writePut(words: Int32Array, at: number, key: Int32Array, offset: number, byteLength: number): void {
+  words[at + INFO] = FrameType.PUT;
+  words[at + VALUE] = byteLength;
+  for (let i = 0; i < KEY_WORDS; i++) words[at + KEY + i] = key[i]!;
+  words[at + OFFSET] = offset | 0;
+  words[at + OFFSET + 1] = highOf(offset);
+}
+
+/** Writes a GET. @param key {@link KEY_WORDS} words */
+export function writeGet(words: Int32Array, at: number, key: Int32Array, offset: number, byteLength: number): void {
+  writePut(words, at, key, offset, 0);
+  words[at + INFO] = FrameType.GET;
+  words[at + GET_LENGTH] = byteLength | 0;
+  words[at + GET_LENGTH + 1] = highOf(byteLength);
+}
+
+/** Writes the header of a GET_DATA. */
+export function writeGetData(words: Int32Array, at: number, status: number, byteLength: number): void {
+  words[at + INFO] = FrameType.GET_DATA;
+  words[at + VALUE] = byteLength;
+  words[at + STATUS] = status;
+  words[at + STATUS + 1] = 0;
+}
+
+/** The type of a frame, whatever it is. */
+export function typeOf(words: Int32Array, at: number): number {
+  return words[at + INFO]! & 0xff;
+}
+
+/** The id of an AM. */
+export function messageIdOf(words: Int32Array, at: number): number {
+  return (words[at + INFO]! >> 8) & 0xff;
+}
+
+/** Bytes of the body; the value of a frame that has none. */
+export function valueIn(words: Int32Array, at: number): number {
+  return words[at + VALUE]!;
+}
+
+/** The word with which the key of a PUT or GET begins. */
+export function keyWordOf(at: number): number {
+  return at + KEY;
+}
+
+/** The offset of a PUT or GET; one that is no safe integer lies outside everything. */
+export function offsetOf(words: Int32Array, at: number): number {
+  return joinWords(words[at + OFFSET]!, words[at + OFFSET + 1]!);
+}
+
+/** The bytes that a GET asks for. */
+export function getLengthOf(words: Int32Array, at: number): number {
+  return joinWords(words[at + GET_LENGTH]!, words[at + GET_LENGTH + 1]!);
+}
+
+/** The status of a GET_DATA, as a word. */
+export function statusOf(words: Int32Array, at: number): number {
+  return words[at + STATUS]!;
 }

@@ -23,7 +23,19 @@ import { identityText } from '../../base/iface-address.ts';
 import { isInside } from '../../base/range.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import type { Session } from '../secure/session.ts';
-import { FRAME_BODY_BYTES_MAX, FrameType, FrameWord, GET_DATA_HEADER_BYTES, GETS_MAX, PUTS_MAX } from './frame.ts';
+import {
+  FRAME_BODY_BYTES_MAX,
+  FrameType,
+  GET_DATA_HEADER_BYTES,
+  GETS_MAX,
+  getLengthOf,
+  keyWordOf,
+  offsetOf,
+  PUTS_MAX,
+  statusOf,
+  valueIn,
+  writeGetData,
+} from './frame.ts';
 import { Payload } from './payload.ts';
 import { endOf, failureOfPeer } from './peer-status.ts';
 import { PendingOperations } from './pending.ts';
@@ -224,7 +236,7 @@ export class TcpLink implements FrameSink, Watched {
   /** Looks after what a call of the transmitter has left; returns the status. Its failure ends the link with the next progress: nobody is called in here. */
   check(status: Status): Status {
     const transmitter = this.transmitter!;
-    if (hasFailed(status)) {
+    if (status === Status.IO_ERROR) {
       this.#owner.noteBlocked(this);
       return endOf(transmitter.failure);
     }
@@ -345,9 +357,9 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   onPut(words: Int32Array, at: number): boolean {
-    const byteLength = words[at + FrameWord.LENGTH]!;
-    const memory = this.#owner.keys.find(words, at + FrameWord.KEY);
-    const offset = joined(words, at + FrameWord.OFFSET);
+    const byteLength = valueIn(words, at);
+    const memory = this.#owner.keys.find(words, keyWordOf(at));
+    const offset = offsetOf(words, at);
     const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
     this.#isPut = true;
     this.#bodyStatus = isGood ? Status.OK : Status.INVALID_ADDR;
@@ -357,8 +369,8 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   onGetData(words: Int32Array, at: number): boolean {
-    const byteLength = words[at + FrameWord.LENGTH]!;
-    const word = words[at + FrameWord.STATUS]!;
+    const byteLength = valueIn(words, at);
+    const word = statusOf(words, at);
     const status = word < 0 ? failureOfPeer(word) : Status.OK;
     const get = this.#pendingGets[0];
     const isGood = get !== undefined && (status < 0 ? byteLength === 0 : byteLength === get.byteLength);
@@ -383,16 +395,13 @@ export class TcpLink implements FrameSink, Watched {
 
   onGet(words: Int32Array, at: number): boolean {
     if (this.#served >= GETS_MAX) return this.#violated(`more than ${GETS_MAX} gets at a time`);
-    const memory = this.#owner.keys.find(words, at + FrameWord.KEY);
-    const offset = joined(words, at + FrameWord.OFFSET);
-    const byteLength = joined(words, at + FrameWord.GET_LENGTH);
+    const memory = this.#owner.keys.find(words, keyWordOf(at));
+    const offset = offsetOf(words, at);
+    const byteLength = getLengthOf(words, at);
     if (byteLength > FRAME_BODY_BYTES_MAX) return this.#violated(`a get of ${byteLength} bytes`);
     const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
     const answer = this.#owner.buffers.pool.takeSmall();
-    answer.words[FrameWord.INFO] = FrameType.GET_DATA;
-    answer.words[FrameWord.LENGTH] = isGood ? byteLength : 0;
-    answer.words[FrameWord.STATUS] = isGood ? Status.OK : Status.INVALID_ADDR;
-    answer.words[FrameWord.STATUS + 1] = 0;
+    writeGetData(answer.words, 0, isGood ? Status.OK : Status.INVALID_ADDR, isGood ? byteLength : 0);
     answer.add(answer.block.address, GET_DATA_HEADER_BYTES);
     if (isGood) answer.addBody(memory, offset, byteLength, this.#owner.buffers.pool.zeros.address);
     this.#served += 1;
@@ -478,16 +487,6 @@ export class TcpLink implements FrameSink, Watched {
     this.fail(Status.CONNECTION_RESET, `the peer sent what makes no sense: ${what}`);
     return false;
   }
-}
-
-/** A 64-bit length or offset of the peer; one that is no safe integer lies outside everything. */
-function joined(words: Int32Array, at: number): number {
-  return (words[at]! >>> 0) + (words[at + 1]! >>> 0) * 2 ** 32;
-}
-
-/** Whether a transmitter's call failed; see its `failure`. */
-function hasFailed(status: Status): boolean {
-  return status === Status.IO_ERROR;
 }
 
 function remoteName(fd: number): string {

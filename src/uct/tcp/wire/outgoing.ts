@@ -4,7 +4,7 @@ import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
-import { FrameType, FrameWord, HEADER_BYTES_MAX, padded } from './frame.ts';
+import { FrameType, HEADER_BYTES_MAX, padded, typeOf, writeGetData } from './frame.ts';
 
 const ZERO_BYTES = 4096;
 
@@ -88,10 +88,9 @@ export class Outgoing {
    * @returns false for other frames: the peer would take what is sent for good
    */
   replaceLost(zeros: ScratchBlock): boolean {
-    const type = this.words[FrameWord.INFO]! & 0xff;
+    const type = typeOf(this.words, 0);
     if (type === FrameType.GET_DATA && !this.isStarted) {
-      this.words[FrameWord.LENGTH] = 0;
-      this.words[FrameWord.STATUS] = Status.INVALID_ADDR;
+      writeGetData(this.words, 0, Status.INVALID_ADDR, 0);
       this.count = 1;
       return true;
     }

@@ -1,7 +1,7 @@
 /** Where the body of a frame goes that is received straight into memory: pieces in order, or nowhere. */
 
+import { copyBytes } from '../../../ucs/memory/copy-bytes.ts';
 import type { IovEntry } from '../../api/iface.ts';
-import { copyBytes } from '../../base/copy-bytes.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
 import type { ShortTarget } from './short-target.ts';
 

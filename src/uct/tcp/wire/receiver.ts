@@ -5,7 +5,16 @@
 
 import { Errno, tcpRecv } from '../../../sys/index.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
-import { FRAME_BODY_BYTES_MAX, FrameType, FrameWord, HEADER_BYTES, headerBytesOf, padded } from './frame.ts';
+import {
+  FRAME_BODY_BYTES_MAX,
+  FrameType,
+  HEADER_BYTES,
+  headerBytesOf,
+  messageIdOf,
+  padded,
+  typeOf,
+  valueIn,
+} from './frame.ts';
 import type { Payload } from './payload.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 
@@ -147,16 +156,16 @@ export class Receiver {
       }
       if (end - at < HEADER_BYTES) break;
       const word = at >> 2;
-      const info = words[word + FrameWord.INFO]!;
-      if ((info & 0xff) === FrameType.AM) {
-        const next = this.#message(info, at, end);
+      const type = typeOf(words, word);
+      if (type === FrameType.AM) {
+        const next = this.#message(at, end);
         if (next === 0) break;
         at = next;
       } else {
-        const headerBytes = headerBytesOf(info & 0xff);
-        if (headerBytes === 0) return this.#violate(`a frame of type ${info & 0xff}`, end);
+        const headerBytes = headerBytesOf(type);
+        if (headerBytes === 0) return this.#violate(`a frame of type ${type}`, end);
         if (end - at < headerBytes) break;
-        if (!this.#control(info & 0xff, word)) return end;
+        if (!this.#control(type, word)) return end;
         at += headerBytes;
       }
     }
@@ -164,9 +173,9 @@ export class Receiver {
   }
 
   /** Hands a message out; returns where the next frame begins, 0 where the message is not complete. */
-  #message(info: number, at: number, end: number): number {
+  #message(at: number, end: number): number {
     const frame = this.#buffers.rxFrame;
-    const byteLength = frame.words[(at >> 2) + FrameWord.LENGTH]!;
+    const byteLength = valueIn(frame.words, at >> 2);
     if (byteLength < 0 || byteLength > this.#buffers.rxBytesMax) {
       return this.#violate(`a message of ${byteLength >>> 0} bytes`, end);
     }
@@ -179,14 +188,14 @@ export class Receiver {
     frame.offset = at + HEADER_BYTES;
     frame.byteLength = byteLength;
     this.#expectsBulk = false;
-    this.#sink.onMessage((info >> 8) & 0xff);
+    this.#sink.onMessage(messageIdOf(frame.words, at >> 2));
     return next;
   }
 
   /** Takes a frame that is no message; false when the connection has ended. */
   #control(type: number, word: number): boolean {
     const { words } = this.#buffers.rxFrame;
-    const value = words[word + FrameWord.LENGTH]!;
+    const value = valueIn(words, word);
     switch (type) {
       case FrameType.PUT:
       case FrameType.GET_DATA:

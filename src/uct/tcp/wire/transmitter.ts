@@ -4,7 +4,7 @@ import { Errno, GATHER_MAX, tcpSend } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { completeOne } from '../../base/completion.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
-import { FrameType, FrameWord, HEADER_BYTES } from './frame.ts';
+import { FrameType, HEADER_BYTES, writeSignal } from './frame.ts';
 import type { Outgoing } from './outgoing.ts';
 import { type TcpBuffers, TX_START } from './tcp-buffers.ts';
 
@@ -53,8 +53,7 @@ export class Transmitter {
     if (this.#head !== undefined) return this.#keep(start, start + byteLength);
     if (this.#pendingAcks > 0) {
       start = 0;
-      txFrame.words[FrameWord.INFO] = FrameType.ACK;
-      txFrame.words[FrameWord.LENGTH] = this.#pendingAcks;
+      writeSignal(txFrame.words, 0, FrameType.ACK, this.#pendingAcks);
     }
     if (this.#records !== undefined) {
       this.#pendingAcks = 0;
@@ -239,8 +238,7 @@ export class Transmitter {
 
   #header(type: number, word: number): Outgoing {
     const outgoing = this.#buffers.pool.takeSmall();
-    outgoing.words[FrameWord.INFO] = type;
-    outgoing.words[FrameWord.LENGTH] = word;
+    writeSignal(outgoing.words, 0, type, word);
     outgoing.add(outgoing.block.address, HEADER_BYTES);
     return outgoing;
   }

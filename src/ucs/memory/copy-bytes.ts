@@ -5,13 +5,19 @@ const LOOP_BYTES_MAX = 32;
 /** Up to here a loop over words is. */
 export const WORD_LOOP_BYTES_MAX = 128;
 
-/** Copies `byteLength` bytes. Overlapping ranges of one ArrayBuffer come out right. As fast as memcpy from 1 KiB up. */
+/** Copies `byteLength` bytes between ranges that do not overlap, like memcpy: as fast as that from 1 KiB up. */
 export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
-  if (byteLength <= LOOP_BYTES_MAX && target.buffer !== source.buffer) {
+  if (byteLength <= LOOP_BYTES_MAX) {
     for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
   } else {
     target.set(source.subarray(from, from + byteLength), to);
   }
+}
+
+/** Like {@link copyBytes} between ranges that may overlap, like memmove. Asking for the buffers takes longer than copying a few bytes. */
+export function moveBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
+  if (target.buffer === source.buffer) target.set(source.subarray(from, from + byteLength), to);
+  else copyBytes(target, to, source, from, byteLength);
 }
 
 /**

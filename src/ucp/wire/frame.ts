@@ -1,0 +1,26 @@
+/**
+ * What all messages of ucp share, whatever they say: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the
+ * payload follows the header. Readers believe nothing
+ * and check nothing but what has a type: what a field may be is checked by who uses it.
+ */
+
+import { Status } from '../../ucs/type/status.ts';
+import type { AmFrame } from '../../uct/api/iface.ts';
+
+/** Endpoint id of nobody: endpoints count from 1. */
+export const NO_ENDPOINT = 0;
+
+/** The endpoint that a message names. */
+export function endpointOf({ words, offset }: AmFrame): number {
+  return words[offset >> 2]!;
+}
+
+/** A copy of what follows a header of so many bytes; undefined for nothing. */
+export function payloadOf({ bytes, offset, byteLength }: AmFrame, headerBytes: number): Uint8Array | undefined {
+  return byteLength > headerBytes ? bytes.slice(offset + headerBytes, offset + byteLength) : undefined;
+}
+
+/** The status of a word that says how an operation has ended: IO_ERROR for one that no operation ends with, whoever says so. */
+export function endingOf(word: number): Status {
+  return word <= Status.OK && word >= Status.ENDPOINT_TIMEOUT ? (word as Status) : Status.IO_ERROR;
+}

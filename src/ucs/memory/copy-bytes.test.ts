@@ -1,0 +1,40 @@
+/** Unit tests of copies between byte arrays: between buffers, and within one, where the ranges may overlap. */
+
+import { fc, test } from '@fast-check/vitest';
+import { expect } from 'vitest';
+import { copyBytes, moveBytes, storeWords } from './copy-bytes.ts';
+
+const ROOM = 160;
+const place = fc.nat({ max: ROOM / 2 });
+const contents = fc.uint8Array({ minLength: ROOM, maxLength: ROOM });
+
+test.prop([contents, contents, place, place, place])(
+  'copies between buffers',
+  (target, source, to, from, byteLength) => {
+    const expected = target.slice();
+    expected.set(source.subarray(from, from + byteLength), to);
+    copyBytes(target, to, source, from, byteLength);
+    expect(target).toEqual(expected);
+  },
+);
+
+test.prop([contents, place, place, place, fc.nat({ max: 8 }), fc.nat({ max: 8 })])(
+  'moves within one buffer, through views that begin at different bytes',
+  (bytes, to, from, byteLength, targetStart, sourceStart) => {
+    const length = Math.min(byteLength, ROOM / 2 - 8);
+    const expected = bytes.slice().copyWithin(targetStart + to, sourceStart + from, sourceStart + from + length);
+    const { buffer } = bytes;
+    moveBytes(new Uint8Array(buffer, targetStart), to, new Uint8Array(buffer, sourceStart), from, length);
+    expect(bytes).toEqual(expected);
+  },
+);
+
+test.prop([contents, contents, fc.nat({ max: 20 }), place, fc.nat({ max: 80 })])(
+  'stores words, and the bytes of the last one',
+  (target, source, word, from, byteLength) => {
+    const expected = target.slice();
+    expected.set(source.subarray(from, from + byteLength), word * 4);
+    storeWords(new Int32Array(target.buffer), word, target, source, from, byteLength);
+    expect(target).toEqual(expected);
+  },
+);

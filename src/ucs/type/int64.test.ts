@@ -1,0 +1,31 @@
+/** Unit tests of 64-bit values as two words, against bigints. */
+
+import { fc, test } from '@fast-check/vitest';
+import { expect } from 'vitest';
+import { distanceFrom, highOf, highWord, joinBig, joinWords, lowWord } from './int64.ts';
+
+const word = fc.integer({ min: -(2 ** 31), max: 2 ** 32 - 1 });
+const number = fc.oneof(
+  fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER }),
+  fc.constantFrom(0, 1, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 32 + 1, Number.MAX_SAFE_INTEGER),
+);
+
+test.prop([number])('a number is its two words', (value) => {
+  expect(highOf(value)).toBe(Number(BigInt.asIntN(32, BigInt(value) >> 32n)));
+  expect(joinWords(value | 0, highOf(value))).toBe(value);
+  expect(joinWords((value | 0) >>> 0, highOf(value) >>> 0)).toBe(value);
+});
+
+test.prop([fc.bigInt({ min: 0n, max: 2n ** 64n - 1n })])('a bigint is its two words', (value) => {
+  const [low, high] = [lowWord(value), highWord(value)];
+  expect([low, high]).toEqual([low | 0, high | 0]);
+  expect(joinBig(low, high)).toBe(value);
+  expect(joinBig(low >>> 0, high >>> 0)).toBe(value);
+});
+
+test.prop([word, word, fc.integer({ min: -(2 ** 52), max: 2 ** 52 })])('a distance is exact', (low, high, distance) => {
+  const base = joinBig(low, high);
+  const value = base + BigInt(distance);
+  fc.pre(value >= 0n && value < 2n ** 64n);
+  expect(distanceFrom(low >>> 0, high >>> 0, lowWord(value), highWord(value))).toBe(distance);
+});

@@ -1,0 +1,36 @@
+/**
+ * 64-bit values as two 32-bit words, low first, as headers, argument blocks and registers have them. Numbers are exact below 2^53; what exceeds them is a
+ * bigint, or stays two words. The functions take words and not arrays, so that reads stay monomorphic at their call sites. No arithmetic but the carry.
+ */
+
+const HIGH = 0x1_0000_0000;
+
+/** The upper 32 bits of a non-negative integer below 2^53, as a signed word. The lower ones are `value | 0`. */
+export function highOf(value: number): number {
+  return value < HIGH ? 0 : (value / HIGH) | 0;
+}
+
+/** A non-negative integer out of two words, signed or not: exact below 2^53. */
+export function joinWords(low: number, high: number): number {
+  return (high >>> 0) * HIGH + (low >>> 0);
+}
+
+/** The lower 32 bits of a bigint, as a signed word. */
+export function lowWord(value: bigint): number {
+  return Number(BigInt.asIntN(32, value));
+}
+
+/** The upper 32 bits of a 64-bit bigint, as a signed word. */
+export function highWord(value: bigint): number {
+  return Number(BigInt.asIntN(32, value >> 32n));
+}
+
+/** An unsigned 64-bit bigint out of two words, signed or not. */
+export function joinBig(low: number, high: number): bigint {
+  return (BigInt(high >>> 0) << 32n) | BigInt(low >>> 0);
+}
+
+/** How far a value is above a base of two unsigned words: exact below 2^53; farther ones round, but stay far. Negative below the base. */
+export function distanceFrom(baseLow: number, baseHigh: number, low: number, high: number): number {
+  return ((high >>> 0) - baseHigh) * HIGH + ((low >>> 0) - baseLow);
+}

@@ -1,0 +1,93 @@
+/** Unit tests of the frames of tcp: what is written is what is read, at any word of a memory, and nothing behind a header is touched. */
+
+import { fc, test } from '@fast-check/vitest';
+import { expect, it } from 'vitest';
+import {
+  FrameType,
+  GET_DATA_HEADER_BYTES,
+  GET_HEADER_BYTES,
+  getLengthOf,
+  HEADER_BYTES,
+  headerBytesOf,
+  KEY_WORDS,
+  keyWordOf,
+  messageIdOf,
+  offsetOf,
+  PUT_HEADER_BYTES,
+  statusOf,
+  typeOf,
+  valueIn,
+  writeAm,
+  writeGet,
+  writeGetData,
+  writePut,
+  writeSignal,
+} from './frame.ts';
+
+const CANARY = 0x5a5a_5a5a;
+const word = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
+const length = fc.integer({ min: 0, max: 2 ** 31 - 1 });
+const offset = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
+const key = fc.array(word, { minLength: KEY_WORDS, maxLength: KEY_WORDS }).map((words) => Int32Array.from(words));
+const place = fc.nat({ max: 9 });
+
+/** Memory in which a frame of so many bytes is written at a word; the words around it must stay. */
+function written(at: number, headerBytes: number, write: (words: Int32Array) => void): Int32Array {
+  const words = new Int32Array(32).fill(CANARY);
+  write(words);
+  const end = at + headerBytes / 4;
+  expect([...words.subarray(0, at), ...words.subarray(end)]).toEqual(
+    Array.from({ length: 32 - end + at }, () => CANARY),
+  );
+  expect(headerBytesOf(typeOf(words, at))).toBe(headerBytes);
+  return words;
+}
+
+test.prop([place, fc.nat({ max: 255 }), length])('an AM is read as it is written', (at, id, byteLength) => {
+  const words = written(at, HEADER_BYTES, (memory) => writeAm(memory, at, id, byteLength));
+  expect([typeOf(words, at), messageIdOf(words, at), valueIn(words, at)]).toEqual([FrameType.AM, id, byteLength]);
+});
+
+test.prop([place, fc.constantFrom(FrameType.ACK, FrameType.NACK, FrameType.HEARTBEAT, FrameType.BYE), word])(
+  'a signal is read as it is written',
+  (at, type, value) => {
+    const words = written(at, HEADER_BYTES, (memory) => writeSignal(memory, at, type, value));
+    expect([typeOf(words, at), valueIn(words, at)]).toEqual([type, value]);
+  },
+);
+
+test.prop([place, key, offset, length])('a PUT is read as it is written', (at, packed, from, byteLength) => {
+  const words = written(at, PUT_HEADER_BYTES, (memory) => writePut(memory, at, packed, from, byteLength));
+  expect([typeOf(words, at), valueIn(words, at), offsetOf(words, at)]).toEqual([FrameType.PUT, byteLength, from]);
+  expect(words.slice(keyWordOf(at), keyWordOf(at) + KEY_WORDS)).toEqual(packed);
+});
+
+test.prop([place, key, offset, offset])('a GET is read as it is written', (at, packed, from, byteLength) => {
+  const words = written(at, GET_HEADER_BYTES, (memory) => writeGet(memory, at, packed, from, byteLength));
+  const [type, value] = [typeOf(words, at), valueIn(words, at)];
+  expect([type, value, offsetOf(words, at), getLengthOf(words, at)]).toEqual([FrameType.GET, 0, from, byteLength]);
+  expect(words.slice(keyWordOf(at), keyWordOf(at) + KEY_WORDS)).toEqual(packed);
+});
+
+test.prop([place, word, length])('a GET_DATA is read as it is written', (at, status, byteLength) => {
+  const words = written(at, GET_DATA_HEADER_BYTES, (memory) => writeGetData(memory, at, status, byteLength));
+  expect([typeOf(words, at), statusOf(words, at), valueIn(words, at)]).toEqual([
+    FrameType.GET_DATA,
+    status,
+    byteLength,
+  ]);
+});
+
+it('have layouts that do not change', () => {
+  const words = new Int32Array(12);
+  const far = 5 * 2 ** 32 + 6;
+  const packed = Int32Array.of(11, 12, 13, 14, 15, 16);
+  writeGet(words, 0, packed, far, far + 1);
+  expect([...words]).toEqual([5, 0, 11, 12, 13, 14, 15, 16, 6, 5, 7, 5]);
+  writePut(words, 0, packed, far, 9);
+  expect([...words.subarray(0, 10)]).toEqual([2, 9, 11, 12, 13, 14, 15, 16, 6, 5]);
+  writeGetData(words, 0, -3, 0);
+  expect([...words.subarray(0, 4)]).toEqual([6, 0, -3, 0]);
+  writeAm(words, 0, 7, 9);
+  expect([...words.subarray(0, 2)]).toEqual([0x701, 9]);
+});
