@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Status } from '../../src/ucs/status.ts';
 import { type AmFrame, type AmPacker, type Iface, IfaceFlag, type UctEndpoint } from '../../src/uct/api/iface.ts';
-import { fillPattern } from '../fixtures/emulated-device.ts';
+import { fillPattern } from '../fixtures/pattern.ts';
 import { requires } from '../fixtures/requires.ts';
 import { type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
 
