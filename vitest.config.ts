@@ -5,6 +5,15 @@ import { defineConfig, type ViteUserConfig } from 'vitest/config';
 /** Unit tests that replace modules of the sources, which no other file of the process may have loaded. */
 const OWN_PROCESS = ['src/emulator/node-construction.test.ts', 'src/hlthunk/memory/arena.test.ts'];
 
+/**
+ * Tests of more than one module that load no foreign library and start no process to kill. What else is in test/ has processes of its own: a fault in
+ * foreign code takes down that file and not the run.
+ */
+const SHARED = [
+  'test/property/{model,tag-matching}.test.ts',
+  'test/contract/{connection-manager,dma-faults,driver-file,endpoint-*,errno-index,memory-domain}.test.ts',
+];
+
 const SETUP = ['test/fixtures/signal-storm.ts', 'test/fixtures/fail-on-warnings.ts'];
 
 const config: ViteUserConfig = defineConfig({
@@ -21,7 +30,7 @@ const config: ViteUserConfig = defineConfig({
         extends: true,
         test: {
           name: 'unit',
-          include: ['src/**/*.test.ts'],
+          include: ['src/**/*.test.ts', ...SHARED],
           exclude: OWN_PROCESS,
           setupFiles: SETUP,
           pool: 'forks',
@@ -35,8 +44,8 @@ const config: ViteUserConfig = defineConfig({
         test: {
           name: 'process',
           include: ['test/**/*.test.ts', ...OWN_PROCESS],
+          exclude: SHARED,
           setupFiles: SETUP,
-          // A fault in foreign code (koffi, mapped memory) takes down one file's process and not the run.
           pool: 'forks',
           isolate: true,
           testTimeout: 20_000,

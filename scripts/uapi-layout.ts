@@ -7,7 +7,7 @@
  */
 
 import { writeFileSync } from 'node:fs';
-import { compileLayout, type KernelHeader } from '../test/fixtures/uapi/layout-program.ts';
+import { compileLayout, type KernelHeader } from '../test/fixtures/uapi/compiled-layout.ts';
 
 const [header, includeDirectory] = process.argv.slice(2);
 if (header !== '6.1' && header !== '6.12') {

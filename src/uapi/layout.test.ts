@@ -9,7 +9,7 @@ import {
   type LayoutTable,
   ourLayout,
   skipReason,
-} from '../../test/fixtures/uapi/layout-program.ts';
+} from '../../test/fixtures/uapi/compiled-layout.ts';
 
 const HEADERS: readonly KernelHeader[] = ['6.1', '6.12'];
 

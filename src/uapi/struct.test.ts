@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, expectTypeOf, it } from 'vitest';
-import { ALL_STRUCTS } from '../../test/fixtures/uapi/layout-program.ts';
+import { ALL_STRUCTS } from '../../test/fixtures/uapi/compiled-layout.ts';
 import {
   defineStruct,
   type FieldLayout,

@@ -6,7 +6,7 @@ import { Status } from '../../src/ucs/type/status.ts';
 import type { Iface, UctEndpoint } from '../../src/uct/api/iface.ts';
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
-import { fillPattern } from '../fixtures/emulated-device.ts';
+import { fillPattern } from '../fixtures/pattern.ts';
 import {
   CountingCompletion,
   driveUntil,

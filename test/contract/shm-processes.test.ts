@@ -14,11 +14,11 @@ import { built } from '../fixtures/built.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { createTestLog } from '../fixtures/test-log.ts';
-import type { ChildCommand } from './shm-child.ts';
+import type { ChildCommand } from './shm-program.ts';
 import { CountingCompletion, packedKey } from './uct-fixture.ts';
 import { openCma, openPosix } from './uct-implementations.ts';
 
-const CHILD = built(join(import.meta.dirname, 'shm-child.ts'));
+const CHILD = built(join(import.meta.dirname, 'shm-program.ts'));
 
 /** What a child says of itself. */
 interface Hello {

@@ -1,13 +1,12 @@
-/** What the suites for memory domains and endpoints share: an open memory domain with counters, and transfers driven to their end. */
+/** What the suites for memory domains and endpoints share: an open memory domain with counters, and transfers driven to their end (see driven-operations.ts). */
 
 import { afterEach, beforeEach, expect } from 'vitest';
-import { Status } from '../../src/ucs/type/status.ts';
-import type { Completion, Iface, UctEndpoint } from '../../src/uct/api/iface.ts';
-import type { MdMemory } from '../../src/uct/api/memory.ts';
 import type { DmabufExport, MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { SEGMENT_PROBES } from '../fixtures/own-segments.ts';
 import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
+
+export * from './driven-operations.ts';
 
 /** An open memory domain under test. */
 export interface MdUnderTest {
@@ -60,90 +59,4 @@ export class UctFixture {
   has(flag: number): boolean {
     return (this.md.attributes.flags & flag) !== 0;
   }
-}
-
-/** A completion that remembers how often and in which order it was called. */
-export class CountingCompletion implements Completion {
-  count = 1;
-  failure: Status = Status.OK;
-  calls = 0;
-  readonly #order: unknown[] | undefined;
-  readonly #name: unknown;
-
-  constructor(order?: unknown[], name?: unknown) {
-    this.#order = order;
-    this.#name = name;
-  }
-
-  onComplete(): void {
-    this.calls += 1;
-    this.#order?.push(this.#name);
-  }
-}
-
-/** Drives an interface until `isDone`. */
-export async function driveUntil(iface: Iface, isDone: () => boolean): Promise<void> {
-  for (let turn = 0; !isDone(); turn++) {
-    if (iface.progress() === 0 && turn % 64 === 63) await iface.wait(1e6);
-  }
-}
-
-/** Starts an operation, again while there are no resources: transports connect with the first. Returns what it was started with. */
-export async function started(iface: Iface, completion: CountingCompletion, start: () => Status): Promise<Status> {
-  let status = start();
-  while (status === Status.NO_RESOURCE) {
-    expect(completion.calls).toBe(0);
-    if (iface.progress() === 0) await iface.wait(1e6);
-    status = start();
-  }
-  return status;
-}
-
-/** Starts an operation like {@link started} and returns how it ended. */
-export async function finish(iface: Iface, start: (completion: Completion) => Status): Promise<Status> {
-  const completion = new CountingCompletion();
-  const status = await started(iface, completion, () => start(completion));
-  if (status !== Status.INPROGRESS) {
-    expect(completion.calls).toBe(0);
-    return status;
-  }
-  await driveUntil(iface, () => completion.calls > 0);
-  expect(completion.calls).toBe(1);
-  return completion.failure;
-}
-
-/** Waits until everything has reached remote memory. */
-export function flush(iface: Iface, endpoint: UctEndpoint): Promise<Status> {
-  return finish(iface, (completion) => endpoint.flush(completion));
-}
-
-/** The key of memory, packed and unpacked. */
-export function keyOf(md: MemoryDomain, memory: MdMemory): ReturnType<MemoryDomain['rkeyUnpack']> {
-  return md.rkeyUnpack(packedKey(md, memory));
-}
-
-/** The packed key of memory. */
-export function packedKey(md: MemoryDomain, memory: MdMemory): Uint8Array {
-  const packed = new Uint8Array(md.attributes.rkeyPackedBytes);
-  md.mkeyPack(memory, packed, 0);
-  return packed;
-}
-
-/** The error that a call throws; fails when it throws none. */
-export function errorOf(call: () => unknown): {
-  readonly code: string;
-  readonly status: Status;
-  readonly message: string;
-} {
-  try {
-    call();
-  } catch (error) {
-    return error as { code: string; status: Status; message: string };
-  }
-  throw new Error('nothing was thrown');
-}
-
-/** A buffer that owns its bytes. */
-export function ownBytes(byteLength: number): Uint8Array {
-  return new Uint8Array(new ArrayBuffer(byteLength));
 }

@@ -1,12 +1,12 @@
 /** The package under a low limit of open files: it loads, and moves data. What a process does that runs out of them is in descriptors.test.ts. */
 
 import { spawnSync } from 'node:child_process';
-import { pathToFileURL } from 'node:url';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { bundled } from '../fixtures/built.ts';
+import { builtSpecifier, ROOT } from '../fixtures/built.ts';
 
 const PROGRAM = `
-  const { Context, MemoryType } = await import(${JSON.stringify(pathToFileURL(bundled('index')).href)});
+  const { Context, MemoryType } = await import(${builtSpecifier(join(ROOT, 'src/index.ts'))});
   const context = await Context.create();
   const worker = context.worker();
   const endpoint = worker.endpoint(worker.address());
@@ -21,8 +21,8 @@ const PROGRAM = `
   console.log(target.every((byte) => byte === 42));`;
 
 describe('ulimit -n 64', () => {
-  it.each(['index', 'uct', 'hlthunk', 'emulator'])('loads the entry %s', (entry) => {
-    const specifier = JSON.stringify(pathToFileURL(bundled(entry)).href);
+  it.each(['index.ts', 'uct/index.ts', 'hlthunk.ts', 'emulator/index.ts'])('loads the entry %s', (entry) => {
+    const specifier = builtSpecifier(join(ROOT, 'src', entry));
     expect(run(`console.log(Object.keys(await import(${specifier})).length > 0)`)).toBe('true\n');
   });
 

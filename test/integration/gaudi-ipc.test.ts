@@ -10,9 +10,9 @@ import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.t
 import { Status } from '../../src/ucs/type/status.ts';
 import { SEGMENT_FOLDER, scavenge } from '../../src/uct/base/segment.ts';
 import { built } from '../fixtures/built.ts';
-import { fillPattern } from '../fixtures/emulated-device.ts';
 import type { PeerAnswer, PeerRequest } from '../fixtures/ipc-peer-program.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
+import { fillPattern } from '../fixtures/pattern.ts';
 
 const PROGRAM = built(join(import.meta.dirname, '../fixtures/ipc-peer-program.ts'));
 const BYTES = 3 * 2 ** 20 + 5;

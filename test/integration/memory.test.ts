@@ -6,7 +6,7 @@ import { addressOf, type MappedMemory, mapAnonymous } from '../../src/sys/index.
 import { HL_MEM_OP } from '../../src/uapi/index.ts';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
 import { type CountingNode, countingNode } from '../fixtures/counting-node.ts';
-import { fillPattern } from '../fixtures/emulated-device.ts';
+import { fillPattern } from '../fixtures/pattern.ts';
 
 const { MAP, UNMAP } = HL_MEM_OP;
 const MIB = 2 ** 20;

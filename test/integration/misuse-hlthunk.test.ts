@@ -4,9 +4,10 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as hlthunk from '../../src/hlthunk.ts';
 import { close as closeFd } from '../../src/sys/index.ts';
 import { Status } from '../../src/ucs/type/status.ts';
-import { fillPattern, type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/emulated-device.ts';
+import { type PinnedMemory, settle, useEmulatedDevice } from '../fixtures/emulated-device.ts';
 import { functionCalls, type HlthunkParts, objectCalls } from '../fixtures/hlthunk-calls.ts';
 import { classesOf, functionsOf, Misuse, methodsOf } from '../fixtures/misuse.ts';
+import { fillPattern } from '../fixtures/pattern.ts';
 
 const PAGE = 4096;
 

@@ -12,8 +12,8 @@ import {
   type UcxError,
 } from '../../src/index.ts';
 import { device, failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
-import { fillPattern } from '../fixtures/emulated-device.ts';
 import { IS_FULL } from '../fixtures/extent.ts';
+import { fillPattern } from '../fixtures/pattern.ts';
 
 const SIZES = [1, 7, 8, 64, 1023, 1024, 1025, 4096, 8193, 65536, 2 ** 20 + 3] as const;
 const LOCALS = ['bytes', 'mapped', 'allocated', 'gaudi'] as const;

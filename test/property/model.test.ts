@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { describe, it } from 'vitest';
 import { type LocalMemory, type MemoryHandle, MemoryType, type RemoteKey } from '../../src/index.ts';
 import { type ContextFixture, rkeyOf, type Stack, useContexts } from '../fixtures/contexts.ts';
-import { fillPattern } from '../fixtures/emulated-device.ts';
+import { fillPattern } from '../fixtures/pattern.ts';
 
 const CARDS = 2;
 const SIZE_MAX = 70_000;

@@ -1,7 +1,8 @@
 /** Transfers of the emulated cards: data, splitting, batching, bounds, faults, aborts. */
 
 import { describe, expect, it } from 'vitest';
-import { fillPattern, settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { fenceCfg, Gaudi2QueueBase, HL_CS_CHUNK_FLAGS, PacketOpcode, packetCtl, writeFence } from '../../uapi/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -1,7 +1,8 @@
 /** Device memory by its address: transfers of it, whose memory it may be, and what ends it. */
 
 import { describe, expect, it } from 'vitest';
-import { fillPattern, settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { settle, useEmulatedDevice } from '../../../test/fixtures/emulated-device.ts';
+import { fillPattern } from '../../../test/fixtures/pattern.ts';
 import { Status } from '../../ucs/type/status.ts';
 import {
   type Device,
