@@ -10,7 +10,7 @@ const EMULATOR = join(import.meta.dirname, '../../src/emulator');
 function testsByTitle(): ReadonlyMap<string, string> {
   const contract = readFileSync(join(import.meta.dirname, 'driver-file.test.ts'), 'utf8');
   const files = [
-    ...filesOf(import.meta.dirname, /^driver-file-/).map((source) => [source, contract] as const),
+    ...filesOf(import.meta.dirname, /^driver-file-[a-z]+\.ts$/).map((source) => [source, contract] as const),
     ...filesOf(EMULATOR, /\.test\.ts$/).map((source) => [source, source] as const),
   ];
   const tests = new Map<string, string>();
@@ -21,7 +21,7 @@ function testsByTitle(): ReadonlyMap<string, string> {
 }
 
 function filesOf(folder: string, pattern: RegExp): string[] {
-  const names = readdirSync(folder).filter((name) => pattern.test(name));
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => pattern.test(name));
   return names.map((name) => readFileSync(join(folder, name), 'utf8'));
 }
 

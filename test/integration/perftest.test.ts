@@ -253,13 +253,13 @@ describe('perftest in one process', TIMEOUT, () => {
     expect([...rowsOf(out).keys()]).toEqual(TESTS.map(({ name }) => name));
   });
 
-  it('runs as README.md says', async () => {
-    const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
-    const [, alone] = /^npx gaudi-ucx perftest (-l .+)$/m.exec(readme)!;
+  it('runs as the guide says', async () => {
+    const guide = readFileSync(join(ROOT, 'docs/guide/several-processes.md'), 'utf8');
+    const [, alone] = /^npx gaudi-ucx perftest (-l .+)$/m.exec(guide)!;
     const { code, out, err } = await new Tool(alone!.split(' '), HOST).end;
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect(out).toMatch(/^Final: +10000 /m);
-    const [, client] = /npx gaudi-ucx perftest localhost (-t .+)$/m.exec(readme)!;
+    const [, client] = /npx gaudi-ucx perftest localhost (-t .+)$/m.exec(guide)!;
     const env = { UCX_GAUDI_DRIVER: `emulator:${node.socketPath}` };
     expect((await both(client!.split(' '), env)).client).toMatch(/^Final: +1000 /m);
   });
