@@ -1,4 +1,4 @@
-/** Time from the import of the package to a context with eight open cards, in a fresh process on the compiled package. */
+/** Time from the import of the package to a context with eight open cards, in a fresh process on the bundled package. */
 
 import { execFileSync } from 'node:child_process';
 import { median, type Result } from './timing.ts';
@@ -7,7 +7,7 @@ const ROUNDS = 7;
 const MS_MAX = 250;
 const PROGRAM = `
 const begin = process.hrtime.bigint();
-const { Context } = await import(${JSON.stringify(new URL('../src/index.js', import.meta.url).href)});
+const { Context } = await import(${JSON.stringify(new URL('../lib/index.js', import.meta.url).href)});
 const context = await Context.create();
 const ms = Number(process.hrtime.bigint() - begin) / 1e6;
 await context.close();
