@@ -1,6 +1,6 @@
 /**
  * Page tables of one range of device virtual addresses: which physical memory stands behind which address.
- * It does not choose addresses (driver/va-space.ts) and does not decode physical ones (address-map.ts).
+ * It does not choose addresses (driver/memory/va-space.ts) and does not decode physical ones (address-map.ts).
  *
  * Addresses are offsets from the base of the range, because those are exact JavaScript numbers and 64-bit ones are not.
  * Translations are kept as intervals in address order, not page by page: pinned host memory is contiguous here, and a
