@@ -1,5 +1,5 @@
 /**
- * Waiting for user interrupts: a card raises a counter and an interrupt, and whoever waits for the interrupt looks at the counter. Timestamps are what the
+ * Waiting for user interrupts: a card raises a counter and an interrupt, and a program that waits for the interrupt looks at the counter. Timestamps are what the
  * driver writes when a counter has reached its target. Gaudi2; gaudi has no user interrupts.
  *
  * Source: hl-thunk 1.10, src/libhlthunk.c (hlthunk_wait_for_interrupt and what is like it, hlthunk_register_timestamp_interrupt).

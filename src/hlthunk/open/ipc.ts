@@ -70,7 +70,7 @@ export function ipcWrapArena(device: Device, block: DeviceBlock): IpcHandle {
 }
 
 /**
- * Makes a handle of memory that a card has imported: of everything that the import has mapped. Whoever opens it reaches the memory as the card does, and not
+ * Makes a handle of memory that a card has imported: of everything that the import has mapped. A process that opens it reaches the memory as the card does, and not
  * through it.
  * @param fd a descriptor of the dma-buf that was imported; it stays the caller's
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for an import of another card or one that has ended, and for a descriptor that is closed;

@@ -1,4 +1,4 @@
-/** Whether libucp can be given addresses of cards, or must be fed from host memory, and why. It asks nobody, and tries nothing: data in, an answer out. */
+/** Whether libucp can be given addresses of cards, or must be fed from host memory, and why. A decision over data: it calls neither libucp nor a card. */
 
 /** The memory type as UCX calls it. */
 const GAUDI = 'gaudi';

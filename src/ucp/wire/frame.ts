@@ -1,13 +1,12 @@
 /**
  * What all messages of ucp share, whatever they say: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the
- * payload follows the header. Readers believe nothing
- * and check nothing but what has a type: what a field may be is checked by who uses it.
+ * payload follows the header. Readers check nothing but what has a type: the protocol that uses a field checks its value.
  */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 
-/** Endpoint id of nobody: endpoints count from 1. */
+/** The id of no endpoint: endpoints count from 1. */
 export const NO_ENDPOINT = 0;
 
 /** The endpoint that a message names. */
@@ -20,7 +19,7 @@ export function payloadOf({ bytes, offset, byteLength }: AmFrame, headerBytes: n
   return byteLength > headerBytes ? bytes.slice(offset + headerBytes, offset + byteLength) : undefined;
 }
 
-/** The status of a word that says how an operation has ended: IO_ERROR for one that no operation ends with, whoever says so. */
+/** The status of a word that says how an operation has ended: IO_ERROR for a value that no operation ends with. */
 export function endingOf(word: number): Status {
   return word <= Status.OK && word >= Status.ENDPOINT_TIMEOUT ? (word as Status) : Status.IO_ERROR;
 }
