@@ -20,7 +20,7 @@ const PACKAGE: Bundle = {
     hlthunk: 'src/hlthunk.ts',
     emulator: 'src/emulator/index.ts',
     main: 'src/tools/main.ts',
-    'explain-peer-program': 'src/tools/explain-peer-program.ts',
+    'explain-peer-program': 'src/tools/explain/explain-peer-program.ts',
     'card-program': 'src/tools/demo/card-program.ts',
     ...ENGINE_THREAD,
   },

@@ -160,7 +160,7 @@ describe('commands', { timeout: 240_000 }, () => {
     await using shell = await DocShell.open('');
     const [known, unknown, foreign] = await shell.run('npx gaudi-ucx --version\nnpx gaudi-ucx nothing\nnpx other\n');
     expect(known).toMatchObject({ code: 0, out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/), err: '' });
-    expect(unknown).toMatchObject({ code: 1, out: '', err: expect.stringContaining('unknown command') });
+    expect(unknown).toMatchObject({ code: 2, out: '', err: expect.stringContaining('unknown command') });
     expect(foreign).toMatchObject({ code: 127, out: '' });
   });
 

@@ -92,7 +92,7 @@ describe('checkSource', () => {
     expect(source(`${HEADER}Date.now();\n`, 'src/ucs/sys/clock.ts')).toEqual([]);
     expect(source(`${HEADER}Math.random();\n`, 'src/ucs/sys/random.ts')).toEqual([]);
     expect(source(`${HEADER}process.env;\n`, 'src/assembly/environment.ts')).toEqual([]);
-    expect(source(`${HEADER}console.log(process.env);\n`, 'src/tools/info.ts')).toEqual([]);
+    expect(source(`${HEADER}console.log(process.env);\n`, 'src/tools/info/info.ts')).toEqual([]);
     expect(source(`${HEADER}console.log(1);\n`, 'src/assembly/environment.ts')).toEqual(['banned-call:3']);
   });
 });

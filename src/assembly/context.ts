@@ -17,6 +17,7 @@ import { invalidParam } from '../ucs/type/error.ts';
 import type { Component } from '../uct/api/memory-domain.ts';
 import { HostDmabufs } from '../uct/base/host-dmabufs.ts';
 import { hostRange } from '../uct/base/host-range.ts';
+import { cardChoiceOf } from '../uct/gaudi/base/card-choice.ts';
 import { cardAt } from '../uct/gaudi/base/device-parts.ts';
 import { GaudiResources } from '../uct/gaudi/base/gaudi-resources.ts';
 import { gaudiCopyComponent } from '../uct/gaudi/copy/component.ts';
@@ -52,8 +53,8 @@ export interface ContextOptions extends ProgramOptions {
 }
 
 /** The transport components of this library on a node. */
-export function components(node: DriverNode, mappingTable: string | undefined): Component[] {
-  return componentsOn(new GaudiResources({ node, mappingTable }));
+export function components(node: DriverNode, { env }: Pick<Program, 'env'>): Component[] {
+  return componentsOn(new GaudiResources({ node, ...cardChoiceOf(env) }));
 }
 
 function componentsOn(gaudi: GaudiResources): Component[] {
@@ -97,7 +98,7 @@ async function openNative(
   let context: NativeContext<Device> | undefined;
   let instrumentation: Instrumentation | undefined;
   try {
-    const gaudi = new GaudiResources({ node, mappingTable: program.env['GAUDI_MAPPING_TABLE'], devices });
+    const gaudi = new GaudiResources({ node, ...cardChoiceOf(program.env), devices });
     context = new NativeContext({
       ...program,
       engine,

@@ -19,7 +19,8 @@ import { GAUDI_CONFIG_TABLE } from './config.ts';
 import { nodeOptions } from './open-node.ts';
 import type { Program } from './program.ts';
 
-export type { CardStatus, ClientStatus, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
+export type { CardStatus, ClientStatus, Fault, NodeServer, NodeStatus, RemoteNode } from '../emulator/index.ts';
+export { readFault } from '../emulator/index.ts';
 
 /** What a node may be given as texts, on the command line or in a file. */
 export interface NodeDescription {

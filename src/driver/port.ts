@@ -84,6 +84,16 @@ export interface CardEntry {
   readonly path: string;
 }
 
+/** A card of the machine that has no device node: it cannot be opened. */
+export interface AbsentCard {
+  /** The minor that it had; undefined where it has had none. */
+  readonly minor: number | undefined;
+  /** PCI address such as `0000:3b:00.0`. */
+  readonly busId: string;
+  /** Why: `removed`, `no driver`, `no device node`. */
+  readonly state: string;
+}
+
 /** The link of a NIC port of a card. */
 export interface PortLink {
   readonly port: number;
@@ -137,6 +147,12 @@ export interface DriverNode {
   readonly lostReason?: string | undefined;
   /** The cards, ordered by minor. Reads the machine anew at every call. */
   cards(): readonly CardEntry[];
+  /** Cards that the machine has, or has had, and that are not among {@link cards}. */
+  absentCards?(): readonly AbsentCard[];
+  /** Why there are no cards, as far as the machine tells: for a message to the user. Undefined where nothing is known. */
+  whyNoCards?(): string;
+  /** Id of the process that has the compute context of a card; undefined for none, and where it cannot be told. */
+  ownerOf?(minor: number): number | undefined;
   /**
    * Opens the primary node: the one compute context of a card.
    * @throws SyscallError ENOENT, ENODEV, EBUSY, EAGAIN, EPERM, EACCES as the driver refuses
@@ -156,6 +172,12 @@ export interface DriverNode {
   links?(minor: number): readonly PortLink[] | undefined;
   /** What the cards have moved; of emulated nodes only: no driver of real cards counts it. Undefined when the node is gone. */
   transfers?(): NodeTransfers | undefined;
+  /** Temperature of a card in degrees Celsius; undefined where no sensor tells it. */
+  temperature?(minor: number): number | undefined;
+  /** The version of the driver as it tells it; undefined where it does not. */
+  readonly driverVersion?: string | undefined;
+  /** The process that serves an emulated node; undefined for one in this process, and for real cards. */
+  readonly serverPid?: number | undefined;
   /** Releases what the node holds; open files are closed. Idempotent. */
   close(): void;
 }

@@ -17,6 +17,7 @@ export type {
   OpenFault,
   PlannedFault,
 } from './faults/fault-plan.ts';
+export { readFault } from './faults/read-fault.ts';
 export { NodeServer, type NodeServerOptions } from './node/node-server.ts';
 export type { CardStatus, ClientStatus, NodeStatus } from './node/node-status.ts';
 export { connectEmulatedNode, findEmulatedNode, RemoteNode } from './node/remote-node.ts';

@@ -2,7 +2,7 @@
  * An emulated node: cards behind the driver port, in this process. Opening a card gives a file that speaks the ioctls of the driver.
  */
 
-import type { CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../driver/port.ts';
+import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../driver/port.ts';
 import { Errno, SyscallError } from '../sys/index.ts';
 import { HL_DEVICE_STATUS } from '../uapi/index.ts';
 import { systemRandomBytes } from '../ucs/sys/random.ts';
@@ -16,6 +16,7 @@ import { readCardAttribute } from './driver/base/card-attributes.ts';
 import { DmabufRegistry } from './driver/base/dmabuf.ts';
 import { Card } from './driver/card.ts';
 import type { EmulatedFile } from './driver/ioctl/file.ts';
+import { OWN_PROCESS } from './driver/memory/user-memory.ts';
 import type { Fault } from './faults/fault-plan.ts';
 
 const IDENTITY_BYTES = 16;
@@ -56,6 +57,16 @@ export class EmulatedNode implements DriverNode {
   cards(): readonly CardEntry[] {
     const present = this.#closed ? [] : this.#cards.filter((card) => !card.removed);
     return present.map(({ place }) => ({ ...place, path: `/dev/accel/accel${place.minor} (emulated)` }));
+  }
+
+  absentCards(): readonly AbsentCard[] {
+    const removed = this.#closed ? [] : this.#cards.filter((card) => card.removed);
+    return removed.map(({ place: { minor, busId } }) => ({ minor, busId, state: 'removed' }));
+  }
+
+  ownerOf(minor: number): number | undefined {
+    const owner = this.#cards[minor]?.context?.userMemory.owner;
+    return owner === OWN_PROCESS ? process.pid : owner;
   }
 
   open(minor: number): DriverFile {

@@ -89,6 +89,7 @@ export {
   gettid,
   isProcessAlive,
   pidfdOpen,
+  processCommand,
   processExists,
   processStartTime,
   schedGetAffinity,

@@ -162,6 +162,23 @@ export function clockMonotonicRawNs(): number {
   return joinWords(timespec.words[0]!, timespec.words[1]!) * 1e9 + timespec.words[2]!;
 }
 
+/**
+ * The command line of a process, its words with blanks between them, cut after `lengthMax` characters; undefined for a process that has ended or that the
+ * caller may not look at.
+ */
+export function processCommand(pid: number, lengthMax: number): string | undefined {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    // ENOENT, ESRCH and EACCES mean the same to the reader: the process cannot be named.
+    return undefined;
+  }
+  const line = text.replace(/\0$/, '').replaceAll('\0', ' ');
+  if (line === '') return undefined;
+  return line.length <= lengthMax ? line : `${line.slice(0, lengthMax - 1)}…`;
+}
+
 /** A field of /proc/<pid>/stat, numbered from 1 as in proc(5), 3 and above; undefined when the process has ended. */
 function statField(pid: number, field: number): string | undefined {
   let text: string;

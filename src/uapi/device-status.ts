@@ -16,6 +16,16 @@ export const HL_DEVICE_STATUS = {
   IN_RESET_AFTER_DEVICE_RELEASE: 5,
 } as const;
 
+/** What the sysfs attribute `status` says of each state (`hdev->status`, drivers/accel/habanalabs/common/device.c). */
+export const HL_DEVICE_STATUS_TEXT: ReadonlyMap<number, string> = new Map([
+  [HL_DEVICE_STATUS.OPERATIONAL, 'operational'],
+  [HL_DEVICE_STATUS.IN_RESET, 'in reset'],
+  [HL_DEVICE_STATUS.MALFUNCTION, 'disabled'],
+  [HL_DEVICE_STATUS.NEEDS_RESET, 'needs reset'],
+  [HL_DEVICE_STATUS.IN_DEVICE_CREATION, 'in device creation'],
+  [HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE, 'in reset after device release'],
+]);
+
 /** One of the values of {@link HL_DEVICE_STATUS}. */
 export type HlDeviceStatus = (typeof HL_DEVICE_STATUS)[keyof typeof HL_DEVICE_STATUS];
 

@@ -1,10 +1,11 @@
 /** The command line as a user runs it: what `info` and `demo` print, and how they fail. */
 
+import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { useCommandLine } from '../fixtures/command-line.ts';
+import { MAIN, useCommandLine } from '../fixtures/command-line.ts';
 
 const { folder, run, output } = useCommandLine();
 
@@ -58,20 +59,20 @@ describe('info', { timeout: 60_000 }, () => {
       'gaudi_ipc',
     ]);
     expect([...text.matchAll(/^#\s+Component: (\S+)$/gm)]).toHaveLength(6);
-    const devices = [...text.matchAll(/^#\s+Device: (\S+)$/gm)].map(([, name]) => name!);
+    const devices = [...text.matchAll(/^#\s+Device: (.+)$/gm)].map(([, name]) => name!);
     expect(devices).toContain('lo');
+    const networks = devices.filter((device) => !/^(memory|gaudi\d.*)$/.test(device));
     expect(devices).toEqual([
       ...['memory', 'memory', 'memory'],
       // Other network devices are as the machine has them.
-      ...devices.filter((device) => !/^(memory|gaudi\d)$/.test(device)),
-      ...['gaudi0', 'gaudi1'],
-      ...['gaudi0', 'gaudi1'],
+      ...networks,
+      // Equal devices are one block.
+      ...['gaudi0, gaudi1 (2 equal)', 'gaudi0, gaudi1 (2 equal)'],
     ]);
     expect([...text.matchAll(/^#\s+Transport: (\S+)$/gm)].map(([, name]) => name)).toEqual([
       ...['self', 'posix', 'cma'],
-      ...devices.filter((device) => !/^(memory|gaudi\d)$/.test(device)).map(() => 'tcp'),
-      ...['gaudi_cpy', 'gaudi_cpy'],
-      ...['gaudi_ipc', 'gaudi_ipc'],
+      ...networks.map(() => 'tcp'),
+      ...['gaudi_cpy', 'gaudi_ipc'],
     ]);
     expect(text).toMatch(/register: .*cost: 600 nsec/);
     expect(text).toMatch(/memory types: .*host \(.*reg.*cache.*\).*gaudi \(.*alloc.*detect.*dmabuf.*\)/);
@@ -83,6 +84,68 @@ describe('info', { timeout: 60_000 }, () => {
       expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(devices.length - 1);
     }
     expect(text).not.toMatch(/undefined|NaN|\[object/);
+  });
+
+  it('-d has the columns and the units of ucx_info', () => {
+    const text = output(['info', '-d'], { UCX_NET_DEVICES: 'lo' });
+    for (const line of [
+      /^# {5}Component: self$/,
+      /^# {13}register: unlimited, cost: 0 nsec$/,
+      /^# {6}Transport: posix$/,
+      /^# {9}Device: memory$/,
+      /^# {11}Type: loopback$/,
+      /^# {2}System device: <unknown>$/,
+      /^# {6}capabilities:$/,
+      /^# {12}bandwidth: 0\.00\/ppn \+ \d+\.\d\d MB\/sec$/,
+      /^# {13}am_short: <= 8K$/,
+      /^# {13}am_zcopy: <= \d+K?$/,
+      /^# {5}device num paths: 1$/,
+      /^# {14}max eps: 65535$/,
+    ]) {
+      expect(
+        text.split('\n').some((each) => line.test(each)),
+        String(line),
+      ).toBe(true);
+    }
+  });
+
+  it('-d -t prints one transport, and --json the same as data', () => {
+    const text = output(['info', '-d', '-t', 'gaudi_cpy']);
+    expect(text.match(/Transport: /g)).toHaveLength(1);
+    const { devices } = JSON.parse(output(['info', '-d', '-t', 'gaudi_cpy', '--json'])) as {
+      devices: { component: string; devices: { attributes: { resource: { device: string } } }[] }[];
+    };
+    expect(devices.map(({ component }) => component)).toEqual(['gaudi_copy']);
+    expect(devices[0]!.devices.map(({ attributes }) => attributes.resource.device)).toEqual(['gaudi0', 'gaudi1']);
+  });
+
+  it('-p -w -e -m print context, worker, endpoint and an allocation', () => {
+    const text = output(['info', '-u', 'tm', '-p', '-w', '-e', '-m', '64k'], { UCX_TLS: 'self,gaudi' });
+    expect(text).toMatch(/^# {6}memory types: host, gaudi$/m);
+    expect(text).toMatch(/^# {10}not used: posix.*: excluded by UCX_TLS$/m);
+    expect(text).toMatch(/^# {11}address: \d+ bytes$/m);
+    expect(text).toMatch(/^# {11}lane\[0\]: self\/memory$/m);
+    expect(text).toMatch(/^# {9}allocated: 64K of host memory at 0x[0-9a-f]+$/m);
+  });
+
+  it('-T prints distances, -M the bandwidth of copies', () => {
+    expect(output(['info', '-T'])).toMatch(/^# card 0 +- +PCI switch$/m);
+    expect(output(['info', '-M'])).toMatch(/^# +4096 bytes: \d+\.\d{3} MB\/s$/m);
+  });
+
+  it.each([
+    [['info'], /argument option must be one at least/],
+    [['info', '-t', 'tcp'], /argument -t must be given with -d/],
+    [['info', '-w'], /argument -u must be given with -p, -w, -e and -m/],
+    [['info', '-w', '-u', 'x'], /argument -u must have the letters a, r, t, s, m, w, e only/],
+    [['info', '-b'], /-b of ucx_info: .*-v tells/],
+    [['info', '-D', 'shm'], /-D of ucx_info: .*UCX_TLS/],
+    [['info', '-P', 'intra'], /-P of ucx_info: .*explain --peer/],
+  ])('%j is refused with a hint', (args, message) => {
+    const { code, out, err } = run(args);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(message);
+    expect(err.split('\n')).toHaveLength(3);
   });
 
   it('-d without cards says why', () => {
@@ -260,10 +323,35 @@ describe('demo', { timeout: 60_000 }, () => {
 });
 
 describe('the command', { timeout: 60_000 }, () => {
-  it.each([[['nothing']], [['info', '--nothing']], [['demo', 'one', 'two']]])('%j is refused with help', (args) => {
-    const { code, err } = run(args);
-    expect(code).toBe(1);
-    expect(err).toMatch(/error: /);
-    expect(err).toMatch(/Usage: gaudi-ucx/);
+  it.each([
+    [[], 'gaudi-ucx', 'no command is given'],
+    [['nothing'], 'gaudi-ucx', "unknown command 'nothing'"],
+    [['info', '--nothing'], 'gaudi-ucx info', "unknown option '--nothing'"],
+    [['demo', 'one', 'two'], 'gaudi-ucx demo', 'too many arguments for .*'],
+    [['demo', '--cards', '1'], 'gaudi-ucx demo', 'argument cards must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['node', 'fault', '0', 'nothing'], 'gaudi-ucx node fault', 'argument kind must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['node', 'up', '--cards', '99'], 'gaudi-ucx node up', '.*\\(ERR_INVALID_PARAM\\)'],
+    [['explain', '--op', 'steal'], 'gaudi-ucx explain', 'argument op must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['top', '--interval', 'soon'], 'gaudi-ucx top', 'argument interval must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['perftest', '-l', '-t', 'nothing'], 'gaudi-ucx perftest', 'argument -t must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['perftest', '-t', 'nothing'], 'gaudi-ucx perftest', 'argument -t must be .* \\(ERR_INVALID_PARAM\\)'],
+    [['perftest', '-l', '-t', 'tag_lat', '-A', 'async'], 'gaudi-ucx perftest', '-A async.* \\(ERR_UNSUPPORTED\\)'],
+  ])('%j is refused with a line of hint and the error behind it', (args, command, error) => {
+    const { code, out, err } = run(args, { XDG_RUNTIME_DIR: folder });
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toMatch(new RegExp(`^Try '${command} --help'\\.\\ngaudi-ucx: ${error}\\n$`));
+  });
+
+  it('fails with one line when its output cannot be written', () => {
+    const full = openSync('/dev/full', 'w');
+    const { status, stderr } = spawnSync(process.execPath, [MAIN, 'info', '-c'], {
+      stdio: ['ignore', full, 'pipe'],
+      encoding: 'utf8',
+    });
+    closeSync(full);
+    expect({ status, stderr }).toEqual({
+      status: 1,
+      stderr: expect.stringMatching(/^gaudi-ucx: standard output: ENOSPC[^\n]*\n$/),
+    });
   });
 });

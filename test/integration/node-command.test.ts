@@ -88,10 +88,9 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     [['--links', '0-1'], /links must be full/],
     [['--links', '^0-9'], /absentLinks must be pairs/],
     [['--asic', 'gaudi9'], /asic must be/],
-    [['--config', '/nonexistent'], /ENOENT/],
   ])('refuses up %o', (args, message) => {
     const { code, err } = node('up', ...args);
-    expect(code).toBe(1);
+    expect(code).toBe(2);
     expect(err).toMatch(message);
     expect(existsSync(socket)).toBe(false);
   });
@@ -111,6 +110,10 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(node('status').err).toMatch(/must be a folder of this user with mode 0700/);
     chmodSync(join(folder, 'gaudi-ucx'), 0o700);
     expect(node('status').code).toBe(0);
+  });
+
+  it('fails without the file that describes it', () => {
+    expect(node('up', '--config', '/nonexistent')).toMatchObject({ code: 1, err: expect.stringContaining('ENOENT') });
   });
 
   it('lets things go wrong', () => {

@@ -1,9 +1,18 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { attributeFolder, FakeMachine, type Layout } from '../../../test/fixtures/driver/fake-machine.ts';
 import { Errno, openFileDescriptors, SyscallError } from '../../sys/index.ts';
-import { canonicalBusId, discoverCards, MINOR_MAX, readCardAttribute } from './discovery.ts';
+import { findOwner } from './card-owner.ts';
+import {
+  canonicalBusId,
+  discoverCards,
+  explainNoCards,
+  findAbsentCards,
+  MINOR_MAX,
+  readCardAttribute,
+  readTemperature,
+} from './discovery.ts';
 import { linuxSystemCalls } from './system-calls.ts';
 
 describe.each<Layout>(['legacy', 'accel', 'accel-parent'])('discoverCards in the %s layout', (layout) => {
@@ -138,5 +147,82 @@ describe('readCardAttribute', () => {
     expect(() => readCardAttribute(linuxSystemCalls, machine, 0, name)).toThrow(
       expect.objectContaining({ code: 'ERR_INVALID_PARAM', details: expect.objectContaining({ argument: 'name' }) }),
     );
+  });
+});
+
+describe('findAbsentCards', () => {
+  it('finds accelerators of the vendor that have no device node, and why', () => {
+    using machine = new FakeMachine();
+    machine.addCard({ minor: 0, layout: 'accel-parent', busId: '0000:3b:00.0' });
+    const add = (busId: string, vendor: string, pciClass: string): void => {
+      machine.write(`sys/bus/pci/devices/${busId}/vendor`, `${vendor}\n`);
+      machine.write(`sys/bus/pci/devices/${busId}/class`, `${pciClass}\n`);
+    };
+    add('0000:3b:00.0', '0x1da3', '0x120000');
+    add('0000:4c:00.0', '0x1da3', '0x120000');
+    add('0000:5d:00.0', '0x1da3', '0x120000');
+    add('0000:6e:00.0', '0x1da3', '0x020000');
+    add('0000:7f:00.0', '0x10de', '0x120000');
+    machine.write('sys/bus/pci/drivers/habanalabs/bind', '');
+    symlinkSync(
+      join(machine.sysRoot, 'bus/pci/drivers/habanalabs'),
+      join(machine.sysRoot, 'bus/pci/devices/0000:5d:00.0/driver'),
+    );
+    const { cards } = discoverCards(linuxSystemCalls, machine);
+    expect(findAbsentCards(linuxSystemCalls, machine, cards)).toEqual([
+      { minor: undefined, busId: '0000:4c:00.0', state: 'no driver' },
+      { minor: undefined, busId: '0000:5d:00.0', state: 'no device node' },
+    ]);
+  });
+});
+
+describe('explainNoCards', () => {
+  it('says whether the driver is loaded, what nodes there are, and what is on the PCI bus', () => {
+    using machine = new FakeMachine();
+    const { devRoot, sysRoot } = machine;
+    expect(explainNoCards(linuxSystemCalls, machine)).toBe(
+      `the habanalabs driver is not loaded (no ${sysRoot}/module/habanalabs); ${devRoot}/accel does not exist; no Gaudi card is on the PCI bus`,
+    );
+    machine.write('sys/module/habanalabs/version', '1.22.0\n');
+    machine.write('dev/accel/accel0', '');
+    machine.write('sys/bus/pci/devices/0000:4c:00.0/vendor', '0x1da3\n');
+    machine.write('sys/bus/pci/devices/0000:4c:00.0/class', '0x120000\n');
+    expect(explainNoCards(linuxSystemCalls, machine)).toBe(
+      [
+        'the habanalabs driver is loaded',
+        `${devRoot}/accel has accel0`,
+        `${devRoot}/accel/accel0: no pci_addr in sysfs: not a habanalabs card`,
+        'on the PCI bus: 0000:4c:00.0 (no driver)',
+      ].join('; '),
+    );
+  });
+});
+
+describe('findOwner', () => {
+  it('is the process that has the primary node open', () => {
+    using machine = new FakeMachine();
+    machine.addCard({ minor: 0, layout: 'accel', busId: '0000:3b:00.0' });
+    machine.addCard({ minor: 1, layout: 'legacy', busId: '0000:4c:00.0' });
+    const roots = { ...machine, procRoot: join(machine.root, 'proc') };
+    const openIn = (pid: string, fd: number, path: string): void => {
+      mkdirSync(join(roots.procRoot, pid, 'fd'), { recursive: true });
+      symlinkSync(path, join(roots.procRoot, pid, 'fd', String(fd)));
+    };
+    openIn('17', 3, join(machine.devRoot, 'accel/accel_controlD0'));
+    openIn('17', 4, '/nonexistent');
+    openIn('self', 4, join(machine.devRoot, 'accel/accel0'));
+    expect(findOwner(linuxSystemCalls, roots, 0)).toBeUndefined();
+    openIn('4711', 9, join(machine.devRoot, 'accel/accel0'));
+    openIn('4712', 5, join(machine.devRoot, 'hl1'));
+    expect([0, 1, 2].map((minor) => findOwner(linuxSystemCalls, roots, minor))).toEqual([4711, 4712, undefined]);
+  });
+});
+
+describe('readTemperature', () => {
+  it('is that of the first sensor, in degrees', () => {
+    using machine = new FakeMachine();
+    expect(readTemperature(linuxSystemCalls, machine, '0000:3b:00.0')).toBeUndefined();
+    machine.write('sys/bus/pci/devices/0000:3b:00.0/hwmon/hwmon4/temp1_input', '47500\n');
+    expect(readTemperature(linuxSystemCalls, machine, '0000:3b:00.0')).toBe(47.5);
   });
 });

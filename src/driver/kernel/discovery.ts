@@ -12,9 +12,10 @@
  */
 
 import { Errno, isSyscallError, OpenFlag } from '../../sys/index.ts';
+import { PCI_VENDOR_HABANALABS } from '../../uapi/index.ts';
 import { pciPathOf } from '../../ucs/sys/topology.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import type { CardEntry } from '../port.ts';
+import type { AbsentCard, CardEntry } from '../port.ts';
 import type { SystemCalls } from './system-calls.ts';
 
 /** Minors are looked for from 0 to here (HLTHUNK_MAX_MINOR - 1). */
@@ -28,11 +29,17 @@ const BUS_ID = /^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/;
 const ATTRIBUTE_NAME = /^\w+$/;
 
 /** Where the two trees are; tests point them at folders of their own. */
+/** Base class of processing accelerators, in the highest of the three bytes of a PCI class (PCI_BASE_CLASS_PROCESSING_ACCEL). */
+const PCI_CLASS_ACCELERATOR = 0x12;
+const PCI_CLASS_SHIFT = 16;
+
 export interface Roots {
   /** `/dev` */
   readonly devRoot: string;
   /** `/sys` */
   readonly sysRoot: string;
+  /** `/proc` by default. */
+  readonly procRoot?: string;
 }
 
 /** A device node that is no card of ours, and why. */
@@ -105,6 +112,49 @@ export function discoverCards(calls: SystemCalls, roots: Roots): Discovery {
   return { cards, skipped };
 }
 
+/** What of a machine without cards a user can look at: the module of the driver, the device nodes, the PCI bus. */
+export function explainNoCards(calls: SystemCalls, roots: Roots): string {
+  const { devRoot, sysRoot } = roots;
+  const isLoaded = calls.realPath(`${sysRoot}/module/habanalabs`) !== undefined;
+  const nodes = [
+    ...calls.namesIn(`${devRoot}/accel`),
+    ...calls.namesIn(devRoot).filter((name) => LEGACY_NODE.test(name)),
+  ];
+  const absent = findAbsentCards(calls, roots, []);
+  const { skipped } = discoverCards(calls, roots);
+  return [
+    isLoaded
+      ? 'the habanalabs driver is loaded'
+      : `the habanalabs driver is not loaded (no ${sysRoot}/module/habanalabs)`,
+    calls.realPath(`${devRoot}/accel`) === undefined
+      ? `${devRoot}/accel does not exist`
+      : `${devRoot}/accel has ${nodes.length === 0 ? 'no device nodes' : nodes.join(', ')}`,
+    ...skipped.map(({ path, reason }) => `${path}: ${reason}`),
+    absent.length === 0
+      ? 'no Gaudi card is on the PCI bus'
+      : `on the PCI bus: ${absent.map(({ busId, state }) => `${busId} (${state})`).join(', ')}`,
+  ].join('; ');
+}
+
+/**
+ * Finds the cards on the PCI bus that are not among `present`: without the driver, or with a driver that has made no device node, as one that could not
+ * initialise the card.
+ */
+export function findAbsentCards(calls: SystemCalls, roots: Roots, present: readonly CardEntry[]): AbsentCard[] {
+  const folder = `${roots.sysRoot}/bus/pci/devices`;
+  const absent: AbsentCard[] = [];
+  for (const busId of calls.namesIn(folder).sort()) {
+    if (present.some((card) => card.busId === busId)) continue;
+    const [vendor, pciClass] = ['vendor', 'class'].map((name) =>
+      Number(readText(calls, `${folder}/${busId}/${name}`).text),
+    );
+    if (vendor !== PCI_VENDOR_HABANALABS || pciClass! >>> PCI_CLASS_SHIFT !== PCI_CLASS_ACCELERATOR) continue;
+    const hasDriver = calls.realPath(`${folder}/${busId}/driver`) !== undefined;
+    absent.push({ minor: undefined, busId, state: hasDriver ? 'no device node' : 'no driver' });
+  }
+  return absent;
+}
+
 /**
  * Reads an attribute of a card from the first of its sysfs folders that has it.
  * @param name such as `fw_os_ver`
@@ -119,6 +169,16 @@ export function readCardAttribute(calls: SystemCalls, roots: Roots, minor: numbe
     if (result.text !== undefined || result.errno !== 0) return result;
   }
   return { errno: 0 };
+}
+
+/** What the first sensor of a card tells (hwmon, `temp1_input` in thousandths of a degree Celsius); undefined without one. */
+export function readTemperature(calls: SystemCalls, roots: Roots, busId: string): number | undefined {
+  const folder = `${roots.sysRoot}/bus/pci/devices/${busId}/hwmon`;
+  for (const name of calls.namesIn(folder)) {
+    const thousandths = integerOf(readText(calls, `${folder}/${name}/temp1_input`).text);
+    if (thousandths !== undefined) return thousandths / 1000;
+  }
+  return undefined;
 }
 
 /** The bus id with its domain and in lower case, or undefined for a text that is none. */

@@ -7,16 +7,21 @@ import { bootId, Errno, isSyscallError, OpenFlag, SyscallError } from '../../sys
 import type { Log } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { closedError } from '../../ucs/type/error.ts';
-import type { CardEntry, DriverFile, DriverNode, PortLink } from '../port.ts';
+import type { AbsentCard, CardEntry, DriverFile, DriverNode, PortLink } from '../port.ts';
+import { findOwner } from './card-owner.ts';
 import {
   canonicalBusId,
   checkMinor,
   controlPaths,
   discoverCards,
+  explainNoCards,
+  findAbsentCards,
   type NodePath,
   primaryPaths,
   type Roots,
   readCardAttribute,
+  readTemperature,
+  readText,
 } from './discovery.ts';
 import { probeIoctlFamily } from './family-probe.ts';
 import { KernelFile } from './kernel-file.ts';
@@ -29,6 +34,8 @@ export interface KernelNodeOptions {
   readonly devRoot?: string;
   /** @default '/sys' */
   readonly sysRoot?: string;
+  /** @default '/proc' */
+  readonly procRoot?: string;
   /** Takes nodes that were skipped and attributes that could not be read, at level diag. */
   readonly log?: Log;
   readonly clock?: Clock;
@@ -46,7 +53,11 @@ export class KernelNode implements DriverNode {
   #closed = false;
 
   constructor(options: KernelNodeOptions = {}) {
-    this.#roots = { devRoot: options.devRoot ?? '/dev', sysRoot: options.sysRoot ?? '/sys' };
+    this.#roots = {
+      devRoot: options.devRoot ?? '/dev',
+      sysRoot: options.sysRoot ?? '/sys',
+      procRoot: options.procRoot ?? '/proc',
+    };
     this.#calls = options.calls ?? linuxSystemCalls;
     this.#clock = options.clock ?? systemClock;
     this.#log = options.log;
@@ -62,6 +73,20 @@ export class KernelNode implements DriverNode {
     const { cards, skipped } = discoverCards(this.#calls, this.#roots);
     for (const { path, reason } of skipped) this.#log?.diag(`${path} is skipped: ${reason}`);
     return cards;
+  }
+
+  absentCards(): readonly AbsentCard[] {
+    if (this.#closed) throw closedError('kernel driver node');
+    return findAbsentCards(this.#calls, this.#roots, this.cards());
+  }
+
+  whyNoCards(): string {
+    return explainNoCards(this.#calls, this.#roots);
+  }
+
+  ownerOf(minor: number): number | undefined {
+    checkMinor(minor);
+    return findOwner(this.#calls, this.#roots, minor);
   }
 
   open(minor: number): DriverFile {
@@ -87,6 +112,17 @@ export class KernelNode implements DriverNode {
     const address = readCardAttribute(this.#calls, this.#roots, minor, 'pci_addr').text;
     const busId = address === undefined ? undefined : canonicalBusId(address);
     return busId === undefined ? undefined : readPortLinks(this.#calls, this.#roots, busId);
+  }
+
+  temperature(minor: number): number | undefined {
+    if (this.#closed) throw closedError('kernel driver node');
+    const address = readCardAttribute(this.#calls, this.#roots, minor, 'pci_addr').text;
+    const busId = address === undefined ? undefined : canonicalBusId(address);
+    return busId === undefined ? undefined : readTemperature(this.#calls, this.#roots, busId);
+  }
+
+  get driverVersion(): string | undefined {
+    return readText(this.#calls, `${this.#roots.sysRoot}/module/habanalabs/version`).text;
   }
 
   close(): void {

@@ -8,7 +8,8 @@ describe('the places of cards', () => {
     const places = placesOf(4, []);
     expect(places.map(({ busId }) => busId)).toEqual(['0000:19:00.0', '0000:1a:00.0', '0000:33:00.0', '0000:34:00.0']);
     expect(places.map(({ moduleId }) => moduleId)).toEqual([3, 2, 1, 0]);
-    expect(places.map(({ numaNode }) => numaNode)).toEqual([0, 0, 1, 1]);
+    // Those of their root bridges, which the first four share a socket with.
+    expect(places.map(({ numaNode }) => numaNode)).toEqual([0, 0, 0, 0]);
   });
 
   it('are as the options say, and by default for what they leave out', () => {
@@ -21,7 +22,7 @@ describe('the places of cards', () => {
     expect(cards).toEqual([
       ['0000:4d:00.0', 2, 5, 'pci0000:4d/0000:4d:00.0'],
       ['0000:1a:00.0', 1, 0, 'pci0000:17/0000:17:01.0/0000:18:00.0/0000:1a:00.0'],
-      ['0000:33:00.0', 7, 1, 'pci0000:31/0000:31:01.0/0000:32:00.0/0000:33:00.0'],
+      ['0000:33:00.0', 7, 0, 'pci0000:31/0000:31:01.0/0000:32:00.0/0000:33:00.0'],
     ]);
     expect(node.attribute(0, 'pci_addr')).toBe('0000:4d:00.0');
     node.close();

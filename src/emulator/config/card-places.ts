@@ -41,7 +41,7 @@ const NUMA_NODES = 2;
 const NUMA_NODE_MAX = 1023;
 
 /**
- * The places of the cards. The first half is on one socket; the module ids of a small node are those of its part of the board.
+ * The places of the cards. The first four places of the server are on one socket; the module ids of a small node are those of its part of the board.
  * @param identities one whose bus id a card has anyway is of that card, the others are of those that are left, in order
  * @throws UcxError ERR_INVALID_PARAM for more identities than cards, for what is none, and for bus ids and module ids that occur twice
  */
@@ -54,13 +54,8 @@ export function placesOf(count: number, identities: readonly CardIdentity[]): re
   const modules = freeModules(count, given);
   return own.map((ownBusId, minor) => {
     const { busId = ownBusId, moduleId = modules.shift()!, numaNode } = given[minor] ?? {};
-    return {
-      minor,
-      busId,
-      pciPath: pathOf(busId),
-      moduleId,
-      numaNode: numaNode ?? Math.floor((minor * NUMA_NODES) / count),
-    };
+    const pciPath = pathOf(busId);
+    return { minor, busId, pciPath, moduleId, numaNode: numaNode ?? numaNodeOf(pciPath, minor) };
   });
 }
 
@@ -97,6 +92,12 @@ function freeModules(count: number, given: readonly (CardIdentity | undefined)[]
   const usual = MODULE_IDS.filter((moduleId) => moduleId < count);
   const others = MODULE_IDS.filter((moduleId) => moduleId >= count);
   return [...usual, ...others].filter((moduleId) => !taken.includes(moduleId));
+}
+
+/** The socket whose root bridge leads to a card; one with a root of its own is on that of the card which has this minor in the server. */
+function numaNodeOf(pciPath: string, minor: number): number {
+  const place = PCI_PATHS.indexOf(pciPath);
+  return (place < 0 ? minor : place) < PCI_PATHS.length / NUMA_NODES ? 0 : 1;
 }
 
 /** The way to a device: that of the server where it has one at this address, else from a root of its own. */

@@ -287,10 +287,12 @@ function greet(socket: UnixSocket, path: string): Connection {
 }
 
 function unreachable(path: string, cause: SyscallError): UcxError {
+  const isAbsent = cause.errno === Errno.ENOENT || cause.errno === Errno.ECONNREFUSED;
+  const reason = isAbsent ? ` (${cause.errnoName}): gaudi-ucx node up starts one` : `: ${cause.message}`;
   return new UcxError({
     code: 'ERR_NODE_UNREACHABLE',
     status: Status.UNREACHABLE,
-    message: `no node server at ${path}: ${cause.message}`,
+    message: `no node server at ${path}${reason}`,
     details: { path, errno: cause.errno },
     cause,
   });

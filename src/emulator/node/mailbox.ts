@@ -8,7 +8,7 @@
  */
 
 /** Version of this layout and of the messages; both sides must have the same. */
-export const NODE_PROTOCOL_VERSION = 3;
+export const NODE_PROTOCOL_VERSION = 4;
 
 /** The most words of an argument block that travel: an ioctl has at most 16383 bytes. */
 export const BLOCK_WORDS_MAX = 4096;

@@ -3,7 +3,7 @@
  * the process itself.
  */
 
-import type { CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
+import type { AbsentCard, CardEntry, DriverFile, DriverNode, NodeTransfers, PortLink } from '../../driver/port.ts';
 import { Errno, isSyscallError } from '../../sys/index.ts';
 import { DRM_IOCTLS, HABANALABS_IOCTLS } from '../../uapi/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -43,6 +43,14 @@ export class RemoteNode implements DriverNode {
   /** None once the server is gone. */
   cards(): readonly CardEntry[] {
     return (this.#ask({ op: 'cards' })?.['cards'] ?? []) as CardEntry[];
+  }
+
+  absentCards(): readonly AbsentCard[] {
+    return (this.#ask({ op: 'absentCards' })?.['cards'] ?? []) as AbsentCard[];
+  }
+
+  ownerOf(minor: number): number | undefined {
+    return this.#ask({ op: 'ownerOf', minor })?.['pid'] as number | undefined;
   }
 
   open(minor: number): DriverFile {

@@ -249,6 +249,10 @@ export class ServedClient {
         return { fields: {} };
       case 'cards':
         return { fields: { cards: node.cards() } };
+      case 'absentCards':
+        return { fields: { cards: node.absentCards() } };
+      case 'ownerOf':
+        return { fields: { pid: node.ownerOf(minorOf(message)) } };
       case 'attribute':
         return { fields: { value: node.attribute(minorOf(message), textField(message, 'name', NAME_MAX)) } };
       case 'links':

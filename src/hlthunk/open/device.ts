@@ -33,17 +33,6 @@ export interface DeviceInfo extends HwIpInfo {
   readonly profile: AsicProfile;
 }
 
-/** Devices of this process that are open. */
-const OPEN: Set<Device> = new Set();
-
-/** Whether this process has a card of a node open. */
-export function isOpenHere(node: DriverNode, busId: string): boolean {
-  const isSame = (other: DriverNode): boolean =>
-    other === node || (node.identity !== undefined && other.identity === node.identity);
-  for (const device of OPEN) if (device.busId === busId && isSame(device.node)) return true;
-  return false;
-}
-
 /** An open card. Made by `open` and `openByModuleId`. */
 export class Device implements CardTarget, Disposable {
   /** Marks the object as bound to the thread that made it. */
@@ -107,7 +96,6 @@ export class Device implements CardTarget, Disposable {
     this.imports = new DmabufImports(card);
     const { events, hostMemory, imports } = this;
     this.dma = new DeviceDma({ card, profile: info.profile, hostMemory, events, imports, options: options.dma ?? {} });
-    OPEN.add(this);
   }
 
   /** True after `close()`. */
@@ -169,7 +157,6 @@ export class Device implements CardTarget, Disposable {
   /** Ends all transfers with CANCELED and gives everything back; what was made through the device is dead then. Idempotent. */
   close(): void {
     if (this.card.closed) return;
-    OPEN.delete(this);
     this.dma.abort(Status.CANCELED);
     this.imports.close();
     this.ranges.close();

@@ -4,7 +4,7 @@
  */
 
 import type { CardEntry, DriverFile, DriverNode } from '../../driver/port.ts';
-import { Errno, isSyscallError } from '../../sys/index.ts';
+import { Errno, isSyscallError, processCommand } from '../../sys/index.ts';
 import type { AsicName } from '../../uapi/index.ts';
 import { isUcxError, type UcxError } from '../../ucs/type/error.ts';
 import { checkMethods, checkObject, checkText, checkWord32, invalidArgument } from '../base/argument-error.ts';
@@ -12,10 +12,13 @@ import { type CardTarget, cardOf } from '../base/card-file.ts';
 import { GaudiErrorCode, gaudiError, gaudiErrorOfErrno } from '../base/gaudi-error.ts';
 import { checkDeviceOptions, type DeviceOptions } from '../dma/device-options.ts';
 import { asicProfileOf, getHwIpInfo } from '../info/device-info.ts';
-import { ControlDevice, Device, isOpenHere } from './device.ts';
+import { ControlDevice, Device } from './device.ts';
 
 /** Length of a bus id without its domain, such as `3b:00.0`. */
 const BUS_ID_WITHOUT_DOMAIN_LENGTH = 7;
+
+/** Characters of the command line of a process in an error message. */
+const COMMAND_LENGTH_MAX = 80;
 
 /** Which card; without any wish the first that opens. */
 export interface CardSelection {
@@ -227,11 +230,19 @@ function openFile(node: DriverNode, entry: CardEntry, openNode: () => DriverFile
     const { minor, busId, path } = entry;
     const code = gaudiErrorOfErrno(error.errno);
     // The driver answers EPERM for a card in a bad state, the file system EACCES for the user.
-    const holder = isOpenHere(node, entry.busId) ? 'this process has it open' : 'another process has it open';
-    const hint = error.errno === Errno.EBUSY ? ` (${holder})` : '';
+    const hint = error.errno === Errno.EBUSY ? ` (${ownerText(node, minor)})` : '';
     const what = `open of card ${minor} (${busId}) at ${path}: ${error.errnoName}${hint}`;
     throw gaudiError(code, what, { minor, busId, path, errno: error.errnoName }, error);
   }
+}
+
+/** Who has the compute context of a card, for an error message. */
+function ownerText(node: DriverNode, minor: number): string {
+  const pid = node.ownerOf?.(minor);
+  if (pid === undefined) return 'another process has it open';
+  if (pid === process.pid) return 'this process has it open';
+  const command = processCommand(pid, COMMAND_LENGTH_MAX);
+  return `process ${pid} has it open${command === undefined ? '' : `: ${command}`}`;
 }
 
 function notFound(node: DriverNode, wanted: string): UcxError {

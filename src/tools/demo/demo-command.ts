@@ -5,6 +5,7 @@ import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import { readArguments } from '../command-line.ts';
 import { runExchange } from './exchange.ts';
 import { runOneCard } from './one-card.ts';
 
@@ -23,11 +24,12 @@ export function demoCommand(): Command {
     .argument('[file]', 'file to send', process.execPath)
     .option('--cards <number>', `cards of the exchange, ${CARDS_MIN} to ${CARDS_MAX} (default: all)`)
     .option('--bytes <size>', 'bytes of the file that the cards exchange at most', '16M')
-    .showHelpAfterError()
-    .action(async (file: string, options: DemoOptions) => {
+    .action(async (file: string, options: DemoOptions, command: Command) => {
       const output = process.stdout;
-      const cards = options.cards === undefined ? undefined : cardsOf(options.cards);
-      const bytesMax = bytesOf(options.bytes);
+      const [cards, bytesMax] = readArguments(command, () => [
+        options.cards === undefined ? undefined : cardsOf(options.cards),
+        bytesOf(options.bytes),
+      ]);
       const isWhole = await runOneCard({ file, output });
       const { size } = await stat(file);
       output.write('\n');

@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import { schedSetAffinity } from '../../sys/index.ts';
 import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { EXIT_INTERRUPTED, readArguments } from '../command-line.ts';
 import { type BatchTest, batchTests } from './batch.ts';
 import { acceptChannel, type Channel, connectChannel, type Place, placeOf } from './channel.ts';
 import { ReportFile } from './html/report-file.ts';
@@ -17,7 +18,6 @@ import { packSpec, unpackSpec } from './spec.ts';
 const DEFAULT_PORT = '13337';
 /** Version of the conversation of two sides. */
 const PROTOCOL = 1;
-const EXIT_INTERRUPTED = 130;
 
 interface CommandOptions extends TestOptions {
   readonly c?: string;
@@ -58,14 +58,12 @@ function collect(file: string, files: readonly string[] = []): string[] {
   return [...files, file];
 }
 
-async function run(host: string | undefined, options: CommandOptions): Promise<void> {
-  if (options.l === true && host !== undefined) {
-    throw invalidParam('host', 'must not be given with loopback (-l)', host);
-  }
-  if (options.report !== undefined && options.l !== true && host === undefined) {
-    throw invalidParam('--report', 'must be given to the client, or with loopback (-l)', options.report);
-  }
-  if (options.c !== undefined) schedSetAffinity(0, cpusOf(options.c));
+async function run(host: string | undefined, options: CommandOptions, command: Command): Promise<void> {
+  const cpus = readArguments(command, () => {
+    checkArguments(host, options);
+    return options.c === undefined ? undefined : cpusOf(options.c);
+  });
+  if (cpus !== undefined) schedSetAffinity(0, cpus);
   const interruption = new AbortController();
   const interrupt = (): void => interruption.abort();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, interrupt);
@@ -83,6 +81,19 @@ async function run(host: string | undefined, options: CommandOptions): Promise<v
   }
 }
 
+/** Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED for what neither side can do: before the other one is called or waited for. */
+function checkArguments(host: string | undefined, options: CommandOptions): void {
+  const isLoopback = options.l === true;
+  if (isLoopback && host !== undefined) {
+    throw invalidParam('host', 'must not be given with loopback (-l)', host);
+  }
+  if (options.report !== undefined && !isLoopback && host === undefined) {
+    throw invalidParam('--report', 'must be given to the client, or with loopback (-l)', options.report);
+  }
+  // A server is told its tests by the client, but may be given them as ucx_perftest is.
+  if (isLoopback || host !== undefined || options.t !== undefined) testsOf(options);
+}
+
 /** True for an error by which an interruption ends what it meets. */
 function isEnd(error: unknown): boolean {
   return (
@@ -91,8 +102,6 @@ function isEnd(error: unknown): boolean {
 }
 
 async function runClient(host: string, options: CommandOptions, interrupt: AbortSignal): Promise<void> {
-  // What is wrong is said before anybody is called.
-  testsOf(options);
   const channel = await connectChannel(placeOf(host, options.p, options[6] === true));
   await converse(channel, interrupt, async () => {
     channel.send({ type: 'hello', protocol: PROTOCOL });

@@ -1,4 +1,4 @@
-/** `gaudi-ucx top`: the cards of a node, live: memory, engines, throughput, links, errors. It takes no card from anybody. */
+/** `gaudi-ucx top`: the cards of a node, live: memory, engines, throughput, links, errors. It opens control nodes only. */
 
 import { Command } from 'commander';
 import { openNode } from '../../assembly/open-node.ts';
@@ -6,11 +6,11 @@ import { startProgram } from '../../assembly/program.ts';
 import { timeType } from '../../ucs/config/value.ts';
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { readArguments } from '../usage-error.ts';
+import { readArguments } from '../command-line.ts';
 import { type TopModel, topModel } from './model.ts';
-import { renderTop, SMALLEST_SCREEN } from './render.ts';
+import { renderTop, type Screen, SMALLEST_SCREEN, SORT_ORDERS, scrollMax } from './render.ts';
 import { type NodeSample, TopSampler } from './sample.ts';
-import { LiveScreen } from './screen.ts';
+import { type Key, LiveScreen } from './screen.ts';
 
 const INTERVAL_NS_MIN = 10e6;
 const INTERVAL_NS_MAX = 3600e9;
@@ -29,13 +29,11 @@ export function topCommand(): Command {
     .option('--once', 'one picture, with the rates of one interval, then end')
     .option('--json', 'a line of JSON for each interval, for scripts')
     .option('--interval <time>', 'time between two looks, such as 500ms', '1s')
-    .showHelpAfterError()
     .action(run);
 }
 
 async function run(options: Options, command: Command): Promise<void> {
   const intervalNs = readArguments(command, () => intervalOf(options.interval));
-  if (intervalNs === undefined) return;
   const program = startProgram();
   const node = openNode(program);
   const sampler = new TopSampler(node, () => program.clock.nowNs());
@@ -56,6 +54,9 @@ class View {
   readonly #clock: Clock;
   readonly #intervalNs: number;
   #last: NodeSample | undefined = undefined;
+  /** Index into {@link SORT_ORDERS}. */
+  #sort = 0;
+  #scroll = 0;
   #ended = false;
   #wake: () => void = () => {};
 
@@ -68,8 +69,16 @@ class View {
   /** Draws on the terminal until the user has seen enough. */
   async live(): Promise<void> {
     let model = this.#look();
-    const draw = (): void => screen.show(renderTop(model, this.#title, screen.size));
-    const screen = new LiveScreen({ output: process.stdout, input: process.stdin }, () => this.#end(), draw);
+    const draw = (): void => {
+      this.#scroll = Math.min(this.#scroll, scrollMax(model, screen.size));
+      const view = { sort: SORT_ORDERS[this.#sort]!, scroll: this.#scroll, isLive: true };
+      screen.show(renderTop(model, this.#title, screen.size, view));
+    };
+    const onPressed = (key: Key): void => {
+      this.#press(key);
+      if (!this.#ended) draw();
+    };
+    const screen = new LiveScreen({ output: process.stdout, input: process.stdin }, onPressed, draw);
     const undo = this.#onSignals();
     try {
       draw();
@@ -90,7 +99,7 @@ class View {
     try {
       while (await this.#sleep()) {
         const model = this.#look();
-        const text = json ? JSON.stringify(model) : renderTop(model, this.#title, SMALLEST_SCREEN).join('\n');
+        const text = json ? JSON.stringify(model) : renderTop(model, this.#title, outputSize()).join('\n');
         process.stdout.write(`${text}\n${json || once ? '' : '\n'}`);
         if (once) return;
       }
@@ -108,6 +117,12 @@ class View {
     const model = topModel(this.#last, sample);
     this.#last = sample;
     return model;
+  }
+
+  #press(key: Key): void {
+    if (key === 'quit') this.#end();
+    else if (key === 'sort') this.#sort = (this.#sort + 1) % SORT_ORDERS.length;
+    else this.#scroll = Math.max(0, this.#scroll + (key === 'up' ? -1 : 1));
   }
 
   #end(): void {
@@ -141,6 +156,11 @@ class View {
       process.stdout.off('error', end);
     };
   }
+}
+
+/** The size of a picture that does not scroll: as wide as the terminal, and of any height. */
+function outputSize(): Screen {
+  return { columns: process.stdout.columns ?? SMALLEST_SCREEN.columns, rows: Number.POSITIVE_INFINITY };
 }
 
 function intervalOf(text: string): number {

@@ -11,6 +11,15 @@ export interface TopCard {
   readonly moduleId: number | undefined;
   readonly status: string;
   readonly inUse: boolean;
+  /** The process that has the card, where it can be told. */
+  readonly pid: number | undefined;
+  /** Its command line. */
+  readonly command: string | undefined;
+  readonly firmware: string | undefined;
+  /** Degrees Celsius. */
+  readonly temperature: number | undefined;
+  /** Watt. */
+  readonly power: number | undefined;
   readonly hbmUsedBytes: number;
   readonly hbmBytes: number;
   /**
@@ -43,6 +52,9 @@ export interface TopLink {
 /** What is shown. */
 export interface TopModel {
   readonly emulated: boolean;
+  /** The process that serves an emulated node; undefined for one in this process. */
+  readonly serverPid: number | undefined;
+  readonly driverVersion: string | undefined;
   /** Seconds between the samples; 0 for the first one, which has no rates. */
   readonly seconds: number;
   readonly cards: readonly TopCard[];
@@ -63,6 +75,8 @@ export function topModel(earlier: NodeSample | undefined, sample: NodeSample): T
   const cards = sample.cards.map((card) => cardOf(card, earlier, sample, rate));
   return {
     emulated: sample.emulated,
+    serverPid: sample.serverPid,
+    driverVersion: sample.driverVersion,
     seconds: elapsedNs / NS_PER_S,
     cards,
     links: linksOf(earlier, sample, rate),
@@ -84,6 +98,11 @@ function cardOf(card: CardSample, earlier: NodeSample | undefined, sample: NodeS
     moduleId,
     status,
     inUse,
+    pid: card.owner?.pid,
+    command: card.owner?.command,
+    firmware: card.firmware,
+    temperature: card.temperature,
+    power: card.power,
     hbmUsedBytes,
     hbmBytes,
     busyPercent: isCounted ? busyShare * PERCENT : card.utilization,

@@ -1,7 +1,10 @@
 /**
- * The picture of `gaudi-ucx top`: text lines for a screen of a given size, 80 by 24 at least for eight cards. Pure; it knows no terminal.
+ * The picture of `gaudi-ucx top`: text lines for a screen of a given size. Everything fits on 80 by 24 with eight cards; wider screens show more columns, lower
+ * ones a part that scrolls. Pure; it knows no terminal.
  */
 
+import { OPERATIONAL } from '../card-state.ts';
+import { cardRow, clip, errorsOf, fittingColumns, rateText, titleRow } from './columns.ts';
 import type { TopCard, TopLink, TopModel } from './model.ts';
 
 /** A screen. */
@@ -13,89 +16,110 @@ export interface Screen {
 /** The screen that everything fits on with eight cards. */
 export const SMALLEST_SCREEN: Screen = { columns: 80, rows: 24 };
 
-/** Columns of the cards: name, width, whether it is text. */
-const COLUMNS: readonly (readonly [string, number, boolean])[] = [
-  ['card', 4, false],
-  ['mod', 3, false],
-  ['status', 12, true],
-  ['HBM used GiB', 14, false],
-  ['busy', 4, false],
-  ['MHz', 5, false],
-  ['h2d B/s', 7, false],
-  ['d2h B/s', 7, false],
-  ['d2d B/s', 7, false],
-  ['err', 4, false],
-];
-const GIB = 2 ** 30;
-const UNITS = ['', 'K', 'M', 'G', 'T'];
-const CELL = 8;
-const LABEL = 10;
+/** By what the cards are ordered. */
+export const SORT_ORDERS = ['card', 'HBM', 'busy', 'traffic', 'errors'] as const;
+export type SortOrder = (typeof SORT_ORDERS)[number];
 
-/** The lines, none longer than the screen is wide and no more than it is high; without trailing blanks. */
-export function renderTop(model: TopModel, title: string, screen: Screen): string[] {
-  const lines = [
-    titleLine(model, title, screen),
-    '',
-    rowOf(COLUMNS.map(([name]) => name)),
-    ...model.cards.map(cardLine),
-    '',
-    ...linkLines(model),
-    '',
-    enginesLine(model),
-    errorsLine(model),
-  ];
-  return lines.slice(0, screen.rows).map((line) => clip(line, screen.columns).trimEnd());
+/** What the user has chosen. */
+export interface View {
+  readonly sort: SortOrder;
+  /** Lines of the part that scrolls which are above the screen. */
+  readonly scroll: number;
+  /** Whether there are keys, which a line explains, and colours. */
+  readonly isLive: boolean;
 }
 
-function titleLine({ emulated, cards, seconds }: TopModel, title: string, { columns }: Screen): string {
-  const source = emulated ? 'emulated' : 'habanalabs driver';
+/** The view of a picture that nobody steers: `--once`, and output that is no terminal. */
+export const PLAIN_VIEW: View = { sort: 'card', scroll: 0, isLive: false };
+
+const CELL = 8;
+const LABEL = 10;
+const RED = '\u001b[31m';
+const PLAIN = '\u001b[39m';
+/** Lines that do not scroll: title, keys, titles of the columns. */
+const FIXED_LINES = 3;
+
+/** A line, and whether it tells of something that is wrong. */
+interface Line {
+  readonly text: string;
+  readonly isError: boolean;
+}
+
+/** The lines, none longer than the screen is wide and no more than it is high; without trailing blanks. */
+export function renderTop(model: TopModel, title: string, screen: Screen, view: View = PLAIN_VIEW): string[] {
+  const columns = fittingColumns(screen.columns);
+  const fixed = [titleLine(model, title, screen), noticeLine(model, view), titleRow(columns)].map(plain);
+  const body: Line[] = [
+    ...sorted(model.cards, view.sort).map((card) => ({ text: cardRow(columns, card), isError: errorsOf(card) > 0 })),
+    plain(''),
+    ...linkLines(model),
+    plain(''),
+    plain(enginesLine(model)),
+    errorsLine(model),
+  ];
+  const room = Math.max(0, screen.rows - fixed.length);
+  const start = Math.max(0, Math.min(view.scroll, body.length - room));
+  return [...fixed, ...body.slice(start, start + room)].slice(0, screen.rows).map(({ text, isError }) => {
+    const line = clip(text, screen.columns).trimEnd();
+    return isError && view.isLive ? `${RED}${line}${PLAIN}` : line;
+  });
+}
+
+/** How far a picture can be scrolled on a screen. */
+export function scrollMax({ cards, links }: TopModel, { rows }: Screen): number {
+  const body = cards.length + (cards.length > 0 && links.length > 0 ? cards.length + 1 : 1) + 4;
+  return Math.max(0, body - (rows - FIXED_LINES));
+}
+
+function plain(text: string): Line {
+  return { text, isError: false };
+}
+
+function titleLine({ emulated, cards, seconds, driverVersion }: TopModel, title: string, { columns }: Screen): string {
+  const driver = `habanalabs driver${driverVersion === undefined ? '' : ` ${driverVersion}`}`;
+  const source = emulated ? 'emulated' : driver;
   const left = `gaudi-ucx top: ${cards.length} cards (${source})${seconds === 0 ? ', first look: no rates' : ''}`;
   return `${left.padEnd(Math.max(left.length + 1, columns - title.length))}${title}`;
 }
 
-function cardLine(card: TopCard): string {
-  const { minor, moduleId, status, inUse, hbmUsedBytes, hbmBytes, busyPercent, clockMhz } = card;
-  const hbm = hbmBytes === 0 ? '-' : `${(hbmUsedBytes / GIB).toFixed(1)} of ${(hbmBytes / GIB).toFixed(1)}`;
-  const state = status === 'operational' ? (inUse ? 'in use' : 'free') : status;
-  return rowOf([
-    String(minor),
-    String(moduleId ?? '-'),
-    state,
-    hbm,
-    `${Math.round(busyPercent)}%`,
-    String(clockMhz),
-    rate(card.hostToDevice),
-    rate(card.deviceToHost),
-    rate(card.deviceToDevice),
-    String(errorsOf(card)),
-  ]);
+/** The keys; without them where the cards are, if that may surprise. */
+function noticeLine({ emulated, serverPid }: TopModel, { isLive, sort }: View): string {
+  const isOwn = emulated && serverPid === undefined;
+  const notice = isOwn ? "this process's own emulated node: no other program uses it (gaudi-ucx node up)" : '';
+  if (!isLive) return notice;
+  const keys = `q quit, s sort: ${sort}, up and down scroll`;
+  return isOwn ? `${keys}; ${notice}` : keys;
 }
 
-/** Cells in the columns of the cards. */
-function rowOf(cells: readonly string[]): string {
-  return COLUMNS.map(([, width, isText], index) => {
-    const cell = clip(cells[index]!, width);
-    return isText ? cell.padEnd(width) : cell.padStart(width);
-  }).join(' ');
+function sorted(cards: readonly TopCard[], order: SortOrder): readonly TopCard[] {
+  if (order === 'card') return cards;
+  const weight = (card: TopCard): number => {
+    if (order === 'HBM') return card.hbmUsedBytes;
+    if (order === 'busy') return card.busyPercent;
+    if (order === 'errors') return errorsOf(card);
+    return card.hostToDevice + card.deviceToHost + (card.deviceToDevice ?? 0);
+  };
+  return [...cards].sort((left, right) => weight(right) - weight(left) || left.minor - right.minor);
 }
 
 /** The matrix of links: how many are up, an exclamation mark where some are not, and what goes over them. */
-function linkLines({ cards, links }: TopModel): string[] {
-  if (cards.length === 0) return ['no cards: the node has none, or is gone'];
-  if (links.length === 0) return ['links: not told by this driver'];
+function linkLines({ cards, links }: TopModel): Line[] {
+  if (cards.length === 0) return [plain('no cards: the node has none, or is gone')];
+  if (links.length === 0) return [plain('links: not told by this driver')];
   const total = Math.max(...links.map((link) => link.total));
   const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map(({ minor }) => `to ${minor}`.padStart(CELL)).join('')}`;
   const rows = cards.map(({ minor: from }) => {
-    const cells = cards.map(({ minor: to }) => linkCell(links.find((link) => link.from === from && link.to === to)));
-    return `${`from ${from}`.padEnd(LABEL + 1)}${cells.map((cell) => cell.padStart(CELL)).join('')}`;
+    const found = cards.map(({ minor: to }) => links.find((link) => link.from === from && link.to === to));
+    const text = `${`from ${from}`.padEnd(LABEL + 1)}${found.map((link) => linkCell(link).padStart(CELL)).join('')}`;
+    return { text, isError: found.some((link) => link !== undefined && link.up < link.total) };
   });
-  return [header, ...rows];
+  return [plain(header), ...rows];
 }
 
 function linkCell(link: TopLink | undefined): string {
   if (link === undefined) return '-';
   const { up, total, bytesPerSecond } = link;
-  const flow = bytesPerSecond === undefined || bytesPerSecond === 0 ? '' : ` ${rate(bytesPerSecond)}`;
+  const flow = bytesPerSecond === undefined || bytesPerSecond === 0 ? '' : ` ${rateText(bytesPerSecond)}`;
   return `${up}${up < total ? '!' : ''}${flow}`;
 }
 
@@ -105,36 +129,17 @@ function enginesLine({ cards }: TopModel): string {
   return `engines busy: ${busy.map(({ minor, busyEngines }) => `card ${minor}: ${busyEngines.join(',')}`).join('; ')}`;
 }
 
-function errorsLine({ cards }: TopModel): string {
+function errorsLine({ cards }: TopModel): Line {
   const troubled = cards.filter((card) => errorsOf(card) > 0);
-  if (troubled.length === 0) return 'errors: none';
-  const words = troubled.map(({ minor, hardResets, refusedSubmissions, faults }) => {
+  if (troubled.length === 0) return plain('errors: none');
+  const words = troubled.map(({ minor, status, hardResets, refusedSubmissions, faults }) => {
     const parts = [
+      ...(status === OPERATIONAL ? [] : [status]),
       ...(hardResets === 0 ? [] : [`${hardResets} hard resets`]),
       ...(refusedSubmissions === 0 ? [] : [`${refusedSubmissions} refused`]),
       ...faults,
     ];
     return `card ${minor}: ${parts.join(', ')}`;
   });
-  return `errors: ${words.join('; ')}`;
-}
-
-function errorsOf({ hardResets, refusedSubmissions, faults }: TopCard): number {
-  return hardResets + refusedSubmissions + faults.length;
-}
-
-/** `1.2G`, at most six characters; a dash for what nobody counts. */
-function rate(bytesPerSecond: number | undefined): string {
-  if (bytesPerSecond === undefined) return '-';
-  let value = bytesPerSecond;
-  let unit = 0;
-  while (value >= 999.5 && unit < UNITS.length - 1) {
-    value /= 1000;
-    unit += 1;
-  }
-  return `${unit === 0 || value >= 99.95 ? Math.round(value) : value.toFixed(1)}${UNITS[unit]}`;
-}
-
-function clip(text: string, columns: number): string {
-  return text.length <= columns ? text : `${text.slice(0, columns - 1)}…`;
+  return { text: `errors: ${words.join('; ')}`, isError: true };
 }

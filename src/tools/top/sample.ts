@@ -1,16 +1,15 @@
 /**
- * What `gaudi-ucx top` reads: of every card what its control node tells, and of an emulated node what it counts. It opens control nodes only, so that
- * whoever has the cards keeps them; a card that does not answer is shown as such and looked for again.
+ * What `gaudi-ucx top` reads: of every card what its control node tells, and of an emulated node what it counts. It opens control nodes only, so the
+ * owners of the cards keep them; a card that does not answer is shown with its state and asked again.
  */
 
-import type { DriverNode, NodeTransfers } from '../../driver/port.ts';
+import type { CardEntry, DriverNode, NodeTransfers } from '../../driver/port.ts';
 import {
   type CardLinks,
   type ControlDevice,
   getClkRate,
   getCsCounters,
   getCsTimeoutInfo,
-  getDeviceStatus,
   getDeviceUtilization,
   getDramUsage,
   getHwIdle,
@@ -19,6 +18,7 @@ import {
   getOpenStats,
   getPageFaultInfo,
   getPciCounters,
+  getPower,
   getRazwiInfo,
   getResetCount,
   getUndefinedOpcodeInfo,
@@ -26,16 +26,17 @@ import {
   linksBetween,
   openControl,
 } from '../../hlthunk/index.ts';
-import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
+import { processCommand } from '../../sys/index.ts';
 import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { OPERATIONAL, stateOf, stateOfRefusal } from '../card-state.ts';
 
 /** One card at one moment. */
 export interface CardSample {
   readonly minor: number;
   readonly busId: string;
   readonly moduleId: number | undefined;
-  /** Value of HL_DEVICE_STATUS in words; why the card does not answer, where it does not. */
+  /** The driver's word, or why the card does not answer: the same as in `info -s` and `node status`. */
   readonly status: string;
   /** False where nothing but minor and bus id is known. */
   readonly answers: boolean;
@@ -48,6 +49,14 @@ export interface CardSample {
   readonly clockMhz: number;
   /** Whether a process has the compute context. */
   readonly inUse: boolean;
+  /** That process, and its command line; undefined where it cannot be told. */
+  readonly owner: { readonly pid: number; readonly command: string | undefined } | undefined;
+  /** Undefined where the card does not tell. */
+  readonly firmware: string | undefined;
+  /** Degrees Celsius; undefined without a sensor. */
+  readonly temperature: number | undefined;
+  /** Watt; undefined where the card does not tell. */
+  readonly power: number | undefined;
   readonly hardResets: number;
   readonly computeResets: number;
   /** Submissions that the driver refused. */
@@ -65,21 +74,27 @@ export interface CardSample {
 export interface NodeSample {
   readonly timeNs: number;
   readonly emulated: boolean;
+  /** The process that serves an emulated node; undefined for one in this process, and for real cards. */
+  readonly serverPid: number | undefined;
+  /** Version of the driver; undefined where it does not tell. */
+  readonly driverVersion: string | undefined;
   readonly cards: readonly CardSample[];
   /** Undefined for real cards. */
   readonly transfers: NodeTransfers | undefined;
 }
 
-const STATUS_NAMES: ReadonlyMap<number, string> = new Map(
-  Object.entries(HL_DEVICE_STATUS).map(([name, value]) => [value, name.toLowerCase().replaceAll('_', ' ')]),
-);
 const KILOBYTE = 1000;
+const MILLIWATT_PER_WATT = 1000;
+/** Characters of the command line of an owner. */
+const COMMAND_LENGTH_MAX = 200;
 
 /** Reads samples of one node. */
 export class TopSampler {
   readonly #node: DriverNode;
   readonly #nowNs: () => number;
   readonly #devices: Map<number, { readonly control: ControlDevice; readonly info: HwIpInfo }> = new Map();
+  /** Bus ids of all cards that there have ever been, by minor: a card that is removed stays visible. */
+  readonly #known: Map<number, string> = new Map();
 
   constructor(node: DriverNode, nowNs: () => number) {
     this.#node = node;
@@ -91,22 +106,39 @@ export class TopSampler {
    * @throws UcxError ERR_NODE_UNREACHABLE for an emulated node that is gone, as when its server has ended
    */
   sample(): NodeSample {
-    const entries = this.#node.cards();
-    const buses = entries.map(({ busId }) => busId);
-    const cards = entries.map(({ minor, busId, moduleId }) => {
-      try {
-        const { control, info } = this.#open(minor);
-        return readCard(this.#node, control, info, buses);
-      } catch (error) {
-        if (!isUcxError(error)) throw error;
-        this.#forget(minor);
-        return silentCard(minor, busId, moduleId, reasonOf(error.message));
-      }
+    const node = this.#node;
+    const entries = node.cards();
+    for (const { minor, busId } of [...entries, ...(node.absentCards?.() ?? [])]) {
+      if (minor !== undefined) this.#known.set(minor, busId);
+    }
+    const known = [...this.#known].sort(([left], [right]) => left - right);
+    const buses = known.map(([, busId]) => busId);
+    const cards = known.map(([minor, busId]) => {
+      const entry = entries.find((present) => present.minor === minor);
+      return entry === undefined ? silentCard(minor, busId, undefined, 'removed') : this.#read(entry, buses);
     });
     // Asked last: a node that answers this was there for all of the above.
-    const transfers = this.#node.transfers?.();
-    if (this.#node.transfers !== undefined && transfers === undefined) throw nodeGone();
-    return { timeNs: this.#nowNs(), emulated: this.#node.kind === 'emulator', cards, transfers };
+    const transfers = node.transfers?.();
+    if (node.transfers !== undefined && transfers === undefined) throw nodeGone();
+    return {
+      timeNs: this.#nowNs(),
+      emulated: node.kind === 'emulator',
+      serverPid: node.serverPid,
+      driverVersion: node.driverVersion,
+      cards,
+      transfers,
+    };
+  }
+
+  #read({ minor, busId, moduleId }: CardEntry, buses: readonly string[]): CardSample {
+    try {
+      const { control, info } = this.#open(minor);
+      return readCard(this.#node, control, info, buses);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      this.#forget(minor);
+      return silentCard(minor, busId, moduleId, stateOfRefusal(this.#node, minor, error));
+    }
   }
 
   /** Closes the control nodes. */
@@ -143,12 +175,10 @@ function nodeGone(): UcxError {
 }
 
 function readCard(node: DriverNode, control: ControlDevice, info: HwIpInfo, buses: readonly string[]): CardSample {
-  const status = getDeviceStatus(control);
-  const isOperational = status === HL_DEVICE_STATUS.OPERATIONAL;
-  const { freeBytes, resets } = {
-    freeBytes: Number(getDramUsage(control).dramFreeMem),
-    resets: getResetCount(control),
-  };
+  const status = stateOf(control);
+  const isOperational = status === OPERATIONAL;
+  const freeBytes = Number(getDramUsage(control).dramFreeMem);
+  const resets = getResetCount(control);
   const counters = getCsCounters(control);
   // The rest answers EBUSY in reset.
   const pci = isOperational ? getPciCounters(control) : { rxThroughput: 0n, txThroughput: 0n };
@@ -157,7 +187,7 @@ function readCard(node: DriverNode, control: ControlDevice, info: HwIpInfo, buse
     minor: control.minor,
     busId: control.busId,
     moduleId: info.moduleId,
-    status: STATUS_NAMES.get(status) ?? `status ${status}`,
+    status,
     answers: true,
     hbmUsedBytes: Math.max(0, Number(info.dramSize) - freeBytes),
     hbmBytes: Number(info.dramSize),
@@ -165,6 +195,10 @@ function readCard(node: DriverNode, control: ControlDevice, info: HwIpInfo, buse
     utilization: isOperational ? getDeviceUtilization(control) : 0,
     clockMhz: isOperational ? getClkRate(control).curClkRateMhz : 0,
     inUse: getOpenStats(control).isComputeCtxActive !== 0,
+    owner: ownerOf(node, control.minor),
+    firmware: info.cpucpVersion || node.attribute(control.minor, 'fw_os_ver'),
+    temperature: node.temperature?.(control.minor),
+    power: isOperational ? powerOf(control) : undefined,
     hardResets: resets.hardResetCnt,
     computeResets: resets.softResetCnt,
     refusedSubmissions: refusedOf(counters),
@@ -176,6 +210,17 @@ function readCard(node: DriverNode, control: ControlDevice, info: HwIpInfo, buse
       return links === undefined || links.total === 0 ? undefined : links;
     }),
   };
+}
+
+function ownerOf(node: DriverNode, minor: number): CardSample['owner'] {
+  const pid = node.ownerOf?.(minor);
+  return pid === undefined ? undefined : { pid, command: processCommand(pid, COMMAND_LENGTH_MAX) };
+}
+
+/** Undefined for a card that answers 0, as one without a meter. */
+function powerOf(control: ControlDevice): number | undefined {
+  const milliwatt = Number(getPower(control));
+  return milliwatt === 0 ? undefined : milliwatt / MILLIWATT_PER_WATT;
 }
 
 function refusedOf(counters: ReturnType<typeof getCsCounters>): number {
@@ -215,6 +260,10 @@ function silentCard(minor: number, busId: string, moduleId: number | undefined, 
     utilization: 0,
     clockMhz: 0,
     inUse: false,
+    owner: undefined,
+    firmware: undefined,
+    temperature: undefined,
+    power: undefined,
     hardResets: 0,
     computeResets: 0,
     refusedSubmissions: 0,
@@ -223,9 +272,4 @@ function silentCard(minor: number, busId: string, moduleId: number | undefined, 
     pciTransmit: 0,
     links: [],
   };
-}
-
-/** The errno out of a message, which is what fits into a column. */
-function reasonOf(message: string): string {
-  return /\bE[A-Z0-9]{2,}\b/.exec(message)?.[0] ?? message;
 }

@@ -10,7 +10,25 @@ const LEAVE = '\u001b[?25h\u001b[?1049l';
 const HOME = '\u001b[H';
 const CLEAR_LINE = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
-const QUIT_KEYS = new Set(['q', 'Q', '\u0003', '\u001b']);
+/** What the terminal sends for each key. A lone escape quits; the others begin with one. */
+const KEYS: ReadonlyMap<string, Key> = new Map([
+  ['q', 'quit'],
+  ['Q', 'quit'],
+  ['\u0003', 'quit'],
+  ['\u001b', 'quit'],
+  ['s', 'sort'],
+  ['S', 'sort'],
+  ['k', 'up'],
+  ['\u001b[A', 'up'],
+  ['\u001bOA', 'up'],
+  ['j', 'down'],
+  ['\u001b[B', 'down'],
+  ['\u001bOB', 'down'],
+]);
+const ESCAPE = '\u001b';
+
+/** What a key asks for. */
+export type Key = 'quit' | 'sort' | 'up' | 'down';
 
 /** What a live view needs of its process; tests hand in their own. */
 export interface Terminal {
@@ -34,21 +52,24 @@ export interface Terminal {
 /** A live view on a terminal. */
 export class LiveScreen {
   readonly #terminal: Terminal;
-  readonly #onQuit: () => void;
+  readonly #onPressed: (key: Key) => void;
   readonly #onResize: () => void;
   readonly #onKey = (data: Buffer | string): void => {
-    if ([...data.toString()].some((key) => QUIT_KEYS.has(key))) this.#onQuit();
+    for (const sequence of sequencesIn(data.toString())) {
+      const key = KEYS.get(sequence);
+      if (key !== undefined) this.#onPressed(key);
+    }
   };
   #open = true;
 
   /**
    * Takes the screen. {@link close} gives it back.
-   * @param onQuit called for q, Escape and Ctrl-C
+   * @param onPressed called for q, Escape and Ctrl-C (`quit`), s (`sort`), and the arrow keys or k and j (`up`, `down`)
    * @param onResize called when the screen has another size
    */
-  constructor(terminal: Terminal, onQuit: () => void, onResize: () => void) {
+  constructor(terminal: Terminal, onPressed: (key: Key) => void, onResize: () => void) {
     this.#terminal = terminal;
-    this.#onQuit = onQuit;
+    this.#onPressed = onPressed;
     this.#onResize = onResize;
     const { input, output } = terminal;
     output.write(ENTER);
@@ -84,4 +105,14 @@ export class LiveScreen {
     }
     output.write(LEAVE);
   }
+}
+
+/** The keys in what a terminal has sent: single characters, and escape sequences of three. */
+function sequencesIn(text: string): string[] {
+  const sequences: string[] = [];
+  for (let start = 0; start < text.length; start += sequences.at(-1)!.length) {
+    const isSequence = text[start] === ESCAPE && (text[start + 1] === '[' || text[start + 1] === 'O');
+    sequences.push(text.slice(start, start + (isSequence ? 3 : 1)));
+  }
+  return sequences;
 }

@@ -8,9 +8,9 @@ import { HL_DEVICE_STATUS } from '../../uapi/index.ts';
 import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type TopModel, topModel } from './model.ts';
-import { renderTop, SMALLEST_SCREEN } from './render.ts';
+import { PLAIN_VIEW, renderTop, SMALLEST_SCREEN, scrollMax } from './render.ts';
 import { type NodeSample, TopSampler } from './sample.ts';
-import { LiveScreen, type Terminal } from './screen.ts';
+import { type Key, LiveScreen, type Terminal } from './screen.ts';
 
 /** A node whose time a test moves, with a sampler. */
 function setUp(options: Parameters<typeof createEmulatedNode>[0] = {}) {
@@ -65,10 +65,17 @@ describe('samples', () => {
     node.inject(0, { kind: 'recover' });
     expect(sampler.sample().cards[0]).toMatchObject({ status: 'operational', answers: true });
     node.inject(0, { kind: 'ioctl', ioctl: 'INFO', errno: 5 });
-    expect(sampler.sample().cards[0]).toMatchObject({ minor: 0, status: 'EIO', answers: false });
+    expect(sampler.sample().cards[0]).toMatchObject({
+      minor: 0,
+      status: expect.stringContaining('EIO') as string,
+      answers: false,
+    });
     expect(sampler.sample().cards[0]!.answers).toBe(true);
     node.inject(0, { kind: 'unplug' });
-    expect(sampler.sample().cards.map(({ minor }) => minor)).toEqual([1]);
+    expect(sampler.sample().cards.map(({ minor, status }) => [minor, status])).toEqual([
+      [0, 'removed'],
+      [1, 'operational'],
+    ]);
     close();
   });
 
@@ -139,7 +146,7 @@ describe('the model', () => {
     const { sampler, close } = setUp();
     const sample = sampler.sample();
     const card = { ...sample.cards[0]!, utilization: 40, pciReceive: 7, pciTransmit: 8 };
-    const real: NodeSample = { timeNs: 0, emulated: false, cards: [card], transfers: undefined };
+    const real: NodeSample = { ...sample, timeNs: 0, emulated: false, cards: [card], transfers: undefined };
     const model = topModel(real, { ...real, timeNs: 1e9 });
     expect(model.cards[0]).toMatchObject({
       busyPercent: 40,
@@ -157,6 +164,8 @@ function widest(): TopModel {
   const minors = Array.from({ length: 8 }, (_, minor) => minor);
   return {
     emulated: true,
+    serverPid: 7,
+    driverVersion: undefined,
     seconds: 1,
     cards: minors.map((minor) => ({
       minor,
@@ -164,6 +173,11 @@ function widest(): TopModel {
       moduleId: 7 - minor,
       status: minor === 3 ? 'in reset after device release' : 'operational',
       inUse: minor % 2 === 0,
+      pid: minor % 2 === 0 ? 4_194_304 : undefined,
+      command: 'node dist/serve.js --cards 8',
+      firmware: 'hl-gaudi2-1.22.0-fw-61.3.0-sec-9',
+      temperature: 67.5,
+      power: 598.2,
       hbmUsedBytes: 95.25 * 2 ** 30,
       hbmBytes: 127.5 * 2 ** 30,
       busyPercent: 100,
@@ -191,8 +205,8 @@ describe('the picture', () => {
     expect(lines).toHaveLength(24);
     for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80);
     expect(lines[0]).toMatch(/^gaudi-ucx top: 8 cards \(emulated\) +every 3600 s$/);
-    expect(lines[3]).toBe('   0   7 in use        95.3 of 127.5 100%  1650    999G   25.0G   1200T 567…');
-    expect(lines[6]).toMatch(/^ {3}3 {3}4 in reset af… /);
+    expect(lines[3]).toBe('   0   7 in use       95.3 of 127.5 100%    999G   25.0G   1200T 56793 4194304');
+    expect(lines[6]).toMatch(/^ {3}3 {3}4 in reset af… .* 56794 {7}-$/);
     expect(lines[13]).toBe('from 0            -  3 123G  3 123G  3 123G  3 123G 2! 123G  3 123G  3 123G');
     expect(lines.at(-1)).toMatch(/^errors: card 0: 1234 hard resets, 55555 refused, time-out/);
   });
@@ -208,10 +222,64 @@ describe('the picture', () => {
     }
   });
 
+  it('shows less on a narrow screen and more on a wide one', () => {
+    const titles = (columns: number): string => renderTop(widest(), '', { columns, rows: 24 })[2]!;
+    expect(titles(70)).toBe('card mod status        HBM used GiB busy h2d B/s d2h B/s   err     pid');
+    expect(titles(200).split(/ +/)).toEqual(
+      'card mod bus id status HBM used GiB busy MHz C W h2d B/s d2h B/s d2d B/s err pid firmware process'.split(' '),
+    );
+    const wide = renderTop(widest(), '', { columns: 200, rows: 24 })[3]!;
+    expect(wide).toMatch(
+      /0000:19:00\.0 in use .* 1650 {2}68 {2}598 .* hl-gaudi2-1\.22\.0-fw-61\.3\.0-sec-9 +node dist/,
+    );
+  });
+
+  it('scrolls what does not fit, below the titles', () => {
+    const screen = { columns: 80, rows: 10 };
+    const at = (scroll: number): string[] => renderTop(widest(), '', screen, { ...PLAIN_VIEW, scroll });
+    expect(at(0)).toHaveLength(10);
+    expect(at(3).slice(0, 3)).toEqual(at(0).slice(0, 3));
+    expect(at(3)[3]).toMatch(/^ {3}3 /);
+    const last = scrollMax(widest(), screen);
+    expect(at(last).at(-1)).toMatch(/^errors: /);
+    expect(at(last - 1).at(-1)).toMatch(/^engines busy: /);
+    expect(at(last + 100)).toEqual(at(last));
+    expect(scrollMax(widest(), SMALLEST_SCREEN)).toBe(0);
+  });
+
+  it.each([
+    ['card', [0, 1, 2]],
+    ['HBM', [2, 0, 1]],
+    ['busy', [1, 0, 2]],
+    ['traffic', [0, 2, 1]],
+    ['errors', [1, 2, 0]],
+  ] as const)('is in the order of %s', (sort, expected) => {
+    const [first] = widest().cards;
+    const base = { ...first!, faults: [], refusedSubmissions: 0, deviceToDevice: undefined, deviceToHost: 0 };
+    const cards = [
+      { ...base, minor: 0, hbmUsedBytes: 5, busyPercent: 2, hostToDevice: 9, hardResets: 0 },
+      { ...base, minor: 1, hbmUsedBytes: 4, busyPercent: 3, hostToDevice: 1, hardResets: 7 },
+      { ...base, minor: 2, hbmUsedBytes: 6, busyPercent: 1, hostToDevice: 5, hardResets: 3 },
+    ];
+    const lines = renderTop({ ...widest(), cards, links: [] }, '', SMALLEST_SCREEN, { ...PLAIN_VIEW, sort });
+    expect(lines.slice(3, 6).map((line) => Number(line.slice(0, 4)))).toEqual(expected);
+  });
+
+  it('tells keys and colours of a live view, and whose emulated node it is', () => {
+    const live = { ...PLAIN_VIEW, isLive: true };
+    const lines = renderTop(widest(), '', SMALLEST_SCREEN, live);
+    expect(lines[1]).toBe('q quit, s sort: card, up and down scroll');
+    expect([lines[3]!.slice(0, 9), lines[3]!.slice(-5)]).toEqual(['\u001b[31m   0', '\u001b[39m']);
+    const own = { ...widest(), serverPid: undefined };
+    expect(renderTop(own, '', SMALLEST_SCREEN)[1]).toMatch(/^this process's own emulated node: no other program/);
+    const sound = { ...own.cards[0]!, faults: [], hardResets: 0, refusedSubmissions: 0 };
+    expect(renderTop({ ...own, cards: [sound] }, '', SMALLEST_SCREEN, live)[3]).toMatch(/^ {3}0 /);
+  });
+
   it('says what is missing', () => {
-    const empty: TopModel = { emulated: false, seconds: 0, cards: [], links: [] };
+    const empty: TopModel = { ...widest(), emulated: false, driverVersion: '1.22.1', seconds: 0, cards: [], links: [] };
     expect(renderTop(empty, '', SMALLEST_SCREEN).join('\n')).toMatch(
-      /first look: no rates[\s\S]*no cards: the node has none/,
+      /\(habanalabs driver 1\.22\.1\), first look: no rates[\s\S]*no cards: the node has none/,
     );
     const real = { ...widest(), emulated: false, links: [] };
     const text = renderTop(
@@ -219,7 +287,9 @@ describe('the picture', () => {
       '',
       SMALLEST_SCREEN,
     );
-    expect(text.join('\n')).toMatch(/\(habanalabs driver\)[\s\S]* - 567…\n[\s\S]*links: not told by this driver/);
+    expect(text.join('\n')).toMatch(
+      /\(habanalabs driver\)[\s\S]* - 56793 4194304\n[\s\S]*links: not told by this driver/,
+    );
   });
 });
 
@@ -256,8 +326,8 @@ describe('the terminal', () => {
     let quits = 0;
     const screen = new LiveScreen(
       terminal,
-      () => {
-        quits += 1;
+      (pressed) => {
+        if (pressed === 'quit') quits += 1;
       },
       () => {},
     );
@@ -275,6 +345,20 @@ describe('the terminal', () => {
       '\u001b[?1049h\u001b[?25l\u001b[Hone\u001b[K\r\ntwo\u001b[K\u001b[J\u001b[?25h\u001b[?1049l',
     );
     expect([output.listenerCount('resize'), input.listenerCount('data')]).toEqual([0, 0]);
+  });
+
+  it('tells the keys apart, also when several come at once', () => {
+    const { input, terminal } = terminalOf(true);
+    const keys: Key[] = [];
+    const screen = new LiveScreen(
+      terminal,
+      (key) => keys.push(key),
+      () => {},
+    );
+    input.emit('data', Buffer.from('s\u001b[A\u001bOBxjk\u001b[C'));
+    input.emit('data', Buffer.from('\u001b'));
+    expect(keys).toEqual(['sort', 'up', 'down', 'down', 'up', 'quit']);
+    screen.close();
   });
 
   it('without keys is drawn again when its size changes', () => {

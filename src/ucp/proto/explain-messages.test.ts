@@ -20,6 +20,7 @@ function lane(transport: string, flags: number, latencyNs: number, hasRemoteKey 
     reachesOtherDevices: false,
     performance: { latencyNs, overheadNs: 10, hostToDevice: 0, deviceToHost: 0, deviceToDevice: 0, hostToHost: 10e9 },
     priority: 0,
+    devicePaths: 1,
     deviceAddressBytes: 0,
     ifaceAddressBytes: 0,
     endpointAddressBytes: 0,

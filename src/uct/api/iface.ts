@@ -129,6 +129,8 @@ export interface IfaceAttributes {
   readonly performance: IfacePerformance;
   /** Decides between interfaces with equal estimates: the higher one is used. */
   readonly priority: number;
+  /** Paths of the device that lanes may use at the same time. */
+  readonly devicePaths: number;
   /** Length of the device address in bytes. */
   readonly deviceAddressBytes: number;
   /** Length of the interface address in bytes. */

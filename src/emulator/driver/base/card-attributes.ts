@@ -2,7 +2,7 @@
  * The sysfs attributes of a card (Documentation/ABI/testing/sysfs-driver-habanalabs), for reading.
  */
 
-import { type AsicName, HL_DEVICE_STATUS } from '../../../uapi/index.ts';
+import { type AsicName, HL_DEVICE_STATUS_TEXT } from '../../../uapi/index.ts';
 import type { CardPort } from './card-port.ts';
 import { CLOCK_MHZ } from './clock-rates.ts';
 
@@ -12,15 +12,6 @@ export const FIRMWARE_VERSION = 'gaudi-ucx-emulator-fw-1.22.0-sec-11';
 const COMPONENT_VERSION = '0x00000001';
 /** Power limits in microwatts: those of the OAM cards of each generation. */
 const MAX_POWER_UW: Readonly<Record<AsicName, number>> = { gaudi: 350e6, gaudi2: 600e6, gaudi3: 900e6 };
-
-const STATUS_TEXT: readonly (readonly [number, string])[] = [
-  [HL_DEVICE_STATUS.OPERATIONAL, 'operational'],
-  [HL_DEVICE_STATUS.IN_RESET, 'in reset'],
-  [HL_DEVICE_STATUS.MALFUNCTION, 'disabled'],
-  [HL_DEVICE_STATUS.NEEDS_RESET, 'needs reset'],
-  [HL_DEVICE_STATUS.IN_DEVICE_CREATION, 'in device creation'],
-  [HL_DEVICE_STATUS.IN_RESET_AFTER_DEVICE_RELEASE, 'in reset after device release'],
-];
 
 const DEVICE_TYPE: Readonly<Record<AsicName, string>> = { gaudi: 'GAUDI', gaudi2: 'GAUDI2', gaudi3: 'GAUDI3' };
 
@@ -43,7 +34,7 @@ const READERS: Readonly<Record<string, (card: CardPort) => string>> = {
   preboot_btl_ver: () => FIRMWARE_VERSION,
   security_enabled: () => '0',
   soft_reset_cnt: ({ computeResets }) => String(computeResets),
-  status: ({ status }) => STATUS_TEXT.find(([value]) => value === status)?.[1] ?? 'unknown',
+  status: ({ status }) => HL_DEVICE_STATUS_TEXT.get(status) ?? 'unknown',
   thermal_ver: () => COMPONENT_VERSION,
   uboot_ver: () => 'U-Boot gaudi-ucx-emulator 2021.04',
   vrm_ver: () => COMPONENT_VERSION,

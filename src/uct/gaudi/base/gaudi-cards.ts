@@ -1,14 +1,15 @@
 /**
- * The cards of one program: chosen by GAUDI_MAPPING_TABLE or detected, and all opened at once, so that a card that cannot be used is
+ * The cards of one program: chosen by the environment or detected, and all opened at once, so that a card that cannot be used is
  * known at the start and not at the first transfer.
  */
 
 import { type Device, type DriverNode, GaudiErrorCode, gaudiError, open } from '../../../hlthunk/index.ts';
 import type { Log } from '../../../ucs/debug/log.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
-import { isUcxError, type UcxError } from '../../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../../ucs/type/error.ts';
+import { type CardChoice, chosenCards } from './card-choice.ts';
 import { Landings } from './landings.ts';
-import { detectedCards, type MappedCard, parseMappingTable } from './mapping-table.ts';
+import type { MappedCard } from './mapping-table.ts';
 
 /** An open card under its logical index. */
 export interface GaudiCard {
@@ -25,8 +26,8 @@ export interface GaudiCard {
 /** Where the cards come from. */
 export interface GaudiCardsOptions {
   readonly node: DriverNode;
-  /** Value of GAUDI_MAPPING_TABLE; undefined to take every card. */
-  readonly mappingTable: string | undefined;
+  /** What the environment says. */
+  readonly choice: CardChoice;
   readonly log: Log;
   readonly clock: Clock;
   /** Told of a card that does not open, without a mapping table. */
@@ -44,13 +45,13 @@ export function cardName(index: number): string {
  * Opens the cards.
  *
  * With a mapping table every card in it must open. Without one, a card that somebody else has open is left out, as long as one opens.
- * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
+ * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for another list of cards that is none; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
-  const { node, mappingTable, log, clock, isWanted, onLeftOut } = options;
+  const { node, choice, log, clock, isWanted, onLeftOut } = options;
   const entries = node.cards();
   if (node.lostReason !== undefined) throw gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, node.lostReason);
-  const all = mappingTable === undefined ? detectedCards(entries) : parseMappingTable(mappingTable, entries);
+  const all = chosenCards(choice, entries);
   const mapped = isWanted === undefined ? all : all.filter(({ index }) => isWanted(cardName(index)));
   const opened: GaudiCard[] = [];
   let refusal: UcxError | undefined;
@@ -59,16 +60,18 @@ export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {
       opened.push(openCard(node, card, log, clock));
     } catch (error) {
       if (!isUcxError(error)) throw error;
-      if (mappingTable !== undefined) {
+      if (choice.mappingTable !== undefined) {
         closeGaudiCards(opened);
-        throw error;
+        throw error.code === GaudiErrorCode.DEVICE_BUSY ? withAdvice(error) : error;
       }
       refusal = error;
       onLeftOut(cardName(card.index), error);
     }
   }
   if (opened.length > 0) return opened;
-  const why = all.length === 0 ? 'has no cards' : 'has no cards but those that the configuration excludes';
+  const reason = entries.length === 0 && node.whyNoCards !== undefined ? ` (${node.whyNoCards()})` : '';
+  const why = entries.length === 0 ? `has no cards${reason}` : 'has no cards but those that the configuration excludes';
+  if (refusal?.code === GaudiErrorCode.DEVICE_BUSY) throw withAdvice(refusal);
   throw refusal ?? gaudiError(GaudiErrorCode.DEVICE_NOT_FOUND, `the ${node.kind} node ${why}`);
 }
 
@@ -87,6 +90,12 @@ export function closeGaudiCards(cards: readonly GaudiCard[]): void {
     if (isOwned) device.close();
     landings.close();
   }
+}
+
+/** The refusal of a card that another program has, and what the user can do about it. */
+function withAdvice({ code, status, message, details, cause }: UcxError): UcxError {
+  const advice = 'choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE';
+  return new UcxError({ code, status, message: `${message}; ${advice}`, details, cause });
 }
 
 function openCard(node: DriverNode, { index, card }: MappedCard, log: Log, clock: Clock): GaudiCard {

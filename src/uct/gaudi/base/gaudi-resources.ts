@@ -13,6 +13,7 @@ import { Status } from '../../../ucs/type/status.ts';
 import { DeviceType } from '../../api/iface.ts';
 import type { ComponentServices, LeftOut } from '../../api/memory-domain.ts';
 import { checkServices } from '../../base/check-services.ts';
+import { type CardChoice, checkCardChoice } from './card-choice.ts';
 import { GAUDI_COPY_CONFIG_TABLE, type GaudiCopyConfig } from './config.ts';
 import { checkDemands } from './demands.ts';
 import { borrowedCards, closeGaudiCards, type GaudiCard, openGaudiCards } from './gaudi-cards.ts';
@@ -23,11 +24,9 @@ import { detectScaleOut } from './scale-out.ts';
 const DRAIN_NS = 100e6;
 
 /** Where the cards are. */
-export interface GaudiResourcesOptions {
+export interface GaudiResourcesOptions extends CardChoice {
   /** The machine: the kernel driver or an emulated node. */
   readonly node: DriverNode;
-  /** Value of GAUDI_MAPPING_TABLE. */
-  readonly mappingTable: string | undefined;
   /** Devices that the application has opened, instead of those that the table or the machine names. It closes them, after the context. */
   readonly devices?: readonly Device[] | undefined;
 }
@@ -48,7 +47,7 @@ export interface OpenGaudi {
 export class GaudiResources {
   /** The machine that has the cards. */
   readonly node: DriverNode;
-  readonly #mappingTable: string | undefined;
+  readonly #choice: CardChoice;
   readonly #devices: readonly Device[] | undefined;
   #open: OpenGaudi | undefined;
   #users = 0;
@@ -60,12 +59,9 @@ export class GaudiResources {
   constructor(options: GaudiResourcesOptions) {
     checkOptions(options);
     checkMethods('node', options.node, ['cards', 'open', 'openControl', 'attribute', 'close']);
-    const { mappingTable } = options;
-    if (mappingTable !== undefined && typeof mappingTable !== 'string') {
-      throw invalidParam('mappingTable', 'must be a string', mappingTable);
-    }
+    checkCardChoice(options);
     this.node = options.node;
-    this.#mappingTable = mappingTable;
+    this.#choice = options;
     this.#devices = options.devices;
   }
 
@@ -124,7 +120,7 @@ export class GaudiResources {
     const onLeftOut = (name: string, { message: reason }: UcxError): number => leftOut.push({ name, reason });
     const cards =
       this.#devices === undefined
-        ? openGaudiCards({ node: this.node, mappingTable: this.#mappingTable, log, clock, isWanted, onLeftOut })
+        ? openGaudiCards({ node: this.node, choice: this.#choice, log, clock, isWanted, onLeftOut })
         : borrowedCards(this.#devices, isWanted);
     for (const { name, reason } of leftOut) log.warn(`${name} is left out: ${reason}`);
     try {

@@ -10,7 +10,13 @@ import { detectScaleOut, type ScaleOutMode } from './scale-out.ts';
 function detect(mode: ScaleOutMode, options: EmulatedNodeOptions = {}): void {
   const node = createEmulatedNode({ cards: 2, dmaThreads: 0, ...options });
   const { log } = createTestLog();
-  const cards = openGaudiCards({ node, mappingTable: undefined, log, clock: systemClock, onLeftOut: () => {} });
+  const cards = openGaudiCards({
+    node,
+    choice: { mappingTable: undefined },
+    log,
+    clock: systemClock,
+    onLeftOut: () => {},
+  });
   try {
     detectScaleOut(cards, node, mode, log);
   } finally {

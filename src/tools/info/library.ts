@@ -1,7 +1,7 @@
 /** `info -v` and `info -d`: the UCX library of the machine beside this one. What it prints of itself is shown as it is. */
 
-import type { UcxLibrary } from '../assembly/ucx-library.ts';
-import { isUcxError } from '../ucs/type/error.ts';
+import type { UcxLibrary } from '../../assembly/ucx-library.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 
 /** The line for `info -v`. */
 export function describeLibraryVersion(library: UcxLibrary): string {

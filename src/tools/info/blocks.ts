@@ -1,53 +1,64 @@
 /** `info --blocks`: the register blocks that the driver of a card hands to users, and the registers of one of them. Read only. */
 
-import { openNode } from '../assembly/open-node.ts';
-import type { Program } from '../assembly/program.ts';
-import { open, type RegisterValue } from '../hlthunk/index.ts';
-import { invalidParam } from '../ucs/type/error.ts';
-import { type RegisterBlock, RegisterBlocks } from '../uct/index.ts';
-import { formatBytes, formatTable } from './text-table.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import type { Program } from '../../assembly/program.ts';
+import { open, type RegisterValue } from '../../hlthunk/index.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';
+import { formatBytes, formatTable } from '../text-table.ts';
 
-/** What is to be shown. */
+/** What is to be read. */
 export interface BlocksOptions {
   /** Name of a block; undefined for the list of all. */
   readonly block: string | undefined;
   /** Card by minor. */
   readonly minor: number;
-  /** Also registers that are 0. */
-  readonly all: boolean;
 }
 
-/** The options of `info` that are about blocks, as they are typed. */
-export interface BlocksArguments {
-  readonly blocks?: string | true;
-  readonly card: string;
-  readonly all: boolean;
+/** What was read: the blocks of a card, or the registers of one of them. */
+export interface BlocksReport {
+  readonly minor: number;
+  readonly busId: string;
+  readonly cardName: string;
+  readonly emulated: boolean;
+  readonly blocks?: readonly RegisterBlock[];
+  readonly block?: string;
+  readonly registers?: readonly RegisterValue[];
 }
 
 /** Throws ERR_INVALID_PARAM for a card that is no number. */
-export function blocksOptions({ blocks, card, all }: BlocksArguments): BlocksOptions {
+export function blocksOptions(blocks: string | true, card: string): BlocksOptions {
   if (!/^\d{1,3}$/.test(card)) throw invalidParam('card', 'must be a card by minor', card);
-  return { block: typeof blocks === 'string' ? blocks : undefined, minor: Number(card), all };
+  return { block: typeof blocks === 'string' ? blocks : undefined, minor: Number(card) };
 }
 
 /**
- * The text. Opens the compute context of the card, so nobody else may have it.
+ * Reads them. Opens the compute context of the card, so no other process may have it.
  * @throws UcxError ERR_GAUDI_DEVICE_BUSY; ERR_GAUDI_PERMISSION_DENIED where UCX_GAUDI_COPY_HW_BLOCK_ACCESS forbids it; ERR_INVALID_PARAM
  */
-export function describeBlocks(program: Program, { block, minor, all }: BlocksOptions): string {
+export function readBlocks(program: Program, { block, minor }: BlocksOptions): BlocksReport {
   const node = openNode(program);
   try {
     const card = node.cards().find((entry) => entry.minor === minor);
     if (card === undefined) throw invalidParam('card', 'must be a card of this node by minor', minor);
     using device = open(node, { busId: card.busId }, { log: program.log.child(`card${minor}`) });
     const blocks = new RegisterBlocks(device, program.config);
-    const source = node.kind === 'emulator' ? 'emulated' : 'habanalabs kernel driver';
-    const title = `# card ${minor} (${source}): ${device.info.cardName} at ${card.busId}`;
-    if (block === undefined) return [title, '#', listOf(blocks.list())].join('\n');
-    return [`${title}, block ${block.toUpperCase()}`, '#', registersOf(blocks.read(block), all)].join('\n');
+    const { cardName } = device.info;
+    const report = { minor, busId: card.busId, cardName, emulated: node.kind === 'emulator' };
+    if (block === undefined) return { ...report, blocks: blocks.list() };
+    return { ...report, block: block.toUpperCase(), registers: blocks.read(block) };
   } finally {
     node.close();
   }
+}
+
+/** The text of a report. @param all also registers that are 0 */
+export function blocksText(report: BlocksReport, all: boolean): string {
+  const { minor, busId, cardName, emulated, blocks, block, registers = [] } = report;
+  const source = emulated ? 'emulated' : 'habanalabs kernel driver';
+  const title = `# card ${minor} (${source}): ${cardName} at ${busId}`;
+  if (blocks !== undefined) return [title, '#', listOf(blocks)].join('\n');
+  return [`${title}, block ${block}`, '#', registersOf(registers, all)].join('\n');
 }
 
 /** A row per family of blocks, such as `NIC<n>_UMR<n>_<n>`: blocks that differ by number only, in size and refusal not. */

@@ -1,8 +1,8 @@
 /** What `gaudi-ucx explain` prints: sizes that go the same way in one row, with the reason of every loser below. Text only. */
 
-import type { Engine } from '../ucp/api/engine.ts';
-import type { SizeExplanation, SizeLoser } from '../ucp/api/explanation.ts';
-import { formatBytes, formatTime } from './text-table.ts';
+import type { Engine } from '../../ucp/api/engine.ts';
+import type { SizeExplanation, SizeLoser } from '../../ucp/api/explanation.ts';
+import { formatBytes, formatTime } from '../text-table.ts';
 
 /** Widest line. */
 export const REPORT_COLUMNS = 100;

@@ -14,14 +14,13 @@ import {
   type RemoteNode,
   readNodeDescription,
   startNodeServer,
-} from '../assembly/node-server.ts';
-import { startProgram } from '../assembly/program.ts';
-import { Errno } from '../sys/index.ts';
-import { HL_DEVICE_STATUS } from '../uapi/index.ts';
-import { timeType } from '../ucs/config/value.ts';
-import { invalidParam, UcxError } from '../ucs/type/error.ts';
-import { Status } from '../ucs/type/status.ts';
-import { formatBytes, formatTable } from './text-table.ts';
+} from '../../assembly/node-server.ts';
+import { startProgram } from '../../assembly/program.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { EXIT_USAGE, readArguments } from '../command-line.ts';
+import { formatBytes, formatTable } from '../text-table.ts';
+import { type FaultArguments, faultOf, faultSentence, integerOf } from './fault.ts';
 
 interface SocketOption {
   readonly socket?: string;
@@ -32,18 +31,9 @@ interface UpOptions extends SocketOption, NodeDescription {
   readonly foreground?: boolean;
 }
 
-interface FaultOptions extends SocketOption {
-  readonly nth?: string;
-  readonly errno?: string;
-  readonly ioctl?: string;
-  readonly resource?: string;
-  readonly delay?: string;
-  readonly status?: string;
-  readonly port?: string;
-  readonly peer?: string;
+interface FaultOptions extends SocketOption, FaultArguments {
+  readonly json?: boolean;
 }
-
-type Fault = Parameters<RemoteNode['inject']>[1];
 
 const SOCKET = '--socket <path>';
 const SOCKET_HELP = 'socket of the server (default: what UCX_GAUDI_DRIVER names, else one in XDG_RUNTIME_DIR)';
@@ -69,7 +59,7 @@ export function nodeCommand(): Command {
     .option('--json', 'as JSON')
     .option(SOCKET, SOCKET_HELP)
     .action((options: SocketOption & { readonly json?: boolean }) => {
-      const status = withServer(options, (server) => server.status());
+      const status = withServer(options, (server) => withoutSelf(server.status()));
       process.stdout.write(`${options.json === true ? JSON.stringify(status, undefined, 2) : describe(status)}\n`);
     });
   node
@@ -99,11 +89,12 @@ export function nodeCommand(): Command {
     .option('--status <name>', 'status: by name, such as NEEDS_RESET')
     .option('--port <number>', 'link-down, link-up: the NIC port of the card')
     .option('--peer <card>', 'link-down, link-up: all links to that card')
+    .option('--json', 'as JSON')
     .option(SOCKET, SOCKET_HELP)
-    .action((card: string, kind: string, options: FaultOptions) => {
-      const fault = faultOf(kind, options);
-      withServer(options, (server) => server.inject(integerOf('card', card), fault));
-      process.stdout.write(`card ${card}: ${JSON.stringify(fault)}\n`);
+    .action((card: string, kind: string, options: FaultOptions, command: Command) => {
+      const [minor, fault] = readArguments(command, () => [integerOf('card', card), faultOf(kind, options)] as const);
+      readArguments(command, () => withServer(options, (server) => server.inject(minor, fault)));
+      process.stdout.write(options.json === true ? `${JSON.stringify(fault)}\n` : `${faultSentence(minor, fault)}\n`);
     });
   return node;
 }
@@ -121,18 +112,20 @@ function withServer<T>(options: SocketOption, use: (server: RemoteNode) => T): T
   }
 }
 
-async function up(options: UpOptions): Promise<void> {
-  if (options.foreground === true) await serve(options);
-  else await startDetached(options);
+async function up(options: UpOptions, command: Command): Promise<void> {
+  if (options.foreground === true) await serve(options, command);
+  else await startDetached(options, command);
 }
 
 /** Serves in this process, until a signal or a client ends it. */
-async function serve(options: UpOptions): Promise<void> {
+async function serve(options: UpOptions, command: Command): Promise<void> {
   const socket = socketOf(options);
   const { asic, cards, hbm, links, dmaThreads, config } = options;
   const given = Object.entries({ asic, cards, hbm, links, dmaThreads }).filter(([, value]) => value !== undefined);
-  const description = { ...(config === undefined ? {} : readNodeDescription(config)), ...Object.fromEntries(given) };
-  const server = startNodeServer(startProgram(), socket, description);
+  const server = readArguments(command, () => {
+    const file = config === undefined ? {} : readNodeDescription(config);
+    return startNodeServer(startProgram(), socket, { ...file, ...Object.fromEntries(given) });
+  });
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => server.close());
   announce(server);
   await server.closed;
@@ -154,7 +147,7 @@ function upLine({ pid, socket, asic, cards, links }: NodeStatus): string {
 }
 
 /** Starts a server that outlives this process, and waits until it serves. Its log is beside the socket. */
-async function startDetached(options: UpOptions): Promise<void> {
+async function startDetached(options: UpOptions, command: Command): Promise<void> {
   const socket = socketOf(options);
   const args = ['node', 'up', '--foreground', '--socket', socket];
   if (options.config !== undefined) args.push('--config', resolve(options.config));
@@ -172,57 +165,29 @@ async function startDetached(options: UpOptions): Promise<void> {
     stdio: ['ignore', log, log, 'ipc'],
   });
   closeSync(log);
-  const line = await new Promise<string | undefined>((settle, fail) => {
+  const answer = await new Promise<string | number | null>((settle, fail) => {
     child.once('message', (message) => settle(String(message)));
-    child.once('exit', () => settle(undefined));
+    child.once('exit', settle);
     child.once('error', fail);
   });
-  if (line === undefined) {
-    const reason = readFileSync(logPath)
-      .subarray(written)
-      .toString()
-      .trim()
-      .replace(/^gaudi-ucx: /, '');
+  if (typeof answer !== 'string') {
+    const [reason = ''] = readFileSync(logPath).subarray(written).toString().trim().split('\n').slice(-1);
+    const text = reason.replace(/^gaudi-ucx: /, '');
+    if (answer === EXIT_USAGE) command.error(text);
     throw new UcxError({
       code: 'ERR_NODE_START',
       status: Status.IO_ERROR,
-      message: `the server has not started: ${reason}`,
+      message: `the server has not started: ${text}`,
     });
   }
   child.unref();
   if (child.connected) child.disconnect();
-  process.stdout.write(`${line}\n`);
+  process.stdout.write(`${answer}\n`);
 }
 
-function faultOf(kind: string, options: FaultOptions): Fault {
-  const { nth, errno, ioctl, resource, delay, status, port, peer } = options;
-  const fields: Record<string, unknown> = { kind };
-  if (nth !== undefined) fields['nth'] = integerOf('nth', nth);
-  if (errno !== undefined) fields['errno'] = errnoOf(errno);
-  if (ioctl !== undefined) fields['ioctl'] = ioctl.toUpperCase();
-  if (resource !== undefined) fields['resource'] = resource;
-  if (delay !== undefined) fields['delayNs'] = delayOf(delay);
-  if (status !== undefined) fields['status'] = (HL_DEVICE_STATUS as Record<string, number>)[status.toUpperCase()];
-  if (port !== undefined) fields['port'] = integerOf('port', port);
-  if (peer !== undefined) fields['peer'] = integerOf('peer', peer);
-  // The server checks it field by field.
-  return fields as unknown as Fault;
-}
-
-function integerOf(name: string, text: string): number {
-  if (!/^\d+$/.test(text)) throw invalidParam(name, 'must be a number', text);
-  return Number(text);
-}
-
-function errnoOf(text: string): number {
-  const named = (Errno as Record<string, number>)[text.toUpperCase()];
-  return named ?? integerOf('errno', text);
-}
-
-function delayOf(text: string): number {
-  const ns = timeType.parse(text);
-  if (ns === undefined || !Number.isFinite(ns)) throw invalidParam('delay', 'must be a time such as 10ms', text);
-  return Math.round(ns);
+/** Without this process, which is a client only because it asks. */
+function withoutSelf(status: NodeStatus): NodeStatus {
+  return { ...status, clients: status.clients.filter(({ pid }) => pid !== process.pid) };
 }
 
 function describe(status: NodeStatus): string {

@@ -3,10 +3,10 @@
  * and ends with it.
  */
 
-import { Context } from '../assembly/context.ts';
-import { setParentDeathSignal } from '../sys/index.ts';
-import { isUcxError } from '../ucs/type/error.ts';
-import type { PeerMemory, PeerReply } from './explain-peer.ts';
+import { Context } from '../../assembly/context.ts';
+import { setParentDeathSignal } from '../../sys/index.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import type { PeerMemory, PeerReply } from './peer.ts';
 
 async function share({
   memoryType,

@@ -1,10 +1,10 @@
 /** The arguments of `gaudi-ucx explain`: operation, memory on both sides, sizes. Reads texts; opens nothing. */
 
-import { ENGINE_CHOICES, type EngineChoice } from '../assembly/config.ts';
-import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../ucp/api/endpoint.ts';
-import { memorySizeType } from '../ucs/config/value.ts';
-import { MemoryType, memoryTypeName } from '../ucs/memory/memory-type.ts';
-import { invalidParam } from '../ucs/type/error.ts';
+import { ENGINE_CHOICES, type EngineChoice } from '../../assembly/config.ts';
+import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
+import { memorySizeType } from '../../ucs/config/value.ts';
+import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 
 /** Sizes that one call may ask for; a range from 1 byte to the longest has 53. */
 export const SIZES_MAX = 64;
@@ -48,7 +48,11 @@ export function readExplainArguments({ op, local, remote, size, peer, engine }: 
   const sizes = operation === 'atomic' ? atomicSizes(size) : sizesOf(size);
   if (peer !== 'self' && peer !== 'process') throw invalidParam('peer', 'must be self or process', peer);
   const request = { operation, local: memoryOf('local', local), remote: memoryOf('remote', remote), sizes };
-  return { ...request, otherProcess: peer === 'process', engine: engineOf(engine) };
+  const otherProcess = peer === 'process';
+  if (otherProcess && request.remote.card !== undefined && request.remote.card === request.local.card) {
+    throw invalidParam('local', 'must be another card than that of the other process', local);
+  }
+  return { ...request, otherProcess, engine: engineOf(engine) };
 }
 
 /** The text that reads as this choice. */

@@ -1,10 +1,10 @@
 /** The arguments and the text of `gaudi-ucx explain`. */
 
 import { describe, expect, it } from 'vitest';
-import type { SizeExplanation } from '../ucp/api/explanation.ts';
-import { MemoryType } from '../ucs/memory/memory-type.ts';
-import { type ExplainArguments, readExplainArguments } from './explain-options.ts';
-import { type ExplainReport, explainText, REPORT_COLUMNS } from './explain-report.ts';
+import type { SizeExplanation } from '../../ucp/api/explanation.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { type ExplainArguments, readExplainArguments } from './options.ts';
+import { type ExplainReport, explainText, REPORT_COLUMNS } from './report.ts';
 
 const ARGUMENTS: ExplainArguments = { op: 'put', local: 'host', remote: 'gaudi:1', size: '8', peer: 'self' };
 const read = (part: Partial<ExplainArguments>) => readExplainArguments({ ...ARGUMENTS, ...part });

@@ -1,22 +1,21 @@
 /** `gaudi-ucx explain`: what would move bytes between two kinds of memory, at which size, and why nothing else would. It moves none. */
 
 import { Command } from 'commander';
-import type { EngineChoice } from '../assembly/config.ts';
-import { Context } from '../assembly/context.ts';
-import type { Endpoint } from '../ucp/api/endpoint.ts';
-import type { MemoryHandle } from '../ucp/api/memory.ts';
-import { MemoryType } from '../ucs/memory/memory-type.ts';
-import { invalidParam } from '../ucs/type/error.ts';
+import type { EngineChoice } from '../../assembly/config.ts';
+import { Context } from '../../assembly/context.ts';
+import type { Endpoint } from '../../ucp/api/endpoint.ts';
+import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { readArguments } from '../command-line.ts';
 import {
   type ExplainArguments,
   type ExplainRequest,
   type MemoryChoice,
   printMemory,
   readExplainArguments,
-} from './explain-options.ts';
-import { ExplainPeer } from './explain-peer.ts';
-import { type ExplainReport, explainText } from './explain-report.ts';
-import { readArguments } from './usage-error.ts';
+} from './options.ts';
+import { ExplainPeer } from './peer.ts';
+import { type ExplainReport, explainText } from './report.ts';
 
 /** Memory to choose for: device memory comes in pages of the card anyway. */
 const MEMORY_BYTES = 4096;
@@ -36,13 +35,11 @@ export function explainCommand(): Command {
     .option('--peer <peer>', 'whose the remote memory is: self, or process for another process of this machine', 'self')
     .option('--engine <name>', 'native, libucx or auto (default: what UCX_ENGINE says)')
     .option('--json', 'as JSON')
-    .showHelpAfterError()
     .action(run);
 }
 
 async function run(options: Options, command: Command): Promise<void> {
   const request = readArguments(command, () => readExplainArguments(options));
-  if (request === undefined) return;
   const report = request.otherProcess ? await explainToProcess(request) : await explainToSelf(request);
   process.stdout.write(`${options.json === true ? JSON.stringify(report, undefined, 2) : explainText(report)}\n`);
 }
@@ -57,9 +54,6 @@ async function explainToSelf(request: ExplainRequest): Promise<ExplainReport> {
 async function explainToProcess(request: ExplainRequest): Promise<ExplainReport> {
   const { local, remote } = request;
   const sysDevice = remote.memoryType === MemoryType.HOST ? undefined : (remote.card ?? (local.card === 0 ? 1 : 0));
-  if (sysDevice !== undefined && sysDevice === local.card) {
-    throw invalidParam('local', 'must be another card than that of the other process', printMemory(local));
-  }
   const peer = await ExplainPeer.start({
     memoryType: remote.memoryType,
     sysDevice,

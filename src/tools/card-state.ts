@@ -1,0 +1,50 @@
+/**
+ * The state of a card in a few words, the same in every command: what the driver's sysfs attribute `status` says, and why the card cannot be asked where
+ * it cannot.
+ */
+
+import { type ControlDevice, type DriverNode, getDeviceStatus, openControl } from '../hlthunk/index.ts';
+import { HL_DEVICE_STATUS_TEXT } from '../uapi/index.ts';
+import { isUcxError, type UcxError } from '../ucs/type/error.ts';
+
+/** The state of a card that works. */
+export const OPERATIONAL = 'operational';
+
+const REFUSALS: Readonly<Record<string, string>> = {
+  EPERM: 'no permission',
+  EACCES: 'no permission',
+  ENODEV: 'removed',
+  ENOENT: 'removed',
+  ENXIO: 'removed',
+  EBUSY: 'in reset',
+  EAGAIN: 'in reset',
+};
+
+/** The state that an open card tells. */
+export function stateOf(control: ControlDevice): string {
+  const status = getDeviceStatus(control);
+  return HL_DEVICE_STATUS_TEXT.get(status) ?? `status ${status}`;
+}
+
+/** The state of a card that refuses to be asked: that of sysfs where it explains the refusal, else what the refusal means. */
+export function stateOfRefusal(node: DriverNode, minor: number, { message, details }: UcxError): string {
+  const state = node.attribute(minor, 'status');
+  if (state !== undefined && state !== OPERATIONAL) return state;
+  return REFUSALS[String(details['errno'])] ?? message;
+}
+
+/** A card, or why it cannot be asked. */
+export type CardAnswer<T> =
+  | { readonly state: string; readonly card: T; readonly reason?: undefined }
+  | { readonly state: string; readonly card?: undefined; readonly reason: string };
+
+/** Asks a card through its control node, which is closed afterwards. A card that refuses is an answer too. */
+export function askCard<T>(node: DriverNode, minor: number, ask: (control: ControlDevice) => T): CardAnswer<T> {
+  try {
+    using control = openControl(node, minor);
+    return { state: stateOf(control), card: ask(control) };
+  } catch (error) {
+    if (!isUcxError(error)) throw error;
+    return { state: stateOfRefusal(node, minor, error), reason: error.message };
+  }
+}

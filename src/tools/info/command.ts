@@ -1,0 +1,170 @@
+/** The command `info`: the options of ucx_info, and which descriptions they ask for. What is described is in the files beside. */
+
+import { Command, Option } from 'commander';
+import { startProgram } from '../../assembly/program.ts';
+import { memorySizeType } from '../../ucs/config/value.ts';
+import { invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { readArguments } from '../command-line.ts';
+import { type BlocksOptions, blocksOptions, blocksText, readBlocks } from './blocks.ts';
+import { type InfoOptions, readInfo } from './info.ts';
+import { measureMemcpy, memcpyText } from './memcpy.ts';
+import { featuresOf, readUcp, type UcpInfoOptions, ucpText } from './ucp.ts';
+
+/** Options of ucx_info that this command has not, and what serves instead. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  b: 'there is no build configuration: -v tells the versions',
+  y: 'there are no structures of C: docs/ARCHITECTURE.md describes the types',
+  n: 'nothing is sized by the number of endpoints',
+  N: 'nothing is sized by the number of endpoints of a node',
+  D: 'UCX_TLS, UCX_SHM_DEVICES, UCX_NET_DEVICES and UCX_ACC_DEVICES choose devices',
+  P: 'gaudi-ucx explain --peer self or process shows what a peer is reached by',
+  A: 'UCX_NET_DEVICES chooses the network device',
+};
+
+interface Options {
+  readonly version?: true;
+  readonly devices?: true;
+  readonly t?: string;
+  readonly config?: true;
+  readonly fullConfig?: true;
+  readonly all?: true;
+  readonly commentDefaults?: true;
+  readonly filter?: string;
+  readonly system?: true;
+  readonly T?: true;
+  readonly M?: true;
+  readonly p?: true;
+  readonly w?: true;
+  readonly e?: true;
+  readonly m?: string;
+  readonly u?: string;
+  readonly blocks?: string | true;
+  readonly card: string;
+  readonly json?: true;
+}
+
+/** What the options ask for; undefined parts are not asked for. */
+interface Request {
+  readonly info: InfoOptions | undefined;
+  readonly ucp: UcpInfoOptions | undefined;
+  readonly blocks: BlocksOptions | undefined;
+  readonly memcpy: boolean;
+}
+
+/** `gaudi-ucx info`. */
+export function infoCommand(): Command {
+  const command = new Command('info')
+    .description('show version, cards, memory domains, transports and configuration, as ucx_info does')
+    .option('-v, --version', 'library version')
+    .option('-d, --devices', 'memory domains, transports and devices')
+    .option('-t <transport>', 'with -d: only this transport')
+    .option('-c, --config', 'configuration')
+    .option('-f, --full-config', 'configuration with meaning, syntax, default and source')
+    .option('-a, --all', 'configuration with hidden and deprecated variables; with --blocks: also registers that are 0')
+    .option('-C, --comment-defaults', 'with -c, -f, -a: # before variables that nothing has set')
+    .option('-F, --filter <text>', 'with -c, -f, -a: only variables whose name contains the text')
+    .option('-s, --system', 'the Gaudi cards')
+    .option('-T', 'distances between cards, and network devices')
+    .option('-M', 'memory copy bandwidth')
+    .option('-p', 'UCP context (needs -u)')
+    .option('-w', 'UCP worker (needs -u)')
+    .option('-e', 'UCP endpoint (needs -u)')
+    .option('-m <size>', 'UCP memory: allocate this much (needs -u)')
+    .option('-u <features>', 'features of the context: letters of a (atomics), r (rma), t (tag), s (stream), m (am)')
+    .option('--blocks [name]', 'register blocks of a card, or the registers of one of them (takes the card)')
+    .option('--card <minor>', 'with --blocks: the card', '0')
+    .option('--json', 'as JSON');
+  for (const letter of Object.keys(ELSEWHERE)) command.addOption(new Option(`-${letter} [value]`).hideHelp());
+  return command.action(run);
+}
+
+async function run(options: Options, command: Command): Promise<void> {
+  const request = readArguments(command, () => requestOf(options));
+  const { report, text } = request.info === undefined ? { report: {}, text: '' } : readInfo(request.info);
+  const ucp = request.ucp === undefined ? undefined : await readUcp(request.ucp);
+  const memcpy = request.memcpy ? measureMemcpy() : undefined;
+  const blocks = request.blocks && readArguments(command, () => readBlocks(startProgram(), request.blocks!));
+  if (options.json === true) {
+    const all = { ...report, ...(ucp && { ucp }), ...(memcpy && { memcpy }), ...(blocks && { blocks }) };
+    process.stdout.write(`${JSON.stringify(all, jsonValue, 2)}\n`);
+    return;
+  }
+  const parts = [
+    text,
+    ucp === undefined ? '' : ucpText(ucp),
+    memcpy === undefined ? '' : memcpyText(memcpy),
+    blocks === undefined ? '' : blocksText(blocks, options.all === true),
+  ];
+  process.stdout.write(`${parts.filter((part) => part !== '').join('\n')}\n`);
+}
+
+/** What the options ask for. Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED. */
+function requestOf(options: Options): Request {
+  for (const [letter, advice] of Object.entries(ELSEWHERE)) {
+    if (Object.hasOwn(options, letter)) throw elsewhere(letter, advice);
+  }
+  const { version, devices, system, T, M, blocks, t, u, p, w, e, m } = options;
+  if (t !== undefined && devices !== true) throw invalidParam('-t', 'must be given with -d', t);
+  const isUcp = p === true || w === true || e === true || m !== undefined;
+  if (isUcp && u === undefined) throw invalidParam('-u', 'must be given with -p, -w, -e and -m', u);
+  const config = options.config ?? options.fullConfig ?? (blocks === undefined ? options.all : undefined);
+  const isInfo = [version, devices, system, T, config].includes(true);
+  if (!isInfo && !isUcp && M !== true && blocks === undefined) {
+    throw invalidParam('option', 'must be one at least, such as -v, -d, -c or -s', 'none');
+  }
+  return {
+    info: isInfo ? infoOf(options, config === true) : undefined,
+    ucp: isUcp
+      ? {
+          features: featuresOf(u!),
+          context: p === true,
+          worker: w === true,
+          endpoint: e === true,
+          memoryBytes: m === undefined ? undefined : bytesOf(m),
+        }
+      : undefined,
+    blocks: blocks === undefined ? undefined : blocksOptions(blocks, options.card),
+    memcpy: M === true,
+  };
+}
+
+function infoOf(options: Options, isConfig: boolean): InfoOptions {
+  const { fullConfig, all, commentDefaults, filter } = options;
+  const print = {
+    decorated: fullConfig === true,
+    hidden: all === true,
+    commentDefaults: commentDefaults === true,
+    ...(filter === undefined ? {} : { filter }),
+  };
+  return {
+    version: options.version === true,
+    system: options.system === true,
+    topology: options.T === true,
+    devices: options.devices === true,
+    transport: options.t,
+    config: isConfig ? print : undefined,
+  };
+}
+
+function bytesOf(text: string): number {
+  const bytes = memorySizeType.parse(text);
+  if (bytes === undefined || !Number.isSafeInteger(bytes) || bytes < 1) {
+    throw invalidParam('-m', 'must be a size such as 1m', text);
+  }
+  return bytes;
+}
+
+function elsewhere(letter: string, advice: string): UcxError {
+  return new UcxError({
+    code: 'ERR_UNSUPPORTED',
+    status: Status.UNSUPPORTED,
+    message: `-${letter} of ucx_info: ${advice}`,
+  });
+}
+
+/** Values that JSON does not have. */
+function jsonValue(_key: string, value: unknown): unknown {
+  if (typeof value === 'bigint') return `0x${value.toString(16)}`;
+  return value === Number.POSITIVE_INFINITY ? 'inf' : value;
+}

@@ -1,0 +1,110 @@
+/** What `gaudi-ucx info` reads, as data, and the text of it. What is read is decided in command.ts; the parts are in the files beside. */
+
+import { components } from '../../assembly/context.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import { packageVersion } from '../../assembly/package.ts';
+import { type Program, startProgram } from '../../assembly/program.ts';
+import { readTopology } from '../../assembly/topology.ts';
+import { findUcxLibrary, type UcxLibrary } from '../../assembly/ucx-library.ts';
+import type { DriverNode } from '../../driver/port.ts';
+import { UCP_CONFIG_TABLE } from '../../ucp/resources/config.ts';
+import { ResourceFilter } from '../../ucp/resources/resource-filter.ts';
+import { type ConfigPrintOptions, printConfig } from '../../ucs/config/print.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { type DomainReport, domainText } from './devices.ts';
+import { describeLibrary, describeLibraryVersion } from './library.ts';
+import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
+
+/** What is asked for. */
+export interface InfoOptions {
+  readonly version: boolean;
+  readonly system: boolean;
+  /** The distances of the system alone. */
+  readonly topology: boolean;
+  readonly devices: boolean;
+  /** Only this transport. */
+  readonly transport: string | undefined;
+  /** Undefined for no configuration. */
+  readonly config: ConfigPrintOptions | undefined;
+}
+
+/** What was read; parts that are not asked for are undefined. */
+export interface InfoReport {
+  readonly version: string | undefined;
+  /** The UCX library of the machine: its version and file, or why there is none. */
+  readonly library: UcxLibrary | undefined;
+  readonly system: SystemReport | undefined;
+  readonly devices: readonly DomainReport[] | undefined;
+  /** The variables and their values. */
+  readonly config: Readonly<Record<string, string>> | undefined;
+}
+
+/** Reads what is asked for. Returns it as data, and as text in the order version, system, devices, configuration. */
+export function readInfo(options: InfoOptions): { readonly report: InfoReport; readonly text: string } {
+  const program = startProgram();
+  const library = options.version || options.devices ? findUcxLibrary(program) : undefined;
+  const { system, devices, hasScaleOut } = readMachine(program, options);
+  const { entries } = program.config;
+  const report: InfoReport = {
+    version: options.version ? packageVersion() : undefined,
+    library,
+    system,
+    devices,
+    config: options.config && Object.fromEntries(entries.map(({ name, text }) => [name, text])),
+  };
+  const parts = [
+    ...(report.version === undefined ? [] : [`# Library version: ${report.version}`, describeLibraryVersion(library!)]),
+    ...(system !== undefined && options.system ? [systemText(system, hasScaleOut)] : []),
+    ...(system !== undefined && options.topology ? [...distanceLines(system), ...networkLines(system)] : []),
+    ...(devices ?? []).map(domainText),
+    ...(devices === undefined || options.transport !== undefined ? [] : [describeLibrary(library!)]),
+    ...(options.config === undefined ? [] : [printConfig(entries, options.config).trimEnd()]),
+  ];
+  return { report, text: parts.join('\n') };
+}
+
+function readMachine(
+  program: Program,
+  options: InfoOptions,
+): Pick<InfoReport, 'system' | 'devices'> & { readonly hasScaleOut: boolean } {
+  const wantsSystem = options.system || options.topology;
+  if (!wantsSystem && !options.devices) return { system: undefined, devices: undefined, hasScaleOut: false };
+  const node = openNode(program);
+  try {
+    const topology = wantsSystem ? readTopology({ node, ...program }) : undefined;
+    return {
+      system: topology && readSystem({ node, topology }),
+      devices: options.devices ? readDevices(program, node, options.transport) : undefined,
+      hasScaleOut: topology !== undefined && topology.scaleOut !== 'no',
+    };
+  } finally {
+    node.close();
+  }
+}
+
+function readDevices(program: Program, node: DriverNode, transport: string | undefined): DomainReport[] {
+  const filter = new ResourceFilter(program.config.get(UCP_CONFIG_TABLE));
+  const reports = components(node, program).map((component): DomainReport => {
+    try {
+      const md = component.openMd({ ...program, log: program.log.child(component.name) });
+      try {
+        const resources = md.resources.filter(({ transport: name }) => transport === undefined || name === transport);
+        const devices = resources.map((resource) => {
+          const iface = md.openIface(resource);
+          const { attributes } = iface;
+          iface.close();
+          return { attributes, exclusion: filter.exclusionOf(resource) };
+        });
+        return { component: component.name, md: md.attributes, devices };
+      } finally {
+        md.close();
+      }
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      return { component: component.name, reason: error.message };
+    }
+  });
+  return transport === undefined
+    ? reports
+    : reports.filter((report) => report.md !== undefined && report.devices.length > 0);
+}

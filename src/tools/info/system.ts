@@ -1,0 +1,214 @@
+/** `info -s`: the cards of the node as the driver describes them, their links, and where they are. A card that refuses to be asked is shown with the reason. */
+
+import type { NetworkDevice, PlacedCard, Topology } from '../../assembly/topology.ts';
+import {
+  type ControlDevice,
+  type DriverNode,
+  getHwIpInfo,
+  getNicPorts,
+  linksBetween,
+  type NicPort,
+} from '../../hlthunk/index.ts';
+import {
+  type Distance,
+  distanceBetween,
+  type Neighbour,
+  type SystemDevice,
+  siblingsOf,
+} from '../../ucs/sys/topology.ts';
+import { askCard } from '../card-state.ts';
+import { formatBytes, formatTable } from '../text-table.ts';
+
+/** What is shown. */
+export interface SystemSources {
+  readonly node: DriverNode;
+  readonly topology: Topology;
+}
+
+/** A card as it describes itself. */
+interface CardDescription {
+  readonly name: string;
+  readonly moduleId: number;
+  /** Bytes for users, and of a page. */
+  readonly hbmBytes: number;
+  readonly hbmPageBytes: number;
+  readonly sramBytes: number;
+  readonly firmware: string;
+  /** Undefined where the driver does not report them. */
+  readonly ports: readonly NicPort[] | undefined;
+}
+
+/** A card of the machine. */
+export interface CardReport {
+  /** Undefined for a card that has never had a device node. */
+  readonly minor: number | undefined;
+  readonly busId: string;
+  /** The driver's word, or why the card cannot be asked: the same as in `top` and `node status`. */
+  readonly state: string;
+  /** The whole message of a card that cannot be asked. */
+  readonly reason?: string | undefined;
+  readonly path?: string | undefined;
+  readonly pciPath?: string | undefined;
+  /** Undefined when the platform does not say. */
+  readonly numaNode?: number | undefined;
+  /** Names of the devices that share its connection to the machine. */
+  readonly siblings?: readonly string[] | undefined;
+  /** The network device that serves it. */
+  readonly network?: string | undefined;
+  readonly card?: CardDescription | undefined;
+}
+
+/** The machine: what `info -s --json` prints. */
+export interface SystemReport {
+  readonly emulated: boolean;
+  /** Why there are no cards, where that is known. */
+  readonly whyNoCards?: string | undefined;
+  readonly cards: readonly CardReport[];
+  /** Rows and columns in the order of the cards that have a device node. */
+  readonly distances: readonly (readonly string[])[];
+  readonly networks: readonly NetworkDevice[];
+}
+
+/** Reads the machine. Uses control nodes only, so cards that are in use are shown too. */
+export function readSystem({ node, topology }: SystemSources): SystemReport {
+  const { cards, networks } = topology;
+  const present = cards.map((placed, index) => reportOf(node, topology, placed, index));
+  return {
+    emulated: node.kind === 'emulator',
+    whyNoCards: cards.length === 0 ? node.whyNoCards?.() : undefined,
+    cards: [...present, ...(node.absentCards?.() ?? [])].sort(byMinor),
+    distances: cards.map((card) => cards.map((other) => (other === card ? '-' : distanceBetween(card, other).kind))),
+    networks,
+  };
+}
+
+/** Those that have never had a device node last. */
+function byMinor(left: CardReport, right: CardReport): number {
+  const [one, other] = [left.minor ?? Number.POSITIVE_INFINITY, right.minor ?? Number.POSITIVE_INFINITY];
+  return one === other ? 0 : one - other;
+}
+
+function reportOf(node: DriverNode, topology: Topology, placed: PlacedCard, index: number): CardReport {
+  const { minor, busId, path, pciPath, numaNode } = placed.entry;
+  const siblings = siblingsOf<SystemDevice>(placed, [...topology.cards, ...topology.networks]);
+  return {
+    minor,
+    busId,
+    path,
+    pciPath,
+    numaNode: numaNode < 0 ? undefined : numaNode,
+    siblings: siblings.map(({ name }) => name),
+    network: choiceText(topology.choices[index]),
+    ...askCard(node, minor, (control) => descriptionOf(node, control)),
+  };
+}
+
+function descriptionOf(node: DriverNode, control: ControlDevice): CardDescription {
+  const info = getHwIpInfo(control);
+  return {
+    name: info.cardName,
+    moduleId: info.moduleId,
+    hbmBytes: Number(info.dramSize),
+    hbmPageBytes: Number(info.dramPageSize),
+    sramBytes: info.sramSize,
+    firmware: info.cpucpVersion || node.attribute(control.minor, 'fw_os_ver') || 'unknown',
+    ports: getNicPorts(control, info, node),
+  };
+}
+
+function choiceText(choice: Neighbour<NetworkDevice> | undefined): string | undefined {
+  if (choice === undefined) return undefined;
+  const { device, distance } = choice;
+  return `${device.name} (${device.kind}, ${distanceText(distance)})`;
+}
+
+function distanceText({ kind }: Distance): string {
+  return kind === 'unknown' ? 'distance unknown' : `common: ${kind}`;
+}
+
+/** The text of a report. `hasScaleOut` is false where UCX_GAUDI_COPY_NIC_SCALE_OUT says that those ports are of no interest. */
+export function systemText(report: SystemReport, hasScaleOut: boolean): string {
+  const source = report.emulated ? 'emulated node' : 'habanalabs kernel driver';
+  const lines = ['#', `# ${report.cards.length} Gaudi cards (${source})`, '#'];
+  if (report.whyNoCards !== undefined) lines.push(`# ${report.whyNoCards}`, '#');
+  for (const card of report.cards) lines.push(...cardLines(card, report, hasScaleOut), '#');
+  return [...lines, ...distanceLines(report), ...networkLines(report)].join('\n');
+}
+
+function cardLines(report: CardReport, { cards }: SystemReport, hasScaleOut: boolean): string[] {
+  const { minor, busId, path, pciPath, numaNode, siblings, state, reason, network, card } = report;
+  const title = minor === undefined ? `# card at ${busId}` : `# card ${minor}${path === undefined ? '' : `: ${path}`}`;
+  const fields: (readonly [string, string | undefined])[] = [
+    ['name', card?.name],
+    ['bus id', busId],
+    ['PCI path', path === undefined ? undefined : (pciPath ?? 'unknown')],
+    ['PCI siblings', siblings === undefined ? undefined : siblings.join(', ') || 'none'],
+    ['module id', card === undefined ? undefined : `${card.moduleId}`],
+    ['NUMA node', path === undefined ? undefined : String(numaNode ?? 'unknown')],
+    ['HBM', card && `${formatBytes(card.hbmBytes)} for users, pages of ${formatBytes(card.hbmPageBytes)}`],
+    ['SRAM', card && formatBytes(card.sramBytes)],
+    ['firmware', card?.firmware],
+    ['status', reason === undefined ? state : `${state} (${reason})`],
+    ...(card === undefined ? [] : portFields(card.ports, cards, minor, hasScaleOut)),
+    ['network', path === undefined ? undefined : (network ?? 'no network device with a link')],
+  ];
+  const known = fields.filter(([, value]) => value !== undefined);
+  return [title, ...known.map(([name, value]) => `#${`${name}: `.padStart(16)}${value}`)];
+}
+
+function portFields(
+  ports: readonly NicPort[] | undefined,
+  cards: readonly CardReport[],
+  self: number | undefined,
+  hasScaleOut: boolean,
+): (readonly [string, string])[] {
+  if (ports === undefined) return [['NIC ports', 'not reported by this driver']];
+  const links = cards.flatMap(({ minor, busId }): (readonly [string, string])[] => {
+    const between = minor === self || minor === undefined ? undefined : linksBetween(ports, busId);
+    if (between === undefined || between.total === 0) return [];
+    const numbers = ports.filter(({ peer }) => peer?.busId === busId).map(portText);
+    return [[`to card ${minor}`, `${between.up} of ${between.total} links up: ports ${numbers.join(', ')}`]];
+  });
+  const external = ports.filter((port) => port.external).map(portText);
+  const scaleOut = external.length === 0 ? 'no ports' : `ports ${external.join(', ')}`;
+  return [['NIC ports', portsText(ports)], ...links, ...(hasScaleOut ? [['scale-out', scaleOut] as const] : [])];
+}
+
+function portsText(ports: readonly NicPort[]): string {
+  const external = ports.filter((port) => port.external).length;
+  // Ports that are wired to a place without a card have no link that could be up.
+  const unwired = ports.filter((port) => !port.external && port.peer?.busId === undefined).length;
+  const wired = ports.filter((port) => port.external || port.peer?.busId !== undefined);
+  const states = ports.some(({ linkUp }) => linkUp !== undefined)
+    ? `${wired.filter(({ linkUp }) => linkUp === false).length} links down`
+    : 'link states not reported';
+  const rest = unwired === 0 ? '' : `, ${unwired} without a card at the far end`;
+  return `${ports.length} (${ports.length - external} scale-up, ${external} scale-out), ${states}${rest}`;
+}
+
+function portText({ port, linkUp, netdev }: NicPort): string {
+  return `${port}${linkUp === false ? ' down' : ''}${netdev === undefined ? '' : ` (${netdev})`}`;
+}
+
+/** What any two cards have in common. */
+export function distanceLines({ cards, distances }: SystemReport): string[] {
+  if (distances.length < 2) return [];
+  const names = cards.filter(({ path }) => path !== undefined).map(({ minor }) => `card ${minor}`);
+  const rows = distances.map((row, index) => [`# ${names[index]}`, ...row]);
+  return ['# distances between cards', formatTable([['# common', ...names], ...rows]), '#'];
+}
+
+/** The network devices of the machine. */
+export function networkLines({ networks }: SystemReport): string[] {
+  const title = '# network devices (the nearest serves each card)';
+  if (networks.length === 0) return [title, '# none', '#'];
+  const rows = networks.map(({ name, kind, up, megabitPerSecond, pciPath, numaNode }) => [
+    `# ${name}`,
+    kind,
+    up ? 'up' : 'down',
+    megabitPerSecond === undefined ? '-' : `${megabitPerSecond / 1000} Gb/s`,
+    numaNode < 0 ? '-' : String(numaNode),
+    pciPath ?? '-',
+  ]);
+  return [title, formatTable([['# name', 'kind', 'link', 'speed', 'NUMA', 'PCI path'], ...rows]), '#'];
+}

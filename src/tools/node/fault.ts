@@ -1,0 +1,99 @@
+/** The faults of `gaudi-ucx node fault`: out of its arguments, and as a sentence. What a fault does is the emulator's business. */
+
+import { type Fault, readFault } from '../../assembly/node-server.ts';
+import { Errno, errnoName } from '../../sys/index.ts';
+import { HL_DEVICE_STATUS, HL_DEVICE_STATUS_TEXT } from '../../uapi/index.ts';
+import { timeType } from '../../ucs/config/value.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
+import { formatTime } from '../text-table.ts';
+
+/** The options of the command that say more about a fault, as they are typed. */
+export interface FaultArguments {
+  readonly nth?: string;
+  readonly errno?: string;
+  readonly ioctl?: string;
+  readonly resource?: string;
+  readonly delay?: string;
+  readonly status?: string;
+  readonly port?: string;
+  readonly peer?: string;
+}
+
+/**
+ * The fault that arguments ask for.
+ * @throws UcxError ERR_INVALID_PARAM that names the argument
+ */
+export function faultOf(kind: string, given: FaultArguments): Fault {
+  const { nth, errno, ioctl, resource, delay, status, port, peer } = given;
+  const fields: Record<string, unknown> = { kind };
+  if (nth !== undefined) fields['nth'] = integerOf('nth', nth);
+  if (errno !== undefined) fields['errno'] = errnoOf(errno);
+  if (ioctl !== undefined) fields['ioctl'] = ioctl.toUpperCase();
+  if (resource !== undefined) fields['resource'] = resource;
+  if (delay !== undefined) fields['delayNs'] = delayOf(delay);
+  if (status !== undefined) fields['status'] = (HL_DEVICE_STATUS as Record<string, number>)[status.toUpperCase()];
+  if (port !== undefined) fields['port'] = integerOf('port', port);
+  if (peer !== undefined) fields['peer'] = integerOf('peer', peer);
+  return readFault(fields);
+}
+
+/** What a fault does to a card, as a sentence. */
+export function faultSentence(minor: number, fault: Fault): string {
+  const card = `card ${minor}`;
+  switch (fault.kind) {
+    case 'ioctl':
+      return `${card}: ${nthOf(fault.nth, `${fault.ioctl} ioctl`)} fails with ${errnoName(fault.errno)}`;
+    case 'open':
+      return `${card}: ${nthOf(fault.nth, 'open')} fails with ${errnoName(fault.errno)}`;
+    case 'completion':
+      return `${card}: the completion of ${nthOf(fault.nth, 'submission')} is ${delayed(fault.delayNs, 'late', 'lost')}`;
+    case 'hang':
+      return `${card}: ${nthOf(fault.nth, 'submission')} hangs its engines ${delayed(fault.delayNs, '', 'for ever')}`;
+    case 'exhausted':
+      return `${card}: ${nthOf(fault.nth, `request for ${fault.resource}`)} finds none left`;
+    case 'status':
+      return `${card}: its state is now "${HL_DEVICE_STATUS_TEXT.get(fault.status)}"`;
+    case 'link-down':
+    case 'link-up': {
+      const links = fault.port === undefined ? `the links to card ${fault.peer}` : `the link of port ${fault.port}`;
+      return `${card}: ${links} ${fault.port === undefined ? 'are' : 'is'} ${fault.kind.slice('link-'.length)}`;
+    }
+    case 'engine-failure':
+      return 'all cards: the DMA engines have died';
+    case 'hard-reset':
+      return `${card}: is reset`;
+    case 'unplug':
+      return `${card}: is removed`;
+    case 'malfunction':
+      return `${card}: has failed for good`;
+    default:
+      return `${card}: works again`;
+  }
+}
+
+function nthOf(nth: number | undefined, what: string): string {
+  return nth === undefined || nth === 1 ? `the next ${what}` : `the ${what} number ${nth} from now`;
+}
+
+function delayed(delayNs: number | undefined, late: string, never: string): string {
+  return delayNs === undefined
+    ? never
+    : `${late === '' ? 'for ' : ''}${formatTime(delayNs)}${late === '' ? '' : ` ${late}`}`;
+}
+
+/** Throws ERR_INVALID_PARAM. */
+export function integerOf(name: string, text: string): number {
+  if (!/^\d+$/.test(text)) throw invalidParam(name, 'must be a number', text);
+  return Number(text);
+}
+
+function errnoOf(text: string): number {
+  const named = (Errno as Record<string, number>)[text.toUpperCase()];
+  return named ?? integerOf('errno', text);
+}
+
+function delayOf(text: string): number {
+  const ns = timeType.parse(text);
+  if (ns === undefined || !Number.isFinite(ns)) throw invalidParam('delay', 'must be a time such as 10ms', text);
+  return Math.round(ns);
+}
