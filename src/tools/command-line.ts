@@ -64,7 +64,12 @@ export function reportFailure(error: unknown): void {
   const line = lineOf(error);
   if (line === undefined) throw error;
   process.stderr.write(`${NAME}: ${line}\n`);
-  process.exitCode = EXIT_FAILURE;
+  process.exitCode = isAboutOption(error) ? EXIT_USAGE : EXIT_FAILURE;
+}
+
+/** True for an option whose value only turned out to be wrong when it was used, such as a device that is not there. */
+function isAboutOption(error: unknown): boolean {
+  return isUcxError(error) && error.code === 'ERR_INVALID_PARAM' && String(error.details['argument']).startsWith('-');
 }
 
 /** The line for an error that a user can do something about; undefined for a defect of this program. */

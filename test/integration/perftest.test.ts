@@ -4,15 +4,18 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { TESTS } from '../../src/tools/perftest/tests.ts';
 import { ROOT } from '../fixtures/built.ts';
 import { MAIN } from '../fixtures/command-line.ts';
+import { freePort } from '../fixtures/free-port.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
+import { findPerftest, startPerftestServer, UcxProgram } from '../fixtures/ucx-programs.ts';
 
 const HOST: Environment = { UCX_TLS: 'posix,cma,self', UCX_GAUDI_DRIVER: 'kernel' };
+const ucxPerftest = findPerftest();
 const TIMEOUT = { timeout: 60_000 };
 const HEADER = 'b.txt,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr';
 
@@ -151,7 +154,7 @@ describe('perftest between two processes', TIMEOUT, () => {
       'put -t ucp_put_lat -s 300000',
       'passive -t ucp_put_bw -o',
     ];
-    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '50', '-w', '5'], HOST);
+    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '50', '-w', '0'], HOST);
     const rows = rowsOf(client);
     expect([...rows.keys()]).toEqual(lines.map((line) => line.split(' ')[0]));
     for (const [iterations] of rows.values()) expect(iterations).toBe(50);
@@ -177,7 +180,7 @@ describe('perftest between two processes', TIMEOUT, () => {
       /^Final: +12,000 +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +[\d,]+ +[\d,]+ {2}posix\/memory$/,
     );
     expect(server).toMatch(
-      /^Waiting for connection\.\.\.\nAccepted connection from .+\n\+-+\+\n\| API: +protocol layer/,
+      /^Waiting for connection\.\.\.\nListening on .+\nAccepted connection from .+\n\+-+\+\n\| API: +protocol layer/,
     );
   });
 
@@ -195,7 +198,7 @@ describe('perftest between two processes', TIMEOUT, () => {
       'mark -t put_lat -x gaudi_ipc -d gaudi0 -D zcopy -m gaudi -s 4096',
     ];
     const env = { UCX_GAUDI_DRIVER: `emulator:${node.socketPath}` };
-    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '8', '-w', '1'], env);
+    const { client, server } = await both(['-b', batch(lines), '-v', '-V', '-n', '8', '-w', '0'], env);
     const [mark, ...rest] = client.split('\n');
     expect(mark).toBe('# emulated cards');
     expect([...rowsOf(rest.join('\n')).keys()]).toEqual(lines.map((line) => line.split(' ')[0]));
@@ -234,11 +237,86 @@ describe('perftest between two processes', TIMEOUT, () => {
     expect(serverEnd).toMatchObject({ code: 1, err: expect.stringContaining('ERR_PERFTEST_PEER') });
   });
 
+  it('warms up, with its data checked too, and measures as often as it is told', async () => {
+    const lines = ['ping -t tag_lat', 'stream -t tag_bw', 'access -t ucp_put_bw'];
+    const { client } = await both(['-b', batch(lines), '-v', '-V', '-n', '300'], HOST);
+    for (const [iterations] of rowsOf(client).values()) expect(iterations).toBe(300);
+  });
+
+  it('sends active messages by zero copy where the transport has them, and says where it has not', async () => {
+    const args = ['-t', 'am_bw', '-D', 'zcopy', '-s', '30000', '-n', '200', '-w', '0', '-V', '-v'];
+    const env = { ...HOST, UCX_TLS: 'tcp,posix', UCX_NET_DEVICES: 'lo' };
+    const { client } = await both([...args, '-x', 'tcp', '-d', 'lo'], env);
+    expect(client).toMatch(/\n200,/);
+    const { code, err } = await new Tool(['-l', ...args, '-x', 'posix', '-d', 'memory'], env).end;
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/posix\/memory has no such active messages/) });
+  });
+
+  it.each(['8..64', '8:64'])('runs every power of two of sizes %s', async (sizes) => {
+    const { client } = await both(['-t', 'tag_lat', '-s', sizes, '-v', '-n', '20', '-w', '0'], HOST);
+    const [header, ...rows] = client.trimEnd().split('\n');
+    expect(header).toMatch(/^size,iterations,/);
+    expect(rows.map((row) => row.split(',')[0])).toEqual(['8', '16', '32', '64']);
+  });
+
+  it('uses the card that UCX_ACC_DEVICES names, under its name', async () => {
+    const args = ['-t', 'ucp_put_bw', '-m', 'host,gaudi', '-s', '64k', '-n', '10', '-w', '0', '-f', '-I'];
+    for (const card of ['gaudi1', 'gaudi3']) {
+      const env = { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '4', UCX_ACC_DEVICES: card };
+      const { code, out, err } = await new Tool(['-l', ...args], env).end;
+      expect({ code, err }).toEqual({ code: 0, err: '' });
+      expect(out).toContain(`gaudi_cpy/${card}`);
+    }
+  });
+
+  it('listens on loopback, or where --bind says, and says how it is reached', async () => {
+    const port = String(await freePort());
+    const local = new Tool(['-p', port], HOST);
+    await local.prints(`Listening on 127.0.0.1:${port}, from this machine only (--bind ADDRESS: from elsewhere too)`);
+    const elsewhere = Object.values(networkInterfaces())
+      .flat()
+      .find((address) => address?.internal === false && address.family === 'IPv4');
+    if (elsewhere !== undefined) {
+      const { code, err } = await new Tool([elsewhere.address, '-p', port, '-t', 'tag_lat'], HOST).end;
+      expect({ code, err }).toEqual({
+        code: 1,
+        err: expect.stringMatching(/with --bind ADDRESS.*ERR_PERFTEST_REFUSED/),
+      });
+    }
+    local.child.kill('SIGINT');
+    await local.end;
+    const open = new Tool(['-p', port, '--bind', '0.0.0.0'], HOST);
+    await open.prints(`Listening on 0.0.0.0:${port}\n`);
+    const host = elsewhere?.address ?? '127.0.0.1';
+    expect(await new Tool([host, '-p', port, '-t', 'tag_lat', '-n', '10', '-w', '0'], HOST).end).toMatchObject({
+      code: 0,
+    });
+    expect(await open.end).toMatchObject({ code: 0 });
+  });
+
+  it.skipIf(ucxPerftest.path === undefined)('tells ucx_perftest by its first bytes', async () => {
+    const port = String(await freePort());
+    const server = new Tool(['-p', port], HOST);
+    await server.prints('Listening on');
+    new UcxProgram(ucxPerftest.path!, ['127.0.0.1', '-p', port, '-t', 'tag_lat', '-n', '10']);
+    const { code, err } = await server.end;
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(/ucx_perftest of UCX speaks another protocol/),
+    });
+  });
+
+  it.skipIf(ucxPerftest.path === undefined)('tells ucx_perftest by its silence', async () => {
+    const { port } = await startPerftestServer(ucxPerftest.path!);
+    const { code, err } = await new Tool(['127.0.0.1', '-p', String(port), '-t', 'tag_lat'], HOST).end;
+    expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/it does not answer.*ucx_perftest of UCX/) });
+  });
+
   it('refuses a client that speaks something else', async () => {
     const { server, socket } = await serve(HOST);
     const raw = connect(socket);
     raw.on('error', () => undefined);
-    raw.write('{"type":"hello","protocol":1}\n{"type":"test","spec":{"kind":"tag_lat","sizes":[8]}}\n');
+    raw.write('{"type":"hello","protocol":2}\n{"type":"test","spec":{"kind":"tag_lat","sizes":[8]}}\n');
     const { code, err } = await server.end;
     expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('ERR_INVALID_PARAM') });
     raw.destroy();
@@ -277,10 +355,10 @@ describe('perftest in one process', TIMEOUT, () => {
     ];
     const [threads, transport] = await Promise.all(tools.map(({ end }) => end));
     expect(threads).toMatchObject({
-      code: 1,
+      code: 2,
       out: '',
       err: expect.stringMatching(/-T 2 .*one thread.*ERR_UNSUPPORTED/),
     });
-    expect(transport).toMatchObject({ code: 1, err: expect.stringMatching(/-x must be one of .*posix\/memory.*"rc"/) });
+    expect(transport).toMatchObject({ code: 2, err: expect.stringMatching(/-x must be one of .*posix\/memory.*"rc"/) });
   });
 });

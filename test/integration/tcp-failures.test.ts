@@ -4,12 +4,11 @@
  */
 
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { crc32 } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createEmulatedNode } from '../../src/emulator/index.ts';
 import { Context, type Endpoint, MemoryType, type Request, Status, type Worker } from '../../src/index.ts';
+import { freePort } from '../fixtures/free-port.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { pattern } from '../fixtures/pair.ts';
 import { portOf, Relay } from '../fixtures/tcp-relay.ts';
@@ -436,15 +435,6 @@ class Outcomes {
       Object.fromEntries(this.#names.map((name) => [name, status])),
     );
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** Leaves a process no descriptor beyond those that it has. */

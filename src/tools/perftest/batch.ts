@@ -2,8 +2,9 @@
 
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
+import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { declareTestOptions, specOf, type TestOptions } from './options.ts';
+import { declareTestOptions, isRange, sizesOfRange, specOf, type TestOptions } from './options.ts';
 import type { TestSpec } from './spec.ts';
 
 /** A test with its names, one for each file. */
@@ -26,7 +27,7 @@ interface Line {
  * @throws UcxError ERR_INVALID_PARAM that names file and line; the error of node:fs
  */
 export function batchTests(options: TestOptions, files: readonly string[]): BatchTest[] {
-  if (files.length === 0) return [{ names: [], spec: specOf(options) }];
+  if (files.length === 0) return testsOf(options, []);
   return expand(
     options,
     files.map((file) => readLines(file)),
@@ -41,7 +42,16 @@ function expand(options: TestOptions, files: readonly (readonly Line[])[], names
     const path = [...names, line.name];
     if (rest.length > 0) return expand(merged, rest, path);
     if (merged.t === undefined) throw invalidParam(line.place, 'must have a test (-t)', line.name);
-    return [{ names: path, spec: specOf(merged) }];
+    return testsOf(merged, path);
+  });
+}
+
+/** The test of options, or one for each size of a range. */
+function testsOf(options: TestOptions, names: readonly string[]): BatchTest[] {
+  const { s } = options;
+  if (s === undefined || !isRange(s)) return [{ names, spec: specOf(options) }];
+  return sizesOfRange(s).map((bytes) => {
+    return { names: [...names, memorySizeType.print(bytes)], spec: specOf({ ...options, s: String(bytes) }) };
   });
 }
 

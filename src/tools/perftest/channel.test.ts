@@ -78,17 +78,30 @@ describe('Channel', () => {
   });
 
   it.each([
-    ['text', 'GET / HTTP/1.1\n'],
     ['an object without a type', '{"a":1}\n'],
-    ['a list', '[]\n'],
-    ['nothing', 'null\n'],
-    ['a line without an end', 'x'.repeat(2 ** 20 + 1)],
+    ['what is no JSON', '{type}\n'],
+    ['a line without an end', `{${'x'.repeat(2 ** 20 + 1)}`],
   ])('refuses %s', async (_what, text) => {
     const [server, socket] = await rawPair();
     socket.write(text);
     await expect(server.receive('hello')).rejects.toMatchObject({
       code: 'ERR_INVALID_PARAM',
       message: expect.stringContaining('line of the peer'),
+    });
+    await server.close();
+    socket.destroy();
+  });
+
+  it.each([
+    ['text', 'GET / HTTP/1.1\n'],
+    ['a list', '[]\n'],
+    ['the record with which ucx_perftest begins', '\u0001\0\0\0'],
+  ])('says what speaks to it: %s', async (_what, text) => {
+    const [server, socket] = await rawPair();
+    socket.write(text);
+    await expect(server.receive('hello')).rejects.toMatchObject({
+      code: 'ERR_PERFTEST_PROTOCOL',
+      message: expect.stringContaining('ucx_perftest of UCX speaks another protocol'),
     });
     await server.close();
     socket.destroy();

@@ -11,6 +11,10 @@ import { Status } from '../../ucs/type/status.ts';
 /** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
 const LINE_LENGTH_MAX = 2 ** 20;
 const PORT_MAX = 65_535;
+/** How long a server of this tool takes at most to answer a hello: it does nothing else. */
+const HELLO_TIMEOUT_MS = 5000;
+/** Addresses on which only this machine is heard. */
+const LOOPBACK = /^(127\.|::1$|localhost$)/;
 
 /** Where a server listens: a port of this machine, or the path of a socket. */
 export type Place = { readonly port: number; readonly host: string } | { readonly path: string };
@@ -26,6 +30,7 @@ export class Channel {
   readonly #socket: Socket;
   readonly #received: ChannelMessage[] = [];
   #text = '';
+  #hasHeard = false;
   #lost: UcxError | undefined;
   #waiting: { readonly resolve: (message: ChannelMessage) => void; readonly reject: (error: UcxError) => void }[] = [];
 
@@ -68,6 +73,20 @@ export class Channel {
     throw invalidParam('message of the peer', `must be ${types.join(' or ')}`, message.type);
   }
 
+  /**
+   * Greets the server of this tool, and waits for its answer.
+   * @throws UcxError: see {@link receive}; ERR_PERFTEST_PROTOCOL where the answer does not come
+   */
+  async hello(protocol: number): Promise<void> {
+    const timeout = setTimeout(() => this.fail(foreignPeer('it does not answer')), HELLO_TIMEOUT_MS);
+    try {
+      this.send({ type: 'hello', protocol });
+      await this.receive('hello');
+    } finally {
+      clearTimeout(timeout);
+    }
+  }
+
   /** Returns when both sides have called it. @throws UcxError: see {@link receive} */
   async barrier(): Promise<void> {
     this.send({ type: 'barrier' });
@@ -95,6 +114,12 @@ export class Channel {
   }
 
   #onText(text: string): void {
+    if (!this.#hasHeard && text !== '') {
+      this.#hasHeard = true;
+      // Messages are objects; ucx_perftest begins with a binary record.
+      if (text[0] !== '{') this.fail(foreignPeer('its first byte is no message'));
+    }
+    if (this.#lost !== undefined) return;
     const lines = (this.#text + text).split('\n');
     this.#text = lines.pop()!;
     for (const line of lines) this.#onLine(line);
@@ -128,7 +153,10 @@ export class Channel {
   }
 }
 
-/** The place that options name. @throws UcxError ERR_INVALID_PARAM for a bad port */
+/**
+ * The place that options name: for a client `host` is the server, for a server the address that it listens on.
+ * @throws UcxError ERR_INVALID_PARAM for a bad port
+ */
 export function placeOf(host: string | undefined, port: string | undefined, isIpv6: boolean): Place {
   if (host?.includes('/') === true) return { path: host };
   if (port?.includes('/') === true) return { path: port };
@@ -139,10 +167,31 @@ export function placeOf(host: string | undefined, port: string | undefined, isIp
   return { port: number, host: host ?? (isIpv6 ? '::1' : '127.0.0.1') };
 }
 
-/** Connects to a server. @throws Error of the system call */
+/** Where a server listens, and how it is reached from elsewhere. */
+export function placeText(place: Place): string {
+  if ('path' in place) return place.path;
+  const { host, port } = place;
+  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return LOOPBACK.test(host) ? `${address}, from this machine only (--bind ADDRESS: from elsewhere too)` : address;
+}
+
+/** Connects to a server. @throws Error of the system call; UcxError ERR_PERFTEST_REFUSED where nothing listens */
 export async function connectChannel(place: Place): Promise<Channel> {
   const socket = connect({ ...place, family: 'host' in place && place.host === 'localhost' ? 4 : 0 });
-  await once(socket, 'connect');
+  try {
+    await once(socket, 'connect');
+  } catch (error) {
+    const isElsewhere = 'host' in place && !LOOPBACK.test(place.host);
+    if (!isElsewhere || (error as NodeJS.ErrnoException).code !== 'ECONNREFUSED') throw error;
+    const advice =
+      'is perftest running there, with --bind ADDRESS? Without it a server is heard on its own machine only';
+    throw new UcxError({
+      code: 'ERR_PERFTEST_REFUSED',
+      status: Status.UNREACHABLE,
+      message: `${(error as Error).message}: ${advice}`,
+      cause: error,
+    });
+  }
   return new Channel(socket);
 }
 
@@ -172,6 +221,14 @@ function parseMessage(line: string): ChannelMessage | undefined {
   } catch {
     return undefined;
   }
+}
+
+function foreignPeer(symptom: string): UcxError {
+  return new UcxError({
+    code: 'ERR_PERFTEST_PROTOCOL',
+    status: Status.UNSUPPORTED,
+    message: `the peer is no gaudi-ucx perftest (${symptom}): ucx_perftest of UCX speaks another protocol`,
+  });
 }
 
 function lostPeer(reason: string): UcxError {

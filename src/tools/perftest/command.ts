@@ -7,23 +7,24 @@ import { invalidParam, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { EXIT_INTERRUPTED, readArguments } from '../command-line.ts';
 import { type BatchTest, batchTests } from './batch.ts';
-import { acceptChannel, type Channel, connectChannel, type Place, placeOf } from './channel.ts';
+import { acceptChannel, type Channel, connectChannel, type Place, placeOf, placeText } from './channel.ts';
 import { ReportFile } from './html/report-file.ts';
 import { reportTests } from './html/series.ts';
-import { declareTestOptions, type TestOptions } from './options.ts';
+import { declareTestOptions, isRange, type TestOptions } from './options.ts';
 import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine, TEST_END } from './report.ts';
 import { type Role, runTest } from './session.ts';
 import { packSpec, unpackSpec } from './spec.ts';
 
 const DEFAULT_PORT = '13337';
 /** Version of the conversation of two sides. */
-const PROTOCOL = 1;
+const PROTOCOL = 2;
 
 interface CommandOptions extends TestOptions {
   readonly c?: string;
   readonly l?: boolean;
   readonly b?: readonly string[];
   readonly p: string;
+  readonly bind?: string;
   readonly 6?: boolean;
   readonly N?: boolean;
   readonly f?: boolean;
@@ -42,6 +43,7 @@ export function perftestCommand(): Command {
     .option('-l', 'loopback: this process is both sides')
     .option('-b <file>', 'run the tests of a batch file; several files run every combination', collect)
     .option('-p <port>', 'TCP port, or path of a socket, by which the sides meet', DEFAULT_PORT)
+    .option('--bind <address>', 'server: listen on this address, such as 0.0.0.0 (default: loopback)')
     .option('-6', 'IPv6')
     .option('-N', 'separate thousands')
     .option('-f', 'print final results only')
@@ -87,6 +89,9 @@ function checkArguments(host: string | undefined, options: CommandOptions): void
   if (isLoopback && host !== undefined) {
     throw invalidParam('host', 'must not be given with loopback (-l)', host);
   }
+  if (options.bind !== undefined && (isLoopback || host !== undefined)) {
+    throw invalidParam('--bind', 'must be given to the server', options.bind);
+  }
   if (options.report !== undefined && !isLoopback && host === undefined) {
     throw invalidParam('--report', 'must be given to the client, or with loopback (-l)', options.report);
   }
@@ -104,16 +109,17 @@ function isEnd(error: unknown): boolean {
 async function runClient(host: string, options: CommandOptions, interrupt: AbortSignal): Promise<void> {
   const channel = await connectChannel(placeOf(host, options.p, options[6] === true));
   await converse(channel, interrupt, async () => {
-    channel.send({ type: 'hello', protocol: PROTOCOL });
-    await channel.receive('hello');
+    await channel.hello(PROTOCOL);
     await runBatch({ options, role: 'client', channel, interrupt });
     channel.send({ type: 'end' });
   });
 }
 
 async function runServer(options: CommandOptions, interrupt: AbortSignal): Promise<void> {
-  const place: Place = placeOf(undefined, options.p, options[6] === true);
-  const channel = await acceptChannel(place, interrupt, () => print('Waiting for connection...'));
+  const place: Place = placeOf(options.bind, options.p, options[6] === true);
+  const channel = await acceptChannel(place, interrupt, () => {
+    print(`Waiting for connection...\nListening on ${placeText(place)}`);
+  });
   print(`Accepted connection from ${channel.peerName}`);
   await converse(channel, interrupt, async () => {
     const { protocol } = await channel.receive('hello');
@@ -193,7 +199,7 @@ async function runOne(test: BatchTest, index: number, run: Run, report?: ReportF
   });
 }
 
-function formatOf({ v, f, N, I, b = [], report }: CommandOptions): ReportOptions {
+function formatOf({ v, f, N, I, b = [], report, s }: CommandOptions): ReportOptions {
   const [csv, finalOnly, numeric, extra] = [v, f, N, I].map((flag) => flag === true) as [
     boolean,
     boolean,
@@ -201,6 +207,7 @@ function formatOf({ v, f, N, I, b = [], report }: CommandOptions): ReportOptions
     boolean,
   ];
   const batchFiles = report !== undefined && b.length === 0 ? ['test', 'size'] : b.map((file) => basename(file));
+  if (report === undefined && isRange(s)) batchFiles.push('size');
   return { csv, finalOnly, numeric, extra, batchFiles };
 }
 

@@ -118,24 +118,23 @@ export abstract class Loop {
   }
 }
 
-/** Each side answers the other; both count the same iterations. The clock starts after the warm-up, in the middle of the game. */
+/** Each side answers the other; both count the same iterations. */
 export class PingPongLoop extends Loop {
   readonly #isFirst: boolean;
-  readonly #warmUp: number;
   /** 0 and 1 while the first and the second half of an iteration run. */
   #half = 0;
   #hasAsked = false;
+  #hasStarted = false;
 
-  constructor(options: LoopOptions, isFirst: boolean, warmUp: number) {
+  constructor(options: LoopOptions, isFirst: boolean) {
     super(options);
     this.#isFirst = isFirst;
-    this.#warmUp = warmUp;
   }
 
   protected override run(): boolean {
-    const total = this.#warmUp + this.iterations;
-    while (this.done < total) {
-      if (this.done === this.#warmUp && this.#half === 0) this.meter.start();
+    if (!this.#hasStarted) this.meter.start();
+    this.#hasStarted = true;
+    while (this.done < this.iterations) {
       const sends = (this.#half === 0) === this.#isFirst;
       if (!(sends ? this.trySend(this.done & SEQUENCE_MASK) : this.#tryAnswer())) return false;
       this.#half ^= 1;

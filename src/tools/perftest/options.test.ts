@@ -111,7 +111,6 @@ describe('specOf', () => {
     ['-D iov', { t: 'ucp_put_lat', D: 'iov' }],
     ['a list of sizes', { t: 'ucp_get', s: '8,8' }],
     ['-D bcopy', { ...UCT, t: 'put_bw', D: 'bcopy' }],
-    ['-D zcopy', { ...UCT, t: 'am_bw', D: 'zcopy' }],
     ['-H 16', { ...UCT, t: 'am_bw', H: '16' }],
   ])('says why there is no %s', (name, options) => {
     const { code, message } = failure(() => specOf(options));

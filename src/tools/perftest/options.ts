@@ -126,6 +126,32 @@ export function specOf(options: TestOptions): TestSpec {
   });
 }
 
+const RANGE = /\.\.|:/;
+/** Sizes of one range at most: every power of two that a size can be. */
+const RANGE_SIZES_MAX = 64;
+
+/** True for sizes that are a range, of which every power of two is a test: `8..4m`, or `8:4m`. */
+export function isRange(text: string | undefined): boolean {
+  return text !== undefined && RANGE.test(text);
+}
+
+/**
+ * The sizes of a range, or the one size.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function sizesOfRange(text: string): number[] {
+  const words = text.split(RANGE);
+  const [from, to] = words.map((word) => memorySizeType.parse(word));
+  const isWhole = words.length === 1 || (words.length === 2 && to !== undefined);
+  if (!isWhole || from === undefined || from < 1)
+    throw invalidParam('-s', 'must be a size or a range such as 8..4m', text);
+  if (to === undefined) return [from];
+  if (to < from) throw invalidParam('-s', 'must not end below its begin', text);
+  const sizes: number[] = [];
+  for (let bytes = from; bytes <= to && sizes.length < RANGE_SIZES_MAX; bytes *= 2) sizes.push(bytes);
+  return sizes;
+}
+
 /** What ucx_perftest has and this tool has not, by name. */
 function refuse({ T: threads = '1', M: threadMode = 'single', A, B, D, E: wait = 'poll' }: TestOptions): void {
   if (threads !== '1') throw unsupported(`-T ${threads}`, 'a worker belongs to one thread');

@@ -5,13 +5,14 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { systemClock } from '../../ucs/sys/clock.ts';
-import { statusError } from '../../ucs/type/error.ts';
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Channel } from './channel.ts';
+import type { Channel, ChannelMessage } from './channel.ts';
 import { type Loop, type LoopOptions, PingPongLoop, ReceiverLoop, ResponderLoop, SenderLoop } from './loops.ts';
 import { type Measurement, Meter } from './meter.ts';
 import { openSide, type Side } from './side.ts';
 import { messageBytes, type TestSpec, warmUpOf } from './spec.ts';
+import { Steadiness } from './steadiness.ts';
 import { isOneSided } from './tests.ts';
 import type { Traffic } from './traffic.ts';
 
@@ -69,6 +70,14 @@ async function meet({ channel }: SessionOptions, side: Side): Promise<void> {
   side.connect(await channel.receive('side'));
 }
 
+/** Iterations of a round, as the other side says. @throws UcxError ERR_INVALID_PARAM */
+function countOf({ iterations }: ChannelMessage): number {
+  const count = Number(iterations);
+  if (!Number.isSafeInteger(count) || count < 0)
+    throw invalidParam('warm-up of the peer', 'must be a count', iterations);
+  return count;
+}
+
 /** The runs of one test. */
 class Session {
   readonly #options: SessionOptions;
@@ -83,22 +92,37 @@ class Session {
 
   async run(): Promise<void> {
     const { spec, role } = this.#options;
-    const warmUp = warmUpOf(spec);
-    // A ping-pong warms up in its own run.
-    if (!this.#isPingPong && warmUp > 0) await this.#runOnce(warmUp, 0);
-    const meter = await this.#runOnce(spec.iterations, this.#isPingPong ? warmUp : 0);
+    await this.#warmUp(warmUpOf(spec));
+    const meter = await this.#runOnce(spec.iterations, true);
     if (role !== 'server') this.#options.onReport(meter.result(), true, this.#traffic.carrier);
   }
 
-  async #runOnce(iterations: number, warmUp: number): Promise<Meter> {
+  /**
+   * Runs until the rate is steady, in rounds of a length that the side with the results chooses: the first one has as many iterations as the warm-up of
+   * ucx_perftest, the others take {@link ROUND_NS}. What is measured after it is compiled code.
+   */
+  async #warmUp(iterations: number): Promise<void> {
+    const { channel, role } = this.#options;
+    const steadiness = new Steadiness();
+    for (let next = iterations; next > 0; ) {
+      const meter = await this.#runOnce(next, false);
+      if (role === 'server') {
+        next = countOf(await channel!.receive('warm-up'));
+      } else {
+        next = steadiness.nextRound(meter.result().overallNs * this.#messagesPerIteration, next);
+        channel?.send({ type: 'warm-up', iterations: next });
+      }
+    }
+  }
+
+  async #runOnce(iterations: number, isMeasured: boolean): Promise<Meter> {
     const { role, spec } = this.#options;
     const traffic = this.#traffic;
     const meter = this.#meter(iterations);
     traffic.reset();
     await this.#barrier();
-    const isMeasured = iterations === spec.iterations && role !== 'server';
     const isIdle = spec.passive && !this.#isPingPong && role === 'server';
-    if (!isIdle) await this.#drive(this.#loop(meter, iterations, warmUp), meter, isMeasured);
+    if (!isIdle) await this.#drive(this.#loop(meter, iterations), meter, isMeasured && role !== 'server');
     // A stream of one-sided operations ends with the message of the sender, which the responder has waited for.
     await this.#barrier();
     if (role !== 'server') traffic.checkSent();
@@ -107,18 +131,23 @@ class Session {
     return meter;
   }
 
+  /** A ping-pong is a message there and one back. */
+  get #messagesPerIteration(): number {
+    return this.#isPingPong ? 2 : 1;
+  }
+
   #meter(iterations: number): Meter {
     const { spec } = this.#options;
     return new Meter({
       clock: systemClock,
       iterations,
       bytesPerIteration: messageBytes(spec),
-      messagesPerIteration: this.#isPingPong ? 2 : 1,
+      messagesPerIteration: this.#messagesPerIteration,
       percentile: spec.percentile,
     });
   }
 
-  #loop(meter: Meter, iterations: number, warmUp: number): Loop {
+  #loop(meter: Meter, iterations: number): Loop {
     const { spec, role, channel } = this.#options;
     const { window } = spec;
     const options: LoopOptions = {
@@ -130,7 +159,7 @@ class Session {
       progresses: !spec.passive,
     };
     const isAccess = isOneSided(spec.kind.operation);
-    if (this.#isPingPong) return new PingPongLoop(options, role !== 'client', warmUp);
+    if (this.#isPingPong) return new PingPongLoop(options, role !== 'client');
     if (role !== 'server') return new SenderLoop(options, role === 'loopback' && !isAccess);
     return isAccess ? new ResponderLoop(options, () => channel!.hasMessage) : new ReceiverLoop(options);
   }

@@ -160,9 +160,6 @@ function checkUct(spec: TestSpec, bytes: number): void {
   if (layout === 'bcopy' && operation !== 'am') {
     throw unsupported(`-D bcopy for ${name}`, 'transports have it for active messages only; short copies as well');
   }
-  if (layout === 'zcopy' && operation === 'am') {
-    throw unsupported(`-D zcopy for ${name}`, 'transports have no active messages by zero copy');
-  }
   if (spec.headerBytes !== UCT_HEADER_BYTES) {
     throw unsupported(
       `-H ${spec.headerBytes} for ${name}`,

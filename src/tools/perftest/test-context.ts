@@ -3,9 +3,10 @@
  * node. Transports are chosen by UCX_TLS as everywhere.
  */
 
+import { allowedCards } from '../../assembly/allowed-cards.ts';
 import { Context, type ContextOptions } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
-import { type Program, startProgram } from '../../assembly/program.ts';
+import { startProgram } from '../../assembly/program.ts';
 import type { DriverNode } from '../../driver/port.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -44,7 +45,7 @@ export class TestContext {
    */
   static async open(spec: TestSpec, needsCard: boolean): Promise<TestContext> {
     const { context, node } = needsCard
-      ? await openWithCard()
+      ? await openWithCard(spec.device)
       : { context: await Context.create(featuresOf(spec)), node: undefined };
     try {
       return new TestContext(spec, context, node);
@@ -92,15 +93,17 @@ function mapMemory(context: Context, name: MemoryName, allocate: number): Memory
   return context.memMap({ allocate, memoryType: memoryTypeOf(name) });
 }
 
-/** A context with the cards of GAUDI_MAPPING_TABLE, or with the first card that nobody has. */
-async function openWithCard(): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
+/** A context with one card: the first of those that the configuration allows which no other process has, beginning with `preferred`. */
+async function openWithCard(
+  preferred: string,
+): Promise<{ readonly context: Context; readonly node: DriverNode | undefined }> {
   const program = startProgram();
-  if (program.env['GAUDI_MAPPING_TABLE'] !== undefined) return { context: await Context.create(), node: undefined };
   const node = openNode(program);
   const reasons: string[] = [];
   try {
-    for (const { busId } of node.cards()) {
-      const context = await openCard(program, node, busId, reasons);
+    const names = allowedCards(program, node);
+    for (const name of [...names.filter((each) => each === preferred), ...names.filter((each) => each !== preferred)]) {
+      const context = await openCard(node, name, reasons);
       if (context !== undefined) return { context, node };
     }
   } catch (error) {
@@ -112,19 +115,13 @@ async function openWithCard(): Promise<{ readonly context: Context; readonly nod
 }
 
 /** A context with one card; undefined, and a reason more, where it cannot be had. */
-async function openCard(
-  program: Program,
-  node: DriverNode,
-  busId: string,
-  reasons: string[],
-): Promise<Context | undefined> {
-  const table = JSON.stringify([{ index: 0, bus_id: busId }]);
+async function openCard(node: DriverNode, name: string, reasons: string[]): Promise<Context | undefined> {
   try {
-    const context = await Context.create({ node, env: { ...program.env, GAUDI_MAPPING_TABLE: table } });
+    const context = await Context.create({ node, config: { ACC_DEVICES: name } });
     const { memoryTypes, unavailable } = context.query();
     if (memoryTypes.includes(MemoryType.GAUDI)) return context;
-    const refused = unavailable.filter(({ name }) => name.startsWith('gaudi'));
-    reasons.push(...refused.map(({ name, reason }) => `${busId}: ${name}: ${reason}`));
+    const refused = unavailable.filter((resource) => resource.name.startsWith('gaudi'));
+    reasons.push(...refused.map((resource) => `${resource.name}: ${resource.reason}`));
     await context.close();
   } catch (error) {
     if (!isUcxError(error) || error.status !== Status.BUSY) throw error;

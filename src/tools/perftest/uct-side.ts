@@ -121,6 +121,8 @@ export class UctSide {
   }
 }
 
+const CARD_NAME = /^gaudi\d+$/;
+
 /** The memory domains of this library. @throws UcxError ERR_UNSUPPORTED for a context over libucp, which shows none */
 function nativeMds(context: Context): readonly OpenMd[] {
   if (context instanceof NativeContext) return context.mds;
@@ -137,7 +139,9 @@ function find({ transport, device }: TestSpec, mds: readonly OpenMd[]): Found {
   );
   const names = all.map(({ resource }) => `${resource.transport}/${resource.device}`).join(', ');
   if (ofTransport.length === 0) throw invalidParam('-x', `must be one of those that are open (${names})`, transport);
-  const found = ofTransport.find(({ resource }) => resource.device === device);
+  // Two sides on one machine have different cards, and one name for both: each side takes its own.
+  const isCard = CARD_NAME.test(device) && ofTransport.length === 1 && CARD_NAME.test(ofTransport[0]!.resource.device);
+  const found = isCard ? ofTransport[0] : ofTransport.find(({ resource }) => resource.device === device);
   if (found === undefined) throw invalidParam('-d', `must be a device of -x (${names})`, device);
   return found;
 }
@@ -153,7 +157,9 @@ function checkIface(spec: TestSpec, iface: Iface): void {
   };
   const { operation } = kind;
   if (operation === 'am') {
-    const max = layout === 'short' ? attributes.am.shortBytesMax : attributes.am.bcopyBytesMax;
+    const { shortBytesMax, bcopyBytesMax, zcopyBytesMax = 0 } = attributes.am;
+    const max = { short: shortBytesMax, bcopy: bcopyBytesMax, zcopy: zcopyBytesMax }[layout];
+    if (max === 0) refuse('has no such active messages');
     if (sendMemory !== 'host' || recvMemory !== 'host') refuse('has active messages in host memory only');
     if (bytes > max) refuse(`has active messages of at most ${max} bytes`);
   } else if (operation === 'put' || operation === 'get') {

@@ -90,8 +90,8 @@ abstract class UctTraffic extends Traffic {
 /** Active messages, with room given by the receiver as ucx_perftest does (-W). */
 export class UctMessageTraffic extends UctTraffic implements AmPacker {
   readonly #isStream: boolean;
-  readonly #isShort: boolean;
   readonly #source: Uint8Array;
+  readonly #iov: readonly IovEntry[];
   readonly #header: Int32Array = new Int32Array(HEADER_WORDS);
   readonly #note: Int32Array = new Int32Array(HEADER_WORDS);
   #sent = 0;
@@ -103,7 +103,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
   constructor(side: UctSide) {
     super(side);
     this.#isStream = side.spec.kind.pattern === 'stream';
-    this.#isShort = side.spec.layout === 'short';
+    this.#iov = [{ memory: side.source, offset: UCT_HEADER_BYTES, byteLength: this.byteLength - UCT_HEADER_BYTES }];
     this.#source = side.source.bytes ?? new Uint8Array(this.byteLength);
     side.iface.setAmHandler((id, frame) => this.#onMessage(id, frame));
   }
@@ -120,17 +120,26 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
     if (this.#sent >= this.#room) return Status.NO_RESOURCE;
     if (this.spec.verify) this.sourceContent.fill(sequence);
     this.#header[0] = sequence;
-    const status = this.#isShort
-      ? this.endpoint.amShort(
-          DATA_ID,
-          this.#header,
-          HEADER_WORDS,
-          this.#source,
-          UCT_HEADER_BYTES,
-          this.byteLength - UCT_HEADER_BYTES,
-        )
-      : this.endpoint.amBcopy(DATA_ID, this);
-    if (status === Status.OK) this.#sent += 1;
+    const status = this.#start();
+    if (status === Status.OK || status === Status.INPROGRESS) this.#sent += 1;
+    return status;
+  }
+
+  #start(): Status {
+    const { layout } = this.spec;
+    if (layout === 'bcopy') return this.endpoint.amBcopy(DATA_ID, this);
+    if (layout === 'zcopy') return this.#startZcopy();
+    const payloadBytes = this.byteLength - UCT_HEADER_BYTES;
+    return this.endpoint.amShort(DATA_ID, this.#header, HEADER_WORDS, this.#source, UCT_HEADER_BYTES, payloadBytes);
+  }
+
+  /** Counts first: a message that the socket takes at once has ended when the call returns. */
+  #startZcopy(): Status {
+    const { completion } = this;
+    completion.count += 1;
+    const status = this.endpoint.amZcopy!(DATA_ID, this.#header, HEADER_WORDS, this.#iov, completion);
+    if (status !== Status.INPROGRESS) completion.count -= 1;
+    this.outstanding = completion.count - 1;
     return status;
   }
 

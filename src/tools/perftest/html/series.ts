@@ -1,10 +1,9 @@
 /** Results of perftest as curves: which tests a report runs, and what their results are called. It runs nothing and draws nothing. */
 
 import { memorySizeType } from '../../../ucs/config/value.ts';
-import { invalidParam } from '../../../ucs/type/error.ts';
 import type { BatchTest } from '../batch.ts';
 import type { Measurement } from '../meter.ts';
-import { specOf, type TestOptions } from '../options.ts';
+import { sizesOfRange, specOf, type TestOptions } from '../options.ts';
 import { messageBytes, type TestSpec } from '../spec.ts';
 
 /** Tests of a report that names none. */
@@ -15,8 +14,6 @@ const DEFAULT_SIZES = '8..4m';
 const BYTES_PER_SIZE = 2 ** 28;
 const ITERATIONS_MIN = 100;
 const ITERATIONS_MAX = 200_000;
-/** Sizes of one curve at most: every power of two that a size can be. */
-const POINTS_MAX = 64;
 
 /** One point of a curve. */
 export interface Point {
@@ -43,7 +40,7 @@ export interface Series {
  */
 export function reportTests(options: TestOptions): BatchTest[] {
   const tests = (options.t ?? DEFAULT_TESTS).split(',');
-  const sizes = sizesOf(options.s ?? DEFAULT_SIZES);
+  const sizes = sizesOfRange(options.s ?? DEFAULT_SIZES);
   return tests.flatMap((t) =>
     sizes.map((bytes) => {
       const iterations = Math.ceil(BYTES_PER_SIZE / bytes);
@@ -84,18 +81,4 @@ export class SeriesCollector {
 function nameOf({ kind, sendMemory, recvMemory, transport, device, layout }: TestSpec): string {
   const memory = sendMemory === 'host' && recvMemory === 'host' ? '' : ` ${sendMemory} to ${recvMemory}`;
   return kind.api === 'UCT' ? `${kind.name} ${layout} ${transport}/${device}${memory}` : `${kind.name}${memory}`;
-}
-
-function sizesOf(text: string): number[] {
-  const [from, to] = text.split('..').map((word) => memorySizeType.parse(word));
-  const rule = 'must be a size or a range such as 8..4m with --report';
-  if (from === undefined || from < 1 || text.split('..').length > 2) throw invalidParam('-s', rule, text);
-  if (to === undefined) {
-    if (text.includes('..')) throw invalidParam('-s', rule, text);
-    return [from];
-  }
-  if (to < from) throw invalidParam('-s', 'must not end below its begin', text);
-  const sizes: number[] = [];
-  for (let bytes = from; bytes <= to && sizes.length < POINTS_MAX; bytes *= 2) sizes.push(bytes);
-  return sizes;
 }
