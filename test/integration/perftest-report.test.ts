@@ -49,11 +49,11 @@ const LOOK = `
     one.right <= other.left || other.right <= one.left || one.bottom <= other.top || other.bottom <= one.top;
   const charts = [...document.querySelectorAll('svg.chart')].map((svg) => {
     const texts = [...svg.querySelectorAll('text')].map(box);
-    const shapes = [...svg.querySelectorAll('polyline, circle, line')].map(box);
+    const shapes = [...svg.querySelectorAll('polyline, .point, line')].map(box);
     return {
       id: svg.id,
       wide: box(svg).width > 400 && box(svg).height > 150,
-      curves: [...svg.querySelectorAll('.curve')].map((each) => [each.dataset.name, each.querySelectorAll('circle').length]),
+      curves: [...svg.querySelectorAll('.curve')].map((each) => [each.dataset.name, each.querySelectorAll('.point').length]),
       inside: [...texts, ...shapes].every((each) => inside(each, box(svg))),
       readable: texts.every((each, index) => texts.slice(index + 1).every((other) => apart(each, other))),
     };
@@ -100,10 +100,13 @@ describe('perftest --report', { timeout: 120_000 }, () => {
       context.skip();
       return;
     }
-    const curves = ['ucp_put_bw', 'tag_lat'].map((name) => [`${name} gaudi to gaudi`, 14]);
-    for (const width of [600, 1000]) {
+    const curvesOf = (name: string): unknown[] => [[`${name} gaudi to gaudi`, 14]];
+    for (const width of [360, 600, 1000]) {
       expect(look(browser, page, width)).toEqual({
-        charts: ['latency', 'bandwidth'].map((id) => ({ id, wide: true, curves, inside: true, readable: true })),
+        charts: [
+          { id: 'latency', wide: true, curves: curvesOf('tag_lat'), inside: true, readable: true },
+          { id: 'bandwidth', wide: true, curves: curvesOf('ucp_put_bw'), inside: true, readable: true },
+        ],
         overflow: 0,
         rows: 28,
       });

@@ -13,10 +13,19 @@ const SPARSE_MASK = 15;
 const CLOCK_READINGS = 1001;
 const NS_PER_SECOND = 1e9;
 
+/** Percentiles of the band around the median. */
+export const BAND: readonly [number, number] = [10, 90];
+const MEDIAN = 50;
+
 /** What a run has shown so far. Times in nanoseconds of one message, one way; rates per second. */
 export interface Measurement {
   readonly iterations: number;
+  /** The percentile that was asked for. */
   readonly percentileNs: number;
+  /** The median, and the percentiles between which most iterations lie: see {@link BAND}. */
+  readonly medianNs: number;
+  readonly lowNs: number;
+  readonly highNs: number;
   /** Since the last report. */
   readonly averageNs: number;
   readonly overallNs: number;
@@ -122,11 +131,15 @@ export class Meter {
     // Nothing since the last report: what there is is the whole.
     const isEmpty = this.iterations === this.#lastIterations;
     const [iterations, ns] = isEmpty ? [this.iterations, total] : [this.iterations - this.#lastIterations, moment];
-    const samples = this.#samples.subarray(0, Math.min(this.#sampleCount, SAMPLES_MAX));
+    const samples = this.#samples.slice(0, Math.min(this.#sampleCount, SAMPLES_MAX)).sort();
+    const sampleAt = (rank: number): number => percentileOfSorted(samples, rank) / messagesPerIteration;
     const perSecond = (count: number, time: number): number => (count * messagesPerIteration * NS_PER_SECOND) / time;
     return {
       iterations: this.iterations,
-      percentileNs: percentileOf(samples, percentile) / messagesPerIteration,
+      percentileNs: sampleAt(percentile),
+      medianNs: sampleAt(MEDIAN),
+      lowNs: sampleAt(BAND[0]),
+      highNs: sampleAt(BAND[1]),
       averageNs: ns / iterations / messagesPerIteration,
       overallNs: total / this.iterations / messagesPerIteration,
       averageBytes: perSecond(iterations * bytesPerIteration, ns),
@@ -139,8 +152,11 @@ export class Meter {
 
 /** The sample below which `rank` percent of all lie; 0 for none. */
 export function percentileOf(samples: Float64Array, rank: number): number {
-  if (samples.length === 0) return 0;
-  const sorted = samples.slice().sort();
+  return percentileOfSorted(samples.slice().sort(), rank);
+}
+
+function percentileOfSorted(sorted: Float64Array, rank: number): number {
+  if (sorted.length === 0) return 0;
   return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * rank) / 100))]!;
 }
 

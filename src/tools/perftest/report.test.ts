@@ -8,6 +8,9 @@ import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine }
 const PLAIN: ReportOptions = { csv: false, finalOnly: false, numeric: false, extra: false, batchFiles: [] };
 const MEASUREMENT: Measurement = {
   iterations: 10_000,
+  medianNs: 1,
+  lowNs: 1,
+  highNs: 1,
   percentileNs: 110,
   averageNs: 35_943,
   overallNs: 85_717,

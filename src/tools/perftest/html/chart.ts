@@ -11,6 +11,8 @@ export interface ChartPoint {
   readonly x: number;
   readonly y: number;
   readonly text: string;
+  /** The ends of a band around the point; undefined for none. */
+  readonly band?: readonly [number, number];
 }
 
 /** What a chart is of. */
@@ -33,7 +35,33 @@ const BOTTOM = 56;
 /** Labels of the horizontal axis at most. */
 const X_LABELS_MAX = 12;
 /** Colours of curves, by order: told apart also by those who do not see red and green apart (Okabe and Ito). */
-export const CURVE_COLORS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#7f7f7f'] as const;
+const CURVE_COLORS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#7f7f7f'] as const;
+
+/** Dashes of lines, by order: what colours say, also without them. */
+const DASHES = ['', '8 4', '2 3', '10 3 2 3', '5 5', '14 4', '1 5'] as const;
+/** Marks of points, by order: what is drawn around the origin. */
+const MARKS = [
+  '<circle r="4"/>',
+  '<rect x="-3.5" y="-3.5" width="7" height="7"/>',
+  '<path d="M0-5 5 4H-5z"/>',
+  '<path d="M0-5 5 0 0 5-5 0z"/>',
+  '<path d="M0 5 5-4H-5z"/>',
+  '<path d="M-4-4 4 4M-4 4 4-4" stroke-width="2"/>',
+  '<path d="M-5 0H5M0-5V5" stroke-width="2"/>',
+] as const;
+
+/** A curve of a certain place in the order, as a sample for a legend: `svg`. */
+export function curveSample(index: number): string {
+  const { color, dash, mark } = styleOf(index);
+  const line = `<path d="M0 8H36" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
+  const point = `<g transform="translate(18 8)" fill="${color}" stroke="${color}">${mark}</g>`;
+  return `<svg class="sample" viewBox="0 0 36 16" aria-hidden="true">${line}${point}</svg>`;
+}
+
+function styleOf(index: number): { readonly color: string; readonly dash: string; readonly mark: string } {
+  const pick = <T>(list: readonly T[]): T => list[index % list.length]!;
+  return { color: pick(CURVE_COLORS), dash: pick(DASHES), mark: pick(MARKS) };
+}
 
 /** The chart as an `svg` element. */
 export function lineChart(options: ChartOptions): string {
@@ -46,12 +74,12 @@ export function lineChart(options: ChartOptions): string {
     WIDTH - RIGHT,
   );
   const y = new LogScale(
-    points.map((point) => point.y),
+    points.flatMap((point) => [point.y, ...(point.band ?? [])]),
     10,
     HEIGHT - BOTTOM,
     TOP,
   );
-  const lines = curves.map((curve, index) => curveOf(curve, CURVE_COLORS[index % CURVE_COLORS.length]!, x, y));
+  const lines = curves.map((curve, index) => curveOf(curve, index, x, y));
   return [
     `<svg id="${id}" class="chart" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${escapeText(title)}">`,
     `<text class="title" x="${LEFT}" y="22">${escapeText(title)}</text>`,
@@ -124,17 +152,22 @@ function yAxis(scale: LogScale, { yLabel, printY }: ChartOptions): string[] {
   return [...ticks, `${label}${escapeText(yLabel)}</text>`];
 }
 
-function curveOf({ name, points }: Curve, color: string, x: LogScale, y: LogScale): string {
+function curveOf({ name, points }: Curve, index: number, x: LogScale, y: LogScale): string {
+  const { color, dash, mark } = styleOf(index);
   const places = points.map((point) => ({ ...point, left: x.at(point.x), top: y.at(point.y) }));
   const line = places.map(({ left, top }) => `${left},${top}`).join(' ');
-  const dots = places.map(
-    ({ left, top, text }) =>
-      `<circle cx="${left}" cy="${top}" r="3.5" fill="${color}"><title>${escapeText(`${name}: ${text}`)}</title></circle>`,
-  );
+  const banded = places.flatMap(({ left, band }) => (band === undefined ? [] : [{ left, band }]));
+  const edge = (side: 0 | 1): string[] => banded.map(({ left, band }) => `${left},${y.at(band[side])}`);
+  const band = [...edge(1), ...edge(0).reverse()].join(' ');
+  const marks = places.map(({ left, top, text }) => {
+    const title = `<title>${escapeText(`${name}: ${text}`)}</title>`;
+    return `<g class="point" transform="translate(${left} ${top})" fill="${color}" stroke="${color}">${mark}${title}</g>`;
+  });
   return [
     `<g class="curve" data-name="${escapeText(name)}">`,
-    `<polyline points="${line}" fill="none" stroke="${color}" stroke-width="2"/>`,
-    ...dots,
+    ...(banded.length === 0 ? [] : [`<polygon points="${band}" fill="${color}" fill-opacity="0.15"/>`]),
+    `<polyline points="${line}" fill="none" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`,
+    ...marks,
     '</g>',
   ].join('\n');
 }

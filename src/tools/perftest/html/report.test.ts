@@ -9,6 +9,9 @@ import { reportTests, SeriesCollector } from './series.ts';
 const measurement = (overallNs: number, overallBytes: number): Measurement => ({
   iterations: 1000,
   percentileNs: overallNs / 2,
+  medianNs: overallNs / 2,
+  lowNs: overallNs / 4,
+  highNs: overallNs * 2,
   averageNs: overallNs,
   overallNs,
   averageBytes: overallBytes,
@@ -77,14 +80,28 @@ describe('a chart', () => {
     lineChart({ id: 'c', title: 't', xLabel: 'x', yLabel: 'y', curves, printX: String, printY: String });
 
   it('has its points where their logarithms are', () => {
-    const places = [...chart([{ name: 'n', points }]).matchAll(/<circle cx="([\d.]+)" cy="([\d.]+)"/g)].map((match) => [
-      Number(match[1]),
-      Number(match[2]),
-    ]) as [number, number][];
+    const places = [
+      ...chart([{ name: 'n', points }]).matchAll(/class="point" transform="translate\(([\d.]+) ([\d.]+)\)/g),
+    ].map((match) => [Number(match[1]), Number(match[2])]) as [number, number][];
     const [first, second, third] = places as [[number, number], [number, number], [number, number]];
     // 3 of 17 doublings, and 2.18 of 4.65 powers of ten.
     expect((second[0] - first[0]) / (third[0] - first[0])).toBeCloseTo(3 / 17, 2);
     expect((first[1] - second[1]) / (first[1] - third[1])).toBeCloseTo(Math.log10(150) / Math.log10(45_000), 2);
+  });
+
+  it('has a band where its points have one, and curves that differ without colour', () => {
+    const banded = points.map((point) => ({ ...point, band: [point.y / 2, point.y * 2] as const }));
+    const text = chart([
+      { name: 'a', points: banded },
+      { name: 'b', points },
+    ]);
+    const [band] = [...text.matchAll(/<polygon points="([^"]+)"/g)].map(([, list]) => list!.split(' '));
+    expect(band).toHaveLength(6);
+    expect(text.match(/<polygon/g)).toHaveLength(1);
+    const dashes = [...text.matchAll(/stroke-dasharray="([^"]*)"/g)].map(([, dash]) => dash);
+    expect(new Set(dashes).size).toBe(2);
+    expect(text).toContain('<circle r="4"/>');
+    expect(text).toContain('<rect x="-3.5"');
   });
 
   it('takes one point, and equal values', () => {
@@ -114,11 +131,14 @@ describe('the page', () => {
   const series = [
     {
       name: 'tag_lat',
+      kind: 'latency' as const,
       points: [
         {
           bytes: 8,
           latencyNs: 1500,
-          percentileNs: 1000,
+          medianNs: 1000,
+          lowNs: 900,
+          highNs: 1_234_567,
           bytesPerSecond: 5e6,
           messagesPerSecond: 666_666.6,
           iterations: 1000,
@@ -131,11 +151,28 @@ describe('the page', () => {
   it('has its figures, and nothing from elsewhere', () => {
     const page = reportPage(series, { ...facts, emulated: false });
     expect(page).toContain(
-      '<tr><td>8 B</td><td>1,000</td><td>1.500</td><td>1.000</td><td>5.00</td><td>666,667</td><td>posix/memory tag/eager</td></tr>',
+      '<tr><th scope="row">8 B</th><td>1,000</td><td>1.500</td><td>1.000</td><td>0.900</td><td>1,234.567</td><td>5.00</td><td>666,667</td><td>posix/memory tag/eager</td></tr>',
     );
     expect(page).toContain('gaudi-ucx perftest &lt;x&gt;');
     expect(page).not.toMatch(/<script|<link|src=|href=|url\(/);
     expect(page).not.toContain('mulated');
+  });
+
+  it('has latency and bandwidth tests under headings of their own, and no empty ones', () => {
+    const [latency] = series;
+    const page = reportPage([latency!, { ...latency!, name: 'tag_bw', kind: 'bandwidth' }], {
+      ...facts,
+      emulated: false,
+    });
+    const [, first, second] = page.split('<h2>');
+    expect(first!.startsWith('Latency tests<')).toBe(true);
+    expect(first).toContain('<caption>tag_lat<');
+    expect(first).toContain('<polygon');
+    expect(second!.startsWith('Bandwidth tests<')).toBe(true);
+    expect(second).toContain('<caption>tag_bw<');
+    expect(second).not.toContain('tag_lat');
+    expect(reportPage(series, { ...facts, emulated: false })).not.toContain('Bandwidth tests');
+    expect(page.match(/<th scope="col">/g)).toHaveLength(18);
   });
 
   it('says so where cards were emulated', () => {

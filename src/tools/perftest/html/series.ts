@@ -20,7 +20,10 @@ export interface Point {
   readonly bytes: number;
   /** One way, averaged over the run. */
   readonly latencyNs: number;
-  readonly percentileNs: number;
+  /** One way, of single iterations: the median, and the ends of the band around it. */
+  readonly medianNs: number;
+  readonly lowNs: number;
+  readonly highNs: number;
   readonly bytesPerSecond: number;
   readonly messagesPerSecond: number;
   readonly iterations: number;
@@ -31,6 +34,8 @@ export interface Point {
 /** A curve: one test over sizes. */
 export interface Series {
   readonly name: string;
+  /** What the test measures. */
+  readonly kind: 'latency' | 'bandwidth';
   readonly points: readonly Point[];
 }
 
@@ -52,17 +57,21 @@ export function reportTests(options: TestOptions): BatchTest[] {
 
 /** Collects results. */
 export class SeriesCollector {
-  readonly #series: Map<string, Point[]> = new Map();
+  readonly #series: Map<string, { readonly kind: Series['kind']; readonly points: Point[] }> = new Map();
 
   /** A test has ended. */
   add(spec: TestSpec, measurement: Measurement, carrier: string): void {
     const name = nameOf(spec);
-    const points = this.#series.get(name) ?? [];
-    this.#series.set(name, points);
+    const kind = spec.kind.column === 'latency' ? 'latency' : 'bandwidth';
+    const points = this.#series.get(name)?.points ?? [];
+    this.#series.set(name, { kind, points });
     points.push({
       bytes: messageBytes(spec),
       latencyNs: measurement.overallNs,
-      percentileNs: measurement.percentileNs,
+      // A run that was too short to time an iteration has its average only, and logarithms know no 0.
+      medianNs: measurement.medianNs || measurement.overallNs,
+      lowNs: measurement.lowNs || measurement.overallNs,
+      highNs: measurement.highNs || measurement.overallNs,
       bytesPerSecond: measurement.overallBytes,
       messagesPerSecond: measurement.overallMessages,
       iterations: measurement.iterations,
@@ -72,8 +81,8 @@ export class SeriesCollector {
 
   /** The curves, by rising size. */
   get series(): Series[] {
-    return [...this.#series].map(([name, points]) => {
-      return { name, points: [...points].sort((left, right) => left.bytes - right.bytes) };
+    return [...this.#series].map(([name, { kind, points }]) => {
+      return { name, kind, points: [...points].sort((left, right) => left.bytes - right.bytes) };
     });
   }
 }
