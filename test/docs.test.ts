@@ -110,7 +110,7 @@ describe('examples', () => {
 });
 
 /** Levels of messages that a command may write to standard error. */
-const HARMLESS = /^\[gaudi-ucx\] \S+ (INFO|DEBUG) /;
+const HARMLESS = /^\[\d+\.\d+\] \[\S+\] +\S+ UCX {2}(INFO|DEBUG) /;
 const PAGES = ['README.md', ...readdirSync(join(ROOT, 'docs/guide')).map((file) => `docs/guide/${file}`)];
 
 /** A block of commands of a page. */

@@ -4,11 +4,10 @@
  */
 
 import { closeSync, existsSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
-import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { expandFileName } from '../sys/file-name.ts';
 import { openOutputFile } from '../sys/output-file.ts';
-import { type LogSink, recordText, standardErrorSink, standardOutputSink } from './log.ts';
+import { type LogSink, recordLine, standardErrorSink, standardOutputSink } from './log.ts';
 
 /** What a destination of records is made of. */
 export interface LogFileOptions {
@@ -18,8 +17,8 @@ export interface LogFileOptions {
   readonly sizeMax: number;
   /** Full files that are kept beside it; 0: a full file is begun anew. */
   readonly rotate: number;
-  /** Time of a record. Default: now. */
-  readonly now?: () => Date;
+  /** Time of a record in milliseconds since 1970. Default: now. */
+  readonly nowMs?: () => number;
 }
 
 /**
@@ -41,22 +40,20 @@ class LogFile {
   readonly #path: string;
   readonly #sizeMax: number;
   readonly #rotate: number;
-  readonly #now: () => Date;
-  readonly #source: string = `[${hostname().split('.', 1)[0]}:${process.pid}]`;
+  readonly #nowMs: (() => number) | undefined;
 
   constructor(path: string, options: LogFileOptions) {
     // The working directory of the program may change.
     this.#path = resolve(path);
     this.#sizeMax = options.sizeMax;
     this.#rotate = options.rotate;
-    this.#now = options.now ?? ((): Date => new Date());
+    this.#nowMs = options.nowMs;
     closeSync(openOutputFile(this.#path, true, { variable: 'UCX_LOG_FILE', code: 'ERR_LOG_FILE' }));
   }
 
   readonly sink: LogSink = (level, component, message) => {
-    const seconds = (this.#now().getTime() / 1000).toFixed(3);
     try {
-      this.#append(`[${seconds}] ${this.#source} ${recordText(level, component, message)}`);
+      this.#append(recordLine(level, component, message, this.#nowMs?.()));
     } catch {
       // A full disk must not hide what happens.
       standardErrorSink(level, component, message);

@@ -45,7 +45,9 @@ describe('standardErrorSink', () => {
     const write = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
     try {
       standardErrorSink(LogLevel.WARN, 'ucp', 'no such variable');
-      expect(write).toHaveBeenCalledWith('[gaudi-ucx] ucp WARN  no such variable\n');
+      expect(write).toHaveBeenCalledWith(
+        expect.stringMatching(/^\[\d{10}\.\d{6}\] \[[^:]+:\d+:\d+\] {14}ucp UCX {2}WARN {2}no such variable\n$/),
+      );
     } finally {
       write.mockRestore();
     }

@@ -5,6 +5,8 @@
  * memory are never logged.
  */
 
+import { hostname } from 'node:os';
+import { threadId } from 'node:worker_threads';
 import { matchesItem } from '../config/list.ts';
 
 /** The levels of UCX in order of severity (`ucs_log_level_t`). */
@@ -118,17 +120,30 @@ class ComponentLog implements Log {
   }
 }
 
-/** Writes records to standard error, one line each: `[gaudi-ucx] component WARN  message`. */
+/** Writes records to standard error, in the form of {@link recordLine}. */
 export const standardErrorSink: LogSink = (level, component, message) => {
-  process.stderr.write(`[gaudi-ucx] ${recordText(level, component, message)}`);
+  process.stderr.write(recordLine(level, component, message));
 };
 
-/** Writes records to standard output, in the form of {@link standardErrorSink}. */
+/** Writes records to standard output, in the form of {@link recordLine}. */
 export const standardOutputSink: LogSink = (level, component, message) => {
-  process.stdout.write(`[gaudi-ucx] ${recordText(level, component, message)}`);
+  process.stdout.write(recordLine(level, component, message));
 };
 
-/** A record as a line, with its end: `component WARN  message`. */
-export function recordText(level: LogLevel, component: string, message: string): string {
-  return `${component} ${LOG_LEVEL_NAMES[level].toUpperCase().padEnd(5)} ${message}\n`;
+const SOURCE = `[${hostname().split('.', 1)[0]}:${process.pid}:${threadId}]`;
+const COMPONENT_WIDTH = 16;
+const LEVEL_WIDTH = 5;
+
+/**
+ * A record as a line with its end, as UCX writes it: time in seconds, host, process, thread, what it comes from, level, message. Lines of several processes
+ * merge by sorting. `[1795349709.511553] [host:29110:0]        gaudi_ipc UCX  WARN  the card is hot`
+ */
+export function recordLine(level: LogLevel, component: string, message: string, nowMs: number = wallClockMs()): string {
+  const name = LOG_LEVEL_NAMES[level].toUpperCase().padEnd(LEVEL_WIDTH);
+  return `[${(nowMs / 1000).toFixed(6)}] ${SOURCE} ${component.padStart(COMPONENT_WIDTH)} UCX  ${name} ${message}\n`;
+}
+
+/** Time since 1970 in milliseconds, to the microsecond. */
+function wallClockMs(): number {
+  return performance.timeOrigin + performance.now();
 }
