@@ -26,10 +26,11 @@ import {
 } from '../api/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
 import { sendPieces } from '../base/message-packer.ts';
+import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
@@ -213,29 +214,27 @@ export class ActiveMessages {
     if (bytesOf(pieces) < message.byteLength) {
       throw invalidParam('local', `must have room for the ${message.byteLength} bytes of the message`, bytesOf(pieces));
     }
-    const request = this.#host.newRequest();
+    const request = this.#host.requests.newReceive();
     if (request === undefined) return Status.NO_RESOURCE;
     message.isReceived = true;
-    request.begin(RequestKind.RECEIVE);
-    request.connection = undefined;
-    request.lane = undefined;
+    request.begin(undefined, undefined);
     request.protocolName = 'am/recv';
     request.byteLength = message.byteLength;
-    request.receivedBytes = message.byteLength;
+    request.messageBytes = message.byteLength;
     request.pieces = cut(pieces, message.byteLength);
     const waiting = message.waiting as WaitingData | undefined;
     const connection = message.sender as Connection | undefined;
     request.starter = () => {
       if (waiting !== undefined) {
-        this.#rendezvous.receive(request, connection!, waiting.peerRequest, request.pieces!, waiting);
+        this.#rendezvous.receive(request, connection!, waiting.peerRequest, request.pieces, waiting);
       } else this.#copyOut(message, request);
       return Status.INPROGRESS;
     };
     return this.#host.start(request, params);
   }
 
-  #copyOut({ source, dataOffset, byteLength }: AmMessage, request: Request): void {
-    const pieces = request.pieces!;
+  #copyOut({ source, dataOffset, byteLength }: AmMessage, request: ReceiveRequest): void {
+    const { pieces } = request;
     if (!areMapped(pieces)) {
       request.end(Status.INVALID_ADDR);
       return;
@@ -273,68 +272,66 @@ export class ActiveMessages {
     }
     const byThreshold = total < connection.rendezvousThreshold || wish === 'eager';
     const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');
-    const request = this.#host.newSend();
+    const request = this.#host.requests.newSend();
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.MESSAGE);
-    request.connection = connection;
-    request.lane = connection.amLane;
+    request.begin(connection, connection.amLane);
     request.byteLength = total;
-    request.tagLow = id;
-    const head: LocalPiece = { memory: kept, offset: 0, byteLength: padded, start: 0 };
+    request.amId = id;
+    request.amHeader = kept;
     request.pieces = pieces;
     request.protocolName = isEager ? 'am/eager' : 'am/rndv';
     if (!isEager) this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
-    request.starter = isEager ? () => this.#sendEager(request, head) : () => this.#sendRts(request, head);
+    request.starter = isEager ? this.#sendEager : this.#sendRts;
     return this.#host.start(request, params);
   }
 
   /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
-  #sendEager(request: Request, head: LocalPiece): Status {
-    const connection = request.connection!;
+  readonly #sendEager = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    const length = head.byteLength + request.byteLength;
+    const { amHeader, pieces } = request;
+    const padded = paddedTo8(amHeader.byteLength);
+    const length = padded + request.byteLength;
     const cost = length + KEPT_OVERHEAD_BYTES;
     if (connection.credit.bytes < cost) {
       if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
       this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
       request.protocolName = 'am/rndv';
-      request.starter = () => this.#sendRts(request, head);
-      return request.starter(request);
+      request.starter = this.#sendRts;
+      return this.#sendRts(request, connection);
     }
-    if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
-    const shifted = request.pieces!.map((piece) => ({ ...piece, start: piece.start + head.byteLength }));
-    const words = writeAm(connection.remoteId, request.tagLow, head.memory.byteLength);
-    const status = sendPieces(connection, MessageId.AM, words, [unpadded(head), ...shifted], 0, length);
+    if (!areMapped(pieces)) return Status.INVALID_ADDR;
+    const shifted = pieces.map((piece) => ({ ...piece, start: piece.start + padded }));
+    const words = writeAm(connection.remoteId, request.amId, amHeader.byteLength);
+    const status = sendPieces(connection, MessageId.AM, words, [pieceOf(amHeader, 0), ...shifted], 0, length);
     if (status !== Status.OK) return status;
     connection.credit.bytes -= cost;
     this.#host.counters.count(WorkerCounter.AM_TX);
     return status;
-  }
+  };
 
-  #sendRts(request: Request, head: LocalPiece): Status {
-    const connection = request.connection!;
+  readonly #sendRts = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    const { amHeader } = request;
+    const padded = paddedTo8(amHeader.byteLength);
     if (request.requestId === 0) {
-      const room = connection.amBcopyMax - AM_RTS_BYTES - head.byteLength;
-      const made = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, request.pieces!, room);
-      this.#rendezvous.offer(request, request.pieces!, made);
+      this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded);
       connection.expect(request);
     }
-    const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
+    const { key } = request;
     const packed = key?.packed ?? NO_BYTES;
     const words = writeAmRts(connection.remoteId, {
-      handler: request.tagLow,
-      headerBytes: head.memory.byteLength,
+      handler: request.amId,
+      headerBytes: amHeader.byteLength,
       keyBytes: packed.byteLength,
       byteLength: request.byteLength,
       request: request.requestId,
       keyOffset: key?.offset ?? 0,
     });
-    const tail: LocalPiece = { memory: packed, offset: 0, byteLength: packed.byteLength, start: head.byteLength };
-    const length = head.byteLength + packed.byteLength;
-    const status = sendPieces(connection, MessageId.AM_RTS, words, [unpadded(head), tail], 0, length);
+    const pieces = [pieceOf(amHeader, 0), pieceOf(packed, padded)];
+    const length = padded + packed.byteLength;
+    const status = sendPieces(connection, MessageId.AM_RTS, words, pieces, 0, length);
     return status === Status.OK ? Status.INPROGRESS : status;
-  }
+  };
 
   /** The view for a message; undefined where nobody handles it. */
   #take(connection: Connection | undefined, id: number): AmMessage | undefined {
@@ -353,7 +350,7 @@ export class ActiveMessages {
   }
 }
 
-/** The bytes of a header without its padding, whose contents nobody reads. */
-function unpadded(head: LocalPiece): LocalPiece {
-  return { ...head, byteLength: head.memory.byteLength };
+/** Bytes at a place of a message: padding in front of it is not written. */
+function pieceOf(memory: Uint8Array, start: number): LocalPiece {
+  return { memory, offset: 0, byteLength: memory.byteLength, start };
 }

@@ -73,7 +73,7 @@ export class Worker
   readonly sockets: SocketConnections;
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly budget: CreditBudget;
-  readonly #requests: RequestPool = new RequestPool(this);
+  readonly requests: RequestPool = new RequestPool(this);
   readonly observation: Observation;
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
   readonly #endpoints: Map<Connection, Endpoint> = new Map();
@@ -131,7 +131,7 @@ export class Worker
   }
 
   get requestsInUse(): number {
-    return this.#requests.inUse;
+    return this.requests.inUse;
   }
 
   /** Made when it is first wanted: transports that listen begin with that. */
@@ -275,7 +275,7 @@ export class Worker
   flushNbx(params?: RequestParams): Status | Request {
     this.#checkOpen();
     checkParams(params);
-    const request = this.newRequest();
+    const request = this.requests.newFlush();
     if (request === undefined) return Status.NO_RESOURCE;
     initFlushOf(request, this.connections.all, this);
     return this.start(request, params);
@@ -404,19 +404,8 @@ export class Worker
     this.protocols.streams.forget(connection);
   }
 
-  /** A request, or undefined at the bound. */
-  newRequest(): Request | undefined {
-    this.#checkOpen();
-    return this.#requests.get();
-  }
-
-  newSend(): Request | undefined {
-    this.#checkOpen();
-    return this.#requests.getSend();
-  }
-
   freeRequest(request: Request): void {
-    this.#requests.free(request);
+    this.requests.free(request);
     this.promises.requestFreed();
   }
 
@@ -425,10 +414,10 @@ export class Worker
     return cancelRequest(request, { tag, streams, sockets: this.sockets });
   }
 
-  start(request: Request, params: RequestParams | undefined): Status | Request {
+  start(request: Request, params: RequestParams | undefined, isRefused = false): Status | Request {
     this.counters.count(WorkerCounter.REQUESTS);
     this.observation.started(request);
-    const started = this.#requests.start(request, params);
+    const started = this.requests.start(request, params, isRefused);
     if (typeof started === 'number') return started;
     this.#event.started();
     this.#driver.wake();
@@ -437,10 +426,6 @@ export class Worker
 
   onObservedEnd(request: Request): void {
     this.observation.ended(request);
-  }
-
-  discard(request: Request): void {
-    this.#requests.discard(request);
   }
 
   async #close(): Promise<void> {

@@ -20,7 +20,8 @@ import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import { pipelinePlan } from './pipeline-lane.ts';
-import { checkRemote, planFor } from './put-get.ts';
+import { planFor } from './plan.ts';
+import { checkRemote } from './put-get.ts';
 
 /** What is asked of the context. */
 export interface ExplainContext {
