@@ -12,7 +12,6 @@ import {
   checkAmId,
   type MessageOwner,
 } from '../api/active-message.ts';
-import type { PieceOf } from '../api/local-bytes.ts';
 import {
   areHost,
   areMapped,
@@ -21,6 +20,7 @@ import {
   checkPieces,
   cut,
   hostBytes,
+  isList,
   piecesOf,
   scatter,
 } from '../api/local-bytes.ts';
@@ -29,11 +29,13 @@ import { sendPieces } from '../base/message-packer.ts';
 import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
-import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
+import type { Lane } from '../lane/lane.ts';
+import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../wire/am.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
@@ -46,6 +48,9 @@ export interface WaitingData {
   readonly keyOffset: number;
 }
 
+/** A received message as this engine has it. */
+export type ReceivedMessage = AmMessage<PeerConnection, WaitingData>;
+
 const NO_BYTES = new Uint8Array(0);
 
 /** Active messages of one worker. */
@@ -54,10 +59,10 @@ export class ActiveMessages {
   readonly #rendezvous: Rendezvous;
   readonly #handlers: (AmCallback | undefined)[] = [];
   /** The message that handlers see: one, since they run one after the other. */
-  readonly #view: AmMessage;
+  readonly #view: ReceivedMessage;
   #heldBytes = 0;
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner) {
+  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<PeerConnection, WaitingData>) {
     this.#host = host;
     this.#rendezvous = rendezvous;
     this.#view = new AmMessage(owner);
@@ -92,12 +97,16 @@ export class ActiveMessages {
     params: AmSendParams | undefined,
   ): Status | Request {
     checkAmId(id);
-    const isList = Array.isArray(local);
-    if (!isList) checkLocal(this.#host.context, local as Uint8Array, localOffset, byteLength);
+    const { context } = this.#host;
+    if (isList(local)) {
+      if (connection.failure !== Status.OK) return connection.failure;
+      const lane = connection.messageLane();
+      return this.#start(connection, lane, id, header ?? NO_BYTES, checkPieces(context, local), params);
+    }
+    checkLocal(context, local, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
-    const isPlain = params === undefined && header === undefined && !isList;
-    const bytes = isPlain ? hostBytes(local as Uint8Array) : undefined;
+    const lane = connection.messageLane();
+    const bytes = params === undefined && header === undefined ? hostBytes(local) : undefined;
     if (
       bytes !== undefined &&
       AM_BYTES + byteLength <= connection.amShortMax &&
@@ -110,8 +119,8 @@ export class ActiveMessages {
       // A connection that does not stand has no credit.
       if (credit.bytes >= cost) {
         const words = writeAm(connection.remoteId, id, 0);
-        if (connection.isLoopback) connection.amLane!.activity.busy = true;
-        const status = connection.am!.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
+        if (connection.isLoopback) lane.activity.busy = true;
+        const status = lane.endpoint.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.AM_TX);
@@ -119,10 +128,8 @@ export class ActiveMessages {
         }
       }
     }
-    const pieces = isList
-      ? checkPieces(this.#host.context, local as readonly PieceOf<LocalMemory>[])
-      : [{ memory: local as Uint8Array, offset: localOffset, byteLength, start: 0 }];
-    return this.#start(connection, id, header ?? NO_BYTES, pieces, params);
+    const pieces = [{ memory: local, offset: localOffset, byteLength, start: 0 }];
+    return this.#start(connection, lane, id, header ?? NO_BYTES, pieces, params);
   }
 
   onEager(frame: AmFrame): void {
@@ -139,7 +146,7 @@ export class ActiveMessages {
   }
 
   /** @returns true where the message was put into a queue */
-  #handleEager(frame: AmFrame, connection: Connection, cost: number): boolean {
+  #handleEager(frame: AmFrame, connection: PeerConnection, cost: number): boolean {
     const { handler, headerBytes, headerAt, dataAt, dataBytes } = readAm(frame);
     if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || dataBytes < 0) return false;
     const view = this.#take(connection, handler);
@@ -159,8 +166,9 @@ export class ActiveMessages {
   }
 
   /** A message has left its queue. */
-  taken({ sender, waiting, cost, headerLength, byteLength }: AmMessage): void {
-    const { inbound } = sender as Connection;
+  taken({ sender, waiting, cost, headerLength, byteLength }: ReceivedMessage): void {
+    if (sender === undefined) return;
+    const { inbound } = sender;
     if (waiting === undefined) {
       this.#heldBytes -= headerLength + byteLength;
       inbound.release(cost);
@@ -173,9 +181,10 @@ export class ActiveMessages {
     const { headerAt, keyAt, isCut } = places;
     if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || keyBytes < 0 || isCut) return;
     const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
     const view = this.#take(connection, handler);
     if (view === undefined) {
-      if (connection !== undefined) this.#rendezvous.reply(connection, peerRequest, Status.OK);
+      this.#rendezvous.reply(connection, peerRequest, Status.OK);
       return;
     }
     view.source = bytes;
@@ -186,25 +195,27 @@ export class ActiveMessages {
     const packedKey = keyBytes > 0 ? bytes.slice(keyAt, keyAt + keyBytes) : undefined;
     view.waiting = { peerRequest, packedKey, keyOffset };
     view.cost = 0;
-    if (!connection!.inbound.keepOffer()) {
-      this.#host.breaksProtocol(connection!, 'it offers more messages than a worker has requests');
+    if (!connection.inbound.keepOffer()) {
+      this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
       return;
     }
     this.#host.counters.count(WorkerCounter.AM_RX_RNDV);
     this.#call(view);
-    if (!view.isQueued) connection!.inbound.releaseOffer();
+    if (!view.isQueued) connection.inbound.releaseOffer();
     // A handler that does not want the data releases the sender.
-    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(view.sender as Connection, peerRequest, Status.OK);
+    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(connection, peerRequest, Status.OK);
   }
 
-  /** Tells the sender of a rendezvous that nobody wants its data. */
-  release({ sender, waiting }: AmMessage): void {
-    this.#rendezvous.reply(sender as Connection, (waiting as WaitingData).peerRequest, Status.OK);
+  /** Tells the sender of a rendezvous that its data is not wanted. */
+  release({ sender, waiting }: ReceivedMessage): void {
+    if (sender !== undefined && waiting !== undefined) {
+      this.#rendezvous.reply(sender, waiting.peerRequest, Status.OK);
+    }
   }
 
   /** Puts the data of a message into local memory: see AmMessage.receiveNbx. */
   receiveData(
-    message: AmMessage,
+    message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -222,18 +233,17 @@ export class ActiveMessages {
     request.byteLength = message.byteLength;
     request.messageBytes = message.byteLength;
     request.pieces = cut(pieces, message.byteLength);
-    const waiting = message.waiting as WaitingData | undefined;
-    const connection = message.sender as Connection | undefined;
+    const { waiting, sender } = message;
     request.starter = () => {
-      if (waiting !== undefined) {
-        this.#rendezvous.receive(request, connection!, waiting.peerRequest, request.pieces, waiting);
+      if (waiting !== undefined && sender !== undefined) {
+        this.#rendezvous.receive(request, sender, waiting.peerRequest, request.pieces, waiting);
       } else this.#copyOut(message, request);
       return Status.INPROGRESS;
     };
     return this.#host.start(request, params);
   }
 
-  #copyOut({ source, dataOffset, byteLength }: AmMessage, request: ReceiveRequest): void {
+  #copyOut({ source, dataOffset, byteLength }: ReceivedMessage, request: ReceiveRequest): void {
     const { pieces } = request;
     if (!areMapped(pieces)) {
       request.end(Status.INVALID_ADDR);
@@ -250,6 +260,7 @@ export class ActiveMessages {
 
   #start(
     connection: Connection,
+    lane: Lane,
     id: number,
     header: Uint8Array,
     pieces: readonly LocalPiece[],
@@ -274,7 +285,7 @@ export class ActiveMessages {
     const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');
     const request = this.#host.requests.newSend();
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(connection, connection.amLane);
+    request.begin(connection, lane);
     request.byteLength = total;
     request.amId = id;
     request.amHeader = kept;
@@ -333,9 +344,9 @@ export class ActiveMessages {
     return status === Status.OK ? Status.INPROGRESS : status;
   };
 
-  /** The view for a message; undefined where nobody handles it. */
-  #take(connection: Connection | undefined, id: number): AmMessage | undefined {
-    if (connection === undefined || this.#handlers[id] === undefined) return undefined;
+  /** The view for a message; undefined for an id without a handler. */
+  #take(connection: PeerConnection, id: number): ReceivedMessage | undefined {
+    if (this.#handlers[id] === undefined) return undefined;
     const view = this.#view;
     view.id = id;
     view.sender = connection;
@@ -345,7 +356,7 @@ export class ActiveMessages {
     return view;
   }
 
-  #call(view: AmMessage): void {
+  #call(view: ReceivedMessage): void {
     this.#handlers[view.id]!(view);
   }
 }

@@ -7,7 +7,7 @@ import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
+import { type AmFrame, AtomicOperation, type Completion, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
 import { sendMessage } from '../base/message-packer.ts';
@@ -28,6 +28,7 @@ import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 
 const NO_BYTES = new Uint8Array(0);
+const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOperation));
 
 /** An operation on a word of own memory. */
 type LocalOperation = (call: WordOperation, offset: number) => Status;
@@ -80,11 +81,11 @@ export class AtomicProtocol {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { request: peerRequest, remoteOffset: from, keyAt, keyBytes, value, compare, ...asked } = readAtomic(frame);
-    const operation = asked.operation as AtomicOperation;
+    const { operation } = asked;
     const wordBytes = asked.wordBytes === 8 ? 8 : 4;
     const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(frame.bytes, keyAt) : undefined;
-    const isWord = operation >= AtomicOperation.ADD && operation <= AtomicOperation.CSWAP && from % wordBytes === 0;
-    if (memory === undefined || !isWord || from + wordBytes > memory.byteLength) {
+    const isAligned = from % wordBytes === 0;
+    if (memory === undefined || !isAtomicOperation(operation) || !isAligned || from + wordBytes > memory.byteLength) {
       this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
       return;
     }
@@ -209,8 +210,13 @@ function unreachable(connection: Connection, rkey: RemoteKey): UcxError {
   });
 }
 
+/** Whether a number of a message names an operation. */
+function isAtomicOperation(value: number): value is AtomicOperation {
+  return ATOMIC_OPERATIONS.has(value);
+}
+
 /** Takes the end of an operation that has ended when its call returns. */
-const ENDED_AT_ONCE = { count: 1, failure: Status.OK as Status, onComplete: (): void => {} };
+const ENDED_AT_ONCE: Completion = { count: 1, failure: Status.OK, onComplete: () => {} };
 
 function startOffload(
   request: AtomicRequest,

@@ -126,11 +126,11 @@ export class PeerConnection implements Connection {
   }
 
   /**
-   * Refuses messages where no lane carries any.
+   * The lane of the messages.
    * @throws UcxError ERR_UNREACHABLE with the reason of every transport that could
    */
-  checkMessages(): void {
-    if (this.am !== undefined) return;
+  messageLane(): Lane {
+    if (this.amLane !== undefined) return this.amLane;
     const reasons =
       this.unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport has messages';
     throw new UcxError({

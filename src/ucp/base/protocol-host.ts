@@ -13,6 +13,7 @@ import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
+import type { PeerConnection } from './peer-connection.ts';
 import type { Connection, Request, RequestOwner } from './request.ts';
 import type { RequestPool } from './request-pool.ts';
 import type { WorkerCounters } from './worker-counters.ts';
@@ -64,7 +65,7 @@ export interface ProtocolHost extends RequestOwner {
   /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isRefused it waits for resources at once */
   start(request: Request, params: RequestParams | undefined, isRefused?: boolean): Status | Request;
   /** The connection that a message names in its first word; undefined also where the message came from another peer than that of the connection. */
-  connectionOf(frame: AmFrame): Connection | undefined;
+  connectionOf(frame: AmFrame): PeerConnection | undefined;
   /** A peer has done what the protocol forbids: its connection ends with EXCEEDS_LIMIT. */
-  breaksProtocol(connection: Connection, what: string): void;
+  breaksProtocol(connection: PeerConnection, what: string): void;
 }

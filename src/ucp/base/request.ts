@@ -70,7 +70,7 @@ export interface Connection {
   readonly unreachable: readonly Rejection[];
   /** True for a connection of a worker to itself. */
   readonly isLoopback: boolean;
-  /** What active messages go over; undefined where no lane has any. */
+  /** Endpoint of the lane of the messages; undefined if no lane carries any. */
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;
   /** Longest messages of that lane. */
@@ -91,8 +91,8 @@ export interface Connection {
   readonly hasPending: boolean;
   /** Why the connection has ended: OK while it has not. */
   readonly failure: Status;
-  /** @throws UcxError ERR_UNREACHABLE where no lane carries messages */
-  checkMessages(): void;
+  /** The lane of the messages. @throws UcxError ERR_UNREACHABLE if no lane carries any */
+  messageLane(): Lane;
   /**
    * Sends a message of the protocol itself, now or when there is room.
    * @returns OK; or why it is dropped: the connection has ended, or the transport cannot send

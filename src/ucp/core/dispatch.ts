@@ -3,9 +3,10 @@
  */
 
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { ActiveMessages } from '../am/active-message.ts';
+import { ActiveMessages, type WaitingData } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
 import type { MessageOwner } from '../api/active-message.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import { RmaProtocol } from '../rma/put-get.ts';
 import { EmulatedRma } from '../rma-sw/emulated.ts';
@@ -31,7 +32,7 @@ export class Protocols {
   /** What takes the messages of each id, but the hottest. */
   readonly #amHandlers: (((frame: AmFrame) => void) | undefined)[] = [];
 
-  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner) {
+  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<PeerConnection, WaitingData>) {
     this.#host = host;
     this.#connections = connections;
     this.rendezvous = new Rendezvous(host);

@@ -21,7 +21,6 @@ import type {
 import { ErrorHandling } from '../api/error-handling.ts';
 import type { Explanation } from '../api/explanation.ts';
 import { explainedBy } from '../api/explanation-text.ts';
-import { checkLocal } from '../api/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
@@ -32,7 +31,6 @@ import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { explainTransfer } from '../rma/explain-transfer.ts';
 import { enqueueFlush, fenceConnection } from '../rma/flush.ts';
-import { checkRemote } from '../rma/put-get.ts';
 import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
 
 /** An endpoint. */
@@ -258,8 +256,6 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.#checkOpen();
-    checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this.#connection, rkey, 0, 0);
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
     const { promises, protocols } = this.#worker;
     const connection = this.#connection;

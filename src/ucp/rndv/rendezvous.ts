@@ -157,9 +157,7 @@ export class Rendezvous {
     const rkey = acquirePeerKey(this.#host.context, connection, packedKey);
     if (rkey === undefined) return false;
     const places = pieces.map((piece) => placeOf(piece, rkey, keyOffset));
-    const reaches = places.every(
-      (place) => place.remoteOffset + place.byteLength <= rkey.byteLength && canMove(connection, Operation.GET, place),
-    );
+    const reaches = places.every((place) => canMove(connection, Operation.GET, place));
     if (!reaches) {
       connection.rkeys.release(rkey);
       return false;

@@ -19,9 +19,6 @@ import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../wire/stream.ts';
 
-/** What a start has come to that has to wait for credit. */
-const NO_CREDIT = -1000;
-
 /** Bytes of a send that have their credit: messages of at most so many bytes. */
 interface Allowance {
   readonly byteLength: number;
@@ -81,7 +78,7 @@ export class OutgoingStream {
     if (this.#waiting.length > 0 || this.#isStaging) return this.#wait(request);
     if (!areHost(request.pieces)) return this.#stage(request);
     const status = this.#sendRest(request);
-    return status === NO_CREDIT ? this.#wait(request) : (status as Status);
+    return status ?? this.#wait(request);
   }
 
   /** There is credit. */
@@ -139,20 +136,20 @@ export class OutgoingStream {
         continue;
       }
       const status = this.#sendRest(request);
-      if (status === NO_CREDIT) return Status.OK;
+      if (status === undefined) return Status.OK;
       if (status === Status.NO_RESOURCE) return status;
-      request.end(status as Status);
+      request.end(status);
     }
   };
 
-  /** Sends what is left of host memory, message by message; goes on where it stopped. */
-  #sendRest(request: SendRequest): number {
+  /** Sends what is left of host memory, message by message; goes on where it stopped. Undefined: it has to wait for credit. */
+  #sendRest(request: SendRequest): Status | undefined {
     const connection = this.#connection;
     if (connection.failure !== Status.OK) return connection.failure;
     if (!areMapped(request.pieces)) return Status.INVALID_ADDR;
     while (request.done < request.byteLength) {
       const message = this.#messageOf(request.byteLength - request.done);
-      if (message === undefined) return NO_CREDIT;
+      if (message === undefined) return undefined;
       const status = this.#send(request.pieces, request.done, message.byteLength, message.isAsked);
       if (status !== Status.OK) return status;
       this.#take(message);

@@ -70,14 +70,14 @@ export class Streams {
     const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
     const total = bytesOf(pieces);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
+    const lane = connection.messageLane();
     if (total === 0) return Status.OK;
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const [first] = pieces;
-    const bytes = pieces.length === 1 ? hostBytes(first!.memory) : undefined;
+    const bytes = first !== undefined && pieces.length === 1 ? hostBytes(first.memory) : undefined;
     const { outgoing } = this.#stateOf(connection);
-    if (isImmediate && bytes !== undefined && !connection.hasPending) {
-      const status = outgoing.sendAtOnce(bytes, first!.offset, total);
+    if (isImmediate && first !== undefined && bytes !== undefined && !connection.hasPending) {
+      const status = outgoing.sendAtOnce(bytes, first.offset, total);
       if (status !== Status.NO_RESOURCE) {
         this.#host.counters.count(WorkerCounter.STREAM_TX);
         return status;
@@ -85,7 +85,7 @@ export class Streams {
     }
     const request = this.#host.requests.newSend();
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(connection, connection.amLane);
+    request.begin(connection, lane);
     request.pieces = pieces;
     request.byteLength = total;
     request.protocolName = 'stream/eager';

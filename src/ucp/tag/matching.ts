@@ -43,11 +43,11 @@ class PostedList {
   }
 }
 
-/** The receives and messages of one worker. */
-export class TagMatcher {
+/** The receives and messages of one worker; `C` is what its messages are made of. */
+export class TagMatcher<C = unknown> {
   readonly #exact: PostedList[] = Array.from({ length: BUCKETS }, () => new PostedList());
   readonly #wildcard: PostedList = new PostedList();
-  readonly #unexpected: UnexpectedList = new UnexpectedList(BUCKETS);
+  readonly #unexpected: UnexpectedList<C> = new UnexpectedList(BUCKETS);
   #order = 0;
   #posted = 0;
 
@@ -94,26 +94,26 @@ export class TagMatcher {
   }
 
   /** Keeps a message that no receive waits for. */
-  keep(message: UnexpectedMessage): void {
+  keep(message: UnexpectedMessage<C>): void {
     this.#unexpected.push(message, bucketOf(message.tagLow, message.tagHigh));
   }
 
   /** The first message that agrees; it stays. */
-  peek(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage | undefined {
+  peek(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage<C> | undefined {
     if (this.#unexpected.length === 0) return undefined;
     if (maskLow === -1 && maskHigh === -1) return this.#unexpected.findExact(low, high, bucketOf(low, high));
     return this.#unexpected.find(low, high, maskLow, maskHigh);
   }
 
   /** Takes a message that {@link peek} found: what it takes of memory is no business of the worker any more. */
-  remove(message: UnexpectedMessage): void {
+  remove(message: UnexpectedMessage<C>): void {
     this.#unexpected.remove(message, bucketOf(message.tagLow, message.tagHigh));
     if (message.cost > 0) message.window.release(message.cost);
     else message.window.releaseOffer();
   }
 
   /** Takes everything that waits, for a worker that closes. */
-  drain(): { readonly receives: ReceiveRequest[]; readonly messages: UnexpectedMessage[] } {
+  drain(): { readonly receives: ReceiveRequest[]; readonly messages: UnexpectedMessage<C>[] } {
     const receives: ReceiveRequest[] = [];
     for (const list of [this.#wildcard, ...this.#exact]) {
       for (let request = list.first; request !== undefined; request = list.first) {

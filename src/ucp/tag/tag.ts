@@ -32,6 +32,7 @@ import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
+import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
@@ -64,9 +65,9 @@ type Content = EagerContent | RendezvousContent;
 class TakenMessage implements TagMessage {
   readonly senderTag: bigint;
   readonly byteLength: number;
-  message: UnexpectedMessage | undefined;
+  message: UnexpectedMessage<Content> | undefined;
 
-  constructor(message: UnexpectedMessage, isTaken: boolean) {
+  constructor(message: UnexpectedMessage<Content>, isTaken: boolean) {
     const { tagLow: low, tagHigh: high, byteLength } = message;
     this.senderTag = joinBig(low, high);
     this.byteLength = byteLength;
@@ -76,7 +77,7 @@ class TakenMessage implements TagMessage {
 
 /** Tag matching of one worker. */
 export class TagProtocol {
-  readonly matcher: TagMatcher = new TagMatcher();
+  readonly matcher: TagMatcher<Content> = new TagMatcher();
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
 
@@ -100,7 +101,7 @@ export class TagProtocol {
     if (isList(local)) return this.#sendList(connection, local, low, high, sync, params);
     checkLocal(this.#host.context, local, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
+    const lane = connection.messageLane();
     const bytes = hostBytes(local);
     const isShort = TAG_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
@@ -110,8 +111,9 @@ export class TagProtocol {
     if (isShort && isImmediate && !sync && bytes !== undefined && credit.bytes >= cost) {
       if (!connection.hasPending) {
         const header = writeTag(connection.remoteId, 0, low, high);
-        if (connection.isLoopback) connection.amLane!.activity.busy = true;
-        const status = connection.am!.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
+        if (connection.isLoopback) lane.activity.busy = true;
+        const { endpoint } = lane;
+        const status = endpoint.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.TX_EAGER);
@@ -120,7 +122,7 @@ export class TagProtocol {
       }
     }
     const piece: LocalPiece = { memory: local, offset: localOffset, byteLength, start: 0 };
-    return this.#start(connection, [piece], bytes !== undefined, low, high, sync, params);
+    return this.#start(connection, lane, [piece], bytes !== undefined, low, high, sync, params);
   }
 
   /** See Worker.tagRecvNbx. */
@@ -214,11 +216,11 @@ export class TagProtocol {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { request: peerRequest, tagLow: low, tagHigh: high, byteLength, packedKey, keyOffset } = readTagRts(frame);
-    const message = new UnexpectedMessage({
+    const message = new UnexpectedMessage<Content>({
       tagLow: low,
       tagHigh: high,
       byteLength,
-      content: { kind: 'rendezvous', connection, peerRequest, packedKey, keyOffset } satisfies RendezvousContent,
+      content: { kind: 'rendezvous', connection, peerRequest, packedKey, keyOffset },
       heldBytes: packedKey?.byteLength ?? 0,
       window: connection.inbound,
       cost: 0,
@@ -247,7 +249,7 @@ export class TagProtocol {
     const content: EagerContent = { kind: 'eager', bytes, connection, replyTo };
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     this.matcher.keep(
-      new UnexpectedMessage({ tagLow, tagHigh, byteLength, content, heldBytes: byteLength, window, cost }),
+      new UnexpectedMessage<Content>({ tagLow, tagHigh, byteLength, content, heldBytes: byteLength, window, cost }),
     );
   }
 
@@ -261,12 +263,13 @@ export class TagProtocol {
   ): Status | Request {
     const pieces = checkPieces(this.#host.context, list);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
-    return this.#start(connection, pieces, areHost(pieces), low, high, sync, params);
+    const lane = connection.messageLane();
+    return this.#start(connection, lane, pieces, areHost(pieces), low, high, sync, params);
   }
 
   #start(
     connection: Connection,
+    lane: Lane,
     pieces: readonly LocalPiece[],
     isHost: boolean,
     low: number,
@@ -276,7 +279,7 @@ export class TagProtocol {
   ): Status | Request {
     const request = this.#host.requests.newSend();
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(connection, connection.amLane);
+    request.begin(connection, lane);
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
     request.tagLow = low;
@@ -384,8 +387,8 @@ export class TagProtocol {
     return Status.INPROGRESS;
   };
 
-  #deliver(request: ReceiveRequest, message: UnexpectedMessage): void {
-    const content = message.content as Content;
+  #deliver(request: ReceiveRequest, message: UnexpectedMessage<Content>): void {
+    const { content } = message;
     request.tagLow = message.tagLow;
     request.tagHigh = message.tagHigh;
     if (content.kind === 'eager') {

@@ -247,7 +247,7 @@ export class Connections {
   #makeApart(address: WorkerAddress): PeerConnection {
     const connection = this.#make(address);
     try {
-      connection.checkMessages();
+      connection.messageLane();
     } catch (error) {
       this.drop(connection);
       throw error;

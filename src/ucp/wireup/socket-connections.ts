@@ -94,8 +94,9 @@ export class SocketConnections {
   /** Drives the connection manager. */
   progress(): number {
     this.#isDue = false;
-    if (this.outstanding === 0) return 0;
-    const count = this.#manager!.progress();
+    const manager = this.#manager;
+    if (manager === undefined || manager.outstanding === 0) return 0;
+    const count = manager.progress();
     if (count > 0) this.#isDue = true;
     return count;
   }
