@@ -225,7 +225,7 @@ export class ActiveMessages {
     if (bytesOf(pieces) < message.byteLength) {
       throw invalidParam('local', `must have room for the ${message.byteLength} bytes of the message`, bytesOf(pieces));
     }
-    const request = this.#host.requests.newReceive();
+    const request = this.#host.requests.take(this.#host.requests.receives);
     if (request === undefined) return Status.NO_RESOURCE;
     message.isReceived = true;
     request.begin(undefined, undefined);
@@ -283,7 +283,7 @@ export class ActiveMessages {
     }
     const byThreshold = total < connection.rendezvousThreshold || wish === 'eager';
     const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');
-    const request = this.#host.requests.newSend();
+    const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
     request.byteLength = total;

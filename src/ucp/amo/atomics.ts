@@ -61,7 +61,7 @@ export class AtomicProtocol {
       throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
     }
     if (connection.failure !== Status.OK) return connection.failure;
-    const request = this.#host.requests.newAtomic();
+    const request = this.#host.requests.take(this.#host.requests.atomics);
     if (request === undefined) return Status.NO_RESOURCE;
     const lane = laneFor(connection, rkey, call.wordBytes);
     request.begin(connection, lane ?? connection.amLane);

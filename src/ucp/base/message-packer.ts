@@ -1,5 +1,5 @@
 /**
- * Sends a message of header and payload in the cheapest way its length allows. What is in the messages is in wire/.
+ * Sends a message of header and payload, short or packed (bcopy) by its length. What is in the messages is in wire/.
  */
 
 import { Status } from '../../ucs/type/status.ts';

@@ -20,7 +20,7 @@ import type { WorkerCounters } from './worker-counters.ts';
 
 /** How a key is unpacked. */
 export interface UnpackOptions {
-  /** False for a key that is used by transports only: nobody is asked to move the bytes. */
+  /** False for a key that is used by transports only: the peer is not asked to move the bytes. */
   readonly messages?: boolean;
 }
 

@@ -18,21 +18,21 @@ export const SENDS_MAX: number = (REQUESTS_MAX * 3) / 4;
 
 /** The requests. */
 export class RequestPool {
-  readonly #owner: RequestOwner;
-  readonly #rmas: ObjectPool<RmaRequest>;
-  readonly #atomics: ObjectPool<AtomicRequest>;
-  readonly #sends: ObjectPool<SendRequest>;
-  readonly #receives: ObjectPool<ReceiveRequest>;
-  readonly #flushes: ObjectPool<FlushRequest>;
+  readonly rmas: ObjectPool<RmaRequest>;
+  readonly atomics: ObjectPool<AtomicRequest>;
+  readonly sends: ObjectPool<SendRequest>;
+  readonly receives: ObjectPool<ReceiveRequest>;
+  readonly flushes: ObjectPool<FlushRequest>;
+  readonly connects: ObjectPool<ConnectRequest>;
   #inUse = 0;
 
   constructor(owner: RequestOwner) {
-    this.#owner = owner;
-    this.#rmas = new ObjectPool(REQUESTS_MAX, () => new RmaRequest(owner));
-    this.#atomics = new ObjectPool(REQUESTS_MAX, () => new AtomicRequest(owner));
-    this.#sends = new ObjectPool(SENDS_MAX, () => new SendRequest(owner));
-    this.#receives = new ObjectPool(REQUESTS_MAX, () => new ReceiveRequest(owner));
-    this.#flushes = new ObjectPool(REQUESTS_MAX, () => new FlushRequest(owner));
+    this.rmas = new ObjectPool(REQUESTS_MAX, () => new RmaRequest(owner));
+    this.atomics = new ObjectPool(REQUESTS_MAX, () => new AtomicRequest(owner));
+    this.sends = new ObjectPool(SENDS_MAX, () => new SendRequest(owner));
+    this.receives = new ObjectPool(REQUESTS_MAX, () => new ReceiveRequest(owner));
+    this.flushes = new ObjectPool(REQUESTS_MAX, () => new FlushRequest(owner));
+    this.connects = new ObjectPool(REQUESTS_MAX, () => new ConnectRequest(owner));
   }
 
   /** Requests in use. */
@@ -40,36 +40,11 @@ export class RequestPool {
     return this.#inUse;
   }
 
-  /** A request for a put or get, or undefined at the bound. */
-  newRma(): RmaRequest | undefined {
-    return this.#take(this.#rmas);
-  }
-
-  /** A request for an atomic operation, or undefined at the bound. */
-  newAtomic(): AtomicRequest | undefined {
-    return this.#take(this.#atomics);
-  }
-
-  /** A request that sends a message, or undefined at its own bound. */
-  newSend(): SendRequest | undefined {
-    return this.#take(this.#sends);
-  }
-
-  /** A request that receives a message, or undefined at the bound. */
-  newReceive(): ReceiveRequest | undefined {
-    return this.#take(this.#receives);
-  }
-
-  /** A request for a flush, or undefined at the bound. */
-  newFlush(): FlushRequest | undefined {
-    return this.#take(this.#flushes);
-  }
-
-  /** A request that connects, which is rare: not pooled. Undefined at the bound. */
-  newConnect(): ConnectRequest | undefined {
-    if (this.#inUse >= REQUESTS_MAX) return undefined;
-    this.#inUse += 1;
-    return new ConnectRequest(this.#owner);
+  /** A request of one of the pools; undefined at its bound, and at that of all of them together. */
+  take<R extends Request>(pool: ObjectPool<R>): R | undefined {
+    const request = this.#inUse < REQUESTS_MAX ? pool.get() : undefined;
+    if (request !== undefined) this.#inUse += 1;
+    return request;
   }
 
   /** Starts an initialized request; see Endpoint.putNbx for what is returned. */
@@ -126,23 +101,17 @@ export class RequestPool {
     return final;
   }
 
-  #take<R extends Request>(pool: ObjectPool<R>): R | undefined {
-    if (this.#inUse >= REQUESTS_MAX) return undefined;
-    const request = pool.get();
-    if (request !== undefined) this.#inUse += 1;
-    return request;
-  }
-
   #recycle(request: Request): void {
     request.state = RequestState.FREE;
     request.callback = undefined;
     request.userData = undefined;
     request.error = undefined;
     this.#inUse -= 1;
-    if (request instanceof ReceiveRequest) this.#receives.put(request);
-    else if (request instanceof SendRequest) this.#sends.put(request);
-    else if (request instanceof RmaRequest) this.#rmas.put(request);
-    else if (request instanceof AtomicRequest) this.#atomics.put(request);
-    else if (request instanceof FlushRequest) this.#flushes.put(request);
+    if (request instanceof ReceiveRequest) this.receives.put(request);
+    else if (request instanceof SendRequest) this.sends.put(request);
+    else if (request instanceof RmaRequest) this.rmas.put(request);
+    else if (request instanceof AtomicRequest) this.atomics.put(request);
+    else if (request instanceof FlushRequest) this.flushes.put(request);
+    else if (request instanceof ConnectRequest) this.connects.put(request);
   }
 }

@@ -92,8 +92,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
+    this.#check(params);
     const { rma } = this.#worker.protocols;
     return rma.put(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
@@ -106,8 +105,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     const { rma } = this.#worker.protocols;
     return rma.get(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
@@ -119,8 +117,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: AtomicParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.atomics.start(this.#connection, operation, value, rkey, remoteOffset, params);
   }
 
@@ -131,8 +128,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, false, params);
   }
 
@@ -143,8 +139,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, true, params);
   }
 
@@ -156,14 +151,12 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request {
-    if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.am.send(this.#connection, id, header, local, localOffset, byteLength, params);
   }
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.streams.send(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -173,8 +166,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.streams.receive(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -184,8 +176,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.rma.flush(this.#connection, this.#connection.lanes, params);
   }
 
@@ -275,5 +266,10 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('endpoint');
+  }
+
+  #check(params: RequestParams | undefined): void {
+    if (this.#closed) throw closedError('endpoint');
+    checkParams(params);
   }
 }

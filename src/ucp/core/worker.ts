@@ -170,8 +170,7 @@ export class Worker
   }
 
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.sockets.connect(options, params);
   }
 
@@ -236,8 +235,7 @@ export class Worker
     mask?: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.protocols.tag.receive(local, localOffset, byteLength, tag, mask, params);
   }
 
@@ -253,8 +251,7 @@ export class Worker
     message: TagMessage,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.protocols.tag.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
@@ -279,9 +276,8 @@ export class Worker
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
-    const request = this.requests.newFlush();
+    this.#check(params);
+    const request = this.requests.take(this.requests.flushes);
     if (request === undefined) return Status.NO_RESOURCE;
     initFlushOf(request, this.connections.all, this);
     return this.start(request, params);
@@ -389,7 +385,7 @@ export class Worker
   onConnectionFailed(connection: PeerConnection): void {
     this.protocols.streams.connectionEnded(connection);
     const endpoint = this.#endpoints.get(connection);
-    // Nobody here has asked for the connection: nobody will close it.
+    // A connection without an endpoint is closed by no one but the worker.
     if (endpoint === undefined) this.connections.close(connection);
     else endpoint.onFailed();
     this.#driver.wake();
@@ -442,14 +438,14 @@ export class Worker
       this.protocols.streams.forget(connection);
     }
     await this.promises.idle();
-    // Transports end what they have begun, as long as somebody drives them.
+    // Transports end what they have begun, as long as progress drives them.
     await this.promises.until(() => this.internalTransfers === 0);
     this.#closed = true;
     this.#keepalive.close();
     this.#event.close();
     this.observation.close();
     for (const connection of this.connections.all) this.connections.close(connection);
-    // Nobody is left to wait for who has not answered.
+    // Peers that have not answered are not waited for any more.
     for (const connection of this.connections.all) this.connections.drop(connection);
     for (const iface of this.ifaces) iface.close();
     this.warnings.tellLeft();
@@ -474,6 +470,11 @@ export class Worker
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('worker');
+  }
+
+  #check(params: RequestParams | undefined): void {
+    this.#checkOpen();
+    checkParams(params);
   }
 }
 

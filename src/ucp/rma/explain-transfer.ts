@@ -154,7 +154,7 @@ function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
   };
 }
 
-/** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
+/** What carries long puts between these memories, and so the bytes of a rendezvous; undefined if only messages do. */
 function bulkOf(
   { scheme, rails }: ExplainContext,
   connection: PeerConnection,

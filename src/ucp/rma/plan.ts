@@ -82,12 +82,12 @@ function makePlan(
   return plan;
 }
 
-/** What an interface knows of the way to the memory of its part of a key. */
+/** What an interface knows of the path to the memory of its part of a key. */
 function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
   return part === undefined ? undefined : iface.remotePath?.(part);
 }
 
-/** The way of the smallest puts, where it is a short operation. */
+/** How the smallest puts go, if by a short operation. */
 function shortPutOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPut | undefined {
   const [step] = steps;
   if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return undefined;
@@ -108,8 +108,8 @@ function messageLane(
   const { latencyNs, hostToHost } = lanes[lane]!.iface.attributes.performance;
   const windows = operation === Operation.PUT ? pipelineLane(connection, rkey, local) : undefined;
   if (windows === undefined) return { lane, latencyNs, bandwidth: hostToHost };
-  const way = `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}`;
-  const note = windows.note === undefined ? way : `${way}, ${windows.note}`;
+  const path = `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}`;
+  const note = windows.note === undefined ? path : `${path}, ${windows.note}`;
   return { lane, latencyNs, bandwidth: hostToHost, note };
 }
 
@@ -133,7 +133,7 @@ export function chooseCandidate(
   });
 }
 
-/** Why nothing but what a plan names moves the memory of a key, in words for users: what explain() lists. */
+/** Why nothing but what a plan names moves the memory of a key, for users: what explain() lists. */
 export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
   // Keys of other connections were refused before.
   const { lanes, unreachable } = rkey.owner as Connection;

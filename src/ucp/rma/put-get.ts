@@ -118,7 +118,7 @@ export class RmaProtocol {
       const kept = connection.takeFailure();
       return tried === Status.OK ? kept : tried;
     }
-    const request = this.#host.requests.newFlush();
+    const request = this.#host.requests.take(this.#host.requests.flushes);
     if (request === undefined) return Status.NO_RESOURCE;
     initFlush(request, connection, lanes, tried === Status.INPROGRESS ? Status.OK : tried);
     return this.#host.start(request, params);
@@ -153,7 +153,7 @@ export class RmaProtocol {
       if (status !== Status.NO_RESOURCE) return status;
       hasToWait = true;
     }
-    const request = requests.newRma();
+    const request = requests.take(requests.rmas);
     if (request === undefined) return Status.NO_RESOURCE;
     initRma(request, operation, connection, candidate, rkey, remoteOffset);
     try {

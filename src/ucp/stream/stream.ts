@@ -83,7 +83,7 @@ export class Streams {
         return status;
       }
     }
-    const request = this.#host.requests.newSend();
+    const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
     request.pieces = pieces;
@@ -105,7 +105,7 @@ export class Streams {
     const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
     const state = this.#stateOf(connection);
     if (connection.failure !== Status.OK && state.byteLength === 0) return connection.failure;
-    const request = this.#host.requests.newReceive();
+    const request = this.#host.requests.take(this.#host.requests.receives);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, connection.amLane);
     request.waitAll = params?.waitAll === true;

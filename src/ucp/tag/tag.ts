@@ -45,7 +45,7 @@ import { UnexpectedMessage } from './unexpected.ts';
 interface EagerContent {
   readonly kind: 'eager';
   readonly bytes: Uint8Array;
-  /** Who waits for the match of a synchronous send, and under which number. */
+  /** Connection of a synchronous send that waits for its match, and the number of its request. */
   readonly connection: Connection | undefined;
   readonly replyTo: number;
 }
@@ -277,7 +277,7 @@ export class TagProtocol {
     sync: boolean,
     params: RequestParams | undefined,
   ): Status | Request {
-    const request = this.#host.requests.newSend();
+    const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
     request.pieces = pieces;
@@ -367,7 +367,7 @@ export class TagProtocol {
   }
 
   #newReceive(byteLength: number): ReceiveRequest | undefined {
-    const request = this.#host.requests.newReceive();
+    const request = this.#host.requests.take(this.#host.requests.receives);
     if (request === undefined) return undefined;
     request.begin(undefined, undefined);
     request.starter = this.#startReceive;

@@ -133,7 +133,7 @@ export class SocketConnections {
     checkConnectOptions(options);
     const { sendClientId = false } = options;
     const manager = this.#open();
-    const request = this.#owner.requests.newConnect();
+    const request = this.#owner.requests.take(this.#owner.requests.connects);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(undefined, undefined);
     request.protocolName = 'connect';
@@ -190,7 +190,7 @@ export class SocketConnections {
       endpoints.push(endpoint);
     };
     const what = `connect to ${printSocketAddress(options)}`;
-    // A connection that stands in spite of an abort is not thrown away: somebody has to close it.
+    // A connection that stands in spite of an abort is not thrown away: the program has to close it.
     await promises.receive(what, signal, (params) => this.connect({ ...options, onConnected }, params));
     return endpoints[0]!;
   }
