@@ -94,7 +94,8 @@ export class ReceiveRequest extends Request {
   }
 
   protected override holdsMemory(): boolean {
-    return holdsBytes(this.bytes, this.localOffset, this.byteLength) && areIntact(this.pieces);
+    const { bytes } = this;
+    return bytes === undefined ? areIntact(this.pieces) : holdsBytes(bytes, this.localOffset, this.byteLength);
   }
 
   protected override dropMemory(): void {

@@ -88,7 +88,8 @@ export class RmaRequest extends Request {
   protected override holdsMemory(): boolean {
     const [{ memory, offset, byteLength }] = this.iov;
     if (memory !== NO_MEMORY) return holdsBytes(memory.bytes, offset, byteLength);
-    return holdsBytes(this.bytes, this.localOffset, this.byteLength) && areIntact(this.pieces);
+    const { bytes } = this;
+    return bytes === undefined ? areIntact(this.pieces) : holdsBytes(bytes, this.localOffset, this.byteLength);
   }
 
   protected override dropMemory(): void {

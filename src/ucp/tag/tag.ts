@@ -415,7 +415,8 @@ export class TagProtocol {
       return;
     }
     const { handle, bytes: target, localOffset, pieces } = request;
-    if (handle?.mapped === false || !holdsBytes(target, localOffset, length) || !areMapped(pieces)) {
+    const isThere = target === undefined ? areMapped(pieces) : holdsBytes(target, localOffset, length);
+    if (handle?.mapped === false || !isThere) {
       request.end(Status.INVALID_ADDR);
       return;
     }
