@@ -12,7 +12,6 @@ import {
   checkAmId,
   type MessageOwner,
 } from '../api/active-message.ts';
-import type { PieceOf } from '../api/local-bytes.ts';
 import {
   areHost,
   areMapped,
@@ -21,18 +20,22 @@ import {
   checkPieces,
   cut,
   hostBytes,
+  isList,
   piecesOf,
   scatter,
 } from '../api/local-bytes.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
 import { sendPieces } from '../base/message-packer.ts';
+import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
-import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
+import type { Lane } from '../lane/lane.ts';
+import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../wire/am.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
@@ -45,6 +48,9 @@ export interface WaitingData {
   readonly keyOffset: number;
 }
 
+/** A received message as this engine has it. */
+export type ReceivedMessage = AmMessage<PeerConnection, WaitingData>;
+
 const NO_BYTES = new Uint8Array(0);
 
 /** Active messages of one worker. */
@@ -53,10 +59,10 @@ export class ActiveMessages {
   readonly #rendezvous: Rendezvous;
   readonly #handlers: (AmCallback | undefined)[] = [];
   /** The message that handlers see: one, since they run one after the other. */
-  readonly #view: AmMessage;
+  readonly #view: ReceivedMessage;
   #heldBytes = 0;
 
-  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner) {
+  constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<PeerConnection, WaitingData>) {
     this.#host = host;
     this.#rendezvous = rendezvous;
     this.#view = new AmMessage(owner);
@@ -91,12 +97,16 @@ export class ActiveMessages {
     params: AmSendParams | undefined,
   ): Status | Request {
     checkAmId(id);
-    const isList = Array.isArray(local);
-    if (!isList) checkLocal(this.#host.context, local as Uint8Array, localOffset, byteLength);
+    const { context } = this.#host;
+    if (isList(local)) {
+      if (connection.failure !== Status.OK) return connection.failure;
+      const lane = connection.messageLane();
+      return this.#start(connection, lane, id, header ?? NO_BYTES, checkPieces(context, local), params);
+    }
+    checkLocal(context, local, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
-    const isPlain = params === undefined && header === undefined && !isList;
-    const bytes = isPlain ? hostBytes(local as Uint8Array) : undefined;
+    const lane = connection.messageLane();
+    const bytes = params === undefined && header === undefined ? hostBytes(local) : undefined;
     if (
       bytes !== undefined &&
       AM_BYTES + byteLength <= connection.amShortMax &&
@@ -109,8 +119,8 @@ export class ActiveMessages {
       // A connection that does not stand has no credit.
       if (credit.bytes >= cost) {
         const words = writeAm(connection.remoteId, id, 0);
-        if (connection.isLoopback) connection.amLane!.activity.busy = true;
-        const status = connection.am!.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
+        if (connection.isLoopback) lane.activity.busy = true;
+        const status = lane.endpoint.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.AM_TX);
@@ -118,10 +128,8 @@ export class ActiveMessages {
         }
       }
     }
-    const pieces = isList
-      ? checkPieces(this.#host.context, local as readonly PieceOf<LocalMemory>[])
-      : [{ memory: local as Uint8Array, offset: localOffset, byteLength, start: 0 }];
-    return this.#start(connection, id, header ?? NO_BYTES, pieces, params);
+    const pieces = [{ memory: local, offset: localOffset, byteLength, start: 0 }];
+    return this.#start(connection, lane, id, header ?? NO_BYTES, pieces, params);
   }
 
   onEager(frame: AmFrame): void {
@@ -138,7 +146,7 @@ export class ActiveMessages {
   }
 
   /** @returns true where the message was put into a queue */
-  #handleEager(frame: AmFrame, connection: Connection, cost: number): boolean {
+  #handleEager(frame: AmFrame, connection: PeerConnection, cost: number): boolean {
     const { handler, headerBytes, headerAt, dataAt, dataBytes } = readAm(frame);
     if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || dataBytes < 0) return false;
     const view = this.#take(connection, handler);
@@ -158,8 +166,9 @@ export class ActiveMessages {
   }
 
   /** A message has left its queue. */
-  taken({ sender, waiting, cost, headerLength, byteLength }: AmMessage): void {
-    const { inbound } = sender as Connection;
+  taken({ sender, waiting, cost, headerLength, byteLength }: ReceivedMessage): void {
+    if (sender === undefined) return;
+    const { inbound } = sender;
     if (waiting === undefined) {
       this.#heldBytes -= headerLength + byteLength;
       inbound.release(cost);
@@ -172,9 +181,10 @@ export class ActiveMessages {
     const { headerAt, keyAt, isCut } = places;
     if (headerBytes < 0 || headerBytes > AM_HEADER_BYTES_MAX || keyBytes < 0 || isCut) return;
     const connection = this.#host.connectionOf(frame);
+    if (connection === undefined) return;
     const view = this.#take(connection, handler);
     if (view === undefined) {
-      if (connection !== undefined) this.#rendezvous.reply(connection, peerRequest, Status.OK);
+      this.#rendezvous.reply(connection, peerRequest, Status.OK);
       return;
     }
     view.source = bytes;
@@ -185,25 +195,27 @@ export class ActiveMessages {
     const packedKey = keyBytes > 0 ? bytes.slice(keyAt, keyAt + keyBytes) : undefined;
     view.waiting = { peerRequest, packedKey, keyOffset };
     view.cost = 0;
-    if (!connection!.inbound.keepOffer()) {
-      this.#host.breaksProtocol(connection!, 'it offers more messages than a worker has requests');
+    if (!connection.inbound.keepOffer()) {
+      this.#host.breaksProtocol(connection, 'it offers more messages than a worker has requests');
       return;
     }
     this.#host.counters.count(WorkerCounter.AM_RX_RNDV);
     this.#call(view);
-    if (!view.isQueued) connection!.inbound.releaseOffer();
+    if (!view.isQueued) connection.inbound.releaseOffer();
     // A handler that does not want the data releases the sender.
-    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(view.sender as Connection, peerRequest, Status.OK);
+    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(connection, peerRequest, Status.OK);
   }
 
-  /** Tells the sender of a rendezvous that nobody wants its data. */
-  release({ sender, waiting }: AmMessage): void {
-    this.#rendezvous.reply(sender as Connection, (waiting as WaitingData).peerRequest, Status.OK);
+  /** Tells the sender of a rendezvous that its data is not wanted. */
+  release({ sender, waiting }: ReceivedMessage): void {
+    if (sender !== undefined && waiting !== undefined) {
+      this.#rendezvous.reply(sender, waiting.peerRequest, Status.OK);
+    }
   }
 
   /** Puts the data of a message into local memory: see AmMessage.receiveNbx. */
   receiveData(
-    message: AmMessage,
+    message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -213,29 +225,26 @@ export class ActiveMessages {
     if (bytesOf(pieces) < message.byteLength) {
       throw invalidParam('local', `must have room for the ${message.byteLength} bytes of the message`, bytesOf(pieces));
     }
-    const request = this.#host.newRequest();
+    const request = this.#host.requests.take(this.#host.requests.receives);
     if (request === undefined) return Status.NO_RESOURCE;
     message.isReceived = true;
-    request.begin(RequestKind.RECEIVE);
-    request.connection = undefined;
-    request.lane = undefined;
+    request.begin(undefined, undefined);
     request.protocolName = 'am/recv';
     request.byteLength = message.byteLength;
-    request.receivedBytes = message.byteLength;
+    request.messageBytes = message.byteLength;
     request.pieces = cut(pieces, message.byteLength);
-    const waiting = message.waiting as WaitingData | undefined;
-    const connection = message.sender as Connection | undefined;
+    const { waiting, sender } = message;
     request.starter = () => {
-      if (waiting !== undefined) {
-        this.#rendezvous.receive(request, connection!, waiting.peerRequest, request.pieces!, waiting);
+      if (waiting !== undefined && sender !== undefined) {
+        this.#rendezvous.receive(request, sender, waiting.peerRequest, request.pieces, waiting);
       } else this.#copyOut(message, request);
       return Status.INPROGRESS;
     };
     return this.#host.start(request, params);
   }
 
-  #copyOut({ source, dataOffset, byteLength }: AmMessage, request: Request): void {
-    const pieces = request.pieces!;
+  #copyOut({ source, dataOffset, byteLength }: ReceivedMessage, request: ReceiveRequest): void {
+    const { pieces } = request;
     if (!areMapped(pieces)) {
       request.end(Status.INVALID_ADDR);
       return;
@@ -251,6 +260,7 @@ export class ActiveMessages {
 
   #start(
     connection: Connection,
+    lane: Lane,
     id: number,
     header: Uint8Array,
     pieces: readonly LocalPiece[],
@@ -273,72 +283,70 @@ export class ActiveMessages {
     }
     const byThreshold = total < connection.rendezvousThreshold || wish === 'eager';
     const isEager = total === 0 || (fits && areHost(pieces) && byThreshold && wish !== 'rendezvous');
-    const request = this.#host.newSend();
+    const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.MESSAGE);
-    request.connection = connection;
-    request.lane = connection.amLane;
+    request.begin(connection, lane);
     request.byteLength = total;
-    request.tagLow = id;
-    const head: LocalPiece = { memory: kept, offset: 0, byteLength: padded, start: 0 };
+    request.amId = id;
+    request.amHeader = kept;
     request.pieces = pieces;
     request.protocolName = isEager ? 'am/eager' : 'am/rndv';
     if (!isEager) this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
-    request.starter = isEager ? () => this.#sendEager(request, head) : () => this.#sendRts(request, head);
+    request.starter = isEager ? this.#sendEager : this.#sendRts;
     return this.#host.start(request, params);
   }
 
   /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
-  #sendEager(request: Request, head: LocalPiece): Status {
-    const connection = request.connection!;
+  readonly #sendEager = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    const length = head.byteLength + request.byteLength;
+    const { amHeader, pieces } = request;
+    const padded = paddedTo8(amHeader.byteLength);
+    const length = padded + request.byteLength;
     const cost = length + KEPT_OVERHEAD_BYTES;
     if (connection.credit.bytes < cost) {
       if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
       this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
       request.protocolName = 'am/rndv';
-      request.starter = () => this.#sendRts(request, head);
-      return request.starter(request);
+      request.starter = this.#sendRts;
+      return this.#sendRts(request, connection);
     }
-    if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
-    const shifted = request.pieces!.map((piece) => ({ ...piece, start: piece.start + head.byteLength }));
-    const words = writeAm(connection.remoteId, request.tagLow, head.memory.byteLength);
-    const status = sendPieces(connection, MessageId.AM, words, [unpadded(head), ...shifted], 0, length);
+    if (!areMapped(pieces)) return Status.INVALID_ADDR;
+    const shifted = pieces.map((piece) => ({ ...piece, start: piece.start + padded }));
+    const words = writeAm(connection.remoteId, request.amId, amHeader.byteLength);
+    const status = sendPieces(connection, MessageId.AM, words, [pieceOf(amHeader, 0), ...shifted], 0, length);
     if (status !== Status.OK) return status;
     connection.credit.bytes -= cost;
     this.#host.counters.count(WorkerCounter.AM_TX);
     return status;
-  }
+  };
 
-  #sendRts(request: Request, head: LocalPiece): Status {
-    const connection = request.connection!;
+  readonly #sendRts = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    const { amHeader } = request;
+    const padded = paddedTo8(amHeader.byteLength);
     if (request.requestId === 0) {
-      const room = connection.amBcopyMax - AM_RTS_BYTES - head.byteLength;
-      const made = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, request.pieces!, room);
-      this.#rendezvous.offer(request, request.pieces!, made);
+      this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded);
       connection.expect(request);
     }
-    const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
+    const { key } = request;
     const packed = key?.packed ?? NO_BYTES;
     const words = writeAmRts(connection.remoteId, {
-      handler: request.tagLow,
-      headerBytes: head.memory.byteLength,
+      handler: request.amId,
+      headerBytes: amHeader.byteLength,
       keyBytes: packed.byteLength,
       byteLength: request.byteLength,
       request: request.requestId,
       keyOffset: key?.offset ?? 0,
     });
-    const tail: LocalPiece = { memory: packed, offset: 0, byteLength: packed.byteLength, start: head.byteLength };
-    const length = head.byteLength + packed.byteLength;
-    const status = sendPieces(connection, MessageId.AM_RTS, words, [unpadded(head), tail], 0, length);
+    const pieces = [pieceOf(amHeader, 0), pieceOf(packed, padded)];
+    const length = padded + packed.byteLength;
+    const status = sendPieces(connection, MessageId.AM_RTS, words, pieces, 0, length);
     return status === Status.OK ? Status.INPROGRESS : status;
-  }
+  };
 
-  /** The view for a message; undefined where nobody handles it. */
-  #take(connection: Connection | undefined, id: number): AmMessage | undefined {
-    if (connection === undefined || this.#handlers[id] === undefined) return undefined;
+  /** The view for a message; undefined for an id without a handler. */
+  #take(connection: PeerConnection, id: number): ReceivedMessage | undefined {
+    if (this.#handlers[id] === undefined) return undefined;
     const view = this.#view;
     view.id = id;
     view.sender = connection;
@@ -348,12 +356,12 @@ export class ActiveMessages {
     return view;
   }
 
-  #call(view: AmMessage): void {
+  #call(view: ReceivedMessage): void {
     this.#handlers[view.id]!(view);
   }
 }
 
-/** The bytes of a header without its padding, whose contents nobody reads. */
-function unpadded(head: LocalPiece): LocalPiece {
-  return { ...head, byteLength: head.memory.byteLength };
+/** Bytes at a place of a message: padding in front of it is not written. */
+function pieceOf(memory: Uint8Array, start: number): LocalPiece {
+  return { memory, offset: 0, byteLength: memory.byteLength, start };
 }

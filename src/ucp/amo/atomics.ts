@@ -7,25 +7,28 @@ import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { type AmFrame, AtomicOperation, IfaceFlag } from '../../uct/api/iface.ts';
+import { type AmFrame, AtomicOperation, type Completion, IfaceFlag } from '../../uct/api/iface.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
 import { sendMessage } from '../base/message-packer.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Connection, Request } from '../base/request.ts';
+import type { AtomicRequest } from '../base/rma-request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { Lane } from '../lane/lane.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { checkRemote, planFor, refusalsOf } from '../rma/put-get.ts';
+import { planFor, refusalsOf } from '../rma/plan.ts';
+import { checkRemote } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { readAtomic, writeAtomic } from '../wire/atomic.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 
 const NO_BYTES = new Uint8Array(0);
+const ATOMIC_OPERATIONS: ReadonlySet<number> = new Set(Object.values(AtomicOperation));
 
 /** An operation on a word of own memory. */
 type LocalOperation = (call: WordOperation, offset: number) => Status;
@@ -58,20 +61,17 @@ export class AtomicProtocol {
       throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
     }
     if (connection.failure !== Status.OK) return connection.failure;
-    const request = this.#host.newRequest();
+    const request = this.#host.requests.take(this.#host.requests.atomics);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.RMA);
-    request.connection = connection;
-    request.byteLength = call.wordBytes;
-    request.remoteOffset = remoteOffset;
     const lane = laneFor(connection, rkey, call.wordBytes);
-    request.lane = lane ?? connection.lanes.find(({ endpoint }) => endpoint === connection.am);
+    request.begin(connection, lane ?? connection.amLane);
+    request.call = call;
+    request.byteLength = call.wordBytes;
     request.protocolName = lane === undefined ? 'amo/am' : 'amo/offload';
-    request.transfer = call;
     request.isRemote = lane === undefined;
     request.starter =
       lane === undefined
-        ? () => this.#ask(request, call, rkey)
+        ? () => this.#ask(request, connection, call, rkey, remoteOffset)
         : () => startOffload(request, call, lane, rkey, remoteOffset);
     return this.#host.start(request, params);
   }
@@ -81,11 +81,11 @@ export class AtomicProtocol {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { request: peerRequest, remoteOffset: from, keyAt, keyBytes, value, compare, ...asked } = readAtomic(frame);
-    const operation = asked.operation as AtomicOperation;
+    const { operation } = asked;
     const wordBytes = asked.wordBytes === 8 ? 8 : 4;
     const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(frame.bytes, keyAt) : undefined;
-    const isWord = operation >= AtomicOperation.ADD && operation <= AtomicOperation.CSWAP && from % wordBytes === 0;
-    if (memory === undefined || !isWord || from + wordBytes > memory.byteLength) {
+    const isAligned = from % wordBytes === 0;
+    if (memory === undefined || !isAtomicOperation(operation) || !isAligned || from + wordBytes > memory.byteLength) {
       this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
       return;
     }
@@ -166,26 +166,30 @@ export class AtomicProtocol {
       return undefined;
     }
     return (call, offset) => {
-      const status = lane.endpoint.atomic(call, offset, rkey.parts[lane.md.index]!, NOBODY);
+      const status = lane.endpoint.atomic(call, offset, rkey.parts[lane.md.index]!, ENDED_AT_ONCE);
       rkey.release();
       return status;
     };
   }
 
-  #ask(request: Request, call: WordOperation, rkey: RemoteKey): Status {
-    const connection = request.connection!;
+  #ask(
+    request: AtomicRequest,
+    connection: Connection,
+    call: WordOperation,
+    rkey: RemoteKey,
+    remoteOffset: number,
+  ): Status {
     const { memoryKey } = rkey;
     if (memoryKey === undefined || connection.am === undefined) throw unreachable(connection, rkey);
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.requestId === 0) {
       request.replyHandler = (asked, status, low, high) => {
         call.result = joinBig(low, high);
-        asked.atomicResult = call.result;
         asked.end(status);
       };
       connection.expect(request);
     }
-    const { requestId, remoteOffset } = request;
+    const { requestId } = request;
     const { operation, wordBytes, value, compare } = call;
     const asked = { request: requestId, remoteOffset, operation, wordBytes, value, compare };
     const header = writeAtomic(connection.remoteId, asked);
@@ -206,21 +210,22 @@ function unreachable(connection: Connection, rkey: RemoteKey): UcxError {
   });
 }
 
+/** Whether a number of a message names an operation. */
+function isAtomicOperation(value: number): value is AtomicOperation {
+  return ATOMIC_OPERATIONS.has(value);
+}
+
 /** Takes the end of an operation that has ended when its call returns. */
-const NOBODY = { count: 1, failure: Status.OK as Status, onComplete: (): void => {} };
+const ENDED_AT_ONCE: Completion = { count: 1, failure: Status.OK, onComplete: () => {} };
 
 function startOffload(
-  request: Request,
+  request: AtomicRequest,
   call: WordOperation,
   lane: Lane,
   rkey: RemoteKey,
   remoteOffset: number,
 ): Status {
   lane.activity.busy = true;
-  // Where the transport ends it later.
-  request.release = () => {
-    request.atomicResult = call.result;
-  };
   return lane.endpoint.atomic(call, remoteOffset, rkey.parts[lane.md.index]!, request);
 }
 

@@ -22,30 +22,33 @@ export function checkAmId(id: number): void {
 /** Longest header, so that header and key fit into one message. */
 export const AM_HEADER_BYTES_MAX = 4096;
 
-/** What a message needs of the engine that received it. */
-export interface MessageOwner {
+/** What a message needs of the engine that received it; `S` and `W` as in {@link AmMessage}. */
+export interface MessageOwner<S extends object = object, W extends object = object> {
   /** The endpoint to the sender. */
-  endpointTo(sender: object): Endpoint;
-  /** Gives up the data of a rendezvous: tells the sender that nobody wants it. */
-  releaseData(message: AmMessage): void;
+  endpointTo(sender: S): Endpoint;
+  /** Gives up the data of a rendezvous: tells the sender that it is not wanted. */
+  releaseData(message: AmMessage<S, W>): void;
   /** A message has left the queue that it was put into. Without it, queues take memory that the engine does not count. */
-  messageTaken?(message: AmMessage): void;
+  messageTaken?(message: AmMessage<S, W>): void;
   receiveData(
-    message: AmMessage,
+    message: AmMessage<S, W>,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
+  awaitData(message: AmMessage<S, W>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
 }
 
-/** An active message. The object is used again for the next message: after the handler only what {@link retain} returned is left. */
-export class AmMessage {
+/**
+ * An active message. The object is used again for the next message: after the handler only what {@link retain} returned is left. For the engine, `S` is the
+ * connection to the sender, and `W` what the data of a rendezvous is fetched by.
+ */
+export class AmMessage<S extends object = object, W extends object = object> {
   /** Handler id. */
   id = 0;
   /** The connection that it came by; for the engine. */
-  sender: object | undefined = undefined;
+  sender: S | undefined = undefined;
   /** Memory that holds header and data. */
   source: Uint8Array = new Uint8Array(0);
   /** First byte of the header in `source`. */
@@ -57,7 +60,7 @@ export class AmMessage {
   /** Bytes of the data, whether they are here or must be received. */
   byteLength = 0;
   /** Set while the data is still with the sender: what the engine fetches it by. */
-  waiting: object | undefined = undefined;
+  waiting: W | undefined = undefined;
   /** True when the handler has taken over the fetching of the data. */
   isTaken = false;
   /** True for the object that handlers see; false for one that was retained. */
@@ -66,9 +69,9 @@ export class AmMessage {
   cost = 0;
   /** It waits in a queue of the library: its memory counts until it is taken. */
   isQueued = false;
-  readonly #owner: MessageOwner;
+  readonly #owner: MessageOwner<S, W>;
 
-  constructor(owner: MessageOwner) {
+  constructor(owner: MessageOwner<S, W>) {
     this.#owner = owner;
   }
 
@@ -94,8 +97,8 @@ export class AmMessage {
   }
 
   /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
-  retain(): AmMessage {
-    const copy = new AmMessage(this.#owner);
+  retain(): AmMessage<S, W> {
+    const copy = new AmMessage<S, W>(this.#owner);
     copy.isView = false;
     copy.id = this.id;
     copy.sender = this.sender;
@@ -113,7 +116,7 @@ export class AmMessage {
   }
 
   /** Like {@link retain}, for a queue of the library: {@link leaveQueue} follows. */
-  enqueue(): AmMessage {
+  enqueue(): AmMessage<S, W> {
     const copy = this.retain();
     copy.isQueued = true;
     this.isQueued = true;
@@ -138,7 +141,7 @@ export class AmMessage {
   /** The awaited form of {@link receiveNbx}; resolves with the bytes received. */
   receive(local: LocalBuffer, options: { readonly signal?: AbortSignal } = {}): Promise<number> {
     this.#checkFirst();
-    // The operation may have to wait, and this object is somebody else's by then.
+    // The operation may have to wait, and this object holds another message by then.
     const kept = this.isView ? this.retain() : this;
     this.isReceived = true;
     return this.#owner.awaitData(kept, local, options.signal);

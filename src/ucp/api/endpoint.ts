@@ -11,7 +11,7 @@ import type { Tag } from './tag.ts';
 export interface EndpointOptions {
   /**
    * What happens when the peer is gone: `peer` (the default) ends every operation with its status within UCX_KEEPALIVE_INTERVAL and calls
-   * `onError`; with `none` nobody looks after the peer, and nobody is told.
+   * `onError`; with `none` the peer is not watched, and its failure is not reported.
    */
   readonly errorHandling?: 'peer' | 'none';
   /** Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. */
@@ -52,7 +52,7 @@ export interface EndpointAttributes {
   readonly remoteAddress: SocketAddress | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
-  /** The lane that carries messages, such as `posix/memory`; undefined where none does, or nobody can tell. */
+  /** The lane that carries messages, such as `posix/memory`; undefined if none does, or if that is not known. */
   readonly messageTransport: string | undefined;
 }
 
@@ -139,7 +139,7 @@ export interface Endpoint extends AsyncDisposable {
   readonly status: Status;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
-  /** The lane that carries messages, such as `posix/memory`; undefined where none does, or nobody can tell. */
+  /** The lane that carries messages, such as `posix/memory`; undefined if none does, or if that is not known. */
   readonly messageTransport: string | undefined;
 
   /** What is known about it (ucp_ep_query). */

@@ -122,6 +122,11 @@ export function areMapped(pieces: readonly Piece[]): boolean {
   );
 }
 
+/** False when host memory was detached or shortened meanwhile. */
+export function areIntact(pieces: readonly Piece[]): boolean {
+  return pieces.every(({ memory, offset, byteLength }) => holdsBytes(hostBytes(memory), offset, byteLength));
+}
+
 /** False for host bytes that are shorter than a range in them, as those of a detached ArrayBuffer are. */
 export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
   // See checkLocal.

@@ -1,4 +1,4 @@
-/** Options for worker addresses and remote keys of programs that do not use this library. The bytes themselves nobody can check. */
+/** Options for worker addresses and remote keys of programs that do not use this library. The bytes themselves cannot be checked. */
 
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';

@@ -67,7 +67,7 @@ export interface Worker extends AsyncDisposable {
   endpoint(address: Uint8Array, options?: AddressEndpointOptions): Endpoint;
 
   /**
-   * Listens for clients at a socket address (ucp_listener_create). Whoever can connect to it and is accepted gets the address of this worker, and can
+   * Listens for clients at a socket address (ucp_listener_create). A client that can connect to it and is accepted gets the address of this worker, and can
    * send to it: listen on other devices than loopback where that is meant.
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; ERR_UNSUPPORTED without a connection manager; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE
    */

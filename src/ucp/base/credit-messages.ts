@@ -9,14 +9,14 @@ import { CreditCode, writeCredit } from '../wire/credit.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { sendMessage } from './message-packer.ts';
-import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
+import { SendRequest } from './message-request.ts';
+import type { Connection, RequestOwner } from './request.ts';
 
 /** Tells the peer of one connection what it is owed. */
 export class CreditTeller {
   readonly #connection: Connection;
   readonly #owner: RequestOwner;
-  #window: InboundWindow | undefined;
-  #message: Request | undefined;
+  #message: SendRequest | undefined;
 
   constructor(connection: Connection, owner: RequestOwner) {
     this.#connection = connection;
@@ -27,26 +27,23 @@ export class CreditTeller {
   tell(window: InboundWindow): boolean {
     const connection = this.#connection;
     if (connection.failure !== Status.OK || connection.remoteId === NO_ENDPOINT) return false;
-    this.#window = window;
-    this.#message ??= new Request(this.#owner);
+    this.#message ??= new SendRequest(this.#owner);
     const message = this.#message;
     if (message.queued) return true;
-    message.begin(RequestKind.MESSAGE);
-    message.connection = connection;
-    message.starter = this.#send;
+    message.begin(connection, undefined);
+    message.starter = () => this.#send(window);
     connection.run(message);
     return true;
   }
 
-  readonly #send = (): Status => {
-    const window = this.#window!;
+  #send(window: InboundWindow): Status {
     const { owed, windowBytes } = window;
     const code = window.isHeld ? CreditCode.HELD : CreditCode.RETURN;
     const message = writeCredit(this.#connection.remoteId, code, owed, windowBytes);
     const status = sendMessage(this.#connection, MessageId.CREDIT, message, undefined, 0, 0);
     if (status === Status.OK) window.told();
     return status;
-  };
+  }
 }
 
 /** Says something about the stream of a connection. */

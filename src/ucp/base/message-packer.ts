@@ -1,5 +1,5 @@
 /**
- * Sends a message of header and payload in the cheapest way its length allows. What is in the messages is in wire/.
+ * Sends a message of header and payload, short or packed (bcopy) by its length. What is in the messages is in wire/.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -42,12 +42,12 @@ export function sendMessage(
   payloadOffset: number,
   payloadLength: number,
 ): Status {
-  const { am } = connection;
-  if (am === undefined) return Status.UNREACHABLE;
-  if (connection.isLoopback) connection.amLane!.activity.busy = true;
+  const { amLane } = connection;
+  if (amLane === undefined) return Status.UNREACHABLE;
+  if (connection.isLoopback) amLane.activity.busy = true;
   const total = header.byteLength + payloadLength;
   if (total <= connection.amShortMax) {
-    return am.amShort(messageId, header, header.length, payload, payloadOffset, payloadLength);
+    return amLane.endpoint.amShort(messageId, header, header.length, payload, payloadOffset, payloadLength);
   }
   if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
@@ -55,7 +55,7 @@ export function sendMessage(
   PACKER.pieces = undefined;
   PACKER.offset = payloadOffset;
   PACKER.byteLength = payloadLength;
-  return am.amBcopy(messageId, PACKER);
+  return amLane.endpoint.amBcopy(messageId, PACKER);
 }
 
 /** Sends a message whose payload is a part of several pieces of host memory. Returns like {@link sendMessage}. */
@@ -67,14 +67,14 @@ export function sendPieces(
   offset: number,
   byteLength: number,
 ): Status {
-  const { am } = connection;
-  if (am === undefined) return Status.UNREACHABLE;
-  if (connection.isLoopback) connection.amLane!.activity.busy = true;
+  const { amLane } = connection;
+  if (amLane === undefined) return Status.UNREACHABLE;
+  if (connection.isLoopback) amLane.activity.busy = true;
   if (header.byteLength + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
   PACKER.bytes = undefined;
   PACKER.pieces = pieces;
   PACKER.offset = offset;
   PACKER.byteLength = byteLength;
-  return am.amBcopy(messageId, PACKER);
+  return amLane.endpoint.amBcopy(messageId, PACKER);
 }

@@ -1,18 +1,18 @@
 /**
- * What a worker tells to those who look on: its ended operations, through the diagnostics channels. While somebody looks on, every operation
- * has a request, also one that could end without.
+ * Tells observers of the ended operations of a worker, through the diagnostics channels. While a channel has subscribers, every operation has a
+ * request, also one that could end without.
  */
 
 import { type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
-import { type Request, RequestKind } from './request.ts';
+import type { Request } from './request.ts';
 
-/** Workers of this process so far: their numbers tell them apart. */
+/** Workers of this process so far: each gets a number. */
 let workers = 0;
 
-/** Whether somebody looks on. */
+/** Whether ended operations have subscribers. */
 export function isObserved(): boolean {
   return operationEnd.hasSubscribers;
 }
@@ -27,12 +27,12 @@ export interface ObservationOptions {
 
 /** The operations of one worker. */
 export class Observation {
-  /** Prints what is chosen; undefined where nobody wants to see it. */
+  /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
   readonly info: ProtocolInfo | undefined;
   readonly #clock: Clock;
   readonly #worker: number;
 
-  /** Where the protocols that are used shall be printed, somebody looks on from now on until {@link close}. */
+  /** Subscribes until {@link close}, if the printer counts uses. */
   constructor({ clock, log, protocolInfoMode }: ObservationOptions) {
     this.#clock = clock;
     workers += 1;
@@ -63,17 +63,11 @@ export class Observation {
       protocol,
       transport,
       device,
-      byteLength: bytesOf(request),
+      byteLength: request.movedBytes,
       status,
       startNs,
       endNs: this.#clock.nowNs(),
       worker: this.#worker,
     });
   }
-}
-
-/** The bytes that a request has moved. */
-function bytesOf({ kind, receivedBytes, byteLength }: Request): number {
-  if (kind === RequestKind.FLUSH) return 0;
-  return kind === RequestKind.RECEIVE ? receivedBytes : byteLength;
 }

@@ -5,8 +5,8 @@
 
 import { type EndpointChange, endpointFail } from '../../ucs/debug/diagnostics.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
-import { isUcxError, UcxError } from '../../ucs/type/error.ts';
-import { isLackOfResources, Status } from '../../ucs/type/status.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { DeviceType, type UctEndpoint } from '../../uct/api/iface.ts';
 import type { SocketAddresses } from '../api/sockets/socket-address.ts';
 import type { CreditBudget } from '../credit/credit-budget.ts';
@@ -24,11 +24,12 @@ import { TAG_BYTES } from '../wire/tag.ts';
 import { writeClose } from '../wire/wireup.ts';
 import { CreditTeller } from './credit-messages.ts';
 import { sendMessage } from './message-packer.ts';
+import { PostedMessage, SendRequest } from './message-request.ts';
 import { OutboundCredit } from './outbound-credit.ts';
 import { PendingQueue } from './pending-queue.ts';
-import { type Connection, Request, RequestKind, type RequestOwner } from './request.ts';
+import { type Connection, FlushRequest, type Request, type RequestOwner, start } from './request.ts';
 
-/** Messages of the protocol that may wait for room; a peer that makes us owe it more is broken or hostile. */
+/** Messages of the protocol that may wait for room; a peer that causes more is broken or hostile. */
 const POSTED_MAX = 65_536;
 
 /** The worker behind a connection. */
@@ -68,7 +69,7 @@ export class PeerConnection implements Connection {
   /** True for a connection of a worker to itself: both its ends are this one. */
   isLoopback = false;
   failure: Status = Status.OK;
-  /** It has failed within a call, and progress tells those who are to hear of it. */
+  /** It has failed within a call: progress reports it. */
   isUnreported = false;
   /** Of a connection that was agreed on by them. */
   socketAddresses: SocketAddresses | undefined = undefined;
@@ -77,13 +78,13 @@ export class PeerConnection implements Connection {
   /** Messages of the protocol itself: they must not wait behind a fence of the application. */
   readonly #posted: PendingQueue = new PendingQueue();
   #postedCount = 0;
-  /** Why nothing waits here any more; OK while it does. */
+  /** Why waiting was cancelled; OK while requests may wait. */
   #givenUp: Status = Status.OK;
   /** Messages among them without which the peer does not know where to answer. */
   #hellos = 0;
-  #nextWireId = 1;
+  #nextRequestId = 1;
   #remoteOperations = 0;
-  readonly #flushes: Request[] = [];
+  readonly #flushes: FlushRequest[] = [];
   #keptFailure: Status = Status.OK;
   /** Whether the peer has nothing more to hear of this half: it has been told of its end, or has ended the other half itself. */
   #hasLeft = false;
@@ -125,11 +126,11 @@ export class PeerConnection implements Connection {
   }
 
   /**
-   * Refuses messages where no lane carries any.
+   * The lane of the messages.
    * @throws UcxError ERR_UNREACHABLE with the reason of every transport that could
    */
-  checkMessages(): void {
-    if (this.am !== undefined) return;
+  messageLane(): Lane {
+    if (this.amLane !== undefined) return this.amLane;
     const reasons =
       this.unreachable.map(({ name, reason }) => `${name}: ${reason}`).join('; ') || 'no transport has messages';
     throw new UcxError({
@@ -150,14 +151,7 @@ export class PeerConnection implements Connection {
       const status = sendMessage(this, messageId, header, payload, 0, bytes);
       if (status !== Status.NO_RESOURCE) return status;
     }
-    const message = new Request(this.#owner);
-    message.begin(RequestKind.MESSAGE);
-    message.connection = this;
-    message.messageId = messageId;
-    message.header = header.slice();
-    message.bytes = payload?.slice();
-    message.byteLength = bytes;
-    message.starter = sendPosted;
+    const message = new PostedMessage(this.#owner, this, messageId, header, payload);
     if (messageId === MessageId.WIREUP) this.#hellos += 1;
     this.#post(message);
     return Status.OK;
@@ -215,7 +209,7 @@ export class PeerConnection implements Connection {
     if (!request.isRemote) return;
     this.#remoteOperations -= 1;
     if (this.#remoteOperations > 0) return;
-    for (const flush of this.#flushes.splice(0)) countDown(flush);
+    for (const flush of this.#flushes.splice(0)) flush.complete(Status.OK);
   }
 
   /** Keeps what a look at the lanes has found for the next flush. */
@@ -229,11 +223,10 @@ export class PeerConnection implements Connection {
     return kept;
   }
 
-  awaitRemote(flush: Request): boolean {
-    if (this.#remoteOperations === 0) return false;
+  awaitRemote(flush: FlushRequest): void {
+    if (this.#remoteOperations === 0) return;
     flush.count += 1;
     this.#flushes.push(flush);
-    return true;
   }
 
   /**
@@ -292,7 +285,7 @@ export class PeerConnection implements Connection {
     }
     // After its end the object may be another operation.
     const goesOn = abandon !== undefined && request.abandon === abandon && !request.isCompleted;
-    if (goesOn && request.kind !== RequestKind.FLUSH) this.expect(request);
+    if (goesOn && !(request instanceof FlushRequest)) this.expect(request);
   }
 
   /** Ends the requests that wait for the peer, and messages that have not been sent. */
@@ -303,13 +296,13 @@ export class PeerConnection implements Connection {
     const take = (request: Request): void => {
       if (request.requestId === 0) ended.push(request);
     };
-    this.#pending.sift((request) => request.kind !== RequestKind.MESSAGE && !request.isRemote, take);
+    this.#pending.sift((request) => !(request instanceof SendRequest || request.isRemote), take);
     // Parts of transfers that no transport works on yet; what is to be said to the peer is said.
-    this.#postedCount -= this.#posted.sift((request) => request.starter === sendPosted, take);
+    this.#postedCount -= this.#posted.sift((request) => request instanceof PostedMessage, take);
     for (const request of ended) this.#abandon(request, status);
   }
 
-  /** What flushes wait for comes to no good end. */
+  /** Fails the pending flushes. */
   #failFlushes(status: Status): void {
     for (const flush of this.#flushes) if (flush.failure === Status.OK) flush.failure = status;
   }
@@ -333,7 +326,7 @@ export class PeerConnection implements Connection {
       queue.shift();
       if (queue === this.#posted) {
         this.#postedCount -= 1;
-        if (head.messageId === MessageId.WIREUP && head.starter === sendPosted) this.#hellos -= 1;
+        if (head instanceof PostedMessage && head.messageId === MessageId.WIREUP) this.#hellos -= 1;
       }
       started += 1;
       if (status !== Status.INPROGRESS) head.end(status);
@@ -342,8 +335,8 @@ export class PeerConnection implements Connection {
   }
 
   #name(request: Request): void {
-    request.requestId = this.#nextWireId;
-    this.#nextWireId = this.#nextWireId === 0x7fff_ffff ? 1 : this.#nextWireId + 1;
+    request.requestId = this.#nextRequestId;
+    this.#nextRequestId = this.#nextRequestId === 0x7fff_ffff ? 1 : this.#nextRequestId + 1;
     this.waiting.set(request.requestId, request);
   }
 
@@ -358,29 +351,7 @@ export class PeerConnection implements Connection {
   }
 }
 
-/** What those who look on are told of a connection. */
+/** What observers are told of a connection. */
 export function changeOf({ lanes }: Connection, status: Status): EndpointChange {
   return { transports: lanes.map(({ iface }) => nameOf(iface.attributes)), status };
-}
-
-/** Starts a request; what a transport throws becomes its status, with the error kept in the request. */
-export function start(request: Request): Status {
-  try {
-    return request.starter(request);
-  } catch (error) {
-    request.error = error;
-    return isUcxError(error) ? error.status : Status.IO_ERROR;
-  }
-}
-
-function sendPosted(message: Request): Status {
-  const { connection, messageId, header, bytes, byteLength } = message;
-  const status = sendMessage(connection!, messageId, header!, bytes, 0, byteLength);
-  // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
-  return isLackOfResources(status) ? Status.NO_RESOURCE : status;
-}
-
-function countDown(flush: Request): void {
-  flush.count -= 1;
-  if (flush.count === 0) flush.onComplete();
 }

@@ -3,7 +3,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { PendingQueue } from './pending-queue.ts';
-import { Request } from './request.ts';
+import { FlushRequest, type Request } from './request.ts';
 
 const OWNER = { freeRequest: () => undefined, cancelRequest: () => false, onObservedEnd: () => {} };
 type Step = { readonly do: 'push' } | { readonly do: 'shift' } | { readonly do: 'remove'; readonly at: number };
@@ -21,14 +21,14 @@ describe('PendingQueue', () => {
         const model: Request[] = [];
         for (const action of steps) {
           if (action.do === 'push') {
-            const request = new Request(OWNER);
+            const request = new FlushRequest(OWNER);
             queue.push(request);
             model.push(request);
             expect(request.queued).toBe(true);
           } else if (action.do === 'shift') {
             expect(queue.shift()).toBe(model.shift());
           } else {
-            const request = model[action.at] ?? new Request(OWNER);
+            const request = model[action.at] ?? new FlushRequest(OWNER);
             expect(queue.remove(request)).toBe(model.includes(request));
             if (model.includes(request)) model.splice(action.at, 1);
           }

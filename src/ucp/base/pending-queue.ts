@@ -1,6 +1,6 @@
 /** Requests in order that wait for resources: a list through the requests themselves, so that it has no bound of its own. */
 
-import type { Request } from './request.ts';
+import { type Request, RequestState } from './request.ts';
 
 /** A queue of requests. */
 export class PendingQueue {
@@ -16,7 +16,7 @@ export class PendingQueue {
   }
 
   push(request: Request): void {
-    request.queued = true;
+    request.state = RequestState.QUEUED;
     request.next = undefined;
     if (this.#tail === undefined) this.#head = request;
     else this.#tail.next = request;
@@ -28,8 +28,7 @@ export class PendingQueue {
     if (request === undefined) return undefined;
     this.#head = request.next;
     if (this.#head === undefined) this.#tail = undefined;
-    request.next = undefined;
-    request.queued = false;
+    leave(request);
     return request;
   }
 
@@ -56,10 +55,15 @@ export class PendingQueue {
       if (before === undefined) this.#head = at.next;
       else before.next = at.next;
       if (this.#tail === at) this.#tail = before;
-      at.next = undefined;
-      at.queued = false;
+      leave(at);
       return true;
     }
     return false;
   }
+}
+
+/** A request is in no queue any more. One that has ended at the head of its queue stays ended. */
+function leave(request: Request): void {
+  request.next = undefined;
+  if (request.queued) request.state = RequestState.STARTED;
 }

@@ -13,12 +13,14 @@ import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import type { OpenMd } from '../resources/resources.ts';
+import type { PeerConnection } from './peer-connection.ts';
 import type { Connection, Request, RequestOwner } from './request.ts';
+import type { RequestPool } from './request-pool.ts';
 import type { WorkerCounters } from './worker-counters.ts';
 
 /** How a key is unpacked. */
 export interface UnpackOptions {
-  /** False for a key that is used by transports only: nobody is asked to move the bytes. */
+  /** False for a key that is used by transports only: the peer is not asked to move the bytes. */
   readonly messages?: boolean;
 }
 
@@ -59,16 +61,11 @@ export interface ProtocolHost extends RequestOwner {
   readonly frameBytesMax: number;
   /** The connection of this worker to itself: it reaches all local memory. */
   readonly loopback: Connection;
-  /** A request, or undefined when as many as the worker has are in use. */
-  newRequest(): Request | undefined;
-  /** The same for the send of a message: some requests are left for receives. */
-  newSend(): Request | undefined;
-  /** Starts a described request: OK or a failure where it has ended, else the request. */
-  start(request: Request, params: RequestParams | undefined): Status | Request;
-  /** Gives back a request that was never started. */
-  discard(request: Request): void;
+  readonly requests: RequestPool;
+  /** Starts an initialized request: OK or a failure if it has ended, else the request. @param isRefused it waits for resources at once */
+  start(request: Request, params: RequestParams | undefined, isRefused?: boolean): Status | Request;
   /** The connection that a message names in its first word; undefined also where the message came from another peer than that of the connection. */
-  connectionOf(frame: AmFrame): Connection | undefined;
+  connectionOf(frame: AmFrame): PeerConnection | undefined;
   /** A peer has done what the protocol forbids: its connection ends with EXCEEDS_LIMIT. */
-  breaksProtocol(connection: Connection, what: string): void;
+  breaksProtocol(connection: PeerConnection, what: string): void;
 }

@@ -1,13 +1,14 @@
 /**
- * The requests of one worker: hands them out, starts them, and takes them back. What they do is set by who describes them.
+ * The requests of one worker, pooled apart by kind: hands them out, starts them, and takes them back. What they do is set by the protocol that asks for one.
  */
 
 import { ObjectPool } from '../../ucs/datastruct/object-pool.ts';
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { RequestParams } from '../api/request.ts';
-import { type PeerConnection, start } from './peer-connection.ts';
-import { Request, RequestKind, type RequestOwner } from './request.ts';
+import { ReceiveRequest, SendRequest } from './message-request.ts';
+import { ConnectRequest, FlushRequest, type Request, type RequestOwner, RequestState, start } from './request.ts';
+import { AtomicRequest, RmaRequest } from './rma-request.ts';
 
 /** Requests of one worker that may be in use; beyond it operations return NO_RESOURCE. */
 export const REQUESTS_MAX = 4096;
@@ -17,51 +18,53 @@ export const SENDS_MAX: number = (REQUESTS_MAX * 3) / 4;
 
 /** The requests. */
 export class RequestPool {
-  readonly #pool: ObjectPool<Request>;
-  #sends = 0;
+  readonly rmas: ObjectPool<RmaRequest>;
+  readonly atomics: ObjectPool<AtomicRequest>;
+  readonly sends: ObjectPool<SendRequest>;
+  readonly receives: ObjectPool<ReceiveRequest>;
+  readonly flushes: ObjectPool<FlushRequest>;
+  readonly connects: ObjectPool<ConnectRequest>;
+  #inUse = 0;
 
   constructor(owner: RequestOwner) {
-    this.#pool = new ObjectPool(REQUESTS_MAX, () => new Request(owner));
+    this.rmas = new ObjectPool(REQUESTS_MAX, () => new RmaRequest(owner));
+    this.atomics = new ObjectPool(REQUESTS_MAX, () => new AtomicRequest(owner));
+    this.sends = new ObjectPool(SENDS_MAX, () => new SendRequest(owner));
+    this.receives = new ObjectPool(REQUESTS_MAX, () => new ReceiveRequest(owner));
+    this.flushes = new ObjectPool(REQUESTS_MAX, () => new FlushRequest(owner));
+    this.connects = new ObjectPool(REQUESTS_MAX, () => new ConnectRequest(owner));
   }
 
   /** Requests in use. */
   get inUse(): number {
-    return this.#pool.inUse;
+    return this.#inUse;
   }
 
-  /** A request, or undefined at the bound. */
-  get(): Request | undefined {
-    return this.#pool.get();
-  }
-
-  /** A request that sends a message, or undefined at its bound. */
-  getSend(): Request | undefined {
-    if (this.#sends >= SENDS_MAX) return undefined;
-    const request = this.#pool.get();
-    if (request === undefined) return undefined;
-    request.isSend = true;
-    this.#sends += 1;
+  /** A request of one of the pools; undefined at its bound, and at that of all of them together. */
+  take<R extends Request>(pool: ObjectPool<R>): R | undefined {
+    const request = this.#inUse < REQUESTS_MAX ? pool.get() : undefined;
+    if (request !== undefined) this.#inUse += 1;
     return request;
   }
 
-  /** Starts a described request; see Endpoint.putNbx for what is returned. */
-  start(request: Request, params: RequestParams | undefined): Status | Request {
+  /** Starts an initialized request; see Endpoint.putNbx for what is returned. */
+  start(request: Request, params: RequestParams | undefined, isRefused: boolean): Status | Request {
     if (params?.callback !== undefined && typeof params.callback !== 'function') {
       this.discard(request);
       throw invalidParam('callback', 'must be a function', params.callback);
     }
-    const connection = request.connection as PeerConnection | undefined;
-    const waits = connection?.hasPending === true && request.kind !== RequestKind.RECEIVE;
+    const { connection } = request;
+    const waits = isRefused || (connection?.hasPending === true && !(request instanceof ReceiveRequest));
     const status = waits ? Status.NO_RESOURCE : start(request);
     if (request.error !== undefined && status < 0) {
       const { error } = request;
       request.callback = undefined;
-      // Those who look on hear how it ended.
+      // Observers are told how it ended.
       if (!request.isCompleted) request.end(status);
       this.discard(request);
       throw error;
     }
-    if (status === Status.NO_RESOURCE) connection!.queue(request);
+    if (status === Status.NO_RESOURCE) connection?.queue(request);
     const goesOn = status === Status.NO_RESOURCE || (status === Status.INPROGRESS && !request.isCompleted);
     const wantsRequest = params?.noImmediateCompletion === true;
     if (goesOn || wantsRequest) {
@@ -73,7 +76,7 @@ export class RequestPool {
 
   /** Gives back a request that has ended; see Request.free. */
   free(request: Request): void {
-    if (request.kind === RequestKind.NONE) throw invalidParam('request', 'must not be freed twice', request.protocol);
+    if (request.state === RequestState.FREE) throw invalidParam('request', 'must not be freed twice', request.protocol);
     if (!request.isCompleted) throw statusError(Status.BUSY, 'free a request that has not ended');
     this.#recycle(request);
   }
@@ -87,11 +90,11 @@ export class RequestPool {
 
   /** A request that has ended while it was started. */
   #ended(request: Request, status: Status, wantsRequest: boolean): Status | Request {
-    // Some end themselves inside their start, before anybody could listen.
+    // Some end themselves inside their start, before the callback is set.
     if (request.isCompleted) request.callback?.(request, request.status);
     else request.end(status);
     // The callback may have freed it.
-    if (request.kind === RequestKind.NONE) return status === Status.INPROGRESS ? Status.OK : status;
+    if (request.state === RequestState.FREE) return status === Status.INPROGRESS ? Status.OK : status;
     if (wantsRequest) return request;
     const final = request.status;
     this.#recycle(request);
@@ -99,12 +102,16 @@ export class RequestPool {
   }
 
   #recycle(request: Request): void {
-    request.kind = RequestKind.NONE;
-    if (request.isSend) this.#sends -= 1;
-    request.isSend = false;
+    request.state = RequestState.FREE;
     request.callback = undefined;
     request.userData = undefined;
     request.error = undefined;
-    this.#pool.put(request);
+    this.#inUse -= 1;
+    if (request instanceof ReceiveRequest) this.receives.put(request);
+    else if (request instanceof SendRequest) this.sends.put(request);
+    else if (request instanceof RmaRequest) this.rmas.put(request);
+    else if (request instanceof AtomicRequest) this.atomics.put(request);
+    else if (request instanceof FlushRequest) this.flushes.put(request);
+    else if (request instanceof ConnectRequest) this.connects.put(request);
   }
 }

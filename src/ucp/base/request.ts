@@ -1,77 +1,59 @@
 /**
- * A ucp operation that has not ended when its call returned, or that was asked for as a request. Pooled: after `free()` the object belongs
- * to another operation.
+ * A ucp operation that has not ended when its call returned, or that was asked for as a request: what all kinds have in common. Pooled: after `free()` the
+ * object belongs to another operation. What a kind moves is in rma-request.ts and message-request.ts.
+ *
+ *   FREE --begin()--> STARTED <--push(), shift()--> QUEUED    PendingQueue: a request that waits for resources; it is started again from there
+ *    ^                   |                            |
+ *    |                   '----------- end() ----------'---> ENDED: `status` is final
+ *    '---- RequestPool.free() ---------------------------------'
  */
 
-import { MemoryType } from '../../ucs/memory/memory-type.ts';
-import { joinBig } from '../../ucs/type/int64.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
-import type { Completion, IovEntry, UctEndpoint } from '../../uct/api/iface.ts';
-import type { MdMemory, RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import { holdsBytes, hostBytes } from '../api/local-bytes.ts';
+import type { Completion, UctEndpoint } from '../../uct/api/iface.ts';
 import type { Request as ApiRequest, RequestCallback } from '../api/request.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { DistanceOf } from '../lane/lane-distance.ts';
-import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { OperationRegistrar } from '../mem/memory-map.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
-import { OPERATION_NAMES, Operation, PROTOCOL_NAMES, Protocol } from '../proto/selection.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import type { OutboundCredit } from './outbound-credit.ts';
 
-/** An ended operation must not be kept from ending. */
-const FORCE = { force: true } as const;
-
-/** Stands in the list of a request that has none: an ended request must not keep memory alive. */
-const NO_MEMORY: MdMemory = {
-  mdName: '',
-  memoryType: MemoryType.UNKNOWN,
-  sysDevice: undefined,
-  address: 0n,
-  byteLength: 0,
-  bytes: undefined,
-  generation: 0,
-  live: false,
-};
-
-/** How operations end whose memory may be the reason: others say more. */
-const LOSES: ReadonlySet<Status> = new Set([Status.OK, Status.IO_ERROR, Status.INVALID_PARAM, Status.INVALID_ADDR]);
-
-/** The one entry of a request's zero-copy list. */
-class RequestEntry implements IovEntry {
-  memory: MdMemory;
-  offset = 0;
-  byteLength = 0;
-
-  constructor(memory: MdMemory) {
-    this.memory = memory;
-  }
-}
+/** How operations end whose memory may be the reason: other failures say more. */
+const MAY_BE_LOST: ReadonlySet<Status> = new Set([
+  Status.OK,
+  Status.IO_ERROR,
+  Status.INVALID_PARAM,
+  Status.INVALID_ADDR,
+]);
 
 /** The worker behind a request. */
 export interface RequestOwner {
-  /** A request that somebody looks on has ended. */
+  /** A request that is observed has ended. */
   onObservedEnd(request: Request): void;
   freeRequest(request: Request): void;
   /** Ends a request that no transport or peer works on yet with CANCELED; false for others. */
   cancelRequest(request: Request): boolean;
 }
 
-/** What a request does. */
-export const RequestKind = { NONE: 0, RMA: 1, FLUSH: 2, MESSAGE: 3, RECEIVE: 4, CONNECT: 5 } as const;
-export type RequestKind = (typeof RequestKind)[keyof typeof RequestKind];
+/** Where a request is in its life: see the diagram above. */
+export const RequestState = { FREE: 0, STARTED: 1, QUEUED: 2, ENDED: 3 } as const;
+export type RequestState = (typeof RequestState)[keyof typeof RequestState];
 
-/**
- * Starts a request, or starts it again after NO_RESOURCE.
- * @returns OK or a failure when it has ended, INPROGRESS when it will end by itself, NO_RESOURCE to be called again after progress
- */
-export type Starter = (request: Request) => Status;
+/** What starts requests of one kind on their connection: returns what {@link Request.start} does. */
+export type Starter<R extends Request> = (request: R, connection: Connection) => Status;
 
-/** Takes the answer of the peer to a request. */
+/** Handles the answer of the peer to a request. */
 export type ReplyHandler = (request: Request, status: Status, low: number, high: number) => void;
+
+/** The side of a rendezvous that a request is: see rndv/. */
+export interface RequestTransfer {
+  readonly request: Request;
+  /** Bytes of the message. */
+  readonly byteLength: number;
+}
 
 /** What a request needs to know of the connection it runs on. */
 export interface Connection {
@@ -80,15 +62,15 @@ export interface Connection {
   /** What the peer calls it; NO_ENDPOINT until the connection stands. */
   readonly remoteId: number;
   readonly lanes: readonly Lane[];
-  /** How far lanes are from device memory of this context. */
+  /** Distance of lanes from device memory of this context. */
   readonly distanceOf: DistanceOf;
-  /** Prints what is chosen; undefined where nobody wants to see it. */
+  /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
   readonly protocolInfo: ProtocolInfo | undefined;
   /** What is no lane, and why. */
   readonly unreachable: readonly Rejection[];
   /** True for a connection of a worker to itself. */
   readonly isLoopback: boolean;
-  /** What active messages go over; undefined where no lane has any. */
+  /** Endpoint of the lane of the messages; undefined if no lane carries any. */
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;
   /** Longest messages of that lane. */
@@ -109,8 +91,8 @@ export interface Connection {
   readonly hasPending: boolean;
   /** Why the connection has ended: OK while it has not. */
   readonly failure: Status;
-  /** @throws UcxError ERR_UNREACHABLE where no lane carries messages */
-  checkMessages(): void;
+  /** The lane of the messages. @throws UcxError ERR_UNREACHABLE if no lane carries any */
+  messageLane(): Lane;
   /**
    * Sends a message of the protocol itself, now or when there is room.
    * @returns OK; or why it is dropped: the connection has ended, or the transport cannot send
@@ -118,6 +100,10 @@ export interface Connection {
   post(messageId: number, header: Int32Array, payload?: Uint8Array): Status;
   /** Starts a request of the protocol itself, behind no request of the application. */
   run(request: Request): void;
+  /** Queues a request of the application behind the others. */
+  queue(request: Request): void;
+  /** Takes a queued request back; false when it is not queued any more. */
+  unqueue(request: Request): boolean;
   /** Gives a request a number by which the peer can answer it. */
   expect(request: Request): void;
   /** Gives a request that has a number another one: what the peer says to the old one is ignored. */
@@ -126,37 +112,32 @@ export interface Connection {
   forget(request: Request): void;
   /** A failure of a lane that was found before its flush: the next flush reports it, once. OK for none. */
   takeFailure(): Status;
-  /** Ends `flush` one count later if operations are on their way that only the peer can end; false when there are none. */
-  awaitRemote(flush: Request): boolean;
+  /** Ends `flush` one count later if operations are on their way that only the peer can end. */
+  awaitRemote(flush: FlushRequest): void;
 }
 
-/** A request. */
-export class Request implements ApiRequest, Completion {
+/** A request: the base of its kinds. */
+export abstract class Request implements ApiRequest, Completion {
   readonly thread: symbol = THREAD_BOUND;
   /** INPROGRESS until it ends, then final. */
   status: Status = Status.OK;
   /** Operations of transports that have not ended, and their first failure: see Completion. */
   count = 0;
   failure: Status = Status.OK;
-  kind: RequestKind = RequestKind.NONE;
-  /** It counts among the sends of messages. */
-  isSend = false;
-  /** When it was started; -1 where nobody looks on. */
+  state: RequestState = RequestState.FREE;
+  /** When it was started; -1 for one that is not observed. */
   startNs = -1;
   /** For the application. */
   userData: unknown = undefined;
   callback: RequestCallback | undefined = undefined;
-  /** True while it waits for resources: it can be cancelled without a trace. */
-  queued = false;
   /** What was thrown when the operation was started out of the queue; its status is then that of this error. */
   error: unknown = undefined;
 
-  /** How it is started; set when it is described. */
-  starter: Starter = notDescribed;
-  replyHandler: ReplyHandler | undefined = undefined;
   connection: Connection | undefined = undefined;
+  lane: Lane | undefined = undefined;
   /** The request behind this one in a queue. */
   next: Request | undefined = undefined;
+  replyHandler: ReplyHandler | undefined = undefined;
   /** Ends a request whose peer is gone; without it the request simply ends. */
   abandon: ((request: Request, status: Status) => void) | undefined = undefined;
   /** Gives back what the request holds beside its memory; runs when it ends, once. */
@@ -165,63 +146,39 @@ export class Request implements ApiRequest, Completion {
   requestId = 0;
   /** Only the peer can end it, and a flush waits for it. */
   isRemote = false;
+  transfer: RequestTransfer | undefined = undefined;
 
-  operation: Operation = Operation.PUT;
-  lane: Lane | undefined = undefined;
-  protocolIndex: Protocol = Protocol.SHORT;
-  rkey: UctRemoteKey | undefined = undefined;
-  remoteOffset = 0;
-  /** Local bytes of a short operation. */
-  bytes: Uint8Array | undefined = undefined;
-  /** The mapped memory that `bytes` are of, where they are. */
-  handle: MemoryHandle | undefined = undefined;
-  localOffset = 0;
   byteLength = 0;
-  /** Local memory of a zero-copy operation, as the list that transports take; made at the first such use. */
-  iov: RequestEntry[] = [];
-  /** Memory that was registered for this operation only. */
-  registered: MdMemory | undefined = undefined;
-  registrar: OperationRegistrar | undefined = undefined;
-  /** Lanes that a flush covers. */
-  lanes: readonly Lane[] = [];
-
-  /** A message: its id, its header, and the local memory where it is not `bytes`. */
-  messageId = 0;
-  header: Int32Array | undefined = undefined;
-  pieces: readonly LocalPiece[] | undefined = undefined;
   /** Bytes that have been sent or received. */
   done = 0;
   protocolName = '';
-  /** Transport and device that carried a message, where the peer says so: it was the peer that moved the bytes. */
+  /** Transport and device that carried a message, if the peer says so: it was the peer that moved the bytes. */
   carriedBy: readonly string[] | undefined = undefined;
-  /** Tag and mask, as signed words. */
-  tagLow = 0;
-  tagHigh = 0;
-  maskLow = 0;
-  maskHigh = 0;
-  /** Order in which receives were posted; 0 for one that is not posted. Its neighbours in the matching. */
-  order = 0;
-  matchPrevious: Request | undefined = undefined;
-  matchNext: Request | undefined = undefined;
-  /** Bytes of the message that was received. */
-  receivedBytes = 0;
-  /** Word before an atomic operation that has ended. */
-  atomicResult = 0n;
-  /** What a rendezvous or an atomic operation keeps for itself. */
-  transfer: unknown = undefined;
   readonly #owner: RequestOwner;
 
   constructor(owner: RequestOwner) {
     this.#owner = owner;
   }
 
-  /** Tag of the message that a receive has got. */
+  get receivedBytes(): number {
+    return 0;
+  }
+
   get senderTag(): bigint {
-    return joinBig(this.tagLow, this.tagHigh);
+    return 0n;
+  }
+
+  get atomicResult(): bigint {
+    return 0n;
   }
 
   get isCompleted(): boolean {
     return this.status !== Status.INPROGRESS;
+  }
+
+  /** True while it waits for resources: it can be cancelled without a trace. */
+  get queued(): boolean {
+    return this.state === RequestState.QUEUED;
   }
 
   /** Name of the transport that carries it, such as `gaudi_cpy`; undefined for a flush. */
@@ -234,11 +191,14 @@ export class Request implements ApiRequest, Completion {
     return this.carriedBy?.[1] ?? this.lane?.iface.attributes.resource.device;
   }
 
-  /** Name of the protocol, such as `put/zcopy`. */
+  /** Name of the protocol, such as `tag/eager`. */
   get protocol(): string {
-    if (this.kind === RequestKind.FLUSH) return 'flush';
-    if (this.protocolName !== '') return this.protocolName;
-    return `${OPERATION_NAMES[this.operation]}/${PROTOCOL_NAMES[this.protocolIndex]}`;
+    return this.protocolName;
+  }
+
+  /** Bytes that it has moved, once it has ended. */
+  get movedBytes(): number {
+    return this.byteLength;
   }
 
   /**
@@ -258,36 +218,38 @@ export class Request implements ApiRequest, Completion {
   }
 
   /** Makes the request a new operation in progress. */
-  begin(kind: RequestKind): void {
-    this.kind = kind;
+  begin(connection: Connection | undefined, lane: Lane | undefined): void {
+    this.state = RequestState.STARTED;
     this.status = Status.INPROGRESS;
     this.count = 1;
     this.failure = Status.OK;
     this.startNs = -1;
-    this.queued = false;
     this.error = undefined;
     this.userData = undefined;
     this.callback = undefined;
+    this.connection = connection;
+    this.lane = lane;
     this.replyHandler = undefined;
     this.abandon = undefined;
-    this.carriedBy = undefined;
-    this.protocolName = '';
-    this.done = 0;
-    this.receivedBytes = 0;
     this.requestId = 0;
     this.isRemote = false;
+    this.byteLength = 0;
+    this.done = 0;
+    this.protocolName = '';
+    this.carriedBy = undefined;
   }
 
-  /** Points the zero-copy list at one piece of memory. */
-  setEntry(memory: MdMemory, offset: number, byteLength: number): void {
-    let entry = this.iov[0];
-    if (entry === undefined) {
-      entry = new RequestEntry(memory);
-      this.iov.push(entry);
-    }
-    entry.memory = memory;
-    entry.offset = offset;
-    entry.byteLength = byteLength;
+  /**
+   * Starts the operation, or starts it again after NO_RESOURCE.
+   * @returns OK or a failure when it has ended, INPROGRESS when it will end by itself, NO_RESOURCE to be called again after progress
+   */
+  abstract start(): Status;
+
+  /** One of the operations that it is the sum of has ended; see `count`. */
+  complete(status: Status): void {
+    if (status < 0 && this.failure === Status.OK) this.failure = status;
+    this.count -= 1;
+    if (this.count === 0) this.onComplete();
   }
 
   /** The peer will not answer any more. */
@@ -301,49 +263,72 @@ export class Request implements ApiRequest, Completion {
     this.end(this.failure);
   }
 
-  /** Ends the request, exactly once: with INVALID_ADDR where its memory was detached or shortened meanwhile, whatever has come of the bytes. */
+  /** Ends the request, exactly once: with INVALID_ADDR if its memory was detached or shortened meanwhile, whatever has come of the bytes. */
   end(outcome: Status): void {
-    const isLost = LOSES.has(outcome) && !this.#hasMemory();
+    const isLost = MAY_BE_LOST.has(outcome) && !this.holdsMemory();
     const status = isLost ? Status.INVALID_ADDR : outcome;
     this.status = status;
+    this.state = RequestState.ENDED;
     if (isLost) this.error = undefined;
-    this.queued = false;
     if (this.startNs >= 0) this.#owner.onObservedEnd(this);
-    if (this.requestId !== 0) this.connection!.forget(this);
-    if (this.registered !== undefined) {
-      this.registrar!.memDereg(this.registered, FORCE);
-      this.registered = undefined;
-      this.registrar = undefined;
-    }
+    if (this.requestId !== 0) this.connection?.forget(this);
     if (this.release !== undefined) {
       this.release();
       this.release = undefined;
     }
-    this.bytes = undefined;
-    this.handle = undefined;
-    this.pieces = undefined;
     this.transfer = undefined;
-    const entry = this.iov[0];
-    if (entry !== undefined) entry.memory = NO_MEMORY;
+    this.dropMemory();
     if (this.callback !== undefined) this.callback(this, status);
   }
 
-  /** Whether the local memory is as long as it was when the operation was described. */
-  #hasMemory(): boolean {
-    const { bytes, pieces, iov, localOffset, byteLength } = this;
-    if (bytes !== undefined) return holdsBytes(bytes, localOffset, byteLength);
-    if (pieces !== undefined)
-      return pieces.every((piece) => holdsBytes(hostBytes(piece.memory), piece.offset, piece.byteLength));
-    const entry = iov[0];
-    return (
-      entry === undefined ||
-      entry.memory === NO_MEMORY ||
-      holdsBytes(entry.memory.bytes, entry.offset, entry.byteLength)
-    );
+  /** Whether the local memory is as long as it was when the operation began. */
+  protected holdsMemory(): boolean {
+    return true;
+  }
+
+  /** Lets go of the local memory: an ended request must not keep it alive. */
+  protected dropMemory(): void {}
+}
+
+/** A flush or a fence. */
+export class FlushRequest extends Request {
+  starter: () => Status = notInitialized;
+  /** Lanes that it covers and that have not taken it yet. */
+  lanes: readonly Lane[] = [];
+
+  override get protocol(): string {
+    return 'flush';
+  }
+
+  override get movedBytes(): number {
+    return 0;
+  }
+
+  start(): Status {
+    return this.starter();
   }
 }
 
-/** A request that nobody has described cannot be started. */
-function notDescribed(): Status {
+/** An attempt to connect by a socket address. */
+export class ConnectRequest extends Request {
+  starter: () => Status = notInitialized;
+
+  start(): Status {
+    return this.starter();
+  }
+}
+
+/** The starter of a request that was not initialized. */
+export function notInitialized(): Status {
   return Status.INVALID_PARAM;
+}
+
+/** Starts a request; what a transport throws becomes its status, with the error kept in the request. */
+export function start(request: Request): Status {
+  try {
+    return request.start();
+  } catch (error) {
+    request.error = error;
+    return isUcxError(error) ? error.status : Status.IO_ERROR;
+  }
 }

@@ -1,19 +1,19 @@
 /** Which requests can be ended before their time. Those that a transport or a peer works on end by themselves. */
 
 import { Status } from '../../ucs/type/status.ts';
-import type { PeerConnection } from '../base/peer-connection.ts';
-import { type Request, RequestKind } from '../base/request.ts';
+import { ReceiveRequest, SendRequest } from '../base/message-request.ts';
+import { ConnectRequest, type Request } from '../base/request.ts';
 
 /** Takes a request back; false when it is too late. */
-interface Canceller {
-  cancel(request: Request): boolean;
+interface Canceller<R extends Request> {
+  cancel(request: R): boolean;
 }
 
 /** Where requests wait that no connection has queued. */
 export interface WaitingPlaces {
-  readonly tag: Canceller;
-  readonly streams: Canceller & { canCancelSend(request: Request): boolean };
-  readonly sockets: Canceller;
+  readonly tag: Canceller<ReceiveRequest>;
+  readonly streams: Canceller<ReceiveRequest> & { canCancelSend(request: SendRequest): boolean };
+  readonly sockets: Canceller<ConnectRequest>;
 }
 
 /** Ends a request with CANCELED; false when it is too late. */
@@ -24,10 +24,10 @@ export function cancelRequest(request: Request, places: WaitingPlaces): boolean 
 }
 
 function takeBack(request: Request, { tag, streams, sockets }: WaitingPlaces): boolean {
-  if (request.kind === RequestKind.RECEIVE) return tag.cancel(request) || streams.cancel(request);
-  if (request.kind === RequestKind.CONNECT) return sockets.cancel(request);
-  if (request.kind === RequestKind.MESSAGE && !request.queued) return streams.canCancelSend(request);
+  if (request instanceof ReceiveRequest) return tag.cancel(request) || streams.cancel(request);
+  if (request instanceof ConnectRequest) return sockets.cancel(request);
+  if (request instanceof SendRequest && !request.queued) return streams.canCancelSend(request);
   // A flush that one lane has already taken ends by itself, and a message that has been sent in part goes on.
   if (!request.queued || request.count > 1 || request.done > 0) return false;
-  return (request.connection as PeerConnection | undefined)?.unqueue(request) === true;
+  return request.connection?.unqueue(request) === true;
 }

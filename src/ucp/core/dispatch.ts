@@ -3,10 +3,12 @@
  */
 
 import type { AmFrame } from '../../uct/api/iface.ts';
-import { ActiveMessages } from '../am/active-message.ts';
+import { ActiveMessages, type WaitingData } from '../am/active-message.ts';
 import { AtomicProtocol } from '../amo/atomics.ts';
 import type { MessageOwner } from '../api/active-message.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
+import { RmaProtocol } from '../rma/put-get.ts';
 import { EmulatedRma } from '../rma-sw/emulated.ts';
 import { Rendezvous } from '../rndv/rendezvous.ts';
 import { readCarrier } from '../rndv/reply.ts';
@@ -17,27 +19,28 @@ import { HEADER_BYTES, MessageId } from '../wire/message.ts';
 import { readReply } from '../wire/reply.ts';
 import type { Connections } from '../wireup/connections.ts';
 
-/** The protocols. `E` is the endpoint of the API. */
+/** The protocols. */
 export class Protocols {
   readonly rendezvous: Rendezvous;
   readonly tag: TagProtocol;
   readonly am: ActiveMessages;
   readonly streams: Streams;
-  readonly emulated: EmulatedRma;
+  readonly rma: RmaProtocol;
   readonly atomics: AtomicProtocol;
   readonly #host: ProtocolHost;
   readonly #connections: Connections;
   /** What takes the messages of each id, but the hottest. */
   readonly #amHandlers: (((frame: AmFrame) => void) | undefined)[] = [];
 
-  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner) {
+  constructor(host: ProtocolHost, connections: Connections, owner: MessageOwner<PeerConnection, WaitingData>) {
     this.#host = host;
     this.#connections = connections;
     this.rendezvous = new Rendezvous(host);
     this.tag = new TagProtocol(host, this.rendezvous);
     this.am = new ActiveMessages(host, this.rendezvous, owner);
     this.streams = new Streams(host, this.rendezvous);
-    this.emulated = new EmulatedRma(host, this.rendezvous);
+    const software = new EmulatedRma(host, this.rendezvous);
+    this.rma = new RmaProtocol(host, software);
     this.atomics = new AtomicProtocol(host, this.rendezvous);
     this.#amHandlers[MessageId.TAG_SYNC] = (frame) => this.tag.onEager(frame, true);
     this.#amHandlers[MessageId.TAG_RTS] = (frame) => this.tag.onRts(frame);
@@ -46,9 +49,9 @@ export class Protocols {
     this.#amHandlers[MessageId.REPLY] = (frame) => this.#onReply(frame);
     this.#amHandlers[MessageId.AM_RTS] = (frame) => this.am.onRts(frame);
     this.#amHandlers[MessageId.STREAM] = (frame) => this.streams.onData(frame);
-    this.#amHandlers[MessageId.PUT] = (frame) => this.emulated.onPut(frame);
-    this.#amHandlers[MessageId.GET] = (frame) => this.emulated.onGet(frame);
-    this.#amHandlers[MessageId.GET_READY] = (frame) => this.emulated.onGetReady(frame);
+    this.#amHandlers[MessageId.PUT] = (frame) => software.onPut(frame);
+    this.#amHandlers[MessageId.GET] = (frame) => software.onGet(frame);
+    this.#amHandlers[MessageId.GET_READY] = (frame) => software.onGetReady(frame);
     this.#amHandlers[MessageId.ATOMIC] = (frame) => this.atomics.onAtomic(frame);
     this.#amHandlers[MessageId.CREDIT] = (frame) => this.#onCredit(frame);
     this.#amHandlers[MessageId.WIREUP] = (frame) => this.#connections.onMessage(frame);

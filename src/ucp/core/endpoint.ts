@@ -21,25 +21,17 @@ import type {
 import { ErrorHandling } from '../api/error-handling.ts';
 import type { Explanation } from '../api/explanation.ts';
 import { explainedBy } from '../api/explanation-text.ts';
-import { checkLocal } from '../api/local-bytes.ts';
 import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
-import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { Request } from '../base/request.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
 import { explainTransfer } from '../rma/explain-transfer.ts';
-import { enqueueFlush, fenceConnection, initFlush, tryFlush } from '../rma/flush.ts';
-import { initParts, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
-import { checkRemote, chooseCandidate, initLocal, initRma, planFor, putAtOnce, putKnown } from '../rma/put-get.ts';
+import { enqueueFlush, fenceConnection } from '../rma/flush.ts';
 import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
-
-/** Of a transfer that is not divided. */
-const NO_PARTS: readonly RmaPlace[] = [];
 
 /** An endpoint. */
 export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
@@ -100,12 +92,9 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    if (params === undefined && !this.#closed && local instanceof Uint8Array && !isObserved()) {
-      const status = putKnown(this.#connection, local, localOffset, byteLength, rkey, remoteOffset);
-      // A refusal is found again below, where it gets its reason.
-      if (status === Status.OK) return status;
-    }
-    return this.#rma(Operation.PUT, local, localOffset, byteLength, rkey, remoteOffset, params);
+    this.#check(params);
+    const { rma } = this.#worker.protocols;
+    return rma.put(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
 
   getNbx(
@@ -116,7 +105,9 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    return this.#rma(Operation.GET, local, localOffset, byteLength, rkey, remoteOffset, params);
+    this.#check(params);
+    const { rma } = this.#worker.protocols;
+    return rma.get(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
 
   atomicNbx(
@@ -126,8 +117,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: AtomicParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.atomics.start(this.#connection, operation, value, rkey, remoteOffset, params);
   }
 
@@ -138,8 +128,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, false, params);
   }
 
@@ -150,8 +139,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, true, params);
   }
 
@@ -163,14 +151,12 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request {
-    if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.am.send(this.#connection, id, header, local, localOffset, byteLength, params);
   }
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.streams.send(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -180,8 +166,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.#worker.protocols.streams.receive(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -191,9 +176,8 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
-    return this.#flush(this.#connection.lanes, params);
+    this.#check(params);
+    return this.#worker.protocols.rma.flush(this.#connection, this.#connection.lanes, params);
   }
 
   fence(): void {
@@ -214,11 +198,11 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
   }
 
   put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.#awaitRma(Operation.PUT, local, rkey, options));
+    return this.whole(() => this.#awaitRma('put', local, rkey, options));
   }
 
   get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.#awaitRma(Operation.GET, local, rkey, options));
+    return this.whole(() => this.#awaitRma('get', local, rkey, options));
   }
 
   close(options?: CloseOptions): Promise<void> {
@@ -256,101 +240,36 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     connections.close(connection);
   }
 
-  #flush(lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
-    const connection = this.#connection;
-    if (connection.failure !== Status.OK) return connection.failure;
-    const tried = tryFlush(lanes);
-    const isIdle = tried !== Status.INPROGRESS && !connection.hasPending && connection.remoteOperations === 0;
-    if (isIdle && params?.noImmediateCompletion !== true) {
-      const kept = connection.takeFailure();
-      return tried === Status.OK ? kept : tried;
-    }
-    const request = this.#worker.newRequest();
-    if (request === undefined) return Status.NO_RESOURCE;
-    initFlush(request, connection, lanes, tried === Status.INPROGRESS ? Status.OK : tried);
-    return this.#worker.start(request, params);
-  }
-
-  #rma(
-    operation: Operation,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: RemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
-    const connection = this.#connection;
-    checkLocal(this.#worker.context, local, localOffset, byteLength);
-    checkRemote(connection, rkey, remoteOffset, byteLength);
-    if (byteLength === 0) return Status.OK;
-    if (connection.failure !== Status.OK) return connection.failure;
-    const plan = planFor(operation, local, rkey, connection);
-    const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
-    if (operation === Operation.PUT && params?.noImmediateCompletion !== true && !isObserved()) {
-      const status = putAtOnce(connection, candidate, local, localOffset, byteLength, rkey, remoteOffset);
-      if (status !== Status.NO_RESOURCE) return status;
-    }
-    const request = this.#worker.newRequest();
-    if (request === undefined) return Status.NO_RESOURCE;
-    initRma(request, operation, connection, candidate, rkey, remoteOffset);
-    try {
-      const parts = this.#partsOf(operation, candidate, local, localOffset, byteLength, rkey, remoteOffset);
-      if (parts.length > 1) initParts(this.#worker, request, operation, parts);
-      else if (candidate.protocol !== Protocol.MESSAGE)
-        initLocal(request, local, localOffset, byteLength, this.#worker.context);
-      else this.#worker.protocols.emulated.describe(request, local, localOffset, byteLength, rkey.memoryKey!);
-    } catch (error) {
-      this.#worker.discard(request);
-      throw error;
-    }
-    return this.#worker.start(request, params);
-  }
-
-  /** The parts of a put or get that several network devices share (UCX_MAX_RMA_RAILS); none, or one, where it goes as a whole. */
-  #partsOf(
-    operation: Operation,
-    { protocol }: Candidate,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: RemoteKey,
-    remoteOffset: number,
-  ): readonly RmaPlace[] {
-    const { rmaRails } = this.#worker.context;
-    if (!this.#connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
-    const whole = { local, localOffset, byteLength, rkey, remoteOffset };
-    return placesOf(this.#connection, operation, whole, rmaRails);
-  }
-
   async #awaitRma(
-    operation: Operation,
+    name: 'put' | 'get',
     local: LocalMemory,
     rkey: RemoteKey,
     options: TransferOptions,
   ): Promise<TransferResult> {
     this.#checkOpen();
-    checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this.#connection, rkey, 0, 0);
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
-    const name = operation === Operation.PUT ? 'put' : 'get';
+    const { promises, protocols } = this.#worker;
+    const connection = this.#connection;
     let lane: Lane | undefined;
-    const outcome = await this.#worker.promises.run(name, options.signal, (params) => {
-      const started = this.#rma(operation, local, localOffset, byteLength, rkey, remoteOffset, params);
+    const outcome = await promises.run(name, options.signal, (params) => {
+      const started = protocols.rma[name](connection, local, localOffset, byteLength, rkey, remoteOffset, params);
       if (typeof started !== 'number') lane = started.lane;
       return started;
     });
     // Only the lane that carried it, and also on an endpoint that is being closed: it finishes what was started on it.
     const used = lane;
-    if (operation === Operation.PUT && used !== undefined) {
-      await this.#worker.promises.run(name, undefined, (params) => this.#flush([used], params));
+    if (name === 'put' && used !== undefined) {
+      await promises.run(name, undefined, (params) => protocols.rma.flush(connection, [used], params));
     }
     return resultOf(outcome, byteLength);
   }
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('endpoint');
+  }
+
+  #check(params: RequestParams | undefined): void {
+    if (this.#closed) throw closedError('endpoint');
+    checkParams(params);
   }
 }

@@ -89,7 +89,7 @@ export class TransportSleep {
     });
   }
 
-  /** A transport cannot be slept on now: whoever sleeps looks again soon, and does not spin. */
+  /** A transport cannot be slept on now: the sleeper looks again soon, and does not spin. */
   #onRefusal(error: unknown): void {
     this.#warnings.warn(`a transport cannot be slept on: ${error instanceof Error ? error.message : String(error)}`);
     this.#wakeAfter(PAUSE_NS);

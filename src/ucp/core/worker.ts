@@ -9,7 +9,8 @@ import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { closedError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
-import type { AmCallback, AmMessage, MessageOwner } from '../api/active-message.ts';
+import type { ReceivedMessage, WaitingData } from '../am/active-message.ts';
+import type { AmCallback, MessageOwner } from '../api/active-message.ts';
 import { lengthOf } from '../api/awaited/awaited-options.ts';
 import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.ts';
 import { ProgressDriver } from '../api/awaited/progress-driver.ts';
@@ -20,7 +21,7 @@ import { clientIdOf } from '../api/client-id.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import { checkRawAddress, otherPrograms } from '../api/raw-bytes.ts';
-import type { RequestParams } from '../api/request.ts';
+import type { Request as ApiRequest, RequestParams } from '../api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
@@ -28,7 +29,7 @@ import type { Worker as ApiWorker, TagMessage, TagRecvOptions, TagRecvResult, Wo
 import { Observation } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request.ts';
+import { Request } from '../base/request.ts';
 import { RequestPool } from '../base/request-pool.ts';
 import { WorkerCounter, WorkerCounters } from '../base/worker-counters.ts';
 import { CreditBudget } from '../credit/credit-budget.ts';
@@ -55,7 +56,14 @@ const QUIET_TURNS_MASK = 255;
 
 /** A worker. */
 export class Worker
-  implements ApiWorker, ProtocolHost, EndpointWorker, ConnectionsOwner, KeepaliveOwner, MessageOwner, SocketOwner
+  implements
+    ApiWorker,
+    ProtocolHost,
+    EndpointWorker,
+    ConnectionsOwner,
+    KeepaliveOwner,
+    MessageOwner<PeerConnection, WaitingData>,
+    SocketOwner
 {
   readonly context: WorkerContext<Worker>;
   /** What peers can cause. */
@@ -73,10 +81,10 @@ export class Worker
   readonly sockets: SocketConnections;
   readonly counters: WorkerCounters = new WorkerCounters();
   readonly budget: CreditBudget;
-  readonly #requests: RequestPool = new RequestPool(this);
+  readonly requests: RequestPool = new RequestPool(this);
   readonly observation: Observation;
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
-  readonly #endpoints: Map<Connection, Endpoint> = new Map();
+  readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
   readonly #queues: MessageQueues;
   readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
@@ -111,9 +119,7 @@ export class Worker
     this.protocols = new Protocols(this, this.connections, this);
     for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
     this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
-    this.promises = new PromiseTier(this.#driver, (status, request) =>
-      this.#causeOf(status, request as Request | undefined),
-    );
+    this.promises = new PromiseTier(this.#driver, (status, request) => this.#causeOf(status, request));
     this.#queues = new MessageQueues(this.protocols.am, this.#driver);
     this.sockets = new SocketConnections(this, this.#driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
@@ -131,7 +137,7 @@ export class Worker
   }
 
   get requestsInUse(): number {
-    return this.#requests.inUse;
+    return this.requests.inUse;
   }
 
   /** Made when it is first wanted: transports that listen begin with that. */
@@ -164,8 +170,7 @@ export class Worker
   }
 
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.sockets.connect(options, params);
   }
 
@@ -230,8 +235,7 @@ export class Worker
     mask?: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.protocols.tag.receive(local, localOffset, byteLength, tag, mask, params);
   }
 
@@ -247,8 +251,7 @@ export class Worker
     message: TagMessage,
     params?: RequestParams,
   ): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
+    this.#check(params);
     return this.protocols.tag.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
@@ -273,9 +276,8 @@ export class Worker
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    this.#checkOpen();
-    checkParams(params);
-    const request = this.newRequest();
+    this.#check(params);
+    const request = this.requests.take(this.requests.flushes);
     if (request === undefined) return Status.NO_RESOURCE;
     initFlushOf(request, this.connections.all, this);
     return this.start(request, params);
@@ -306,35 +308,31 @@ export class Worker
     return this.connections.of(frame);
   }
 
-  breaksProtocol(connection: Connection, what: string): void {
+  breaksProtocol(connection: PeerConnection, what: string): void {
     if (connection.failure !== Status.OK) return;
     this.warnings.warn(`a peer is disconnected: ${what}`);
-    this.onPeerGone(connection as PeerConnection, Status.EXCEEDS_LIMIT);
+    this.onPeerGone(connection, Status.EXCEEDS_LIMIT);
   }
 
   adopt(connection: PeerConnection, options: EndpointOptions): Endpoint {
-    const endpoint = this.endpointOf(connection);
+    const endpoint = this.endpointTo(connection);
     endpoint.setOptions(options);
     this.#keepalive.start();
     return endpoint;
   }
 
-  endpointTo(sender: object): Endpoint {
-    return this.endpointOf(sender as Connection);
-  }
-
-  endpointOf(connection: Connection): Endpoint {
-    const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this, connection as PeerConnection);
+  endpointTo(connection: PeerConnection): Endpoint {
+    const endpoint = this.#endpoints.get(connection) ?? new Endpoint(this, connection);
     this.#endpoints.set(connection, endpoint);
     return endpoint;
   }
 
-  messageTaken(message: AmMessage): void {
+  messageTaken(message: ReceivedMessage): void {
     this.protocols.am.taken(message);
   }
 
   receiveData(
-    message: AmMessage,
+    message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -344,11 +342,11 @@ export class Worker
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
-  releaseData(message: AmMessage): void {
+  releaseData(message: ReceivedMessage): void {
     this.protocols.am.release(message);
   }
 
-  async awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+  async awaitData(message: ReceivedMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = lengthOf(local);
     const what = 'receive of an active message';
     const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
@@ -387,7 +385,7 @@ export class Worker
   onConnectionFailed(connection: PeerConnection): void {
     this.protocols.streams.connectionEnded(connection);
     const endpoint = this.#endpoints.get(connection);
-    // Nobody here has asked for the connection: nobody will close it.
+    // A connection without an endpoint is closed by no one but the worker.
     if (endpoint === undefined) this.connections.close(connection);
     else endpoint.onFailed();
     this.#driver.wake();
@@ -404,19 +402,8 @@ export class Worker
     this.protocols.streams.forget(connection);
   }
 
-  /** A request, or undefined at the bound. */
-  newRequest(): Request | undefined {
-    this.#checkOpen();
-    return this.#requests.get();
-  }
-
-  newSend(): Request | undefined {
-    this.#checkOpen();
-    return this.#requests.getSend();
-  }
-
   freeRequest(request: Request): void {
-    this.#requests.free(request);
+    this.requests.free(request);
     this.promises.requestFreed();
   }
 
@@ -425,10 +412,10 @@ export class Worker
     return cancelRequest(request, { tag, streams, sockets: this.sockets });
   }
 
-  start(request: Request, params: RequestParams | undefined): Status | Request {
+  start(request: Request, params: RequestParams | undefined, isRefused = false): Status | Request {
     this.counters.count(WorkerCounter.REQUESTS);
     this.observation.started(request);
-    const started = this.#requests.start(request, params);
+    const started = this.requests.start(request, params, isRefused);
     if (typeof started === 'number') return started;
     this.#event.started();
     this.#driver.wake();
@@ -437,10 +424,6 @@ export class Worker
 
   onObservedEnd(request: Request): void {
     this.observation.ended(request);
-  }
-
-  discard(request: Request): void {
-    this.#requests.discard(request);
   }
 
   async #close(): Promise<void> {
@@ -455,14 +438,14 @@ export class Worker
       this.protocols.streams.forget(connection);
     }
     await this.promises.idle();
-    // Transports end what they have begun, as long as somebody drives them.
+    // Transports end what they have begun, as long as progress drives them.
     await this.promises.until(() => this.internalTransfers === 0);
     this.#closed = true;
     this.#keepalive.close();
     this.#event.close();
     this.observation.close();
     for (const connection of this.connections.all) this.connections.close(connection);
-    // Nobody is left to wait for who has not answered.
+    // Peers that have not answered are not waited for any more.
     for (const connection of this.connections.all) this.connections.drop(connection);
     for (const iface of this.ifaces) iface.close();
     this.warnings.tellLeft();
@@ -475,17 +458,23 @@ export class Worker
   }
 
   /** What a transport knows about a failure. */
-  #causeOf(status: Status, request: Request | undefined): unknown {
+  #causeOf(status: Status, request: ApiRequest | undefined): unknown {
     if (status === Status.INVALID_ADDR) return staleKey();
     // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.
     const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR;
-    const own = request?.lane === undefined ? [] : [request.lane.iface];
+    const lane = request instanceof Request ? request.lane : undefined;
+    const own = lane === undefined ? [] : [lane.iface];
     const asked = own.length === 0 || isOfCard ? [...own, ...this.ifaces] : own;
     return asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
   }
 
   #checkOpen(): void {
     if (this.#closed) throw closedError('worker');
+  }
+
+  #check(params: RequestParams | undefined): void {
+    this.#checkOpen();
+    checkParams(params);
   }
 }
 

@@ -5,13 +5,13 @@ import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
 import type { Lane } from './lane.ts';
 
 /**
- * The way between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined where the place of
+ * The path between a device that has memory, by its index in this context, and the device of a transport (ucs_topo_get_distance); undefined where the place of
  * either is not known.
  */
 export type DistanceOf = (sysDevice: number, resource: IfaceResource) => Distance | undefined;
 
 /**
- * The way from a lane to device memory; undefined for none to speak of. Networks only: what other transports say of their speed is said of the way to the memory
+ * The path from a lane to device memory; undefined for none to speak of. Networks only: what other transports say of their speed is said of the path to the memory
  * that they reach.
  * @param near the device that the bytes come from or go to, also where they pass through host memory; undefined for none
  */
@@ -26,7 +26,7 @@ export function laneDistance(
   return distance === undefined || distance.kind === 'unknown' ? undefined : { ...distance, to: near };
 }
 
-/** The way, and the device at its other end. */
+/** The path, and the device at its other end. */
 export interface LaneDistance extends Distance {
   readonly to: number;
 }

@@ -12,6 +12,6 @@ export interface Lane {
   readonly iface: Iface;
   readonly endpoint: UctEndpoint;
   readonly md: OpenMd;
-  /** Of the worker; whoever starts an operation sets it. */
+  /** Of the worker; starting an operation sets it. */
   readonly activity: Activity;
 }

@@ -6,7 +6,7 @@ import { isListening } from './lanes.ts';
 
 /** The interfaces. */
 export class QuietIfaces {
-  /** Set by whoever starts an operation on one of them. */
+  /** Set when an operation starts on one of them. */
   readonly activity: Activity = { busy: false };
   readonly #ifaces: readonly Iface[];
 

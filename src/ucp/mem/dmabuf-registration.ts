@@ -40,7 +40,7 @@ export function registerByDmabuf(
         if (exported !== undefined) parts.set(index, md.memRegDmabuf!({ ...place, ...exported }));
       } catch (error) {
         if (!isUcxError(error)) throw error;
-        // Nobody else need ask again for what cannot be exported.
+        // The other memory domains need not ask again for what cannot be exported.
         if (exported === undefined) refusal = error.message;
         else refusals.set(index, error.message);
       }

@@ -160,7 +160,7 @@ export class MemoryMap {
     return handle.packed.slice();
   }
 
-  /** Retires all handles, and tells those who look on; the memory domains, which are closed next, free and deregister the memory themselves. */
+  /** Retires all handles, and tells observers; the memory domains, which are closed next, free and deregister the memory themselves. */
   close(): void {
     this.#closed = true;
     for (const handle of this.#handles) this.#forget(handle);
@@ -362,7 +362,7 @@ function checkMemoryType(memoryType: MemoryType): void {
   throw invalidParam('memoryType', 'must be a memory type', memoryType);
 }
 
-/** What those who look on are told of a handle. */
+/** What observers are told of a handle. */
 function changeOf({ memoryType, sysDevice, address, byteLength }: MemoryHandle): MemoryChange {
   return { memoryType: memoryTypeName(memoryType), device: sysDevice, address, byteLength };
 }

@@ -34,7 +34,7 @@ export class MemoryTypes {
   }
 
   /**
-   * What lies at an address. What nobody knows is host memory.
+   * What lies at an address. Memory that no memory domain knows is host memory.
    * @throws UcxError ERR_INVALID_PARAM; ERR_INVALID_ADDR for a range that lies in one allocation in part only, or in allocations of several
    *   devices
    */
@@ -53,7 +53,7 @@ export class MemoryTypes {
   /**
    * A dma-buf of memory. The memory domains that know such device memory are asked one after the other whose it is.
    * @returns a descriptor that belongs to the caller
-   * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link query}; ERR_UNSUPPORTED, with the reason of everybody, where nobody exports it
+   * @throws UcxError ERR_INVALID_PARAM, ERR_INVALID_ADDR like {@link query}; ERR_UNSUPPORTED, with all reasons, if no memory domain exports it
    */
   exportDmabuf(memory: AddressedMemory): DmabufExport {
     const address = checkRange(memory);

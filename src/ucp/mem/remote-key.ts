@@ -12,7 +12,7 @@ import type { RkeyFields } from './rkey-bytes.ts';
 
 const OPERATIONS = 2;
 
-/** The way of short puts from plain host bytes to the memory of a key. */
+/** How short puts of plain host bytes reach the memory of a key. */
 export interface ShortPut {
   /** Up to this many bytes. */
   readonly bytesMax: number;

@@ -114,7 +114,7 @@ function eagerAndRendezvous(
   eager('bcopy', short + 1, bcopy, 2);
   const bytesMin = Math.max(short, bcopy) + 1;
   const turns = RENDEZVOUS_TURNS * (latencyOf(lane) + TURN_NS);
-  const way = data === undefined ? 'bytes by messages' : `bytes as ${data.protocol} over ${data.transport}`;
+  const path = data === undefined ? 'bytes by messages' : `bytes as ${data.protocol} over ${data.transport}`;
   const hint = data?.note === undefined ? '' : `, ${data.note}`;
   candidates.push({
     transport,
@@ -123,7 +123,7 @@ function eagerAndRendezvous(
     bytesMax: Number.POSITIVE_INFINITY,
     fixedNs: turns + (data?.fixedNs ?? 0),
     perByteNs: data?.perByteNs ?? costOf(lane, 2).perByteNs,
-    note: `${way}${hint}`,
+    note: `${path}${hint}`,
   });
   return candidates;
 }

@@ -39,13 +39,13 @@ export interface LaneCapabilities {
   readonly hasRemoteKey: boolean;
   /** The local memory can be registered with the memory domain of this lane, or is. */
   readonly hasLocalMemory: boolean;
-  /** Why it is not, where somebody has said so. */
+  /** Why it is not, if that is known. */
   readonly localRefusal?: string | undefined;
   /** What registering it costs; undefined when it is registered or needs none. */
   readonly registerCost: LinearCost | undefined;
-  /** The way to the remote memory, where the interface knows more than its attributes say. */
+  /** The path to the remote memory, where the interface knows more than its attributes say. */
   readonly path?: RemotePath | undefined;
-  /** The way between the device of the lane and that of the local memory, by its index, where it is known: its latency is added, and its bandwidth is a bound. */
+  /** The path between the device of the lane and that of the local memory, by its index, where it is known: its latency is added, and its bandwidth is a bound. */
   readonly distance?: (Distance & { readonly to: number }) | undefined;
 }
 

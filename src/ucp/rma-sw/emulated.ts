@@ -6,8 +6,10 @@
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { sendMessage } from '../base/message-packer.ts';
+import { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../base/request.ts';
+import type { Connection } from '../base/request.ts';
+import { RmaRequest } from '../base/rma-request.ts';
 import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import { Operation } from '../proto/selection.ts';
@@ -28,13 +30,18 @@ export class EmulatedRma {
     this.#rendezvous = rendezvous;
   }
 
-  /** Describes the local side of a request whose protocol is messages. */
-  describe(request: Request, local: LocalMemory, offset: number, byteLength: number, memoryKey: Uint8Array): void {
-    const pieces: LocalPiece[] = [{ memory: local, offset, byteLength, start: 0 }];
-    request.pieces = pieces;
+  /** Sets the local side of a request whose protocol is messages. */
+  describe(
+    request: RmaRequest,
+    local: LocalMemory,
+    offset: number,
+    byteLength: number,
+    memoryKey: Uint8Array | undefined,
+  ): void {
+    request.pieces = [{ memory: local, offset, byteLength, start: 0 }];
     request.byteLength = byteLength;
     request.isRemote = true;
-    request.starter = () => this.#ask(request, memoryKey);
+    request.starter = (asking, connection) => this.#ask(asking, connection, memoryKey);
   }
 
   /** The peer asks to write memory of this worker. */
@@ -55,7 +62,9 @@ export class EmulatedRma {
     const piece = this.#find(frame, asked);
     const answer = { request: asked.request, peerRequest: 0, status: Status.INVALID_ADDR as Status };
     if (piece !== undefined) {
-      const request = this.#serving(connection);
+      const request = new SendRequest(this.#host);
+      request.begin(connection, undefined);
+      request.pieces = [piece];
       this.#rendezvous.offer(request, [piece], undefined);
       connection.expect(request);
       answer.peerRequest = request.requestId;
@@ -69,20 +78,19 @@ export class EmulatedRma {
     const { request: asked, peerRequest, status } = readGetReady(frame);
     const connection = this.#host.connectionOf(frame);
     const request = connection?.waiting.get(asked);
-    if (connection === undefined || request === undefined || request.queued || request.transfer !== this) return;
-    request.transfer = undefined;
+    if (connection === undefined || !(request instanceof RmaRequest) || request.queued || !request.isAsking) return;
+    request.isAsking = false;
     if (status !== Status.OK) request.end(status);
-    else this.#rendezvous.receive(request, connection, peerRequest, request.pieces!, NO_DATA);
+    else this.#rendezvous.receive(request, connection, peerRequest, request.pieces, NO_DATA);
   }
 
-  #ask(request: Request, memoryKey: Uint8Array): Status {
-    const connection = request.connection!;
+  #ask(request: RmaRequest, connection: Connection, memoryKey: Uint8Array | undefined): Status {
+    if (memoryKey === undefined) return Status.UNREACHABLE;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const isPut = request.operation === Operation.PUT;
     if (request.requestId === 0) {
-      if (isPut) this.#rendezvous.offer(request, request.pieces!, undefined);
-      // Marks a get that waits for its answer.
-      else request.transfer = this;
+      if (isPut) this.#rendezvous.offer(request, request.pieces, undefined);
+      request.isAsking = !isPut;
       connection.expect(request);
     }
     const { requestId, remoteOffset, byteLength } = request;
@@ -100,10 +108,9 @@ export class EmulatedRma {
   }
 
   /** A request of this worker that serves one of the peer. */
-  #serving(connection: Connection): Request {
-    const request = new Request(this.#host);
-    request.begin(RequestKind.RECEIVE);
-    request.connection = connection;
+  #serving(connection: Connection): ReceiveRequest {
+    const request = new ReceiveRequest(this.#host);
+    request.begin(connection, undefined);
     return request;
   }
 }

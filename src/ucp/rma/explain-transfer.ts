@@ -20,7 +20,8 @@ import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
 import { pipelinePlan } from './pipeline-lane.ts';
-import { checkRemote, planFor } from './put-get.ts';
+import { planFor } from './plan.ts';
+import { checkRemote } from './put-get.ts';
 
 /** What is asked of the context. */
 export interface ExplainContext {
@@ -153,7 +154,7 @@ function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
   };
 }
 
-/** What long puts between these memories go by, the way of the bytes of a rendezvous; undefined where only messages reach. */
+/** What carries long puts between these memories, and so the bytes of a rendezvous; undefined if only messages do. */
 function bulkOf(
   { scheme, rails }: ExplainContext,
   connection: PeerConnection,

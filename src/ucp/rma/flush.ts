@@ -5,7 +5,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import { IfaceFlag } from '../../uct/api/iface.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import { type Connection, Request, RequestKind, type RequestOwner } from '../base/request.ts';
+import { type Connection, FlushRequest, type RequestOwner } from '../base/request.ts';
 import type { Lane } from '../lane/lane.ts';
 
 /** Flushes lanes without waiting: OK, INPROGRESS when something is on its way, or the first failure, which is reported once. */
@@ -21,19 +21,22 @@ export function tryFlush(lanes: readonly Lane[]): Status {
 }
 
 /** Makes a request the flush of lanes of one connection, and of what only the peer can end. */
-export function initFlush(request: Request, connection: Connection, lanes: readonly Lane[], failure: Status): void {
-  request.begin(RequestKind.FLUSH);
-  request.connection = connection;
-  request.lane = undefined;
+export function initFlush(
+  request: FlushRequest,
+  connection: Connection,
+  lanes: readonly Lane[],
+  failure: Status,
+): void {
+  request.begin(connection, undefined);
   request.lanes = lanes;
   // A lane reports its failure once: what a look at it took belongs to this flush.
   const kept = connection.takeFailure();
   request.failure = failure === Status.OK ? kept : failure;
-  request.starter = startFlush;
+  request.starter = () => startFlush(request, connection);
 }
 
 /** Starts the flush of the lanes that are left; those without resources stay for the next time. */
-function startFlush(request: Request): Status {
+function startFlush(request: FlushRequest, connection: Connection): Status {
   const left: Lane[] = [];
   for (const lane of request.lanes) {
     request.count += 1;
@@ -46,14 +49,14 @@ function startFlush(request: Request): Status {
   }
   request.lanes = left;
   if (left.length > 0) return Status.NO_RESOURCE;
-  request.connection!.awaitRemote(request);
+  connection.awaitRemote(request);
   request.count -= 1;
   return request.count > 0 ? Status.INPROGRESS : request.failure;
 }
 
-/** Flushes a connection for whoever closes it, behind everything that is queued and without a request of the pool. */
+/** Flushes a connection that is being closed, behind everything that is queued and without a request of the pool. */
 export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, done: () => void): void {
-  const flush = new Request(owner);
+  const flush = new FlushRequest(owner);
   initFlush(flush, connection, connection.lanes, Status.OK);
   flush.callback = done;
   // Also on a connection that ends meanwhile: transports end what they have begun by themselves.
@@ -62,20 +65,14 @@ export function enqueueFlush(connection: PeerConnection, owner: RequestOwner, do
 }
 
 /** Makes a request one flush of several connections: it ends with the last of them. */
-export function initFlushOf(request: Request, connections: readonly PeerConnection[], owner: RequestOwner): void {
-  request.begin(RequestKind.FLUSH);
-  request.connection = undefined;
-  request.lane = undefined;
+export function initFlushOf(request: FlushRequest, connections: readonly PeerConnection[], owner: RequestOwner): void {
+  request.begin(undefined, undefined);
   request.starter = () => {
     for (const connection of connections) {
-      const part = new Request(owner);
+      const part = new FlushRequest(owner);
       initFlush(part, connection, connection.lanes, Status.OK);
       request.count += 1;
-      part.callback = (_part, status) => {
-        if (status < 0 && request.failure === Status.OK) request.failure = status;
-        request.count -= 1;
-        if (request.count === 0) request.onComplete();
-      };
+      part.callback = (_part, status) => request.complete(status);
       connection.enqueue(part);
     }
     request.count -= 1;
@@ -86,9 +83,8 @@ export function initFlushOf(request: Request, connections: readonly PeerConnecti
 /** Orders what a connection has started against what it starts from now on. */
 export function fenceConnection(connection: PeerConnection, owner: RequestOwner): void {
   if (!connection.hasPending && isOrdered(connection)) return;
-  const fence = new Request(owner);
-  fence.begin(RequestKind.FLUSH);
-  fence.connection = connection;
+  const fence = new FlushRequest(owner);
+  fence.begin(connection, undefined);
   // At the head of the queue it holds back what is behind it.
   fence.starter = () => (isOrdered(connection) ? Status.OK : Status.NO_RESOURCE);
   connection.enqueue(fence);

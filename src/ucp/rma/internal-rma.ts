@@ -3,15 +3,17 @@
  * need no request of the application's pool.
  */
 
+import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { start } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, Request } from '../base/request.ts';
+import { type Connection, start } from '../base/request.ts';
+import { RmaRequest } from '../base/rma-request.ts';
 import { type RailLimits, railsOf } from '../lane/rails.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, type Operation, Protocol } from '../proto/selection.ts';
-import { checkRemote, chooseCandidate, initLocal, initRma, planFor } from './put-get.ts';
+import { chooseCandidate, planFor } from './plan.ts';
+import { initLocal, initRma } from './transfer.ts';
 
 /** Told how a copy has ended, and what says more of a failure, where something does. */
 export type CopyDone = (status: Status, error?: unknown) => void;
@@ -29,8 +31,9 @@ export interface RmaPlace {
   readonly candidate?: Candidate | undefined;
 }
 
-/** True when a lane moves the bytes between these places by itself. */
+/** True when a lane moves the bytes between these places by itself; the range in the remote memory may be what a peer says. */
 export function canMove(connection: Connection, operation: Operation, place: RmaPlace): boolean {
+  if (!(place.remoteOffset >= 0 && place.remoteOffset + place.byteLength <= place.rkey.byteLength)) return false;
   const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
   const candidate = candidateFor(plan, place.byteLength);
   return candidate !== undefined && candidate.protocol !== Protocol.MESSAGE;
@@ -56,7 +59,7 @@ export function placesOf(
 }
 
 /**
- * Describes a transfer for Connection.run; `done` is called with its end.
+ * Makes a transfer for Connection.run, whose ranges are checked; `done` is called with its end.
  * @throws UcxError ERR_UNREACHABLE, or what registering the local memory throws
  */
 export function initTransfer(
@@ -65,12 +68,12 @@ export function initTransfer(
   operation: Operation,
   place: RmaPlace,
   done: CopyDone,
-): Request {
+): RmaRequest {
   const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
-  checkRemote(connection, rkey, remoteOffset, byteLength);
+  if (rkey.released) throw closedError('remote key');
   const plan = planFor(operation, local, rkey, connection, origin);
   const candidate = place.candidate ?? chooseCandidate(plan, operation, local, rkey, byteLength);
-  const request = new Request(host);
+  const request = new RmaRequest(host);
   initRma(request, operation, connection, candidate, rkey, remoteOffset);
   initLocal(request, local, localOffset, byteLength, host.context);
   host.internalTransfers += 1;
@@ -84,24 +87,20 @@ export function initTransfer(
 /**
  * Makes a request of the application the sum of the parts of a transfer that goes over several devices: it ends with the last of them, and with the first failure.
  * Parts that no lane has taken are dropped then. As long as there are such, the request is one that waits for resources: flushes and fences wait behind it.
- * @param request described, but for what it transfers
+ * @param request initialized, but for what it transfers
  * @throws what registering the local memory throws: nothing is held then
  */
 export function initParts(
   host: ProtocolHost,
-  request: Request,
+  request: RmaRequest,
+  connection: Connection,
   operation: Operation,
   places: readonly RmaPlace[],
 ): void {
-  const connection = request.connection!;
-  const waiting = new Set<Request>();
+  const waiting = new Set<RmaRequest>();
   // Held: one count of the request is for the starting of its parts.
   let isHeld = true;
-  const done = (status: Status): void => {
-    if (status < 0 && request.failure === Status.OK) request.failure = status;
-    request.count -= 1;
-    if (request.count === 0) request.onComplete();
-  };
+  const done = (status: Status): void => request.complete(status);
   request.byteLength = places.reduce((sum, { byteLength }) => sum + byteLength, 0);
   request.release = () => {
     for (const part of waiting) {

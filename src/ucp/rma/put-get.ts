@@ -1,32 +1,28 @@
 /**
- * Put and get: checks the arguments, takes the plan, and starts the protocol. What moves through messages is in emulated.ts.
+ * Put, get and flush of endpoints: one path without a request for short puts, and one with a request for everything else. What the owner of the memory
+ * executes is in rma-sw/; puts and gets of the protocols themselves are in internal-rma.ts.
  */
 
-import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
-import { closedError, invalidParam, UcxError } from '../../ucs/type/error.ts';
+import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Iface, RemotePath } from '../../uct/api/iface.ts';
-import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import { checkLocal, hostBytes } from '../api/local-bytes.ts';
+import type { RequestParams } from '../api/request.ts';
+import { isObserved } from '../base/observation.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Request } from '../base/request.ts';
+import type { RmaRequest } from '../base/rma-request.ts';
 import type { Lane } from '../lane/lane.ts';
-import { laneDistance } from '../lane/lane-distance.ts';
-import { nameOf } from '../lane/lanes.ts';
-import { HOST_PLACE, type LocalMemory, type MemoryHandle, stagedPlaceIndex } from '../mem/memory-handle.ts';
-import type { OperationRegistrar } from '../mem/memory-map.ts';
-import { RemoteKey, type ShortPut } from '../mem/remote-key.ts';
-import { explainPlan } from '../proto/explain.ts';
-import {
-  type Candidate,
-  candidateFor,
-  type MemoryPlace,
-  type MessageLane,
-  OPERATION_NAMES,
-  Operation,
-  type Plan,
-  Protocol,
-  selectProtocols,
-} from '../proto/selection.ts';
-import { pipelineLane } from './pipeline-lane.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
+import { RemoteKey } from '../mem/remote-key.ts';
+import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
+import { initFlush, tryFlush } from './flush.ts';
+import { initParts, placesOf, type RmaPlace } from './internal-rma.ts';
+import { chooseCandidate, planFor } from './plan.ts';
+import { initLocal, initRma } from './transfer.ts';
+
+/** Of a transfer that is not divided. */
+const NO_PARTS: readonly RmaPlace[] = [];
 
 /** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
 export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {
@@ -44,236 +40,149 @@ export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byte
   }
 }
 
-/**
- * The plan for an operation between these memories, from the key or made now.
- * @param origin the device whose bytes pass through `local`, where that is host memory of the protocol
- */
-export function planFor(
-  operation: Operation,
-  local: LocalMemory,
-  rkey: RemoteKey,
-  connection: Connection,
-  origin?: number,
-): Plan {
-  const own = local instanceof Uint8Array ? 0 : local.placeIndex;
-  const placeIndex = origin === undefined ? own : stagedPlaceIndex(origin);
-  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection, origin);
+/** Puts and gets that the worker of the peer executes. */
+export interface SoftwareRma {
+  /** Sets the local side of an initialized request. */
+  describe(
+    request: RmaRequest,
+    local: LocalMemory,
+    offset: number,
+    byteLength: number,
+    memoryKey: Uint8Array | undefined,
+  ): void;
 }
 
-function makePlan(
-  operation: Operation,
-  local: LocalMemory,
-  placeIndex: number,
-  rkey: RemoteKey,
-  connection: Connection,
-  origin: number | undefined,
-): Plan {
-  const { lanes, distanceOf } = connection;
-  const place = local instanceof Uint8Array ? HOST_PLACE : local;
-  const near = origin ?? place.sysDevice;
-  const capabilities = lanes.map(({ iface, md }) => ({
-    attributes: iface.attributes,
-    path: pathTo(iface, rkey.parts[md.index]),
-    distance: laneDistance(distanceOf, { iface }, near),
-    hasRemoteKey: rkey.parts[md.index] !== undefined,
-    hasLocalMemory: local instanceof Uint8Array || local.mdMemory[md.index] !== undefined,
-    localRefusal: local instanceof Uint8Array ? undefined : local.refusals.get(md.index),
-    registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
-  }));
-  const isMovable = local instanceof Uint8Array || local.limitation === undefined;
-  const isAsked = rkey.memoryKey !== undefined && isMovable;
-  const messages = isAsked ? messageLane(connection, operation, place, rkey) : undefined;
-  const plan = selectProtocols(operation, place, rkey, capabilities, messages, connection.zcopyThreshold);
-  rkey.keepPlan(operation, placeIndex, plan);
-  connection.protocolInfo?.chosen(
-    lanes.map(({ iface }) => nameOf(iface.attributes)),
-    () =>
-      explainPlan({
-        operation,
-        localType: place.memoryType,
-        remoteType: rkey.memoryType,
-        plan,
-        resources: lanes.map(({ iface }) => iface.attributes.resource),
-        unavailable: [],
-      }),
-  );
-  if (operation === Operation.PUT && placeIndex === 0) rkey.shortPut = shortPutOf(plan, rkey, lanes);
-  return plan;
-}
+/** The puts, gets and flushes of one worker. */
+export class RmaProtocol {
+  readonly #host: ProtocolHost;
+  readonly #software: SoftwareRma;
 
-/** What an interface knows of the way to the memory of its part of a key. */
-function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
-  return part === undefined ? undefined : iface.remotePath?.(part);
-}
-
-/** The way of the smallest puts, where it is a short operation. */
-function shortPutOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPut | undefined {
-  const [step] = steps;
-  if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return undefined;
-  const { endpoint, md, activity } = lanes[step.candidate.lane]!;
-  return { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
-}
-
-/** The lane of the messages as selection sees it. */
-function messageLane(
-  connection: Connection,
-  operation: Operation,
-  local: MemoryPlace,
-  rkey: RemoteKey,
-): MessageLane | undefined {
-  const { lanes, am } = connection;
-  const lane = lanes.findIndex(({ endpoint }) => endpoint === am);
-  if (am === undefined || lane < 0) return undefined;
-  const { latencyNs, hostToHost } = lanes[lane]!.iface.attributes.performance;
-  const windows = operation === Operation.PUT ? pipelineLane(connection, rkey, local) : undefined;
-  if (windows === undefined) return { lane, latencyNs, bandwidth: hostToHost };
-  const way = `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}`;
-  const note = windows.note === undefined ? way : `${way}, ${windows.note}`;
-  return { lane, latencyNs, bandwidth: hostToHost, note };
-}
-
-/** The candidate for a size. */
-export function chooseCandidate(
-  plan: Plan,
-  operation: Operation,
-  local: LocalMemory,
-  rkey: RemoteKey,
-  bytes: number,
-): Candidate {
-  const candidate = candidateFor(plan, bytes);
-  if (candidate !== undefined) return candidate;
-  const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
-  const reasons = refusalsOf(plan, rkey);
-  throw new UcxError({
-    code: 'ERR_UNREACHABLE',
-    status: Status.UNREACHABLE,
-    message: `no transport can ${OPERATION_NAMES[operation]} ${bytes} bytes between local ${from} and remote ${memoryTypeName(rkey.memoryType)} memory (${reasons})`,
-    details: { operation: OPERATION_NAMES[operation], bytes, reasons },
-  });
-}
-
-/** Why nothing but what a plan names moves the memory of a key, in words for users: what explain() lists. */
-export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
-  // Keys of other connections were refused before.
-  const { lanes, unreachable } = rkey.owner as Connection;
-  const reasons = new Set([
-    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
-    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
-  ]);
-  return [...reasons].join('; ');
-}
-
-/**
- * Sends a put of plain host bytes whose plan was made before, without a request. The transport checks the ranges.
- * @returns OK, or a negative status for everything that is not so simple, or that the transport refuses: nothing has happened then
- */
-export function putKnown(
-  connection: Connection,
-  bytes: Uint8Array,
-  offset: number,
-  byteLength: number,
-  rkey: RemoteKey,
-  remoteOffset: number,
-): Status {
-  const short = rkey?.shortPut;
-  if (short === undefined || rkey.owner !== connection || !(byteLength > 0 && byteLength <= short.bytesMax)) {
-    return Status.NO_RESOURCE;
+  constructor(host: ProtocolHost, software: SoftwareRma) {
+    this.#host = host;
+    this.#software = software;
   }
-  if (connection.hasPending || connection.failure !== Status.OK) return Status.NO_RESOURCE;
-  short.activity.busy = true;
-  return short.endpoint.putShort(bytes, offset, byteLength, remoteOffset, short.part);
-}
 
-/** Sends a short put without a request. Both sides are checked. Returns like {@link putKnown}. */
-export function putAtOnce(
-  connection: Connection,
-  { protocol, lane: index }: Candidate,
-  local: LocalMemory,
-  offset: number,
-  byteLength: number,
-  rkey: RemoteKey,
-  remoteOffset: number,
-): Status {
-  if (protocol !== Protocol.SHORT || connection.hasPending) return Status.NO_RESOURCE;
-  const { endpoint, md, activity } = connection.lanes[index]!;
-  const bytes = local instanceof Uint8Array ? local : local.bytes!;
-  activity.busy = true;
-  return endpoint.putShort(bytes, offset, byteLength, remoteOffset, rkey.parts[md.index]!);
-}
-
-/** Fills a request with an operation whose lane and protocol are chosen. */
-export function initRma(
-  request: Request,
-  operation: Operation,
-  connection: Connection,
-  { lane, protocol }: Candidate,
-  rkey: RemoteKey,
-  remoteOffset: number,
-): void {
-  request.begin(RequestKind.RMA);
-  request.starter = startRma;
-  request.connection = connection;
-  request.operation = operation;
-  request.lane = connection.lanes[lane];
-  request.protocolIndex = protocol;
-  request.rkey = rkey.parts[request.lane!.md.index];
-  request.remoteOffset = remoteOffset;
-}
-
-/** Finds the mapped memory that host bytes are of, and registers those that are of none. */
-export interface MappedMemoryIndex {
-  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
-  readonly registrars: readonly OperationRegistrar[];
-}
-
-/** ArrayBuffers up to this length are registered as a whole, also the one that small Buffers share. */
-const SHARED_BYTES_MAX = 65_536;
-
-/** Sets the local side of a described request: bytes for short, registered memory for zero copy. */
-export function initLocal(
-  request: Request,
-  local: LocalMemory,
-  offset: number,
-  byteLength: number,
-  context: MappedMemoryIndex,
-): void {
-  request.byteLength = byteLength;
-  request.localOffset = offset;
-  if (request.protocolIndex === Protocol.SHORT) {
-    request.bytes = local instanceof Uint8Array ? local : local.bytes;
-    return;
+  /** See Endpoint.putNbx. */
+  put(
+    connection: PeerConnection,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    let isRefused = false;
+    // A short put of plain bytes whose plan is known. The transport checks the ranges; what it refuses gets its reason below.
+    if (params === undefined && local instanceof Uint8Array && rkey?.owner === connection && !isObserved()) {
+      const { shortPut } = rkey;
+      if (shortPut !== undefined && byteLength > 0 && byteLength <= shortPut.bytesMax && isIdle(connection)) {
+        shortPut.activity.busy = true;
+        const status = shortPut.endpoint.putShort(local, localOffset, byteLength, remoteOffset, shortPut.part);
+        if (status === Status.OK) return status;
+        isRefused = status === Status.NO_RESOURCE;
+      }
+    }
+    return this.#transfer(
+      Operation.PUT,
+      connection,
+      local,
+      localOffset,
+      byteLength,
+      rkey,
+      remoteOffset,
+      params,
+      isRefused,
+    );
   }
-  const { index } = request.lane!.md;
-  if (!(local instanceof Uint8Array)) {
-    request.setEntry(local.mdMemory[index]!, offset, byteLength);
-    return;
+
+  /** See Endpoint.getNbx. */
+  get(
+    connection: PeerConnection,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+  ): Status | Request {
+    return this.#transfer(Operation.GET, connection, local, localOffset, byteLength, rkey, remoteOffset, params, false);
   }
-  const handle = context.handleOf(local);
-  const part = handle?.mdMemory[index];
-  if (handle !== undefined && part !== undefined) {
-    request.setEntry(part, local.byteOffset - handle.bytes!.byteOffset + offset, byteLength);
-    return;
+
+  /** Flushes lanes of a connection, and what only its peer can end. */
+  flush(connection: PeerConnection, lanes: readonly Lane[], params: RequestParams | undefined): Status | Request {
+    if (connection.failure !== Status.OK) return connection.failure;
+    const tried = tryFlush(lanes);
+    const isDone = tried !== Status.INPROGRESS && !connection.hasPending && connection.remoteOperations === 0;
+    if (isDone && params?.noImmediateCompletion !== true) {
+      const kept = connection.takeFailure();
+      return tried === Status.OK ? kept : tried;
+    }
+    const request = this.#host.requests.take(this.#host.requests.flushes);
+    if (request === undefined) return Status.NO_RESOURCE;
+    initFlush(request, connection, lanes, tried === Status.INPROGRESS ? Status.OK : tried);
+    return this.#host.start(request, params);
   }
-  const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
-  const registered = isShared ? new Uint8Array(local.buffer) : local;
-  const registrar = context.registrars[index]!;
-  request.registered = registrar.memReg(registered);
-  request.registrar = registrar;
-  request.setEntry(request.registered, local.byteOffset - registered.byteOffset + offset, byteLength);
+
+  /** @param isRefused a transport has had no resources for it just now: it waits without being tried again */
+  #transfer(
+    operation: Operation,
+    connection: PeerConnection,
+    local: LocalMemory,
+    localOffset: number,
+    byteLength: number,
+    rkey: RemoteKey,
+    remoteOffset: number,
+    params: RequestParams | undefined,
+    isRefused: boolean,
+  ): Status | Request {
+    const { context, requests } = this.#host;
+    checkLocal(context, local, localOffset, byteLength);
+    checkRemote(connection, rkey, remoteOffset, byteLength);
+    if (byteLength === 0) return Status.OK;
+    if (connection.failure !== Status.OK) return connection.failure;
+    const plan = planFor(operation, local, rkey, connection);
+    const candidate = chooseCandidate(plan, operation, local, rkey, byteLength);
+    const bytes = candidate.protocol === Protocol.SHORT ? hostBytes(local) : undefined;
+    const needsNoRequest = operation === Operation.PUT && params?.noImmediateCompletion !== true && !isObserved();
+    let hasToWait = isRefused;
+    if (bytes !== undefined && needsNoRequest && !isRefused && isIdle(connection)) {
+      const { endpoint, md, activity } = connection.lanes[candidate.lane]!;
+      activity.busy = true;
+      const status = endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey.parts[md.index]!);
+      if (status !== Status.NO_RESOURCE) return status;
+      hasToWait = true;
+    }
+    const request = requests.take(requests.rmas);
+    if (request === undefined) return Status.NO_RESOURCE;
+    initRma(request, operation, connection, candidate, rkey, remoteOffset);
+    try {
+      const whole = { local, localOffset, byteLength, rkey, remoteOffset };
+      const parts = this.#partsOf(operation, connection, candidate, whole);
+      if (parts.length > 1) initParts(this.#host, request, connection, operation, parts);
+      else if (candidate.protocol !== Protocol.MESSAGE) initLocal(request, local, localOffset, byteLength, context);
+      else this.#software.describe(request, local, localOffset, byteLength, rkey.memoryKey);
+    } catch (error) {
+      requests.discard(request);
+      throw error;
+    }
+    return this.#host.start(request, params, hasToWait);
+  }
+
+  /** The parts of a put or get that several network devices share (UCX_MAX_RMA_RAILS); none, or one, for one that is not divided. */
+  #partsOf(
+    operation: Operation,
+    connection: PeerConnection,
+    { protocol }: Candidate,
+    whole: RmaPlace,
+  ): readonly RmaPlace[] {
+    const { rmaRails } = this.#host.context;
+    if (!connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
+    return placesOf(connection, operation, whole, rmaRails);
+  }
 }
 
-/** Starts, or starts again, a described request: the status of the transport. */
-function startRma(request: Request): Status {
-  const { endpoint, activity } = request.lane!;
-  activity.busy = true;
-  const rkey = request.rkey!;
-  if (request.protocolIndex === Protocol.ZCOPY) {
-    return request.operation === Operation.PUT
-      ? endpoint.putZcopy(request.iov, request.remoteOffset, rkey, request)
-      : endpoint.getZcopy(request.iov, request.remoteOffset, rkey, request);
-  }
-  const { bytes, localOffset, byteLength, remoteOffset } = request;
-  return request.operation === Operation.PUT
-    ? endpoint.putShort(bytes!, localOffset, byteLength, remoteOffset, rkey, request)
-    : endpoint.getShort(bytes!, localOffset, byteLength, remoteOffset, rkey, request);
+/** Whether an operation may start at once. */
+function isIdle({ hasPending, failure }: PeerConnection): boolean {
+  return !hasPending && failure === Status.OK;
 }

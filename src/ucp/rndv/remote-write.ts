@@ -25,7 +25,6 @@ export interface RemoteWrite {
 
 /** True when lanes write these bytes by themselves. */
 export function canWrite({ connection, pieces, from, byteLength, rkey, offset, origin }: RemoteWrite): boolean {
-  if (offset + byteLength > rkey.byteLength) return false;
   let reaches = true;
   eachPart(pieces, from, byteLength, (local, localOffset, bytes, at) => {
     const place = { local, localOffset, byteLength: bytes, rkey, remoteOffset: offset + at, origin };

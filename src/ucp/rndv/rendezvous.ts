@@ -10,6 +10,7 @@ import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
 import { areMapped, bytesOf } from '../api/local-bytes.ts';
+import type { SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
@@ -51,9 +52,13 @@ export class Rendezvous {
     this.#receiver = new WindowReceiver(host, this.staging);
   }
 
-  /** The key of memory that a peer may read; undefined for several pieces, or where no lane could use it. */
-  keyOf(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
-    return GET_SCHEMES.has(this.#host.context.scheme) ? this.#keyFor(connection, pieces, roomBytes) : undefined;
+  /** The same with the key of its memory, where the receiver may read it and `headerBytes` of the message leave room for it. */
+  offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): void {
+    const { pieces, byteLength } = request;
+    const isReadable = byteLength > 0 && GET_SCHEMES.has(this.#host.context.scheme);
+    const key = isReadable ? this.#keyFor(connection, pieces, connection.amBcopyMax - headerBytes) : undefined;
+    request.key = key;
+    this.#sender.offer(request, pieces, key);
   }
 
   #keyFor(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
@@ -152,9 +157,7 @@ export class Rendezvous {
     const rkey = acquirePeerKey(this.#host.context, connection, packedKey);
     if (rkey === undefined) return false;
     const places = pieces.map((piece) => placeOf(piece, rkey, keyOffset));
-    const reaches = places.every(
-      (place) => place.remoteOffset + place.byteLength <= rkey.byteLength && canMove(connection, Operation.GET, place),
-    );
+    const reaches = places.every((place) => canMove(connection, Operation.GET, place));
     if (!reaches) {
       connection.rkeys.release(rkey);
       return false;

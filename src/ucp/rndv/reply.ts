@@ -4,7 +4,8 @@
  */
 
 import type { Status } from '../../ucs/type/status.ts';
-import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Connection, Request } from '../base/request.ts';
+import { RmaRequest } from '../base/rma-request.ts';
 import { MessageId } from '../wire/message.ts';
 import { writeReply } from '../wire/reply.ts';
 
@@ -35,5 +36,5 @@ export function readCarrier(request: Request, names: Uint8Array): void {
 
 /** A put or get through messages keeps its own name, whatever way its bytes take. */
 export function nameProtocol(request: Request, name: string): void {
-  if (request.kind !== RequestKind.RMA) request.protocolName = name;
+  if (!(request instanceof RmaRequest)) request.protocolName = name;
 }

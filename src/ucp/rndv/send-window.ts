@@ -2,14 +2,14 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, bytesOf } from '../api/local-bytes.ts';
-import type { Connection, Request } from '../base/request.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import type { OwnKey } from './own-key.ts';
 import { postReply } from './reply.ts';
 
 /** One message. */
-export class SendTransfer {
+export class SendTransfer implements RequestTransfer {
   readonly request: Request;
   readonly pieces: readonly LocalPiece[];
   /** The key of the memory, for a receiver that can read it. */

@@ -6,7 +6,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import type { Connection, Request } from '../base/request.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../staging/staging.ts';
@@ -33,7 +33,7 @@ interface ReceiveWindow {
 }
 
 /** What a receiver keeps of one message. */
-export class ReceiveTransfer {
+export class ReceiveTransfer implements RequestTransfer {
   readonly request: Request;
   readonly connection: Connection;
   readonly peerRequest: number;

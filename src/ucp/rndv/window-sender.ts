@@ -6,8 +6,9 @@
 import { Status } from '../../ucs/type/status.ts';
 import { areMapped } from '../api/local-bytes.ts';
 import { sendPieces } from '../base/message-packer.ts';
+import { SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../base/request.ts';
+import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { Staging } from '../staging/staging.ts';
@@ -187,9 +188,8 @@ export class WindowSender {
   #pump(part: Part): void {
     const { window, byteLength, pieces } = part;
     const { transfer, connection } = window;
-    const pump = new Request(this.#host);
-    pump.begin(RequestKind.MESSAGE);
-    pump.connection = connection;
+    const pump = new SendRequest(this.#host);
+    pump.begin(connection, undefined);
     pump.pieces = pieces;
     const frameBytes = connection.amBcopyMax - DATA_BYTES;
     pump.callback = (_pump, status) => sent(part, status);

@@ -7,8 +7,9 @@ import { Status } from '../../ucs/type/status.ts';
 import { areHost, areMapped } from '../api/local-bytes.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
+import { SendRequest } from '../base/message-request.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, Request, RequestKind } from '../base/request.ts';
+import type { Connection } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
@@ -17,9 +18,6 @@ import { CreditCode } from '../wire/credit.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { STREAM_ASKED, STREAM_BYTES, writeStream } from '../wire/stream.ts';
-
-/** What a start has come to that has to wait for credit. */
-const NO_CREDIT = -1000;
 
 /** Bytes of a send that have their credit: messages of at most so many bytes. */
 interface Allowance {
@@ -36,24 +34,24 @@ export class OutgoingStream {
   readonly #staging: Staging;
   readonly #connection: Connection;
   /** Sends that wait for credit, or behind such, in order. */
-  readonly #waiting: Request[] = [];
+  readonly #waiting: SendRequest[] = [];
   /** Device memory is being sent, fragment by fragment: what is sent after it waits. */
   #isStaging = false;
   /** Stands for that while it waits for credit. */
-  #short: Request | undefined;
+  #short: SendRequest | undefined;
   /** What it would send. */
   #shortBytes = 0;
   /** The peer takes one message without credit. */
   #isAsked = false;
   /** The peer knows that we wait to be asked. */
   #hasTold = false;
-  readonly #pump: Request;
+  readonly #pump: SendRequest;
 
   constructor(host: ProtocolHost, staging: Staging, connection: Connection) {
     this.#host = host;
     this.#staging = staging;
     this.#connection = connection;
-    this.#pump = new Request(host);
+    this.#pump = new SendRequest(host);
   }
 
   /** True while device memory is copied. */
@@ -74,13 +72,13 @@ export class OutgoingStream {
   }
 
   /** The starter of a send. */
-  start(request: Request): Status {
+  start(request: SendRequest): Status {
     const connection = this.#connection;
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (this.#waiting.length > 0 || this.#isStaging) return this.#wait(request);
-    if (!areHost(request.pieces!)) return this.#stage(request);
+    if (!areHost(request.pieces)) return this.#stage(request);
     const status = this.#sendRest(request);
-    return status === NO_CREDIT ? this.#wait(request) : (status as Status);
+    return status ?? this.#wait(request);
   }
 
   /** There is credit. */
@@ -96,12 +94,12 @@ export class OutgoingStream {
   }
 
   /** True for a send that waits for credit, and of which nothing was sent: it can be ended. */
-  canCancel(request: Request): boolean {
+  canCancel(request: SendRequest): boolean {
     return request.done === 0 && this.#waiting.includes(request);
   }
 
   /** Keeps a request until there is credit. The end of the connection ends it as others that wait for the peer. */
-  #wait(request: Request): Status {
+  #wait(request: SendRequest): Status {
     this.#waiting.push(request);
     request.release = () => {
       const index = this.#waiting.indexOf(request);
@@ -116,8 +114,7 @@ export class OutgoingStream {
     const pump = this.#pump;
     if (this.#connection.failure !== Status.OK || pump.queued) return;
     if (this.#waiting.length === 0 && this.#short === undefined) return;
-    pump.begin(RequestKind.MESSAGE);
-    pump.connection = this.#connection;
+    pump.begin(this.#connection, undefined);
     pump.starter = this.#sendWaiting;
     this.#connection.run(pump);
   }
@@ -131,7 +128,7 @@ export class OutgoingStream {
       }
       const request = this.#isStaging ? undefined : this.#waiting[0];
       if (request === undefined) return Status.OK;
-      if (!areHost(request.pieces!)) {
+      if (!areHost(request.pieces)) {
         this.#waiting.shift();
         request.release = undefined;
         this.#connection.forget(request);
@@ -139,21 +136,21 @@ export class OutgoingStream {
         continue;
       }
       const status = this.#sendRest(request);
-      if (status === NO_CREDIT) return Status.OK;
+      if (status === undefined) return Status.OK;
       if (status === Status.NO_RESOURCE) return status;
-      request.end(status as Status);
+      request.end(status);
     }
   };
 
-  /** Sends what is left of host memory, message by message; goes on where it stopped. */
-  #sendRest(request: Request): number {
+  /** Sends what is left of host memory, message by message; goes on where it stopped. Undefined: it has to wait for credit. */
+  #sendRest(request: SendRequest): Status | undefined {
     const connection = this.#connection;
     if (connection.failure !== Status.OK) return connection.failure;
-    if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
+    if (!areMapped(request.pieces)) return Status.INVALID_ADDR;
     while (request.done < request.byteLength) {
       const message = this.#messageOf(request.byteLength - request.done);
-      if (message === undefined) return NO_CREDIT;
-      const status = this.#send(request.pieces!, request.done, message.byteLength, message.isAsked);
+      if (message === undefined) return undefined;
+      const status = this.#send(request.pieces, request.done, message.byteLength, message.isAsked);
       if (status !== Status.OK) return status;
       this.#take(message);
       request.done += message.byteLength;
@@ -211,7 +208,7 @@ export class OutgoingStream {
    * Sends device memory: piece by piece through host memory, in order. A piece has its credit before it gets a fragment, because fragments are for those who
    * give them back without help of a peer.
    */
-  #stage(request: Request): Status {
+  #stage(request: SendRequest): Status {
     const connection = this.#connection;
     const staging = this.#staging;
     this.#isStaging = true;
@@ -238,7 +235,7 @@ export class OutgoingStream {
           end(refusal);
           return;
         }
-        staging.read(request.pieces!, request.done, fragment, piece.byteLength, (status) => {
+        staging.read(request.pieces, request.done, fragment, piece.byteLength, (status) => {
           const done = (sent: Status): void => {
             staging.release(fragment);
             if (sent < 0) {
@@ -267,9 +264,8 @@ export class OutgoingStream {
 
   /** Waits until the first message of so many bytes can be sent. The end of the connection ends it as others that wait for the peer. */
   #awaitCredit(byteLength: number, done: (status: Status) => void): void {
-    const short = new Request(this.#host);
-    short.begin(RequestKind.MESSAGE);
-    short.connection = this.#connection;
+    const short = new SendRequest(this.#host);
+    short.begin(this.#connection, undefined);
     short.callback = (_short, status) => done(status);
     short.release = () => {
       this.#short = undefined;
@@ -282,9 +278,8 @@ export class OutgoingStream {
   /** Sends what a fragment holds, in messages that have their credit. */
   #sendPiece(fragment: MemoryHandle, piece: Allowance, done: (status: Status) => void): void {
     const { byteLength, messageBytes, isAsked } = piece;
-    const part = new Request(this.#host);
-    part.begin(RequestKind.MESSAGE);
-    part.connection = this.#connection;
+    const part = new SendRequest(this.#host);
+    part.begin(this.#connection, undefined);
     part.callback = (_part, status) => done(status);
     const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
     part.starter = () => {

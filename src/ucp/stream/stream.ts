@@ -8,9 +8,10 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { areHost, areMapped, bytesOf, hostBytes, piecesOf, scatter } from '../api/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
+import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
@@ -34,17 +35,12 @@ interface StreamState {
   peerWaits: boolean;
   hasAsked: boolean;
   readonly chunks: Chunk[];
-  readonly receives: StreamReceive[];
+  readonly receives: ReceiveRequest[];
   /** A receive is being written into device memory: those behind it wait. */
   busy: boolean;
   /** The connection is closed here: nothing more is received. */
   closed: boolean;
   byteLength: number;
-}
-
-interface StreamReceive {
-  readonly request: Request;
-  readonly waitAll: boolean;
 }
 
 /** The streams of one worker. */
@@ -74,24 +70,22 @@ export class Streams {
     const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
     const total = bytesOf(pieces);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
+    const lane = connection.messageLane();
     if (total === 0) return Status.OK;
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
     const [first] = pieces;
-    const bytes = pieces.length === 1 ? hostBytes(first!.memory) : undefined;
+    const bytes = first !== undefined && pieces.length === 1 ? hostBytes(first.memory) : undefined;
     const { outgoing } = this.#stateOf(connection);
-    if (isImmediate && bytes !== undefined && !connection.hasPending) {
-      const status = outgoing.sendAtOnce(bytes, first!.offset, total);
+    if (isImmediate && first !== undefined && bytes !== undefined && !connection.hasPending) {
+      const status = outgoing.sendAtOnce(bytes, first.offset, total);
       if (status !== Status.NO_RESOURCE) {
         this.#host.counters.count(WorkerCounter.STREAM_TX);
         return status;
       }
     }
-    const request = this.#host.newSend();
+    const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.MESSAGE);
-    request.connection = connection;
-    request.lane = connection.amLane;
+    request.begin(connection, lane);
     request.pieces = pieces;
     request.byteLength = total;
     request.protocolName = 'stream/eager';
@@ -111,16 +105,15 @@ export class Streams {
     const pieces = piecesOf(this.#host.context, local, localOffset, byteLength);
     const state = this.#stateOf(connection);
     if (connection.failure !== Status.OK && state.byteLength === 0) return connection.failure;
-    const request = this.#host.newRequest();
+    const request = this.#host.requests.take(this.#host.requests.receives);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.RECEIVE);
-    request.connection = connection;
-    request.lane = connection.amLane;
+    request.begin(connection, connection.amLane);
+    request.waitAll = params?.waitAll === true;
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
     request.protocolName = 'stream/recv';
     request.starter = () => {
-      state.receives.push({ request, waitAll: params?.waitAll === true });
+      state.receives.push(request);
       this.#serve(state, connection);
       return Status.INPROGRESS;
     };
@@ -193,15 +186,15 @@ export class Streams {
   }
 
   /** True for a send that waits for credit, and of which nothing was sent. */
-  canCancelSend(request: Request): boolean {
+  canCancelSend(request: SendRequest): boolean {
     const { connection } = request;
     return connection !== undefined && this.#states.get(connection.id)?.outgoing.canCancel(request) === true;
   }
 
   /** Takes a receive back that has got nothing yet; false for others. */
-  cancel(request: Request): boolean {
+  cancel(request: ReceiveRequest): boolean {
     const state = request.connection === undefined ? undefined : this.#states.get(request.connection.id);
-    const index = state?.receives.findIndex((receive) => receive.request === request) ?? -1;
+    const index = state?.receives.indexOf(request) ?? -1;
     if (state === undefined || index < 0 || request.done > 0 || (index === 0 && state.busy)) return false;
     state.receives.splice(index, 1);
     return true;
@@ -211,7 +204,7 @@ export class Streams {
   connectionEnded(connection: Connection): void {
     const state = this.#states.get(connection.id);
     if (state === undefined || state.busy) return;
-    for (const { request } of state.receives.splice(0)) request.end(connection.failure);
+    for (const request of state.receives.splice(0)) request.end(connection.failure);
   }
 
   /** Forgets a connection that is closed: its receives are cancelled. */
@@ -227,7 +220,7 @@ export class Streams {
     const state = this.#states.get(connection.id);
     if (state === undefined) return;
     state.closed = true;
-    for (const { request } of state.receives.splice(state.busy ? 1 : 0)) request.end(Status.CANCELED);
+    for (const request of state.receives.splice(state.busy ? 1 : 0)) request.end(Status.CANCELED);
     this.#drop(state, connection, state.busy ? 1 : 0);
     ask(state, connection);
   }
@@ -258,40 +251,40 @@ export class Streams {
   /** Gives what has arrived to the receives, in order. */
   #serve(state: StreamState, connection: Connection): void {
     while (!state.busy && state.chunks.length > 0 && state.receives.length > 0) {
-      const { request, waitAll } = state.receives[0]!;
-      if (!areMapped(request.pieces!)) {
+      const request = state.receives[0]!;
+      if (!areMapped(request.pieces)) {
         state.receives.shift();
         request.end(Status.INVALID_ADDR);
         continue;
       }
-      if (areHost(request.pieces!)) this.#fill(state, request, connection);
+      if (areHost(request.pieces)) this.#fill(state, request, connection);
       else if (!this.#stage(state, request, connection)) return;
-      this.#endFirst(state, request, waitAll);
+      this.#endFirst(state, request);
     }
     if (connection.failure !== Status.OK) this.connectionEnded(connection);
     else if (state.receives.length > 0) ask(state, connection);
   }
 
-  #endFirst(state: StreamState, request: Request, waitAll: boolean): void {
-    if (waitAll && request.done < request.byteLength) return;
+  #endFirst(state: StreamState, request: ReceiveRequest): void {
+    if (request.waitAll && request.done < request.byteLength) return;
     state.receives.shift();
-    request.receivedBytes = request.done;
+    request.messageBytes = request.done;
     request.end(Status.OK);
   }
 
   /** Copies chunks into host memory until one of both is used up. */
-  #fill(state: StreamState, request: Request, connection: Connection): void {
+  #fill(state: StreamState, request: ReceiveRequest, connection: Connection): void {
     while (state.chunks.length > 0 && request.done < request.byteLength) {
       const chunk = state.chunks[0]!;
       const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
-      scatter(request.pieces!, request.done, bytes, chunk.bytes, chunk.offset);
+      scatter(request.pieces, request.done, bytes, chunk.bytes, chunk.offset);
       this.#consume(state, connection, chunk, bytes);
       request.done += bytes;
     }
   }
 
   /** Copies one chunk into device memory; false, since it goes on when that has ended. */
-  #stage(state: StreamState, request: Request, connection: Connection): boolean {
+  #stage(state: StreamState, request: ReceiveRequest, connection: Connection): boolean {
     const chunk = state.chunks[0]!;
     const bytes = Math.min(chunk.bytes.byteLength - chunk.offset, request.byteLength - request.done);
     if (bytes === 0) return true;
@@ -306,16 +299,15 @@ export class Streams {
         return;
       }
       fragment.bytes!.set(chunk.bytes.subarray(chunk.offset, chunk.offset + bytes));
-      staging.write(request.pieces!, request.done, fragment, bytes, (status) => {
+      staging.write(request.pieces, request.done, fragment, bytes, (status) => {
         staging.release(fragment);
         state.busy = false;
         this.#consume(state, connection, chunk, bytes);
         request.done += bytes;
-        const waitAll = state.receives[0]!.waitAll;
         if (status < 0 || state.closed) {
           state.receives.shift();
           request.end(status < 0 ? status : Status.CANCELED);
-        } else this.#endFirst(state, request, waitAll);
+        } else this.#endFirst(state, request);
         this.#serve(state, connection);
       });
     });

@@ -5,17 +5,17 @@
  * message win. Receives of a full mask and messages are also in buckets by tag, so that neither is searched for among all of them.
  */
 
-import type { Request } from '../base/request.ts';
+import type { ReceiveRequest } from '../base/message-request.ts';
 import { UnexpectedList, type UnexpectedMessage } from './unexpected.ts';
 
 const BUCKETS = 1024;
 
 /** Posted receives in order: a list through the requests themselves. */
 class PostedList {
-  first: Request | undefined = undefined;
-  #last: Request | undefined = undefined;
+  first: ReceiveRequest | undefined = undefined;
+  #last: ReceiveRequest | undefined = undefined;
 
-  push(request: Request): void {
+  push(request: ReceiveRequest): void {
     request.matchPrevious = this.#last;
     request.matchNext = undefined;
     if (this.#last === undefined) this.first = request;
@@ -23,7 +23,7 @@ class PostedList {
     this.#last = request;
   }
 
-  remove(request: Request): void {
+  remove(request: ReceiveRequest): void {
     const { matchPrevious: previous, matchNext: next } = request;
     if (previous === undefined) this.first = next;
     else previous.matchNext = next;
@@ -34,7 +34,7 @@ class PostedList {
   }
 
   /** The first receive that takes a tag. */
-  find(low: number, high: number): Request | undefined {
+  find(low: number, high: number): ReceiveRequest | undefined {
     for (let request = this.first; request !== undefined; request = request.matchNext) {
       const differs = ((request.tagLow ^ low) & request.maskLow) | ((request.tagHigh ^ high) & request.maskHigh);
       if (differs === 0) return request;
@@ -43,11 +43,11 @@ class PostedList {
   }
 }
 
-/** The receives and messages of one worker. */
-export class TagMatcher {
+/** The receives and messages of one worker; `C` is what its messages are made of. */
+export class TagMatcher<C = unknown> {
   readonly #exact: PostedList[] = Array.from({ length: BUCKETS }, () => new PostedList());
   readonly #wildcard: PostedList = new PostedList();
-  readonly #unexpected: UnexpectedList = new UnexpectedList(BUCKETS);
+  readonly #unexpected: UnexpectedList<C> = new UnexpectedList(BUCKETS);
   #order = 0;
   #posted = 0;
 
@@ -67,7 +67,7 @@ export class TagMatcher {
   }
 
   /** Adds a receive that no message waits for; its tag and mask are set. */
-  post(request: Request): void {
+  post(request: ReceiveRequest): void {
     this.#order += 1;
     request.order = this.#order;
     this.#posted += 1;
@@ -75,14 +75,14 @@ export class TagMatcher {
   }
 
   /** Takes a receive back; false when it has got its message already. */
-  cancel(request: Request): boolean {
+  cancel(request: ReceiveRequest): boolean {
     if (request.order === 0) return false;
     this.#take(request);
     return true;
   }
 
   /** Takes the receive for a message that has arrived; undefined when there is none yet. */
-  expected(low: number, high: number): Request | undefined {
+  expected(low: number, high: number): ReceiveRequest | undefined {
     if (this.#posted === 0) return undefined;
     let request = this.#exact[bucketOf(low, high)]!.find(low, high);
     if (this.#wildcard.first !== undefined) {
@@ -94,27 +94,27 @@ export class TagMatcher {
   }
 
   /** Keeps a message that no receive waits for. */
-  keep(message: UnexpectedMessage): void {
+  keep(message: UnexpectedMessage<C>): void {
     this.#unexpected.push(message, bucketOf(message.tagLow, message.tagHigh));
   }
 
   /** The first message that agrees; it stays. */
-  peek(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage | undefined {
+  peek(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage<C> | undefined {
     if (this.#unexpected.length === 0) return undefined;
     if (maskLow === -1 && maskHigh === -1) return this.#unexpected.findExact(low, high, bucketOf(low, high));
     return this.#unexpected.find(low, high, maskLow, maskHigh);
   }
 
   /** Takes a message that {@link peek} found: what it takes of memory is no business of the worker any more. */
-  remove(message: UnexpectedMessage): void {
+  remove(message: UnexpectedMessage<C>): void {
     this.#unexpected.remove(message, bucketOf(message.tagLow, message.tagHigh));
     if (message.cost > 0) message.window.release(message.cost);
     else message.window.releaseOffer();
   }
 
   /** Takes everything that waits, for a worker that closes. */
-  drain(): { readonly receives: Request[]; readonly messages: UnexpectedMessage[] } {
-    const receives: Request[] = [];
+  drain(): { readonly receives: ReceiveRequest[]; readonly messages: UnexpectedMessage<C>[] } {
+    const receives: ReceiveRequest[] = [];
     for (const list of [this.#wildcard, ...this.#exact]) {
       for (let request = list.first; request !== undefined; request = list.first) {
         this.#take(request);
@@ -126,13 +126,13 @@ export class TagMatcher {
     return { receives, messages };
   }
 
-  #take(request: Request): void {
+  #take(request: ReceiveRequest): void {
     this.#listOf(request).remove(request);
     request.order = 0;
     this.#posted -= 1;
   }
 
-  #listOf(request: Request): PostedList {
+  #listOf(request: ReceiveRequest): PostedList {
     if (request.maskLow !== -1 || request.maskHigh !== -1) return this.#wildcard;
     return this.#exact[bucketOf(request.tagLow, request.tagHigh)]!;
   }

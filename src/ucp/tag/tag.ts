@@ -24,14 +24,16 @@ import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
 import { sendMessage, sendPieces } from '../base/message-packer.ts';
+import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
-import { type Connection, type Request, RequestKind } from '../base/request.ts';
+import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
-import type { LocalBuffer, LocalMemory, LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { Lane } from '../lane/lane.ts';
+import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
@@ -43,7 +45,7 @@ import { UnexpectedMessage } from './unexpected.ts';
 interface EagerContent {
   readonly kind: 'eager';
   readonly bytes: Uint8Array;
-  /** Who waits for the match of a synchronous send, and under which number. */
+  /** Connection of a synchronous send that waits for its match, and the number of its request. */
   readonly connection: Connection | undefined;
   readonly replyTo: number;
 }
@@ -63,9 +65,9 @@ type Content = EagerContent | RendezvousContent;
 class TakenMessage implements TagMessage {
   readonly senderTag: bigint;
   readonly byteLength: number;
-  message: UnexpectedMessage | undefined;
+  message: UnexpectedMessage<Content> | undefined;
 
-  constructor(message: UnexpectedMessage, isTaken: boolean) {
+  constructor(message: UnexpectedMessage<Content>, isTaken: boolean) {
     const { tagLow: low, tagHigh: high, byteLength } = message;
     this.senderTag = joinBig(low, high);
     this.byteLength = byteLength;
@@ -75,7 +77,7 @@ class TakenMessage implements TagMessage {
 
 /** Tag matching of one worker. */
 export class TagProtocol {
-  readonly matcher: TagMatcher = new TagMatcher();
+  readonly matcher: TagMatcher<Content> = new TagMatcher();
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
 
@@ -99,7 +101,7 @@ export class TagProtocol {
     if (isList(local)) return this.#sendList(connection, local, low, high, sync, params);
     checkLocal(this.#host.context, local, localOffset, byteLength);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
+    const lane = connection.messageLane();
     const bytes = hostBytes(local);
     const isShort = TAG_BYTES + byteLength <= connection.amShortMax && byteLength < connection.rendezvousThreshold;
     const isImmediate = params?.noImmediateCompletion !== true && !isObserved();
@@ -109,8 +111,9 @@ export class TagProtocol {
     if (isShort && isImmediate && !sync && bytes !== undefined && credit.bytes >= cost) {
       if (!connection.hasPending) {
         const header = writeTag(connection.remoteId, 0, low, high);
-        if (connection.isLoopback) connection.amLane!.activity.busy = true;
-        const status = connection.am!.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
+        if (connection.isLoopback) lane.activity.busy = true;
+        const { endpoint } = lane;
+        const status = endpoint.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
           this.#host.counters.count(WorkerCounter.TX_EAGER);
@@ -119,7 +122,7 @@ export class TagProtocol {
       }
     }
     const piece: LocalPiece = { memory: local, offset: localOffset, byteLength, start: 0 };
-    return this.#start(connection, [piece], bytes !== undefined, low, high, sync, params);
+    return this.#start(connection, lane, [piece], bytes !== undefined, low, high, sync, params);
   }
 
   /** See Worker.tagRecvNbx. */
@@ -136,7 +139,7 @@ export class TagProtocol {
     const isExact = mask === undefined || mask === TAG_MASK_FULL;
     const maskLow = isExact ? -1 : tagLow('mask', mask);
     const maskHigh = isExact ? -1 : tagHigh(mask);
-    const request = this.#describeReceive(local, localOffset, byteLength);
+    const request = this.#initReceive(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     request.tagLow = low;
     request.tagHigh = high;
@@ -166,7 +169,7 @@ export class TagProtocol {
     if (!(probed instanceof TakenMessage) || probed.message === undefined) {
       throw invalidParam('message', 'must come from tagProbe with remove, and be received once', probed);
     }
-    const request = this.#describeReceive(local, localOffset, byteLength);
+    const request = this.#initReceive(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
     const { message } = probed;
     probed.message = undefined;
@@ -178,7 +181,7 @@ export class TagProtocol {
   }
 
   /** Takes a receive back; false when it has its message. */
-  cancel(request: Request): boolean {
+  cancel(request: ReceiveRequest): boolean {
     return this.matcher.cancel(request);
   }
 
@@ -213,11 +216,11 @@ export class TagProtocol {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
     const { request: peerRequest, tagLow: low, tagHigh: high, byteLength, packedKey, keyOffset } = readTagRts(frame);
-    const message = new UnexpectedMessage({
+    const message = new UnexpectedMessage<Content>({
       tagLow: low,
       tagHigh: high,
       byteLength,
-      content: { kind: 'rendezvous', connection, peerRequest, packedKey, keyOffset } satisfies RendezvousContent,
+      content: { kind: 'rendezvous', connection, peerRequest, packedKey, keyOffset },
       heldBytes: packedKey?.byteLength ?? 0,
       window: connection.inbound,
       cost: 0,
@@ -246,7 +249,7 @@ export class TagProtocol {
     const content: EagerContent = { kind: 'eager', bytes, connection, replyTo };
     const cost = byteLength + KEPT_OVERHEAD_BYTES;
     this.matcher.keep(
-      new UnexpectedMessage({ tagLow, tagHigh, byteLength, content, heldBytes: byteLength, window, cost }),
+      new UnexpectedMessage<Content>({ tagLow, tagHigh, byteLength, content, heldBytes: byteLength, window, cost }),
     );
   }
 
@@ -260,12 +263,13 @@ export class TagProtocol {
   ): Status | Request {
     const pieces = checkPieces(this.#host.context, list);
     if (connection.failure !== Status.OK) return connection.failure;
-    connection.checkMessages();
-    return this.#start(connection, pieces, areHost(pieces), low, high, sync, params);
+    const lane = connection.messageLane();
+    return this.#start(connection, lane, pieces, areHost(pieces), low, high, sync, params);
   }
 
   #start(
     connection: Connection,
+    lane: Lane,
     pieces: readonly LocalPiece[],
     isHost: boolean,
     low: number,
@@ -273,11 +277,9 @@ export class TagProtocol {
     sync: boolean,
     params: RequestParams | undefined,
   ): Status | Request {
-    const request = this.#host.newSend();
+    const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.MESSAGE);
-    request.connection = connection;
-    request.lane = connection.amLane;
+    request.begin(connection, lane);
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
     request.tagLow = low;
@@ -295,29 +297,27 @@ export class TagProtocol {
     return this.#host.start(request, params);
   }
 
-  readonly #startEager = (request: Request): Status => {
-    const status = this.#sendEager(request, MessageId.TAG);
+  readonly #startEager = (request: SendRequest, connection: Connection): Status => {
+    const status = this.#sendEager(request, connection, MessageId.TAG);
     if (status === Status.OK) this.#host.counters.count(WorkerCounter.TX_EAGER);
     return status;
   };
 
   /** A synchronous send ends with the answer that its message was matched. */
-  readonly #startSync = (request: Request): Status => {
-    const connection = request.connection!;
+  readonly #startSync = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.requestId === 0) {
       request.replyHandler = endWith;
       connection.expect(request);
     }
-    const status = this.#sendEager(request, MessageId.TAG_SYNC);
+    const status = this.#sendEager(request, connection, MessageId.TAG_SYNC);
     if (status !== Status.OK) return status;
     this.#host.counters.count(WorkerCounter.TX_EAGER_SYNC);
     return Status.INPROGRESS;
   };
 
   /** Sends a message with its data; by rendezvous, or later, where there is no credit. */
-  #sendEager(request: Request, messageId: number): Status {
-    const connection = request.connection!;
+  #sendEager(request: SendRequest, connection: Connection, messageId: number): Status {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const cost = request.byteLength + KEPT_OVERHEAD_BYTES;
     if (connection.credit.bytes < cost) {
@@ -325,58 +325,58 @@ export class TagProtocol {
       this.#host.counters.count(WorkerCounter.TX_RNDV);
       request.starter = this.#startRts;
       request.protocolName = 'tag/rndv';
-      return this.#startRts(request);
+      return this.#startRts(request, connection);
     }
-    if (!areMapped(request.pieces!)) return Status.INVALID_ADDR;
+    if (!areMapped(request.pieces)) return Status.INVALID_ADDR;
     const header = writeTag(connection.remoteId, request.requestId, request.tagLow, request.tagHigh);
-    const status = sendPieces(connection, messageId, header, request.pieces!, 0, request.byteLength);
+    const status = sendPieces(connection, messageId, header, request.pieces, 0, request.byteLength);
     if (status === Status.OK) connection.credit.bytes -= cost;
     return status;
   }
 
-  readonly #startRts = (request: Request): Status => {
-    const connection = request.connection!;
+  readonly #startRts = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
-    const pieces = request.pieces!;
-    if (request.transfer === undefined) {
-      const room = connection.amBcopyMax - TAG_RTS_BYTES;
-      const key = request.byteLength === 0 ? undefined : this.#rendezvous.keyOf(connection, pieces, room);
-      this.#rendezvous.offer(request, pieces, key);
-    }
+    if (request.transfer === undefined) this.#rendezvous.offerKeyed(request, connection, TAG_RTS_BYTES);
     if (request.requestId === 0) connection.expect(request);
-    const { key } = request.transfer as { key: { packed: Uint8Array; offset: number } | undefined };
-    const { requestId, tagLow, tagHigh, byteLength } = request;
+    const { requestId, tagLow, tagHigh, byteLength, key } = request;
     const rts = { request: requestId, tagLow, tagHigh, byteLength, keyOffset: key?.offset ?? 0 };
     const header = writeTagRts(connection.remoteId, rts);
     const status = sendMessage(connection, MessageId.TAG_RTS, header, key?.packed, 0, key?.packed.byteLength ?? 0);
     return status === Status.OK ? Status.INPROGRESS : status;
   };
 
-  #describeReceive(local: LocalBuffer, localOffset: number, byteLength: number): Request | undefined {
-    const pieces = isList(local) ? checkPieces(this.#host.context, local) : undefined;
-    if (pieces === undefined && !isList(local)) checkLocal(this.#host.context, local, localOffset, byteLength);
-    const request = this.#host.newRequest();
+  /** A receive into checked memory; undefined when there is no request. */
+  #initReceive(local: LocalBuffer, localOffset: number, byteLength: number): ReceiveRequest | undefined {
+    const { context } = this.#host;
+    if (isList(local)) return this.#initList(checkPieces(context, local));
+    checkLocal(context, local, localOffset, byteLength);
+    const bytes = hostBytes(local);
+    if (bytes === undefined) return this.#initList([{ memory: local, offset: localOffset, byteLength, start: 0 }]);
+    const request = this.#newReceive(byteLength);
     if (request === undefined) return undefined;
-    request.begin(RequestKind.RECEIVE);
-    request.connection = undefined;
-    request.lane = undefined;
-    request.starter = this.#startReceive;
-    request.protocolName = 'tag/recv';
-    if (pieces === undefined) {
-      const memory = local as MemoryHandle | Uint8Array;
-      request.bytes = hostBytes(memory);
-      request.localOffset = localOffset;
-      request.byteLength = byteLength;
-      if (request.bytes === undefined) request.pieces = [{ memory, offset: localOffset, byteLength, start: 0 }];
-      else if (!(memory instanceof Uint8Array)) request.handle = memory;
-    } else {
-      request.pieces = pieces;
-      request.byteLength = bytesOf(pieces);
-    }
+    request.bytes = bytes;
+    request.localOffset = localOffset;
+    if (!(local instanceof Uint8Array)) request.handle = local;
     return request;
   }
 
-  readonly #startReceive = (request: Request): Status => {
+  #initList(pieces: readonly LocalPiece[]): ReceiveRequest | undefined {
+    const request = this.#newReceive(bytesOf(pieces));
+    if (request !== undefined) request.pieces = pieces;
+    return request;
+  }
+
+  #newReceive(byteLength: number): ReceiveRequest | undefined {
+    const request = this.#host.requests.take(this.#host.requests.receives);
+    if (request === undefined) return undefined;
+    request.begin(undefined, undefined);
+    request.starter = this.#startReceive;
+    request.protocolName = 'tag/recv';
+    request.byteLength = byteLength;
+    return request;
+  }
+
+  readonly #startReceive = (request: ReceiveRequest): Status => {
     const { tagLow: low, tagHigh: high, maskLow, maskHigh } = request;
     const message = this.matcher.peek(low, high, maskLow, maskHigh);
     if (message === undefined) this.matcher.post(request);
@@ -387,8 +387,8 @@ export class TagProtocol {
     return Status.INPROGRESS;
   };
 
-  #deliver(request: Request, message: UnexpectedMessage): void {
-    const content = message.content as Content;
+  #deliver(request: ReceiveRequest, message: UnexpectedMessage<Content>): void {
+    const { content } = message;
     request.tagLow = message.tagLow;
     request.tagHigh = message.tagHigh;
     if (content.kind === 'eager') {
@@ -397,29 +397,26 @@ export class TagProtocol {
       this.#deliverBytes(request, bytes, 0, bytes.byteLength);
       return;
     }
-    request.receivedBytes = message.byteLength;
+    request.messageBytes = message.byteLength;
     const { connection, peerRequest } = content;
     if (message.byteLength > request.byteLength) {
       this.#rendezvous.reply(connection, peerRequest, Status.OK);
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
-    const pieces = cut(request.pieces ?? [wholeOf(request)], message.byteLength);
+    const pieces = cut(piecesOfReceive(request), message.byteLength);
     this.#rendezvous.receive(request, connection, peerRequest, pieces, content);
   }
 
-  #deliverBytes(request: Request, bytes: Uint8Array, start: number, length: number): void {
-    request.receivedBytes = length;
+  #deliverBytes(request: ReceiveRequest, bytes: Uint8Array, start: number, length: number): void {
+    request.messageBytes = length;
     if (length > request.byteLength) {
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
     const { handle, bytes: target, localOffset, pieces } = request;
-    if (
-      handle?.mapped === false ||
-      !holdsBytes(target, localOffset, length) ||
-      (pieces !== undefined && !areMapped(pieces))
-    ) {
+    const isThere = target === undefined ? areMapped(pieces) : holdsBytes(target, localOffset, length);
+    if (handle?.mapped === false || !isThere) {
       request.end(Status.INVALID_ADDR);
       return;
     }
@@ -428,20 +425,19 @@ export class TagProtocol {
       request.end(Status.OK);
       return;
     }
-    const list = pieces!;
-    if (areHost(list)) {
-      scatter(list, 0, length, bytes, start);
+    if (areHost(pieces)) {
+      scatter(pieces, 0, length, bytes, start);
       request.end(Status.OK);
       return;
     }
     const copy = bytes.slice(start, start + length);
-    this.#rendezvous.staging.writeBytes(list, copy, (status) => request.end(status));
+    this.#rendezvous.staging.writeBytes(pieces, copy, (status) => request.end(status));
   }
 }
 
-/** The memory of a receive of one piece of host memory. */
-function wholeOf({ handle, bytes, localOffset, byteLength }: Request): LocalPiece {
-  return { memory: handle ?? bytes!, offset: localOffset, byteLength, start: 0 };
+/** The memory of a receive, as a list. */
+function piecesOfReceive({ handle, bytes, localOffset, byteLength, pieces }: ReceiveRequest): readonly LocalPiece[] {
+  return bytes === undefined ? pieces : [{ memory: handle ?? bytes, offset: localOffset, byteLength, start: 0 }];
 }
 
 function endWith(request: Request, status: Status): void {

@@ -6,31 +6,31 @@
 import type { InboundWindow } from '../credit/inbound-window.ts';
 
 /** What a message that came before its receive is made of: see its fields. */
-export type UnexpectedFields = Pick<
-  UnexpectedMessage,
+export type UnexpectedFields<C> = Pick<
+  UnexpectedMessage<C>,
   'tagLow' | 'tagHigh' | 'byteLength' | 'content' | 'heldBytes' | 'window' | 'cost'
 >;
 
-/** A message that came before its receive. */
-export class UnexpectedMessage {
+/** A message that came before its receive; `C` is what arrived. */
+export class UnexpectedMessage<C> {
   readonly tagLow: number;
   readonly tagHigh: number;
   /** Bytes of the whole message. */
   readonly byteLength: number;
   /** What arrived: the message itself, or what its protocol needs to fetch it. */
-  readonly content: unknown;
+  readonly content: C;
   /** Bytes of it that are kept here: all of an eager message, of an offer its key. */
   readonly heldBytes: number;
   /** The account of the sender, and what the message takes of it; 0 for an offer. */
   readonly window: InboundWindow;
   readonly cost: number;
   /** Neighbours among all messages, and among those of the bucket. */
-  previous: UnexpectedMessage | undefined = undefined;
-  next: UnexpectedMessage | undefined = undefined;
-  previousInBucket: UnexpectedMessage | undefined = undefined;
-  nextInBucket: UnexpectedMessage | undefined = undefined;
+  previous: UnexpectedMessage<C> | undefined = undefined;
+  next: UnexpectedMessage<C> | undefined = undefined;
+  previousInBucket: UnexpectedMessage<C> | undefined = undefined;
+  nextInBucket: UnexpectedMessage<C> | undefined = undefined;
 
-  constructor(fields: UnexpectedFields) {
+  constructor(fields: UnexpectedFields<C>) {
     this.tagLow = fields.tagLow;
     this.tagHigh = fields.tagHigh;
     this.byteLength = fields.byteLength;
@@ -42,17 +42,17 @@ export class UnexpectedMessage {
 }
 
 /** The messages of one worker. */
-export class UnexpectedList {
-  #first: UnexpectedMessage | undefined = undefined;
-  #last: UnexpectedMessage | undefined = undefined;
-  readonly #firstOf: (UnexpectedMessage | undefined)[];
-  readonly #lastOf: (UnexpectedMessage | undefined)[];
+export class UnexpectedList<C> {
+  #first: UnexpectedMessage<C> | undefined = undefined;
+  #last: UnexpectedMessage<C> | undefined = undefined;
+  readonly #firstOf: (UnexpectedMessage<C> | undefined)[];
+  readonly #lastOf: (UnexpectedMessage<C> | undefined)[];
   #length = 0;
   #heldBytes = 0;
 
   constructor(buckets: number) {
-    this.#firstOf = new Array<UnexpectedMessage | undefined>(buckets).fill(undefined);
-    this.#lastOf = new Array<UnexpectedMessage | undefined>(buckets).fill(undefined);
+    this.#firstOf = new Array<UnexpectedMessage<C> | undefined>(buckets).fill(undefined);
+    this.#lastOf = new Array<UnexpectedMessage<C> | undefined>(buckets).fill(undefined);
   }
 
   get length(): number {
@@ -64,7 +64,7 @@ export class UnexpectedList {
     return this.#heldBytes;
   }
 
-  push(message: UnexpectedMessage, bucket: number): void {
+  push(message: UnexpectedMessage<C>, bucket: number): void {
     this.#length += 1;
     this.#heldBytes += message.heldBytes;
     message.previous = this.#last;
@@ -78,7 +78,7 @@ export class UnexpectedList {
     this.#lastOf[bucket] = message;
   }
 
-  remove(message: UnexpectedMessage, bucket: number): void {
+  remove(message: UnexpectedMessage<C>, bucket: number): void {
     this.#length -= 1;
     this.#heldBytes -= message.heldBytes;
     const { previous, next, previousInBucket, nextInBucket } = message;
@@ -97,7 +97,7 @@ export class UnexpectedList {
   }
 
   /** The first message with this very tag. */
-  findExact(low: number, high: number, bucket: number): UnexpectedMessage | undefined {
+  findExact(low: number, high: number, bucket: number): UnexpectedMessage<C> | undefined {
     for (let message = this.#firstOf[bucket]; message !== undefined; message = message.nextInBucket) {
       if (message.tagLow === low && message.tagHigh === high) return message;
     }
@@ -105,7 +105,7 @@ export class UnexpectedList {
   }
 
   /** The first message whose tag agrees in the bits of the mask. */
-  find(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage | undefined {
+  find(low: number, high: number, maskLow: number, maskHigh: number): UnexpectedMessage<C> | undefined {
     for (let message = this.#first; message !== undefined; message = message.next) {
       const differs = ((message.tagLow ^ low) & maskLow) | ((message.tagHigh ^ high) & maskHigh);
       if (differs === 0) return message;
@@ -114,8 +114,8 @@ export class UnexpectedList {
   }
 
   /** All of them in order. */
-  all(): UnexpectedMessage[] {
-    const messages: UnexpectedMessage[] = [];
+  all(): UnexpectedMessage<C>[] {
+    const messages: UnexpectedMessage<C>[] = [];
     for (let message = this.#first; message !== undefined; message = message.next) messages.push(message);
     return messages;
   }

@@ -4,7 +4,7 @@
  *
  * A number is no proof: a message counts for a connection only if it came from an interface that the address of the peer names.
  *
- * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. Whoever is first asks with
+ * The n-th endpoint that a worker makes to another is one connection with the n-th endpoint that the other makes back. The first of both asks with
  * its worker address; the other end answers when its worker makes progress, and has its half from then on, whether the application there asks for it
  * or not. Two ends that ask at the same time answer each other by their questions.
  *
@@ -68,7 +68,7 @@ export interface ConnectionsOwner extends ConnectionOwner {
 /** The connections. */
 export class Connections {
   readonly #owner: ConnectionsOwner;
-  /** By the slot in their id; slot 0 is nobody. */
+  /** By the slot in their id; slot 0 stays empty. */
   readonly #slots: (PeerConnection | undefined)[] = [undefined];
   readonly #freeSlots: number[] = [];
   /** In the upper bits of ids: a late message does not reach the next connection of its slot. */
@@ -247,7 +247,7 @@ export class Connections {
   #makeApart(address: WorkerAddress): PeerConnection {
     const connection = this.#make(address);
     try {
-      connection.checkMessages();
+      connection.messageLane();
     } catch (error) {
       this.drop(connection);
       throw error;

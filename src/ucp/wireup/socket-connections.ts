@@ -28,7 +28,8 @@ import { ConnectionRequest, type RequestListener } from '../api/sockets/connecti
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/sockets/listener.ts';
 import { printSocketAddress } from '../api/sockets/socket-address.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import { type Request, RequestKind } from '../base/request.ts';
+import type { ConnectRequest, Request } from '../base/request.ts';
+import type { RequestPool } from '../base/request-pool.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { Attaching } from './attaching.ts';
 import {
@@ -52,7 +53,7 @@ export interface SocketOwner {
   /** Makes the endpoint of a connection. */
   adopt(connection: PeerConnection, options: EndpointOptions): Endpoint;
   onPeerGone(connection: PeerConnection, status: Status): void;
-  newRequest(): Request | undefined;
+  readonly requests: RequestPool;
   start(request: Request, params: RequestParams | undefined): Status | Request;
 }
 
@@ -61,7 +62,7 @@ export class SocketConnections {
   readonly #owner: SocketOwner;
   readonly #driver: Driver;
   readonly #listeners: Set<Listener> = new Set();
-  readonly #attempts: Map<Request, ConnectAttempt> = new Map();
+  readonly #attempts: Map<ConnectRequest, ConnectAttempt> = new Map();
   readonly #attaching: Attaching;
   #manager: ConnectionManager | undefined;
   #isDue = false;
@@ -93,8 +94,9 @@ export class SocketConnections {
   /** Drives the connection manager. */
   progress(): number {
     this.#isDue = false;
-    if (this.outstanding === 0) return 0;
-    const count = this.#manager!.progress();
+    const manager = this.#manager;
+    if (manager === undefined || manager.outstanding === 0) return 0;
+    const count = manager.progress();
     if (count > 0) this.#isDue = true;
     return count;
   }
@@ -131,13 +133,10 @@ export class SocketConnections {
     checkConnectOptions(options);
     const { sendClientId = false } = options;
     const manager = this.#open();
-    const request = this.#owner.newRequest();
+    const request = this.#owner.requests.take(this.#owner.requests.connects);
     if (request === undefined) return Status.NO_RESOURCE;
-    request.begin(RequestKind.CONNECT);
+    request.begin(undefined, undefined);
     request.protocolName = 'connect';
-    request.connection = undefined;
-    request.lane = undefined;
-    request.byteLength = 0;
     request.starter = () => {
       const { clientId, packedAddress: workerAddress } = this.#owner;
       const data = packConnectData({ clientId: sendClientId ? clientId : undefined, workerAddress });
@@ -155,7 +154,7 @@ export class SocketConnections {
   }
 
   /** Gives up an attempt; false when it has ended. */
-  cancel(request: Request): boolean {
+  cancel(request: ConnectRequest): boolean {
     const attempt = this.#attempts.get(request);
     if (attempt === undefined) return false;
     this.#attempts.delete(request);
@@ -191,7 +190,7 @@ export class SocketConnections {
       endpoints.push(endpoint);
     };
     const what = `connect to ${printSocketAddress(options)}`;
-    // A connection that stands in spite of an abort is not thrown away: somebody has to close it.
+    // A connection that stands in spite of an abort is not thrown away: the program has to close it.
     await promises.receive(what, signal, (params) => this.connect({ ...options, onConnected }, params));
     return endpoints[0]!;
   }
@@ -250,7 +249,7 @@ export class SocketConnections {
   }
 
   /** @returns what becomes of the connection, for the server; see OnConnectAnswer */
-  #onAnswer(request: Request, options: ConnectNbxOptions, answer: ConnectAnswer): Status {
+  #onAnswer(request: ConnectRequest, options: ConnectNbxOptions, answer: ConnectAnswer): Status {
     this.#attempts.delete(request);
     if (answer.status !== Status.OK) {
       request.error = answer.error;

@@ -115,7 +115,7 @@ describe('a connection that ends', () => {
     const local = keyed(one, 4096).memory;
     // The peer takes leave: who closes the last endpoint here closes the connection.
     two.iface.connect(one.iface.address).close();
-    await net.until([one, two], () => (endpoint as TcpEndpoint).link.peerRetired);
+    await net.until([one, two], () => (endpoint as TcpEndpoint).link.departure === 'peer');
     const iov = [{ memory: local, offset: 0, byteLength: 4096 }];
     const ended: Status[] = [];
     const start = (): Status => {

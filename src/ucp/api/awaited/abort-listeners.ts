@@ -1,5 +1,5 @@
 /**
- * Who wants to hear of which AbortSignal: one listener per signal, however many operations share it, since Node warns about a signal with
+ * Callbacks by AbortSignal: one listener per signal, however many operations share it, since Node warns about a signal with
  * more than ten.
  */
 

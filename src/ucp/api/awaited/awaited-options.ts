@@ -6,7 +6,7 @@ import type { TransferOptions, TransferResult } from '../endpoint.ts';
 import type { IovPiece, LocalBuffer, LocalMemory, RemoteKey } from '../memory.ts';
 import type { Outcome } from './promise-tier.ts';
 
-/** Bytes of local memory that nobody has checked yet. */
+/** Bytes of local memory that was not checked yet. */
 export function lengthOf(local: LocalBuffer): number {
   if (typeof local !== 'object' || local === null) {
     throw invalidParam('local', 'must be a Uint8Array, a memory handle or a list of pieces', local);
@@ -25,7 +25,7 @@ export function resultOf({ transport, device, protocol }: Outcome, byteLength: n
 }
 
 /**
- * Fills in what an awaited put or get between a local memory and a remote key that were checked leaves out.
+ * Fills in what an awaited put or get leaves out. Memory and key are checked when it starts: what is none makes no length and no offset here.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function resolveTransfer(
@@ -40,7 +40,12 @@ export function resolveTransfer(
   }
   return {
     localOffset,
-    byteLength: options.byteLength ?? Math.max(0, local.byteLength - localOffset),
-    remoteOffset: remoteAddress === undefined ? (options.remoteOffset ?? 0) : Number(remoteAddress - rkey.address),
+    byteLength: options.byteLength ?? Math.max(0, lengthOf(local) - localOffset),
+    remoteOffset: remoteAddress === undefined ? (options.remoteOffset ?? 0) : offsetOf(remoteAddress, rkey),
   };
+}
+
+function offsetOf(remoteAddress: bigint, rkey: RemoteKey): number {
+  const start: unknown = rkey?.address;
+  return typeof start === 'bigint' ? Number(remoteAddress - start) : Number.NaN;
 }

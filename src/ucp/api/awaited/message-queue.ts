@@ -7,7 +7,7 @@ import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
 import { type AmCallback, type AmMessage, checkAmId } from '../active-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
-/** Who has the handlers of active messages. */
+/** Owner of the handlers of active messages. */
 export interface MessageHandlers {
   handlerOf(id: number): AmCallback | undefined;
   setHandler(id: number, handler: AmCallback | undefined): void;
@@ -64,7 +64,7 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     return value === undefined ? { done: true, value: undefined } : { done: false, value };
   }
 
-  /** Leaves the loop: later messages find no handler, and what nobody has taken is given up. */
+  /** Leaves the loop: later messages find no handler, and what was not taken is given up. */
   return(): Promise<IteratorResult<AmMessage, void>> {
     this.close();
     return Promise.resolve({ done: true, value: undefined });

@@ -1,6 +1,6 @@
 /**
- * Drives the progress of a worker while somebody awaits its operations: polls for a short time, then sleeps on the events of the
- * transports. It knows nothing of requests; a worker that nobody awaits is left alone and uses no CPU.
+ * Drives the progress of a worker while its operations are awaited: polls for a short time, then sleeps on the events of the
+ * transports. It knows nothing of requests; a worker without awaited operations is left alone and uses no CPU.
  */
 
 import { addAbortListener } from 'node:events';
@@ -35,7 +35,7 @@ export class ProgressDriver {
   readonly #worker: Progressable;
   readonly #clock: Clock;
   readonly #spinNs: number;
-  /** Operations that somebody awaits. */
+  /** Awaited operations. */
   #awaited = 0;
   #driving = false;
   #lastTurnNs: number;
@@ -43,7 +43,7 @@ export class ProgressDriver {
   readonly #wakers: Set<() => void> = new Set();
   /** Given to every sleep. */
   readonly #onEvent = (): void => this.wake();
-  /** Ends of {@link serve} that nobody has asked for yet. */
+  /** Ends the calls of {@link serve} that go on. */
   readonly #serving: Set<() => void> = new Set();
 
   /** @param spinNs time to poll before sleeping */
@@ -107,7 +107,7 @@ export class ProgressDriver {
     this.#lastTurnNs = this.#clock.nowNs();
   }
 
-  /** Sleeps until a transport may have something new, or somebody calls {@link wake}. */
+  /** Sleeps until a transport may have something new, or {@link wake} is called. */
   sleep(): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
@@ -115,7 +115,7 @@ export class ProgressDriver {
         alive.cancel();
         resolve();
       };
-      // Transports let the process end; whoever awaits an operation does not want it to.
+      // Transports let the process end; a program that awaits an operation does not want it to.
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#wakers.add(wake);

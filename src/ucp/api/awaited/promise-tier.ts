@@ -1,5 +1,5 @@
 /**
- * The awaited tier on top of the nbx tier: turns requests into promises. Who drives the progress meanwhile is progress-driver.ts.
+ * The awaited tier on top of the nbx tier: turns requests into promises. progress-driver.ts drives the progress meanwhile.
  */
 
 import { AbortError, invalidParam, statusError } from '../../../ucs/type/error.ts';
@@ -113,7 +113,7 @@ export class PromiseTier {
     next();
   }
 
-  /** Ends the sleep of whoever waits with {@link until}: what it waits for may have come. */
+  /** Ends the sleep of {@link until}: its condition may have become true. */
   wake(): void {
     this.#driver.wake();
   }

@@ -26,7 +26,7 @@ export class WorkerEvent {
   #signal: SignalFd | undefined;
   #armed = false;
 
-  /** @param newSignal makes the descriptor, when somebody first wants it */
+  /** @param newSignal makes the descriptor, at its first use */
   constructor(worker: Sleeper, clock: Clock, newSignal: () => SignalFd) {
     this.#worker = worker;
     this.#clock = clock;
@@ -48,7 +48,7 @@ export class WorkerEvent {
         alive.cancel();
         resolve();
       };
-      // Transports let the process end; whoever awaits an event does not want it to.
+      // Transports let the process end; a program that awaits an event does not want it to.
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#waiters.add(wake);

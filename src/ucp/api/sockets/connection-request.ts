@@ -27,7 +27,7 @@ export interface RequestListener {
 /** The client behind a request. */
 export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress' | 'live' | 'reject'>;
 
-/** A request. Exactly one of accept and reject answers it; what nobody answers is rejected when the listener closes. */
+/** A request. Exactly one of accept and reject answers it; one without an answer is rejected when the listener closes. */
 export class ConnectionRequest {
   /** Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;

@@ -34,7 +34,7 @@ export interface ListenerOptions {
 export interface ListenerAttributes extends SocketAddress {
   /** Length of the queue of the socket, as passed to listen(2). */
   readonly backlog: number;
-  /** Requests that nobody has answered. */
+  /** Unanswered requests. */
   readonly waiting: number;
 }
 
@@ -71,7 +71,7 @@ export function checkListenerOptions(options: ListenerOptions): CheckedListenerO
   };
 }
 
-/** Drives the worker while somebody waits. */
+/** Drives the worker while a request is awaited. */
 export interface Driver {
   begin(): void;
   end(): void;
@@ -86,9 +86,9 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   readonly #driver: Driver;
   readonly #onClose: (listener: Listener) => void;
   readonly #abort: Disposable | undefined;
-  /** Requests that nobody has answered. */
+  /** Unanswered requests. */
   readonly #unanswered: Set<ConnectionRequest> = new Set();
-  /** Those among them that nobody has taken. */
+  /** Those among them that were not taken yet. */
   #queue: ConnectionRequest[] = [];
   /** Calls of next that wait. */
   readonly #waiting: Set<() => void> = new Set();
@@ -159,7 +159,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     for (let request = await this.next(); request !== undefined; request = await this.next()) yield request;
   }
 
-  /** Ends listening, and rejects the requests that nobody has answered. Endpoints stay. Idempotent, never fails. */
+  /** Ends listening, and rejects the unanswered requests. Endpoints stay. Idempotent, never fails. */
   close(): Promise<void> {
     this.#end();
     return Promise.resolve();
@@ -206,7 +206,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     return undefined;
   }
 
-  /** Clients that have gone away are no requests any more: nobody may fill the memory by coming and going. */
+  /** Clients that have gone away are no requests any more: coming and going must not fill the memory. */
   #forgetGone(): void {
     for (const request of this.#unanswered) if (!request.live) this.#unanswered.delete(request);
     if (this.#queue.length > this.#unanswered.size) this.#queue = this.#queue.filter(({ live }) => live);

@@ -37,7 +37,7 @@ export function printSocketAddress({ address, port }: SocketAddress): string {
 
 /**
  * The numeric addresses of a host, at least one, in the order of the system.
- * @throws UcxError ERR_INVALID_PARAM; ERR_UNREACHABLE when nobody knows the name; AbortError when `signal` fires
+ * @throws UcxError ERR_INVALID_PARAM; ERR_UNREACHABLE for a name that is not known; AbortError when `signal` fires
  */
 export async function addressesOf(host: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
   if (typeof host !== 'string' || host === '' || host.length > HOST_LENGTH_MAX || host.includes('\0')) {

@@ -1,6 +1,11 @@
 /**
- * A connection that is being made: the socket until both ends have introduced themselves. It decides nothing about what the peer says and does not know
- * links.
+ * A connection that is being made: the socket until both ends have exchanged hellos. It decides nothing about what the peer says and does not know links.
+ *
+ *   end that connects:    connecting --+--> securing --+--> sending --> receiving --> done     `greeted`: the hello of the peer has come
+ *                                      '---------------'
+ *   end that is connected to:  securing --> receiving --> greeted --reply()--> sending --> done     `answered`: the answer is sent
+ *
+ * Without security, `securing` is left out. A failure ends the handshake in any state: the caller closes the socket.
  */
 
 import {
@@ -30,7 +35,10 @@ import {
 /** Where the incoming hello is in the memory; before it the outgoing one. */
 const INCOMING = 256;
 
-/** What has happened: nothing yet, the peer has introduced itself, the answer is sent, or it is over. */
+/** Where a handshake is: see the diagram above. */
+type HandshakeState = 'connecting' | 'securing' | 'sending' | 'receiving' | 'greeted' | 'done';
+
+/** What has happened: the hello of the peer has come, the answer is sent, or the handshake has failed. */
 export type HandshakeEvent =
   | { readonly kind: 'greeted'; readonly peer: Hello }
   | { readonly kind: 'answered' }
@@ -60,7 +68,7 @@ export class Handshake {
   /** What was answered, for the end that was connected to. */
   answer: Hello | undefined = undefined;
   peer: Hello | undefined = undefined;
-  /** What both have agreed on before they introduced themselves; undefined where that is not asked for, or not done. */
+  /** What both have agreed on before the hellos; undefined where that is not asked for, or not done. */
   session: Session | undefined = undefined;
   /** The connection stood, and the peer has ended it without having said anything. */
   wasHungUp = false;
@@ -68,10 +76,9 @@ export class Handshake {
   /** Runs before the hellos. */
   #secure: SecureHandshake | undefined;
   #opening: Hello | undefined;
-  #isConnecting: boolean;
+  #state: HandshakeState;
   /** Bytes of a hello as it is sent. */
   #bytes: number = PEER_HELLO_BYTES;
-  #toSend = 0;
   #sent = 0;
   #received = 0;
 
@@ -85,48 +92,38 @@ export class Handshake {
     this.deadlineNs = deadlineNs;
     this.link = opening?.link;
     this.#opening = opening?.hello;
-    this.#isConnecting = opening !== undefined;
-    const role = this.#isConnecting ? 'connecting' : 'accepting';
+    const role = opening === undefined ? 'accepting' : 'connecting';
     this.#secure = security === undefined ? undefined : new SecureHandshake(fd, security, role);
-    if (security === undefined) this.#open();
+    this.#state = opening === undefined ? this.#afterConnecting() : 'connecting';
   }
 
   /** Whether it waits for room in the socket, as well as for bytes. */
   get wantsRoom(): boolean {
-    return this.#isConnecting || this.#sent < this.#toSend || this.#secure?.hasOutput === true;
+    return this.#state === 'connecting' || this.#state === 'sending' || this.#secure?.hasOutput === true;
   }
 
   /** Answers the hello of the peer. */
   reply(answer: Hello): void {
     this.answer = answer;
-    this.#say(answer);
+    this.#state = this.#say(answer);
   }
 
   /** Goes on as far as it can. */
   advance(): HandshakeEvent | undefined {
-    if (this.#isConnecting) {
+    if (this.#state === 'connecting') {
       const code = tcpError(this.fd);
       if (code !== 0) return failed(code);
-      this.#isConnecting = false;
+      this.#state = this.#afterConnecting();
     }
     if (this.#secure !== undefined) {
-      const status = this.#secure.advance();
-      if (status === Status.INPROGRESS) return undefined;
-      this.wasHungUp = status !== Status.OK && !this.#secure.hasHeard;
-      if (status !== Status.OK)
-        return { kind: 'failed', status, reason: this.#secure.reason, isViolation: this.#secure.isViolation };
-      this.#agreed(this.#secure);
+      const event = this.#agree(this.#secure);
+      if (this.#state === 'securing') return event;
     }
-    if (this.#sent < this.#toSend) {
-      const sent = tcpSend(this.fd, this.#block.address + this.#sent, this.#toSend - this.#sent);
-      // Not connected yet: the kernel tells when it is.
-      if (sent === -Errno.EAGAIN || sent === -Errno.ENOTCONN) return undefined;
-      if (sent < 0) return failed(-sent);
-      this.#sent += sent;
-      if (this.#sent < this.#toSend) return undefined;
-      if (this.answer !== undefined) return { kind: 'answered' };
+    if (this.#state === 'sending') {
+      const event = this.#send();
+      if (event !== undefined || this.#state === 'sending') return event;
     }
-    return this.peer === undefined ? this.#receive() : undefined;
+    return this.#state === 'receiving' ? this.#receive() : undefined;
   }
 
   /** Reads what else has come, and forgets it: a socket that is closed over unread bytes takes back what was sent to the peer. */
@@ -159,27 +156,53 @@ export class Handshake {
     const peer = bytes === undefined ? 'its hello is not its own' : unpackHello(bytes);
     if (typeof peer === 'string') return refused(peer, true);
     this.peer = peer;
+    this.#state = this.link === undefined ? 'greeted' : 'done';
     return { kind: 'greeted', peer };
   }
 
-  #agreed(secure: SecureHandshake): void {
+  #afterConnecting(): HandshakeState {
+    return this.#secure === undefined ? this.#open() : 'securing';
+  }
+
+  /** Goes on with the exchange of keys; once it is over, the hellos follow. */
+  #agree(secure: SecureHandshake): HandshakeEvent | undefined {
+    const status = secure.advance();
+    if (status === Status.INPROGRESS) return undefined;
+    if (status !== Status.OK) {
+      this.wasHungUp = !secure.hasHeard;
+      return { kind: 'failed', status, reason: secure.reason, isViolation: secure.isViolation };
+    }
     this.session = secure.session!;
     this.#bytes += this.session.overheadBytes;
     secure.close();
     this.#secure = undefined;
-    this.#open();
+    this.#state = this.#open();
+    return undefined;
   }
 
-  #open(): void {
-    if (this.#opening !== undefined) this.#say(this.#opening);
+  /** The end that connects begins with its hello. */
+  #open(): HandshakeState {
+    return this.#opening === undefined ? 'receiving' : this.#say(this.#opening);
   }
 
-  #say(hello: Hello): void {
+  #say(hello: Hello): HandshakeState {
     const { u8 } = this.#block;
     packHello(hello, u8);
     if (this.session !== undefined) u8.set(this.session.sealHello(u8.subarray(0, PEER_HELLO_BYTES)));
-    this.#toSend = this.#bytes;
     this.#sent = 0;
+    return 'sending';
+  }
+
+  /** Sends what is left of a hello. */
+  #send(): HandshakeEvent | undefined {
+    const sent = tcpSend(this.fd, this.#block.address + this.#sent, this.#bytes - this.#sent);
+    // Not connected yet: the kernel tells when it is.
+    if (sent === -Errno.EAGAIN || sent === -Errno.ENOTCONN) return undefined;
+    if (sent < 0) return failed(-sent);
+    this.#sent += sent;
+    if (this.#sent < this.#bytes) return undefined;
+    this.#state = this.answer === undefined ? 'receiving' : 'done';
+    return this.answer === undefined ? undefined : { kind: 'answered' };
   }
 }
 

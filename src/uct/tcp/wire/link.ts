@@ -1,6 +1,12 @@
 /**
  * The connection between two interfaces: one socket, what is on its way over it, and how all of that ends. Endpoints stand on it; who connects, and
  * which socket serves, is the interface's business.
+ *
+ *   state:      idle --begin()--> waiting --attach()--> up --fail()--> down     fail() leads to `down` from every state; attach() also from `idle`
+ *
+ *   departure:  none --retire()--> self --onBye()--> both     An end whose endpoints are all closed tells the peer (BYE). While the link is `waiting`,
+ *               none --onBye()---> peer --retire()-> both     revive() leads from `self` back to `none`. When `both` have left, the link goes down;
+ *                                                             with `peer` alone too, if it has no endpoints.
  */
 
 import {
@@ -38,15 +44,18 @@ import {
 } from './frame.ts';
 import { Payload } from './payload.ts';
 import { endOf, failureOfPeer } from './peer-status.ts';
-import { PendingOperations } from './pending.ts';
+import { type PendingFlush, type PendingGet, PendingOperations } from './pending.ts';
 import type { Watched } from './ready-set.ts';
 import { type FrameSink, Receiver } from './receiver.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 import type { TcpKeyTable } from './tcp-key.ts';
 import { Transmitter } from './transmitter.ts';
 
-/** `idle`: nobody has sent anything; `waiting`: for the socket, whoever connects; `up`; `down` for ever. */
+/** `idle`: nothing was sent yet; `waiting`: for a connected socket, whichever end connects; `up`; `down` for ever. */
 export type LinkState = 'idle' | 'waiting' | 'up' | 'down';
+
+/** Which ends have said that they have no endpoints any more. */
+export type Departure = 'none' | 'self' | 'peer' | 'both';
 
 /** A peer may be late, or one of its signs: so many intervals are waited for. */
 export const INTERVALS = 3;
@@ -54,13 +63,6 @@ export const INTERVALS = 3;
 const WAITING_MAX: number = PUTS_MAX + 1024;
 /** Calls of the kernel in which what a peer has sent is read before its connection is closed. */
 const DRAIN_POLLS = 64;
-
-/** A get that the peer has to answer. */
-interface PendingGet {
-  readonly iov: readonly IovEntry[];
-  readonly from: number;
-  readonly byteLength: number;
-}
 
 /** What a link needs of its interface. */
 export interface LinkOwner {
@@ -87,14 +89,6 @@ export interface LinkOwner {
   countOutstanding(change: number): void;
 }
 
-/** A flush that waits for puts, gets and messages that were started before it: the latter must have left this process. */
-interface Flush {
-  readonly puts: number;
-  readonly gets: number;
-  readonly frames: number;
-  readonly completion: Completion;
-}
-
 /** The connection. */
 export class TcpLink implements FrameSink, Watched {
   readonly peerId: Uint8Array;
@@ -113,9 +107,7 @@ export class TcpLink implements FrameSink, Watched {
   peerBytesMax = 0;
   /** Endpoints on this end. */
   users = 0;
-  /** This end, and the peer, have said that they have no endpoints. */
-  hasRetired = false;
-  peerRetired = false;
+  departure: Departure = 'none';
   readonly puts: PendingOperations;
   readonly gets: PendingOperations;
   readonly payload: Payload = new Payload();
@@ -124,7 +116,7 @@ export class TcpLink implements FrameSink, Watched {
   #receiver: Receiver | undefined = undefined;
   #records: RecordStream | undefined = undefined;
   #pendingGets: PendingGet[] = [];
-  #flushes: Flush[] = [];
+  #flushes: PendingFlush[] = [];
   /** What is being received: a put, with its status, or what a get brings. */
   #isPut = false;
   #bodyStatus: Status = Status.OK;
@@ -152,6 +144,10 @@ export class TcpLink implements FrameSink, Watched {
   /** Whether frames wait for room in the socket. */
   get isBlocked(): boolean {
     return this.transmitter?.isBlocked === true;
+  }
+
+  get #hasLeft(): boolean {
+    return this.departure === 'self' || this.departure === 'both';
   }
 
   get hasHandler(): boolean {
@@ -190,7 +186,7 @@ export class TcpLink implements FrameSink, Watched {
     this.state = 'up';
     this.transmitter = new Transmitter(fd, this.#owner.buffers, this.#records);
     this.#receiver = new Receiver(fd, this.#owner.buffers, this, this.#records);
-    if (this.hasRetired) this.#sendBye();
+    if (this.#hasLeft) this.#sendBye();
   }
 
   /** Connects if that has not been tried: NO_RESOURCE as long as there is no connection, or why there will be none. */
@@ -298,8 +294,8 @@ export class TcpLink implements FrameSink, Watched {
 
   /** This end has no endpoints any more. */
   retire(): void {
-    if (this.hasRetired || this.state === 'down') return;
-    this.hasRetired = true;
+    if (this.#hasLeft || this.state === 'down') return;
+    this.departure = this.departure === 'peer' ? 'both' : 'self';
     if (this.state === 'idle') this.fail(Status.CANCELED, '');
     else if (this.state === 'up') this.#sendBye();
     // The peer may have the connection already, and use it: it is told when this end has it too.
@@ -307,8 +303,8 @@ export class TcpLink implements FrameSink, Watched {
 
   /** Whether endpoints can be made on it; also again, as long as the peer has not been told of the end. */
   revive(): boolean {
-    if (this.hasRetired && this.state === 'waiting') this.hasRetired = false;
-    return !this.hasRetired;
+    if (this.departure === 'self' && this.state === 'waiting') this.departure = 'none';
+    return !this.#hasLeft;
   }
 
   #sendBye(): void {
@@ -424,7 +420,7 @@ export class TcpLink implements FrameSink, Watched {
   }
 
   onBye(): void {
-    this.peerRetired = true;
+    this.departure = this.#hasLeft ? 'both' : 'peer';
     this.#closeIfUnused();
   }
 
@@ -449,12 +445,12 @@ export class TcpLink implements FrameSink, Watched {
     this.check(transmitter.sendMore());
     if (transmitter.moved !== before) this.#events += 1;
     if (this.#flushes.length > 0 && this.isUp) this.#settleFlushes();
-    if (this.isUp && this.peerRetired) this.#closeIfUnused();
+    if (this.isUp) this.#closeIfUnused();
   }
 
-  /** Nobody has endpoints here: a connection that nobody can use. */
+  /** Closes a connection that neither end has endpoints on. */
   #closeIfUnused(): void {
-    const isDone = this.peerRetired && (this.hasRetired || this.users === 0);
+    const isDone = this.departure === 'both' || (this.departure === 'peer' && this.users === 0);
     if (isDone && !this.transmitter!.isBlocked) this.fail(Status.CANCELED, '');
   }
 
@@ -472,8 +468,8 @@ export class TcpLink implements FrameSink, Watched {
     if (end === 'violation') this.#violated(violation);
     else if (this.isBroken) this.#endBroken();
     else if (end === 'failed') this.fail(endOf(failure), errnoText(failure));
-    // A peer that has taken leave closes without a word.
-    else if (this.peerRetired && this.hasRetired) this.fail(Status.CANCELED, '');
+    // Ends that have both said BYE close without a word.
+    else if (this.departure === 'both') this.fail(Status.CANCELED, '');
     else this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
   }
 

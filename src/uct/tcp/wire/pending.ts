@@ -114,3 +114,18 @@ export class PendingOperations {
     this.#first = 0;
   }
 }
+
+/** A get that the peer has to answer. */
+export interface PendingGet {
+  readonly iov: readonly IovEntry[];
+  readonly from: number;
+  readonly byteLength: number;
+}
+
+/** A flush that waits for puts, gets and messages that were started before it: the latter must have left this process. */
+export interface PendingFlush {
+  readonly puts: number;
+  readonly gets: number;
+  readonly frames: number;
+  readonly completion: Completion;
+}

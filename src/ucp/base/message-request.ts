@@ -1,0 +1,137 @@
+/** Requests of messages: sends and receives of tag matching, active messages and streams, and messages of the protocols themselves that wait for room. */
+
+import { joinBig } from '../../ucs/type/int64.ts';
+import { isLackOfResources, Status } from '../../ucs/type/status.ts';
+import { areIntact, holdsBytes } from '../api/local-bytes.ts';
+import type { Lane } from '../lane/lane.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import { sendMessage } from './message-packer.ts';
+import { type Connection, notInitialized, Request, type RequestOwner, type Starter } from './request.ts';
+
+/** The list of a request that has no pieces. */
+const NO_PIECES: readonly LocalPiece[] = [];
+const NO_BYTES = new Uint8Array(0);
+
+/** A key by which the peer reaches memory that is sent. */
+export interface MessageKey {
+  readonly packed: Uint8Array;
+  /** Byte of the memory behind the key at which the message begins. */
+  readonly offset: number;
+}
+
+/** The send of a message, or of a part of one. */
+export class SendRequest extends Request {
+  starter: Starter<SendRequest> = notInitialized;
+  pieces: readonly LocalPiece[] = NO_PIECES;
+  /** Tag, as signed words. */
+  tagLow = 0;
+  tagHigh = 0;
+  /** Id of an active message, and a copy of its header. */
+  amId = 0;
+  amHeader: Uint8Array = NO_BYTES;
+  /** Key of the memory, for a receiver that reads it. */
+  key: MessageKey | undefined = undefined;
+
+  start(): Status {
+    const { connection } = this;
+    return connection === undefined ? notInitialized() : this.starter(this, connection);
+  }
+
+  protected override holdsMemory(): boolean {
+    return areIntact(this.pieces);
+  }
+
+  protected override dropMemory(): void {
+    this.pieces = NO_PIECES;
+    this.amHeader = NO_BYTES;
+    this.key = undefined;
+  }
+}
+
+/** The receive of a message. */
+export class ReceiveRequest extends Request {
+  starter: (request: ReceiveRequest) => Status = notInitialized;
+  /** Host memory in one piece, and the mapped memory that it is of; without it the memory is `pieces`. */
+  bytes: Uint8Array | undefined = undefined;
+  handle: MemoryHandle | undefined = undefined;
+  localOffset = 0;
+  pieces: readonly LocalPiece[] = NO_PIECES;
+  /** Tag, as signed words: the one that is asked for, then the one that has come. Bits of it that count. */
+  tagLow = 0;
+  tagHigh = 0;
+  maskLow = 0;
+  maskHigh = 0;
+  /** Order in which receives were posted; 0 for one that is not posted. Its neighbours in the matching. */
+  order = 0;
+  matchPrevious: ReceiveRequest | undefined = undefined;
+  matchNext: ReceiveRequest | undefined = undefined;
+  /** Bytes of the message that has come. */
+  messageBytes = 0;
+  /** A stream receive that ends only when all of its memory is filled. */
+  waitAll = false;
+
+  override get receivedBytes(): number {
+    return this.messageBytes;
+  }
+
+  override get movedBytes(): number {
+    return this.messageBytes;
+  }
+
+  override get senderTag(): bigint {
+    return joinBig(this.tagLow, this.tagHigh);
+  }
+
+  override begin(connection: Connection | undefined, lane: Lane | undefined): void {
+    super.begin(connection, lane);
+    this.tagLow = 0;
+    this.tagHigh = 0;
+    this.messageBytes = 0;
+  }
+
+  start(): Status {
+    return this.starter(this);
+  }
+
+  protected override holdsMemory(): boolean {
+    const { bytes } = this;
+    return bytes === undefined ? areIntact(this.pieces) : holdsBytes(bytes, this.localOffset, this.byteLength);
+  }
+
+  protected override dropMemory(): void {
+    this.bytes = undefined;
+    this.handle = undefined;
+    this.pieces = NO_PIECES;
+  }
+}
+
+/** A message of a protocol itself that waits for room. */
+export class PostedMessage extends Request {
+  readonly messageId: number;
+  readonly #to: Connection;
+  readonly #header: Int32Array;
+  readonly #payload: Uint8Array | undefined;
+
+  /** Copies header and payload. */
+  constructor(owner: RequestOwner, to: Connection, messageId: number, header: Int32Array, payload?: Uint8Array) {
+    super(owner);
+    this.begin(to, undefined);
+    this.#to = to;
+    this.messageId = messageId;
+    this.#header = header.slice();
+    this.#payload = payload?.slice();
+  }
+
+  start(): Status {
+    const status = sendMessage(
+      this.#to,
+      this.messageId,
+      this.#header,
+      this.#payload,
+      0,
+      this.#payload?.byteLength ?? 0,
+    );
+    // The caller has returned and cannot be told of a failure: a message that lacks memory or descriptors is sent again.
+    return isLackOfResources(status) ? Status.NO_RESOURCE : status;
+  }
+}

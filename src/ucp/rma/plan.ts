@@ -1,0 +1,145 @@
+/** The plan of puts and gets between two memories: which lane and protocol carry which sizes. It moves nothing. */
+
+import { memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { Iface, RemotePath } from '../../uct/api/iface.ts';
+import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
+import type { Connection } from '../base/request.ts';
+import type { Lane } from '../lane/lane.ts';
+import { laneDistance } from '../lane/lane-distance.ts';
+import { nameOf } from '../lane/lanes.ts';
+import { HOST_PLACE, type LocalMemory, stagedPlaceIndex } from '../mem/memory-handle.ts';
+import type { RemoteKey, ShortPut } from '../mem/remote-key.ts';
+import { explainPlan } from '../proto/explain.ts';
+import {
+  type Candidate,
+  candidateFor,
+  type MemoryPlace,
+  type MessageLane,
+  OPERATION_NAMES,
+  Operation,
+  type Plan,
+  Protocol,
+  selectProtocols,
+} from '../proto/selection.ts';
+import { pipelineLane } from './pipeline-lane.ts';
+
+/**
+ * The plan for an operation between these memories, from the key or made now.
+ * @param origin the device whose bytes pass through `local`, where that is host memory of the protocol
+ */
+export function planFor(
+  operation: Operation,
+  local: LocalMemory,
+  rkey: RemoteKey,
+  connection: Connection,
+  origin?: number,
+): Plan {
+  const own = local instanceof Uint8Array ? 0 : local.placeIndex;
+  const placeIndex = origin === undefined ? own : stagedPlaceIndex(origin);
+  return rkey.plan(operation, placeIndex) ?? makePlan(operation, local, placeIndex, rkey, connection, origin);
+}
+
+function makePlan(
+  operation: Operation,
+  local: LocalMemory,
+  placeIndex: number,
+  rkey: RemoteKey,
+  connection: Connection,
+  origin: number | undefined,
+): Plan {
+  const { lanes, distanceOf } = connection;
+  const place = local instanceof Uint8Array ? HOST_PLACE : local;
+  const near = origin ?? place.sysDevice;
+  const capabilities = lanes.map(({ iface, md }) => ({
+    attributes: iface.attributes,
+    path: pathTo(iface, rkey.parts[md.index]),
+    distance: laneDistance(distanceOf, { iface }, near),
+    hasRemoteKey: rkey.parts[md.index] !== undefined,
+    hasLocalMemory: local instanceof Uint8Array || local.mdMemory[md.index] !== undefined,
+    localRefusal: local instanceof Uint8Array ? undefined : local.refusals.get(md.index),
+    registerCost: local instanceof Uint8Array ? md.md.attributes.registerCost : undefined,
+  }));
+  const isMovable = local instanceof Uint8Array || local.limitation === undefined;
+  const isAsked = rkey.memoryKey !== undefined && isMovable;
+  const messages = isAsked ? messageLane(connection, operation, place, rkey) : undefined;
+  const plan = selectProtocols(operation, place, rkey, capabilities, messages, connection.zcopyThreshold);
+  rkey.keepPlan(operation, placeIndex, plan);
+  connection.protocolInfo?.chosen(
+    lanes.map(({ iface }) => nameOf(iface.attributes)),
+    () =>
+      explainPlan({
+        operation,
+        localType: place.memoryType,
+        remoteType: rkey.memoryType,
+        plan,
+        resources: lanes.map(({ iface }) => iface.attributes.resource),
+        unavailable: [],
+      }),
+  );
+  if (operation === Operation.PUT && placeIndex === 0) rkey.shortPut = shortPutOf(plan, rkey, lanes);
+  return plan;
+}
+
+/** What an interface knows of the path to the memory of its part of a key. */
+function pathTo(iface: Iface, part: UctRemoteKey | undefined): RemotePath | undefined {
+  return part === undefined ? undefined : iface.remotePath?.(part);
+}
+
+/** How the smallest puts go, if by a short operation. */
+function shortPutOf({ steps }: Plan, rkey: RemoteKey, lanes: readonly Lane[]): ShortPut | undefined {
+  const [step] = steps;
+  if (step === undefined || step.candidate.protocol !== Protocol.SHORT) return undefined;
+  const { endpoint, md, activity } = lanes[step.candidate.lane]!;
+  return { bytesMax: step.bytesMax, endpoint, part: rkey.parts[md.index]!, activity };
+}
+
+/** The lane of the messages as selection sees it. */
+function messageLane(
+  connection: Connection,
+  operation: Operation,
+  local: MemoryPlace,
+  rkey: RemoteKey,
+): MessageLane | undefined {
+  const { lanes, am } = connection;
+  const lane = lanes.findIndex(({ endpoint }) => endpoint === am);
+  if (am === undefined || lane < 0) return undefined;
+  const { latencyNs, hostToHost } = lanes[lane]!.iface.attributes.performance;
+  const windows = operation === Operation.PUT ? pipelineLane(connection, rkey, local) : undefined;
+  if (windows === undefined) return { lane, latencyNs, bandwidth: hostToHost };
+  const path = `windows as put-pipeline over ${nameOf(lanes[windows.lane]!.iface.attributes)}`;
+  const note = windows.note === undefined ? path : `${path}, ${windows.note}`;
+  return { lane, latencyNs, bandwidth: hostToHost, note };
+}
+
+/** The candidate for a size. */
+export function chooseCandidate(
+  plan: Plan,
+  operation: Operation,
+  local: LocalMemory,
+  rkey: RemoteKey,
+  bytes: number,
+): Candidate {
+  const candidate = candidateFor(plan, bytes);
+  if (candidate !== undefined) return candidate;
+  const from = memoryTypeName(local instanceof Uint8Array ? HOST_PLACE.memoryType : local.memoryType);
+  const reasons = refusalsOf(plan, rkey);
+  throw new UcxError({
+    code: 'ERR_UNREACHABLE',
+    status: Status.UNREACHABLE,
+    message: `no transport can ${OPERATION_NAMES[operation]} ${bytes} bytes between local ${from} and remote ${memoryTypeName(rkey.memoryType)} memory (${reasons})`,
+    details: { operation: OPERATION_NAMES[operation], bytes, reasons },
+  });
+}
+
+/** Why nothing but what a plan names moves the memory of a key, for users: what explain() lists. */
+export function refusalsOf(plan: Plan, rkey: RemoteKey): string {
+  // Keys of other connections were refused before.
+  const { lanes, unreachable } = rkey.owner as Connection;
+  const reasons = new Set([
+    ...plan.rejected.map(({ lane, reason }) => `${nameOf(lanes[lane]!.iface.attributes)}: ${reason}`),
+    ...unreachable.map(({ name, reason }) => `${name}: ${reason}`),
+  ]);
+  return [...reasons].join('; ');
+}

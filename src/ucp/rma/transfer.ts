@@ -1,0 +1,84 @@
+/** One put or get over one lane: fills its request, and starts it. Which lane and protocol is decided in plan.ts. */
+
+import type { Status } from '../../ucs/type/status.ts';
+import { hostBytes } from '../api/local-bytes.ts';
+import { type Connection, notInitialized } from '../base/request.ts';
+import type { RmaRequest } from '../base/rma-request.ts';
+import type { LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import type { OperationRegistrar } from '../mem/memory-map.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
+
+/** Fills a request with an operation whose lane and protocol are chosen. */
+export function initRma(
+  request: RmaRequest,
+  operation: Operation,
+  connection: Connection,
+  { lane, protocol }: Candidate,
+  rkey: RemoteKey,
+  remoteOffset: number,
+): void {
+  const by = connection.lanes[lane]!;
+  request.begin(connection, by);
+  request.starter = startRma;
+  request.operation = operation;
+  request.protocolIndex = protocol;
+  request.rkey = rkey.parts[by.md.index];
+  request.remoteOffset = remoteOffset;
+}
+
+/** Finds the mapped memory that host bytes are of, and registers those that are of none. */
+export interface MappedMemoryIndex {
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+  readonly registrars: readonly OperationRegistrar[];
+}
+
+/** ArrayBuffers up to this length are registered as a whole, also the one that small Buffers share. */
+const SHARED_BYTES_MAX = 65_536;
+
+/** Sets the local side of an initialized request: bytes for short, registered memory for zero copy. */
+export function initLocal(
+  request: RmaRequest,
+  local: LocalMemory,
+  offset: number,
+  byteLength: number,
+  context: MappedMemoryIndex,
+): void {
+  request.byteLength = byteLength;
+  request.localOffset = offset;
+  if (request.protocolIndex === Protocol.SHORT) {
+    request.bytes = hostBytes(local);
+    return;
+  }
+  const { index } = request.lane!.md;
+  if (!(local instanceof Uint8Array)) {
+    request.setEntry(local.mdMemory[index]!, offset, byteLength);
+    return;
+  }
+  const handle = context.handleOf(local);
+  const part = handle?.mdMemory[index];
+  if (handle?.bytes !== undefined && part !== undefined) {
+    request.setEntry(part, local.byteOffset - handle.bytes.byteOffset + offset, byteLength);
+    return;
+  }
+  const isShared = local.byteLength < local.buffer.byteLength && local.buffer.byteLength <= SHARED_BYTES_MAX;
+  const registered = isShared ? new Uint8Array(local.buffer) : local;
+  const memory = request.register(context.registrars[index]!, registered);
+  request.setEntry(memory, local.byteOffset - registered.byteOffset + offset, byteLength);
+}
+
+/** Starts, or starts again, an initialized request: the status of the transport. */
+function startRma(request: RmaRequest): Status {
+  const { lane, rkey, operation, iov, bytes, localOffset, byteLength, remoteOffset } = request;
+  if (lane === undefined || rkey === undefined) return notInitialized();
+  const { endpoint, activity } = lane;
+  activity.busy = true;
+  if (bytes === undefined) {
+    return operation === Operation.PUT
+      ? endpoint.putZcopy(iov, remoteOffset, rkey, request)
+      : endpoint.getZcopy(iov, remoteOffset, rkey, request);
+  }
+  return operation === Operation.PUT
+    ? endpoint.putShort(bytes, localOffset, byteLength, remoteOffset, rkey, request)
+    : endpoint.getShort(bytes, localOffset, byteLength, remoteOffset, rkey, request);
+}
