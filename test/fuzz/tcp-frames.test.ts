@@ -226,11 +226,7 @@ describe('hostile peers of tcp', () => {
       ['a negative acknowledgement', () => frame([FrameType.ACK, -5]), /-5 acknowledgements too many/],
       ['a refusal of nothing', () => frame([FrameType.NACK, Status.INVALID_ADDR]), /a refusal of nothing/],
       ['a refusal that is none', () => frame([FrameType.NACK, 3]), /a refusal with status 3/],
-      [
-        'an answer that no get waits for',
-        () => frame([FrameType.GET_DATA, 8], new Uint8Array(16)),
-        /no get waits for/,
-      ],
+      ['an answer that no get waits for', () => frame([FrameType.GET_DATA, 8], new Uint8Array(16)), /no get waits for/],
       ['a get that is too long', () => get(target.words, 0, FRAME_BODY_BYTES_MAX + 1), /a get of 1073741825 bytes/],
       [
         'a get without end',

@@ -26,9 +26,9 @@ import type { Session } from '../secure/session.ts';
 import {
   FRAME_BODY_BYTES_MAX,
   FrameType,
-  HEADER_BYTES,
   GETS_MAX,
   getLengthOf,
+  HEADER_BYTES,
   keyWordOf,
   offsetOf,
   PUTS_MAX,

@@ -94,7 +94,8 @@ export class Outgoing {
   checkMemory(): void {
     for (let i = this.piece; i < this.count; i++) {
       const memory = this.memories[i];
-      if (memory === undefined || this.addresses[i]! + this.lengths[i]! <= memory.location + memory.byteLength) continue;
+      if (memory === undefined || this.addresses[i]! + this.lengths[i]! <= memory.location + memory.byteLength)
+        continue;
       memory.inFlight -= 1;
       this.memories[i] = undefined;
       this.addresses[i] = LOST;

@@ -4,6 +4,7 @@
  */
 
 import { Errno, tcpRecv } from '../../../sys/index.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import {
   END_BYTES,
@@ -17,7 +18,6 @@ import {
   typeOf,
   valueIn,
 } from './frame.ts';
-import { Status } from '../../../ucs/type/status.ts';
 import type { Payload } from './payload.ts';
 import type { TcpBuffers } from './tcp-buffers.ts';
 
