@@ -284,19 +284,3 @@ export const clockGettime: (clock: number, address: number) => number = declare(
   'int',
   POINTER,
 ]);
-
-/** The part of koffi's poll handle that is safe to call: nothing of it after `close()`, which frees what the others touch. */
-export interface PollHandle {
-  ref(): void;
-  unref(): void;
-  close(): void;
-}
-
-/**
- * Starts a `uv_poll` for readability in the event loop of this thread. Traps of koffi 3.3.4, handled in poll.ts: a descriptor that
- * epoll refuses (or that this loop polls already) aborts the process; an exception in `callback` vanishes; the subscription ends
- * when the handle is collected.
- */
-export function startPoll(fd: number, callback: () => void): PollHandle {
-  return koffi.node.poll(fd, { readable: true }, callback);
-}

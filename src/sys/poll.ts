@@ -3,8 +3,9 @@
  */
 
 import { closeDescriptor } from './descriptor.ts';
+import { type PollHandle, startPoll } from './event-loop.ts';
 import { dup } from './file.ts';
-import { epollControl, epollCreate, errno, type PollHandle, startPoll } from './libc.ts';
+import { epollControl, epollCreate, errno } from './libc.ts';
 import { allocateScratch } from './scratch.ts';
 import { SyscallError } from './syscall-error.ts';
 import { noteDescriptor } from './thread-descriptors.ts';
@@ -12,14 +13,6 @@ import { noteDescriptor } from './thread-descriptors.ts';
 const EPOLL_CLOEXEC = 0o2000000;
 const EPOLL_CTL_ADD = 1;
 const EPOLL_EVENT_BYTES = 12;
-
-/** Handles end with their garbage collection: the ones in use are kept here. */
-const active = new Set<PollSubscription>();
-
-/** The event loop still runs while a thread is torn down, and the FFI ends the process when a callback comes due then. */
-function closeAll(): void {
-  for (const subscription of active) subscription.close();
-}
 
 /** A running subscription. Holds the process open unless {@link unref} was called. */
 export class PollSubscription implements Disposable {
@@ -44,8 +37,6 @@ export class PollSubscription implements Disposable {
         });
       }
     });
-    if (active.size === 0) process.once('exit', closeAll);
-    active.add(this);
   }
 
   get closed(): boolean {
@@ -68,8 +59,6 @@ export class PollSubscription implements Disposable {
     this.#handle.close();
     this.#handle = undefined;
     closeDescriptor(this.#fd);
-    active.delete(this);
-    if (active.size === 0) process.off('exit', closeAll);
   }
 
   [Symbol.dispose](): void {
@@ -82,10 +71,6 @@ export class PollSubscription implements Disposable {
  *
  * The subscription works on a duplicate of the descriptor: there may be several, `fd` may be closed at any time, and the open file
  * lives until the subscription is closed too.
- *
- * DANGER in worker threads: one that is torn down from outside (`worker.terminate()`, `process.exit()` of the main thread) while its
- * descriptor is readable aborts the process, as no code of the worker runs any more that could close the subscription. Ask such a worker to
- * end and wait for its `exit`; ending by itself, also by an exception, is safe.
  * @throws SyscallError EBADF; EPERM for a file that cannot be polled; EMFILE
  */
 export function pollReadable(fd: number, callback: () => void): PollSubscription {

@@ -95,6 +95,27 @@ describe('startWorker', () => {
     expect(code).toBe(expected);
   });
 
+  it('lets threads be ended from outside while their subscriptions are readable', { timeout: 120_000 }, async () => {
+    const body = `import { parentPort } from 'node:worker_threads';
+       import { EventFd } from ${SYS};
+       const events = Array.from({ length: 8 }, () => new EventFd());
+       let calls = 0;
+       for (const event of events) {
+         event.onReadable(() => {
+           // Never empty: when the thread ends there is always something to be called.
+           if (++calls === 20) parentPort.postMessage('busy');
+         });
+         event.signal();
+       }`;
+    const end = async (index: number): Promise<void> => {
+      const worker = start(`busy-${index}-thread`, body);
+      await once(worker, 'message');
+      expect(await worker.terminate()).toBe(1);
+    };
+    // Two at a time: what one leaves must not reach the other.
+    for (let round = 0; round < 100; round++) await Promise.all([end(0), end(1)]);
+  });
+
   it('starts threads in a working directory that was deleted, and leaves the process there', async () => {
     writeFileSync(
       join(folder, 'alive-thread.js'),

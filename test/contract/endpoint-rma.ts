@@ -7,7 +7,7 @@ import { IfaceFlag } from '../../src/uct/api/iface.ts';
 import { requires } from '../fixtures/requires.ts';
 import { RmaFixture } from './endpoint-rma-fixture.ts';
 import { endpointLimitCases } from './endpoint-rma-limits.ts';
-import { finish, flush, keyOf, type MdSetup, started } from './uct-fixture.ts';
+import { finish, flush, keyOf, type MdSetup, ownBytes, started } from './uct-fixture.ts';
 
 const MEBIBYTE = 2 ** 20;
 /** Sizes at which packets, pages and chunks begin and end. */
@@ -25,7 +25,10 @@ export function endpointRmaContract(name: string, setup: MdSetup): void {
   describe(`endpoint: ${name}`, () => {
     const fixture = new RmaFixture(setup);
 
-    describe('zero copy', () => zcopyCases(fixture));
+    describe('zero copy', () => {
+      zcopyCases(fixture);
+      detachedCases(fixture);
+    });
     describe('short operations', () => shortCases(fixture));
     describe('order', () => orderCases(fixture));
     describe('limits', () => endpointLimitCases(fixture));
@@ -112,6 +115,47 @@ function zcopyCases(fixture: RmaFixture): void {
       expect(await finish(iface, (completion) => endpoint.getZcopy(iov, 16, rkey, completion))).toBe(Status.OK);
     }
   });
+}
+
+/** What a program gives away under an operation is not its own any more: an operation that has not ended fails, and no other. */
+function detachedCases(fixture: RmaFixture): void {
+  const operations = ['putZcopy', 'getZcopy'] as const;
+  const sides = ['local', 'remote'] as const;
+  it.each(operations.flatMap((operation) => sides.map((side) => [operation, side] as const)))(
+    '%s whose %s buffer is detached fails, and the endpoint works on',
+    async (operation, side) => {
+      const { md, iface, endpoint } = fixture;
+      const byteLength = MEBIBYTE + 3;
+      const partner = KINDS.find((kind) => fixture.memory(TYPE_OF[kind], 8) !== undefined && serves(kind))!;
+      function serves(kind: (typeof KINDS)[number]): boolean {
+        const [local, remote] = side === 'local' ? (['host', kind] as const) : ([kind, 'host'] as const);
+        return fixture.serves(TYPE_OF[local], TYPE_OF[remote]);
+      }
+      requires(partner !== undefined, `${side} host memory`);
+      const lost = md.memReg(ownBytes(byteLength));
+      requires(side === 'local' || lost.packable !== false, 'keys of registered host memory');
+      const other =
+        side === 'local'
+          ? fixture.remoteMemory(TYPE_OF[partner], byteLength)!
+          : fixture.memory(TYPE_OF[partner], byteLength)!;
+      const [here, there] = side === 'local' ? [lost, other] : [other, lost];
+      const rkey = keyOf(md, there);
+      const iov = [{ memory: here, offset: 0, byteLength }];
+      const completion = fixture.completion();
+      const status = await started(iface, completion, () => endpoint[operation](iov, 0, rkey, completion));
+      structuredClone(lost.bytes!.buffer, { transfer: [lost.bytes!.buffer as ArrayBuffer] });
+      if (status === Status.INPROGRESS) {
+        await fixture.drive(() => completion.calls === 1);
+        expect(completion.failure).toBe(Status.INVALID_ADDR);
+      } else expect([status, completion.calls]).toEqual([Status.OK, 0]);
+      expect(await flush(iface, endpoint)).toBe(Status.OK);
+      const whole = fixture.remote(64);
+      const bytes = fixture.memory(MemoryType.HOST, 64)!;
+      const good = [{ memory: bytes, offset: 0, byteLength: 64 }];
+      const key = keyOf(md, whole);
+      expect(await finish(iface, (each) => endpoint[operation](good, 0, key, each))).toBe(Status.OK);
+    },
+  );
 }
 
 function shortCases(fixture: RmaFixture): void {

@@ -73,7 +73,7 @@ function get(words: readonly number[], offset: number, byteLength: number): Uint
 
 function am(byteLength: number, body: Uint8Array = new Uint8Array(byteLength)): Uint8Array {
   const header = new Int32Array(HEADER_BYTES / 4);
-  writeAm(header, 0, 3, byteLength);
+  writeAm(header, 0, FrameType.AM, 3, byteLength);
   return frame([...header], body);
 }
 
@@ -226,11 +226,7 @@ describe('hostile peers of tcp', () => {
       ['a negative acknowledgement', () => frame([FrameType.ACK, -5]), /-5 acknowledgements too many/],
       ['a refusal of nothing', () => frame([FrameType.NACK, Status.INVALID_ADDR]), /a refusal of nothing/],
       ['a refusal that is none', () => frame([FrameType.NACK, 3]), /a refusal with status 3/],
-      [
-        'an answer that no get waits for',
-        () => frame([FrameType.GET_DATA, 8, 0, 0], new Uint8Array(8)),
-        /no get waits for/,
-      ],
+      ['an answer that no get waits for', () => frame([FrameType.GET_DATA, 8], new Uint8Array(16)), /no get waits for/],
       ['a get that is too long', () => get(target.words, 0, FRAME_BODY_BYTES_MAX + 1), /a get of 1073741825 bytes/],
       [
         'a get without end',
@@ -363,6 +359,7 @@ describe('hostile peers of tcp', () => {
         get(words, 0, 64),
         frame([FrameType.HEARTBEAT, 1000]),
         am(0, new Uint8Array(0)),
+        frame([FrameType.AM_ZCOPY | (3 << 8), 8], new Uint8Array(16)),
         put(words, 0, new Uint8Array(0)),
         frame([FrameType.BYE, 0]),
       ];

@@ -14,11 +14,17 @@ const PROGRAM = built(join(import.meta.dirname, '../fixtures/traffic-thread.ts')
 expectNoLeaks(SEGMENT_PROBES);
 
 describe('a thread that is ended in traffic', { timeout: 20_000 }, () => {
-  it.each(['posix,cma,self', 'tcp,self', 'all'])('over %s leaves nothing after the next use', async (tls) => {
+  const transports = ['posix,cma,self', 'tcp,self', 'all'];
+  it.each(
+    transports.flatMap((tls) => [
+      [tls, 'awake'],
+      [tls, 'asleep'],
+    ]),
+  )('over %s, %s, leaves nothing after the next use', async (tls, state) => {
     const segments = SEGMENT_PROBES['segments']!;
     const before = segments();
     const env = { UCX_GAUDI_DRIVER: tls === 'all' ? 'emulator' : 'kernel', UCX_TLS: tls };
-    const thread = new Worker(PROGRAM, { workerData: env, execArgv: [] });
+    const thread = new Worker(PROGRAM, { workerData: { env, sleeps: state === 'asleep' }, execArgv: [] });
     const [address] = (await once(thread, 'message')) as [string];
     const context = await Context.create({ env, configDirectories: [] });
     const worker = context.worker();

@@ -56,7 +56,7 @@ describe('a Context in each thread', { timeout: 60_000 }, () => {
       const env = { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '1', UCX_TLS: tls };
       const [one, two, three] = (await Promise.all([start(env), start(env), start(env)])) as [Member, Member, Member];
       await exchange([one, two, three], 1);
-      const busy = new Worker(TRAFFIC, { workerData: env, execArgv: [] });
+      const busy = new Worker(TRAFFIC, { workerData: { env, sleeps: false }, execArgv: [] });
       await once(busy, 'message');
       const under = exchange([one, two, three], 2);
       await busy.terminate();

@@ -376,7 +376,7 @@ describe('short gets', () => {
   it.each([
     ['detached', (target: ResizableTarget) => structuredClone(target.buffer, { transfer: [target.buffer] })],
     ['shrunk', (target: ResizableTarget) => target.buffer.resize(11)],
-  ])('end with INVALID_PARAM when the target was %s in flight', (_, change) => {
+  ])('end with INVALID_ADDR when the target was %s in flight', (_, change) => {
     const { device, queue } = openQueue();
     const buffer = new ResizableBuffer(16, { maxByteLength: 16 });
     const target = new Uint8Array(buffer);
@@ -389,7 +389,7 @@ describe('short gets', () => {
     }
     device.complete(2);
     expect(queue.progress()).toBe(2);
-    expect([bad.status, next.status, queue.failure]).toEqual([Status.INVALID_PARAM, Status.OK, Status.OK]);
+    expect([bad.status, next.status, queue.failure]).toEqual([Status.INVALID_ADDR, Status.OK, Status.OK]);
     expect([...good]).toEqual([7, 7, 7, 7]);
     for (let i = 0; i < target.length; i++) expect(target[i]).toBe(0);
     for (const request of [bad, next]) queue.free(request);

@@ -426,9 +426,9 @@ export class DmaQueue {
     if (request.onComplete !== undefined) request.tell(request.onComplete);
   }
 
-  /** Copies the bytes of a short get; INVALID_PARAM for a target that was detached or became shorter in flight. */
+  /** Copies the bytes of a short get; INVALID_ADDR for a target that was detached or became shorter in flight. */
   #deliver(request: DmaRequest, target: Uint8Array): Status {
-    if (target.byteLength < request.targetOffset + request.byteLength) return Status.INVALID_PARAM;
+    if (target.byteLength < request.targetOffset + request.byteLength) return Status.INVALID_ADDR;
     copyBytes(target, request.targetOffset, this.#ring.data, request.dataOffset, request.byteLength);
     return Status.OK;
   }

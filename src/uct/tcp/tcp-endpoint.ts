@@ -13,6 +13,7 @@ import { fitsMessage, isInside } from '../base/range.ts';
 import { Transfer, type TransferCounters } from '../base/transfer-counters.ts';
 import {
   FRAME_BODY_BYTES_MAX,
+  FrameType,
   GET_HEADER_BYTES,
   GETS_MAX,
   HEADER_BYTES,
@@ -110,7 +111,8 @@ export class TcpEndpoint implements UctEndpoint {
       const frame = pool.takeSmall();
       writePut(frame.words, 0, key.words, remoteOffset + from, bytes);
       frame.add(frame.block.address, PUT_HEADER_BYTES);
-      frame.addIov(iov, from, bytes, pool.zeros.address);
+      frame.addIov(iov, from, bytes);
+      frame.addPadding(bytes, pool.zeros);
       // A link that fails here ends the operation through its completion.
       if (link.check(link.transmitter!.push(frame)) !== Status.OK) break;
     }
@@ -191,7 +193,7 @@ export class TcpEndpoint implements UctEndpoint {
     const transmitter = link.transmitter!;
     if (transmitter.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const { words, bytes } = this.#buffers.txFrame;
-    writeAm(words, TX_WORD, id, total);
+    writeAm(words, TX_WORD, FrameType.AM, id, total);
     for (let i = 0; i < headerWords; i++) words[TX_WORD + HEADER_BYTES / 4 + i] = header[i]!;
     if (payload !== undefined) {
       copyBytes(bytes, TX_START + HEADER_BYTES + headerWords * 4, payload, payloadOffset, payloadLength);
@@ -214,7 +216,7 @@ export class TcpEndpoint implements UctEndpoint {
     const total = packer.pack(frame);
     // It is what the system is asked to read.
     if (!isInside(0, total, this.#buffers.txBytesMax)) return Status.INVALID_PARAM;
-    writeAm(frame.words, TX_WORD, id, total);
+    writeAm(frame.words, TX_WORD, FrameType.AM, id, total);
     const status = link.check(transmitter.sendBuilt(HEADER_BYTES + padded(total)));
     if (status !== Status.OK) return this.#counters.refused(status);
     this.#counters.bcopy(Transfer.AM, total);
@@ -236,10 +238,12 @@ export class TcpEndpoint implements UctEndpoint {
     if (!isSound || !isCompletion(completion)) return Status.INVALID_PARAM;
     if (link.transmitter!.length >= QUEUE_MAX) return this.#counters.refused(Status.NO_RESOURCE);
     const frame = this.#buffers.pool.takeSmall();
-    writeAm(frame.words, 0, id, total);
+    writeAm(frame.words, 0, FrameType.AM_ZCOPY, id, total);
     for (let i = 0; i < headerWords; i++) frame.words[HEADER_BYTES / 4 + i] = header[i]!;
     frame.add(frame.block.address, HEADER_BYTES + headerWords * 4);
-    frame.addIov(iov, 0, total - headerWords * 4, this.#buffers.pool.zeros.address);
+    frame.addIov(iov, 0, total - headerWords * 4);
+    frame.addPadding(total, this.#buffers.pool.zeros);
+    frame.addEnd(Status.OK);
     frame.completion = completion;
     this.#counters.zcopy(Transfer.AM, total);
     // A link that fails here ends the operation through its completion.

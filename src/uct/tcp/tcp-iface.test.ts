@@ -16,7 +16,7 @@ import { ManualClock } from '../../ucs/sys/clock.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { UctEndpoint } from '../api/iface.ts';
 import { type TcpAddress, unpackTcpAddress } from './address/tcp-address.ts';
-import { type Hello, PEER_HELLO_BYTES, unpackHello } from './connect/hello.ts';
+import { Answer, type Hello, PEER_HELLO_BYTES, unpackHello } from './connect/hello.ts';
 import { Identity } from './connect/identity.ts';
 import type { TcpEndpoint } from './tcp-endpoint.ts';
 import { FrameType } from './wire/frame.ts';
@@ -273,6 +273,54 @@ describe('a peer', () => {
       two.iface.close();
     }
     expect(orders.size).toBe(2);
+  });
+
+  it('that connects at the same time, and fails to, is connected to again', async () => {
+    const clock = new ManualClock(1e9);
+    const one = net.open({}, clock);
+    const peers: RawPeer[] = [];
+    const endpoint = one.iface.connect(await net.listener((peer) => peers.push(peer)));
+    const { link } = endpoint as TcpEndpoint;
+    expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
+    const answer = async (status: number): Promise<void> => {
+      const peer = peers.at(-1)!;
+      await net.until([one], () => peer.received.byteLength >= PEER_HELLO_BYTES);
+      const { sender } = unpackHello(peer.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
+      peer.write(helloBytes({ wanted: sender, status }));
+    };
+    // Twice the peer says that it connects itself, and does not.
+    for (const attempts of [1, 2]) {
+      await net.until([one], () => peers.length === attempts);
+      await answer(Answer.DUPLICATE);
+      await net.until([one], () => peers.at(-1)!.isClosed);
+      expect([link.state, peers.length]).toEqual(['waiting', attempts]);
+      clock.advance(1e9);
+    }
+    await net.until([one], () => peers.length === 3);
+    await answer(Answer.WELCOME);
+    expect(await send(net, one, endpoint)).toBe(Status.OK);
+    expect(one.failed).toEqual([]);
+  });
+
+  it('that only says that it connects is given up after CONNECT_TIMEOUT', async () => {
+    const clock = new ManualClock(1e9);
+    const one = net.open({}, clock);
+    const peers: RawPeer[] = [];
+    const endpoint = one.iface.connect(await net.listener((peer) => peers.push(peer)));
+    expect(endpoint.amShort(3, HEADER, 2, BYTES, 0, 100)).toBe(Status.NO_RESOURCE);
+    for (let second = 0; one.failed.length === 0; second++) {
+      expect(second).toBeLessThanOrEqual(10);
+      await net.until([one], () => peers.length === second + 1 || one.failed.length > 0);
+      const peer = peers[second];
+      if (peer === undefined) break;
+      await net.until([one], () => peer.received.byteLength >= PEER_HELLO_BYTES);
+      const { sender } = unpackHello(peer.take(PEER_HELLO_BYTES)) as { sender: Uint8Array };
+      peer.write(helloBytes({ wanted: sender, status: Answer.DUPLICATE }));
+      await net.until([one], () => peer.isClosed);
+      clock.advance(1e9);
+    }
+    expect(one.failed).toEqual([{ endpoint, status: Status.ENDPOINT_TIMEOUT }]);
+    expect(peers).toHaveLength(10);
   });
 
   function idOf({ iface }: TcpSide): Uint8Array {

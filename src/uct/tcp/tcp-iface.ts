@@ -47,6 +47,8 @@ const QUIET_AFTER = 4096;
 const QUIET_EVERY = 8;
 /** Calls of progress after which an interface without connections looks whether a peer connects. A power of two. */
 const LISTEN_EVERY = 256;
+/** Parts of CONNECT_TIMEOUT after which a link that the peer is to connect is connected from here after all. */
+const ACCEPT_WAITS = 10;
 const NS_PER_MS = 1e6;
 const NO_PROOF: Uint8Array = new Uint8Array(0);
 
@@ -55,6 +57,13 @@ export interface TcpDomain {
   readonly keys: TcpKeyTable;
   /** What is asked of every peer; undefined for nothing. */
   readonly security: Security | undefined;
+}
+
+/** How long the connection of a peer is waited for, which has said that it connects by itself. */
+interface AcceptWait {
+  readonly deadlineNs: number;
+  /** When this end connects again. */
+  nextNs: number;
 }
 
 /** The interface. */
@@ -91,7 +100,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   /** Those whose socket has no room. */
   readonly #blocked: Set<TcpLink> = new Set();
   /** Those that wait for a socket that the peer connects, and how long. */
-  readonly #awaitingAccept: Map<TcpLink, number> = new Map();
+  readonly #awaitingAccept: Map<TcpLink, AcceptWait> = new Map();
   readonly #endpoints: Set<TcpEndpoint> = new Set();
   readonly #failures: FailureReports = new FailureReports();
   #acceptor: Acceptor | undefined = undefined;
@@ -187,7 +196,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
 
   progress(): number {
     if (this.#failures.size > 0) return this.#failures.deliver();
-    if (this.#ready.size + this.#making.size === 0 || !this.#isTurn()) return 0;
+    if (this.#ready.size + this.#making.size + this.#awaitingAccept.size === 0 || !this.#isTurn()) return 0;
     let count = this.#hot === undefined ? 0 : this.#hot.progress(this.pollsMax);
     // Sooner while one peer brings more and more: the others are not to wait for its end.
     this.#polls += count >= MANY ? LOOK_EVERY : 1;
@@ -331,7 +340,10 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
       link.fail(Status.CANCELED, '');
       return;
     }
-    this.#awaitingAccept.set(link, this.nowNs + this.#config.CONNECT_TIMEOUT);
+    const nextNs = this.nowNs + this.#config.CONNECT_TIMEOUT / ACCEPT_WAITS;
+    const known = this.#awaitingAccept.get(link);
+    if (known !== undefined) known.nextNs = nextNs;
+    else this.#awaitingAccept.set(link, { deadlineNs: this.nowNs + this.#config.CONNECT_TIMEOUT, nextNs });
   }
 
   onRefused(link: TcpLink, status: Status, reason: string): void {
@@ -465,13 +477,19 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#makingAlarm?.arm();
   }
 
+  /** The attempt of the peer may have failed, at the descriptors of this process for one, which it has no connection to say by: it welcomes another one then. */
+  #reconnect(link: TcpLink, wait: AcceptWait): void {
+    wait.nextNs = this.nowNs + this.#config.CONNECT_TIMEOUT / ACCEPT_WAITS;
+    if (!this.#connector.isConnecting(link)) this.connectLink(link);
+  }
+
   /** Ends what takes too long; returns how long there is to wait for the next. */
   #expire(): number {
     let restNs = this.#connector.expire();
-    for (const [link, deadlineNs] of this.#awaitingAccept) {
-      const leftNs = deadlineNs - this.nowNs;
-      if (leftNs > 0) restNs = Math.min(restNs, leftNs);
-      else link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');
+    for (const [link, wait] of this.#awaitingAccept) {
+      if (this.nowNs >= wait.deadlineNs) link.fail(Status.ENDPOINT_TIMEOUT, 'it does not connect');
+      else if (this.nowNs >= wait.nextNs) this.#reconnect(link, wait);
+      restNs = Math.min(restNs, Math.max(0, wait.nextNs - this.nowNs));
     }
     return restNs;
   }

@@ -17,6 +17,7 @@ import { DIRECTIONS, Direction, IOV_MAX } from './dma-limits.ts';
 import type { GaudiCard } from './gaudi-cards.ts';
 import { type CardMemory, GaudiMemory, HostMemory } from './gaudi-memory.ts';
 import type { Landing } from './landings.ts';
+import { SourceCheck } from './source-check.ts';
 
 /** Flushes that may wait at the same time; beyond it NO_RESOURCE. */
 const FLUSHES_MAX = 256;
@@ -55,6 +56,8 @@ export class DmaTransfers {
   readonly #transfersMax: number;
   readonly #flushPool: ObjectPool<PendingFlush> = new ObjectPool(FLUSHES_MAX, () => new PendingFlush());
   readonly #flushes: Ring<PendingFlush> = new Ring(FLUSHES_MAX);
+  /** Checks that no list uses: at most as many as transfers were under way at a time. */
+  readonly #checks: SourceCheck[] = [];
   /** Of the list at hand, by entry. */
   readonly #landings: (Landing | undefined)[] = [];
   /** One callback per direction, made once: a transfer allocates none. */
@@ -146,8 +149,26 @@ export class DmaTransfers {
   ): Status {
     if (!isCompletion(completion)) return Status.INVALID_PARAM;
     if (this.dma.room < iov.length || this.#room < iov.length) return Status.NO_RESOURCE;
-    const isRemoteDevice = remoteHost === undefined;
     if (!this.#takeLandings(iov, remoteHost, remoteOffset, isPut)) return Status.NO_RESOURCE;
+    const check = this.#checkOf(iov, isPut ? undefined : remoteHost, completion, isPut);
+    const status = this.#startList(iov, remote, remoteHost, remoteOffset, check ?? completion, isPut);
+    if (check !== undefined && status !== Status.INPROGRESS) {
+      check.reset();
+      this.#checks.push(check);
+    }
+    return status;
+  }
+
+  /** Starts what {@link list} has checked. */
+  #startList(
+    iov: readonly IovEntry[],
+    remote: DmaMemory,
+    remoteHost: HostMemory | undefined,
+    remoteOffset: number,
+    completion: Completion,
+    isPut: boolean,
+  ): Status {
+    const isRemoteDevice = remoteHost === undefined;
     const { position, card } = this;
     let at = remoteOffset;
     let started = 0;
@@ -293,6 +314,21 @@ export class DmaTransfers {
       }
     }
     return true;
+  }
+
+  /** The completion of a list that reads memory which can be given away; undefined for any other. */
+  #checkOf(
+    iov: readonly IovEntry[],
+    remoteHost: HostMemory | undefined,
+    completion: Completion,
+    isPut: boolean,
+  ): SourceCheck | undefined {
+    if (!isPut && remoteHost === undefined) return undefined;
+    const check = this.#checks.pop() ?? new SourceCheck((ended) => this.#checks.push(ended));
+    if (check.begin(iov, remoteHost, completion)) return check;
+    check.reset();
+    this.#checks.push(check);
+    return undefined;
   }
 
   #takeLanding(target: HostMemory, offset: number, byteLength: number): Landing | undefined {

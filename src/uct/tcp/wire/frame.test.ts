@@ -3,8 +3,8 @@
 import { fc, test } from '@fast-check/vitest';
 import { expect, it } from 'vitest';
 import {
+  END_BYTES,
   FrameType,
-  GET_DATA_HEADER_BYTES,
   GET_HEADER_BYTES,
   getLengthOf,
   HEADER_BYTES,
@@ -18,8 +18,8 @@ import {
   typeOf,
   valueIn,
   writeAm,
+  writeEnd,
   writeGet,
-  writeGetData,
   writePut,
   writeSignal,
 } from './frame.ts';
@@ -43,12 +43,17 @@ function written(at: number, headerBytes: number, write: (words: Int32Array) => 
   return words;
 }
 
-test.prop([place, fc.nat({ max: 255 }), length])('an AM is read as it is written', (at, id, byteLength) => {
-  const words = written(at, HEADER_BYTES, (memory) => writeAm(memory, at, id, byteLength));
-  expect([typeOf(words, at), messageIdOf(words, at), valueIn(words, at)]).toEqual([FrameType.AM, id, byteLength]);
-});
+const messages = fc.constantFrom(FrameType.AM, FrameType.AM_ZCOPY);
+test.prop([place, messages, fc.nat({ max: 255 }), length])(
+  'an AM is read as it is written',
+  (at, type, id, byteLength) => {
+    const words = written(at, HEADER_BYTES, (memory) => writeAm(memory, at, type, id, byteLength));
+    expect([typeOf(words, at), messageIdOf(words, at), valueIn(words, at)]).toEqual([type, id, byteLength]);
+  },
+);
 
-test.prop([place, fc.constantFrom(FrameType.ACK, FrameType.NACK, FrameType.HEARTBEAT, FrameType.BYE), word])(
+const { ACK, NACK, HEARTBEAT, BYE, GET_DATA } = FrameType;
+test.prop([place, fc.constantFrom(ACK, NACK, HEARTBEAT, BYE, GET_DATA), word])(
   'a signal is read as it is written',
   (at, type, value) => {
     const words = written(at, HEADER_BYTES, (memory) => writeSignal(memory, at, type, value));
@@ -69,13 +74,11 @@ test.prop([place, key, offset, offset])('a GET is read as it is written', (at, p
   expect(words.slice(keyWordOf(at), keyWordOf(at) + KEY_WORDS)).toEqual(packed);
 });
 
-test.prop([place, word, length])('a GET_DATA is read as it is written', (at, status, byteLength) => {
-  const words = written(at, GET_DATA_HEADER_BYTES, (memory) => writeGetData(memory, at, status, byteLength));
-  expect([typeOf(words, at), statusOf(words, at), valueIn(words, at)]).toEqual([
-    FrameType.GET_DATA,
-    status,
-    byteLength,
-  ]);
+test.prop([place, word])('an end is read as it is written', (at, status) => {
+  const words = new Int32Array(12).fill(CANARY);
+  writeEnd(words, at, status);
+  expect(statusOf(words, at)).toBe(status);
+  expect([...words].toSpliced(at, END_BYTES / 4)).toEqual(Array.from({ length: 10 }, () => CANARY));
 });
 
 it('have layouts that do not change', () => {
@@ -86,8 +89,10 @@ it('have layouts that do not change', () => {
   expect([...words]).toEqual([5, 0, 11, 12, 13, 14, 15, 16, 6, 5, 7, 5]);
   writePut(words, 0, packed, far, 9);
   expect([...words.subarray(0, 10)]).toEqual([2, 9, 11, 12, 13, 14, 15, 16, 6, 5]);
-  writeGetData(words, 0, -3, 0);
-  expect([...words.subarray(0, 4)]).toEqual([6, 0, -3, 0]);
-  writeAm(words, 0, 7, 9);
+  writeEnd(words, 0, -3);
+  expect([...words.subarray(0, 2)]).toEqual([-3, 0]);
+  writeAm(words, 0, FrameType.AM, 7, 9);
   expect([...words.subarray(0, 2)]).toEqual([0x701, 9]);
+  writeAm(words, 0, FrameType.AM_ZCOPY, 7, 9);
+  expect([...words.subarray(0, 2)]).toEqual([0x709, 9]);
 });

@@ -4,6 +4,9 @@
  *
  * Word 0: type in the low 8 bits, id of the active message in the next 8. Word 1: bytes of the body behind the header, without padding.
  * 64-bit values are two words, low first. Acknowledgements and answers come in the order of what they are for.
+ *
+ * GET_DATA and AM_ZCOPY are sent from memory of the program, which it can detach after a part has been sent: an end behind the padding, two words of which
+ * the first is a status, says whether the body is what it should be.
  */
 
 import { highOf, joinWords } from '../../../ucs/type/int64.ts';
@@ -20,22 +23,25 @@ export const FrameType = {
   NACK: 4,
   /** Words 2 to 7 key, 8 and 9 offset, 10 and 11 length. */
   GET: 5,
-  /** Word 2: status; body: the bytes of the next get, nothing for a failure. */
+  /** Body: the bytes of the next get, or nothing for one that is refused; end. */
   GET_DATA: 6,
   /** Word 1: the process of the sender lives, and says so every so many milliseconds. */
   HEARTBEAT: 7,
   /** The sender has no endpoint on this connection any more, and makes no new one on it. */
   BYE: 8,
+  /** Body: the message; end, of which a failure means that there is no message. */
+  AM_ZCOPY: 9,
 } as const;
 
 /** Version of frames and hellos. */
-export const TCP_VERSION = 2;
+export const TCP_VERSION = 3;
 
 /** Bytes of the header of each type. */
 export const HEADER_BYTES = 8;
 export const PUT_HEADER_BYTES = 40;
 export const GET_HEADER_BYTES = 48;
-export const GET_DATA_HEADER_BYTES = 16;
+/** Bytes of the end of a GET_DATA or AM_ZCOPY. */
+export const END_BYTES = 8;
 /** Bytes of the longest header. */
 export const HEADER_BYTES_MAX = 48;
 
@@ -43,7 +49,6 @@ export const HEADER_BYTES_MAX = 48;
 const INFO = 0;
 const VALUE = 1;
 const KEY = 2;
-const STATUS = 2;
 const OFFSET = 8;
 const GET_LENGTH = 10;
 
@@ -70,22 +75,20 @@ export function headerBytesOf(type: number): number {
       return PUT_HEADER_BYTES;
     case FrameType.GET:
       return GET_HEADER_BYTES;
-    case FrameType.GET_DATA:
-      return GET_DATA_HEADER_BYTES;
     default:
-      return type >= FrameType.AM && type <= FrameType.BYE ? HEADER_BYTES : 0;
+      return type >= FrameType.AM && type <= FrameType.AM_ZCOPY ? HEADER_BYTES : 0;
   }
 }
 
-/** Writes a frame that has one value: ACK, NACK, PULSE or BYE. */
+/** Writes a header that has one value: ACK, NACK, HEARTBEAT, BYE or GET_DATA. */
 export function writeSignal(words: Int32Array, at: number, type: number, value: number): void {
   words[at + INFO] = type;
   words[at + VALUE] = value;
 }
 
-/** Writes the header of an AM. @param id at most 255 */
-export function writeAm(words: Int32Array, at: number, id: number, byteLength: number): void {
-  words[at + INFO] = FrameType.AM | (id << 8);
+/** Writes the header of an AM or AM_ZCOPY. @param id at most 255 */
+export function writeAm(words: Int32Array, at: number, type: number, id: number, byteLength: number): void {
+  words[at + INFO] = type | (id << 8);
   words[at + VALUE] = byteLength;
 }
 
@@ -106,12 +109,10 @@ export function writeGet(words: Int32Array, at: number, key: Int32Array, offset:
   words[at + GET_LENGTH + 1] = highOf(byteLength);
 }
 
-/** Writes the header of a GET_DATA. */
-export function writeGetData(words: Int32Array, at: number, status: number, byteLength: number): void {
-  words[at + INFO] = FrameType.GET_DATA;
-  words[at + VALUE] = byteLength;
-  words[at + STATUS] = status;
-  words[at + STATUS + 1] = 0;
+/** Writes the end of a GET_DATA or AM_ZCOPY. */
+export function writeEnd(words: Int32Array, at: number, status: number): void {
+  words[at] = status;
+  words[at + 1] = 0;
 }
 
 /** The type of a frame, whatever it is. */
@@ -144,7 +145,7 @@ export function getLengthOf(words: Int32Array, at: number): number {
   return joinWords(words[at + GET_LENGTH]!, words[at + GET_LENGTH + 1]!);
 }
 
-/** The status of a GET_DATA, as a word. */
+/** The status of an end, as a word. */
 export function statusOf(words: Int32Array, at: number): number {
-  return words[at + STATUS]!;
+  return words[at]!;
 }

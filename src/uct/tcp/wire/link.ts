@@ -32,15 +32,14 @@ import type { Session } from '../secure/session.ts';
 import {
   FRAME_BODY_BYTES_MAX,
   FrameType,
-  GET_DATA_HEADER_BYTES,
   GETS_MAX,
   getLengthOf,
+  HEADER_BYTES,
   keyWordOf,
   offsetOf,
   PUTS_MAX,
-  statusOf,
   valueIn,
-  writeGetData,
+  writeSignal,
 } from './frame.ts';
 import { Payload } from './payload.ts';
 import { endOf, failureOfPeer } from './peer-status.ts';
@@ -364,25 +363,25 @@ export class TcpLink implements FrameSink, Watched {
     return true;
   }
 
-  onGetData(words: Int32Array, at: number): boolean {
-    const byteLength = valueIn(words, at);
-    const word = statusOf(words, at);
-    const status = word < 0 ? failureOfPeer(word) : Status.OK;
+  onGetData(byteLength: number): boolean {
     const get = this.#pendingGets[0];
-    const isGood = get !== undefined && (status < 0 ? byteLength === 0 : byteLength === get.byteLength);
-    if (!isGood) return this.#violated(`an answer of ${byteLength} bytes and status ${status} that no get waits for`);
+    const isWhole = byteLength === get?.byteLength;
+    if (get === undefined || !(isWhole || byteLength === 0)) {
+      return this.#violated(`an answer of ${byteLength} bytes that no get waits for`);
+    }
     this.#pendingGets.shift();
     this.#isPut = false;
-    this.#bodyStatus = status;
+    this.#bodyStatus = isWhole ? Status.OK : Status.IO_ERROR;
     this.payload.begin(byteLength, false);
     this.payload.addIov(get.iov, get.from, byteLength);
     return true;
   }
 
-  onPayloadEnd(): void {
+  onPayloadEnd(outcome: number): void {
     this.#events += 1;
+    const end = outcome === Status.OK ? this.#bodyStatus : failureOfPeer(outcome);
     // Memory that has gone away while its bytes were on their way.
-    const status = this.payload.isLost ? Status.INVALID_ADDR : this.#bodyStatus;
+    const status = this.payload.isLost ? Status.INVALID_ADDR : end;
     if (!this.#isPut) this.#answered(this.gets, 1, status);
     else if (this.transmitter!.length > WAITING_MAX) this.#violated('puts, without reading the answers');
     else if (status === Status.OK) this.transmitter!.addPendingAck();
@@ -397,9 +396,11 @@ export class TcpLink implements FrameSink, Watched {
     if (byteLength > FRAME_BODY_BYTES_MAX) return this.#violated(`a get of ${byteLength} bytes`);
     const isGood = memory !== undefined && isInside(offset, byteLength, memory.byteLength);
     const answer = this.#owner.buffers.pool.takeSmall();
-    writeGetData(answer.words, 0, isGood ? Status.OK : Status.INVALID_ADDR, isGood ? byteLength : 0);
-    answer.add(answer.block.address, GET_DATA_HEADER_BYTES);
-    if (isGood) answer.addBody(memory, offset, byteLength, this.#owner.buffers.pool.zeros.address);
+    writeSignal(answer.words, 0, FrameType.GET_DATA, isGood ? byteLength : 0);
+    answer.add(answer.block.address, HEADER_BYTES);
+    if (isGood && byteLength > 0) answer.addMemory(memory, offset, byteLength);
+    if (isGood) answer.addPadding(byteLength, this.#owner.buffers.pool.zeros);
+    answer.addEnd(isGood ? Status.OK : Status.INVALID_ADDR);
     this.#served += 1;
     answer.completion = this.#servedOne;
     this.check(this.transmitter!.push(answer));

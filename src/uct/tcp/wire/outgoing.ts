@@ -4,9 +4,13 @@ import { allocateScratch, type ScratchBlock } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import type { Completion, IovEntry } from '../../api/iface.ts';
 import type { HostMemory } from '../../base/host-memory.ts';
-import { FrameType, HEADER_BYTES_MAX, padded, typeOf, writeGetData } from './frame.ts';
+import { END_BYTES, FrameType, HEADER_BYTES_MAX, padded, typeOf, writeEnd } from './frame.ts';
 
-const ZERO_BYTES = 4096;
+const ZERO_BYTES = 16_384;
+/** In the place of the address of a piece that was lost. */
+const LOST = 0;
+/** Where small frames have their end. */
+const END_WORD: number = HEADER_BYTES_MAX >> 2;
 
 /** A frame, or the rest of one. */
 export class Outgoing {
@@ -28,6 +32,8 @@ export class Outgoing {
   hasOvertaken = false;
   /** Told when everything is sent; undefined for nobody. */
   completion: Completion | undefined = undefined;
+  /** INVALID_ADDR once memory was lost: zeros are sent in its place. */
+  failure: Status = Status.OK;
 
   constructor(byteLength: number, isLarge: boolean) {
     this.block = allocateScratch(byteLength);
@@ -39,8 +45,8 @@ export class Outgoing {
     return this.piece > 0 || this.offset > 0;
   }
 
-  /** Adds memory of a list, of which only `[from, from + byteLength)` counts, then padding. */
-  addIov(iov: readonly IovEntry[], from: number, byteLength: number, zeros: number): void {
+  /** Adds memory of a list, of which only `[from, from + byteLength)` counts. */
+  addIov(iov: readonly IovEntry[], from: number, byteLength: number): void {
     let skip = from;
     let left = byteLength;
     for (let i = 0; i < iov.length && left > 0; i++) {
@@ -54,19 +60,24 @@ export class Outgoing {
       skip = 0;
       left -= bytes;
     }
-    this.#pad(byteLength, zeros);
   }
 
-  /** Adds a body of one piece of memory, then padding. */
-  addBody(memory: HostMemory, offset: number, byteLength: number, zeros: number): void {
-    if (byteLength > 0) this.addMemory(memory, offset, byteLength);
-    this.#pad(byteLength, zeros);
+  /** Adds what a body of so many bytes is padded with. */
+  addPadding(byteLength: number, zeros: ScratchBlock): void {
+    const padding = padded(byteLength) - byteLength;
+    if (padding > 0) this.add(zeros.address, padding);
   }
 
   /** Adds a piece of registered memory, which counts as in flight until it is sent. */
   addMemory(memory: HostMemory, offset: number, byteLength: number): void {
     memory.inFlight += 1;
     this.add(memory.location + offset, byteLength, memory);
+  }
+
+  /** Adds the end of a small frame, which is told of memory that is lost until then. */
+  addEnd(status: Status): void {
+    writeEnd(this.words, END_WORD, status);
+    this.add(this.block.address + HEADER_BYTES_MAX, END_BYTES);
   }
 
   add(address: number, byteLength: number, memory?: HostMemory): void {
@@ -76,48 +87,39 @@ export class Outgoing {
     this.count += 1;
   }
 
-  /** Whether memory of a piece that has not been sent was detached meanwhile. */
-  get hasLost(): boolean {
-    for (let i = this.piece; i < this.count; i++) if (this.#isLost(i)) return true;
-    return false;
-  }
-
   /**
-   * Makes a frame whose memory is gone one that can be sent: a put, which its sender knows to have failed, brings zeros; an answer to a get that has not
-   * been begun is a refusal.
-   * @returns false for other frames: the peer would take what is sent for good
+   * Looks for memory that was detached before it was sent. The frame keeps its length, as the peer may have the beginning; its end says that it has failed,
+   * and a put, which has none, fails with the operation of its sender.
    */
-  replaceLost(zeros: ScratchBlock): boolean {
-    const type = typeOf(this.words, 0);
-    if (type === FrameType.GET_DATA && !this.isStarted) {
-      writeGetData(this.words, 0, Status.INVALID_ADDR, 0);
-      this.count = 1;
-      return true;
+  checkMemory(): void {
+    for (let i = this.piece; i < this.count; i++) {
+      const memory = this.memories[i];
+      if (memory === undefined || this.addresses[i]! + this.lengths[i]! <= memory.location + memory.byteLength)
+        continue;
+      memory.inFlight -= 1;
+      this.memories[i] = undefined;
+      this.addresses[i] = LOST;
+      this.failure = Status.INVALID_ADDR;
+      if (typeOf(this.words, 0) !== FrameType.PUT) writeEnd(this.words, END_WORD, this.failure);
     }
-    if (type !== FrameType.PUT) return false;
-    for (let i = this.piece; i < this.count; i++) if (this.#isLost(i)) this.#blank(i, zeros);
-    return true;
   }
 
-  #isLost(piece: number): boolean {
-    const memory = this.memories[piece];
-    if (memory === undefined) return false;
-    return this.addresses[piece]! + this.lengths[piece]! > memory.location + memory.byteLength;
+  /** Bytes of a piece that have not been sent. */
+  restOf(piece: number): number {
+    return this.lengths[piece]! - (piece === this.piece ? this.offset : 0);
   }
 
-  /** Puts zeros in the place of a piece. */
-  #blank(piece: number, zeros: ScratchBlock): void {
-    const sent = piece === this.piece ? this.offset : 0;
-    if (sent > 0) this.offset = 0;
-    let left = this.lengths[piece]! - sent;
-    const lengths: number[] = [];
-    for (; left > zeros.byteLength; left -= zeros.byteLength) lengths.push(zeros.byteLength);
-    lengths.push(left);
-    this.memories[piece]!.inFlight -= 1;
-    this.memories.splice(piece, 1, ...lengths.map(() => undefined));
-    this.addresses.splice(piece, 1, ...lengths.map(() => zeros.address));
-    this.lengths.splice(piece, 1, ...lengths);
-    this.count += lengths.length - 1;
+  /** Where the rest of a piece begins. @param zeros in the place of what was lost */
+  placeOf(piece: number, zeros: ScratchBlock): number {
+    const address = this.addresses[piece]!;
+    if (address === LOST) return zeros.address;
+    return address + (piece === this.piece ? this.offset : 0);
+  }
+
+  /** Bytes from {@link placeOf} on that can be sent: the zeros are fewer than what may have been lost. */
+  runOf(piece: number, zeros: ScratchBlock): number {
+    const rest = this.restOf(piece);
+    return this.addresses[piece] === LOST ? Math.min(rest, zeros.byteLength) : rest;
   }
 
   /** Counts bytes that were sent: returns how many of them were not of this frame, or -1 when some of it is left. */
@@ -135,11 +137,6 @@ export class Outgoing {
     }
     return left;
   }
-
-  #pad(byteLength: number, zeros: number): void {
-    const padding = padded(byteLength) - byteLength;
-    if (padding > 0) this.add(zeros, padding);
-  }
 }
 
 /** The frames of one interface. */
@@ -156,9 +153,9 @@ export class OutgoingPool {
     this.#largeBytes = largeBytes;
   }
 
-  /** A frame with room for a header. */
+  /** A frame with room for a header and an end. */
   takeSmall(): Outgoing {
-    return this.#small.pop() ?? this.#make(HEADER_BYTES_MAX, false);
+    return this.#small.pop() ?? this.#make(HEADER_BYTES_MAX + END_BYTES, false);
   }
 
   /** A frame with room for one that is copied. */
@@ -175,6 +172,7 @@ export class OutgoingPool {
     outgoing.next = undefined;
     outgoing.hasOvertaken = false;
     outgoing.completion = undefined;
+    outgoing.failure = Status.OK;
     (outgoing.isLarge ? this.#large : this.#small).push(outgoing);
   }
 

@@ -4,14 +4,17 @@
  */
 
 import { Errno, tcpRecv } from '../../../sys/index.ts';
+import { Status } from '../../../ucs/type/status.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
 import {
+  END_BYTES,
   FRAME_BODY_BYTES_MAX,
   FrameType,
   HEADER_BYTES,
   headerBytesOf,
   messageIdOf,
   padded,
+  statusOf,
   typeOf,
   valueIn,
 } from './frame.ts';
@@ -31,9 +34,9 @@ export interface FrameSink {
   readonly hasHandler: boolean;
   onMessage(id: number): void;
   onPut(words: Int32Array, at: number): boolean;
-  onGetData(words: Int32Array, at: number): boolean;
-  /** The body of a put, or of what a get brings, is complete. */
-  onPayloadEnd(): void;
+  onGetData(byteLength: number): boolean;
+  /** The body of a put, or of what a get brings, is complete, or as the status says. */
+  onPayloadEnd(status: number): void;
   onGet(words: Int32Array, at: number): boolean;
   onAcknowledged(count: number): boolean;
   onRefused(status: number): boolean;
@@ -63,6 +66,8 @@ export class Receiver {
   /** Padding behind a body, which is still to come. */
   #padding = 0;
   #inPayload = false;
+  /** Behind the body and its padding comes an end. */
+  #expectsEnd = false;
   /** A message waits in what is left over for somebody who takes messages. */
   #isStalled = false;
   #expectsBulk = false;
@@ -156,9 +161,15 @@ export class Receiver {
       }
       if (end - at < HEADER_BYTES) break;
       const word = at >> 2;
+      if (this.#expectsEnd) {
+        this.#expectsEnd = false;
+        this.#sink.onPayloadEnd(statusOf(words, word));
+        at += END_BYTES;
+        continue;
+      }
       const type = typeOf(words, word);
-      if (type === FrameType.AM) {
-        const next = this.#message(at, end);
+      if (type === FrameType.AM || type === FrameType.AM_ZCOPY) {
+        const next = this.#message(at, end, type === FrameType.AM_ZCOPY);
         if (next === 0) break;
         at = next;
       } else {
@@ -173,14 +184,16 @@ export class Receiver {
   }
 
   /** Hands a message out; returns where the next frame begins, 0 where the message is not complete. */
-  #message(at: number, end: number): number {
+  #message(at: number, end: number, hasEnd: boolean): number {
     const frame = this.#buffers.rxFrame;
     const byteLength = valueIn(frame.words, at >> 2);
     if (byteLength < 0 || byteLength > this.#buffers.rxBytesMax) {
       return this.#violate(`a message of ${byteLength >>> 0} bytes`, end);
     }
-    const next = at + HEADER_BYTES + padded(byteLength);
+    const behind = at + HEADER_BYTES + padded(byteLength);
+    const next = hasEnd ? behind + END_BYTES : behind;
     if (next > end) return 0;
+    if (hasEnd && statusOf(frame.words, behind >> 2) !== Status.OK) return next;
     if (!this.#sink.hasHandler) {
       this.#isStalled = true;
       return 0;
@@ -203,7 +216,8 @@ export class Receiver {
           this.#violate(`a body of ${value >>> 0} bytes`, 0);
           return false;
         }
-        if (!(type === FrameType.PUT ? this.#sink.onPut(words, word) : this.#sink.onGetData(words, word))) return false;
+        if (!(type === FrameType.PUT ? this.#sink.onPut(words, word) : this.#sink.onGetData(value))) return false;
+        this.#expectsEnd = type === FrameType.GET_DATA;
         this.#beginPayload(value);
         return this.#sink.isUp;
       case FrameType.GET:
@@ -230,7 +244,7 @@ export class Receiver {
 
   #endPayload(): void {
     this.#inPayload = false;
-    this.#sink.onPayloadEnd();
+    if (!this.#expectsEnd) this.#sink.onPayloadEnd(Status.OK);
   }
 
   /** Takes bytes of a body, or of its padding, out of the shared memory; returns how many. */

@@ -3,7 +3,7 @@
 import { expect, it } from 'vitest';
 import { frame, keyed, TcpInterfaces } from '../../../../test/fixtures/tcp-interfaces.ts';
 import { Status } from '../../../ucs/type/status.ts';
-import { FrameType, GET_DATA_HEADER_BYTES, HEADER_BYTES } from './frame.ts';
+import { END_BYTES, FrameType, HEADER_BYTES } from './frame.ts';
 
 /** More than the buffers of both sockets hold. */
 const GET_BYTES = 8 * 2 ** 20;
@@ -42,7 +42,7 @@ function answersOf(received: Buffer): [number, number][] {
   for (let at = 0; at + HEADER_BYTES <= received.byteLength; ) {
     const [type, word] = [received.readInt32LE(at), received.readInt32LE(at + 4)];
     if (type === FrameType.ACK || type === FrameType.NACK) answers.push([type, word]);
-    at += type === FrameType.GET_DATA ? GET_DATA_HEADER_BYTES + word : HEADER_BYTES;
+    at += type === FrameType.GET_DATA ? HEADER_BYTES + word + END_BYTES : HEADER_BYTES;
   }
   return answers;
 }

@@ -1,6 +1,6 @@
 /** The sending half of a connection: frames in their order, at once where the kernel takes them, the rest when it does again. */
 
-import { Errno, GATHER_MAX, tcpSend } from '../../../sys/index.ts';
+import { Errno, GATHER_MAX, type ScratchBlock, type TcpGather, tcpSend } from '../../../sys/index.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { completeOne } from '../../base/completion.ts';
 import type { RecordStream } from '../secure/record-stream.ts';
@@ -122,22 +122,9 @@ export class Transmitter {
   /** Sends what waits, as far as the kernel takes it. Returns OK, or IO_ERROR: see {@link failure}. */
   sendMore(): Status {
     if (this.#records !== undefined) return this.#sealMore(this.#records);
-    const { gather } = this.#buffers;
+    const { gather, pool } = this.#buffers;
     while (this.#head !== undefined) {
-      gather.clear();
-      let pieces = 0;
-      let total = 0;
-      for (let each: Outgoing | undefined = this.#head; each !== undefined && pieces < GATHER_MAX; each = each.next) {
-        if (each.hasLost && !each.replaceLost(this.#buffers.pool.zeros)) {
-          if (pieces === 0) return this.#fail(Errno.EFAULT);
-          break;
-        }
-        for (let i = each.piece; i < each.count && pieces < GATHER_MAX; i++, pieces++) {
-          const skip = i === each.piece ? each.offset : 0;
-          gather.add(each.addresses[i]! + skip, each.lengths[i]! - skip);
-          total += each.lengths[i]! - skip;
-        }
-      }
+      const total = this.#gather(gather, pool.zeros);
       const sent = gather.send(this.#fd);
       if (sent === -Errno.EAGAIN) return Status.OK;
       if (sent < 0) return this.#fail(-sent);
@@ -151,7 +138,7 @@ export class Transmitter {
   /** Sends what waits in records. A frame counts as sent when the last record with a part of it is. */
   #sealMore(records: RecordStream): Status {
     while (this.#head !== undefined) {
-      if (!records.isPending && !this.#gather(records)) return this.#fail(Errno.EFAULT);
+      if (!records.isPending) this.#fill(records, this.#buffers.pool.zeros);
       const sent = records.flush();
       if (sent === -Errno.EAGAIN) return Status.OK;
       if (sent < 0) return this.#fail(-sent);
@@ -161,17 +148,32 @@ export class Transmitter {
     return Status.OK;
   }
 
-  /** Fills a record; false when the first frame cannot be sent, as its memory is gone. */
-  #gather(records: RecordStream): boolean {
+  /** Gathers what one call of the kernel sends; returns its bytes. */
+  #gather(gather: TcpGather, zeros: ScratchBlock): number {
+    gather.clear();
+    let pieces = 0;
+    let total = 0;
     for (let each = this.#head; each !== undefined; each = each.next) {
-      if (each.hasLost && !each.replaceLost(this.#buffers.pool.zeros)) return each !== this.#head;
+      each.checkMemory();
       for (let i = each.piece; i < each.count; i++) {
-        const skip = i === each.piece ? each.offset : 0;
-        const wanted = each.lengths[i]! - skip;
-        if (records.add(each.addresses[i]! + skip, wanted) < wanted) return true;
+        if (pieces++ === GATHER_MAX) return total;
+        const run = each.runOf(i, zeros);
+        gather.add(each.placeOf(i, zeros), run);
+        total += run;
+        if (run < each.restOf(i)) return total;
       }
     }
-    return true;
+    return total;
+  }
+
+  /** Fills a record. */
+  #fill(records: RecordStream, zeros: ScratchBlock): void {
+    for (let each = this.#head; each !== undefined; each = each.next) {
+      each.checkMemory();
+      for (let i = each.piece; i < each.count; i++) {
+        if (records.add(each.placeOf(i, zeros), each.runOf(i, zeros)) < each.restOf(i)) return;
+      }
+    }
   }
 
   /** Drops what waits; its completions end with `status`. */
@@ -196,12 +198,12 @@ export class Transmitter {
     if (this.#head === undefined) this.#tail = undefined;
     last.next = undefined;
     while (each !== undefined) {
-      const { completion, next } = each;
+      const { completion, failure, next } = each;
       if (each === this.#lastRefusal) this.#lastRefusal = undefined;
       this.length -= 1;
       if (!each.hasOvertaken) this.released += 1;
       this.#buffers.pool.put(each);
-      if (completion !== undefined) completeOne(completion, status);
+      if (completion !== undefined) completeOne(completion, status || failure);
       each = next;
     }
   }
