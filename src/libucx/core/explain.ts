@@ -141,7 +141,7 @@ function notAlone({ context, operation }: Question): RejectedProtocol {
 }
 
 function fragmentsOf({ context: { fragments } }: Question): string {
-  return `${fragments.countMax} fragments of ${fragments.byteLength / KIB} KiB in host memory at most`;
+  return `${fragments.countMax} fragments of ${fragments.fragmentBytes / KIB} KiB in host memory at most`;
 }
 
 function headOf({ operation, local, rkey }: Question): Pick<ExplainedChoice, 'operation' | 'local' | 'remote'> {

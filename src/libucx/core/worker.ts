@@ -30,6 +30,7 @@ import type {
   TagRecvResult,
   WorkerOptions,
 } from '../../ucp/api/worker.ts';
+import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkStatus, closedError, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -72,7 +73,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   /** For the header of the message that is sent now. */
   headers: ScratchBlock;
   /** The worker of the node's transports. */
-  readonly node: ApiWorker;
+  readonly node: CopyingWorker;
   readonly #driver: ProgressDriver;
   readonly #event: WorkerEvent;
   readonly #tags: TagReceives;
@@ -400,7 +401,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   /** The transports of the node have something to do. */
   get isNodeBusy(): boolean {
-    return this.node.requestsInUse > 0;
+    return this.node.requestsInUse > 0 || this.devices.isCopying;
   }
 
   /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are some. */
@@ -481,7 +482,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.arrivals.close();
     this.streams.close();
     this.requests.close();
-    await this.devices.close();
+    this.devices.close();
     this.headers.free();
     this.errorCallback.close();
     this.#sockets.free();

@@ -5,10 +5,10 @@ import type { Request } from '../../ucp/api/request.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
 /** A receive. Begin it with {@link run}. */
-export class DataReceive implements Task {
+export class DataReceive {
   readonly #staging: Staging;
   #message: AmMessage;
   readonly #memory: LocalMemory;
@@ -35,7 +35,7 @@ export class DataReceive implements Task {
     const started = this.#start();
     if (started === Status.NO_RESOURCE) {
       if (this.#message.isView) this.#message = this.#message.retain();
-      this.#staging.schedule(this);
+      this.#staging.schedule(() => this.run());
       return;
     }
     this.#isWaiting = false;

@@ -9,7 +9,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker, type OperationWaiter } from './operation.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
 /** Flushes something, such as what libucp has been given. */
 type FlushPart = (params: RequestParams) => Status | Request;
@@ -92,7 +92,7 @@ export class DeviceFlush extends DeviceOperation implements OperationWaiter {
 }
 
 /** A flush of a worker. */
-export class WorkerFlush implements Task, OperationWaiter {
+export class WorkerFlush implements OperationWaiter {
   readonly #request: UcpRequest;
   readonly #staging: Staging;
   readonly #parts: FlushParts;
@@ -104,20 +104,24 @@ export class WorkerFlush implements Task, OperationWaiter {
     this.#request = request;
     this.#staging = tracker.staging;
     this.#onEnd = onEnd;
-    this.#parts = new FlushParts(parts, () => this.#staging.schedule(this));
+    this.#parts = new FlushParts(parts, () => this.#wake());
     for (const operation of tracker.endpoints().flatMap((endpoint) => tracker.of(endpoint))) {
       operation.addWaiter(this);
       this.#awaited += 1;
     }
-    this.#staging.schedule(this);
+    this.#wake();
   }
 
   operationEnded(): void {
     this.#awaited -= 1;
-    if (this.#awaited === 0) this.#staging.schedule(this);
+    if (this.#awaited === 0) this.#wake();
   }
 
-  run(): void {
+  #wake(): void {
+    this.#staging.schedule(() => this.#advance());
+  }
+
+  #advance(): void {
     if (this.#hasEnded || this.#awaited > 0 || !this.#parts.advance()) return;
     this.#hasEnded = true;
     this.#onEnd();

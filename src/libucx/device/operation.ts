@@ -3,7 +3,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
 /** Who waits for the end of operations. */
 export interface OperationWaiter {
@@ -11,7 +11,7 @@ export interface OperationWaiter {
 }
 
 /** An operation. */
-export abstract class DeviceOperation implements Task {
+export abstract class DeviceOperation {
   readonly endpoint: EngineEndpoint;
   /** Undefined for one that nobody has asked for. */
   readonly request: UcpRequest | undefined;
@@ -43,12 +43,6 @@ export abstract class DeviceOperation implements Task {
     this.#isStarting = false;
   }
 
-  /** Goes on, where anything may be called. */
-  run(): void {
-    this.#isScheduled = false;
-    if (!this.#hasEnded) this.advance();
-  }
-
   /** Does the next steps, and calls {@link end} when there are none. */
   protected abstract advance(): void;
 
@@ -62,7 +56,10 @@ export abstract class DeviceOperation implements Task {
   wake(): void {
     if (this.#isScheduled || this.#hasEnded) return;
     this.#isScheduled = true;
-    this.staging.schedule(this);
+    this.staging.schedule(() => {
+      this.#isScheduled = false;
+      if (!this.#hasEnded) this.advance();
+    });
   }
 
   /** Ends it with its failure, or OK. */

@@ -12,7 +12,7 @@ import type { UcpMemory } from '../mem/memory-handle.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind } from '../request/request.ts';
 import { DataReceive } from './data-receive.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from './wire.ts';
 
 const WORD_BYTES_MAX = 8;
@@ -22,25 +22,6 @@ interface Place {
   readonly memory: UcpMemory;
   readonly offset: number;
   readonly byteLength: number;
-}
-
-/** An answer that goes, or waits for a request. */
-class Answer implements Task {
-  readonly endpoint: EngineEndpoint;
-  readonly #service: DeviceService;
-  readonly #header: WireHeader;
-  readonly #place: Place | undefined;
-
-  constructor(service: DeviceService, endpoint: EngineEndpoint, header: WireHeader, place: Place | undefined) {
-    this.#service = service;
-    this.endpoint = endpoint;
-    this.#header = header;
-    this.#place = place;
-  }
-
-  run(): void {
-    this.#service.send(this.endpoint, this.#header, this.#place, this);
-  }
 }
 
 /** The service of one worker. */
@@ -76,7 +57,7 @@ export class DeviceService {
   }
 
   /** Sends an answer; one that finds no request is tried again. */
-  send(endpoint: EngineEndpoint, header: WireHeader, place: Place | undefined, answer: Answer): void {
+  #send(endpoint: EngineEndpoint, header: WireHeader, place: Place | undefined): void {
     const { requests, buffers } = this.#staging.worker;
     if (this.#gone.has(endpoint)) {
       this.#ended();
@@ -89,7 +70,7 @@ export class DeviceService {
     }
     const request = requests.begin(RequestKind.SEND, 'am/libucp');
     if (request === undefined) {
-      this.#staging.schedule(answer);
+      this.#staging.schedule(() => this.#send(endpoint, header, place));
       return;
     }
     const { memory, offset, byteLength } = place ?? { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
@@ -154,7 +135,7 @@ export class DeviceService {
     place: Place | undefined,
   ): void {
     this.#underWay += 1;
-    new Answer(this, endpoint, { ...NOTHING_ELSE, ...more, kind, id }, place).run();
+    this.#send(endpoint, { ...NOTHING_ELSE, ...more, kind, id }, place);
   }
 
   #ended(): void {

@@ -53,8 +53,8 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
 
   /** Nothing is under way. */
   get isIdle(): boolean {
-    const { copies, isDue } = this.#staging;
-    return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && copies.outstanding === 0 && !isDue;
+    const { isCopying, isDue } = this.#staging;
+    return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && !isCopying && !isDue;
   }
 
   /** Operations are under way, here or with the transports of the node: libucp does not know all that a flush waits for. */
@@ -65,6 +65,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   /** There is something to do for {@link progress}. */
   get isDue(): boolean {
     return this.#staging.isDue;
+  }
+
+  /** Cards copy for this worker: the worker of the node has to make progress. */
+  get isCopying(): boolean {
+    return this.#staging.isCopying;
   }
 
   progress(): number {
@@ -195,9 +200,9 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 
   /** libucp knows no message any more, and the node's worker is still there. */
-  async close(): Promise<void> {
+  close(): void {
     this.#messages.close();
-    await this.#staging.close();
+    this.#staging.close();
   }
 
   #transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {

@@ -3,12 +3,12 @@
 import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
-import type { Context as ApiContext } from '../../ucp/api/context.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
-import type { Worker as ApiWorker } from '../../ucp/api/worker.ts';
+import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
+import type { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
@@ -16,8 +16,7 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import type { Libucp } from '../c/library.ts';
 import type { UcpConfiguration } from '../c/ucp-configuration.ts';
 import type { DeviceAccess } from '../mem/device-access.ts';
-import type { Fragments } from '../mem/device-fragments.ts';
-import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
+import type { LocalBuffer, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { MemoryMap } from '../mem/memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from '../mem/remote-key.ts';
 import type { Arrivals } from '../request/arrivals.ts';
@@ -36,9 +35,9 @@ export interface EngineContext {
   /** Whether libucp is given addresses of cards. */
   readonly access: DeviceAccess;
   /** Host memory through which that of cards goes. */
-  readonly fragments: Fragments;
+  readonly fragments: FragmentPool<UcpMemory>;
   /** The transports of this library on this machine. */
-  readonly node: ApiContext;
+  readonly node: CopyingContext;
   /** Bits of the features that it has (UCP_FEATURE). */
   readonly features: number;
   readonly memory: MemoryMap;
@@ -163,7 +162,7 @@ export interface EngineWorker {
   readonly teardown: Teardown;
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
-  readonly node: ApiWorker;
+  readonly node: CopyingWorker;
   /** Hears of failed endpoints. */
   readonly errorCallback: NativeCallback;
   /** For the header of the message that is sent now. */

@@ -24,7 +24,7 @@ import type { RequestParams } from '../api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
-import type { Worker as ApiWorker, TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
+import type { TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
 import { Observation } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -39,6 +39,7 @@ import { QuietIfaces } from '../lane/quiet-ifaces.ts';
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { fenceConnection, initFlushOf } from '../rma/flush.ts';
+import type { CopyingWorker, DeviceCopier } from '../staging/device-copier.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
 import { PendingConnections } from '../wireup/pending-connections.ts';
@@ -55,7 +56,7 @@ const QUIET_TURNS_MASK = 255;
 
 /** A worker. */
 export class Worker
-  implements ApiWorker, ProtocolHost, EndpointWorker, ConnectionsOwner, KeepaliveOwner, MessageOwner, SocketOwner
+  implements CopyingWorker, ProtocolHost, EndpointWorker, ConnectionsOwner, KeepaliveOwner, MessageOwner, SocketOwner
 {
   readonly context: WorkerContext<Worker>;
   /** What peers can cause. */
@@ -203,6 +204,11 @@ export class Worker
   signal(): void {
     this.#event.signal();
     this.#driver.wake();
+  }
+
+  /** Copies between device memory and host memory, for an engine that stages by itself. */
+  get copier(): DeviceCopier {
+    return this.protocols.rendezvous.staging.copier;
   }
 
   stats(): StatsNode {

@@ -13,9 +13,6 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, candidateFor, type Operation, Protocol } from '../proto/selection.ts';
 import { checkRemote, chooseCandidate, initLocal, initRma, planFor } from './put-get.ts';
 
-/** Told how a copy has ended, and what says more of a failure, where something does. */
-export type CopyDone = (status: Status, error?: unknown) => void;
-
 /** Both sides of a transfer. */
 export interface RmaPlace {
   readonly local: LocalMemory;
@@ -64,7 +61,7 @@ export function initTransfer(
   connection: Connection,
   operation: Operation,
   place: RmaPlace,
-  done: CopyDone,
+  done: (status: Status) => void,
 ): Request {
   const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
   checkRemote(connection, rkey, remoteOffset, byteLength);

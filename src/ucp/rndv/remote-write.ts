@@ -7,7 +7,7 @@ import type { Connection, Request } from '../base/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, canMove, initTransfer, placesOf } from '../rma/internal-rma.ts';
+import { canMove, initTransfer, placesOf } from '../rma/internal-rma.ts';
 
 /** Bytes of a message, and where they shall be written. */
 export interface RemoteWrite {
@@ -39,7 +39,7 @@ export function canWrite({ connection, pieces, from, byteLength, rkey, offset, o
  * @param by the request that is served: its lane and error are set
  * @param done called when the bytes are in remote memory, or with the first failure: then no lane works on them any more
  */
-export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite, done: CopyDone): void {
+export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite, done: (status: Status) => void): void {
   const { connection, rkey, offset, origin } = write;
   // One for the loop itself, so that writes that end at once do not end the whole early.
   let left = 1;
