@@ -1,7 +1,7 @@
 /**
  * The rendezvous: how long messages and memory that no transport reaches move once both ends know each other. The receiver reads the memory of the
  * sender if a lane can; else it asks for the bytes, and the sender writes them into its memory if a lane can, or sends them window by window: see
- * window-receiver.ts and window-sender.ts.
+ * receive-transfer.ts and window-sender.ts.
  *
  * Requests name each other by Connection.expect; whatever a peer says about a request that it has no business with is ignored.
  */
@@ -23,9 +23,9 @@ import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
+import { ReceiveTransfer } from './receive-transfer.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
-import { SendTransfer } from './send-window.ts';
-import { ReceiveTransfer, WindowReceiver } from './window-receiver.ts';
+import { SendTransfer } from './send-transfer.ts';
 import { WindowSender } from './window-sender.ts';
 
 /** Schemes by which a receiver reads the memory of the sender, where it can. */
@@ -42,13 +42,11 @@ export class Rendezvous {
   readonly staging: Staging;
   readonly #host: ProtocolHost;
   readonly #sender: WindowSender;
-  readonly #receiver: WindowReceiver;
 
   constructor(host: ProtocolHost) {
     this.#host = host;
     this.staging = new Staging(host);
     this.#sender = new WindowSender(host, this.staging);
-    this.#receiver = new WindowReceiver(host, this.staging);
   }
 
   /** The key of memory that a peer may read; undefined for several pieces, or where no lane could use it. */
@@ -94,8 +92,8 @@ export class Rendezvous {
       return;
     }
     if (this.#readRemote(request, connection, peerRequest, pieces, data)) return;
-    const transfer = new ReceiveTransfer(request, connection, peerRequest, pieces);
-    this.#receiver.receive(transfer, this.#keyToWrite(connection, pieces));
+    const key = this.#keyToWrite(connection, pieces);
+    new ReceiveTransfer(this.#host, this.staging, { request, connection, peerRequest, pieces }, key).start();
   }
 
   /** The peer asks for a window of a message that this worker sends. */
@@ -119,14 +117,14 @@ export class Rendezvous {
     const transfer = this.#receiving(frame, request);
     if (transfer === undefined) return;
     if (carrier !== undefined) readCarrier(transfer.request, carrier);
-    this.#receiver.onWritten(transfer, from, byteLength, flags);
+    transfer.onWritten(from, byteLength, flags);
   }
 
   /** Bytes of a message that this worker receives. */
   onData(frame: AmFrame): void {
     const { request, from, start, byteLength } = readData(frame);
     const transfer = this.#receiving(frame, request);
-    if (transfer !== undefined) this.#receiver.onData(transfer, from, byteLength, frame.bytes, start);
+    if (transfer !== undefined) transfer.onData(from, byteLength, frame.bytes, start);
   }
 
   /** Answers a request of the peer. */

@@ -30,6 +30,8 @@ export interface WindowSteps<F> {
   drain(window: StagedWindow<F>, done: CopyDone): void;
   /** Gives a fragment back. */
   release(fragment: F): void;
+  /** Called once if no more windows begin although there are bytes left: with what {@link ended} is going to be given. */
+  stopped?(status: Status, error: unknown): void;
   /** Called once, when nothing is in flight and nothing follows: OK, the first failure, or what {@link WindowPipeline.stop} was given. */
   ended(status: Status, error: unknown): void;
 }
@@ -89,6 +91,7 @@ export class WindowPipeline<F> {
       this.#isStopped = true;
       this.#outcome = status;
       this.#error = error;
+      if (!this.#hasEnded) this.#steps.stopped?.(status, error);
     }
     this.advance();
   }
