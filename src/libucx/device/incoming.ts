@@ -57,12 +57,12 @@ export class IncomingMessage {
 
   /** The receive has ended: what is gathered is wanted by nobody. */
   close(): void {
-    if (this.#fragment !== undefined) this.#staging.fragments.release(this.#fragment);
+    if (this.#fragment !== undefined) this.#staging.release(this.#fragment);
     this.#fragment = undefined;
   }
 
   #copied(fragment: UcpMemory, status: Status): void {
-    this.#staging.fragments.release(fragment);
+    this.#staging.release(fragment);
     this.#outstanding -= 1;
     if (status < 0) this.failure = status;
     const request = this.#ended;
@@ -107,8 +107,13 @@ export class IncomingMessage {
     if (fragment === undefined) return;
     this.#fragment = undefined;
     this.#outstanding += 1;
-    this.#staging.copy(true, this.#memory!, this.#offset, fragment, this.#filled, (status) =>
-      this.#copied(fragment, status),
-    );
+    const copy = {
+      device: this.#memory!,
+      offset: this.#offset,
+      fragment,
+      fragmentOffset: 0,
+      byteLength: this.#filled,
+    };
+    this.#staging.startCopy(true, copy, (status) => this.#copied(fragment, status));
   }
 }

@@ -74,7 +74,7 @@ export class OutgoingMessage {
   /** Gives the fragment of a dropped window back, once the card has read. */
   #release({ fragment, status, isDropped }: ReadWindow): void {
     if (!isDropped || status === Status.INPROGRESS) return;
-    this.#staging.fragments.release(fragment);
+    this.#staging.release(fragment);
     this.#fragmentsInUse -= 1;
     const request = this.#ended;
     if (this.#fragmentsInUse === 0 && request !== undefined) this.#staging.schedule(() => request.end(this.#status));
@@ -135,7 +135,8 @@ export class OutgoingMessage {
     this.#windows.push(window);
     this.#fragmentsInUse += 1;
     const offset = piece.offset + begin - piece.start;
-    this.#staging.copy(false, piece.memory as UcpMemory, offset, fragment, bytes, (status) => {
+    const copy = { device: piece.memory as UcpMemory, offset, fragment, fragmentOffset: 0, byteLength: bytes };
+    this.#staging.startCopy(false, copy, (status) => {
       window.status = status;
       this.#release(window);
     });

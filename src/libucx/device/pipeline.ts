@@ -30,7 +30,7 @@ export class Pipeline extends DeviceOperation {
       acquire: staging.acquire.bind(staging),
       fill: isPut ? copy : move,
       drain: isPut ? move : copy,
-      release: (fragment: UcpMemory) => staging.fragments.release(fragment),
+      release: staging.release.bind(staging),
       ended: (status: Status, error: unknown) => {
         this.failure = status;
         request.error = error;
@@ -51,9 +51,8 @@ export class Pipeline extends DeviceOperation {
   /** Copies between the card and a fragment. */
   #copy({ fragment, from, byteLength }: StagedWindow<UcpMemory>, done: CopyDone): void {
     const { isPut, local, localOffset } = this.#transfer;
-    this.staging.copy(!isPut, local as UcpMemory, localOffset + from, fragment, byteLength, (status, error) =>
-      this.staging.schedule(() => done(status, error)),
-    );
+    const device = local as UcpMemory;
+    this.staging.copy(!isPut, { device, offset: localOffset + from, fragment, fragmentOffset: 0, byteLength }, done);
   }
 
   /** Moves a window between its fragment and the peer. */

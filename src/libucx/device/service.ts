@@ -5,7 +5,8 @@
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
-import { modifyWord, WordOperation } from '../../ucp/api/word-operation.ts';
+import { WordOperation } from '../../ucp/api/word-operation.ts';
+import { DeviceWords } from '../../ucp/staging/device-words.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
@@ -27,6 +28,7 @@ interface Place {
 /** The service of one worker. */
 export class DeviceService {
   readonly #staging: Staging;
+  readonly #words: DeviceWords<UcpMemory>;
   /** Endpoints that are closed: answers for them are dropped. */
   readonly #gone: WeakSet<EngineEndpoint> = new WeakSet();
   readonly #receives: Map<DataReceive, EngineEndpoint> = new Map();
@@ -34,6 +36,7 @@ export class DeviceService {
 
   constructor(staging: Staging) {
     this.#staging = staging;
+    this.#words = new DeviceWords(staging);
   }
 
   /** Nothing is being done for a peer. */
@@ -105,7 +108,6 @@ export class DeviceService {
     receive.run();
   }
 
-  /** Reads a word, changes it and writes it back, all at once: nobody else of this process gets between. */
   #modify(endpoint: EngineEndpoint, header: WireHeader, { memory, offset, byteLength }: Place): void {
     const { id, operation, value, compare } = header;
     if ((byteLength !== 4 && byteLength !== WORD_BYTES_MAX) || offset % byteLength !== 0) {
@@ -114,13 +116,11 @@ export class DeviceService {
     }
     const bits = byteLength * 8;
     const call = new WordOperation(operation, byteLength, BigInt.asUintN(bits, value), BigInt.asUintN(bits, compare));
-    const word = this.#staging.word;
-    let status = this.#staging.copyNow(false, memory, offset, word.address, byteLength);
-    if (status === Status.OK) {
-      modifyWord(word.u8, 0, call);
-      status = this.#staging.copyNow(true, memory, offset, word.address, byteLength);
-    }
-    this.#answer(endpoint, WireKind.DONE, id, { status, value: call.result }, undefined);
+    this.#underWay += 1;
+    this.#words.modify(memory, offset, call, (status) => {
+      this.#ended();
+      this.#answer(endpoint, WireKind.DONE, id, { status, value: call.result }, undefined);
+    });
   }
 
   #done(endpoint: EngineEndpoint, id: number, status: Status): void {

@@ -3,8 +3,8 @@
  * wait, and tasks for the next progress.
  */
 
-import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
-import type { CopyDone } from '../../ucp/staging/device-copier.ts';
+import { memcpy } from '../../sys/index.ts';
+import type { CopyDone, DeviceCopy, StagingPort } from '../../ucp/staging/device-copier.ts';
 import type { FragmentPool, FragmentUser } from '../../ucp/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineWorker } from '../engine/engine.ts';
@@ -14,11 +14,9 @@ import type { UcpMemory } from '../mem/memory-handle.ts';
 const WAIT_NS_MAX = 20e9;
 
 /** What all transfers of device memory in one worker share. */
-export class Staging {
+export class Staging implements StagingPort<UcpMemory> {
   readonly worker: EngineWorker;
   readonly fragments: FragmentPool<UcpMemory>;
-  /** For the word of an atomic operation. */
-  readonly word: ScratchBlock = allocateScratch(8);
   /** The fragment of {@link copyNow}: it is not of the pool, which may be empty. */
   #reserve: UcpMemory | undefined;
   #tasks: (() => void)[] = [];
@@ -59,34 +57,36 @@ export class Staging {
     else this.fragments.acquire((next, status) => this.schedule(() => run(next, status)));
   }
 
-  /**
-   * Copies between memory of a card and a fragment.
-   * @param done called at the end, also from inside calls of C: it may only take note, or {@link schedule}
-   */
-  copy(
-    isToCard: boolean,
-    memory: UcpMemory,
-    offset: number,
-    fragment: UcpMemory,
-    byteLength: number,
-    done: CopyDone,
-  ): void {
+  /** Gives a fragment back. May be called from inside calls of C. */
+  release(fragment: UcpMemory): void {
+    this.fragments.release(fragment);
+  }
+
+  /** Copies between memory of a card and a fragment. `done` is called from a task. */
+  copy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
+    this.startCopy(isToCard, copy, (status, error) => this.schedule(() => done(status, error)));
+  }
+
+  /** The same, but `done` is called from inside calls of C, too: it may only take note, or {@link schedule}. */
+  startCopy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
     this.#copying += 1;
-    this.worker.node.copier.copy(isToCard, memory.node, offset, fragment.node, 0, byteLength, (status, error) => {
+    const onNode = { ...copy, device: copy.device.node, fragment: copy.fragment.node };
+    this.worker.node.copier.copy(isToCard, onNode, (status, error) => {
       this.#copying -= 1;
       done(status, error);
     });
   }
 
   /** Copies at once, in pieces, and returns when the bytes are there: for calls of C that find no fragment. */
-  copyNow(isToCard: boolean, memory: UcpMemory, offset: number, address: number, byteLength: number): Status {
+  copyNow(isToCard: boolean, device: UcpMemory, offset: number, address: number, byteLength: number): Status {
     for (let done = 0; done < byteLength; ) {
       this.#reserve ??= this.worker.context.memory.map({ allocate: this.fragments.fragmentBytes });
       const fragment = this.#reserve;
       const bytes = Math.min(fragment.byteLength, byteLength - done);
       if (isToCard) memcpy(fragment.ucpAddress, address + done, bytes);
       let status: Status = Status.INPROGRESS;
-      this.copy(isToCard, memory, offset + done, fragment, bytes, (ended) => {
+      const copy = { device, offset: offset + done, fragment, fragmentOffset: 0, byteLength: bytes };
+      this.startCopy(isToCard, copy, (ended) => {
         status = ended;
       });
       const ended = this.wait(() => status);
@@ -112,7 +112,6 @@ export class Staging {
 
   /** Nothing is copied any more. */
   close(): void {
-    this.word.free();
     if (this.#reserve !== undefined) this.worker.context.memory.unmap(this.#reserve);
   }
 }

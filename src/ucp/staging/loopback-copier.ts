@@ -8,10 +8,10 @@ import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { initTransfer } from '../rma/internal-rma.ts';
-import type { CopyDone, DeviceCopier } from './device-copier.ts';
+import type { CopyDone, DeviceCopier, DeviceCopy } from './device-copier.ts';
 
 /** The copies of one worker. */
-export class LoopbackCopier implements DeviceCopier {
+export class LoopbackCopier implements DeviceCopier<MemoryHandle> {
   readonly #host: ProtocolHost;
   /** Keys of local device memory for the connection to itself. */
   readonly #keys: WeakMap<MemoryHandle, RemoteKey> = new WeakMap();
@@ -20,15 +20,8 @@ export class LoopbackCopier implements DeviceCopier {
     this.#host = host;
   }
 
-  copy(
-    isToDevice: boolean,
-    device: MemoryHandle,
-    offset: number,
-    fragment: MemoryHandle,
-    fragmentOffset: number,
-    byteLength: number,
-    done: CopyDone,
-  ): void {
+  copy(isToDevice: boolean, copy: DeviceCopy<MemoryHandle>, done: CopyDone): void {
+    const { device, offset, fragment, fragmentOffset, byteLength } = copy;
     if (!device.mapped) {
       done(Status.INVALID_ADDR);
       return;

@@ -4,7 +4,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { eachPart, holdsBytes, hostBytes } from '../api/local-bytes.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
-import type { CopyDone } from './device-copier.ts';
+import type { CopyDone, DeviceCopy, StagingPort } from './device-copier.ts';
 import { FragmentPool } from './fragment-pool.ts';
 import { LoopbackCopier } from './loopback-copier.ts';
 
@@ -12,7 +12,7 @@ import { LoopbackCopier } from './loopback-copier.ts';
 const WINDOWS_MAX = 64;
 
 /** The fragments of one worker, and what is copied to and from them. */
-export class Staging extends FragmentPool<MemoryHandle> {
+export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<MemoryHandle> {
   readonly copier: LoopbackCopier;
   readonly #host: ProtocolHost;
   /** Keys of fragments, for peers. */
@@ -49,7 +49,7 @@ export class Staging extends FragmentPool<MemoryHandle> {
 
   /** Copies bytes of a fragment into `[to, to + byteLength)` of a message of any pieces. */
   write(pieces: readonly LocalPiece[], to: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
-    this.#copy(true, pieces, to, fragment, byteLength, done);
+    this.#copyParts(true, pieces, to, fragment, byteLength, done);
   }
 
   /** Copies bytes, at most a fragment, to the beginning of a message of any pieces, through the next free fragment. */
@@ -69,10 +69,14 @@ export class Staging extends FragmentPool<MemoryHandle> {
 
   /** Copies `[from, from + byteLength)` of a message of any pieces into a fragment. */
   read(pieces: readonly LocalPiece[], from: number, fragment: MemoryHandle, byteLength: number, done: CopyDone): void {
-    this.#copy(false, pieces, from, fragment, byteLength, done);
+    this.#copyParts(false, pieces, from, fragment, byteLength, done);
   }
 
-  #copy(
+  copy(isToDevice: boolean, copy: DeviceCopy<MemoryHandle>, done: CopyDone): void {
+    this.copier.copy(isToDevice, copy, done);
+  }
+
+  #copyParts(
     isWrite: boolean,
     pieces: readonly LocalPiece[],
     from: number,
@@ -95,8 +99,10 @@ export class Staging extends FragmentPool<MemoryHandle> {
     eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
       left += 1;
       const host = hostBytes(memory);
-      if (host === undefined) this.copier.copy(isWrite, memory as MemoryHandle, offset, fragment, at, bytes, ended);
-      else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);
+      if (host === undefined) {
+        const device = memory as MemoryHandle;
+        this.copy(isWrite, { device, offset, fragment, fragmentOffset: at, byteLength: bytes }, ended);
+      } else if (!holdsBytes(host, offset, bytes)) ended(Status.INVALID_ADDR);
       else {
         if (isWrite) host.set(fragment.bytes!.subarray(at, at + bytes), offset);
         else fragment.bytes!.set(host.subarray(offset, offset + bytes), at);
