@@ -376,7 +376,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       return devices.defer(this, protocol, begin, params);
     }
     if (rkey.exportId !== 0 || !isHost(local)) {
-      return devices[isPut ? 'put' : 'get'](this, local, localOffset, byteLength, rkey, remoteOffset, params);
+      return devices.transfer({ isPut, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset }, params);
     }
     checkKept(local);
     const address = addressIn(local, localOffset);

@@ -4,7 +4,6 @@
  */
 
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
@@ -126,77 +125,5 @@ export class WorkerFlush implements OperationWaiter {
     this.#hasEnded = true;
     this.#onEnd();
     this.#request.end(this.#parts.failure);
-  }
-}
-
-/** An operation that was started behind a barrier: it begins when that has ended. */
-export class DeferredOperation extends DeviceOperation implements OperationWaiter {
-  readonly #begin: (params: RequestParams) => Status | Request;
-  #isFree = false;
-  #isBegun = false;
-
-  /** @param begin starts the operation itself, on an endpoint that has no barrier any more */
-  constructor(
-    tracker: OperationTracker,
-    request: UcpRequest,
-    barrier: DeviceOperation,
-    begin: (params: RequestParams) => Status | Request,
-  ) {
-    super(tracker, barrier.endpoint, request);
-    this.#begin = begin;
-    barrier.addWaiter(this);
-  }
-
-  operationEnded(): void {
-    this.#isFree = true;
-    this.wake();
-  }
-
-  protected override advance(): void {
-    if (this.#isBegun) return;
-    if (this.failure !== Status.OK) {
-      this.end();
-      return;
-    }
-    if (!this.#isFree) return;
-    const started = this.#tryBegin();
-    if (started === Status.NO_RESOURCE) {
-      this.wake();
-      return;
-    }
-    this.#isBegun = true;
-    if (typeof started === 'number') this.#endWith(started);
-  }
-
-  /** Past the barriers of later fences, which wait for this operation. */
-  #tryBegin(): Status | Request {
-    const { endpoint } = this;
-    const { isFenced } = endpoint;
-    endpoint.isFenced = false;
-    try {
-      return this.#begin({ callback: (ended, status) => this.#ended(ended, status) });
-    } catch (error) {
-      // Keys and memory may be gone meanwhile, and the endpoint may be closing.
-      this.request!.error = error;
-      return isUcxError(error) ? (error.status as Status) : Status.CANCELED;
-    } finally {
-      endpoint.isFenced = isFenced;
-    }
-  }
-
-  #ended(ended: Request, status: Status): void {
-    const request = this.request!;
-    request.transport = ended.transport;
-    request.device = ended.device;
-    request.protocol = ended.protocol;
-    request.atomicResult = ended.atomicResult;
-    request.error = ended.error;
-    ended.free();
-    this.#endWith(status);
-  }
-
-  #endWith(status: Status): void {
-    if (status < 0) this.failure = status;
-    this.end();
   }
 }

@@ -6,10 +6,10 @@
 import type { CopyDone } from '../../ucp/staging/device-copier.ts';
 import { type StagedWindow, WindowPipeline } from '../../ucp/staging/window-pipeline.ts';
 import { Status } from '../../ucs/type/status.ts';
+import type { RemoteTransfer } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
-import type { RemoteTransfer } from './transfer.ts';
 
 /** Windows in flight of one operation. */
 const DEPTH = 4;

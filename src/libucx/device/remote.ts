@@ -1,6 +1,6 @@
 /**
- * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker does what they say and answers.
- * The other side is device-service.ts.
+ * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker runs them and answers. The side of
+ * the owner is service.ts.
  */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
@@ -8,40 +8,56 @@ import type { Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineEndpoint } from '../engine/engine.ts';
-import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { DataReceive } from './data-receive.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
-import type { RemoteTransfer } from './transfer.ts';
 import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from './wire.ts';
 
 /** Operations of one endpoint that its peer has been asked for and has not answered. */
 const UNANSWERED_MAX = 16;
 const ID_BYTES = 6;
-const NO_BYTES = new Uint8Array(0);
+const NO_PAYLOAD: Range = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
 
-/** Payload of a question. */
-interface Payload {
+/** What the owner of the memory is asked for. */
+interface Question {
+  readonly header: Omit<WireHeader, 'id'>;
+  /** Bytes that go with it, those of a put. */
+  readonly payload?: Range;
+  /** Where the bytes of the answer belong, those of a get. */
+  readonly target?: Range;
+}
+
+/** A range of local memory. */
+interface Range {
   readonly memory: LocalMemory;
   readonly offset: number;
   readonly byteLength: number;
 }
 
-/** An operation that the owner of the memory does. */
-abstract class RemoteOperation extends DeviceOperation {
+/** An operation that the owner of the memory runs. */
+export class RemoteOperation extends DeviceOperation {
   readonly id: number;
   readonly #remote: RemoteCards;
+  readonly #question: Question;
   #isAdmitted = false;
   #isSent = false;
   #isSending = false;
-  protected isAnswered = false;
+  #isAnswered = false;
+  #receive: DataReceive | undefined;
 
-  constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest, remote: RemoteCards) {
+  constructor(
+    tracker: OperationTracker,
+    [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
+    remote: RemoteCards,
+    question: Question,
+  ) {
     super(tracker, endpoint, request);
     this.#remote = remote;
+    this.#question = question;
     this.id = remote.newId();
   }
 
@@ -51,18 +67,26 @@ abstract class RemoteOperation extends DeviceOperation {
     this.wake();
   }
 
-  /** Takes an answer. */
-  abstract answer(header: WireHeader, message: AmMessage): void;
-
-  protected abstract question(): Omit<WireHeader, 'id'>;
-  protected abstract payload(): Payload | undefined;
-  /** The answer is still being taken. */
-  protected get isTaking(): boolean {
-    return false;
+  /** Takes the answer. One that comes after a failure is ignored: the local memory is the caller's again. */
+  answer({ kind, status, value }: WireHeader, message: AmMessage): void {
+    if (this.#isAnswered || this.failure !== Status.OK) return;
+    this.#isAnswered = true;
+    const { header, target } = this.#question;
+    const isData = kind === WireKind.DATA && message.byteLength === target?.byteLength;
+    if (target !== undefined && isData) {
+      this.#take(target, message);
+      return;
+    }
+    if (kind === WireKind.DONE && status < 0) this.#fail(status as Status);
+    else if (kind !== WireKind.DONE || status > 0 || target !== undefined) this.#fail(Status.IO_ERROR);
+    else if (header.kind === WireKind.ATOMIC)
+      this.request!.atomicResult = header.byteLength === 4 ? BigInt.asUintN(32, value) : value;
+    this.wake();
   }
 
-  protected fail(status: Status): void {
-    if (this.failure === Status.OK) this.failure = status;
+  override abort(status: Status): void {
+    super.abort(status);
+    this.#receive?.cancel();
   }
 
   protected override advance(): void {
@@ -70,10 +94,23 @@ abstract class RemoteOperation extends DeviceOperation {
       if (!this.#isAdmitted) this.#isAdmitted = this.#remote.tryAdmit(this);
       if (this.#isAdmitted && !this.#isSent) this.#send();
     }
-    const isOver = this.failure !== Status.OK || this.isAnswered;
-    if (!isOver || this.#isSending || this.isTaking) return;
+    const isOver = this.failure !== Status.OK || this.#isAnswered;
+    if (!isOver || this.#isSending || this.#receive !== undefined) return;
     this.#remote.leave(this, this.#isAdmitted);
     this.end();
+  }
+
+  #fail(status: Status): void {
+    if (this.failure === Status.OK) this.failure = status;
+  }
+
+  #take({ memory, offset }: Range, message: AmMessage): void {
+    this.#receive = new DataReceive(this.staging, message, [memory, offset], (status) => {
+      this.#receive = undefined;
+      if (status < 0) this.#fail(status);
+      this.wake();
+    });
+    this.#receive.run();
   }
 
   #send(): void {
@@ -83,136 +120,40 @@ abstract class RemoteOperation extends DeviceOperation {
       this.wake();
       return;
     }
-    const { memory, offset, byteLength } = this.payload() ?? { memory: NO_BYTES, offset: 0, byteLength: 0 };
+    const { memory, offset, byteLength } = this.#question.payload ?? NO_PAYLOAD;
     buffers.describe(request, memory, offset, byteLength, false);
     this.#isSent = true;
-    const header = packWireHeader({ ...this.question(), id: this.id });
+    const header = packWireHeader({ ...this.#question.header, id: this.id });
     const callback = (ended: Request, status: Status): void => {
       ended.free();
       this.#isSending = false;
-      if (status < 0) this.fail(status);
+      if (status < 0) this.#fail(status);
       this.wake();
     };
     const started = this.endpoint.sendMessage(request, STAGING_AM_ID, header, { callback });
     if (typeof started !== 'number') this.#isSending = true;
-    else if (started < 0) this.fail(started);
+    else if (started < 0) this.#fail(started);
   }
 }
 
-/** A put. */
-export class RemoteWrite extends RemoteOperation {
-  readonly #transfer: RemoteTransfer;
-
-  constructor(tracker: OperationTracker, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
-    super(tracker, transfer.endpoint, request, remote);
-    this.#transfer = transfer;
-  }
-
-  override answer({ kind, status }: WireHeader): void {
-    if (kind !== WireKind.DONE || status > 0) this.fail(Status.IO_ERROR);
-    else if (status < 0) this.fail(status as Status);
-    this.isAnswered = true;
-    this.wake();
-  }
-
-  protected override question(): Omit<WireHeader, 'id'> {
-    const { rkey, remoteOffset, byteLength } = this.#transfer;
-    return { ...NOTHING_ELSE, kind: WireKind.WRITE, exportId: rkey.exportId, offset: remoteOffset, byteLength };
-  }
-
-  protected override payload(): Payload {
-    const { local, localOffset, byteLength } = this.#transfer;
-    return { memory: local, offset: localOffset, byteLength };
-  }
+/** The question of a put or get. */
+export function transferQuestion(transfer: RemoteTransfer): Question {
+  const { isPut, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
+  const kind = isPut ? WireKind.WRITE : WireKind.READ;
+  const header = { ...NOTHING_ELSE, kind, exportId: rkey.exportId, offset: remoteOffset, byteLength };
+  const range = { memory: local, offset: localOffset, byteLength };
+  return isPut ? { header, payload: range } : { header, target: range };
 }
 
-/** A get. */
-export class RemoteRead extends RemoteOperation {
-  readonly #transfer: RemoteTransfer;
-  #receive: DataReceive | undefined;
-
-  constructor(tracker: OperationTracker, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
-    super(tracker, transfer.endpoint, request, remote);
-    this.#transfer = transfer;
-  }
-
-  override answer({ kind, status }: WireHeader, message: AmMessage): void {
-    // Once an operation is given up, its memory is its caller's again.
-    if (this.isAnswered || this.failure !== Status.OK) return;
-    this.isAnswered = true;
-    const { local, localOffset, byteLength } = this.#transfer;
-    if (kind !== WireKind.DATA || message.byteLength !== byteLength) {
-      this.fail(kind === WireKind.DONE && status < 0 ? (status as Status) : Status.IO_ERROR);
-      this.wake();
-      return;
-    }
-    this.#receive = new DataReceive(this.staging, message, [local, localOffset], (final) => {
-      this.#receive = undefined;
-      if (final < 0) this.fail(final);
-      this.wake();
-    });
-    this.#receive.run();
-  }
-
-  override abort(status: Status): void {
-    super.abort(status);
-    this.#receive?.cancel();
-  }
-
-  protected override get isTaking(): boolean {
-    return this.#receive !== undefined;
-  }
-
-  protected override question(): Omit<WireHeader, 'id'> {
-    const { rkey, remoteOffset, byteLength } = this.#transfer;
-    return { ...NOTHING_ELSE, kind: WireKind.READ, exportId: rkey.exportId, offset: remoteOffset, byteLength };
-  }
-
-  protected override payload(): undefined {
-    return undefined;
-  }
+/** The question of an atomic operation. */
+export function atomicQuestion(call: WordOperation, { exportId }: UcpRemoteKey, offset: number): Question {
+  const { operation, value, compare, wordBytes: byteLength } = call;
+  return {
+    header: { ...NOTHING_ELSE, kind: WireKind.ATOMIC, operation, value, compare, byteLength, exportId, offset },
+  };
 }
 
-/** An atomic operation. */
-export class RemoteAtomic extends RemoteOperation {
-  readonly #call: WordOperation;
-  readonly #rkey: UcpRemoteKey;
-  readonly #offset: number;
-
-  constructor(
-    tracker: OperationTracker,
-    [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
-    remote: RemoteCards,
-    call: WordOperation,
-    [rkey, offset]: readonly [UcpRemoteKey, number],
-  ) {
-    super(tracker, endpoint, request, remote);
-    this.#call = call;
-    this.#rkey = rkey;
-    this.#offset = offset;
-  }
-
-  override answer({ kind, status, value }: WireHeader): void {
-    if (kind !== WireKind.DONE || status > 0) this.fail(Status.IO_ERROR);
-    else if (status < 0) this.fail(status as Status);
-    else this.request!.atomicResult = this.#call.wordBytes === 4 ? BigInt.asUintN(32, value) : value;
-    this.isAnswered = true;
-    this.wake();
-  }
-
-  protected override question(): Omit<WireHeader, 'id'> {
-    const { operation, value, compare, wordBytes } = this.#call;
-    const { exportId } = this.#rkey;
-    const words = { operation, value, compare, byteLength: wordBytes };
-    return { ...NOTHING_ELSE, ...words, kind: WireKind.ATOMIC, exportId, offset: this.#offset };
-  }
-
-  protected override payload(): undefined {
-    return undefined;
-  }
-}
-
-/** The operations of one worker that owners elsewhere do. */
+/** The operations of one worker that owners elsewhere run. */
 export class RemoteCards {
   readonly #unanswered: Map<number, RemoteOperation> = new Map();
   /** Operations of an endpoint that are asked for, and those that wait for room. */
@@ -226,7 +167,7 @@ export class RemoteCards {
     }
   }
 
-  /** Takes an answer that has arrived; one that nobody waits for is dropped. */
+  /** Takes an answer that has arrived; one without an operation is dropped. */
   answered(header: WireHeader, message: AmMessage): void {
     this.#unanswered.get(header.id)?.answer(header, message);
   }
@@ -267,9 +208,4 @@ export class RemoteCards {
     }
     if (window.open === 0) this.#windows.delete(endpoint);
   }
-}
-
-/** The local side of a transfer is on a card here. */
-export function isOnCard(local: LocalMemory): local is UcpMemory {
-  return local instanceof UcpMemory && local.bytes === undefined;
 }

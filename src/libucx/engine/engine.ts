@@ -84,26 +84,21 @@ export interface ArrivedBytes {
   isReceived: boolean;
 }
 
+/** A put or get, as it was asked for. */
+export interface RemoteTransfer {
+  readonly isPut: boolean;
+  readonly endpoint: EngineEndpoint;
+  readonly local: LocalMemory;
+  readonly localOffset: number;
+  readonly byteLength: number;
+  readonly rkey: UcpRemoteKey;
+  readonly remoteOffset: number;
+}
+
 /** What moves memory of cards, and what only the node's transports reach. */
 export interface DeviceOperations {
-  put(
-    endpoint: EngineEndpoint,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request;
-  get(
-    endpoint: EngineEndpoint,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request;
+  /** Starts a put or get. */
+  transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
   atomic(
     endpoint: EngineEndpoint,
     call: WordOperation,
