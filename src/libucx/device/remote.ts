@@ -6,7 +6,11 @@
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
-import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { writeAtomic } from '../../ucp/wire/atomic.ts';
+import { MessageId } from '../../ucp/wire/message.ts';
+import { readReply } from '../../ucp/wire/reply.ts';
+import { writeRma } from '../../ucp/wire/rma.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
@@ -15,20 +19,22 @@ import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { DataReceive } from './data-receive.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
-import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from './wire.ts';
+import { type DeviceMessage, firstWord, packMessage } from './wire.ts';
 
 /** Operations of one endpoint that its peer has been asked for and has not answered. */
 const UNANSWERED_MAX = 16;
-const ID_BYTES = 6;
 const NO_PAYLOAD: Range = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
 
 /** What the owner of the memory is asked for. */
 interface Question {
-  readonly header: Omit<WireHeader, 'id'>;
+  /** The message, with the id of a request. */
+  pack(requestId: number): Uint8Array;
   /** Bytes that go with it, those of a put. */
   readonly payload?: Range;
   /** Where the bytes of the answer belong, those of a get. */
   readonly target?: Range;
+  /** Bytes of the word that the answer tells, that of an atomic operation. */
+  readonly wordBytes?: number;
 }
 
 /** A range of local memory. */
@@ -40,7 +46,8 @@ interface Range {
 
 /** An operation that the owner of the memory runs. */
 export class RemoteOperation extends DeviceOperation {
-  readonly id: number;
+  /** By which the answer names it, among the operations of its endpoint. */
+  requestId = 0;
   readonly #remote: RemoteCards;
   readonly #question: Question;
   #isAdmitted = false;
@@ -58,7 +65,6 @@ export class RemoteOperation extends DeviceOperation {
     super(tracker, endpoint, request);
     this.#remote = remote;
     this.#question = question;
-    this.id = remote.newId();
   }
 
   /** The peer has room for one more. */
@@ -68,19 +74,18 @@ export class RemoteOperation extends DeviceOperation {
   }
 
   /** Takes the answer. One that comes after a failure is ignored: the local memory is the caller's again. */
-  answer({ kind, status, value }: WireHeader, message: AmMessage): void {
+  answer({ id, frame }: DeviceMessage, message: AmMessage): void {
     if (this.#isAnswered || this.failure !== Status.OK) return;
     this.#isAnswered = true;
-    const { header, target } = this.#question;
-    const isData = kind === WireKind.DATA && message.byteLength === target?.byteLength;
-    if (target !== undefined && isData) {
+    const { target, wordBytes } = this.#question;
+    if (id === MessageId.DATA && target?.byteLength === message.byteLength) {
       this.#take(target, message);
       return;
     }
-    if (kind === WireKind.DONE && status < 0) this.#fail(status as Status);
-    else if (kind !== WireKind.DONE || status > 0 || target !== undefined) this.#fail(Status.IO_ERROR);
-    else if (header.kind === WireKind.ATOMIC)
-      this.request!.atomicResult = header.byteLength === 4 ? BigInt.asUintN(32, value) : value;
+    const { status, low, high } = readReply(frame);
+    if (id === MessageId.DATA || (status === Status.OK && target !== undefined)) this.#fail(Status.IO_ERROR);
+    else if (status < 0) this.#fail(status);
+    else if (wordBytes !== undefined) this.request!.atomicResult = BigInt.asUintN(8 * wordBytes, joinBig(low, high));
     this.wake();
   }
 
@@ -123,7 +128,7 @@ export class RemoteOperation extends DeviceOperation {
     const { memory, offset, byteLength } = this.#question.payload ?? NO_PAYLOAD;
     buffers.describe(request, memory, offset, byteLength, false);
     this.#isSent = true;
-    const header = packWireHeader({ ...this.#question.header, id: this.id });
+    const header = this.#question.pack(this.requestId);
     const callback = (ended: Request, status: Status): void => {
       ended.free();
       this.#isSending = false;
@@ -139,73 +144,80 @@ export class RemoteOperation extends DeviceOperation {
 /** The question of a put or get. */
 export function transferQuestion(transfer: RemoteTransfer): Question {
   const { isPut, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
-  const kind = isPut ? WireKind.WRITE : WireKind.READ;
-  const header = { ...NOTHING_ELSE, kind, exportId: rkey.exportId, offset: remoteOffset, byteLength };
+  const id = isPut ? MessageId.PUT : MessageId.GET;
   const range = { memory: local, offset: localOffset, byteLength };
-  return isPut ? { header, payload: range } : { header, target: range };
+  const pack = (request: number): Uint8Array =>
+    packMessage(writeRma(firstWord(id), { request, remoteOffset, byteLength }), rkey.exportId);
+  return isPut ? { pack, payload: range } : { pack, target: range };
 }
 
 /** The question of an atomic operation. */
-export function atomicQuestion(call: WordOperation, { exportId }: UcpRemoteKey, offset: number): Question {
-  const { operation, value, compare, wordBytes: byteLength } = call;
-  return {
-    header: { ...NOTHING_ELSE, kind: WireKind.ATOMIC, operation, value, compare, byteLength, exportId, offset },
-  };
+export function atomicQuestion(call: WordOperation, { exportId }: UcpRemoteKey, remoteOffset: number): Question {
+  const { operation, value, compare, wordBytes } = call;
+  const asked = { remoteOffset, operation, wordBytes, value, compare };
+  const pack = (request: number): Uint8Array =>
+    packMessage(writeAtomic(firstWord(MessageId.ATOMIC), { ...asked, request }), exportId);
+  return { pack, wordBytes };
+}
+
+/** The operations on one endpoint. */
+interface Window {
+  /** Those that the peer was asked for, by request id. */
+  readonly asked: Map<number, RemoteOperation>;
+  /** Those that wait for room. */
+  readonly waiting: Set<RemoteOperation>;
 }
 
 /** The operations of one worker that owners elsewhere run. */
 export class RemoteCards {
-  readonly #unanswered: Map<number, RemoteOperation> = new Map();
-  /** Operations of an endpoint that are asked for, and those that wait for room. */
-  readonly #windows: Map<EngineEndpoint, { open: number; readonly waiting: Set<RemoteOperation> }> = new Map();
+  readonly #windows: Map<EngineEndpoint, Window> = new Map();
+  #lastId = 0;
 
-  /** A number that no other peer guesses. */
-  newId(): number {
-    for (;;) {
-      const id = Buffer.from(systemRandomBytes(ID_BYTES)).readUIntLE(0, ID_BYTES);
-      if (!this.#unanswered.has(id)) return id;
-    }
-  }
-
-  /** Takes an answer that has arrived; one without an operation is dropped. */
-  answered(header: WireHeader, message: AmMessage): void {
-    this.#unanswered.get(header.id)?.answer(header, message);
+  /** Takes an answer that has arrived from the peer of an endpoint; one without an operation is dropped. */
+  answered(endpoint: EngineEndpoint, answer: DeviceMessage, message: AmMessage): void {
+    // REPLY and DATA have the request at the same place.
+    const { request } = readReply(answer.frame);
+    this.#windows.get(endpoint)?.asked.get(request)?.answer(answer, message);
   }
 
   /** @returns false when too many are asked for: {@link RemoteOperation.admit} tells when there is room */
   tryAdmit(operation: RemoteOperation): boolean {
-    const { endpoint, id } = operation;
+    const { endpoint } = operation;
     let window = this.#windows.get(endpoint);
     if (window === undefined) {
-      window = { open: 0, waiting: new Set() };
+      window = { asked: new Map(), waiting: new Set() };
       this.#windows.set(endpoint, window);
     }
-    if (window.open >= UNANSWERED_MAX) {
+    if (window.asked.size >= UNANSWERED_MAX) {
       window.waiting.add(operation);
       return false;
     }
-    window.open += 1;
-    this.#unanswered.set(id, operation);
+    this.#admit(window, operation);
     return true;
   }
 
   /** An operation has ended. */
   leave(operation: RemoteOperation, wasAdmitted: boolean): void {
-    const { endpoint, id } = operation;
+    const { endpoint, requestId } = operation;
     const window = this.#windows.get(endpoint);
     if (window === undefined) return;
     window.waiting.delete(operation);
     if (wasAdmitted) {
-      this.#unanswered.delete(id);
+      window.asked.delete(requestId);
       const [next] = window.waiting;
-      if (next === undefined) {
-        window.open -= 1;
-      } else {
+      if (next !== undefined) {
         window.waiting.delete(next);
-        this.#unanswered.set(next.id, next);
+        this.#admit(window, next);
         next.admit();
       }
     }
-    if (window.open === 0) this.#windows.delete(endpoint);
+    if (window.asked.size === 0) this.#windows.delete(endpoint);
+  }
+
+  #admit({ asked }: Window, operation: RemoteOperation): void {
+    do this.#lastId = (this.#lastId + 1) | 0;
+    while (asked.has(this.#lastId));
+    operation.requestId = this.#lastId;
+    asked.set(operation.requestId, operation);
   }
 }

@@ -27,7 +27,7 @@ import { Pipeline } from './pipeline.ts';
 import { atomicQuestion, RemoteCards, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
 import { Staging } from './staging.ts';
-import { parseWireHeader, WireKind } from './wire.ts';
+import { parseMessage } from './wire.ts';
 
 /** The operations of one worker that touch memory of cards. */
 export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
@@ -242,10 +242,12 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 
   #onMessage(message: AmMessage): void {
-    const header = parseWireHeader(message.header);
-    if (header === undefined) return;
-    if (header.kind === WireKind.DONE || header.kind === WireKind.DATA) this.#remote.answered(header, message);
-    else if (message.sender !== undefined) this.#service.serve(message.sender as EngineEndpoint, header, message);
+    const parsed = parseMessage(message.header);
+    // Workers of this engine ask for a reply endpoint with every message.
+    if (parsed === undefined || message.sender === undefined) return;
+    const endpoint = message.sender as EngineEndpoint;
+    if (parsed.isQuestion) this.#service.serve(endpoint, parsed, message);
+    else this.#remote.answered(endpoint, parsed, message);
   }
 }
 

@@ -9,7 +9,7 @@ import { Status } from '../../ucs/type/status.ts';
 
 /** `gUCX`, little-endian: the last four bytes. */
 const MAGIC = 0x5843_5567;
-const VERSION = 1;
+const VERSION = 2;
 /** Behind the two parts: their lengths, the version, a checksum over all before it, the magic. */
 const TAIL_BYTES = 20;
 /** Longest address or key that is read. */
