@@ -1,6 +1,6 @@
 /**
- * A context over libucp: the installed library, the memory mapped with it, and a context of the node's own transports beside it, which knows the memory of
- * cards and moves it on the machine. Workers communicate, contexts own.
+ * A context over libucp: the library, the memory mapped with it, and a native context beside it, which knows and moves memory of cards on this machine.
+ * Workers communicate, contexts own.
  */
 
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
@@ -76,7 +76,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
   #access: DeviceAccess;
   readonly #workers: Set<Worker> = new Set();
   readonly #onClosing: () => void;
-  #isLeftBehind = false;
+  #isLeaked = false;
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -197,9 +197,9 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     );
   }
 
-  /** A worker of libucp could not be destroyed: nor can its context. */
-  leaveBehind(): void {
-    this.#isLeftBehind = true;
+  /** A worker of libucp could not be destroyed; its context cannot be either. */
+  onWorkerLeaked(): void {
+    this.#isLeaked = true;
   }
 
   /** Forgets a closed worker. */
@@ -220,7 +220,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     this.#closed = true;
     this.#onClosing();
     this.memory.close();
-    if (!this.#isLeftBehind) this.libucp.functions.ucp_cleanup(this.handle);
+    if (!this.#isLeaked) this.libucp.functions.ucp_cleanup(this.handle);
     await this.node.close();
   }
 

@@ -1,4 +1,4 @@
-/** Receiving the data of a message of the engine's own into memory of any kind, also where the worker has no request at the moment. */
+/** Receives the data of a message of the engine itself into memory of any kind, also if the worker has no free request at the moment. */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
@@ -16,7 +16,7 @@ export class DataReceive {
   readonly #onEnd: (status: Status) => void;
   #isWaiting = true;
 
-  /** @param onEnd hears of the end once, within {@link run} where it ends at once */
+  /** @param onEnd called once at the end, inside {@link run} if it ends at once */
   constructor(
     staging: Staging,
     message: AmMessage,

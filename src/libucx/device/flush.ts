@@ -1,6 +1,6 @@
 /**
- * A flush of everything that goes to one peer: the operations on memory of cards that are under way, then what libucp has been given, and what the transports of the
- * node have. Also the barrier behind which operations wait after a fence.
+ * Flush of an endpoint or a worker: the operations on memory of cards in flight, then libucp and the transports of the node. Also the barrier that operations
+ * wait for after a fence.
  */
 
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -19,7 +19,7 @@ class FlushParts {
   failure: Status = Status.OK;
   readonly #unstarted: Set<FlushPart>;
   readonly #wake: () => void;
-  #underWay = 0;
+  #inFlight = 0;
 
   /** @param wake asks for {@link advance} */
   constructor(parts: readonly FlushPart[], wake: () => void) {
@@ -30,7 +30,7 @@ class FlushParts {
   /** Starts what is not started; true when all have ended. */
   advance(): boolean {
     for (const part of this.#unstarted) this.#start(part);
-    return this.#unstarted.size === 0 && this.#underWay === 0;
+    return this.#unstarted.size === 0 && this.#inFlight === 0;
   }
 
   /** Starts no more. */
@@ -42,7 +42,7 @@ class FlushParts {
     const status = part({
       callback: (ended, final) => {
         ended.free();
-        this.#underWay -= 1;
+        this.#inFlight -= 1;
         this.#take(final);
         this.#wake();
       },
@@ -53,7 +53,7 @@ class FlushParts {
     }
     this.#unstarted.delete(part);
     if (typeof status === 'number') this.#take(status);
-    else this.#underWay += 1;
+    else this.#inFlight += 1;
   }
 
   #take(status: Status): void {

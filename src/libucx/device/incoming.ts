@@ -1,6 +1,6 @@
 /**
- * A message that is received into memory of cards, at least in part: what libucp hands over piece by piece is gathered in fragments, and the cards fetch these while
- * it goes on. The receive ends when they have.
+ * A message that is received into memory of cards, at least in part: the pieces that libucp delivers are gathered in fragments, which the cards copy
+ * meanwhile. The receive ends when they have.
  */
 
 import { memcpy } from '../../sys/index.ts';
@@ -55,7 +55,7 @@ export class IncomingMessage {
     return true;
   }
 
-  /** The receive has ended: what is gathered is wanted by nobody. */
+  /** The receive has ended: releases the fragment that is being filled. */
   close(): void {
     if (this.#fragment !== undefined) this.#staging.release(this.#fragment);
     this.#fragment = undefined;

@@ -1,6 +1,6 @@
 /**
- * A message that is sent from memory of cards, at least in part: libucp asks for its bytes piece by piece, from inside its calls, and fragments are read ahead of
- * what it asks for. Which messages go this way is not decided here.
+ * A message that is sent from memory of cards, at least in part: libucp asks for its bytes piece by piece, from inside its calls, and fragments are read
+ * ahead. Which messages are sent so is decided in request/buffers.ts.
  */
 
 import { memcpy, memset } from '../../sys/index.ts';

@@ -49,7 +49,7 @@ export class DeviceService {
   /** Endpoints that are closed: answers for them are dropped. */
   readonly #gone: WeakSet<EngineEndpoint> = new WeakSet();
   readonly #receives: Map<DataReceive, EngineEndpoint> = new Map();
-  #underWay = 0;
+  #inFlight = 0;
 
   constructor(staging: Staging) {
     this.#staging = staging;
@@ -58,7 +58,7 @@ export class DeviceService {
 
   /** Nothing is being done for a peer. */
   get isIdle(): boolean {
-    return this.#underWay === 0;
+    return this.#inFlight === 0;
   }
 
   /** Runs what a peer asks for. */
@@ -120,7 +120,7 @@ export class DeviceService {
       this.#reply(endpoint, request, Status.INVALID_PARAM);
       return;
     }
-    this.#underWay += 1;
+    this.#inFlight += 1;
     const receive = new DataReceive(this.#staging, message, [place.memory, place.offset], (status) => {
       this.#receives.delete(receive);
       this.#ended();
@@ -144,7 +144,7 @@ export class DeviceService {
     }
     const [first, second] = [value, compare].map((operand) => BigInt.asUintN(8 * wordBytes, operand));
     const call = new WordOperation(operation as AtomicOperation, wordBytes, first!, second!);
-    this.#underWay += 1;
+    this.#inFlight += 1;
     this.#words.modify(place.memory, place.offset, call, (status) => {
       this.#ended();
       this.#reply(endpoint, request, status, call.result);
@@ -157,11 +157,11 @@ export class DeviceService {
   }
 
   #answer(endpoint: EngineEndpoint, request: number, header: Uint8Array, place: Place | undefined): void {
-    this.#underWay += 1;
+    this.#inFlight += 1;
     this.#send({ endpoint, request, header, place });
   }
 
   #ended(): void {
-    this.#underWay -= 1;
+    this.#inFlight -= 1;
   }
 }

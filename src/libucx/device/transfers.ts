@@ -1,6 +1,6 @@
 /**
- * What moves memory of cards over libucp, for one worker: chooses the way of each operation, keeps the tracker of those under way, and ends what waits for a peer that
- * is gone. How the bytes move is in device-node.ts, device-pipeline.ts, device-remote.ts and device-messages.ts.
+ * Operations on memory of cards over libucp, for one worker: chooses the path of each, tracks those in flight, and ends those of a closed endpoint. How bytes
+ * move is in inner-operation.ts, pipeline.ts, remote.ts and messages.ts.
  */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
@@ -51,13 +51,13 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
       worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
 
-  /** Nothing is under way. */
+  /** Nothing is in flight. */
   get isIdle(): boolean {
     const { isCopying, isDue } = this.#staging;
     return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && !isCopying && !isDue;
   }
 
-  /** Operations are under way, here or with the transports of the node: libucp does not know all that a flush waits for. */
+  /** Operations are in flight, here or with the transports of the node: libucp does not know all that a flush waits for. */
   get isUsed(): boolean {
     return !this.#tracker.isEmpty || this.#worker.node.requestsInUse > 0;
   }
@@ -110,7 +110,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#start(new DeviceFlush(this.#tracker, endpoint, request), request, params);
   }
 
-  /** Flushes libucp, the transports of the node and what is under way on all endpoints. */
+  /** Flushes libucp, the transports of the node and what is in flight on all endpoints. */
   flushAll(params: RequestParams | undefined): Status | Request {
     const request = this.#begin('flush', undefined, 0);
     if (request === undefined) return Status.NO_RESOURCE;

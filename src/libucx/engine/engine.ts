@@ -1,4 +1,4 @@
-/** What the parts of the engine over libucp know of each other: a context, its workers, their endpoints. Types only. */
+/** The parts of the engine over libucp as they see each other: a context, its workers, their endpoints. Types only. */
 
 import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
 import type { AmMessage } from '../../ucp/api/active-message.ts';
@@ -45,17 +45,17 @@ export interface EngineContext {
   /** The handle of libucp. */
   readonly handle: number;
   forget(worker: object): void;
-  /** A worker of libucp could not be destroyed: nor can its context. */
-  leaveBehind(): void;
+  /** A worker of libucp could not be destroyed; its context cannot be either. */
+  onWorkerLeaked(): void;
 }
 
 /** An endpoint of a worker. */
 export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
-  /** Operations on memory of cards that are under way: a flush waits for them. */
+  /** Operations on memory of cards that are in flight: a flush waits for them. */
   unconfirmed: number;
   /** Operations wait for those before a fence. */
   isFenced: boolean;
-  /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
+  /** Called first if it fails: while it connects, the application does not know the endpoint. */
   onceFailed: ((status: Status) => void) | undefined;
   /** Runs when it has been closed by force. */
   onceDropped: (() => void) | undefined;
@@ -106,13 +106,13 @@ export interface DeviceOperations {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  /** Flushes what is under way, libucp and the node's transports. */
+  /** Flushes what is in flight, libucp and the node's transports. */
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
   /** As {@link flush} for all endpoints of the worker. */
   flushAll(params: RequestParams | undefined): Status | Request;
   /**
    * Orders what was started on the endpoint before against what is started after.
-   * @param isAlone libucp was not told: also what it has been given
+   * @param isAlone the fence covers operations of libucp too, because libucp was not called
    */
   fence(endpoint: EngineEndpoint, isAlone: boolean): void;
   /** Starts an operation when the barrier of its endpoint has ended. */
@@ -158,12 +158,12 @@ export interface EngineWorker {
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
   readonly node: CopyingWorker;
-  /** Hears of failed endpoints. */
+  /** Called by libucp when an endpoint fails. */
   readonly errorCallback: NativeCallback;
   /** For the header of the message that is sent now. */
   readonly headers: ScratchBlock;
   /** Memory for headers, until the next call: what is in use now belongs to a request. */
-  lendHeader(): ScratchBlock;
+  takeHeader(): ScratchBlock;
   /** Makes the endpoint of a handle of libucp, and takes it into the tracker. */
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
   /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */

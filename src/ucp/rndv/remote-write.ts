@@ -1,4 +1,4 @@
-/** Writes parts of a message to memory of the peer by whatever lanes reach it, and tells when the bytes are there. Which memory is decided elsewhere. */
+/** Writes parts of a message to memory of the peer over all lanes that reach it, and reports when the bytes are there. Which memory is decided elsewhere. */
 
 import { Status } from '../../ucs/type/status.ts';
 import { eachPart } from '../api/local-bytes.ts';

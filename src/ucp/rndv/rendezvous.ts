@@ -3,7 +3,7 @@
  * sender if a lane can; else it asks for the bytes, and the sender writes them into its memory if a lane can, or sends them window by window: see
  * receive-transfer.ts and window-sender.ts.
  *
- * Requests name each other by Connection.expect; whatever a peer says about a request that it has no business with is ignored.
+ * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
  */
 
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -138,7 +138,7 @@ export class Rendezvous {
     return transfer instanceof ReceiveTransfer ? transfer : undefined;
   }
 
-  /** Reads the sender's memory if a lane can: true when the receive is under way or over. */
+  /** Reads the sender's memory if a lane can: true when the receive has started or ended. */
   #readRemote(
     request: Request,
     connection: Connection,

@@ -75,7 +75,7 @@ export class WindowSender {
     new SendWindow(this.#host, this.#staging, [transfer, connection], asked, fragment).start();
   }
 
-  /** Writes the receiver's memory at once if lanes can: true when the transfer is in flight or over. */
+  /** Writes the receiver's memory at once if lanes can: true when the transfer has started or ended. */
   #writeAll(transfer: SendTransfer, connection: Connection, peerRequest: number): boolean {
     const { request, target, targetOffset, pieces, byteLength } = transfer;
     if (target === undefined) return false;
