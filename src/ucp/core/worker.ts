@@ -6,7 +6,7 @@
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import type { AmCallback, AmMessage, MessageOwner } from '../api/active-message.ts';
@@ -38,6 +38,7 @@ import { openIfaces } from '../lane/open-ifaces.ts';
 import { QuietIfaces } from '../lane/quiet-ifaces.ts';
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { staleKeyError } from '../mem/remote-key.ts';
 import { fenceConnection, initFlushOf } from '../rma/flush.ts';
 import type { CopyingWorker, DeviceCopier } from '../staging/device-copier.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
@@ -482,7 +483,7 @@ export class Worker
 
   /** What a transport knows about a failure. */
   #causeOf(status: Status, request: Request | undefined): unknown {
-    if (status === Status.INVALID_ADDR) return staleKey();
+    if (status === Status.INVALID_ADDR) return staleKeyError();
     // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.
     const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR;
     const own = request?.lane === undefined ? [] : [request.lane.iface];
@@ -493,13 +494,4 @@ export class Worker
   #checkOpen(): void {
     if (this.#closed) throw closedError('worker');
   }
-}
-
-/** Ranges were checked before: what a transport still refuses as an address is memory that its owner has given up. */
-function staleKey(): UcxError {
-  return new UcxError({
-    code: 'ERR_RKEY_STALE',
-    status: Status.INVALID_ADDR,
-    message: 'the memory at one of the two ends is gone: freed, unmapped or detached since it was mapped',
-  });
 }
