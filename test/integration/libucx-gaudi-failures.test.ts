@@ -16,6 +16,7 @@ import {
   driveIdle,
   driveUntil,
   expectContents,
+  expectSame,
   fill,
   keyFor,
   mappedOf,
@@ -88,6 +89,40 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
     });
     await driveIdle(pair);
     await expectContents(two, memory, bytes);
+  });
+
+  it('cannot answer in the name of others', async () => {
+    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    const { one, two, ab } = pair;
+    const env = { ...ENV, UCX_TLS: 'tcp,self,gaudi_cpy' };
+    const liar = await fixture.side(fixture.node({ cards: 1 }), 0, env, 'libucx');
+    const memory = mappedOf(two, 'gaudi', 4096);
+    const bytes = pattern(4096, 1);
+    await fill(two, memory, bytes);
+    const rkey = keyFor(ab, two, memory);
+    const received = new Uint8Array(4096);
+    const toOne = liar.worker.endpoint(one.worker.address());
+    const apart = { one, two: liar };
+    const get = ab.getNbx(received, 0, 4096, rkey, 0, KEEP) as Request;
+    const lies = Array.from({ length: 16 }, (_, index) => {
+      const header = packMessage(writeData(firstWord(MessageId.DATA), index, 0));
+      return toOne.amSendNbx(STAGING_AM_ID, header, new Uint8Array(4096), 0, 4096, KEEP) as Request;
+    });
+    // What is sent behind the lies arrives behind them.
+    const [sent, last] = [new Uint8Array(1), new Uint8Array(1)];
+    const requests = [
+      ...lies,
+      toOne.tagSendNbx(sent, 0, 1, 1, KEEP),
+      one.worker.tagRecvNbx(last, 0, 1, 1, undefined, KEEP),
+    ];
+    await driveUntil(apart, () => requests.every((request) => (request as Request).isCompleted));
+    for (const request of requests) (request as Request).free();
+    expect(get.isCompleted).toBe(false);
+    await driveUntil(pair, () => get.isCompleted);
+    expect(get.status).toBe(Status.OK);
+    expectSame(received, bytes);
+    get.free();
+    rkey.release();
   });
 
   it('who unmap memory let the operations on it fail', async () => {

@@ -6,12 +6,15 @@
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import { WordOperation } from '../../ucp/api/word-operation.ts';
+import type { CopyDone, DeviceCopy, StagingPort } from '../../ucp/staging/device-copier.ts';
 import { DeviceWords } from '../../ucp/staging/device-words.ts';
+import type { FragmentUser } from '../../ucp/staging/fragment-pool.ts';
 import { readAtomic } from '../../ucp/wire/atomic.ts';
 import { MessageId } from '../../ucp/wire/message.ts';
 import { writeReply } from '../../ucp/wire/reply.ts';
 import { readRma } from '../../ucp/wire/rma.ts';
 import { writeData } from '../../ucp/wire/window.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation } from '../../uct/api/iface.ts';
@@ -24,6 +27,7 @@ import type { Staging } from './staging.ts';
 import { type DeviceMessage, exportIdAt, firstWord, packMessage } from './wire.ts';
 
 const NO_BYTES = new Uint8Array(0);
+const WORD_BYTES_MAX = 8;
 
 /** Memory that a peer may use. */
 interface Place {
@@ -42,6 +46,34 @@ interface Answer {
   readonly place: Place | undefined;
 }
 
+/** Staging of one word at a time, through a fragment of its own. */
+class WordPort implements StagingPort<UcpMemory> {
+  readonly #staging: Staging;
+  #fragment: UcpMemory | undefined;
+
+  constructor(staging: Staging) {
+    this.#staging = staging;
+  }
+
+  acquire(run: FragmentUser<UcpMemory>): void {
+    try {
+      this.#fragment ??= this.#staging.reserve(WORD_BYTES_MAX);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      run(undefined, error.status as Status);
+      return;
+    }
+    run(this.#fragment, Status.OK);
+  }
+
+  /** Kept for the next word. */
+  release(): void {}
+
+  copy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
+    this.#staging.copy(isToCard, copy, done);
+  }
+}
+
 /** The service of one worker. */
 export class DeviceService {
   readonly #staging: Staging;
@@ -53,7 +85,7 @@ export class DeviceService {
 
   constructor(staging: Staging) {
     this.#staging = staging;
-    this.#words = new DeviceWords(staging);
+    this.#words = new DeviceWords(new WordPort(staging));
   }
 
   /** Nothing is being done for a peer. */

@@ -17,8 +17,11 @@ const WAIT_NS_MAX = 20e9;
 export class Staging implements StagingPort<UcpMemory> {
   readonly worker: EngineWorker;
   readonly fragments: FragmentPool<UcpMemory>;
-  /** The fragment of {@link copyNow}: it is not of the pool, which may be empty. */
-  #reserve: UcpMemory | undefined;
+  /** Fragments of {@link reserve}. */
+  readonly #reserved: Set<UcpMemory> = new Set();
+  /** The fragment of {@link copyNow}. */
+  #ownFragment: UcpMemory | undefined;
+  #isClosed = false;
   #tasks: (() => void)[] = [];
   #copying = 0;
 
@@ -54,7 +57,14 @@ export class Staging implements StagingPort<UcpMemory> {
   acquire(run: FragmentUser<UcpMemory>): void {
     const fragment = this.fragments.tryAcquire();
     if (fragment !== undefined) run(fragment, Status.OK);
-    else this.fragments.acquire((next, status) => this.schedule(() => run(next, status)));
+    else this.fragments.acquire((next, status) => this.#acquired(next, () => run(next, status)));
+  }
+
+  /** Allocates a fragment that is not of the pool: operations of other workers of the context, which may make no progress, cannot hold it. Freed with this. */
+  reserve(byteLength: number): UcpMemory {
+    const fragment = this.worker.context.memory.map({ allocate: byteLength });
+    this.#reserved.add(fragment);
+    return fragment;
   }
 
   /** Gives a fragment back. May be called from inside calls of C. */
@@ -80,8 +90,8 @@ export class Staging implements StagingPort<UcpMemory> {
   /** Copies at once, in pieces, and returns when the bytes are there: for calls of C that find no fragment. */
   copyNow(isToCard: boolean, device: UcpMemory, offset: number, address: number, byteLength: number): Status {
     for (let done = 0; done < byteLength; ) {
-      this.#reserve ??= this.worker.context.memory.map({ allocate: this.fragments.fragmentBytes });
-      const fragment = this.#reserve;
+      this.#ownFragment ??= this.reserve(this.fragments.fragmentBytes);
+      const fragment = this.#ownFragment;
       const bytes = Math.min(fragment.byteLength, byteLength - done);
       if (isToCard) memcpy(fragment.ucpAddress, address + done, bytes);
       let status: Status = Status.INPROGRESS;
@@ -90,8 +100,7 @@ export class Staging implements StagingPort<UcpMemory> {
         status = ended;
       });
       const ended = this.wait(() => status);
-      // A card that takes too long may still write to the fragment: it is not used again.
-      if (ended === Status.TIMED_OUT) this.#reserve = undefined;
+      if (status === Status.INPROGRESS) this.#abandon(fragment);
       if (ended < 0) return ended;
       if (!isToCard) memcpy(address + done, fragment.ucpAddress, bytes);
       done += bytes;
@@ -112,6 +121,19 @@ export class Staging implements StagingPort<UcpMemory> {
 
   /** Nothing is copied any more. */
   close(): void {
-    if (this.#reserve !== undefined) this.worker.context.memory.unmap(this.#reserve);
+    this.#isClosed = true;
+    for (const fragment of this.#reserved) this.worker.context.memory.unmap(fragment);
+  }
+
+  /** A fragment has come late. A worker that has closed meanwhile runs no more tasks. */
+  #acquired(fragment: UcpMemory | undefined, task: () => void): void {
+    if (!this.#isClosed) this.schedule(task);
+    else if (fragment !== undefined) this.release(fragment);
+  }
+
+  /** Never uses a fragment again: a card that takes too long may still write to it. The context frees it. */
+  #abandon(fragment: UcpMemory): void {
+    this.#reserved.delete(fragment);
+    this.#ownFragment = undefined;
   }
 }
