@@ -94,15 +94,14 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
   it('cannot answer in the name of others', async () => {
     const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
     const { one, two, ab } = pair;
-    const env = { ...ENV, UCX_TLS: 'tcp,self,gaudi_cpy' };
-    const liar = await fixture.side(fixture.node({ cards: 1 }), 0, env, 'libucx');
+    const liar = two.context.worker();
     const memory = mappedOf(two, 'gaudi', 4096);
     const bytes = pattern(4096, 1);
     await fill(two, memory, bytes);
     const rkey = keyFor(ab, two, memory);
     const received = new Uint8Array(4096);
-    const toOne = liar.worker.endpoint(one.worker.address());
-    const apart = { one, two: liar };
+    const toOne = liar.endpoint(one.worker.address());
+    const apart = { one, two: { ...two, worker: liar } };
     const get = ab.getNbx(received, 0, 4096, rkey, 0, KEEP) as Request;
     const lies = Array.from({ length: 16 }, (_, index) => {
       const header = packMessage(writeData(firstWord(MessageId.DATA), index, 0));
@@ -123,6 +122,8 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
     expectSame(received, bytes);
     get.free();
     rkey.release();
+    await serving(apart, () => toOne.close());
+    await liar.close();
   });
 
   it('who unmap memory let the operations on it fail', async () => {
