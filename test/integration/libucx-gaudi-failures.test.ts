@@ -2,8 +2,13 @@
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { Context, MemoryType, type Request, Status } from '../../src/index.ts';
-import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from '../../src/libucx/device/wire.ts';
+import { firstWord, packMessage } from '../../src/libucx/device/wire.ts';
 import { STAGING_AM_ID } from '../../src/libucx/request/arrivals.ts';
+import { writeAtomic } from '../../src/ucp/wire/atomic.ts';
+import { MessageId } from '../../src/ucp/wire/message.ts';
+import { writeReply } from '../../src/ucp/wire/reply.ts';
+import { writeRma } from '../../src/ucp/wire/rma.ts';
+import { writeData } from '../../src/ucp/wire/window.ts';
 import { AtomicOperation } from '../../src/uct/api/iface.ts';
 import { installedLibucp } from '../fixtures/libucp.ts';
 import {
@@ -11,6 +16,7 @@ import {
   driveIdle,
   driveUntil,
   expectContents,
+  expectSame,
   fill,
   keyFor,
   mappedOf,
@@ -42,25 +48,36 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
     const bytes = pattern(4096, 1);
     await fill(two, memory, bytes);
     const { exportId } = memory as unknown as { exportId: number };
-    const lies: [Partial<WireHeader>, number][] = [
-      [{ kind: WireKind.WRITE, exportId: exportId + 1, byteLength: 8 }, 8],
-      [{ kind: WireKind.WRITE, exportId: 0, byteLength: 8 }, 8],
-      [{ kind: WireKind.WRITE, exportId, offset: 4090, byteLength: 8 }, 8],
-      [{ kind: WireKind.WRITE, exportId, offset: Number.MAX_SAFE_INTEGER, byteLength: 8 }, 8],
-      [{ kind: WireKind.WRITE, exportId, byteLength: 8 }, 9],
-      [{ kind: WireKind.WRITE, exportId, byteLength: 0 }, 0],
-      [{ kind: WireKind.WRITE, exportId, byteLength: 4096 }, 3 * FRAGMENT],
-      [{ kind: WireKind.READ, exportId, offset: 1, byteLength: 4096 }, 0],
-      [{ kind: WireKind.READ, exportId: exportId + 1, byteLength: Number.MAX_SAFE_INTEGER }, 100],
-      [{ kind: WireKind.ATOMIC, exportId, offset: 2, byteLength: 4 }, 0],
-      [{ kind: WireKind.ATOMIC, exportId, byteLength: 3 }, 0],
-      [{ kind: WireKind.ATOMIC, exportId, offset: 4092, byteLength: 8, operation: AtomicOperation.SWAP }, 0],
-      [{ kind: WireKind.DONE, status: -3 }, 0],
-      [{ kind: WireKind.DATA }, 3 * FRAGMENT],
+    const rma = (id: number, key: number, remoteOffset: number, byteLength: number): Uint8Array =>
+      packMessage(writeRma(firstWord(id), { request: 1, remoteOffset, byteLength }), key);
+    const word = (remoteOffset: number, wordBytes: number, operation: number = AtomicOperation.ADD): Uint8Array => {
+      const fields = { request: 1, remoteOffset, operation, wordBytes, value: 1n, compare: 0n };
+      return packMessage(writeAtomic(firstWord(MessageId.ATOMIC), fields), exportId);
+    };
+    const lies: [Uint8Array, number][] = [
+      [rma(MessageId.PUT, exportId + 1, 0, 8), 8],
+      [rma(MessageId.PUT, 0, 0, 8), 8],
+      [rma(MessageId.PUT, exportId, 4090, 8), 8],
+      [rma(MessageId.PUT, exportId, Number.MAX_SAFE_INTEGER, 8), 8],
+      [rma(MessageId.PUT, exportId, 0, 8), 9],
+      [rma(MessageId.PUT, exportId, 0, 0), 0],
+      [rma(MessageId.PUT, exportId, 0, 4096), 3 * FRAGMENT],
+      [rma(MessageId.GET, exportId, 1, 4096), 0],
+      [rma(MessageId.GET, exportId + 1, 0, Number.MAX_SAFE_INTEGER), 100],
+      [word(2, 4), 0],
+      [word(0, 3), 0],
+      [word(4092, 8, AtomicOperation.SWAP), 0],
+      [word(4096, 8), 0],
+      [word(0, 8, AtomicOperation.CSWAP + 1), 0],
+      [word(0, 8, -1), 0],
+      [
+        packMessage(writeReply(firstWord(MessageId.REPLY), { request: 1, status: Status.IO_ERROR, low: 0, high: 0 })),
+        0,
+      ],
+      [packMessage(writeData(firstWord(MessageId.DATA), 1, 0)), 3 * FRAGMENT],
     ];
     await serving(pair, async () => {
-      for (const [lie, byteLength] of lies) {
-        const header = packWireHeader({ ...NOTHING_ELSE, kind: WireKind.READ, id: 1, ...lie });
+      for (const [header, byteLength] of lies) {
         await ab.amSend(STAGING_AM_ID, new Uint8Array(byteLength), { header });
       }
       for (const header of [undefined, new Uint8Array(56), new Uint8Array(3)]) {
@@ -72,6 +89,41 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
     });
     await driveIdle(pair);
     await expectContents(two, memory, bytes);
+  });
+
+  it('cannot answer in the name of others', async () => {
+    const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
+    const { one, two, ab } = pair;
+    const liar = two.context.worker();
+    const memory = mappedOf(two, 'gaudi', 4096);
+    const bytes = pattern(4096, 1);
+    await fill(two, memory, bytes);
+    const rkey = keyFor(ab, two, memory);
+    const received = new Uint8Array(4096);
+    const toOne = liar.endpoint(one.worker.address());
+    const apart = { one, two: { ...two, worker: liar } };
+    const get = ab.getNbx(received, 0, 4096, rkey, 0, KEEP) as Request;
+    const lies = Array.from({ length: 16 }, (_, index) => {
+      const header = packMessage(writeData(firstWord(MessageId.DATA), index, 0));
+      return toOne.amSendNbx(STAGING_AM_ID, header, new Uint8Array(4096), 0, 4096, KEEP) as Request;
+    });
+    // What is sent behind the lies arrives behind them.
+    const [sent, last] = [new Uint8Array(1), new Uint8Array(1)];
+    const requests = [
+      ...lies,
+      toOne.tagSendNbx(sent, 0, 1, 1, KEEP),
+      one.worker.tagRecvNbx(last, 0, 1, 1, undefined, KEEP),
+    ];
+    await driveUntil(apart, () => requests.every((request) => (request as Request).isCompleted));
+    for (const request of requests) (request as Request).free();
+    expect(get.isCompleted).toBe(false);
+    await driveUntil(pair, () => get.isCompleted);
+    expect(get.status).toBe(Status.OK);
+    expectSame(received, bytes);
+    get.free();
+    rkey.release();
+    await serving(apart, () => toOne.close());
+    await liar.close();
   });
 
   it('who unmap memory let the operations on it fail', async () => {

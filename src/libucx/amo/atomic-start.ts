@@ -1,4 +1,4 @@
-/** Starting an atomic operation of libucp on remote host memory, and which ones are not left to it. */
+/** Starts atomic operations of libucp on remote host memory, and names those that libucp does wrong. Replacing these is in device/atomic-loop.ts. */
 
 import type { AtomicParams, Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';

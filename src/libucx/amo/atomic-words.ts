@@ -1,4 +1,7 @@
-/** The words of an atomic operation as libucp takes them: the operand, and behind it what the reply buffer gives and gets. */
+/**
+ * The words of an atomic operation as libucp takes them: the operand, and the reply buffer, which is input and output. Starting the operation is in atomic-
+ * start.ts.
+ */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
@@ -46,7 +49,7 @@ export function noAtomics(): UcxError {
 
 /**
  * Takes the word before an atomic operation that has ended. libucp cancels operations that it has no protocol for.
- * @param isOpen nobody has ended the endpoint with all that was on it
+ * @param isOpen false once the endpoint has been closed or has failed
  */
 export function takeWord(request: UcpRequest, status: Status, isOpen: boolean): Status {
   if (status === Status.CANCELED && isOpen && !request.isCanceled) {

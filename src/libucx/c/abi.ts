@@ -49,7 +49,7 @@ export const UCP_FEATURE = {
   AM: 0x40,
 } as const;
 
-/** Who may call at the same time. */
+/** Which threads may call at the same time. */
 export const UCS_THREAD_MODE = { SINGLE: 0, SERIALIZED: 1, MULTI: 2 } as const;
 
 /** The memory type that has the same number in every version; for others see `Libucp.memoryTypes`. */

@@ -1,4 +1,4 @@
-/** The configuration of the engine over libucp: `UCX_LIBUCP_*`. Everything else is read by libucp itself. */
+/** The configuration table of the engine over libucp, `UCX_LIBUCP_*`. libucp reads everything else itself. */
 
 import type { ConfigTable } from '../../ucs/config/config.ts';
 import { restricted, stringType } from '../../ucs/config/value.ts';

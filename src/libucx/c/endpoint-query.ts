@@ -1,4 +1,4 @@
-/** What libucp tells about an endpoint: its ends, and its lanes where it is new enough (1.14). */
+/** Attributes of an endpoint of libucp: its socket addresses, and its lanes since version 1.14. */
 
 import { allocateScratch, type InetAddress, textAt, unpackSockaddr } from '../../sys/index.ts';
 import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';

@@ -1,4 +1,7 @@
-/** The features of a context of libucp: their bits, the check that an operation has its own, and what versions differ in. libucp would refuse without a reason, or crash. */
+/**
+ * The features of a context of libucp: their bits, the check that an operation has its feature, and what versions differ in. Without the check, libucp
+ * refuses without a reason or crashes.
+ */
 
 import { type Feature, missingFeature } from '../../ucp/api/features.ts';
 import { UCP_FEATURE } from './abi.ts';

@@ -1,4 +1,4 @@
-/** Structs of C in scratch memory, written and read by the names of their members. For cold paths: parameters of objects that are created, and queries. */
+/** Structs of C in scratch memory, written and read by member names, for cold paths: creating objects and queries. */
 
 import { allocateScratch, type ScratchBlock, textAt } from '../../sys/index.ts';
 import type { AbiStruct } from './abi.ts';

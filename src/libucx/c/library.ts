@@ -1,6 +1,6 @@
 /**
- * The UCX library of the machine: finding it, refusing what it cannot be, binding its functions. Not a context: one thread has one library, which
- * contexts share and nobody closes.
+ * The UCX library of the machine: finds it, refuses what cannot be used, and binds its functions. A thread has one library, which all contexts share and none
+ * closes.
  */
 
 import {
@@ -41,7 +41,7 @@ const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   UCX_DEBUG_SIGNO: '0',
   UCX_WARN_UNUSED_ENV_VARS: 'n',
   // libucm would write other instructions over mmap, munmap and brk of the C library while threads of Node.js run them: seen to crash (1.13). Without it libucp
-  // keeps no cache of registrations; who maps memory has it registered.
+  // keeps no cache of registrations; mapping registers memory.
   UCX_MEM_EVENTS: 'n',
 };
 

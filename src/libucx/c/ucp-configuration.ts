@@ -1,6 +1,6 @@
 /**
- * The configuration of libucp: what it reads by itself out of its files and the environment, and above that what this program was configured with. That is put into
- * the environment of C while libucp reads: ucp_config_modify does not reach the transports in every version, and warns of what none of them takes.
+ * The configuration of libucp: its own files and environment, overridden by the configuration of this program. The latter is put into the environment of C
+ * while libucp reads it, because ucp_config_modify does not reach the transports in every version and warns about variables of others.
  */
 
 import { getEnvironment, setEnvironment } from '../../sys/index.ts';
@@ -59,7 +59,7 @@ const SHARED: ReadonlySet<string> = new Set([
   'TCP_KEEPCNT',
 ]);
 
-/** What libucs reads once out of the environment of C, while it is loaded: nobody can change it later. */
+/** What libucs reads once out of the environment of C, while it is loaded: it cannot be changed later. */
 const READ_AT_LOAD =
   /^(LOG|MEM|MEMTRACK|ASYNC|VFS|STATS|PROFILE|MODULE|BUILTIN_MEMCPY|ERROR|RCACHE_STAT)_|^(HANDLE_ERRORS|DEBUG_SIGNO|GDB_COMMAND|MODULES|TOPO_PRIO|RCACHE_CHECK_PFN|MEMTYPE_CACHE)$/;
 

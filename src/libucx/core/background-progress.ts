@@ -1,6 +1,6 @@
 /**
- * Progress of a worker that nobody drives, while it has endpoints by socket addresses: libucp answers the other end, which connects or closes and waits for that,
- * inside progress only. Sleeps on the events of libucp, and lets the process end.
+ * Background progress of a worker with endpoints by socket addresses: libucp answers a peer that connects or closes inside progress only. It sleeps on the
+ * events of libucp, and does not keep the process alive.
  */
 
 import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
@@ -20,7 +20,7 @@ export class BackgroundProgress {
     this.#worker = worker;
   }
 
-  /** Attends until the endpoint is closed here: whoever closes drives progress. */
+  /** Runs until the endpoint is closed: closing drives progress itself. */
   keepProgressing(endpoint: { readonly closed: boolean }): void {
     this.#endpoints.add(endpoint);
     if (this.#ticket === undefined) this.#sleep();

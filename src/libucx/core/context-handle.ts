@@ -1,4 +1,4 @@
-/** A context of libucp as a handle: creating it, and what it prints about itself. What is done with it is in context.ts. */
+/** The handle of a context of libucp: creating it, and what it prints about itself. Using it is in context.ts. */
 
 import { textWrittenBy } from '../../sys/index.ts';
 import { FEATURES } from '../../ucp/api/features.ts';

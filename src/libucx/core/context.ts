@@ -1,6 +1,6 @@
 /**
- * A context over libucp: the installed library, the memory mapped with it, and a context of the node's own transports beside it, which knows the memory of
- * cards and moves it on the machine. Workers communicate, contexts own.
+ * A context over libucp: the library, the memory mapped with it, and a native context beside it, which knows and moves memory of cards on this machine.
+ * Workers communicate, contexts own.
  */
 
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
@@ -15,6 +15,8 @@ import type {
   MemoryTypeEvent,
 } from '../../ucp/api/memory.ts';
 import type { WorkerOptions } from '../../ucp/api/worker.ts';
+import type { CopyingContext } from '../../ucp/staging/device-copier.ts';
+import { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -30,7 +32,7 @@ import type { Libucp } from '../c/library.ts';
 import { UcpConfiguration, warnOfUnused } from '../c/ucp-configuration.ts';
 import type { EngineContext } from '../engine/engine.ts';
 import { accessAfterProbe, type DeviceAccess, deviceAccess } from '../mem/device-access.ts';
-import { Fragments } from '../mem/device-fragments.ts';
+import type { UcpMemory } from '../mem/memory-handle.ts';
 import { MemoryMap } from '../mem/memory-map.ts';
 import { initContext } from './context-handle.ts';
 import { probeDevice, probeOn } from './device-probe.ts';
@@ -50,7 +52,7 @@ export interface ContextParams<Device> {
   readonly fragmentBytes: number;
   readonly fragmentCount: number;
   /** The transports of this library on this machine; closed with this context. */
-  readonly node: ApiContext<Device>;
+  readonly node: CopyingContext<Device>;
   /** Runs when the workers are closed: the last look at the statistics. */
   readonly onClosing?: () => void;
 }
@@ -65,16 +67,16 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
   readonly log: Log;
   readonly clock: Clock;
   readonly progressSpinNs: number;
-  readonly node: ApiContext<Device>;
+  readonly node: CopyingContext<Device>;
   readonly memory: MemoryMap;
   readonly configuration: UcpConfiguration;
-  readonly fragments: Fragments;
+  readonly fragments: FragmentPool<UcpMemory>;
   /** The handle of libucp. */
   readonly handle: number;
   #access: DeviceAccess;
   readonly #workers: Set<Worker> = new Set();
   readonly #onClosing: () => void;
-  #isLeftBehind = false;
+  #isLeaked = false;
   #closed = false;
   #closing: Promise<void> | undefined;
 
@@ -94,7 +96,11 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     warnOfUnused(this.libucp, params.config, params.log);
     this.#access = this.#accessOf(this.libucp);
     this.memory = new MemoryMap(this, this.node);
-    this.fragments = new Fragments(this.memory, params.fragmentBytes, params.fragmentCount);
+    const source = {
+      allocate: (byteLength: number) => this.memory.map({ allocate: byteLength }),
+      free: (fragment: UcpMemory) => this.memory.unmap(fragment),
+    };
+    this.fragments = new FragmentPool(source, params.fragmentBytes, params.fragmentCount);
   }
 
   get access(): DeviceAccess {
@@ -191,9 +197,9 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     );
   }
 
-  /** A worker of libucp could not be destroyed: nor can its context. */
-  leaveBehind(): void {
-    this.#isLeftBehind = true;
+  /** A worker of libucp could not be destroyed; its context cannot be either. */
+  onWorkerLeaked(): void {
+    this.#isLeaked = true;
   }
 
   /** Forgets a closed worker. */
@@ -214,7 +220,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     this.#closed = true;
     this.#onClosing();
     this.memory.close();
-    if (!this.#isLeftBehind) this.libucp.functions.ucp_cleanup(this.handle);
+    if (!this.#isLeaked) this.libucp.functions.ucp_cleanup(this.handle);
     await this.node.close();
   }
 

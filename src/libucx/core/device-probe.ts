@@ -1,6 +1,6 @@
 /**
- * The probe whether libucp reaches memory of a card: it writes and reads a few bytes there, and they are compared with what the transports of this library find and leave.
- * That libucp knows the memory type does not say so: its module for Gaudi knows memory of its own allocator, and opens cards itself.
+ * Probe whether libucp reaches memory of a card: it writes and reads a few bytes there, and compares them with what the transports of this library write and
+ * read. That libucp knows the memory type is not enough: its Gaudi module knows the memory of its own allocator only.
  */
 
 import { allocateScratch, type ScratchBlock } from '../../sys/index.ts';

@@ -1,4 +1,4 @@
-/** Creating endpoints of libucp: to a worker address, to a listener, to a client that was accepted; with or without an eye on the peer. */
+/** Creates endpoints of libucp: to a worker address, to a listener, to an accepted client; with or without peer error handling. */
 
 import { allocateScratch } from '../../sys/index.ts';
 import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
@@ -33,7 +33,7 @@ export function connectToAddress(
 
 /**
  * Creates an endpoint. Where the application does not say whether the peer is looked after, it is, unless libucp has no transport that can.
- * @param describe says who is at the other end, and returns the bits of the members that it has set
+ * @param describe sets the members that name the peer, and returns their bits
  */
 export function createEndpoint(
   worker: EngineWorker,

@@ -1,7 +1,4 @@
-/**
- * An endpoint over libucp: the operations of both tiers for memory that libucp reaches. What touches memory of cards is decided here and done elsewhere: by the
- * transports of the node where they reach the peer, through fragments of host memory where not.
- */
+/** An endpoint over libucp: the operations of both tiers on memory that libucp reaches. Operations on memory of cards are passed to device/transfers.ts. */
 
 import { AwaitedEndpoint } from '../../ucp/api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../../ucp/api/awaited/awaited-options.ts';
@@ -42,7 +39,7 @@ import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts
 import { checkRemote, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { checkMessage } from '../messages/message-check.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
-import { FAREWELL_AM_ID } from '../request/arrivals.ts';
+import { CLOSE_AM_ID } from '../request/arrivals.ts';
 import { addressIn, checkKept, isHost } from '../request/buffers.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { explainOver } from './explain.ts';
@@ -54,11 +51,11 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   readonly messageTransport: string | undefined = undefined;
   /** The handle of libucp. */
   readonly handle: number;
-  /** Operations on memory of cards that are under way: a flush waits for them. */
+  /** Operations on memory of cards that are in flight: a flush waits for them. */
   unconfirmed = 0;
   /** Operations wait for those before a fence. */
   isFenced = false;
-  /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
+  /** Called first if it fails: while it connects, the application does not know the endpoint. */
   onceFailed: ((status: Status) => void) | undefined = undefined;
   /** Runs when it has been closed by force. */
   onceDropped: (() => void) | undefined = undefined;
@@ -79,7 +76,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   #isForced = false;
   #closing: Promise<void> | undefined;
 
-  /** @param handle of libucp; the worker hears of its failure */
+  /** @param handle of libucp, which reports its failure to the worker */
   constructor(worker: EngineWorker, handle: number, nodeAddress: Uint8Array, { options, isWatched }: EndpointHandling) {
     super(worker.promises);
     this.#worker = worker;
@@ -242,7 +239,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const at = headerLength > 0 ? headers.address : 0;
     const started = this.#functions.ucp_am_send_nbx(this.handle, id, at, headerLength, address, count, requests.param);
     // libucp reads the header until the request has ended.
-    if (started > 0 && headerLength > 0) request.header = this.#worker.lendHeader();
+    if (started > 0 && headerLength > 0) request.header = this.#worker.takeHeader();
     return requests.started(request, started, params);
   }
 
@@ -376,7 +373,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
       return devices.defer(this, protocol, begin, params);
     }
     if (rkey.exportId !== 0 || !isHost(local)) {
-      return devices[isPut ? 'put' : 'get'](this, local, localOffset, byteLength, rkey, remoteOffset, params);
+      return devices.transfer({ isPut, endpoint: this, local, localOffset, byteLength, rkey, remoteOffset }, params);
     }
     checkKept(local);
     const address = addressIn(local, localOffset);
@@ -442,7 +439,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return;
     buffers.describe(request, NO_BYTES, 0, 0, false);
-    this.sendMessage(request, FAREWELL_AM_ID, undefined, { callback: (ended) => ended.free() });
+    this.sendMessage(request, CLOSE_AM_ID, undefined, { callback: (ended) => ended.free() });
   }
 
   #closeUcp(): Status | Request {

@@ -1,4 +1,4 @@
-/** What explain() tells of operations over libucp: whose protocols they are, and which way memory of cards goes. Text and data, no decisions. */
+/** Explanations of operations over libucp: the protocol, and the path of memory of cards. Text and data, no decisions. */
 
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import type { ChosenProtocol, ExplainedChoice, Explanation, RejectedProtocol } from '../../ucp/api/explanation.ts';
@@ -26,7 +26,7 @@ interface Question {
   readonly rkey: UcpRemoteKey;
 }
 
-/** One way for all sizes, and why not the others. */
+/** The one path for all sizes, and why not the others. */
 interface Answer {
   readonly protocol: string;
   readonly note?: string | undefined;
@@ -52,22 +52,22 @@ export function explainOver(
 
 function choiceOf(question: Question): ExplainedChoice {
   const { endpoint, operation, local, rkey } = question;
-  if (operation === 'atomic') return told(question, explainAtomic(question));
-  if (operation !== 'put' && operation !== 'get') return told(question, explainMessage(question));
-  if (isHost(local) && rkey.exportId === 0) return told(question, { ...alone(question), rejected: [] });
+  if (operation === 'atomic') return explained(question, explainAtomic(question));
+  if (operation !== 'put' && operation !== 'get') return explained(question, explainMessage(question));
+  if (isHost(local) && rkey.exportId === 0) return explained(question, { ...alone(question), rejected: [] });
   switch (choosePath(endpoint, operation, local, rkey)) {
     case DevicePath.NODE:
       return byNode(question, operation);
     case DevicePath.DIRECT:
-      return told(question, { ...alone(question), rejected: [notByNode(question)] });
+      return explained(question, { ...alone(question), rejected: [notByNode(question)] });
     case DevicePath.PIPELINE:
-      return told(question, {
+      return explained(question, {
         protocol: `${operation}/staging`,
         note: `through ${fragmentsOf(question)}`,
         rejected: [notByNode(question), notAlone(question)],
       });
     case DevicePath.REMOTE:
-      return told(question, {
+      return explained(question, {
         protocol: `${operation}/am`,
         note: `by messages to the worker that owns the card, ${isHost(local) ? 'which goes' : 'both ends go'} through ${fragmentsOf(question)}`,
         rejected: [notByNode(question), notAlone(question)],
@@ -87,8 +87,8 @@ function explainMessage(question: Question): Answer {
   const { local, operation } = question;
   const answer = alone(question);
   if (isKnown(local)) return { ...answer, rejected: [] };
-  const way = `one message with a datatype of its own, through ${fragmentsOf(question)}`;
-  const note = answer.note === undefined ? way : `${way}, ${answer.note}`;
+  const path = `one message with a datatype of its own, through ${fragmentsOf(question)}`;
+  const note = answer.note === undefined ? path : `${path}, ${answer.note}`;
   const node = { transport: NODE_TRANSPORT, protocol: undefined, reason: 'carries no messages' };
   return { protocol: `${operation}/libucp`, note, rejected: [node, notAlone(question)] };
 }
@@ -141,7 +141,7 @@ function notAlone({ context, operation }: Question): RejectedProtocol {
 }
 
 function fragmentsOf({ context: { fragments } }: Question): string {
-  return `${fragments.countMax} fragments of ${fragments.byteLength / KIB} KiB in host memory at most`;
+  return `${fragments.countMax} fragments of ${fragments.fragmentBytes / KIB} KiB in host memory at most`;
 }
 
 function headOf({ operation, local, rkey }: Question): Pick<ExplainedChoice, 'operation' | 'local' | 'remote'> {
@@ -149,8 +149,8 @@ function headOf({ operation, local, rkey }: Question): Pick<ExplainedChoice, 'op
   return { operation, local: memoryTypeName(localType), remote: memoryTypeName(rkey.memoryType) };
 }
 
-/** An explanation without estimates: nobody has a model of what libucp does. */
-function told(question: Question, { protocol, note, rejected }: Answer): ExplainedChoice {
+/** An explanation without estimates: there is no performance model of libucp. */
+function explained(question: Question, { protocol, note, rejected }: Answer): ExplainedChoice {
   const row = { protocol, transport: LIBUCP, estimatedNs: undefined, note };
   const isAtomic = question.operation === 'atomic';
   const chosen: ChosenProtocol[] = isAtomic

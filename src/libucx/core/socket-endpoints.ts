@@ -1,6 +1,6 @@
 /**
- * Listeners and connecting by socket addresses over libucp, for one worker. What users see of them is the same for every engine (ucp/api/sockets); here they are
- * joined with the handles of libucp.
+ * Listeners and connections by socket addresses over libucp, for one worker: joins the objects of ucp/api/sockets, which are the same for every engine, with
+ * the handles of libucp.
  */
 
 import {
@@ -43,14 +43,14 @@ import { BackgroundProgress } from './background-progress.ts';
 import { createEndpoint } from './endpoint-create.ts';
 
 const SOCKADDR_STORAGE_BYTES = 128;
-/** What libucp reports for a client that has not told its id. */
+/** The id that libucp reports for a client that sent none. */
 const NO_CLIENT_ID = 0n;
 
 /** A listener of libucp. */
 class UcpListener implements SocketListener {
   readonly handle: number;
   readonly address: SocketAddress;
-  /** Clients that nobody has answered, by the handle of libucp. */
+  /** Clients that wait for an accept decision, by the handle of libucp. */
   readonly waiting: Set<number> = new Set();
   readonly #worker: EngineWorker;
   readonly #onClose: () => void;
@@ -213,7 +213,7 @@ export class SocketEndpoints {
     endpoint.onceDropped = () => this.#worker.teardown.dropLanes();
   }
 
-  /** The attempt has ended, one way or the other; what comes later does not count. */
+  /** The attempt has succeeded or failed; later results are ignored. */
   #settle(request: UcpRequest, endpoint: EngineEndpoint, options: ConnectNbxOptions, status: Status): void {
     // The request may be that of another attempt by now.
     if (this.#attempts.get(request) !== endpoint) return;
@@ -238,7 +238,7 @@ export class SocketEndpoints {
       endpoints.push(endpoint as EngineEndpoint);
     };
     const what = `connect to ${printSocketAddress(options)}`;
-    // A connection that stands in spite of an abort is not thrown away: somebody has to close it.
+    // A connection that stands in spite of an abort is kept until it is closed.
     await this.#worker.promises.receive(what, signal, (params) => this.connect({ ...options, onConnected }, params));
     return endpoints[0]!;
   }

@@ -1,4 +1,4 @@
-/** A worker of libucp as a handle: creating it, its address, its descriptor. What is done with it is in worker.ts. */
+/** The handle of a worker of libucp: creating it, its address, its descriptor. Using it is in worker.ts. */
 
 import { addressOf, memcpy } from '../../sys/index.ts';
 import { checkStatus } from '../../ucs/type/error.ts';

@@ -1,6 +1,4 @@
-/**
- * A worker over libucp: its progress, its events, tag matching, and what endpoints need of it. What the transports of the node move beside it is driven along.
- */
+/** A worker over libucp: progress, events, tag matching, and what endpoints need of it. It makes progress on the worker of the node's transports, too. */
 
 import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
 import {
@@ -30,6 +28,7 @@ import type {
   TagRecvResult,
   WorkerOptions,
 } from '../../ucp/api/worker.ts';
+import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import { checkStatus, closedError, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -39,7 +38,7 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import { DeviceTransfers } from '../device/transfers.ts';
 import type { EndpointHandling, EngineContext, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { Teardown } from '../engine/teardown.ts';
-import { packTrailed, rawBytes, unpackTrailed } from '../mem/envelope.ts';
+import { packEnvelope, rawBytes, unpackEnvelope } from '../mem/envelope.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { receiveMessageData } from '../messages/message-data.ts';
 import { StreamReceives } from '../messages/stream-receives.ts';
@@ -72,7 +71,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   /** For the header of the message that is sent now. */
   headers: ScratchBlock;
   /** The worker of the node's transports. */
-  readonly node: ApiWorker;
+  readonly node: CopyingWorker;
   readonly #driver: ProgressDriver;
   readonly #event: WorkerEvent;
   readonly #tags: TagReceives;
@@ -83,7 +82,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   readonly #endpoints: Map<number, Endpoint> = new Map();
   /** Endpoints that libucp has reported as failed, inside a call of C. */
   #failed: [Endpoint, Status][] = [];
-  /** Who sleeps until libucp or the node has something new. */
+  /** Called when libucp or the node has something new. */
   readonly #sleepers: Set<() => void> = new Set();
   #isNodeAsleep = false;
   #address: Uint8Array | undefined;
@@ -97,7 +96,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.functions = context.libucp.functions;
     this.clientId = clientIdOf(options);
     this.handle = createWorker(context, this.clientId);
-    // Behind what refuses options: nobody would free these.
+    // After the checks of options: a refusal would leak it.
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     this.streams = new StreamReceives();
     this.node = context.node.worker();
@@ -130,7 +129,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   address(): Uint8Array {
     this.checkOpen();
-    this.#address ??= packTrailed({ ucx: workerAddress(this.functions, this.handle), own: this.node.address() });
+    this.#address ??= packEnvelope({ ucx: workerAddress(this.functions, this.handle), own: this.node.address() });
     return this.#address.slice();
   }
 
@@ -139,7 +138,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     checkErrorHandling(options);
     const { ucx, own } = checkRawAddress(options)
       ? rawBytes(address, 'worker address')
-      : unpackTrailed(address, 'worker address');
+      : unpackEnvelope(address, 'worker address');
     return connectToAddress(this, ucx, own, options);
   }
 
@@ -378,7 +377,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   /** Memory for the headers of messages, until the next call: what is in use now belongs to a request. */
-  lendHeader(): ScratchBlock {
+  takeHeader(): ScratchBlock {
     const lent = this.headers;
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
     return lent;
@@ -400,7 +399,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   /** The transports of the node have something to do. */
   get isNodeBusy(): boolean {
-    return this.node.requestsInUse > 0;
+    return this.node.requestsInUse > 0 || this.devices.isCopying;
   }
 
   /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are some. */
@@ -446,14 +445,14 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return this.requests.inProgress === 0 && !this.requests.hasEnded && this.devices.isIdle;
   }
 
-  /** Destroys the worker of libucp, and ends what that has forgotten: nobody makes progress with it any more. */
+  /** Destroys the worker of libucp, and ends the operations that libucp has not ended. */
   async #destroy(): Promise<void> {
-    const { sends, others } = this.requests.forsake();
+    const { sends, others } = this.requests.abandonAll();
     if (sends + others > 0) {
       this.context.log.debug(`libucp has not ended ${sends} operations of closed endpoints, and ${others} receives`);
     }
-    // It crashes over operations that wait in vain for a connection (1.13): better its memory is lost.
-    if (sends > 0) this.context.leaveBehind();
+    // libucp crashes if operations still wait for a connection (1.13): its memory is leaked instead.
+    if (sends > 0) this.context.onWorkerLeaked();
     else this.functions.ucp_worker_destroy(this.handle);
     while (this.requests.hasEnded || !this.devices.isIdle) {
       this.requests.progress(0);
@@ -481,7 +480,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     this.arrivals.close();
     this.streams.close();
     this.requests.close();
-    await this.devices.close();
+    this.devices.close();
     this.headers.free();
     this.errorCallback.close();
     this.#sockets.free();

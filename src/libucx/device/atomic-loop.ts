@@ -1,6 +1,6 @@
 /**
- * An atomic operation that is made of compare-and-swap, where libucp's own is wrong (atomic-start.ts): it swaps until nobody has come between, and what it finds
- * there is what the next attempt expects.
+ * An atomic operation made of compare-and-swap, for those that libucp does wrong (atomic-start.ts): it repeats the swap, with the value that it found, until
+ * no other operation came between.
  */
 
 import type { AtomicParams, Request } from '../../ucp/api/request.ts';
@@ -20,7 +20,7 @@ export class SwapLoop extends DeviceOperation {
   readonly #word: readonly [UcpRemoteKey, number];
   /** What the word is taken to be; at first a guess, and the answer tells. */
   #expected = 0n;
-  #isUnderWay = false;
+  #isInFlight = false;
   #isDone = false;
 
   constructor(
@@ -37,19 +37,19 @@ export class SwapLoop extends DeviceOperation {
   }
 
   protected override advance(): void {
-    while (!this.#isUnderWay) {
+    while (!this.#isInFlight) {
       if (this.#isDone || this.failure !== Status.OK) {
         this.end();
         return;
       }
       const started = this.#attempt();
       if (started === Status.NO_RESOURCE) {
-        this.#isUnderWay = false;
+        this.#isInFlight = false;
         this.wake();
         return;
       }
       if (typeof started === 'number' && started < 0) {
-        this.#isUnderWay = false;
+        this.#isInFlight = false;
         this.failure = started;
       }
     }
@@ -63,7 +63,7 @@ export class SwapLoop extends DeviceOperation {
       wordAfter(this.#call, this.#expected),
       this.#expected,
     );
-    this.#isUnderWay = true;
+    this.#isInFlight = true;
     let isStarting = true;
     const params: AtomicParams = {
       noImmediateCompletion: true,
@@ -81,7 +81,7 @@ export class SwapLoop extends DeviceOperation {
   #take(ended: Request, status: Status): void {
     const { atomicResult, error } = ended;
     ended.free();
-    this.#isUnderWay = false;
+    this.#isInFlight = false;
     const request = this.request!;
     if (status < 0) {
       this.failure = status;

@@ -1,14 +1,14 @@
-/** Receiving the data of a message of the engine's own into memory of any kind, also where the worker has no request at the moment. */
+/** Receives the data of a message of the engine itself into memory of any kind, also if the worker has no free request at the moment. */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
 /** A receive. Begin it with {@link run}. */
-export class DataReceive implements Task {
+export class DataReceive {
   readonly #staging: Staging;
   #message: AmMessage;
   readonly #memory: LocalMemory;
@@ -16,7 +16,7 @@ export class DataReceive implements Task {
   readonly #onEnd: (status: Status) => void;
   #isWaiting = true;
 
-  /** @param onEnd hears of the end once, within {@link run} where it ends at once */
+  /** @param onEnd called once at the end, inside {@link run} if it ends at once */
   constructor(
     staging: Staging,
     message: AmMessage,
@@ -35,7 +35,7 @@ export class DataReceive implements Task {
     const started = this.#start();
     if (started === Status.NO_RESOURCE) {
       if (this.#message.isView) this.#message = this.#message.retain();
-      this.#staging.schedule(this);
+      this.#staging.schedule(() => this.run());
       return;
     }
     this.#isWaiting = false;

@@ -1,15 +1,14 @@
 /**
- * A flush of everything that goes to one peer: the operations on memory of cards that are under way, then what libucp has been given, and what the transports of the
- * node have. Also the barrier behind which operations wait after a fence.
+ * Flush of an endpoint or a worker: the operations on memory of cards in flight, then libucp and the transports of the node. Also the barrier that operations
+ * wait for after a fence.
  */
 
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker, type OperationWaiter } from './operation.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
 /** Flushes something, such as what libucp has been given. */
 type FlushPart = (params: RequestParams) => Status | Request;
@@ -20,7 +19,7 @@ class FlushParts {
   failure: Status = Status.OK;
   readonly #unstarted: Set<FlushPart>;
   readonly #wake: () => void;
-  #underWay = 0;
+  #inFlight = 0;
 
   /** @param wake asks for {@link advance} */
   constructor(parts: readonly FlushPart[], wake: () => void) {
@@ -31,7 +30,7 @@ class FlushParts {
   /** Starts what is not started; true when all have ended. */
   advance(): boolean {
     for (const part of this.#unstarted) this.#start(part);
-    return this.#unstarted.size === 0 && this.#underWay === 0;
+    return this.#unstarted.size === 0 && this.#inFlight === 0;
   }
 
   /** Starts no more. */
@@ -43,7 +42,7 @@ class FlushParts {
     const status = part({
       callback: (ended, final) => {
         ended.free();
-        this.#underWay -= 1;
+        this.#inFlight -= 1;
         this.#take(final);
         this.#wake();
       },
@@ -54,7 +53,7 @@ class FlushParts {
     }
     this.#unstarted.delete(part);
     if (typeof status === 'number') this.#take(status);
-    else this.#underWay += 1;
+    else this.#inFlight += 1;
   }
 
   #take(status: Status): void {
@@ -92,7 +91,7 @@ export class DeviceFlush extends DeviceOperation implements OperationWaiter {
 }
 
 /** A flush of a worker. */
-export class WorkerFlush implements Task, OperationWaiter {
+export class WorkerFlush implements OperationWaiter {
   readonly #request: UcpRequest;
   readonly #staging: Staging;
   readonly #parts: FlushParts;
@@ -104,95 +103,27 @@ export class WorkerFlush implements Task, OperationWaiter {
     this.#request = request;
     this.#staging = tracker.staging;
     this.#onEnd = onEnd;
-    this.#parts = new FlushParts(parts, () => this.#staging.schedule(this));
+    this.#parts = new FlushParts(parts, () => this.#wake());
     for (const operation of tracker.endpoints().flatMap((endpoint) => tracker.of(endpoint))) {
       operation.addWaiter(this);
       this.#awaited += 1;
     }
-    this.#staging.schedule(this);
+    this.#wake();
   }
 
   operationEnded(): void {
     this.#awaited -= 1;
-    if (this.#awaited === 0) this.#staging.schedule(this);
+    if (this.#awaited === 0) this.#wake();
   }
 
-  run(): void {
+  #wake(): void {
+    this.#staging.schedule(() => this.#advance());
+  }
+
+  #advance(): void {
     if (this.#hasEnded || this.#awaited > 0 || !this.#parts.advance()) return;
     this.#hasEnded = true;
     this.#onEnd();
     this.#request.end(this.#parts.failure);
-  }
-}
-
-/** An operation that was started behind a barrier: it begins when that has ended. */
-export class DeferredOperation extends DeviceOperation implements OperationWaiter {
-  readonly #begin: (params: RequestParams) => Status | Request;
-  #isFree = false;
-  #isBegun = false;
-
-  /** @param begin starts the operation itself, on an endpoint that has no barrier any more */
-  constructor(
-    tracker: OperationTracker,
-    request: UcpRequest,
-    barrier: DeviceOperation,
-    begin: (params: RequestParams) => Status | Request,
-  ) {
-    super(tracker, barrier.endpoint, request);
-    this.#begin = begin;
-    barrier.addWaiter(this);
-  }
-
-  operationEnded(): void {
-    this.#isFree = true;
-    this.wake();
-  }
-
-  protected override advance(): void {
-    if (this.#isBegun) return;
-    if (this.failure !== Status.OK) {
-      this.end();
-      return;
-    }
-    if (!this.#isFree) return;
-    const started = this.#tryBegin();
-    if (started === Status.NO_RESOURCE) {
-      this.wake();
-      return;
-    }
-    this.#isBegun = true;
-    if (typeof started === 'number') this.#endWith(started);
-  }
-
-  /** Past the barriers of later fences, which wait for this operation. */
-  #tryBegin(): Status | Request {
-    const { endpoint } = this;
-    const { isFenced } = endpoint;
-    endpoint.isFenced = false;
-    try {
-      return this.#begin({ callback: (ended, status) => this.#ended(ended, status) });
-    } catch (error) {
-      // Keys and memory may be gone meanwhile, and the endpoint may be closing.
-      this.request!.error = error;
-      return isUcxError(error) ? (error.status as Status) : Status.CANCELED;
-    } finally {
-      endpoint.isFenced = isFenced;
-    }
-  }
-
-  #ended(ended: Request, status: Status): void {
-    const request = this.request!;
-    request.transport = ended.transport;
-    request.device = ended.device;
-    request.protocol = ended.protocol;
-    request.atomicResult = ended.atomicResult;
-    request.error = ended.error;
-    ended.free();
-    this.#endWith(status);
-  }
-
-  #endWith(status: Status): void {
-    if (status < 0) this.failure = status;
-    this.end();
   }
 }

@@ -1,27 +1,25 @@
 /**
- * A message that is received into memory of cards, at least in part: what libucp hands over piece by piece is gathered in fragments, and the cards fetch these while
- * it goes on. The receive ends when they have.
+ * A message that is received into memory of cards, at least in part: the pieces that libucp delivers are gathered in fragments, which the cards copy
+ * meanwhile. The receive ends when they have.
  */
 
 import { memcpy } from '../../sys/index.ts';
 import { eachPart, type Piece } from '../../ucp/api/local-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Fragment } from '../mem/device-fragments.ts';
 import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import { addressIn, isHost } from '../request/buffers.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { CardCopy, type CopyOwner } from './copies.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
 /** The message. */
-export class IncomingMessage implements CopyOwner, Task {
+export class IncomingMessage {
   readonly byteLength: number;
   /** Why its bytes could not be written. */
   failure: Status = Status.OK;
   readonly #staging: Staging;
   readonly #pieces: readonly Piece<LocalMemory>[];
   /** What is gathered: a fragment, where its bytes belong, and how many they are. */
-  #fragment: Fragment | undefined;
+  #fragment: UcpMemory | undefined;
   #memory: UcpMemory | undefined;
   #offset = 0;
   #filled = 0;
@@ -57,21 +55,18 @@ export class IncomingMessage implements CopyOwner, Task {
     return true;
   }
 
-  /** The receive has ended: what is gathered is wanted by nobody. */
+  /** The receive has ended: releases the fragment that is being filled. */
   close(): void {
-    if (this.#fragment !== undefined) this.#staging.fragments.give(this.#fragment);
+    if (this.#fragment !== undefined) this.#staging.release(this.#fragment);
     this.#fragment = undefined;
   }
 
-  copyEnded({ fragment, status }: CardCopy): void {
-    this.#staging.fragments.give(fragment);
+  #copied(fragment: UcpMemory, status: Status): void {
+    this.#staging.release(fragment);
     this.#outstanding -= 1;
     if (status < 0) this.failure = status;
-    if (this.#outstanding === 0 && this.#ended !== undefined) this.#staging.schedule(this);
-  }
-
-  run(): void {
-    this.#ended!.end(this.#status);
+    const request = this.#ended;
+    if (this.#outstanding === 0 && request !== undefined) this.#staging.schedule(() => request.end(this.#status));
   }
 
   #write(memory: UcpMemory, offset: number, byteLength: number, address: number): void {
@@ -87,7 +82,7 @@ export class IncomingMessage implements CopyOwner, Task {
         return;
       }
       const bytes = Math.min(byteLength - done, fragment.byteLength - this.#filled);
-      memcpy(fragment.address + this.#filled, address + done, bytes);
+      memcpy(fragment.ucpAddress + this.#filled, address + done, bytes);
       this.#filled += bytes;
       done += bytes;
       if (this.#filled === fragment.byteLength) this.#flush();
@@ -100,7 +95,7 @@ export class IncomingMessage implements CopyOwner, Task {
   }
 
   #begin(memory: UcpMemory, offset: number): void {
-    this.#fragment = this.#staging.fragments.take();
+    this.#fragment = this.#staging.fragments.tryAcquire();
     this.#memory = memory;
     this.#offset = offset;
     this.#filled = 0;
@@ -112,7 +107,13 @@ export class IncomingMessage implements CopyOwner, Task {
     if (fragment === undefined) return;
     this.#fragment = undefined;
     this.#outstanding += 1;
-    const place = [this.#memory!, this.#offset] as const;
-    this.#staging.copies.start(new CardCopy(this, true, place, [fragment, 0], this.#filled));
+    const copy = {
+      device: this.#memory!,
+      offset: this.#offset,
+      fragment,
+      fragmentOffset: 0,
+      byteLength: this.#filled,
+    };
+    this.#staging.startCopy(true, copy, (status) => this.#copied(fragment, status));
   }
 }

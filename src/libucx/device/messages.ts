@@ -1,6 +1,6 @@
 /**
- * Messages from and to memory of cards as libucp takes them: a generic datatype whose functions copy. One message stays one message, and is matched, ordered and
- * received as every other, whatever memory and whatever program is at the other end.
+ * Messages from and to memory of cards as libucp takes them: a generic datatype whose functions copy. A message stays one message, and is matched and ordered
+ * like any other, whatever program the peer is.
  */
 
 import { addressOf, NativeCallback } from '../../sys/index.ts';
@@ -84,7 +84,7 @@ export class DeviceMessages {
     };
   }
 
-  /** A message that is on its way cannot be taken back: who has got zeros in it must not go on as if nothing had happened. */
+  /** A message in flight cannot be withdrawn: the connection fails, so that its receiver does not take the zeros in it for data. */
   #giveUp({ sender }: UcpRequest, failure: Status): void {
     const { log } = this.#staging.worker.context;
     log.error('a message could not be read from a card, and its receiver gets zeros: the connection is given up');

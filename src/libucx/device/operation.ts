@@ -1,19 +1,22 @@
-/** An operation on memory of cards that is made of several, and the tracker of those under way: which of them a flush waits for, and who is told when an endpoint is gone. */
+/**
+ * An operation on memory of cards that takes several steps, and the tracker of those in flight: flushes wait for them, and they end when their endpoint is
+ * closed.
+ */
 
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpRequest } from '../request/request.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
-/** Who waits for the end of operations. */
+/** Waits for the end of operations. */
 export interface OperationWaiter {
   operationEnded(): void;
 }
 
 /** An operation. */
-export abstract class DeviceOperation implements Task {
+export abstract class DeviceOperation {
   readonly endpoint: EngineEndpoint;
-  /** Undefined for one that nobody has asked for. */
+  /** Undefined for an operation of the engine itself. */
   readonly request: UcpRequest | undefined;
   /** OK until it fails. */
   failure: Status = Status.OK;
@@ -32,7 +35,7 @@ export abstract class DeviceOperation implements Task {
     tracker.add(this);
   }
 
-  /** It has ended, and everybody was told but the application, where {@link start} ended it. */
+  /** It has ended. If {@link start} ended it, the request has not. */
   get hasEnded(): boolean {
     return this.#hasEnded;
   }
@@ -43,16 +46,10 @@ export abstract class DeviceOperation implements Task {
     this.#isStarting = false;
   }
 
-  /** Goes on, where anything may be called. */
-  run(): void {
-    this.#isScheduled = false;
-    if (!this.#hasEnded) this.advance();
-  }
-
   /** Does the next steps, and calls {@link end} when there are none. */
   protected abstract advance(): void;
 
-  /** The endpoint has failed, or is closed: nothing may be started on it any more. What is under way ends by itself. */
+  /** The endpoint has failed, or is closed: nothing may be started on it any more. What is in flight ends by itself. */
   abort(status: Status): void {
     if (this.failure === Status.OK) this.failure = status;
     this.wake();
@@ -62,7 +59,10 @@ export abstract class DeviceOperation implements Task {
   wake(): void {
     if (this.#isScheduled || this.#hasEnded) return;
     this.#isScheduled = true;
-    this.staging.schedule(this);
+    this.staging.schedule(() => {
+      this.#isScheduled = false;
+      if (!this.#hasEnded) this.advance();
+    });
   }
 
   /** Ends it with its failure, or OK. */
@@ -73,7 +73,7 @@ export abstract class DeviceOperation implements Task {
     if (!this.#isStarting) this.request?.end(this.failure);
   }
 
-  /** Tells somebody of the end. */
+  /** Calls a waiter at the end. */
   addWaiter(waiter: OperationWaiter): void {
     this.#waiters ??= [];
     this.#waiters.push(waiter);
@@ -93,12 +93,12 @@ export class OperationTracker {
     return this.#ofEndpoints.size === 0;
   }
 
-  /** Endpoints with operations under way. */
+  /** Endpoints with operations in flight. */
   endpoints(): readonly EngineEndpoint[] {
     return [...this.#ofEndpoints.keys()];
   }
 
-  /** Operations of an endpoint that are under way. */
+  /** Operations of an endpoint that are in flight. */
   of(endpoint: EngineEndpoint): readonly DeviceOperation[] {
     return [...(this.#ofEndpoints.get(endpoint) ?? [])];
   }

@@ -1,57 +1,32 @@
 /**
- * A message that is sent from memory of cards, at least in part: libucp asks for its bytes piece by piece, from inside its calls, and fragments are read ahead of
- * what it asks for. Which messages go this way is not decided here.
+ * A message that is sent from memory of cards, at least in part: libucp asks for its bytes piece by piece, from inside its calls, and fragments are read
+ * ahead. Which messages are sent so is decided in request/buffers.ts.
  */
 
 import { memcpy, memset } from '../../sys/index.ts';
 import { eachPart, type Piece } from '../../ucp/api/local-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { Fragment } from '../mem/device-fragments.ts';
 import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import { addressIn, isHost } from '../request/buffers.ts';
 import type { UcpRequest } from '../request/request.ts';
-import { CardCopy, type CopyOwner } from './copies.ts';
-import type { Staging, Task } from './staging.ts';
+import type { Staging } from './staging.ts';
 
 /** Fragments of one message: one that libucp empties, and one that the card fills meanwhile. */
 const WINDOWS_MAX = 2;
 
 /** Bytes of a message that are read, or being read, into a fragment. */
-class ReadWindow implements CopyOwner {
+interface ReadWindow {
   readonly begin: number;
   readonly end: number;
-  readonly fragment: Fragment;
-  readonly copy: CardCopy;
-  readonly #message: OutgoingMessage;
-  #isDropped = false;
-
-  constructor(
-    message: OutgoingMessage,
-    fragment: Fragment,
-    begin: number,
-    [memory, offset]: readonly [UcpMemory, number],
-    byteLength: number,
-  ) {
-    this.#message = message;
-    this.fragment = fragment;
-    this.begin = begin;
-    this.end = begin + byteLength;
-    this.copy = new CardCopy(this, false, [memory, offset], [fragment, 0], byteLength);
-  }
-
-  copyEnded(): void {
-    if (this.#isDropped) this.#message.windowEnded(this.fragment);
-  }
-
-  /** Nobody wants it any more; the card may. */
-  drop(): void {
-    this.#isDropped = true;
-    if (this.copy.status !== Status.INPROGRESS) this.#message.windowEnded(this.fragment);
-  }
+  readonly fragment: UcpMemory;
+  /** INPROGRESS while the card reads. */
+  status: Status;
+  /** libucp needs it no more: its fragment goes back when the card has read. */
+  isDropped: boolean;
 }
 
 /** The message. */
-export class OutgoingMessage implements Task {
+export class OutgoingMessage {
   readonly byteLength: number;
   /** Why its bytes could not be read; the peer has got zeros in their place then. */
   failure: Status = Status.OK;
@@ -59,8 +34,8 @@ export class OutgoingMessage implements Task {
   readonly #pieces: readonly Piece<LocalMemory>[];
   /** In the order of the message, one behind the other. */
   readonly #windows: ReadWindow[] = [];
-  /** Windows, also of those that were dropped, whose fragment has not been given back. */
-  #lent = 0;
+  /** Fragments in use, those of dropped windows included. */
+  #fragmentsInUse = 0;
   /** Ended by libucp; the card is still reading for it. */
   #ended: UcpRequest | undefined;
   #status: Status = Status.OK;
@@ -89,26 +64,27 @@ export class OutgoingMessage implements Task {
    * @returns false when the card reads nothing any more; else the request is ended when it does not
    */
   linger(request: UcpRequest, status: Status): boolean {
-    this.#drop();
-    if (this.#lent === 0) return false;
+    this.#drop(this.#windows.splice(0));
+    if (this.#fragmentsInUse === 0) return false;
     this.#ended = request;
     this.#status = status;
     return true;
   }
 
-  /** A window that nobody wants is not read into any more. */
-  windowEnded(fragment: Fragment): void {
-    this.#staging.fragments.give(fragment);
-    this.#lent -= 1;
-    if (this.#lent === 0 && this.#ended !== undefined) this.#staging.schedule(this);
+  /** Gives the fragment of a dropped window back, once the card has read. */
+  #release({ fragment, status, isDropped }: ReadWindow): void {
+    if (!isDropped || status === Status.INPROGRESS) return;
+    this.#staging.release(fragment);
+    this.#fragmentsInUse -= 1;
+    const request = this.#ended;
+    if (this.#fragmentsInUse === 0 && request !== undefined) this.#staging.schedule(() => request.end(this.#status));
   }
 
-  run(): void {
-    this.#ended!.end(this.#status);
-  }
-
-  #drop(): void {
-    for (const window of this.#windows.splice(0)) window.drop();
+  #drop(windows: readonly ReadWindow[]): void {
+    for (const window of windows) {
+      window.isDropped = true;
+      this.#release(window);
+    }
   }
 
   #read(memory: UcpMemory, offset: number, byteLength: number, position: number, address: number): void {
@@ -122,10 +98,10 @@ export class OutgoingMessage implements Task {
           this.failure < 0 ? this.failure : this.#staging.copyNow(false, memory, offset + done, address + done, bytes);
       } else {
         bytes = Math.min(bytes, window.end - position - done);
-        status = this.#staging.copies.wait(window.copy);
+        status = this.#staging.wait(() => window.status);
         if (status === Status.OK)
-          memcpy(address + done, window.fragment.address + position + done - window.begin, bytes);
-        if (position + done + bytes === window.end) this.#windows.shift()!.drop();
+          memcpy(address + done, window.fragment.ucpAddress + position + done - window.begin, bytes);
+        if (position + done + bytes === window.end) this.#drop(this.#windows.splice(0, 1));
       }
       if (status < 0) {
         this.failure = status;
@@ -141,7 +117,7 @@ export class OutgoingMessage implements Task {
     const [first] = this.#windows;
     if (first !== undefined && position >= first.begin && position < first.end) return first;
     // libucp may ask for bytes out of order, over several lanes.
-    this.#drop();
+    this.#drop(this.#windows.splice(0));
     return this.#open(position);
   }
 
@@ -151,15 +127,19 @@ export class OutgoingMessage implements Task {
       ({ memory, start, byteLength }) => position < start + byteLength && !isHost(memory),
     );
     if (piece === undefined) return undefined;
-    const fragment = this.#staging.fragments.take();
+    const fragment = this.#staging.fragments.tryAcquire();
     if (fragment === undefined) return undefined;
     const begin = Math.max(position, piece.start);
     const bytes = Math.min(fragment.byteLength, piece.start + piece.byteLength - begin);
-    const place = [piece.memory as UcpMemory, piece.offset + begin - piece.start] as const;
-    const window = new ReadWindow(this, fragment, begin, place, bytes);
+    const window: ReadWindow = { begin, end: begin + bytes, fragment, status: Status.INPROGRESS, isDropped: false };
     this.#windows.push(window);
-    this.#lent += 1;
-    this.#staging.copies.start(window.copy);
+    this.#fragmentsInUse += 1;
+    const offset = piece.offset + begin - piece.start;
+    const copy = { device: piece.memory as UcpMemory, offset, fragment, fragmentOffset: 0, byteLength: bytes };
+    this.#staging.startCopy(false, copy, (status) => {
+      window.status = status;
+      this.#release(window);
+    });
     return window;
   }
 

@@ -1,4 +1,4 @@
-/** Which way a put or get goes that touches memory of a card, and why not the others. It moves nothing. */
+/** Chooses the path of a put or get that touches memory of a card. It moves nothing. */
 
 import type { ExplainedOperation } from '../../ucp/api/endpoint.ts';
 import type { Explanation } from '../../ucp/api/explanation.ts';
@@ -7,7 +7,7 @@ import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { isHost, isKnown } from '../request/buffers.ts';
 
-/** The ways. */
+/** The paths. */
 export const DevicePath = {
   /** The transports of the node: both memories are on this machine. */
   NODE: 0,
@@ -20,7 +20,7 @@ export const DevicePath = {
 } as const;
 export type DevicePath = (typeof DevicePath)[keyof typeof DevicePath];
 
-/** The way of a put or get. */
+/** Chooses the path of a put or get. */
 export function choosePath(
   endpoint: EngineEndpoint,
   operation: 'put' | 'get',

@@ -1,48 +1,70 @@
 /**
- * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker does what they say and answers.
- * The other side is device-service.ts.
+ * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker runs them and answers. The side of
+ * the owner is service.ts.
  */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
-import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { writeAtomic } from '../../ucp/wire/atomic.ts';
+import { MessageId } from '../../ucp/wire/message.ts';
+import { readReply } from '../../ucp/wire/reply.ts';
+import { writeRma } from '../../ucp/wire/rma.ts';
+import { joinBig } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { EngineEndpoint } from '../engine/engine.ts';
-import { type LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { EngineEndpoint, RemoteTransfer } from '../engine/engine.ts';
+import type { LocalMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind, type UcpRequest } from '../request/request.ts';
 import { DataReceive } from './data-receive.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
-import type { RemoteTransfer } from './transfer.ts';
-import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from './wire.ts';
+import { type DeviceMessage, firstWord, packMessage } from './wire.ts';
 
 /** Operations of one endpoint that its peer has been asked for and has not answered. */
 const UNANSWERED_MAX = 16;
-const ID_BYTES = 6;
-const NO_BYTES = new Uint8Array(0);
+const NO_PAYLOAD: Range = { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
 
-/** Payload of a question. */
-interface Payload {
+/** What the owner of the memory is asked for. */
+interface Question {
+  /** The message, with the id of a request. */
+  pack(requestId: number): Uint8Array;
+  /** Bytes that go with it, those of a put. */
+  readonly payload?: Range;
+  /** Where the bytes of the answer belong, those of a get. */
+  readonly target?: Range;
+  /** Bytes of the word that the answer tells, that of an atomic operation. */
+  readonly wordBytes?: number;
+}
+
+/** A range of local memory. */
+interface Range {
   readonly memory: LocalMemory;
   readonly offset: number;
   readonly byteLength: number;
 }
 
-/** An operation that the owner of the memory does. */
-abstract class RemoteOperation extends DeviceOperation {
-  readonly id: number;
+/** An operation that the owner of the memory runs. */
+export class RemoteOperation extends DeviceOperation {
+  /** By which the answer names it, among the operations of its endpoint. */
+  requestId = 0;
   readonly #remote: RemoteCards;
+  readonly #question: Question;
   #isAdmitted = false;
   #isSent = false;
   #isSending = false;
-  protected isAnswered = false;
+  #isAnswered = false;
+  #receive: DataReceive | undefined;
 
-  constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest, remote: RemoteCards) {
+  constructor(
+    tracker: OperationTracker,
+    [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
+    remote: RemoteCards,
+    question: Question,
+  ) {
     super(tracker, endpoint, request);
     this.#remote = remote;
-    this.id = remote.newId();
+    this.#question = question;
   }
 
   /** The peer has room for one more. */
@@ -51,18 +73,25 @@ abstract class RemoteOperation extends DeviceOperation {
     this.wake();
   }
 
-  /** Takes an answer. */
-  abstract answer(header: WireHeader, message: AmMessage): void;
-
-  protected abstract question(): Omit<WireHeader, 'id'>;
-  protected abstract payload(): Payload | undefined;
-  /** The answer is still being taken. */
-  protected get isTaking(): boolean {
-    return false;
+  /** Takes the answer. One that comes after a failure is ignored: the local memory is the caller's again. */
+  answer({ id, frame }: DeviceMessage, message: AmMessage): void {
+    if (this.#isAnswered || this.failure !== Status.OK) return;
+    this.#isAnswered = true;
+    const { target, wordBytes } = this.#question;
+    if (id === MessageId.DATA && target?.byteLength === message.byteLength) {
+      this.#take(target, message);
+      return;
+    }
+    const { status, low, high } = readReply(frame);
+    if (id === MessageId.DATA || (status === Status.OK && target !== undefined)) this.#fail(Status.IO_ERROR);
+    else if (status < 0) this.#fail(status);
+    else if (wordBytes !== undefined) this.request!.atomicResult = BigInt.asUintN(8 * wordBytes, joinBig(low, high));
+    this.wake();
   }
 
-  protected fail(status: Status): void {
-    if (this.failure === Status.OK) this.failure = status;
+  override abort(status: Status): void {
+    super.abort(status);
+    this.#receive?.cancel();
   }
 
   protected override advance(): void {
@@ -70,10 +99,23 @@ abstract class RemoteOperation extends DeviceOperation {
       if (!this.#isAdmitted) this.#isAdmitted = this.#remote.tryAdmit(this);
       if (this.#isAdmitted && !this.#isSent) this.#send();
     }
-    const isOver = this.failure !== Status.OK || this.isAnswered;
-    if (!isOver || this.#isSending || this.isTaking) return;
+    const isOver = this.failure !== Status.OK || this.#isAnswered;
+    if (!isOver || this.#isSending || this.#receive !== undefined) return;
     this.#remote.leave(this, this.#isAdmitted);
     this.end();
+  }
+
+  #fail(status: Status): void {
+    if (this.failure === Status.OK) this.failure = status;
+  }
+
+  #take({ memory, offset }: Range, message: AmMessage): void {
+    this.#receive = new DataReceive(this.staging, message, [memory, offset], (status) => {
+      this.#receive = undefined;
+      if (status < 0) this.#fail(status);
+      this.wake();
+    });
+    this.#receive.run();
   }
 
   #send(): void {
@@ -83,193 +125,99 @@ abstract class RemoteOperation extends DeviceOperation {
       this.wake();
       return;
     }
-    const { memory, offset, byteLength } = this.payload() ?? { memory: NO_BYTES, offset: 0, byteLength: 0 };
+    const { memory, offset, byteLength } = this.#question.payload ?? NO_PAYLOAD;
     buffers.describe(request, memory, offset, byteLength, false);
     this.#isSent = true;
-    const header = packWireHeader({ ...this.question(), id: this.id });
+    const header = this.#question.pack(this.requestId);
     const callback = (ended: Request, status: Status): void => {
       ended.free();
       this.#isSending = false;
-      if (status < 0) this.fail(status);
+      if (status < 0) this.#fail(status);
       this.wake();
     };
     const started = this.endpoint.sendMessage(request, STAGING_AM_ID, header, { callback });
     if (typeof started !== 'number') this.#isSending = true;
-    else if (started < 0) this.fail(started);
+    else if (started < 0) this.#fail(started);
   }
 }
 
-/** A put. */
-export class RemoteWrite extends RemoteOperation {
-  readonly #transfer: RemoteTransfer;
-
-  constructor(tracker: OperationTracker, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
-    super(tracker, transfer.endpoint, request, remote);
-    this.#transfer = transfer;
-  }
-
-  override answer({ kind, status }: WireHeader): void {
-    if (kind !== WireKind.DONE || status > 0) this.fail(Status.IO_ERROR);
-    else if (status < 0) this.fail(status as Status);
-    this.isAnswered = true;
-    this.wake();
-  }
-
-  protected override question(): Omit<WireHeader, 'id'> {
-    const { rkey, remoteOffset, byteLength } = this.#transfer;
-    return { ...NOTHING_ELSE, kind: WireKind.WRITE, exportId: rkey.exportId, offset: remoteOffset, byteLength };
-  }
-
-  protected override payload(): Payload {
-    const { local, localOffset, byteLength } = this.#transfer;
-    return { memory: local, offset: localOffset, byteLength };
-  }
+/** The question of a put or get. */
+export function transferQuestion(transfer: RemoteTransfer): Question {
+  const { isPut, local, localOffset, byteLength, rkey, remoteOffset } = transfer;
+  const id = isPut ? MessageId.PUT : MessageId.GET;
+  const range = { memory: local, offset: localOffset, byteLength };
+  const pack = (request: number): Uint8Array =>
+    packMessage(writeRma(firstWord(id), { request, remoteOffset, byteLength }), rkey.exportId);
+  return isPut ? { pack, payload: range } : { pack, target: range };
 }
 
-/** A get. */
-export class RemoteRead extends RemoteOperation {
-  readonly #transfer: RemoteTransfer;
-  #receive: DataReceive | undefined;
-
-  constructor(tracker: OperationTracker, request: UcpRequest, remote: RemoteCards, transfer: RemoteTransfer) {
-    super(tracker, transfer.endpoint, request, remote);
-    this.#transfer = transfer;
-  }
-
-  override answer({ kind, status }: WireHeader, message: AmMessage): void {
-    // Once an operation is given up, its memory is its caller's again.
-    if (this.isAnswered || this.failure !== Status.OK) return;
-    this.isAnswered = true;
-    const { local, localOffset, byteLength } = this.#transfer;
-    if (kind !== WireKind.DATA || message.byteLength !== byteLength) {
-      this.fail(kind === WireKind.DONE && status < 0 ? (status as Status) : Status.IO_ERROR);
-      this.wake();
-      return;
-    }
-    this.#receive = new DataReceive(this.staging, message, [local, localOffset], (final) => {
-      this.#receive = undefined;
-      if (final < 0) this.fail(final);
-      this.wake();
-    });
-    this.#receive.run();
-  }
-
-  override abort(status: Status): void {
-    super.abort(status);
-    this.#receive?.cancel();
-  }
-
-  protected override get isTaking(): boolean {
-    return this.#receive !== undefined;
-  }
-
-  protected override question(): Omit<WireHeader, 'id'> {
-    const { rkey, remoteOffset, byteLength } = this.#transfer;
-    return { ...NOTHING_ELSE, kind: WireKind.READ, exportId: rkey.exportId, offset: remoteOffset, byteLength };
-  }
-
-  protected override payload(): undefined {
-    return undefined;
-  }
+/** The question of an atomic operation. */
+export function atomicQuestion(call: WordOperation, { exportId }: UcpRemoteKey, remoteOffset: number): Question {
+  const { operation, value, compare, wordBytes } = call;
+  const asked = { remoteOffset, operation, wordBytes, value, compare };
+  const pack = (request: number): Uint8Array =>
+    packMessage(writeAtomic(firstWord(MessageId.ATOMIC), { ...asked, request }), exportId);
+  return { pack, wordBytes };
 }
 
-/** An atomic operation. */
-export class RemoteAtomic extends RemoteOperation {
-  readonly #call: WordOperation;
-  readonly #rkey: UcpRemoteKey;
-  readonly #offset: number;
-
-  constructor(
-    tracker: OperationTracker,
-    [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
-    remote: RemoteCards,
-    call: WordOperation,
-    [rkey, offset]: readonly [UcpRemoteKey, number],
-  ) {
-    super(tracker, endpoint, request, remote);
-    this.#call = call;
-    this.#rkey = rkey;
-    this.#offset = offset;
-  }
-
-  override answer({ kind, status, value }: WireHeader): void {
-    if (kind !== WireKind.DONE || status > 0) this.fail(Status.IO_ERROR);
-    else if (status < 0) this.fail(status as Status);
-    else this.request!.atomicResult = this.#call.wordBytes === 4 ? BigInt.asUintN(32, value) : value;
-    this.isAnswered = true;
-    this.wake();
-  }
-
-  protected override question(): Omit<WireHeader, 'id'> {
-    const { operation, value, compare, wordBytes } = this.#call;
-    const { exportId } = this.#rkey;
-    const words = { operation, value, compare, byteLength: wordBytes };
-    return { ...NOTHING_ELSE, ...words, kind: WireKind.ATOMIC, exportId, offset: this.#offset };
-  }
-
-  protected override payload(): undefined {
-    return undefined;
-  }
+/** The operations on one endpoint. */
+interface Window {
+  /** Those that the peer was asked for, by request id. */
+  readonly asked: Map<number, RemoteOperation>;
+  /** Those that wait for room. */
+  readonly waiting: Set<RemoteOperation>;
 }
 
-/** The operations of one worker that owners elsewhere do. */
+/** The operations of one worker that owners elsewhere run. */
 export class RemoteCards {
-  readonly #unanswered: Map<number, RemoteOperation> = new Map();
-  /** Operations of an endpoint that are asked for, and those that wait for room. */
-  readonly #windows: Map<EngineEndpoint, { open: number; readonly waiting: Set<RemoteOperation> }> = new Map();
+  readonly #windows: Map<EngineEndpoint, Window> = new Map();
+  #lastId = 0;
 
-  /** A number that no other peer guesses. */
-  newId(): number {
-    for (;;) {
-      const id = Buffer.from(systemRandomBytes(ID_BYTES)).readUIntLE(0, ID_BYTES);
-      if (!this.#unanswered.has(id)) return id;
-    }
-  }
-
-  /** Takes an answer that has arrived; one that nobody waits for is dropped. */
-  answered(header: WireHeader, message: AmMessage): void {
-    this.#unanswered.get(header.id)?.answer(header, message);
+  /** Takes an answer that has arrived from the peer of an endpoint; one without an operation is dropped. */
+  answered(endpoint: EngineEndpoint, answer: DeviceMessage, message: AmMessage): void {
+    // REPLY and DATA have the request at the same place.
+    const { request } = readReply(answer.frame);
+    this.#windows.get(endpoint)?.asked.get(request)?.answer(answer, message);
   }
 
   /** @returns false when too many are asked for: {@link RemoteOperation.admit} tells when there is room */
   tryAdmit(operation: RemoteOperation): boolean {
-    const { endpoint, id } = operation;
+    const { endpoint } = operation;
     let window = this.#windows.get(endpoint);
     if (window === undefined) {
-      window = { open: 0, waiting: new Set() };
+      window = { asked: new Map(), waiting: new Set() };
       this.#windows.set(endpoint, window);
     }
-    if (window.open >= UNANSWERED_MAX) {
+    if (window.asked.size >= UNANSWERED_MAX) {
       window.waiting.add(operation);
       return false;
     }
-    window.open += 1;
-    this.#unanswered.set(id, operation);
+    this.#admit(window, operation);
     return true;
   }
 
   /** An operation has ended. */
   leave(operation: RemoteOperation, wasAdmitted: boolean): void {
-    const { endpoint, id } = operation;
+    const { endpoint, requestId } = operation;
     const window = this.#windows.get(endpoint);
     if (window === undefined) return;
     window.waiting.delete(operation);
     if (wasAdmitted) {
-      this.#unanswered.delete(id);
+      window.asked.delete(requestId);
       const [next] = window.waiting;
-      if (next === undefined) {
-        window.open -= 1;
-      } else {
+      if (next !== undefined) {
         window.waiting.delete(next);
-        this.#unanswered.set(next.id, next);
+        this.#admit(window, next);
         next.admit();
       }
     }
-    if (window.open === 0) this.#windows.delete(endpoint);
+    if (window.asked.size === 0) this.#windows.delete(endpoint);
   }
-}
 
-/** The local side of a transfer is on a card here. */
-export function isOnCard(local: LocalMemory): local is UcpMemory {
-  return local instanceof UcpMemory && local.bytes === undefined;
+  #admit({ asked }: Window, operation: RemoteOperation): void {
+    do this.#lastId = (this.#lastId + 1) | 0;
+    while (asked.has(this.#lastId));
+    operation.requestId = this.#lastId;
+    asked.set(operation.requestId, operation);
+  }
 }

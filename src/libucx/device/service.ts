@@ -1,20 +1,32 @@
 /**
- * The owner's side of operations on memory of cards that peers ask for by messages: checks what they say, has the data copied, and answers. Nobody is trusted: a
- * question that makes no sense is refused, or ignored where nobody can be told.
+ * The owner's side of operations on memory of cards that peers ask for by messages: checks the question, has the data copied, and answers. A question with a wrong key
+ * or range is refused.
  */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
-import { modifyWord, WordOperation } from '../../ucp/api/word-operation.ts';
+import { WordOperation } from '../../ucp/api/word-operation.ts';
+import type { CopyDone, DeviceCopy, StagingPort } from '../../ucp/staging/device-copier.ts';
+import { DeviceWords } from '../../ucp/staging/device-words.ts';
+import type { FragmentUser } from '../../ucp/staging/fragment-pool.ts';
+import { readAtomic } from '../../ucp/wire/atomic.ts';
+import { MessageId } from '../../ucp/wire/message.ts';
+import { writeReply } from '../../ucp/wire/reply.ts';
+import { readRma } from '../../ucp/wire/rma.ts';
+import { writeData } from '../../ucp/wire/window.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { highWord, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
+import { type AmFrame, AtomicOperation } from '../../uct/api/iface.ts';
 import type { EngineEndpoint } from '../engine/engine.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import { RequestKind } from '../request/request.ts';
 import { DataReceive } from './data-receive.ts';
-import type { Staging, Task } from './staging.ts';
-import { NOTHING_ELSE, packWireHeader, type WireHeader, WireKind } from './wire.ts';
+import type { Staging } from './staging.ts';
+import { type DeviceMessage, exportIdAt, firstWord, packMessage } from './wire.ts';
 
+const NO_BYTES = new Uint8Array(0);
 const WORD_BYTES_MAX = 8;
 
 /** Memory that a peer may use. */
@@ -24,49 +36,74 @@ interface Place {
   readonly byteLength: number;
 }
 
-/** An answer that goes, or waits for a request. */
-class Answer implements Task {
+/** An answer that waits for a request of the worker. */
+interface Answer {
   readonly endpoint: EngineEndpoint;
-  readonly #service: DeviceService;
-  readonly #header: WireHeader;
-  readonly #place: Place | undefined;
+  /** The request of the peer. */
+  readonly request: number;
+  readonly header: Uint8Array;
+  /** The memory whose bytes go with it. */
+  readonly place: Place | undefined;
+}
 
-  constructor(service: DeviceService, endpoint: EngineEndpoint, header: WireHeader, place: Place | undefined) {
-    this.#service = service;
-    this.endpoint = endpoint;
-    this.#header = header;
-    this.#place = place;
+/** Staging of one word at a time, through a fragment of its own. */
+class WordPort implements StagingPort<UcpMemory> {
+  readonly #staging: Staging;
+  #fragment: UcpMemory | undefined;
+
+  constructor(staging: Staging) {
+    this.#staging = staging;
   }
 
-  run(): void {
-    this.#service.send(this.endpoint, this.#header, this.#place, this);
+  acquire(run: FragmentUser<UcpMemory>): void {
+    try {
+      this.#fragment ??= this.#staging.reserve(WORD_BYTES_MAX);
+    } catch (error) {
+      if (!isUcxError(error)) throw error;
+      run(undefined, error.status as Status);
+      return;
+    }
+    run(this.#fragment, Status.OK);
+  }
+
+  /** Kept for the next word. */
+  release(): void {}
+
+  copy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
+    this.#staging.copy(isToCard, copy, done);
   }
 }
 
 /** The service of one worker. */
 export class DeviceService {
   readonly #staging: Staging;
+  readonly #words: DeviceWords<UcpMemory>;
   /** Endpoints that are closed: answers for them are dropped. */
   readonly #gone: WeakSet<EngineEndpoint> = new WeakSet();
   readonly #receives: Map<DataReceive, EngineEndpoint> = new Map();
-  #underWay = 0;
+  #inFlight = 0;
 
   constructor(staging: Staging) {
     this.#staging = staging;
+    this.#words = new DeviceWords(new WordPort(staging));
   }
 
   /** Nothing is being done for a peer. */
   get isIdle(): boolean {
-    return this.#underWay === 0;
+    return this.#inFlight === 0;
   }
 
-  /** Does what a peer asks for. */
-  serve(endpoint: EngineEndpoint, header: WireHeader, message: AmMessage): void {
-    const place = this.#placeOf(header);
-    if (typeof place === 'number') this.#done(endpoint, header.id, place);
-    else if (header.kind === WireKind.WRITE) this.#write(endpoint, header.id, place, message);
-    else if (header.kind === WireKind.READ) this.#answer(endpoint, WireKind.DATA, header.id, {}, place);
-    else this.#modify(endpoint, header, place);
+  /** Runs what a peer asks for. */
+  serve(endpoint: EngineEndpoint, { id, frame }: DeviceMessage, message: AmMessage): void {
+    if (id === MessageId.ATOMIC) {
+      this.#modify(endpoint, readAtomic(frame), frame);
+      return;
+    }
+    const { request, remoteOffset, byteLength, keyAt } = readRma(frame);
+    const place = this.#placeOf(exportIdAt(frame, keyAt), remoteOffset, byteLength);
+    if (place === undefined) this.#reply(endpoint, request, Status.INVALID_ADDR);
+    else if (id === MessageId.PUT) this.#write(endpoint, request, place, message);
+    else this.#answer(endpoint, request, packMessage(writeData(firstWord(MessageId.DATA), request, 0)), place);
   }
 
   /** An endpoint is closed, or has failed. */
@@ -75,89 +112,88 @@ export class DeviceService {
     for (const [receive, sender] of [...this.#receives]) if (sender === endpoint) receive.cancel();
   }
 
-  /** Sends an answer; one that finds no request is tried again. */
-  send(endpoint: EngineEndpoint, header: WireHeader, place: Place | undefined, answer: Answer): void {
+  /** Sends an answer; without a free request, the next progress tries again. */
+  #send(answer: Answer): void {
     const { requests, buffers } = this.#staging.worker;
+    const { endpoint, place } = answer;
     if (this.#gone.has(endpoint)) {
       this.#ended();
       return;
     }
     if (place !== undefined && !place.memory.mapped) {
       this.#ended();
-      this.#done(endpoint, header.id, Status.INVALID_ADDR);
+      this.#reply(endpoint, answer.request, Status.INVALID_ADDR);
       return;
     }
     const request = requests.begin(RequestKind.SEND, 'am/libucp');
     if (request === undefined) {
-      this.#staging.schedule(answer);
+      this.#staging.schedule(() => this.#send(answer));
       return;
     }
-    const { memory, offset, byteLength } = place ?? { memory: new Uint8Array(0), offset: 0, byteLength: 0 };
+    const { memory, offset, byteLength } = place ?? { memory: NO_BYTES, offset: 0, byteLength: 0 };
     buffers.describe(request, memory, offset, byteLength, false);
     const callback = (ended: Request): void => {
       ended.free();
       this.#ended();
     };
-    const started = endpoint.sendMessage(request, STAGING_AM_ID, packWireHeader(header), { callback });
+    const started = endpoint.sendMessage(request, STAGING_AM_ID, answer.header, { callback });
     if (typeof started === 'number') this.#ended();
   }
 
-  /** The memory that a peer names, or why it may not have it. */
-  #placeOf({ exportId, offset, byteLength }: WireHeader): Place | Status {
+  /** The memory that a peer names; undefined for a key that is wrong or a range outside the memory. */
+  #placeOf(exportId: number, offset: number, byteLength: number): Place | undefined {
     const memory = this.#staging.worker.context.memory.exported(exportId);
-    if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return Status.INVALID_ADDR;
+    if (memory === undefined || offset + byteLength > memory.byteLength || byteLength === 0) return undefined;
     return { memory, offset, byteLength };
   }
 
-  #write(endpoint: EngineEndpoint, id: number, { memory, offset, byteLength }: Place, message: AmMessage): void {
-    if (message.byteLength !== byteLength) {
-      this.#done(endpoint, id, Status.INVALID_PARAM);
+  #write(endpoint: EngineEndpoint, request: number, place: Place, message: AmMessage): void {
+    if (message.byteLength !== place.byteLength) {
+      this.#reply(endpoint, request, Status.INVALID_PARAM);
       return;
     }
-    this.#underWay += 1;
-    const receive = new DataReceive(this.#staging, message, [memory, offset], (status) => {
+    this.#inFlight += 1;
+    const receive = new DataReceive(this.#staging, message, [place.memory, place.offset], (status) => {
       this.#receives.delete(receive);
       this.#ended();
-      this.#done(endpoint, id, status);
+      this.#reply(endpoint, request, status);
     });
     this.#receives.set(receive, endpoint);
     receive.run();
   }
 
-  /** Reads a word, changes it and writes it back, all at once: nobody else of this process gets between. */
-  #modify(endpoint: EngineEndpoint, header: WireHeader, { memory, offset, byteLength }: Place): void {
-    const { id, operation, value, compare } = header;
-    if ((byteLength !== 4 && byteLength !== WORD_BYTES_MAX) || offset % byteLength !== 0) {
-      this.#done(endpoint, id, Status.INVALID_PARAM);
+  #modify(endpoint: EngineEndpoint, asked: ReturnType<typeof readAtomic>, frame: AmFrame): void {
+    const { request, remoteOffset, operation, wordBytes, value, compare, keyAt } = asked;
+    const isOperation = operation >= AtomicOperation.ADD && operation <= AtomicOperation.CSWAP;
+    if ((wordBytes !== 4 && wordBytes !== 8) || remoteOffset % wordBytes !== 0 || !isOperation) {
+      this.#reply(endpoint, request, Status.INVALID_PARAM);
       return;
     }
-    const bits = byteLength * 8;
-    const call = new WordOperation(operation, byteLength, BigInt.asUintN(bits, value), BigInt.asUintN(bits, compare));
-    const word = this.#staging.word;
-    let status = this.#staging.copyNow(false, memory, offset, word.address, byteLength);
-    if (status === Status.OK) {
-      modifyWord(word.u8, 0, call);
-      status = this.#staging.copyNow(true, memory, offset, word.address, byteLength);
+    const place = this.#placeOf(exportIdAt(frame, keyAt), remoteOffset, wordBytes);
+    if (place === undefined) {
+      this.#reply(endpoint, request, Status.INVALID_ADDR);
+      return;
     }
-    this.#answer(endpoint, WireKind.DONE, id, { status, value: call.result }, undefined);
+    const [first, second] = [value, compare].map((operand) => BigInt.asUintN(8 * wordBytes, operand));
+    const call = new WordOperation(operation as AtomicOperation, wordBytes, first!, second!);
+    this.#inFlight += 1;
+    this.#words.modify(place.memory, place.offset, call, (status) => {
+      this.#ended();
+      this.#reply(endpoint, request, status, call.result);
+    });
   }
 
-  #done(endpoint: EngineEndpoint, id: number, status: Status): void {
-    this.#answer(endpoint, WireKind.DONE, id, { status }, undefined);
+  #reply(endpoint: EngineEndpoint, request: number, status: Status, word = 0n): void {
+    const fields = { request, status, low: lowWord(word), high: highWord(word) };
+    this.#answer(endpoint, request, packMessage(writeReply(firstWord(MessageId.REPLY), fields)), undefined);
   }
 
-  #answer(
-    endpoint: EngineEndpoint,
-    kind: WireKind,
-    id: number,
-    more: Partial<WireHeader>,
-    place: Place | undefined,
-  ): void {
-    this.#underWay += 1;
-    new Answer(this, endpoint, { ...NOTHING_ELSE, ...more, kind, id }, place).run();
+  #answer(endpoint: EngineEndpoint, request: number, header: Uint8Array, place: Place | undefined): void {
+    this.#inFlight += 1;
+    this.#send({ endpoint, request, header, place });
   }
 
   #ended(): void {
-    this.#underWay -= 1;
+    this.#inFlight -= 1;
   }
 }

@@ -1,81 +1,139 @@
 /**
- * What the ways of memory of cards through host memory share in one worker: the fragments, the copies, a fragment for those who cannot wait for one, and what
- * is to be done outside of calls of C.
+ * Staging in one worker of this engine: copies between fragments and memory of cards by the worker of the node's transports, a fragment for calls of C that cannot
+ * wait, and tasks for the next progress.
  */
 
-import { allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
+import { memcpy } from '../../sys/index.ts';
+import type { CopyDone, DeviceCopy, StagingPort } from '../../ucp/staging/device-copier.ts';
+import type { FragmentPool, FragmentUser } from '../../ucp/staging/fragment-pool.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { EngineWorker } from '../engine/engine.ts';
-import type { Fragment, Fragments } from '../mem/device-fragments.ts';
 import type { UcpMemory } from '../mem/memory-handle.ts';
-import { CardCopies, CardCopy } from './copies.ts';
 
-/** Something to be done in the next progress of the worker, where anything may be called. */
-export interface Task {
-  run(): void;
-}
+/** Longest wait inside a call of C: a card that takes longer has failed. */
+const WAIT_NS_MAX = 20e9;
 
-const NOBODY = { copyEnded: (): void => {} };
-
-/** What the ways share. */
-export class Staging {
+/** What all transfers of device memory in one worker share. */
+export class Staging implements StagingPort<UcpMemory> {
   readonly worker: EngineWorker;
-  readonly fragments: Fragments;
-  readonly copies: CardCopies;
-  /** For the word of an atomic operation. */
-  readonly word: ScratchBlock = allocateScratch(8);
+  readonly fragments: FragmentPool<UcpMemory>;
+  /** Fragments of {@link reserve}. */
+  readonly #reserved: Set<UcpMemory> = new Set();
   /** The fragment of {@link copyNow}. */
-  #reserve: Fragment | undefined;
-  #tasks: Task[] = [];
+  #ownFragment: UcpMemory | undefined;
+  #isClosed = false;
+  #tasks: (() => void)[] = [];
+  #copying = 0;
 
   constructor(worker: EngineWorker) {
     this.worker = worker;
     this.fragments = worker.context.fragments;
-    this.copies = new CardCopies(worker);
   }
 
   /** There is something to do for {@link progress}. */
   get isDue(): boolean {
-    return this.#tasks.length > 0 || this.copies.hasUnstarted;
+    return this.#tasks.length > 0;
   }
 
-  /** Has a task run in the next progress. From anywhere, calls of C included. */
-  schedule(task: Task): void {
+  /** Copies are in flight: the worker of the node has to make progress. */
+  get isCopying(): boolean {
+    return this.#copying > 0;
+  }
+
+  /** Runs a task in the next progress, where every call is allowed. May be called from inside calls of C. */
+  schedule(task: () => void): void {
     this.#tasks.push(task);
     this.worker.promises.wake();
   }
 
-  /** Runs what was scheduled before. What a callback of the application throws leaves here, and the others run in the next turn. */
+  /** Runs the tasks that were scheduled before. If a callback of the application throws, the others run in the next call. */
   progress(): number {
-    this.copies.progress();
     const count = this.#tasks.length;
-    for (let i = 0; i < count; i++) this.#tasks.shift()!.run();
+    for (let i = 0; i < count; i++) this.#tasks.shift()!();
     return count;
   }
 
+  /** Gets a fragment of the pool: during this call, or from a task. */
+  acquire(run: FragmentUser<UcpMemory>): void {
+    const fragment = this.fragments.tryAcquire();
+    if (fragment !== undefined) run(fragment, Status.OK);
+    else this.fragments.acquire((next, status) => this.#acquired(next, () => run(next, status)));
+  }
+
+  /** Allocates a fragment that is not of the pool: operations of other workers of the context, which may make no progress, cannot hold it. Freed with this. */
+  reserve(byteLength: number): UcpMemory {
+    const fragment = this.worker.context.memory.map({ allocate: byteLength });
+    this.#reserved.add(fragment);
+    return fragment;
+  }
+
+  /** Gives a fragment back. May be called from inside calls of C. */
+  release(fragment: UcpMemory): void {
+    this.fragments.release(fragment);
+  }
+
+  /** Copies between memory of a card and a fragment. `done` is called from a task. */
+  copy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
+    this.startCopy(isToCard, copy, (status, error) => this.schedule(() => done(status, error)));
+  }
+
+  /** The same, but `done` is called from inside calls of C, too: it may only take note, or {@link schedule}. */
+  startCopy(isToCard: boolean, copy: DeviceCopy<UcpMemory>, done: CopyDone): void {
+    this.#copying += 1;
+    const onNode = { ...copy, device: copy.device.node, fragment: copy.fragment.node };
+    this.worker.node.copier.copy(isToCard, onNode, (status, error) => {
+      this.#copying -= 1;
+      done(status, error);
+    });
+  }
+
   /** Copies at once, in pieces, and returns when the bytes are there: for calls of C that find no fragment. */
-  copyNow(isToCard: boolean, memory: UcpMemory, offset: number, address: number, byteLength: number): Status {
+  copyNow(isToCard: boolean, device: UcpMemory, offset: number, address: number, byteLength: number): Status {
     for (let done = 0; done < byteLength; ) {
-      this.#reserve ??= this.fragments.reserve();
-      const fragment = this.#reserve;
+      this.#ownFragment ??= this.reserve(this.fragments.fragmentBytes);
+      const fragment = this.#ownFragment;
       const bytes = Math.min(fragment.byteLength, byteLength - done);
-      if (isToCard) memcpy(fragment.address, address + done, bytes);
-      const copy = new CardCopy(NOBODY, isToCard, [memory, offset + done], [fragment, 0], bytes);
-      this.copies.start(copy);
-      const status = this.copies.wait(copy);
-      // A card may still write to the fragment that it has kept too long: nobody uses that one again.
-      if (copy.status === Status.INPROGRESS) this.#reserve = undefined;
-      if (status < 0) return status;
-      if (!isToCard) memcpy(address + done, fragment.address, bytes);
+      if (isToCard) memcpy(fragment.ucpAddress, address + done, bytes);
+      let status: Status = Status.INPROGRESS;
+      const copy = { device, offset: offset + done, fragment, fragmentOffset: 0, byteLength: bytes };
+      this.startCopy(isToCard, copy, (ended) => {
+        status = ended;
+      });
+      const ended = this.wait(() => status);
+      if (status === Status.INPROGRESS) this.#abandon(fragment);
+      if (ended < 0) return ended;
+      if (!isToCard) memcpy(address + done, fragment.ucpAddress, bytes);
       done += bytes;
     }
     return Status.OK;
   }
 
+  /** Waits for the end of a copy, in calls of C and of the application: DMA takes microseconds. @returns its status; TIMED_OUT if the card does not answer */
+  wait(statusOf: () => Status): Status {
+    const { context, node } = this.worker;
+    const deadline = context.clock.nowNs() + WAIT_NS_MAX;
+    while (statusOf() === Status.INPROGRESS) {
+      node.progress();
+      if (statusOf() === Status.INPROGRESS && context.clock.nowNs() > deadline) return Status.TIMED_OUT;
+    }
+    return statusOf();
+  }
+
   /** Nothing is copied any more. */
-  async close(): Promise<void> {
-    await this.copies.close();
-    this.word.free();
-    if (this.#reserve !== undefined) this.fragments.release(this.#reserve);
+  close(): void {
+    this.#isClosed = true;
+    for (const fragment of this.#reserved) this.worker.context.memory.unmap(fragment);
+  }
+
+  /** A fragment has come late. A worker that has closed meanwhile runs no more tasks. */
+  #acquired(fragment: UcpMemory | undefined, task: () => void): void {
+    if (!this.#isClosed) this.schedule(task);
+    else if (fragment !== undefined) this.release(fragment);
+  }
+
+  /** Never uses a fragment again: a card that takes too long may still write to it. The context frees it. */
+  #abandon(fragment: UcpMemory): void {
+    this.#reserved.delete(fragment);
+    this.#ownFragment = undefined;
   }
 }

@@ -1,33 +1,33 @@
 /**
- * What moves memory of cards over libucp, for one worker: chooses the way of each operation, keeps the tracker of those under way, and ends what waits for a peer that
- * is gone. How the bytes move is in device-node.ts, device-pipeline.ts, device-remote.ts and device-messages.ts.
+ * Operations on memory of cards over libucp, for one worker: chooses the path of each, tracks those in flight, and ends those of a closed endpoint. How bytes
+ * move is in inner-operation.ts, pipeline.ts, remote.ts and messages.ts.
  */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import { isList, type Piece, piecesOf } from '../../ucp/api/local-bytes.ts';
+import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { requireFeature } from '../c/features.ts';
-import type { ArrivedBytes, DeviceOperations, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
-import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
+import type { ArrivedBytes, DeviceOperations, EngineEndpoint, EngineWorker, RemoteTransfer } from '../engine/engine.ts';
+import { type LocalBuffer, type LocalMemory, pin, UcpMemory } from '../mem/memory-handle.ts';
 import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import { STAGING_AM_ID } from '../request/arrivals.ts';
 import type { DeviceDatatypes } from '../request/buffers.ts';
 import { RequestKind, TRANSPORT, type UcpRequest } from '../request/request.ts';
 import { SwapLoop } from './atomic-loop.ts';
-import { DeferredOperation, DeviceFlush, WorkerFlush } from './flush.ts';
+import { DeviceFlush, WorkerFlush } from './flush.ts';
+import { InnerOperation } from './inner-operation.ts';
 import { DeviceMessages } from './messages.ts';
-import { NodeTransfer } from './node.ts';
 import { type DeviceOperation, OperationTracker } from './operation.ts';
 import { choosePath, DevicePath } from './paths.ts';
 import { Pipeline } from './pipeline.ts';
-import { RemoteAtomic, RemoteCards, RemoteRead, RemoteWrite } from './remote.ts';
+import { atomicQuestion, RemoteCards, RemoteOperation, transferQuestion } from './remote.ts';
 import { DeviceService } from './service.ts';
 import { Staging } from './staging.ts';
-import type { RemoteTransfer } from './transfer.ts';
-import { parseWireHeader, WireKind } from './wire.ts';
+import { parseMessage } from './wire.ts';
 
 /** The operations of one worker that touch memory of cards. */
 export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
@@ -51,13 +51,13 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
       worker.arrivals.serve(STAGING_AM_ID, (message) => this.#onMessage(message));
   }
 
-  /** Nothing is under way. */
+  /** Nothing is in flight. */
   get isIdle(): boolean {
-    const { copies, isDue } = this.#staging;
-    return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && copies.outstanding === 0 && !isDue;
+    const { isCopying, isDue } = this.#staging;
+    return this.#tracker.isEmpty && this.#flushes === 0 && this.#service.isIdle && !isCopying && !isDue;
   }
 
-  /** Operations are under way, here or with the transports of the node: libucp does not know all that a flush waits for. */
+  /** Operations are in flight, here or with the transports of the node: libucp does not know all that a flush waits for. */
   get isUsed(): boolean {
     return !this.#tracker.isEmpty || this.#worker.node.requestsInUse > 0;
   }
@@ -65,6 +65,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   /** There is something to do for {@link progress}. */
   get isDue(): boolean {
     return this.#staging.isDue;
+  }
+
+  /** Cards copy for this worker: the worker of the node has to make progress. */
+  get isCopying(): boolean {
+    return this.#staging.isCopying;
   }
 
   progress(): number {
@@ -78,30 +83,6 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     isReceived: boolean,
   ): number {
     return this.#messages.describe(request, pieces, byteLength, isReceived);
-  }
-
-  put(
-    endpoint: EngineEndpoint,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    return this.#transfer({ isPut: true, endpoint, local, localOffset, byteLength, rkey, remoteOffset }, params);
-  }
-
-  get(
-    endpoint: EngineEndpoint,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request {
-    return this.#transfer({ isPut: false, endpoint, local, localOffset, byteLength, rkey, remoteOffset }, params);
   }
 
   atomic(
@@ -118,7 +99,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const parts = [endpoint, request] as const;
     const word = [rkey, remoteOffset] as const;
     const operation = isOfCard
-      ? new RemoteAtomic(this.#tracker, parts, this.#remote, call, word)
+      ? new RemoteOperation(this.#tracker, parts, this.#remote, atomicQuestion(call, rkey, remoteOffset))
       : new SwapLoop(this.#tracker, parts, this.#worker, call, word);
     return this.#start(operation, request, params);
   }
@@ -129,7 +110,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return this.#start(new DeviceFlush(this.#tracker, endpoint, request), request, params);
   }
 
-  /** Flushes libucp, the transports of the node and what is under way on all endpoints. */
+  /** Flushes libucp, the transports of the node and what is in flight on all endpoints. */
   flushAll(params: RequestParams | undefined): Status | Request {
     const request = this.#begin('flush', undefined, 0);
     if (request === undefined) return Status.NO_RESOURCE;
@@ -169,7 +150,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     const request = this.#begin(protocol, undefined, 0);
     if (request === undefined) return Status.NO_RESOURCE;
     const barrier = this.#barriers.get(endpoint)!;
-    return this.#start(new DeferredOperation(this.#tracker, request, barrier, begin), request, params);
+    return this.#start(new InnerOperation(this.#tracker, [endpoint, request], begin, barrier), request, params);
   }
 
   copyOut(
@@ -195,20 +176,20 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 
   /** libucp knows no message any more, and the node's worker is still there. */
-  async close(): Promise<void> {
+  close(): void {
     this.#messages.close();
-    await this.#staging.close();
+    this.#staging.close();
   }
 
-  #transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
+  transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request {
     const { isPut, endpoint, local, byteLength, rkey } = transfer;
     const name = isPut ? 'put' : 'get';
-    const way = choosePath(endpoint, name, local, rkey);
-    if (way === DevicePath.DIRECT) return this.#direct(transfer, params);
-    if (way === DevicePath.REMOTE) this.#requireMessages();
-    const request = this.#begin(`${name}/${way === DevicePath.REMOTE ? 'am' : 'staging'}`, local, byteLength);
+    const path = choosePath(endpoint, name, local, rkey);
+    if (path === DevicePath.DIRECT) return this.#direct(transfer, params);
+    if (path === DevicePath.REMOTE) this.#requireMessages();
+    const request = this.#begin(`${name}/${path === DevicePath.REMOTE ? 'am' : 'staging'}`, local, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;
-    return this.#start(this.#operationOf(way, request, transfer), request, params);
+    return this.#start(this.#operationOf(path, request, transfer), request, params);
   }
 
   /** Both memories are known to libucp. */
@@ -225,11 +206,11 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     return requests.started(request, started, params);
   }
 
-  #operationOf(way: DevicePath, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
-    if (way === DevicePath.NODE) return new NodeTransfer(this.#tracker, request, transfer);
-    if (way === DevicePath.PIPELINE) return new Pipeline(this.#tracker, request, transfer);
-    if (transfer.isPut) return new RemoteWrite(this.#tracker, request, this.#remote, transfer);
-    return new RemoteRead(this.#tracker, request, this.#remote, transfer);
+  #operationOf(path: DevicePath, request: UcpRequest, transfer: RemoteTransfer): DeviceOperation {
+    if (path === DevicePath.PIPELINE) return new Pipeline(this.#tracker, request, transfer);
+    const parts = [transfer.endpoint, request] as const;
+    if (path === DevicePath.NODE) return new InnerOperation(this.#tracker, parts, (params) => onNode(transfer, params));
+    return new RemoteOperation(this.#tracker, parts, this.#remote, transferQuestion(transfer));
   }
 
   #begin(protocol: string, local: LocalBuffer | undefined, byteLength: number): UcpRequest | undefined {
@@ -261,9 +242,21 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
   }
 
   #onMessage(message: AmMessage): void {
-    const header = parseWireHeader(message.header);
-    if (header === undefined) return;
-    if (header.kind === WireKind.DONE || header.kind === WireKind.DATA) this.#remote.answered(header, message);
-    else if (message.sender !== undefined) this.#service.serve(message.sender as EngineEndpoint, header, message);
+    const parsed = parseMessage(message.header);
+    // Workers of this engine ask for a reply endpoint with every message.
+    if (parsed === undefined || message.sender === undefined) return;
+    const endpoint = message.sender as EngineEndpoint;
+    if (parsed.isQuestion) this.#service.serve(endpoint, parsed, message);
+    else this.#remote.answered(endpoint, parsed, message);
   }
+}
+
+/** Starts a put or get by the transports of the node. */
+function onNode(transfer: RemoteTransfer, params: RequestParams): Status | Request {
+  const { isPut, local, localOffset, byteLength, rkey, remoteOffset, endpoint } = transfer;
+  const near: MemoryHandle | Uint8Array = local instanceof UcpMemory ? local.node : local;
+  const node = endpoint.nodeEndpoint!;
+  return isPut
+    ? node.putNbx(near, localOffset, byteLength, rkey.node!, remoteOffset, params)
+    : node.getNbx(near, localOffset, byteLength, rkey.node!, remoteOffset, params);
 }

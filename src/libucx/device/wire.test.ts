@@ -1,51 +1,74 @@
-/** Headers of messages about memory of cards: what is packed is read again, and nothing that arrives is believed or throws. */
+/** Messages about memory of cards: what is packed is read again, and nothing that arrives throws. Their fields are tested with ucp/wire. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { AtomicOperation } from '../../uct/api/iface.ts';
-import { packWireHeader, parseWireHeader, WIRE_HEADER_BYTES, type WireHeader, WireKind } from './wire.ts';
+import { readAtomic, writeAtomic } from '../../ucp/wire/atomic.ts';
+import { MessageId } from '../../ucp/wire/message.ts';
+import { readReply, writeReply } from '../../ucp/wire/reply.ts';
+import { readRma, writeRma } from '../../ucp/wire/rma.ts';
+import { writeData } from '../../ucp/wire/window.ts';
+import { Status } from '../../ucs/type/status.ts';
+import { exportIdAt, firstWord, packMessage, parseMessage } from './wire.ts';
 
-const integer = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
-const word = fc.bigInt({ min: 0n, max: 2n ** 64n - 1n });
-const HEADERS: fc.Arbitrary<WireHeader> = fc.record({
-  kind: fc.constantFrom(...Object.values(WireKind)),
-  id: integer,
-  status: fc.integer({ min: -128, max: 127 }),
-  exportId: integer,
-  offset: integer,
-  byteLength: integer,
-  operation: fc.constantFrom(...Object.values(AtomicOperation)),
-  value: word,
-  compare: word,
+const word = fc.integer({ min: -(2 ** 31), max: 2 ** 31 - 1 });
+const length = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
+const big = fc.bigInt({ min: 0n, max: 2n ** 64n - 1n });
+const rma = fc.record({ request: word, remoteOffset: length, byteLength: length });
+const atomic = fc.record({
+  request: word,
+  remoteOffset: length,
+  operation: fc.nat({ max: 9 }),
+  wordBytes: fc.constantFrom(4, 8),
+  value: big,
+  compare: big,
 });
 
-describe('headers', () => {
+describe('messages about memory of cards', () => {
   it('are read as they were packed', async () => {
     await fc.assert(
-      fc.asyncProperty(HEADERS, async (header) => {
-        expect(parseWireHeader(packWireHeader(header))).toEqual(header);
+      fc.asyncProperty(rma, atomic, length, async (transfer, call, exportId) => {
+        for (const id of [MessageId.PUT, MessageId.GET]) {
+          const message = parseMessage(packMessage(writeRma(firstWord(id), transfer), exportId))!;
+          const fields = readRma(message.frame);
+          expect([message.id, message.isQuestion, exportIdAt(message.frame, fields.keyAt)]).toEqual([
+            id,
+            true,
+            exportId,
+          ]);
+          expect(fields).toMatchObject(transfer);
+        }
+        const question = parseMessage(packMessage(writeAtomic(firstWord(MessageId.ATOMIC), call), exportId))!;
+        const fields = readAtomic(question.frame);
+        expect(fields).toMatchObject(call);
+        expect(exportIdAt(question.frame, fields.keyAt)).toBe(exportId);
+        const ending = { request: call.request, status: Status.OK as Status, low: 1, high: 2 };
+        const reply = parseMessage(packMessage(writeReply(firstWord(MessageId.REPLY), ending)))!;
+        expect([reply.isQuestion, readReply(reply.frame)]).toEqual([false, { ...ending, carrier: undefined }]);
+        expect(parseMessage(packMessage(writeData(firstWord(MessageId.DATA), call.request, 0)))!.id).toBe(
+          MessageId.DATA,
+        );
       }),
     );
   });
 
-  it('of any bytes are integers in their bounds, or none', async () => {
-    const bytes = fc.oneof(
-      fc.uint8Array({ maxLength: 2 * WIRE_HEADER_BYTES }),
-      fc.tuple(HEADERS, fc.nat({ max: WIRE_HEADER_BYTES - 1 }), fc.nat({ max: 255 })).map(([header, at, byte]) => {
-        const packed = packWireHeader(header);
-        packed[at] = byte;
-        return packed;
-      }),
-    );
+  it('of other programs, versions, ids and lengths are none', async () => {
+    const question = packMessage(writeRma(firstWord(MessageId.GET), { request: 1, remoteOffset: 2, byteLength: 3 }), 4);
+    const other = (id: number): Uint8Array => packMessage(new Int32Array([firstWord(id), 0, 0, 0]));
+    expect([other(MessageId.WIREUP), other(MessageId.RTR), other(255)].map(parseMessage)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    for (let at = 0; at < 4; at++) {
+      const changed = question.slice();
+      changed[at]! ^= 0x40;
+      expect(parseMessage(changed)).toBeUndefined();
+    }
+    for (let bytes = 0; bytes < question.byteLength; bytes++)
+      expect(parseMessage(question.subarray(0, bytes))).toBeUndefined();
     await fc.assert(
-      fc.asyncProperty(bytes, async (given) => {
-        const header = parseWireHeader(given);
-        if (header === undefined) return;
-        expect(Object.values(WireKind)).toContain(header.kind);
-        expect(Object.values(AtomicOperation)).toContain(header.operation);
-        for (const value of [header.id, header.exportId, header.offset, header.byteLength]) {
-          expect(Number.isSafeInteger(value) && value >= 0).toBe(true);
-        }
+      fc.asyncProperty(fc.uint8Array({ maxLength: 100 }), async (bytes) => {
+        expect(parseMessage(bytes)).toBeUndefined();
       }),
     );
   });

@@ -1,14 +1,14 @@
-/** What the parts of the engine over libucp know of each other: a context, its workers, their endpoints. Types only. */
+/** The parts of the engine over libucp as they see each other: a context, its workers, their endpoints. Types only. */
 
 import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
-import type { Context as ApiContext } from '../../ucp/api/context.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
-import type { Worker as ApiWorker } from '../../ucp/api/worker.ts';
+import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
+import type { FragmentPool } from '../../ucp/staging/fragment-pool.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
@@ -16,8 +16,7 @@ import type { LibucpFunctions } from '../c/functions.ts';
 import type { Libucp } from '../c/library.ts';
 import type { UcpConfiguration } from '../c/ucp-configuration.ts';
 import type { DeviceAccess } from '../mem/device-access.ts';
-import type { Fragments } from '../mem/device-fragments.ts';
-import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
+import type { LocalBuffer, LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
 import type { MemoryMap } from '../mem/memory-map.ts';
 import type { KeyOwner, UcpRemoteKey } from '../mem/remote-key.ts';
 import type { Arrivals } from '../request/arrivals.ts';
@@ -36,9 +35,9 @@ export interface EngineContext {
   /** Whether libucp is given addresses of cards. */
   readonly access: DeviceAccess;
   /** Host memory through which that of cards goes. */
-  readonly fragments: Fragments;
+  readonly fragments: FragmentPool<UcpMemory>;
   /** The transports of this library on this machine. */
-  readonly node: ApiContext;
+  readonly node: CopyingContext;
   /** Bits of the features that it has (UCP_FEATURE). */
   readonly features: number;
   readonly memory: MemoryMap;
@@ -46,17 +45,17 @@ export interface EngineContext {
   /** The handle of libucp. */
   readonly handle: number;
   forget(worker: object): void;
-  /** A worker of libucp could not be destroyed: nor can its context. */
-  leaveBehind(): void;
+  /** A worker of libucp could not be destroyed; its context cannot be either. */
+  onWorkerLeaked(): void;
 }
 
 /** An endpoint of a worker. */
 export interface EngineEndpoint extends ApiEndpoint, KeyOwner {
-  /** Operations on memory of cards that are under way: a flush waits for them. */
+  /** Operations on memory of cards that are in flight: a flush waits for them. */
   unconfirmed: number;
   /** Operations wait for those before a fence. */
   isFenced: boolean;
-  /** Hears of the failure first: while a connection is being made, the application does not know of the endpoint. */
+  /** Called first if it fails: while it connects, the application does not know the endpoint. */
   onceFailed: ((status: Status) => void) | undefined;
   /** Runs when it has been closed by force. */
   onceDropped: (() => void) | undefined;
@@ -85,26 +84,21 @@ export interface ArrivedBytes {
   isReceived: boolean;
 }
 
+/** A put or get, as it was asked for. */
+export interface RemoteTransfer {
+  readonly isPut: boolean;
+  readonly endpoint: EngineEndpoint;
+  readonly local: LocalMemory;
+  readonly localOffset: number;
+  readonly byteLength: number;
+  readonly rkey: UcpRemoteKey;
+  readonly remoteOffset: number;
+}
+
 /** What moves memory of cards, and what only the node's transports reach. */
 export interface DeviceOperations {
-  put(
-    endpoint: EngineEndpoint,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request;
-  get(
-    endpoint: EngineEndpoint,
-    local: LocalMemory,
-    localOffset: number,
-    byteLength: number,
-    rkey: UcpRemoteKey,
-    remoteOffset: number,
-    params: RequestParams | undefined,
-  ): Status | Request;
+  /** Starts a put or get. */
+  transfer(transfer: RemoteTransfer, params: RequestParams | undefined): Status | Request;
   atomic(
     endpoint: EngineEndpoint,
     call: WordOperation,
@@ -112,13 +106,13 @@ export interface DeviceOperations {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request;
-  /** Flushes what is under way, libucp and the node's transports. */
+  /** Flushes what is in flight, libucp and the node's transports. */
   flush(endpoint: EngineEndpoint, params: RequestParams | undefined): Status | Request;
   /** As {@link flush} for all endpoints of the worker. */
   flushAll(params: RequestParams | undefined): Status | Request;
   /**
    * Orders what was started on the endpoint before against what is started after.
-   * @param isAlone libucp was not told: also what it has been given
+   * @param isAlone the fence covers operations of libucp too, because libucp was not called
    */
   fence(endpoint: EngineEndpoint, isAlone: boolean): void;
   /** Starts an operation when the barrier of its endpoint has ended. */
@@ -163,13 +157,13 @@ export interface EngineWorker {
   readonly teardown: Teardown;
   readonly devices: DeviceOperations;
   /** The worker of the node's transports. */
-  readonly node: ApiWorker;
-  /** Hears of failed endpoints. */
+  readonly node: CopyingWorker;
+  /** Called by libucp when an endpoint fails. */
   readonly errorCallback: NativeCallback;
   /** For the header of the message that is sent now. */
   readonly headers: ScratchBlock;
   /** Memory for headers, until the next call: what is in use now belongs to a request. */
-  lendHeader(): ScratchBlock;
+  takeHeader(): ScratchBlock;
   /** Makes the endpoint of a handle of libucp, and takes it into the tracker. */
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): EngineEndpoint;
   /** An endpoint over the transports of the node; undefined where these do not reach the worker with the address. */

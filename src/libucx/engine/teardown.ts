@@ -1,4 +1,4 @@
-/** How long the teardown of one worker waits: some operations libucp never ends, once their peer is gone. */
+/** Teardown of one worker: which operations it waits for, and how long. libucp never ends some operations of a peer that is gone. */
 
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -7,7 +7,7 @@ import type { Clock } from '../../ucs/sys/clock.ts';
 import type { Status } from '../../ucs/type/status.ts';
 
 /** Time that libucp has to end what may hang. */
-const PATIENCE_NS = 1e9;
+const CLOSE_TIMEOUT_NS = 1e9;
 
 /** The worker. */
 export interface TeardownWorker {
@@ -29,13 +29,13 @@ export class Teardown {
 
   /** The worker is closing. */
   begin(): void {
-    this.#closeTimeoutEnds = this.#worker.context.clock.nowNs() + PATIENCE_NS;
+    this.#closeTimeoutEnds = this.#worker.context.clock.nowNs() + CLOSE_TIMEOUT_NS;
   }
 
   /** Waits for something, for a while. */
   async waitFor(isOver: () => boolean): Promise<void> {
     const { clock } = this.#worker.context;
-    const closeTimeoutEnds = clock.nowNs() + PATIENCE_NS;
+    const closeTimeoutEnds = clock.nowNs() + CLOSE_TIMEOUT_NS;
     await this.#worker.promises.until(() => isOver() || clock.nowNs() > closeTimeoutEnds);
   }
 
@@ -43,13 +43,13 @@ export class Teardown {
   async closed(closing: Status | Request, mayHang: () => boolean): Promise<void> {
     if (typeof closing === 'number') return;
     const { clock } = this.#worker.context;
-    const closeTimeoutEnds = Math.min(this.#closeTimeoutEnds, clock.nowNs() + PATIENCE_NS);
+    const closeTimeoutEnds = Math.min(this.#closeTimeoutEnds, clock.nowNs() + CLOSE_TIMEOUT_NS);
     const isOver = this.freeEventually(closing);
     await this.#worker.promises.until(() => isOver() || (mayHang() && clock.nowNs() > closeTimeoutEnds));
   }
 
   /**
-   * Drives progress for a while: libucp drops the lanes of an endpoint that was closed by force in progress, and the peer hears of it then. Nobody waits for that, as
+   * Drives progress for a while: libucp drops the lanes of an endpoint that was closed by force in progress, and the peer sees it then. It is not waited for, as
    * what hangs on other endpoints may hold it up.
    */
   dropLanes(): void {

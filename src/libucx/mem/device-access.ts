@@ -1,4 +1,4 @@
-/** Whether libucp can be given addresses of cards, or must be fed from host memory, and why. A decision over data: it calls neither libucp nor a card. */
+/** Decides, from data, whether libucp can be given addresses of cards or needs host fragments, and why. It calls neither libucp nor a card. */
 
 /** The memory type as UCX calls it. */
 const GAUDI = 'gaudi';

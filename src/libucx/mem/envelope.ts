@@ -1,6 +1,6 @@
 /**
- * Worker addresses and remote keys as this engine sends them: the bytes of libucp as they are, so that programs in other languages can use them, and behind
- * them what this library adds, with a checksum: libucp itself reads addresses and keys without knowing their length.
+ * Worker addresses and remote keys of this engine: the bytes of libucp unchanged, so that programs in other languages can use them, followed by the part of
+ * this library and a checksum. libucp reads addresses and keys without knowing their length.
  */
 
 import { crc32 } from 'node:zlib';
@@ -9,14 +9,14 @@ import { Status } from '../../ucs/type/status.ts';
 
 /** `gUCX`, little-endian: the last four bytes. */
 const MAGIC = 0x5843_5567;
-const VERSION = 1;
+const VERSION = 2;
 /** Behind the two parts: their lengths, the version, a checksum over all before it, the magic. */
 const TAIL_BYTES = 20;
 /** Longest address or key that is read. */
 const BYTES_MAX = 65_536;
 
 /** What is sent. */
-export interface TrailedBytes {
+export interface Envelope {
   /** The bytes of libucp; empty where it has none. */
   readonly ucx: Uint8Array;
   /** What this library adds. */
@@ -24,16 +24,16 @@ export interface TrailedBytes {
 }
 
 /** What the bytes are, for errors. */
-export type TrailedKind = 'worker address' | 'remote key';
+export type EnvelopeKind = 'worker address' | 'remote key';
 
 /** What tells that they are of a program that does not use this library. */
-const RAW_OPTION: Readonly<Record<TrailedKind, string>> = {
+const RAW_OPTION: Readonly<Record<EnvelopeKind, string>> = {
   'worker address': 'option rawAddress',
   'remote key': 'option raw',
 };
 
 /** Puts both together. */
-export function packTrailed({ ucx, own }: TrailedBytes): Uint8Array {
+export function packEnvelope({ ucx, own }: Envelope): Uint8Array {
   const at = ucx.byteLength + own.byteLength;
   const packed = new Uint8Array(at + TAIL_BYTES);
   const view = new DataView(packed.buffer);
@@ -51,7 +51,7 @@ export function packTrailed({ ucx, own }: TrailedBytes): Uint8Array {
  * Takes both apart.
  * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED that say what is wrong
  */
-export function unpackTrailed(packed: Uint8Array, kind: TrailedKind): TrailedBytes {
+export function unpackEnvelope(packed: Uint8Array, kind: EnvelopeKind): Envelope {
   const { byteLength } = checkBytes(packed, kind);
   if (byteLength < TAIL_BYTES) throw malformed(kind, `has only ${byteLength} bytes`);
   const view = new DataView(packed.buffer, packed.byteOffset, byteLength);
@@ -72,12 +72,12 @@ export function unpackTrailed(packed: Uint8Array, kind: TrailedKind): TrailedByt
  * Bytes of libucp that another program has sent.
  * @throws UcxError ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED for what cannot be such
  */
-export function rawBytes(packed: Uint8Array, kind: TrailedKind): TrailedBytes {
+export function rawBytes(packed: Uint8Array, kind: EnvelopeKind): Envelope {
   if (checkBytes(packed, kind).byteLength === 0) throw malformed(kind, 'is empty');
   return { ucx: packed, own: new Uint8Array(0) };
 }
 
-function checkBytes(packed: Uint8Array, kind: TrailedKind): Uint8Array {
+function checkBytes(packed: Uint8Array, kind: EnvelopeKind): Uint8Array {
   if (!(packed instanceof Uint8Array)) throw malformed(kind, 'is no Uint8Array');
   const { byteLength } = packed;
   if (byteLength > BYTES_MAX) throw malformed(kind, `has ${byteLength} bytes`);
@@ -85,7 +85,7 @@ function checkBytes(packed: Uint8Array, kind: TrailedKind): Uint8Array {
 }
 
 /** The error for bytes that are no address or no key. */
-export function malformed(kind: TrailedKind, rule: string): UcxError {
+export function malformed(kind: EnvelopeKind, rule: string): UcxError {
   return new UcxError({
     code: kind === 'remote key' ? 'ERR_RKEY_MALFORMED' : 'ERR_ADDRESS_MALFORMED',
     status: Status.INVALID_PARAM,

@@ -1,4 +1,4 @@
-/** Mapped memory of the engine over libucp: what libucp knows of it, and what the transports of the node know. */
+/** Mapped memory of the engine over libucp: the handle of libucp and that of the transports of the node. Mapping is in memory-map.ts. */
 
 import type { LentMemory } from '../../sys/index.ts';
 import { isList, type PieceOf } from '../../ucp/api/local-bytes.ts';
@@ -12,25 +12,25 @@ export class UcpMemory extends OwnedMemory {
   /** The same memory for the transports of the node. */
   readonly node: MemoryHandle;
   /** Where libucp has allocated it. */
-  readonly lent: LentMemory | undefined;
+  readonly allocation: LentMemory | undefined;
   /** Address of the first byte as libucp takes it; 0 for device memory that it does not know. */
   readonly ucpAddress: number;
   /** By which peers name device memory in messages; 0 for host memory. */
   readonly exportId: number;
   /** The packed remote key, made at its first use. */
   packed: Uint8Array | undefined = undefined;
-  /** Operations under way that use it. */
+  /** Operations in flight that use it. */
   inFlight = 0;
 
   constructor(
     owner: object,
     node: MemoryHandle,
-    parts: { readonly memh: number; readonly lent: LentMemory | undefined; readonly exportId: number },
+    parts: { readonly memh: number; readonly allocation: LentMemory | undefined; readonly exportId: number },
   ) {
-    super(owner, node, parts.lent?.u8 ?? node.bytes);
+    super(owner, node, parts.allocation?.u8 ?? node.bytes);
     this.memh = parts.memh;
     this.node = node;
-    this.lent = parts.lent;
+    this.allocation = parts.allocation;
     this.exportId = parts.exportId;
     this.ucpAddress = this.memh === 0 ? 0 : Number(node.address);
   }

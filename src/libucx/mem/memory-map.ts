@@ -1,6 +1,6 @@
 /**
- * The memory that a context over libucp has mapped: registered with libucp where it is host memory, and with the transports of the node, which check it, detect
- * its type and move what is on cards. It moves no bytes.
+ * The mapped memory of a context over libucp: host memory is registered with libucp, and all memory with the transports of the node, which check it and
+ * detect its type. It moves no bytes.
  */
 
 import { LentMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
@@ -79,7 +79,8 @@ export class MemoryMap {
     }
     this.#node.memUnmap(memory.node);
     // The transports of the node keep pages for the next time; these go back to libucp, and what comes to their addresses is something else.
-    if (memory.lent !== undefined) this.#node.memoryUnmapped(memory.lent.address, memory.lent.byteLength);
+    if (memory.allocation !== undefined)
+      this.#node.memoryUnmapped(memory.allocation.address, memory.allocation.byteLength);
     this.#forget(memory);
   }
 
@@ -129,18 +130,18 @@ export class MemoryMap {
     if (byteLength > VIEW_LENGTH_MAX) throw statusError(Status.NO_MEMORY, `allocate ${byteLength} bytes`);
     const memh = this.#ucpMap(0, byteLength, UCP_MEM_MAP.ALLOCATE);
     const unmap = (): void => this.#ucpUnmap(memh);
-    let lent: LentMemory;
+    let allocation: LentMemory;
     try {
-      lent = new LentMemory(this.#addressOf(memh), byteLength, unmap);
+      allocation = new LentMemory(this.#addressOf(memh), byteLength, unmap);
     } catch (error) {
       unmap();
       throw error;
     }
     try {
-      const node = this.#node.memMap({ address: lent.address, byteLength, memoryType: MemoryType.HOST });
-      return new UcpMemory(this.#owner, node, { memh, lent, exportId: 0 });
+      const node = this.#node.memMap({ address: allocation.address, byteLength, memoryType: MemoryType.HOST });
+      return new UcpMemory(this.#owner, node, { memh, allocation, exportId: 0 });
     } catch (error) {
-      lent.close();
+      allocation.close();
       throw error;
     }
   }
@@ -150,11 +151,11 @@ export class MemoryMap {
     const node = this.#node.memMap(params);
     if (node.bytes === undefined) {
       const memh = this.#owner.access.isDirect ? this.#registerDevice(node) : 0;
-      return new UcpMemory(this.#owner, node, { memh, lent: undefined, exportId: this.#newExportId() });
+      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: this.#newExportId() });
     }
     try {
       const memh = this.#ucpMap(Number(node.address), node.byteLength, 0);
-      return new UcpMemory(this.#owner, node, { memh, lent: undefined, exportId: 0 });
+      return new UcpMemory(this.#owner, node, { memh, allocation: undefined, exportId: 0 });
     } catch (error) {
       this.#node.memUnmap(node);
       throw error;
@@ -191,11 +192,11 @@ export class MemoryMap {
     memory.retire();
     this.#handles.delete(memory);
     this.#exported.delete(memory.exportId);
-    if (memory.lent !== undefined) memory.lent.close();
+    if (memory.allocation !== undefined) memory.allocation.close();
     else if (memory.memh !== 0) this.#ucpUnmap(memory.memh);
   }
 
-  /** A number that nobody guesses, exact as a Number. */
+  /** An unguessable number, exact as a Number. */
   #newExportId(): number {
     for (;;) {
       const id = Buffer.from(systemRandomBytes(EXPORT_ID_BYTES)).readUIntLE(0, EXPORT_ID_BYTES);

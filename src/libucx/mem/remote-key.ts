@@ -1,6 +1,6 @@
 /**
- * Remote keys of the engine over libucp. Host memory is reached by the key of libucp; memory of a card by the key of the node's transports on the same
- * machine, and by messages to its owner, who knows it by a number, from everywhere.
+ * Remote keys of the engine over libucp: a key of libucp for host memory, a key of the transports of the node for memory of cards on the same machine, and
+ * the number by which the owner of memory of a card finds it.
  */
 
 import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
@@ -11,7 +11,7 @@ import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkStatus, closedError, invalidParam } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
-import { malformed, packTrailed, rawBytes, unpackTrailed } from './envelope.ts';
+import { malformed, packEnvelope, rawBytes, unpackEnvelope } from './envelope.ts';
 import type { UcpMemory } from './memory-handle.ts';
 
 /** u8 memory type, 7 bytes of zeros, u64 address, u64 length, u64 number by which the owner knows device memory; then the key of the node. */
@@ -44,7 +44,7 @@ export function packRemoteKey(
   view.setBigUint64(16, BigInt(memory.byteLength), true);
   view.setBigUint64(24, BigInt(memory.exportId), true);
   own.set(nodeKey, FIELDS_BYTES);
-  return packTrailed({ ucx: memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0), own });
+  return packEnvelope({ ucx: memory.memh !== 0 ? packUcx(functions, context, memory.memh) : new Uint8Array(0), own });
 }
 
 /** The remote key of libucp for a memory handle. Throws UcxError of ucp_rkey_pack. */
@@ -71,7 +71,7 @@ export function readRemoteKey(packed: Uint8Array, raw: RawRemoteMemory | undefin
 }
 
 function parse(packed: Uint8Array): KeyFields {
-  const { ucx, own } = unpackTrailed(packed, 'remote key');
+  const { ucx, own } = unpackEnvelope(packed, 'remote key');
   if (own.byteLength < FIELDS_BYTES) throw malformed('remote key', `has ${own.byteLength} bytes of fields`);
   const view = new DataView(own.buffer, own.byteOffset, own.byteLength);
   const memoryType = view.getUint8(0);
@@ -121,9 +121,9 @@ export class UcpRemoteKey implements RemoteKey {
   readonly exportId: number;
   /** The key for the transports of the node, for device memory that these reach. */
   readonly node: RemoteKey | undefined;
-  /** Always: libucp would unmap them under whoever looks at them. */
+  /** Always: libucp would unmap them while they are read. */
   readonly bytes: undefined = undefined;
-  /** For which operations and kinds of local memory the transports of the node were asked whether they do it, and which they do: see device-ways.ts. */
+  /** Operations and kinds of local memory for which the transports of the node were asked, and those that they support: see device/paths.ts. */
   nodeAsked = 0;
   nodeReaches = 0;
   readonly #functions: LibucpFunctions;

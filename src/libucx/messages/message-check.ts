@@ -1,4 +1,4 @@
-/** What every active message must be, whatever memory its data lie in. */
+/** Checks of every active message that is sent, whatever memory its data is in. */
 
 import { AM_HEADER_BYTES_MAX, checkAmId } from '../../ucp/api/active-message.ts';
 import type { AmSendParams } from '../../ucp/api/request.ts';

@@ -1,4 +1,4 @@
-/** Receiving the data of an active message over libucp. Which messages arrive, and what becomes of data that nobody receives, is in arrivals.ts. */
+/** Receives the data of an active message over libucp. Arrival of messages is in arrivals.ts. */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
 import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';

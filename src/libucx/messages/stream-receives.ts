@@ -1,6 +1,6 @@
 /**
- * Receives of the streams of one worker. They wait here and not in libucp, which never gives one back: bytes are taken as soon as they have arrived,
- * because libucp drops what it still has when the endpoint fails, and are copied to where the next receive wants them. Sending is in endpoint.ts.
+ * Receives of the streams of one worker. They wait here, because libucp cannot cancel them: bytes are taken as soon as they have arrived, since libucp drops
+ * them when the endpoint fails, and the next receive copies them. Sending is in endpoint.ts.
  */
 
 import { addressOf, allocateScratch, memcpy, type ScratchBlock } from '../../sys/index.ts';
@@ -183,7 +183,7 @@ export class EndpointStream {
     for (const receive of this.#receives.splice(this.#isCopying ? 1 : 0)) receive.end(Status.CANCELED);
   }
 
-  /** Gives up what nobody has received. */
+  /** Drops what has not been received. */
   close(): void {
     while (this.#chunks.length > 0) this.#release();
     this.#worker.streams.remove(this);

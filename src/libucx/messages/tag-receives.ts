@@ -1,4 +1,4 @@
-/** Receives and probes of tagged messages of one worker. The matching is libucp's. */
+/** Receives and probes of tagged messages of one worker. libucp does the matching. */
 
 import { allocateScratch } from '../../sys/index.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -82,7 +82,7 @@ export class TagReceives {
     params: RequestParams | undefined,
   ): Status | Request {
     if (!(message instanceof TakenMessage) || message.handle === 0) {
-      throw invalidParam('message', 'must be a message that tagProbe took out and nobody received', message);
+      throw invalidParam('message', 'must be a message that tagProbe took out and that has not been received', message);
     }
     const request = this.#begin(local, localOffset, byteLength);
     if (request === undefined) return Status.NO_RESOURCE;

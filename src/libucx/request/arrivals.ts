@@ -1,6 +1,6 @@
 /**
- * Active messages of one worker as they arrive: what libucp shows inside its callback is copied, and handlers run after its progress has returned, where they
- * may do anything. Long messages stay with libucp until somebody fetches their data.
+ * Active messages of one worker as they arrive: the callback of libucp copies them, and handlers run after its progress has returned, where every call is
+ * allowed. The data of long messages stays with libucp until it is received.
  */
 
 import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
@@ -16,7 +16,7 @@ import type { LibucpFunctions } from '../c/functions.ts';
 /** The id by which workers of this engine ask each other for memory of cards. */
 export const STAGING_AM_ID = 65_534;
 /** The id by which endpoints of this engine tell that they are being closed: libucp itself does not say so to those that were made by worker addresses. */
-export const FAREWELL_AM_ID = 65_533;
+export const CLOSE_AM_ID = 65_533;
 
 const BYTES_MIN = 256;
 /** Copies that are kept for the next messages, and the longest one. */
@@ -85,7 +85,7 @@ export class Arrivals implements MessageHandlers {
   open(): void {
     // The highest id first: a table that grows beyond 2^16 entries forgets those that it has (1.13).
     this.serve(AM_IDS - 1, undefined);
-    this.serve(FAREWELL_AM_ID, undefined);
+    this.serve(CLOSE_AM_ID, undefined);
   }
 
   /** True when messages wait for their handlers. */
@@ -99,8 +99,8 @@ export class Arrivals implements MessageHandlers {
 
   /** See Worker.setAmHandler. */
   setHandler(id: number, handler: AmCallback | undefined): void {
-    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || id === STAGING_AM_ID || id === FAREWELL_AM_ID) {
-      const rule = `must be an integer from 0 to ${AM_IDS - 1}, but ${FAREWELL_AM_ID} and ${STAGING_AM_ID}`;
+    if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || id === STAGING_AM_ID || id === CLOSE_AM_ID) {
+      const rule = `must be an integer from 0 to ${AM_IDS - 1}, but ${CLOSE_AM_ID} and ${STAGING_AM_ID}`;
       throw invalidParam('id', rule, id);
     }
     if (handler !== undefined && typeof handler !== 'function') {
@@ -148,7 +148,7 @@ export class Arrivals implements MessageHandlers {
     if (this.#held.delete(address)) this.#functions.ucp_am_data_release(this.#worker, address);
   }
 
-  /** Gives up what nobody has received, before the worker of libucp is destroyed. */
+  /** Drops what has not been received, before the worker of libucp is destroyed. */
   drop(): void {
     this.#waiting = [];
     for (const address of this.#held) this.release({ address });
@@ -186,7 +186,7 @@ export class Arrivals implements MessageHandlers {
     const attributes = words[0]!;
     const hasSender = (attributes & UCP_AM_RECV_ATTR.FIELD_REPLY_EP) !== 0;
     const sender = joinWords(words[2]!, words[3]!);
-    if (id === FAREWELL_AM_ID) {
+    if (id === CLOSE_AM_ID) {
       if (hasSender) this.#senders.left(sender);
       return Status.OK;
     }

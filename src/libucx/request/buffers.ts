@@ -1,4 +1,4 @@
-/** Local memory as libucp takes it: an address and a number of bytes, a list of such, or a datatype that copies from and to cards. */
+/** Local memory as libucp takes it: an address and a length, a list of such, or a datatype that copies from and to cards. */
 
 import { addressOf, allocateScratch } from '../../sys/index.ts';
 import { bytesOf, checkLocal, cut, isList, type Piece, type PieceOf, piecesOf } from '../../ucp/api/local-bytes.ts';
@@ -115,7 +115,7 @@ export class Buffers {
 }
 
 /**
- * Checks that memory stays where it is: V8 takes the pages of a buffer that shrinks away, whoever writes to them.
+ * Checks that memory stays where it is: V8 takes the pages of a buffer that shrinks away, even while it is written.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkKept(local: LocalMemory): void {

@@ -1,4 +1,4 @@
-/** An operation of libucp that has not ended when its call returned. Pooled; how it is started and how its end is found is in requests.ts. */
+/** A request of the engine over libucp. Starting it and finding its end is in requests.ts. */
 
 import type { ScratchBlock } from '../../sys/index.ts';
 import type { Request as ApiRequest, RequestCallback } from '../../ucp/api/request.ts';
@@ -20,7 +20,7 @@ export interface RequestOwner {
   cancelRequest(request: UcpRequest): boolean;
 }
 
-/** Who has sent a message that cannot be taken back. */
+/** The sender of a message, whose connection fails if the message cannot be completed. */
 export interface MessageSender {
   onFailed(status: Status): void;
 }
@@ -46,9 +46,9 @@ export class UcpRequest implements ApiRequest {
   device: string | undefined = undefined;
   /** The request of libucp; 0 where there is none. */
   handle = 0;
-  /** libucp has told of its end, and the application has not been told. */
+  /** It has ended, but its callback has not run. */
   hasEnded = false;
-  /** Somebody has asked for its end. */
+  /** Its end was waited for. */
   isCanceled = false;
   /** Its end is looked for in progress; else a callback tells. */
   isPolled = false;
@@ -60,9 +60,9 @@ export class UcpRequest implements ApiRequest {
   scratch: ScratchBlock | undefined = undefined;
   /** The header of an active message likewise. */
   header: ScratchBlock | undefined = undefined;
-  /** Runs at the end, before the callback: takes results and gives back what was lent. May change the status. */
+  /** Runs at the end, before the callback: takes results and releases what the operation holds. May change the status. */
   settle: ((request: UcpRequest, status: Status) => Status) | undefined = undefined;
-  /** Asked first: true where the operation goes on without libucp, and is ended by whoever goes on. */
+  /** Called first: true if the operation continues without libucp; its owner ends it then. */
   linger: ((request: UcpRequest, status: Status) => boolean) | undefined = undefined;
   /** Ends a composite operation early; false when it is too late. */
   abandon: (() => boolean) | undefined = undefined;

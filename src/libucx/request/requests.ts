@@ -1,6 +1,6 @@
 /**
- * The requests of one worker: their parameters for C, and how their ends are found. A few are asked after in every turn of progress, which is the fastest;
- * the others are told of by callbacks. Callbacks of the application never run inside calls of C.
+ * The requests of one worker: their parameters for C, and how their end is found. A few are polled in every progress, which is fastest; callbacks of libucp
+ * report the others. Callbacks of the application never run inside calls of C.
  */
 
 import { allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
@@ -62,9 +62,9 @@ export class Requests {
   /** Addresses of the callbacks, by the kind of the request. */
   readonly #callbackOf: readonly number[];
   readonly #polled: UcpRequest[] = [];
-  /** Requests of libucp that have ended, and that it has not got back: whoever waits for an end goes on before that. */
+  /** Requests of libucp that have ended, and that it has not got back: waiters continue before that. */
   readonly #spent: number[] = [];
-  /** Ended inside a call of C, with the status in {@link #statuses}: nobody has been told. */
+  /** Ended inside a call of C, with the status in {@link #statuses}: their callbacks have not run. */
   #ended: UcpRequest[] = [];
   #statuses: Status[] = [];
   #turns = 0;
@@ -126,7 +126,7 @@ export class Requests {
     return this.#inProgress;
   }
 
-  /** True when some have ended and nobody was told. */
+  /** True when some have ended and their callbacks have not run. */
   get hasEnded(): boolean {
     return this.#ended.length > 0;
   }
@@ -303,7 +303,7 @@ export class Requests {
     return count;
   }
 
-  /** Looks whether something has ended that nobody was told of: before sleeping. */
+  /** Checks for ended operations before sleeping. */
   look(): boolean {
     if (this.#polled.length > 0) this.#poll();
     return this.#ended.length > 0;
@@ -357,7 +357,7 @@ export class Requests {
     this.#note(request, status);
   }
 
-  /** An operation has ended, and its application is told when libucp has returned. */
+  /** Notes the end of an operation: its callback runs when libucp has returned. */
   #note(request: UcpRequest, status: Status): void {
     request.handle = 0;
     this.#inProgress -= 1;
@@ -371,7 +371,7 @@ export class Requests {
     }
   }
 
-  /** Tells the application. What its callbacks throw leaves progress, and the others are told by the next turn. */
+  /** Runs the callbacks. If one throws, progress throws, and the next progress runs the others. */
   #tell(): number {
     let count = 0;
     for (; this.#ended.length > 0; count++) {
@@ -382,7 +382,7 @@ export class Requests {
     return count;
   }
 
-  /** Asks libucp to give up an operation. @returns true when it has ended with CANCELED; else it ends by itself, one way or the other */
+  /** Asks libucp to give up an operation. @returns true when it has ended with CANCELED; else it ends by itself, completed or canceled */
   cancel(worker: number, request: UcpRequest): boolean {
     if (request.isCompleted) return false;
     request.isCanceled = true;
@@ -407,13 +407,13 @@ export class Requests {
   }
 
   /** libucp makes no progress any more: what it has not ended ends with CANCELED, as if it had. Returns how many of each kind. */
-  forsake(): { readonly sends: number; readonly others: number } {
+  abandonAll(): { readonly sends: number; readonly others: number } {
     this.#freeSpent();
-    const forsaken = this.#all.filter(({ handle }) => handle !== 0);
+    const abandoned = this.#all.filter(({ handle }) => handle !== 0);
     this.#polled.length = 0;
-    for (const request of forsaken) this.#note(request, Status.CANCELED);
-    const sends = forsaken.filter(({ kind }) => kind === RequestKind.SEND).length;
-    return { sends, others: forsaken.length - sends };
+    for (const request of abandoned) this.#note(request, Status.CANCELED);
+    const sends = abandoned.filter(({ kind }) => kind === RequestKind.SEND).length;
+    return { sends, others: abandoned.length - sends };
   }
 
   /** See Request.free. */

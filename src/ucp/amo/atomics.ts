@@ -23,6 +23,7 @@ import { Operation } from '../proto/selection.ts';
 import { planFor, refusalsOf } from '../rma/plan.ts';
 import { checkRemote } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { DeviceWords } from '../staging/device-words.ts';
 import { readAtomic, writeAtomic } from '../wire/atomic.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
@@ -37,13 +38,12 @@ type LocalOperation = (call: WordOperation, offset: number) => Status;
 export class AtomicProtocol {
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
-  /** Operations on device memory: one after the other. */
-  readonly #queue: (() => void)[] = [];
-  #busy = false;
+  readonly #deviceWords: DeviceWords<MemoryHandle>;
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous) {
     this.#host = host;
     this.#rendezvous = rendezvous;
+    this.#deviceWords = new DeviceWords(rendezvous.staging);
   }
 
   /** See Endpoint.atomicNbx. */
@@ -91,19 +91,7 @@ export class AtomicProtocol {
     }
     this.#host.counters.count(WorkerCounter.ATOMIC_SW);
     const call = new WordOperation(operation, wordBytes, value, compare);
-    this.#run(() => this.#serve(connection, peerRequest, memory, from, call));
-  }
-
-  /** Runs operations one after the other: each calls {@link #next} when it has ended. */
-  #run(operation: () => void): void {
-    this.#queue.push(operation);
-    if (!this.#busy) this.#next();
-  }
-
-  #next(): void {
-    const operation = this.#queue.shift();
-    this.#busy = operation !== undefined;
-    operation?.();
+    this.#serve(connection, peerRequest, memory, from, call);
   }
 
   #serve(connection: Connection, peerRequest: number, memory: MemoryHandle, offset: number, call: WordOperation): void {
@@ -111,7 +99,6 @@ export class AtomicProtocol {
       const low = lowWord(call.result);
       const high = highWord(call.result);
       this.#rendezvous.reply(connection, peerRequest, status, low, high);
-      this.#next();
     };
     if (!memory.mapped) {
       end(Status.INVALID_ADDR);
@@ -128,31 +115,7 @@ export class AtomicProtocol {
     }
     if (lane !== undefined) end(lane(call, offset));
     else if (memory.bytes !== undefined) end(modifyWord(memory.bytes, offset, call));
-    else this.#serveDevice(memory, offset, call, end);
-  }
-
-  /** Reads the word out of device memory, and writes the new one back. */
-  #serveDevice(memory: MemoryHandle, offset: number, call: WordOperation, end: (status: Status) => void): void {
-    const { staging } = this.#rendezvous;
-    const pieces = [{ memory, offset, byteLength: call.wordBytes, start: 0 }];
-    staging.acquire((fragment, refusal) => {
-      if (fragment === undefined) {
-        end(refusal);
-        return;
-      }
-      const finish = (status: Status): void => {
-        staging.release(fragment);
-        end(status);
-      };
-      staging.read(pieces, 0, fragment, call.wordBytes, (status) => {
-        if (status < 0) {
-          finish(status);
-          return;
-        }
-        modifyWord(fragment.bytes!, 0, call);
-        staging.write(pieces, 0, fragment, call.wordBytes, finish);
-      });
-    });
+    else this.#deviceWords.modify(memory, offset, call, end);
   }
 
   /** The operation of a transport on own memory, so that it is atomic with peers that use the transport too. */

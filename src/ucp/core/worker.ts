@@ -6,7 +6,7 @@
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { closedError, UcxError } from '../../ucs/type/error.ts';
+import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import type { ReceivedMessage, WaitingData } from '../am/active-message.ts';
@@ -25,7 +25,7 @@ import type { Request as ApiRequest, RequestParams } from '../api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
-import type { Worker as ApiWorker, TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
+import type { TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
 import { Observation } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -39,7 +39,9 @@ import { openIfaces } from '../lane/open-ifaces.ts';
 import { QuietIfaces } from '../lane/quiet-ifaces.ts';
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
+import { staleKeyError } from '../mem/remote-key.ts';
 import { fenceConnection, initFlushOf } from '../rma/flush.ts';
+import type { CopyingWorker, DeviceCopier } from '../staging/device-copier.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
 import { PendingConnections } from '../wireup/pending-connections.ts';
@@ -57,7 +59,7 @@ const QUIET_TURNS_MASK = 255;
 /** A worker. */
 export class Worker
   implements
-    ApiWorker,
+    CopyingWorker,
     ProtocolHost,
     EndpointWorker,
     ConnectionsOwner,
@@ -208,6 +210,11 @@ export class Worker
   signal(): void {
     this.#event.signal();
     this.#driver.wake();
+  }
+
+  /** Copies between device memory and host memory, for an engine that stages by itself. */
+  get copier(): DeviceCopier {
+    return this.protocols.rendezvous.staging.copier;
   }
 
   stats(): StatsNode {
@@ -459,7 +466,7 @@ export class Worker
 
   /** What a transport knows about a failure. */
   #causeOf(status: Status, request: ApiRequest | undefined): unknown {
-    if (status === Status.INVALID_ADDR) return staleKey();
+    if (status === Status.INVALID_ADDR) return staleKeyError();
     // A flush covers all transports, and messages of device memory are staged by a card: they may have failed on any of them.
     const isOfCard = status === Status.NO_DEVICE || status === Status.IO_ERROR;
     const lane = request instanceof Request ? request.lane : undefined;
@@ -476,13 +483,4 @@ export class Worker
     this.#checkOpen();
     checkParams(params);
   }
-}
-
-/** Ranges were checked before: what a transport still refuses as an address is memory that its owner has given up. */
-function staleKey(): UcxError {
-  return new UcxError({
-    code: 'ERR_RKEY_STALE',
-    status: Status.INVALID_ADDR,
-    message: 'the memory at one of the two ends is gone: freed, unmapped or detached since it was mapped',
-  });
 }

@@ -3,6 +3,8 @@
  */
 
 import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { UcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
@@ -91,4 +93,13 @@ export class RemoteKey implements MemoryPlace, UnpackedKey {
     this.shortPut = undefined;
     for (const part of this.parts) part?.release();
   }
+}
+
+/** The error of a transport's INVALID_ADDR: ranges were checked before, so the owner has given the memory up. */
+export function staleKeyError(): UcxError {
+  return new UcxError({
+    code: 'ERR_RKEY_STALE',
+    status: Status.INVALID_ADDR,
+    message: 'the memory at one of the two ends is gone: freed, unmapped or detached since it was mapped',
+  });
 }

@@ -1,6 +1,6 @@
 /**
- * Put and get through messages, for memory that no transport reaches: the worker of the peer finds the memory by its key and runs a rendezvous
- * for it. The asking request is the sender of a put and the receiver of a get.
+ * Software put and get, for memory that no transport reaches: the worker of the peer finds the memory by its key and runs a rendezvous for it. The requester
+ * is the sender of a put and the receiver of a get.
  */
 
 import { Status } from '../../ucs/type/status.ts';

@@ -15,9 +15,6 @@ import { type Candidate, candidateFor, type Operation, Protocol } from '../proto
 import { chooseCandidate, planFor } from './plan.ts';
 import { initLocal, initRma } from './transfer.ts';
 
-/** Told how a copy has ended, and what says more of a failure, where something does. */
-export type CopyDone = (status: Status, error?: unknown) => void;
-
 /** Both sides of a transfer. */
 export interface RmaPlace {
   readonly local: LocalMemory;
@@ -67,7 +64,7 @@ export function initTransfer(
   connection: Connection,
   operation: Operation,
   place: RmaPlace,
-  done: CopyDone,
+  done: (status: Status) => void,
 ): RmaRequest {
   const { local, localOffset, byteLength, rkey, remoteOffset, origin } = place;
   if (rkey.released) throw closedError('remote key');

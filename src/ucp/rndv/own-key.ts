@@ -1,6 +1,6 @@
 /**
- * The remote key of memory that is sent or received: of mapped memory its own key, of any other host bytes a registration for the time of
- * one message, with those memory domains whose keys the peer can use.
+ * The remote key of memory that is sent or received: the key of mapped memory, or of a registration for one message, with the memory domains whose keys the
+ * peer can use.
  */
 
 import { memoryTypeBit } from '../../ucs/memory/memory-type.ts';

@@ -1,4 +1,4 @@
-/** Keys that messages of a peer bring: unpacked once, for the lanes alone. */
+/** Remote keys in messages of a peer: unpacked once, for lanes only. */
 
 import type { ProtocolContext } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request.ts';
@@ -13,7 +13,7 @@ export function acquirePeerKey(
   try {
     return connection.rkeys.acquire(packed, () => context.unpackRkey(packed, connection, { messages: false }));
   } catch {
-    // Whatever is wrong with the key of the peer: the bytes can still come in messages.
+    // Without a usable key, the bytes still come in messages.
     return undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** Writes parts of a message to memory of the peer by whatever lanes reach it, and tells when the bytes are there. Which memory is decided elsewhere. */
+/** Writes parts of a message to memory of the peer over all lanes that reach it, and reports when the bytes are there. Which memory is decided elsewhere. */
 
 import { Status } from '../../ucs/type/status.ts';
 import { eachPart } from '../api/local-bytes.ts';
@@ -7,7 +7,7 @@ import type { Connection, Request } from '../base/request.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
-import { type CopyDone, canMove, initTransfer, placesOf } from '../rma/internal-rma.ts';
+import { canMove, initTransfer, placesOf } from '../rma/internal-rma.ts';
 
 /** Bytes of a message, and where they shall be written. */
 export interface RemoteWrite {
@@ -38,7 +38,7 @@ export function canWrite({ connection, pieces, from, byteLength, rkey, offset, o
  * @param by the request that is served: its lane and error are set
  * @param done called when the bytes are in remote memory, or with the first failure: then no lane works on them any more
  */
-export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite, done: CopyDone): void {
+export function writeRemote(host: ProtocolHost, by: Request, write: RemoteWrite, done: (status: Status) => void): void {
   const { connection, rkey, offset, origin } = write;
   // One for the loop itself, so that writes that end at once do not end the whole early.
   let left = 1;

@@ -1,9 +1,9 @@
 /**
  * The rendezvous: how long messages and memory that no transport reaches move once both ends know each other. The receiver reads the memory of the
  * sender if a lane can; else it asks for the bytes, and the sender writes them into its memory if a lane can, or sends them window by window: see
- * window-receiver.ts and window-sender.ts.
+ * receive-transfer.ts and window-sender.ts.
  *
- * Requests name each other by Connection.expect; whatever a peer says about a request that it has no business with is ignored.
+ * Requests name each other by Connection.expect; messages of a peer about requests of other connections are ignored.
  */
 
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -24,9 +24,9 @@ import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
+import { ReceiveTransfer } from './receive-transfer.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
-import { SendTransfer } from './send-window.ts';
-import { ReceiveTransfer, WindowReceiver } from './window-receiver.ts';
+import { SendTransfer } from './send-transfer.ts';
 import { WindowSender } from './window-sender.ts';
 
 /** Schemes by which a receiver reads the memory of the sender, where it can. */
@@ -43,13 +43,11 @@ export class Rendezvous {
   readonly staging: Staging;
   readonly #host: ProtocolHost;
   readonly #sender: WindowSender;
-  readonly #receiver: WindowReceiver;
 
   constructor(host: ProtocolHost) {
     this.#host = host;
     this.staging = new Staging(host);
     this.#sender = new WindowSender(host, this.staging);
-    this.#receiver = new WindowReceiver(host, this.staging);
   }
 
   /** The same with the key of its memory, where the receiver may read it and `headerBytes` of the message leave room for it. */
@@ -99,8 +97,8 @@ export class Rendezvous {
       return;
     }
     if (this.#readRemote(request, connection, peerRequest, pieces, data)) return;
-    const transfer = new ReceiveTransfer(request, connection, peerRequest, pieces);
-    this.#receiver.receive(transfer, this.#keyToWrite(connection, pieces));
+    const key = this.#keyToWrite(connection, pieces);
+    new ReceiveTransfer(this.#host, this.staging, { request, connection, peerRequest, pieces }, key).start();
   }
 
   /** The peer asks for a window of a message that this worker sends. */
@@ -124,14 +122,14 @@ export class Rendezvous {
     const transfer = this.#receiving(frame, request);
     if (transfer === undefined) return;
     if (carrier !== undefined) readCarrier(transfer.request, carrier);
-    this.#receiver.onWritten(transfer, from, byteLength, flags);
+    transfer.onWritten(from, byteLength, flags);
   }
 
   /** Bytes of a message that this worker receives. */
   onData(frame: AmFrame): void {
     const { request, from, start, byteLength } = readData(frame);
     const transfer = this.#receiving(frame, request);
-    if (transfer !== undefined) this.#receiver.onData(transfer, from, byteLength, frame.bytes, start);
+    if (transfer !== undefined) transfer.onData(from, byteLength, frame.bytes, start);
   }
 
   /** Answers a request of the peer. */
@@ -145,7 +143,7 @@ export class Rendezvous {
     return transfer instanceof ReceiveTransfer ? transfer : undefined;
   }
 
-  /** Reads the sender's memory if a lane can: true when the receive is under way or over. */
+  /** Reads the sender's memory if a lane can: true when the receive has started or ended. */
   #readRemote(
     request: Request,
     connection: Connection,

@@ -1,7 +1,4 @@
-/**
- * The answer that ends a request of the peer, and the names of what carried its bytes: written here, read here. Who answers what is decided by the
- * protocols.
- */
+/** The reply that ends a request of the peer, and the names of what carried its bytes. When to reply is decided by the protocols. */
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { Connection, Request } from '../base/request.ts';
@@ -9,7 +6,7 @@ import { RmaRequest } from '../base/rma-request.ts';
 import { MessageId } from '../wire/message.ts';
 import { writeReply } from '../wire/reply.ts';
 
-/** Answers a request of the peer. @param by the request that moved the bytes of the peer's request: the peer is told what carried them */
+/** Replies to a request of the peer. @param by the request that moved the bytes: the reply names what carried them */
 export function postReply(
   connection: Connection,
   peerRequest: number,
@@ -22,7 +19,7 @@ export function postReply(
   connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
 }
 
-/** What moves the bytes of a request, as the peer is told: transport, device and protocol. */
+/** What moves the bytes of a request, for the peer: transport, device and protocol. */
 export function carrierOf({ transport, device, protocol }: Request): Uint8Array {
   return Buffer.from([transport, device, protocol].join('/'), 'latin1');
 }
@@ -34,7 +31,7 @@ export function readCarrier(request: Request, names: Uint8Array): void {
   nameProtocol(request, protocol.join('/'));
 }
 
-/** A put or get through messages keeps its own name, whatever way its bytes take. */
+/** Sets the protocol name of a request. A software put or get keeps its own. */
 export function nameProtocol(request: Request, name: string): void {
   if (!(request instanceof RmaRequest)) request.protocolName = name;
 }

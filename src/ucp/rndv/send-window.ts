@@ -1,99 +1,38 @@
-/** What the sender of a rendezvous keeps: the message, and each window of it that the receiver has asked for. Data, and how it ends. */
+/**
+ * A window that the receiver of a rendezvous has asked for: written to where it asked for it, from the memory of the message if a lane reaches that, else from
+ * fragments; in messages if no lane writes the memory of the receiver.
+ */
 
 import { Status } from '../../ucs/type/status.ts';
-import { areHost, bytesOf } from '../api/local-bytes.ts';
-import type { Connection, Request, RequestTransfer } from '../base/request.ts';
-import type { LocalPiece } from '../mem/memory-handle.ts';
+import { areMapped } from '../api/local-bytes.ts';
+import { sendPieces } from '../base/message-packer.ts';
+import { SendRequest } from '../base/message-request.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
+import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import type { OwnKey } from './own-key.ts';
-import { postReply } from './reply.ts';
+import type { CopyDone } from '../staging/device-copier.ts';
+import type { FragmentUser } from '../staging/fragment-pool.ts';
+import type { Staging } from '../staging/staging.ts';
+import { type StagedWindow, WindowPipeline, type WindowSteps } from '../staging/window-pipeline.ts';
+import { MessageId } from '../wire/message.ts';
+import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../wire/window.ts';
+import { canWrite, type RemoteWrite, writeRemote } from './remote-write.ts';
+import { carrierOf, nameProtocol } from './reply.ts';
+import type { SendTransfer, StoppableWindow } from './send-transfer.ts';
 
-/** One message. */
-export class SendTransfer implements RequestTransfer {
-  readonly request: Request;
-  readonly pieces: readonly LocalPiece[];
-  /** The key of the memory, for a receiver that can read it. */
-  readonly key: OwnKey | undefined;
+/** What the receiver has asked for. */
+export interface AskedRange {
+  /** Request of the receiver. */
+  readonly peerRequest: number;
+  /** First byte of the message, and how many. */
+  readonly from: number;
   readonly byteLength: number;
-  readonly isHost: boolean;
-  /** First byte that the receiver has not asked for. */
-  asked = 0;
-  /** The memory of the receiver, where it has given a key of it, and the byte of it at which the message begins. */
-  target: RemoteKey | undefined = undefined;
-  targetOffset = 0;
-  /** Fragments that are waited for. */
-  waiting = 0;
-  /** Parts under way: transports, or the worker itself, read the memory or a fragment. */
-  open = 0;
-  /** Windows are written. */
-  isPipelined = false;
-  /** The receiver has heard what carries the bytes. */
-  isNamed = false;
-  /** Nothing more is started. */
-  ended = false;
-  #outcome: Status = Status.OK;
-  /** The receiver, if it shall hear of the outcome, and its request. */
-  #answerTo: Connection | undefined = undefined;
-  #peerRequest = 0;
-  #isSettled = false;
-
-  constructor(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined) {
-    this.request = request;
-    this.pieces = pieces;
-    this.key = key;
-    this.byteLength = bytesOf(pieces);
-    this.isHost = areHost(pieces);
-  }
-
-  /** Gives the key of the target back where no lane has a part of it: kept keys have a bound. */
-  dropUselessTarget({ rkeys }: Connection): void {
-    const { target } = this;
-    if (target === undefined || target.parts.some((part) => part !== undefined)) return;
-    rkeys.release(target);
-    this.target = undefined;
-  }
-
-  /** Ends the message, once nothing reads its memory any more: the peer has said so, or is gone. */
-  end(status: Status): void {
-    if (!this.ended) {
-      this.ended = true;
-      this.#outcome = status;
-    }
-    this.settle();
-  }
-
-  /** Ends both sides of the message: the receiver is told when nothing writes its memory any more. */
-  endBoth(connection: Connection, peerRequest: number, status: Status): void {
-    if (this.ended) return;
-    this.#answerTo = connection;
-    this.#peerRequest = peerRequest;
-    // What the peer says to it now is ignored; flushes and closes wait for the end.
-    if (this.request.requestId !== 0) connection.renew(this.request);
-    this.end(status);
-  }
-
-  /** Ends the request if it has an outcome and nothing is under way. */
-  settle(): void {
-    if (!this.ended || this.open > 0 || this.#isSettled) return;
-    this.#isSettled = true;
-    if (this.#answerTo !== undefined) {
-      postReply(this.#answerTo, this.#peerRequest, this.#outcome, 0, 0, this.request);
-    }
-    this.request.end(this.#outcome);
-  }
-
-  /** Gives back what the message holds; when its request ends, however that comes. */
-  release(): void {
-    this.ended = true;
-    this.#isSettled = true;
-    this.key?.release();
-    if (this.target !== undefined) this.request.connection!.rkeys.release(this.target, this.#outcome < 0);
-    this.target = undefined;
-  }
 }
 
-/** Memory of the receiver that a window may be written to. */
-export interface Destination {
+/** Memory of the receiver that the window may be written to. */
+interface Destination {
   readonly rkey: RemoteKey;
   /** Byte of it at which the window begins. */
   readonly offset: number;
@@ -101,48 +40,179 @@ export interface Destination {
   readonly isTarget: boolean;
 }
 
-/** A window that the receiver has asked for. */
-export class SendWindow {
-  readonly transfer: SendTransfer;
-  readonly connection: Connection;
-  readonly peerRequest: number;
+/** A part of the window: the whole of it, or what is in a fragment. */
+interface Part {
   /** First byte of the message, and how many. */
   readonly from: number;
   readonly byteLength: number;
-  /** Where it may be written, the best first. */
-  readonly destinations: readonly Destination[];
-  /** The key of the receiver's fragment: given back with the last part. */
-  readonly #fragment: RemoteKey | undefined;
-  /** One for who starts the parts. */
-  #parts = 1;
+  /** What it is sent from, and the byte of that at which it begins. */
+  readonly pieces: readonly LocalPiece[];
+  readonly start: number;
+  /** The device whose bytes a fragment has. */
+  readonly origin: number | undefined;
+}
+
+/** One window. */
+export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
+  readonly #host: ProtocolHost;
+  readonly #staging: Staging;
+  readonly #transfer: SendTransfer;
+  readonly #connection: Connection;
+  readonly #asked: AskedRange;
+  /** The key of the fragment of the receiver: released at the end. */
+  readonly #fragmentKey: RemoteKey | undefined;
+  /** Where the window may be written, the best first. */
+  readonly #destinations: readonly Destination[];
+  readonly #pipeline: WindowPipeline<MemoryHandle>;
 
   constructor(
-    transfer: SendTransfer,
-    connection: Connection,
-    asked: { readonly peerRequest: number; readonly from: number; readonly byteLength: number },
-    fragment: RemoteKey | undefined,
+    host: ProtocolHost,
+    staging: Staging,
+    [transfer, connection]: readonly [SendTransfer, Connection],
+    asked: AskedRange,
+    fragmentKey: RemoteKey | undefined,
   ) {
-    this.transfer = transfer;
-    this.connection = connection;
-    this.peerRequest = asked.peerRequest;
-    this.from = asked.from;
-    this.byteLength = asked.byteLength;
-    this.#fragment = fragment;
-    const destinations: Destination[] = [];
+    this.#host = host;
+    this.#staging = staging;
+    this.#transfer = transfer;
+    this.#connection = connection;
+    this.#asked = asked;
+    this.#fragmentKey = fragmentKey;
+    const { from, byteLength } = asked;
     const { target, targetOffset } = transfer;
-    if (target !== undefined) destinations.push({ rkey: target, offset: targetOffset + this.from, isTarget: true });
-    if (fragment !== undefined) destinations.push({ rkey: fragment, offset: 0, isTarget: false });
-    this.destinations = destinations;
+    const destinations: Destination[] = [];
+    if (target !== undefined) destinations.push({ rkey: target, offset: targetOffset + from, isTarget: true });
+    if (fragmentKey !== undefined) destinations.push({ rkey: fragmentKey, offset: 0, isTarget: false });
+    this.#destinations = destinations;
+    const { fragmentBytes: windowBytes, windowsMax: depth } = staging;
+    this.#pipeline = new WindowPipeline(this, [from, byteLength], { windowBytes, depth });
   }
 
-  /** A part of it is going to be sent. */
-  addPart(): void {
-    this.#parts += 1;
+  /** Sends the window. */
+  start(): void {
+    const { from, byteLength } = this.#asked;
+    const transfer = this.#transfer;
+    const whole: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
+    const direct = this.#destinationOf(whole);
+    transfer.inFlight += 1;
+    if (direct !== undefined || transfer.isHost) {
+      this.#send(whole, direct, (status) => this.ended(status));
+      return;
+    }
+    transfer.staged.add(this);
+    this.#pipeline.advance();
   }
 
-  /** A part has been sent, or is not going to be; and all parts have been added. */
-  partDone(): void {
-    this.#parts -= 1;
-    if (this.#parts === 0 && this.#fragment !== undefined) this.connection.rkeys.release(this.#fragment);
+  /** Sends nothing more. */
+  stop(status: Status): void {
+    this.#pipeline.stop(status);
   }
+
+  acquire(run: FragmentUser<MemoryHandle>): void {
+    const transfer = this.#transfer;
+    transfer.waiting += 1;
+    this.#staging.acquire((fragment, refusal) => {
+      transfer.waiting -= 1;
+      run(fragment, refusal);
+    });
+  }
+
+  /** Reads a part into a fragment. */
+  fill({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
+    this.#staging.read(this.#transfer.pieces, from, fragment, byteLength, done);
+  }
+
+  /** Sends a part from its fragment. */
+  drain({ fragment, from, byteLength }: StagedWindow<MemoryHandle>, done: CopyDone): void {
+    const pieces = [{ memory: fragment, offset: 0, byteLength, start: 0 }];
+    const part: Part = { from, byteLength, pieces, start: 0, origin: deviceAt(this.#transfer.pieces, from) };
+    this.#send(part, this.#destinationOf(part), done);
+  }
+
+  release(fragment: MemoryHandle): void {
+    this.#staging.release(fragment);
+  }
+
+  stopped(status: Status, error: unknown): void {
+    if (error !== undefined) this.#transfer.request.error ??= error;
+    this.#transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
+  }
+
+  ended(status: Status): void {
+    const transfer = this.#transfer;
+    transfer.staged.delete(this);
+    transfer.inFlight -= 1;
+    if (this.#fragmentKey !== undefined) this.#connection.rkeys.release(this.#fragmentKey);
+    if (status < 0) transfer.endBoth(this.#connection, this.#asked.peerRequest, status);
+    transfer.settle();
+  }
+
+  #send(part: Part, to: Destination | undefined, done: CopyDone): void {
+    const transfer = this.#transfer;
+    const { request } = transfer;
+    if (to === undefined) {
+      nameProtocol(request, 'rndv/am');
+      this.#pump(part, done);
+      return;
+    }
+    if (!transfer.isPipelined) {
+      transfer.isPipelined = true;
+      this.#host.counters.count(WorkerCounter.RNDV_PUT_MTYPE_ZCOPY);
+    }
+    nameProtocol(request, 'rndv/put-pipeline');
+    writeRemote(this.#host, request, this.#writeOf(part, to), (status) => {
+      if (status === Status.OK && !transfer.ended) this.#announce(part, to);
+      done(status);
+    });
+  }
+
+  /** Sends a part in as many messages as it takes, going on when there is room. */
+  #pump({ from, byteLength, pieces, start }: Part, done: CopyDone): void {
+    const transfer = this.#transfer;
+    const connection = this.#connection;
+    const pump = new SendRequest(this.#host);
+    pump.begin(connection, undefined);
+    pump.pieces = pieces;
+    const frameBytes = connection.amBcopyMax - DATA_BYTES;
+    pump.callback = (_pump, status) => done(status);
+    pump.starter = () => {
+      if (!areMapped(pieces)) return Status.INVALID_ADDR;
+      while (pump.done < byteLength) {
+        if (transfer.ended) return Status.CANCELED;
+        const bytes = Math.min(frameBytes, byteLength - pump.done);
+        const header = writeData(connection.remoteId, this.#asked.peerRequest, from + pump.done);
+        const status = sendPieces(connection, MessageId.DATA, header, pieces, start + pump.done, bytes);
+        if (status !== Status.OK) return status;
+        pump.done += bytes;
+      }
+      return Status.OK;
+    };
+    connection.run(pump);
+  }
+
+  /** Tells the receiver that a part has been written. */
+  #announce({ from, byteLength }: Part, { isTarget }: Destination): void {
+    const transfer = this.#transfer;
+    const flags = isTarget ? ATP_IN_TARGET : 0;
+    const fields = { request: this.#asked.peerRequest, from, byteLength, flags };
+    const header = writeAtp(this.#connection.remoteId, fields);
+    this.#connection.post(MessageId.ATP, header, transfer.isNamed ? undefined : carrierOf(transfer.request));
+    transfer.isNamed = true;
+  }
+
+  /** Where lanes write a part to from the memory that it is in; undefined for nowhere. */
+  #destinationOf(part: Part): Destination | undefined {
+    return this.#destinations.find((to) => canWrite(this.#writeOf(part, to)));
+  }
+
+  #writeOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteWrite {
+    const connection = this.#connection;
+    return { connection, pieces, from: start, byteLength, rkey, offset: offset + from - this.#asked.from, origin };
+  }
+}
+
+/** The device with a byte of a message; undefined for host memory. */
+function deviceAt(pieces: readonly LocalPiece[], at: number): number | undefined {
+  const memory = pieces.find(({ start, byteLength }) => at < start + byteLength)?.memory;
+  return memory instanceof MemoryHandle ? memory.sysDevice : undefined;
 }

@@ -1,5 +1,6 @@
 /**
- * PUT, GET and GET_READY: put and get through messages, for memory that no transport reaches. How they run is in rma/emulated.ts.
+ * PUT, GET and GET_READY: software put and get, for memory that no transport reaches. How they run is in rma-sw/emulated.ts, and over libucp in
+ * libucx/device/service.ts, which answers a GET with DATA.
  *
  * PUT, GET
  *   0     endpoint

@@ -1,6 +1,6 @@
 /**
  * DATA and ATP: a part of a window that the receiver of a rendezvous has asked for comes in a message, or has been written. What a receiver does with them is
- * in rndv/window-receiver.ts.
+ * in rndv/receive-transfer.ts.
  *
  * DATA
  *   0     endpoint

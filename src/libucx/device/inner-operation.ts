@@ -1,0 +1,96 @@
+/**
+ * An operation that another one carries out: a put or get by the transports of the node, or an operation that waits for the barrier of a fence. What it reports
+ * becomes the result of the request.
+ *
+ * ```
+ * waiting --barrier ended, begin--> running --callback--> done
+ *    ^------- NO_RESOURCE ------------'
+ * ```
+ */
+
+import type { Request, RequestParams } from '../../ucp/api/request.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { EngineEndpoint } from '../engine/engine.ts';
+import type { UcpRequest } from '../request/request.ts';
+import { DeviceOperation, type OperationTracker, type OperationWaiter } from './operation.ts';
+
+/** Starts the operation itself. */
+export type InnerStart = (params: RequestParams) => Status | Request;
+
+/** The operation. */
+export class InnerOperation extends DeviceOperation implements OperationWaiter {
+  readonly #begin: InnerStart;
+  #isFree: boolean;
+  #state: 'waiting' | 'running' | 'done' = 'waiting';
+
+  /** @param barrier begins when this has ended; undefined to begin at once */
+  constructor(
+    tracker: OperationTracker,
+    [endpoint, request]: readonly [EngineEndpoint, UcpRequest],
+    begin: InnerStart,
+    barrier?: DeviceOperation,
+  ) {
+    super(tracker, endpoint, request);
+    this.#begin = begin;
+    this.#isFree = barrier === undefined;
+    barrier?.addWaiter(this);
+  }
+
+  operationEnded(): void {
+    this.#isFree = true;
+    this.wake();
+  }
+
+  protected override advance(): void {
+    if (this.#state === 'waiting' && this.failure === Status.OK) {
+      if (!this.#isFree) return;
+      this.#start();
+    }
+    const isGivenUp = this.#state === 'waiting' && this.failure !== Status.OK;
+    if (this.#state === 'done' || isGivenUp) this.end();
+  }
+
+  #start(): void {
+    this.#state = 'running';
+    const started = this.#tryBegin();
+    if (typeof started !== 'number') return;
+    if (started === Status.NO_RESOURCE) {
+      this.#state = 'waiting';
+      this.wake();
+      return;
+    }
+    if (started < 0) this.failure = started;
+    this.#state = 'done';
+  }
+
+  #tryBegin(): Status | Request {
+    const { endpoint } = this;
+    const { isFenced } = endpoint;
+    // It passes the barriers of later fences: those wait for it.
+    endpoint.isFenced = false;
+    try {
+      return this.#begin({ noImmediateCompletion: true, callback: this.#onEnd });
+    } catch (error) {
+      // Behind a barrier, keys and memory may be gone by now, and the endpoint may be closing.
+      this.request!.error = error;
+      return isUcxError(error) ? (error.status as Status) : Status.IO_ERROR;
+    } finally {
+      endpoint.isFenced = isFenced;
+    }
+  }
+
+  /** Called from inside calls of C, too. */
+  readonly #onEnd = (ended: Request, status: Status): void => {
+    const request = this.request!;
+    request.transport = ended.transport;
+    request.device = ended.device;
+    request.protocol = ended.protocol;
+    request.atomicResult = ended.atomicResult;
+    request.error = ended.error;
+    ended.free();
+    if (status < 0) this.failure = status;
+    this.#state = 'done';
+    this.wake();
+  };
+}

@@ -1,0 +1,230 @@
+/**
+ * The receiving side of a rendezvous whose bytes the sender moves: it asks for windows, as many at a time as there are fragments, and puts what comes to its place.
+ * How the sender moves a window is the sender's choice.
+ *
+ * ```
+ *            RTR              window full           device memory written
+ * asking ----------> filling -------------> draining ---------------------> finished
+ *                       |                                                       | last byte, or a failure here: REPLY to the sender
+ *                       '-- REPLY of the sender, or its loss ----------------> ended
+ * ```
+ */
+
+import { Status } from '../../ucs/type/status.ts';
+import { areHost, areMapped, bytesOf, scatter } from '../api/local-bytes.ts';
+import type { ProtocolHost } from '../base/protocol-host.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request.ts';
+import { WorkerCounter } from '../base/worker-counters.ts';
+import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
+import type { CopyDone } from '../staging/device-copier.ts';
+import type { FragmentUser } from '../staging/fragment-pool.ts';
+import type { Staging } from '../staging/staging.ts';
+import { type StagedWindow, WindowPipeline, type WindowSteps } from '../staging/window-pipeline.ts';
+import { MessageId } from '../wire/message.ts';
+import { RTR_BYTES, writeRtr } from '../wire/rtr.ts';
+import { ATP_IN_TARGET } from '../wire/window.ts';
+import type { OwnKey } from './own-key.ts';
+import { nameProtocol, postReply } from './reply.ts';
+
+/** Windows asked for until the sender has shown whether it writes all of the memory at once, which a key allows. */
+const FIRST_WINDOWS = 2;
+
+/** The fragment of a window: undefined if the CPU, or the sender, reaches the memory itself. */
+type Fragment = MemoryHandle | undefined;
+
+/** A window that is being filled. */
+interface OpenWindow {
+  readonly window: StagedWindow<Fragment>;
+  /** The sender has a key of the fragment. */
+  readonly isShared: boolean;
+  readonly done: CopyDone;
+  received: number;
+}
+
+/** A message that is received. */
+export interface ReceivedMessage {
+  readonly request: Request;
+  readonly connection: Connection;
+  /** Request of the sender. */
+  readonly peerRequest: number;
+  readonly pieces: readonly LocalPiece[];
+}
+
+/** What ends a receive: this worker, the sender, which has nothing in flight then, or its loss, which may have. */
+type Cause = 'own' | 'sender' | 'loss';
+
+/** The receive of one message. */
+export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
+  readonly request: Request;
+  readonly byteLength: number;
+  readonly #host: ProtocolHost;
+  readonly #staging: Staging;
+  readonly #connection: Connection;
+  readonly #peerRequest: number;
+  readonly #pieces: readonly LocalPiece[];
+  readonly #isHost: boolean;
+  /** Key of the own memory, for a sender that can write it. */
+  readonly #key: OwnKey | undefined;
+  readonly #pipeline: WindowPipeline<Fragment>;
+  /** Windows that are not full. */
+  readonly #open: OpenWindow[] = [];
+  /** Windows of which some bytes are in the fragment. */
+  readonly #staged: Set<StagedWindow<Fragment>> = new Set();
+  /** Fragments that the sender may still write to. */
+  readonly #exposed: Set<Fragment> = new Set();
+  #isCounted = false;
+  #cause: Cause | undefined;
+
+  /** @param key of the memory, for a sender that can write it: released here */
+  constructor(host: ProtocolHost, staging: Staging, message: ReceivedMessage, key: OwnKey | undefined) {
+    this.#host = host;
+    this.#staging = staging;
+    this.request = message.request;
+    this.#connection = message.connection;
+    this.#peerRequest = message.peerRequest;
+    this.#pieces = message.pieces;
+    this.byteLength = bytesOf(message.pieces);
+    this.#isHost = areHost(message.pieces);
+    this.#key = key;
+    const depth = key === undefined ? staging.windowsMax : FIRST_WINDOWS;
+    this.#pipeline = new WindowPipeline(this, [0, this.byteLength], { windowBytes: staging.fragmentBytes, depth });
+  }
+
+  /** Asks for the first windows. */
+  start(): void {
+    const { request } = this;
+    request.transfer = this;
+    request.lane = this.#connection.amLane;
+    nameProtocol(request, 'rndv/am');
+    request.replyHandler = (_request, status) => this.#close(status, 'sender');
+    request.abandon = (_request, status) => this.#close(status, 'loss');
+    // A software get has asked already.
+    if (request.requestId === 0) this.#connection.expect(request);
+    else this.#connection.renew(request);
+    this.#pipeline.advance();
+  }
+
+  /** The sender has written a part. False for a part that was not asked for. */
+  onWritten(from: number, byteLength: number, flags: number): boolean {
+    const open = this.#windowOf(from, byteLength);
+    const inTarget = (flags & ATP_IN_TARGET) !== 0;
+    const isPossible = inTarget ? this.#key !== undefined : open?.isShared === true;
+    if (open === undefined || !isPossible) return false;
+    this.#received(open, byteLength, !inTarget);
+    return true;
+  }
+
+  /** Bytes of the message have arrived. */
+  onData(from: number, byteLength: number, bytes: Uint8Array, start: number): void {
+    const open = this.#windowOf(from, byteLength);
+    if (open === undefined) return;
+    if (!this.#isCounted) this.#host.counters.count(WorkerCounter.RNDV_AM);
+    this.#isCounted = true;
+    const { fragment, from: begin } = open.window;
+    if (fragment !== undefined) fragment.bytes!.set(bytes.subarray(start, start + byteLength), from - begin);
+    else if (areMapped(this.#pieces)) scatter(this.#pieces, from, byteLength, bytes, start);
+    this.#received(open, byteLength, fragment !== undefined);
+  }
+
+  acquire(run: FragmentUser<Fragment>): void {
+    if (this.#isHost) run(undefined, Status.OK);
+    else this.#staging.acquireToReceive(run);
+  }
+
+  /** Asks the sender for a window. */
+  fill(window: StagedWindow<Fragment>, done: CopyDone): void {
+    const { fragment, from, byteLength } = window;
+    const connection = this.#connection;
+    const key = this.#key;
+    // The sender keeps the key of the target from the first window on.
+    const target = from === 0 ? key?.packed : undefined;
+    const targetBytes = target?.byteLength ?? 0;
+    const isKeyless = fragment === undefined || this.#host.context.scheme === 'am';
+    const packed = isKeyless ? undefined : this.#staging.packedKeyOf(fragment);
+    const isShared = packed !== undefined && RTR_BYTES + targetBytes + packed.byteLength <= connection.amBcopyMax;
+    this.#open.push({ window, isShared, done, received: 0 });
+    this.#host.counters.count(fragment === undefined ? WorkerCounter.RNDV_RTR : WorkerCounter.RNDV_RTR_MTYPE);
+    const header = writeRtr(connection.remoteId, {
+      request: this.#peerRequest,
+      peerRequest: this.request.requestId,
+      targetBytes,
+      from,
+      byteLength,
+      targetOffset: key?.offset ?? 0,
+    });
+    connection.post(MessageId.RTR, header, joined(target, isShared ? packed : undefined));
+  }
+
+  /** Writes a full fragment to device memory. */
+  drain(window: StagedWindow<Fragment>, done: CopyDone): void {
+    const { fragment, from, byteLength } = window;
+    if (fragment === undefined || !this.#staged.delete(window)) {
+      done(areMapped(this.#pieces) ? Status.OK : Status.INVALID_ADDR);
+      return;
+    }
+    this.#staging.write(this.#pieces, from, fragment, byteLength, done);
+  }
+
+  release(fragment: Fragment): void {
+    if (fragment === undefined) return;
+    if (this.#exposed.has(fragment)) this.#staging.retireReceived(fragment);
+    else this.#staging.releaseReceived(fragment);
+  }
+
+  stopped(status: Status, error: unknown): void {
+    if (error !== undefined) this.request.error ??= error;
+    this.#close(status, 'own');
+  }
+
+  ended(status: Status): void {
+    this.#close(status, 'own');
+    if (this.#cause === 'own') postReply(this.#connection, this.#peerRequest, status);
+    this.request.end(status);
+  }
+
+  #received(open: OpenWindow, byteLength: number, isStaged: boolean): void {
+    open.received += byteLength;
+    if (isStaged) this.#staged.add(open.window);
+    // The sender goes by windows: more of them are of use now.
+    this.#pipeline.depth = this.#staging.windowsMax;
+    if (open.received < open.window.byteLength) {
+      this.#pipeline.advance();
+      return;
+    }
+    this.#open.splice(this.#open.indexOf(open), 1);
+    open.done(Status.OK);
+  }
+
+  /** The window of a part; undefined for a part that was not asked for, or that is too much. */
+  #windowOf(from: number, byteLength: number): OpenWindow | undefined {
+    if (byteLength <= 0) return undefined;
+    const isIn = ({ window }: OpenWindow): boolean =>
+      from >= window.from && from + byteLength <= window.from + window.byteLength;
+    const open = this.#open.find(isIn);
+    return open !== undefined && open.received + byteLength <= open.window.byteLength ? open : undefined;
+  }
+
+  /** Takes nothing more from the sender; the request ends when nothing is being written to device memory. */
+  #close(status: Status, cause: Cause): void {
+    if (this.#cause !== undefined) return;
+    this.#cause = cause;
+    const { request } = this;
+    if (request.requestId !== 0) this.#connection.forget(request);
+    this.#key?.release();
+    this.#pipeline.stop(status);
+    for (const { window, isShared, done } of this.#open.splice(0)) {
+      // A sender that is not done may still be writing to a fragment whose key it has: no other message gets that fragment.
+      if (isShared && cause !== 'sender') this.#exposed.add(window.fragment);
+      done(Status.CANCELED);
+    }
+  }
+}
+
+/** Two keys, one behind the other. */
+function joined(first: Uint8Array | undefined, second: Uint8Array | undefined): Uint8Array | undefined {
+  if (first === undefined || second === undefined) return first ?? second;
+  const both = new Uint8Array(first.byteLength + second.byteLength);
+  both.set(first);
+  both.set(second, first.byteLength);
+  return both;
+}

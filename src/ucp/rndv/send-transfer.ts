@@ -1,0 +1,106 @@
+/** A message that is sent by rendezvous: its memory, what is in flight of it, and how it ends. It sends nothing by itself. */
+
+import { Status } from '../../ucs/type/status.ts';
+import { areHost, bytesOf } from '../api/local-bytes.ts';
+import type { Connection, Request, RequestTransfer } from '../base/request.ts';
+import type { LocalPiece } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import type { OwnKey } from './own-key.ts';
+import { postReply } from './reply.ts';
+
+/** A window in flight that begins more parts until it is stopped. */
+export interface StoppableWindow {
+  stop(status: Status): void;
+}
+
+/** One message. */
+export class SendTransfer implements RequestTransfer {
+  readonly request: Request;
+  readonly pieces: readonly LocalPiece[];
+  /** The key of the memory, for a receiver that can read it. */
+  readonly key: OwnKey | undefined;
+  readonly byteLength: number;
+  readonly isHost: boolean;
+  /** First byte that the receiver has not asked for. */
+  asked = 0;
+  /** The memory of the receiver if it has given a key of it, and the byte of it at which the message begins. */
+  target: RemoteKey | undefined = undefined;
+  targetOffset = 0;
+  /** Fragments that are waited for. */
+  waiting = 0;
+  /** Writes and windows in flight: transports, or the worker itself, read the memory or a fragment. */
+  inFlight = 0;
+  /** Those windows among them that go through fragments. */
+  readonly staged: Set<StoppableWindow> = new Set();
+  /** Windows are written. */
+  isPipelined = false;
+  /** The receiver knows what carries the bytes. */
+  isNamed = false;
+  /** Nothing more is started. */
+  ended = false;
+  #outcome: Status = Status.OK;
+  /** The receiver and its request, if it has to be told of the outcome. */
+  #answerTo: Connection | undefined = undefined;
+  #peerRequest = 0;
+  #isSettled = false;
+
+  constructor(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined) {
+    this.request = request;
+    this.pieces = pieces;
+    this.key = key;
+    this.byteLength = bytesOf(pieces);
+    this.isHost = areHost(pieces);
+  }
+
+  /** Releases the key of the target if no lane has a part of it: the number of kept keys is bounded. */
+  dropUselessTarget({ rkeys }: Connection): void {
+    const { target } = this;
+    if (target === undefined || target.parts.some((part) => part !== undefined)) return;
+    rkeys.release(target);
+    this.target = undefined;
+  }
+
+  /** Ends the message: the peer has said so, or is gone. The request ends when nothing reads its memory any more. */
+  end(status: Status): void {
+    if (!this.ended) {
+      this.ended = true;
+      this.#outcome = status;
+      this.#stopWindows();
+    }
+    this.settle();
+  }
+
+  #stopWindows(): void {
+    for (const window of [...this.staged]) window.stop(Status.CANCELED);
+  }
+
+  /** Ends both sides of the message: the receiver is told when nothing writes its memory any more. */
+  endBoth(connection: Connection, peerRequest: number, status: Status): void {
+    if (this.ended) return;
+    this.#answerTo = connection;
+    this.#peerRequest = peerRequest;
+    // Messages of the peer to the old request id are ignored from here on; flushes and closes wait for the end.
+    if (this.request.requestId !== 0) connection.renew(this.request);
+    this.end(status);
+  }
+
+  /** Ends the request if the message has ended and nothing is in flight. */
+  settle(): void {
+    if (!this.ended || this.inFlight > 0 || this.#isSettled) return;
+    this.#isSettled = true;
+    if (this.#answerTo !== undefined) {
+      postReply(this.#answerTo, this.#peerRequest, this.#outcome, 0, 0, this.request);
+    }
+    this.request.end(this.#outcome);
+  }
+
+  /** Releases what the message holds; when its request ends, for whatever reason. */
+  release(): void {
+    this.ended = true;
+    this.#isSettled = true;
+    this.#stopWindows();
+    this.key?.release();
+    if (this.target !== undefined) this.request.connection!.rkeys.release(this.target, this.#outcome < 0);
+    this.target = undefined;
+  }
+}

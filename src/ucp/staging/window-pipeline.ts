@@ -1,0 +1,125 @@
+/**
+ * Windows in flight: a message goes through fragments window by window, several at the same time. Where fragments come from, and what fills and drains them, is given.
+ *
+ * ```
+ * waiting --acquire--> filling --fill--> draining --drain--> ended
+ *    |                    |                  |
+ *    '---- refused -------'----- failed -----'---> stop: windows in flight end, no more begin
+ * ```
+ */
+
+import { Status } from '../../ucs/type/status.ts';
+import type { CopyDone } from './device-copier.ts';
+import type { FragmentUser } from './fragment-pool.ts';
+
+/** A part of a message in its fragment. */
+export interface StagedWindow<F> {
+  readonly fragment: F;
+  /** First byte of the message, and how many. */
+  readonly from: number;
+  readonly byteLength: number;
+}
+
+/** What a pipeline does with its windows. Every callback is called once, during the call or later. */
+export interface WindowSteps<F> {
+  /** Gets the fragment of the next window. */
+  acquire(run: FragmentUser<F>): void;
+  /** Puts the bytes of a window into its fragment. */
+  fill(window: StagedWindow<F>, done: CopyDone): void;
+  /** Moves them from there to where they belong. */
+  drain(window: StagedWindow<F>, done: CopyDone): void;
+  /** Gives a fragment back. */
+  release(fragment: F): void;
+  /** Called once if no more windows begin although there are bytes left: with what {@link ended} is going to be given. */
+  stopped?(status: Status, error: unknown): void;
+  /** Called once, when nothing is in flight and nothing follows: OK, the first failure, or what {@link WindowPipeline.stop} was given. */
+  ended(status: Status, error: unknown): void;
+}
+
+/** One range of a message on its way. Begin it with {@link advance}. */
+export class WindowPipeline<F> {
+  /** Windows at most that are in flight or wait for a fragment; {@link advance} uses a new value. */
+  depth: number;
+  readonly #steps: WindowSteps<F>;
+  readonly #windowBytes: number;
+  /** First byte of the next window, and the end of the range. */
+  #next: number;
+  readonly #end: number;
+  #waiting = 0;
+  #inFlight = 0;
+  #isStopped = false;
+  #outcome: Status = Status.OK;
+  #error: unknown;
+  #isAdvancing = false;
+  #hasEnded = false;
+
+  constructor(
+    steps: WindowSteps<F>,
+    [from, byteLength]: readonly [number, number],
+    { windowBytes, depth }: { readonly windowBytes: number; readonly depth: number },
+  ) {
+    this.#steps = steps;
+    this.#next = from;
+    this.#end = from + byteLength;
+    this.#windowBytes = windowBytes;
+    this.depth = depth;
+  }
+
+  /** Begins windows as long as there are bytes and room. */
+  advance(): void {
+    // A window that ends during its own start comes back here: the loop below begins the next one, without recursion.
+    if (this.#isAdvancing) return;
+    this.#isAdvancing = true;
+    while (
+      !this.#isStopped &&
+      this.#next + this.#waiting * this.#windowBytes < this.#end &&
+      this.#waiting + this.#inFlight < this.depth
+    ) {
+      this.#waiting += 1;
+      this.#steps.acquire((fragment, refusal) => this.#begin(fragment, refusal));
+    }
+    this.#isAdvancing = false;
+    const isOver = this.#isStopped || this.#next === this.#end;
+    if (!isOver || this.#inFlight > 0 || this.#hasEnded) return;
+    this.#hasEnded = true;
+    this.#steps.ended(this.#outcome, this.#error);
+  }
+
+  /** Begins no more windows: it ends when those in flight have ended. The first call counts. */
+  stop(status: Status, error?: unknown): void {
+    if (!this.#isStopped) {
+      this.#isStopped = true;
+      this.#outcome = status;
+      this.#error = error;
+      if (!this.#hasEnded) this.#steps.stopped?.(status, error);
+    }
+    this.advance();
+  }
+
+  #begin(fragment: F | undefined, refusal: Status): void {
+    this.#waiting -= 1;
+    if (refusal < 0) {
+      this.stop(refusal);
+      return;
+    }
+    if (this.#isStopped) {
+      this.#steps.release(fragment as F);
+      return;
+    }
+    const from = this.#next;
+    const window = { fragment: fragment as F, from, byteLength: Math.min(this.#windowBytes, this.#end - from) };
+    this.#next += window.byteLength;
+    this.#inFlight += 1;
+    this.#steps.fill(window, (filled, error) => {
+      if (filled < 0 || this.#isStopped) this.#windowEnded(window, filled, error);
+      else this.#steps.drain(window, (drained, cause) => this.#windowEnded(window, drained, cause));
+    });
+  }
+
+  #windowEnded({ fragment }: StagedWindow<F>, status: Status, error: unknown): void {
+    this.#steps.release(fragment);
+    this.#inFlight -= 1;
+    if (status < 0) this.stop(status, error);
+    else this.advance();
+  }
+}
