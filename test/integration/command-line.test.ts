@@ -322,6 +322,25 @@ describe('demo', { timeout: 60_000 }, () => {
   });
 });
 
+describe('demo --json', { timeout: 60_000 }, () => {
+  it('prints both parts as data', () => {
+    const file = join(folder, 'json-file');
+    writeFileSync(file, randomBytes(50_000));
+    const { oneCard, exchange } = JSON.parse(output(['demo', file, '--json'])) as {
+      oneCard: { emulated: boolean; byteLength: number; before: string; after: string; hops: { name: string }[] };
+      exchange: { count: number; rounds: { round: string; different: number[] }[] };
+    };
+    expect(oneCard).toMatchObject({ emulated: true, byteLength: 50_000, after: oneCard.before });
+    expect(oneCard.hops.map(({ name }) => name)).toEqual(['host -> HBM', 'HBM -> HBM', 'HBM -> host', 'memcpy']);
+    expect(exchange.count).toBe(2);
+    expect(exchange.rounds.map(({ round, different }) => [round, different])).toEqual([
+      ['put', []],
+      ['get', []],
+      ['tag', []],
+    ]);
+  });
+});
+
 describe('the command', { timeout: 60_000 }, () => {
   it.each([
     [[], 'gaudi-ucx', 'no command is given'],

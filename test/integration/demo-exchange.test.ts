@@ -201,8 +201,8 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     [['--bytes', 'half'], /bytes must be a size/],
   ])('refuses %j', async (args, message) => {
     const demo = new Demo([file, ...args]);
-    expect([await demo.ended, demo.out]).toEqual([1, '']);
+    expect([await demo.ended, demo.out]).toEqual([2, '']);
     expect(demo.err).toMatch(message);
-    expect(demo.err.trimEnd().split('\n')).toHaveLength(1);
+    expect(demo.err.trimEnd().split('\n')).toHaveLength(2);
   });
 });

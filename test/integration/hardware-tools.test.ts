@@ -190,6 +190,7 @@ describe('explain', { timeout: 120_000 }, () => {
 describe('links of a running node', { timeout: 180_000 }, () => {
   it('go down and up, and show in info, status, top and explain', () => {
     output('node', 'up', '--cards', '2');
+    expect(output('info', '-s')).toMatch(/NIC ports: 24 \(21 scale-up, 3 scale-out\), 0 links down, 18 without a card/);
     const port = /to card 1: 3 of 3 links up: ports (\d+)/.exec(output('info', '-s'))![1]!;
     output('node', 'fault', '0', 'link-down', '--port', port);
     expect(output('info', '-s')).toMatch(new RegExp(`to card 1: 2 of 3 links up: ports ${port} down,`));

@@ -252,6 +252,23 @@ describe('perftest between two processes', TIMEOUT, () => {
     expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/posix\/memory has no such active messages/) });
   });
 
+  it('prints results as lines of JSON', async () => {
+    const { client } = await both(['-t', 'tag_lat', '-s', '8..16', '--json', '-n', '100', '-w', '0'], HOST);
+    const results = client
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(results).toMatchObject([
+      { test: 'tag_lat', names: ['8'], bytes: 8, isFinal: true, emulated: false, iterations: 100 },
+      { test: 'tag_lat', names: ['16'], bytes: 16, isFinal: true, emulated: false, iterations: 100 },
+    ]);
+    for (const { overallNs, medianNs, carrier } of results) {
+      expect(overallNs).toBeGreaterThan(0);
+      expect(medianNs).toBeGreaterThan(0);
+      expect(carrier).toContain('posix/memory');
+    }
+  });
+
   it.each(['8..64', '8:64'])('runs every power of two of sizes %s', async (sizes) => {
     const { client } = await both(['-t', 'tag_lat', '-s', sizes, '-v', '-n', '20', '-w', '0'], HOST);
     const [header, ...rows] = client.trimEnd().split('\n');

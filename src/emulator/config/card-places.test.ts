@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { distanceBetween } from '../../ucs/sys/topology.ts';
 import { createEmulatedNode } from '../node.ts';
 import { placesOf } from './card-places.ts';
 import type { EmulatedNodeOptions } from './node-config.ts';
@@ -42,4 +43,18 @@ describe('the places of cards', () => {
       expect.objectContaining({ code: 'ERR_INVALID_PARAM' }),
     );
   });
+
+  it.each([1, 2, 3, 4, 5, 6, 7, 8])(
+    'of %i cards agree with each other: below one bridge is on one NUMA node',
+    (count) => {
+      const cards = placesOf(count, []).map((place) => ({ ...place, name: `card ${place.minor}` }));
+      for (const one of cards) {
+        for (const other of cards) {
+          const { kind } = distanceBetween(one, other);
+          const isSameNode = one.numaNode === other.numaNode;
+          expect(kind === 'machine', `${one.name} and ${other.name}: ${kind}`).toBe(!isSameNode);
+        }
+      }
+    },
+  );
 });

@@ -7,14 +7,17 @@ import { memorySizeType } from '../../ucs/config/value.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../command-line.ts';
 import { runExchange } from './exchange.ts';
-import { runOneCard } from './one-card.ts';
+import { describeExchange } from './exchange-report.ts';
+import { describeOneCard, runOneCard } from './one-card.ts';
 
 const CARDS_MIN = 2;
 const CARDS_MAX = 8;
+const ONE_CARD = 'one card: no other to exchange anything with';
 
 interface DemoOptions {
   readonly cards?: string;
   readonly bytes: string;
+  readonly json?: boolean;
 }
 
 /** The command. It sets the exit code 1 when a file did not arrive as it was. */
@@ -24,17 +27,22 @@ export function demoCommand(): Command {
     .argument('[file]', 'file to send', process.execPath)
     .option('--cards <number>', `cards of the exchange, ${CARDS_MIN} to ${CARDS_MAX} (default: all)`)
     .option('--bytes <size>', 'bytes of the file that the cards exchange at most', '16M')
+    .option('--json', 'as JSON')
     .action(async (file: string, options: DemoOptions, command: Command) => {
       const output = process.stdout;
       const [cards, bytesMax] = readArguments(command, () => [
         options.cards === undefined ? undefined : cardsOf(options.cards),
         bytesOf(options.bytes),
       ]);
-      const isWhole = await runOneCard({ file, output });
-      const { size } = await stat(file);
-      output.write('\n');
-      const isShared = await runExchange({ file: resolve(file), byteLength: Math.min(size, bytesMax), cards, output });
-      if (!isWhole || !isShared) process.exitCode = 1;
+      const isText = options.json !== true;
+      const oneCard = await runOneCard({ file, output: isText ? output : process.stderr });
+      if (isText) output.write(`${describeOneCard(oneCard)}\n\n`);
+      const byteLength = Math.min((await stat(file)).size, bytesMax);
+      const exchange = await runExchange({ file: resolve(file), byteLength, cards });
+      if (isText) output.write(`${exchange === undefined ? ONE_CARD : describeExchange(exchange)}\n`);
+      else output.write(`${JSON.stringify({ oneCard, exchange }, undefined, 2)}\n`);
+      const isShared = exchange?.rounds.every(({ different }) => different.length === 0) ?? true;
+      if (oneCard.before !== oneCard.after || !isShared) process.exitCode = 1;
     });
 }
 

@@ -11,7 +11,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { Crew } from './crew.ts';
 import type { Assignment, Round, RoundAnswer } from './exchange-messages.ts';
 import { type ExchangeNode, openExchangeNode } from './exchange-node.ts';
-import { describeExchange, type MatrixRow, type RoundResult } from './exchange-report.ts';
+import type { ExchangeResult, MatrixRow, RoundResult } from './exchange-report.ts';
 import { readFully } from './read-fully.ts';
 
 const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
@@ -27,30 +27,26 @@ export interface ExchangeOptions {
   readonly byteLength: number;
   /** Cards; all by default. */
   readonly cards: number | undefined;
-  readonly output: NodeJS.WritableStream;
 }
 
 /**
  * Runs it. Processes, sockets and files of it are gone when it has ended, however it ends.
- * @returns true when every card had the whole file in every round
+ * @returns undefined for a node of one card, which has no other to exchange anything with
  * @throws UcxError ERR_INVALID_PARAM for more cards than there are; IO_ERROR for a process that has ended or whose work failed; CANCELED after a signal
  */
-export async function runExchange(options: ExchangeOptions): Promise<boolean> {
+export async function runExchange(options: ExchangeOptions): Promise<ExchangeResult | undefined> {
   const node = openExchangeNode(options.cards);
   try {
     const count = options.cards ?? node.cards.length;
     if (count > node.cards.length) throw invalidParam('cards', `must not exceed the ${node.cards.length} cards`, count);
-    if (count < 2) {
-      options.output.write('one card: nobody to exchange anything with\n');
-      return true;
-    }
+    if (count < 2) return undefined;
     return await runCrew(options, node, count);
   } finally {
     await node.close();
   }
 }
 
-async function runCrew(options: ExchangeOptions, node: ExchangeNode, count: number): Promise<boolean> {
+async function runCrew(options: ExchangeOptions, node: ExchangeNode, count: number): Promise<ExchangeResult> {
   const crew = new Crew(node.cards.slice(0, count), node.driver);
   const onSignal = (signal: NodeJS.Signals): void => crew.stop(statusError(Status.CANCELED, `demo ended by ${signal}`));
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
@@ -65,11 +61,11 @@ async function runCrew(options: ExchangeOptions, node: ExchangeNode, count: numb
 }
 
 async function exchange(
-  { file, byteLength, output }: ExchangeOptions,
+  { file, byteLength }: ExchangeOptions,
   crew: Crew,
   count: number,
   emulated: boolean,
-): Promise<boolean> {
+): Promise<ExchangeResult> {
   const expected = await digestOf(file, byteLength);
   const assignment: Omit<Assignment, 'index'> = { count, file, byteLength, spareBytes: MEASURED_BYTES };
   const cards = await crew.askAll<'open'>((index) => ({ kind: 'open', index, ...assignment }));
@@ -77,10 +73,7 @@ async function exchange(
   const rounds: RoundResult[] = [];
   for (const round of ROUNDS) rounds.push(await runRound(crew, round, expected));
   const matrix = await measure(crew, count);
-  output.write(
-    `${describeExchange({ file, byteLength, count, emulated, expected, rounds, matrix, measuredBytes: MEASURED_BYTES })}\n`,
-  );
-  return rounds.every(({ different }) => different.length === 0);
+  return { file, byteLength, count, emulated, expected, rounds, matrix, measuredBytes: MEASURED_BYTES };
 }
 
 async function runRound(crew: Crew, round: Round, expected: string): Promise<RoundResult> {

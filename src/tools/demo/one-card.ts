@@ -29,7 +29,20 @@ const WINDOW = 8;
 /** What it was asked for. */
 export interface OneCardOptions {
   readonly file: string;
+  /** Where the progress is shown, if it is a terminal. */
   readonly output: NodeJS.WriteStream;
+}
+
+/** What it has shown. */
+export interface OneCardResult {
+  readonly file: string;
+  readonly byteLength: number;
+  readonly emulated: boolean;
+  /** Three hops, and the reference copy. Times in nanoseconds. */
+  readonly hops: readonly Omit<Hop, 'explanation'>[];
+  /** SHA-256 of what went and of what came back. */
+  readonly before: string;
+  readonly after: string;
 }
 
 /** One hop of the file. */
@@ -40,6 +53,8 @@ interface Hop {
   transport: string;
   protocol: string;
   readonly explanation: Explanation | undefined;
+  /** Why it was this protocol, in lines; none for the reference. */
+  readonly why: readonly string[];
 }
 
 /** Memory of the demonstration: two host buffers, one for the reference copy, and two buffers in HBM. */
@@ -52,8 +67,8 @@ interface Stage {
   readonly secondKey: RemoteKey;
 }
 
-/** Runs it. @returns true when the file came back as it went */
-export async function runOneCard(options: OneCardOptions): Promise<boolean> {
+/** Runs it. */
+export async function runOneCard(options: OneCardOptions): Promise<OneCardResult> {
   const file = await open(options.file, 'r');
   try {
     const { size } = await file.stat();
@@ -66,8 +81,8 @@ export async function runOneCard(options: OneCardOptions): Promise<boolean> {
     const bar = new ProgressBar(options.output, size * 3);
     const digests = await stream(file, size, { worker, endpoint, stage, hops, bar });
     bar.clear();
-    options.output.write(`${report(options.file, size, context.emulated, hops, digests)}\n`);
-    return digests.before === digests.after;
+    const shown = hops.map(({ explanation, ...hop }) => ({ ...hop, why: whyLines({ ...hop, explanation }) }));
+    return { file: options.file, byteLength: size, emulated: context.emulated, hops: shown, ...digests };
   } finally {
     await file.close();
   }
@@ -90,7 +105,7 @@ function openStage(context: Context, endpoint: Endpoint, bytes: number): Stage {
 
 function openHops(endpoint: Endpoint, stage: Stage): Hop[] {
   const hop = (name: string, explanation: Explanation | undefined): Hop => {
-    return { name, bytes: 0, ns: 0, transport: '-', protocol: '-', explanation };
+    return { name, bytes: 0, ns: 0, transport: '-', protocol: '-', explanation, why: [] };
   };
   return [
     hop('host -> HBM', endpoint.explain('put', stage.source, stage.firstKey)),
@@ -191,7 +206,8 @@ function finish(worker: Worker, hop: Hop, request: Request): void {
   if (status < 0) throw statusError(status, hop.name);
 }
 
-function report(file: string, size: number, emulated: boolean, hops: readonly Hop[], digests: Digests): string {
+/** The text of a result, without a newline at its end. */
+export function describeOneCard({ file, byteLength, emulated, hops, before, after }: OneCardResult): string {
   const copy = hops.at(-1)!;
   const rows = hops.map((hop) => [
     hop.name,
@@ -202,16 +218,15 @@ function report(file: string, size: number, emulated: boolean, hops: readonly Ho
     hop.transport,
     hop.protocol,
   ]);
-  const same = digests.before === digests.after;
   return [
-    `${file}: ${formatBytes(size)} through ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'}`,
+    `${file}: ${formatBytes(byteLength)} through ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'}`,
     '',
     formatTable([['hop', 'bytes', 'time', 'GB/s', 'of memcpy', 'transport', 'protocol'], ...rows]),
     '',
-    ...hops.flatMap((hop) => whyLines(hop)),
-    `sha-256 before ${digests.before}`,
-    `sha-256 after  ${digests.after}`,
-    same ? 'the file came back as it went' : 'the file came back DIFFERENT',
+    ...hops.flatMap(({ why }) => why),
+    `sha-256 before ${before}`,
+    `sha-256 after  ${after}`,
+    before === after ? 'the file came back as it went' : 'the file came back DIFFERENT',
     ...(emulated ? ['', EMULATED_NOTE] : []),
   ].join('\n');
 }

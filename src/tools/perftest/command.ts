@@ -11,7 +11,15 @@ import { acceptChannel, type Channel, connectChannel, type Place, placeOf, place
 import { ReportFile } from './html/report-file.ts';
 import { reportTests } from './html/series.ts';
 import { declareTestOptions, isRange, type TestOptions } from './options.ts';
-import { batchLine, describeTest, type ReportOptions, resultHeader, resultLine, TEST_END } from './report.ts';
+import {
+  batchLine,
+  describeTest,
+  type ReportOptions,
+  resultHeader,
+  resultJson,
+  resultLine,
+  TEST_END,
+} from './report.ts';
 import { type Role, runTest } from './session.ts';
 import { packSpec, unpackSpec } from './spec.ts';
 
@@ -30,6 +38,7 @@ interface CommandOptions extends TestOptions {
   readonly f?: boolean;
   readonly v?: boolean;
   readonly I?: boolean;
+  readonly json?: boolean;
   readonly report?: string;
 }
 
@@ -48,6 +57,7 @@ export function perftestCommand(): Command {
     .option('-N', 'separate thousands')
     .option('-f', 'print final results only')
     .option('-v', 'print results as CSV')
+    .option('--json', 'print results as lines of JSON')
     .option('-I', 'print what carries the messages')
     .option(
       '--report <file>',
@@ -182,18 +192,24 @@ function testsOf(options: CommandOptions): BatchTest[] {
 async function runOne(test: BatchTest, index: number, run: Run, report?: ReportFile): Promise<void> {
   const { names, spec } = test;
   const format = formatOf(run.options);
+  const isJson = run.options.json === true;
+  let emulated = false;
   await runTest({
     ...run,
     spec,
-    onStart: ({ emulated }) => {
+    onStart: (side) => {
+      emulated = side.emulated;
       report?.begin(emulated);
+      if (isJson) return;
       if (run.role === 'server' || (run.role === 'loopback' && names.length === 0)) print(describeTest(spec, emulated));
       if (run.role === 'server') print(TEST_END);
       else if (index === 0) print(resultHeader(spec, format, emulated));
       if (run.role !== 'server') print(batchLine(names, format));
     },
     onReport: (measurement, isFinal, carrier) => {
-      print(resultLine(measurement, isFinal, names, format, carrier));
+      if (!isJson) print(resultLine(measurement, isFinal, names, format, carrier));
+      else if (isFinal || !format.finalOnly)
+        print(resultJson(spec, names, measurement, { isFinal, emulated, carrier }));
       if (isFinal) report?.add(spec, measurement, carrier);
     },
   });

@@ -123,3 +123,14 @@ export function resultLine(
   ];
   return `${label}${cells.join(' ')}${options.extra ? `  ${extra}` : ''}`;
 }
+
+/** A result as a line of JSON, which explains itself. Times in nanoseconds of a message, one way; rates per second. */
+export function resultJson(
+  { kind, sendMemory, recvMemory, ...spec }: TestSpec,
+  names: readonly string[],
+  measurement: Measurement,
+  facts: { readonly isFinal: boolean; readonly emulated: boolean; readonly carrier: string },
+): string {
+  const bytes = messageBytes(spec);
+  return JSON.stringify({ test: kind.name, names, bytes, sendMemory, recvMemory, ...facts, ...measurement });
+}
