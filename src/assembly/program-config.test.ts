@@ -262,7 +262,7 @@ describe('startProgram', () => {
       log.info('not wanted');
       log.child('cma').info('copies begin');
       expect(readFileSync(join(folder, `${process.pid}.log`), 'utf8')).toMatch(
-        /^\[[\d.]+\] \[.+\] cma INFO {2}copies begin\n$/,
+        /^\[[\d.]+\] \[.+\] +cma UCX {2}INFO {2}copies begin\n$/,
       );
       expect(() => startProgram({ ...CLEAN, config: { LOG_FILE: join(folder, 'no', 'log') } })).toThrow(
         expect.objectContaining({ code: 'ERR_LOG_FILE' }),

@@ -139,8 +139,8 @@ export interface DriverNode {
   /** Where the cards come from; shown to users, and the reason for every "emulated" label. */
   readonly kind: 'kernel' | 'emulator';
   /**
-   * Tells nodes apart, for programs that want to share device memory: the same for all that see the same cards, and for nobody else. The boot id
-   * with the kernel; random per node object in process; random per server, which sends it to its clients. Without it the node is nobody else's.
+   * Tells nodes apart, for programs that want to share device memory: the same for all that see the same cards, and for no others. The boot id
+   * with the kernel; random per node object in process; random per server, which sends it to its clients. Without it the node is shared with no other process.
    */
   readonly identity?: string;
   /** See `DriverFile.lostReason`. */

@@ -109,7 +109,7 @@ export class EmulatedNode implements DriverNode {
     return { timeNs: clock.nowNs(), engineThreads, cards, linkBytes: this.#linkTraffic.rows() };
   }
 
-  /** Dma-bufs that somebody has. */
+  /** Dma-bufs that are open or imported. */
   get dmabufCount(): number {
     return this.#dmabufs.count;
   }

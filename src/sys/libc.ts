@@ -73,7 +73,7 @@ export function addressOfView(view: ArrayBufferView): number {
   return Number(koffi.address(view));
 }
 
-/** An ArrayBuffer over memory that somebody else owns. More than 2^32 bytes abort the process: check before. */
+/** An ArrayBuffer over memory that other code owns. More than 2^32 bytes abort the process: check before. */
 export function viewOfMemory(address: number, byteLength: number): ArrayBuffer {
   return koffi.view(address, byteLength);
 }
@@ -105,7 +105,7 @@ export const processVmWritev: ProcessVm = declare('process_vm_writev', 'int64_t'
 
 /*
  * Opening and closing is done here and never by node:fs: in a worker thread, node:fs keeps a list of what it opened, warns when it
- * closes another descriptor, and closes at the end of the thread what is left on the list, whoever has that number by then.
+ * closes another descriptor, and closes at the end of the thread what is left on the list, even if the number belongs to another file by then.
  */
 export const openCall: (path: string, flags: number, mode: number) => number = declare('open', 'int', [
   'str',

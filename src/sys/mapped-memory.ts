@@ -1,11 +1,11 @@
 /**
  * Memory outside the JavaScript heap: anonymous or of a file, mapped shared and read-write, seen through views made once.
- * Not for more than 4 GiB (see shared-window.ts) and not for memory that somebody else owns (see {@link viewAt}).
+ * Not for more than 4 GiB (see shared-window.ts) and not for memory that other code owns (see {@link viewAt}).
  *
  * A view cannot be detached, and touching one after `munmap` is a SIGSEGV. So `close()` maps private zero pages over the range (the
  * *graveyard*): stale views read zeros and reach nothing. The addresses are given back when the ArrayBuffer has been collected.
  * A mapping that is never closed is never unmapped, not even when its worker thread ends: a leak that
- * {@link mappedMemoryStatistics} shows, instead of a crash of whoever kept only the address.
+ * {@link mappedMemoryStatistics} shows, instead of a crash of code that kept only the address.
  */
 
 import { IntervalMap } from '../ucs/datastruct/interval-map.ts';
@@ -178,7 +178,7 @@ export function mapFile(
 }
 
 /**
- * A view of memory that somebody else owns: no copy, no ownership.
+ * A view of memory that other code owns: no copy, no ownership.
  *
  * DANGER: the view does not keep the memory. Once the owner unmaps it, touching the view is a SIGSEGV, which no `catch` sees. Make
  * it once and keep it (660 ns, and its length counts as external memory of V8).

@@ -38,7 +38,7 @@ export const memcmp: (left: number, right: number, byteLength: number) => number
 /**
  * The address of the first byte that a view covers; 0 for an empty view. Works on SharedArrayBuffers through a view of them.
  *
- * The address does not keep the buffer alive: whoever stores it must also store the view. Alignment is 8 to 16 bytes only.
+ * The address does not keep the buffer alive: store the view beside it. Alignment is 8 to 16 bytes only.
  */
 export const addressOf: (view: ArrayBufferView) => number = addressOfView;
 

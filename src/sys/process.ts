@@ -141,7 +141,7 @@ export function isProcessAlive(pid: number, startTime?: number): boolean {
 }
 
 /**
- * A descriptor of a process: readable once it has ended, whoever gets its pid afterwards. Close-on-exec.
+ * A descriptor of a process: readable once it has ended, whichever process gets its pid afterwards. Close-on-exec.
  * @returns the fd, which the caller owns
  * @throws SyscallError ESRCH; ENOSYS before Linux 5.3; EMFILE
  */
@@ -154,7 +154,7 @@ export function pidfdOpen(pid: number): number {
 let timespec: ScratchBlock | undefined;
 
 /**
- * The clock that nobody adjusts (CLOCK_MONOTONIC_RAW), in ns since boot; equal in all processes. Exact for 104 days, then to 2 ns. 40 ns.
+ * The clock that is never adjusted (CLOCK_MONOTONIC_RAW), in ns since boot; equal in all processes. Exact for 104 days, then to 2 ns. 40 ns.
  */
 export function clockMonotonicRawNs(): number {
   timespec ??= allocateScratch(16);

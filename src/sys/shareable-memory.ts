@@ -26,7 +26,7 @@ export class ShareableMemory extends MappedMemory {
     return this.#fd;
   }
 
-  /** Closes the file: nobody else can map the memory from now on. Idempotent. */
+  /** Closes the file: no other process can map the memory from now on. Idempotent. */
   closeFile(): void {
     if (this.#fd < 0) return;
     open.delete(this);
@@ -34,7 +34,7 @@ export class ShareableMemory extends MappedMemory {
     this.#fd = -1;
   }
 
-  /** Gives the memory back; whoever else has mapped the file keeps it. Idempotent. */
+  /** Gives the memory back; other processes that have mapped the file keep it. Idempotent. */
   override close(): void {
     this.closeFile();
     super.close();
@@ -58,7 +58,7 @@ export function mapShareable(byteLength: number): ShareableMemory {
   const fd = memfdCreate('gaudi-shareable', { sealing: true });
   try {
     ftruncate(fd, Math.ceil(byteLength / PAGE_SIZE) * PAGE_SIZE);
-    // Whoever maps it relies on its length: touching what was cut off would end the process.
+    // A process that maps it relies on its length: touching what was cut off would end the process.
     addSeals(fd, SealFlag.SHRINK | SealFlag.GROW | SealFlag.SEAL);
     return new ShareableMemory(fd, mapOrThrow(byteLength, MapFlag.SHARED | MapFlag.POPULATE, fd, 0), byteLength);
   } catch (error) {

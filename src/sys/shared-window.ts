@@ -83,7 +83,7 @@ export function mapLarge(fd: number, byteLength: number, fileOffset: number | bi
 /**
  * Removes a mapping of {@link mapLarge}.
  *
- * DANGER: at once. Whoever still has a view of it (viewAt) or its address must have stopped, in all threads.
+ * DANGER: at once. Code that still has a view of it (viewAt) or its address must have stopped, in all threads.
  * @throws SyscallError EINVAL for what is no such mapping
  */
 export function unmapLarge(address: number, byteLength: number): void {

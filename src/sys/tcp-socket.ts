@@ -240,7 +240,7 @@ export function tcpIsEstablished(fd: number): boolean {
   return readInfo(fd).getUint8(VALUE) === TCP_ESTABLISHED;
 }
 
-/** Bytes that have arrived and that nobody has read. */
+/** Bytes that have arrived and were not read. */
 export function tcpUnreadBytes(fd: number): number {
   const { view, address } = stage();
   view.setInt32(VALUE, 0, true);
@@ -270,7 +270,7 @@ export function tcpRecv(fd: number, address: number, byteLength: number): number
   }
 }
 
-/** Ends both directions; the peer reads its end. For a socket that somebody else still polls. */
+/** Ends both directions; the peer reads its end. For a socket that is still polled elsewhere. */
 export function tcpShutdown(fd: number): void {
   shutdownCall(fd, SHUT_RDWR);
 }

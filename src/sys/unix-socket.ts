@@ -168,7 +168,7 @@ export class UnixSocket implements Disposable {
 
 /** A socket that others connect to. Made by {@link listenUnix}. */
 export class UnixListener implements Disposable {
-  /** For poll: readable when somebody waits. Owned by this object. */
+  /** For poll: readable when a client waits. Owned by this object. */
   readonly fd: number;
   readonly path: string;
   readonly type: SocketType;
@@ -182,7 +182,7 @@ export class UnixListener implements Disposable {
 
   /**
    * Takes the next connection.
-   * @returns undefined when nobody waits
+   * @returns undefined when no client waits
    * @throws UcxError ERR_CLOSED; SyscallError EMFILE, ENFILE, ENOMEM
    */
   accept(): UnixSocket | undefined {
@@ -235,7 +235,7 @@ export function listenUnix(path: string, type: SocketType, backlog = 128): UnixL
 
 /**
  * Connects to a listener. Does not wait.
- * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOENT, ECONNREFUSED (nobody listens), EAGAIN (its backlog is full), EACCES,
+ * @throws UcxError ERR_INVALID_PARAM; SyscallError ENOENT, ECONNREFUSED (no listener), EAGAIN (its backlog is full), EACCES,
  *   EPROTOTYPE (it has the other type)
  */
 export function connectUnix(path: string, type: SocketType): UnixSocket {

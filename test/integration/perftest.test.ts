@@ -165,12 +165,12 @@ describe('perftest between two processes', TIMEOUT, () => {
   it('runs windows of unchecked messages', async () => {
     const names = TESTS.filter(({ api, pattern }) => api === 'UCP' && pattern === 'stream').map(({ name }) => name);
     const lines = [...names.map((name) => `${name} -t ${name} -O 7`), 'am_bw -t am_bw -x posix -d memory'];
-    const { client } = await both(['-b', batch(lines), '-v', '-n', '1001'], HOST);
+    const { client } = await both(['-b', batch(lines), '-v', '-n', '1001', '-w', '0'], HOST);
     expect([...rowsOf(client).keys()]).toEqual([...names, 'am_bw']);
   });
 
   it('prints the table of ucx_perftest', async () => {
-    const { client, server } = await both(['-t', 'tag_lat', '-n', '12000', '-N', '-I', '-R', '99.9'], HOST);
+    const { client, server } = await both(['-t', 'tag_lat', '-n', '12000', '-w', '0', '-N', '-I', '-R', '99.9'], HOST);
     const lines = client.trimEnd().split('\n');
     expect(lines[1]).toBe(
       '|              |              |        latency (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |',
@@ -219,7 +219,7 @@ describe('perftest between two processes', TIMEOUT, () => {
 
   it.each(['client', 'server'] as const)('notices that its peer was killed: the %s', async (killed) => {
     const { server, socket } = await serve(HOST);
-    const client = new Tool([socket, '-t', 'ucp_put_lat', '-n', '1000000000'], HOST);
+    const client = new Tool([socket, '-t', 'ucp_put_lat', '-n', '1000000000', '-w', '0'], HOST);
     await client.prints('[thread 0]');
     const [victim, other] = killed === 'client' ? [client, server] : [server, client];
     victim.child.kill('SIGKILL');
@@ -229,7 +229,7 @@ describe('perftest between two processes', TIMEOUT, () => {
 
   it('ends with a signal, and so does its peer', async () => {
     const { server, socket } = await serve(HOST);
-    const client = new Tool([socket, '-t', 'tag_bw', '-n', '1000000000'], HOST);
+    const client = new Tool([socket, '-t', 'tag_bw', '-n', '1000000000', '-w', '0'], HOST);
     await client.prints('[thread 0]');
     client.child.kill('SIGINT');
     const [clientEnd, serverEnd] = await Promise.all([client.end, server.end]);
@@ -342,7 +342,7 @@ describe('perftest between two processes', TIMEOUT, () => {
 
 describe('perftest in one process', TIMEOUT, () => {
   it('runs every test with itself', async () => {
-    const tool = new Tool(['-l', '-b', batch(linesFor('self')), '-v', '-V', '-n', '50', '-w', '5'], HOST);
+    const tool = new Tool(['-l', '-b', batch(linesFor('self')), '-v', '-V', '-n', '50', '-w', '0'], HOST);
     const { code, out, err } = await tool.end;
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expect([...rowsOf(out).keys()]).toEqual(TESTS.map(({ name }) => name));

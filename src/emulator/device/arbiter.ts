@@ -34,7 +34,7 @@ export class Arbiter {
     return true;
   }
 
-  /** Nobody holds it, nobody wants it. */
+  /** It is not held, and not waited for. */
   reset(): void {
     this.#holder = undefined;
     this.#requests.length = 0;

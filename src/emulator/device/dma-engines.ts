@@ -226,12 +226,12 @@ export class DmaEngines {
   readonly #options: DmaEnginesOptions;
   readonly #engines: Engine[] = [];
   readonly #programs: EngineProgram[] = [];
-  /** Counts progress that somebody waits for, whichever engine makes it. */
+  /** Counts progress that is waited for, whichever engine makes it. */
   readonly #progress: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
   #nextEngine = 0;
   #event: EventFd | undefined;
   #subscription: PollSubscription | undefined;
-  /** Called on the owner's thread after progress that somebody asked to hear of, and after the failure of an engine. */
+  /** Called on the owner's thread after progress that a caller asked to hear of, and after the failure of an engine. */
   #onProgress: () => void = () => {};
 
   constructor(options: DmaEnginesOptions) {

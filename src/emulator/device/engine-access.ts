@@ -16,7 +16,7 @@ export interface FaultListener {
   undefinedOpcode(stream: Stream, opcode: number): void;
 }
 
-/** The address decoder with somebody who hears of faults. */
+/** The address decoder with a handler for faults. */
 export class EngineAccess {
   /** Holds the result of {@link reach}. */
   readonly map: AddressMap;

@@ -63,7 +63,7 @@ export class EngineProgram {
     words[busyWord(channel)] = Math.floor(busyNs / NS_PER_US) | 0;
     if (!isFinished) return 1;
     this.#done[channel] = 0;
-    // The index is stored last: whoever sees it sees the data.
+    // The index is stored last: a reader that sees it sees the data.
     Atomics.store(words, consumerWord(channel), (consumer + 1) | 0);
     return 2;
   }

@@ -21,7 +21,7 @@ import { EngineProgram } from './engine-program.ts';
 /** What the owner of the thread hands to it. */
 export interface EngineThreadData {
   readonly region: SharedArrayBuffer;
-  /** One word that counts progress that somebody waits for, of all engines of the node. */
+  /** One word that counts progress that is waited for, of all engines of the node. */
   readonly progress: SharedArrayBuffer;
   /** Written when `Wake.EVENT` was asked for. */
   readonly eventFd: number;
@@ -72,7 +72,7 @@ function run(data: EngineThreadData, words: Int32Array): void {
     }
     idleRounds += 1;
     if (idleRounds % ROUNDS_PER_CLOCK_READ !== 0) continue;
-    // Whoever brings the next work may need this processor to do so.
+    // The thread that brings the next work may need this processor to do so.
     schedYield();
     const now = systemClock.nowNs();
     if (idleRounds === ROUNDS_PER_CLOCK_READ) idleSinceNs = now;

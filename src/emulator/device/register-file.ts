@@ -132,7 +132,7 @@ export class RegisterFile implements DeviceRegisters {
   }
 
   /**
-   * Takes all blocks back into memory that nobody has mapped, with their values: whoever got their files, and may have mapped them in another
+   * Takes all blocks back into memory that is mapped nowhere else, with their values: a client that got their files, and may have mapped them in another
    * process, changes nothing here any more.
    */
   unshare(): void {

@@ -252,7 +252,7 @@ export class SyncManager {
     this.#ports.writeWord(words[at.lbwHigh + queue]!, words[at.lbwLow + queue]!, words[at.lbwData + queue]!);
   }
 
-  /** Adds to a 64-bit counter. The high word goes first, so that nobody sees the low one wrap alone. */
+  /** Adds to a 64-bit counter. The high word goes first, so that no reader sees the low one wrap alone. */
   #addWide(high: number, low: number, data: number): void {
     const sum = (this.#readAt(high, low) >>> 0) + (data >>> 0);
     if (sum > 0xffff_ffff) this.#writeAt(high, low + 4, this.#readAt(high, low + 4) + 1);

@@ -87,7 +87,7 @@ export function pinnedPages(words: Uint32Array): { readonly address: number; rea
   return { address, byteLength: end - address };
 }
 
-/** Whether a wait has fewer words than its arguments, whatever its request number says: nobody could tell how long it blocks. */
+/** Whether a wait has fewer words than its arguments, whatever its request number says: the time it blocks could not be bounded. */
 export function isShortWait(kind: number, count: number): boolean {
   return kind === IoctlKind.WAIT_CS && count < WAIT_WORDS;
 }

@@ -18,7 +18,7 @@ export const BLOCK_WORDS_MIN = 32;
 export const ASYNC_SLOTS = 16;
 const SLOTS: number = 1 + ASYNC_SLOTS;
 
-/** 1 while the server sleeps: whoever posts a request then has to ring. */
+/** 1 while the server sleeps: a client that posts a request then has to ring. */
 export const SERVER_SLEEPING = 0;
 /** 1 while the client sleeps on the answer of slot 0. */
 export const CLIENT_SLEEPING = 16;

@@ -130,7 +130,7 @@ export class NodeServer {
     this.#loop.close();
     this.node.close();
     this.#scratch.free();
-    // Whoever sees the connection end may start another server.
+    // A client that sees the connection end may start another server.
     closeSync(this.#lockFd);
     for (const client of [...this.#clients]) client.drop();
     this.#log.tellLeft();
@@ -143,7 +143,7 @@ export class NodeServer {
       try {
         socket = this.#listener.accept();
       } catch (error) {
-        // Without descriptors nobody can be taken; whoever waits is taken when a client has gone.
+        // Without descriptors no client can be accepted; those that wait are accepted when another has gone.
         if (!isSyscallError(error)) throw error;
         this.#log.warn(`a client cannot be taken: ${error.message}`);
         return;

@@ -54,7 +54,7 @@ export interface NodeStatus {
   readonly links: string;
   /** Seconds since the start. */
   readonly upSeconds: number;
-  /** Dma-bufs that somebody has. */
+  /** Dma-bufs that are open or imported. */
   readonly dmabufs: number;
   /** The cards, by minor. */
   readonly cards: readonly CardStatus[];

@@ -1,6 +1,6 @@
 /**
  * When a node server looks at its mailboxes: again and again while there is something to do and for a short while after, with turns of
- * the event loop in between; then it sleeps until somebody rings. It does not know what is in the mailboxes.
+ * the event loop in between; then it sleeps until a client rings. It does not know what is in the mailboxes.
  */
 
 import { schedYield } from '../../sys/index.ts';
@@ -41,7 +41,7 @@ export class ServiceLoop {
     return this.#awake;
   }
 
-  /** Somebody has rung, or there may be work: looks from now on. */
+  /** A client has rung, or there may be work: looks from now on. */
   wake(): void {
     this.#activeNs = this.#clock.nowNs();
     if (this.#awake || this.#closed) return;

@@ -1,5 +1,5 @@
 /**
- * Where node servers listen: the default path and the folder behind it, which nobody else may enter. It opens no socket.
+ * Where node servers listen: the default path and the folder behind it, which no other user may enter. It opens no socket.
  */
 
 import { lstatSync, mkdirSync } from 'node:fs';
@@ -21,7 +21,7 @@ export function defaultSocketPath(runtimeDirectory: string | undefined): string 
 
 /**
  * Makes the folder of a socket, for its owner only, unless it is there.
- * @throws SyscallError EACCES, ENOTDIR; EPERM for a folder of the default path that others may enter or that somebody else owns
+ * @throws SyscallError EACCES, ENOTDIR; EPERM for a folder of the default path that others may enter or that another user owns
  */
 export function prepareFolder(socketPath: string): void {
   const folder = dirname(socketPath);

@@ -62,7 +62,7 @@ export function checkText(argument: string, value: string): void {
   if (typeof value !== 'string') throw invalidArgument(argument, 'must be a text', value);
 }
 
-/** Throws unless `value` has these methods: for interfaces, which anybody may implement. */
+/** Throws unless `value` has these methods: for interfaces, which programs may implement. */
 export function checkMethods<T extends object>(
   argument: string,
   value: T,

@@ -39,7 +39,7 @@ const SUBMISSIONS = 3;
 export class DmaActivity {
   /** Lies in an array of Numbers, so that counting never allocates. */
   readonly #counts: Float64Array = new Float64Array(4);
-  /** When the batch of each slot was submitted; -1 while nobody looks on. */
+  /** When the batch of each slot was submitted; -1 without observers. */
   readonly #submittedNs: Float64Array;
   readonly #card: string;
   readonly #queue: number;

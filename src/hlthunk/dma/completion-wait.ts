@@ -49,7 +49,7 @@ export class CompletionWait {
 
   /**
    * Waits for a submission up to `timeoutNs`. While a wait is under way nothing is started: it ends no later than its own time-out, and
-   * whoever still sleeps then starts the next. After {@link close} without effect.
+   * a caller that still sleeps then starts the next. After {@link close} without effect.
    */
   start(seq: number, timeoutNs: number): void {
     if (this.#pending || this.#closed) return;

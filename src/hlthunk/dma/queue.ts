@@ -64,7 +64,7 @@ export interface DmaQueueDevice extends RingDevice {
   checkFaults(): void;
   /** The driver's number of the submission that it reported as timed out, 0 for none. Asked only when a queue fails. */
   readonly timedOutSeq: number;
-  /** How long somebody sleeps from now on until a queue gets further, in nanoseconds; 0 when nobody does. */
+  /** How long a caller sleeps from now on until a queue gets further, in nanoseconds; 0 when none does. */
   readonly sleepNs: number;
   /** Wakes them. */
   wake(): void;

@@ -36,7 +36,7 @@ export class DmaRequest {
   issued = 0;
   /** Number of the batch that carries the last packet, modulo 2^32. */
   batch = 0;
-  /** When it was started; -1 where nobody looks on. */
+  /** When it was started; -1 without observers. */
   startNs = -1;
   /** Destination of a short get: its bytes wait in the data area of a slot. */
   target: Uint8Array | undefined = undefined;

@@ -16,7 +16,7 @@ export class DmaSleep {
     this.#clock = clock;
   }
 
-  /** What is left of the sleep, in nanoseconds; 0 when nobody sleeps. */
+  /** What is left of the sleep, in nanoseconds; 0 without sleepers. */
   get leftNs(): number {
     return this.#promise === undefined ? 0 : Math.max(1, this.#deadlineNs - this.#clock.nowNs());
   }
@@ -38,7 +38,7 @@ export class DmaSleep {
     return this.#promise;
   }
 
-  /** Ends the sleep of all. Without effect when nobody sleeps. */
+  /** Ends the sleep of all. Without effect if there are no sleepers. */
   wake(): void {
     if (this.#promise === undefined) return;
     this.#timer?.cancel();

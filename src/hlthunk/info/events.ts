@@ -128,7 +128,7 @@ export class DeviceEvents implements CardTarget {
   }
 
   /**
-   * Calls `callback` from the event loop, or from {@link receive}, whenever the card has events (hlthunk_notifier_create). Whether somebody else
+   * Calls `callback` from the event loop, or from {@link receive}, whenever the card has events (hlthunk_notifier_create). Whether another reader
    * has asked for them before does not matter. The subscription does not keep the process alive.
    * @throws UcxError ERR_GAUDI_INVALID_PARAMS where the driver has no events; SyscallError EMFILE
    */

@@ -28,7 +28,7 @@ export interface ArenaSource {
    * @throws UcxError ERR_GAUDI_* for every other refusal
    */
   acquire(byteLength: number): ArenaMemory | undefined;
-  /** Returns false when the driver keeps the memory, because somebody holds an exported dma-buf of it. */
+  /** Returns false when the driver keeps the memory, because an exported dma-buf of it is open. */
   release(memory: ArenaMemory): boolean;
   /** Free bytes that arenas could be made of, in whole pages. */
   freeBytes(): number;

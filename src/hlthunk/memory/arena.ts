@@ -136,7 +136,7 @@ export class Arena {
   readonly card: CardFile;
   /** The device memory as the driver allocated it. */
   readonly memory: ArenaMemory;
-  /** For one block alone, which may be shared with somebody untrusted. */
+  /** For one block alone, which may be shared with an untrusted process. */
   readonly dedicated: boolean;
   /** Unique in this process. */
   readonly generation: number;

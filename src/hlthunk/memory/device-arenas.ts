@@ -169,7 +169,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
   }
 
   /**
-   * Returns the empty arenas to the driver. Those of which somebody still holds a dma-buf stay, until a later call.
+   * Returns the empty arenas to the driver. Those of which a dma-buf is still open stay, until a later call.
    * @returns whether one went
    */
   reclaim(): boolean {
@@ -233,7 +233,7 @@ export class DeviceArenas implements BlockOwner, RawMemoryOwner {
     if (!ordinary || hasSpare) this.#release(arena);
   }
 
-  /** Returns an empty arena to the driver; it stays here, empty, while somebody holds a dma-buf of it. */
+  /** Returns an empty arena to the driver; it stays here, empty, while a dma-buf of it is open. */
   #release(arena: Arena): boolean {
     arena.closeExport();
     if (!this.#source.release(arena.memory)) return false;

@@ -58,7 +58,7 @@ export function deviceMappedMemoryExportDmabufFd(
 }
 
 /**
- * Exports the arena of a block, once for all of its blocks. The receiver reaches the whole arena: a block for somebody untrusted
+ * Exports the arena of a block, once for all of its blocks. The receiver reaches the whole arena: a block for an untrusted process
  * needs `dedicated`.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block; ERR_GAUDI_OUT_OF_MEMORY without descriptors
  */

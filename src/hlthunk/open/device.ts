@@ -189,7 +189,7 @@ export function checkDevice(device: Device): void {
   if (!Device.isGenuine(device)) throw invalidArgument('device', 'must be an opened device', device);
 }
 
-/** An open control node: INFO only, any number of them, beside whoever has the card. Made by `openControl`. */
+/** An open control node: INFO only, any number of them, beside the owner of the card. Made by `openControl`. */
 export class ControlDevice implements CardTarget, Disposable {
   /** The open file of the card. */
   readonly card: CardFile;

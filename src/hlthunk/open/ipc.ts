@@ -40,7 +40,7 @@ export interface IpcRange {
 }
 
 /**
- * Makes a handle of a block, or of a range inside one. Whoever opens it can reach the whole arena of the block: memory for somebody
+ * Makes a handle of a block, or of a range inside one. A process that opens it can reach the whole arena of the block: memory for a process
  * untrusted needs `dedicated`.
  * @throws UcxError ERR_GAUDI_INVALID_PARAMS for a freed block, one of another card, or a range that lies in no block;
  *   ERR_GAUDI_OUT_OF_MEMORY without descriptors

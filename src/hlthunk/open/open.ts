@@ -77,7 +77,7 @@ export function openByModuleId(node: DriverNode, moduleId: number, options: Devi
 }
 
 /**
- * Opens the control node of a card: INFO only, also while somebody else uses the card (hlthunk_open_control).
+ * Opens the control node of a card: INFO only, also while another process uses the card (hlthunk_open_control).
  * @throws UcxError ERR_GAUDI_DEVICE_NOT_FOUND; ERR_GAUDI_PERMISSION_DENIED for a card that has failed for good
  */
 export function openControl(node: DriverNode, minor: number): ControlDevice {

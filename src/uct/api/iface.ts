@@ -370,7 +370,7 @@ export interface Iface {
   stats(): StatsNode;
   /**
    * Sleeps until an outstanding operation may have ended, a message may have arrived, or `timeoutNs` is over, without blocking the event
-   * loop. Resolves at once when there is nothing to wait for: nothing outstanding and no active messages. Whoever sleeps while another one does joins
+   * loop. Resolves at once when there is nothing to wait for: nothing outstanding and no active messages. A caller that sleeps while another one does joins
    * that sleep: the promise is the same until it resolves, at the earliest time that was asked for.
    */
   wait(timeoutNs: number): Promise<void>;

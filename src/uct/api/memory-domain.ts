@@ -95,7 +95,7 @@ export interface MdAttributes {
 export type HostBuffer = Uint8Array;
 
 /**
- * Host memory that somebody else owns, another library of this process, known by its address. Nothing keeps it alive: its owner must report
+ * Host memory that another library of this process owns, known by its address. Nothing keeps it alive: its owner must report
  * before it is unmapped (see {@link MemoryDomain.hostUnmapped}).
  */
 export interface HostRange {
@@ -167,13 +167,13 @@ export interface DmabufExport {
 
 /** Memory as it is registered by a dma-buf of it: memory of another device, of another process, or of a library. */
 export interface DmabufRegion {
-  /** The dma-buf, for the time of the call: whoever needs it longer makes a duplicate. */
+  /** The dma-buf, for the time of the call: code that needs it longer makes a duplicate. */
   readonly fd: number;
   /** Byte of the dma-buf at which the memory begins. */
   readonly offset: number;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** Address by which the first byte is named; nobody reaches it there. A memory domain that gives the memory an address of its own does without. */
+  /** Address by which the first byte is named; it is not reachable there. A memory domain that gives the memory an address of its own does without. */
   readonly address: bigint;
   /** Kind of the memory behind the dma-buf. */
   readonly memoryType: MemoryType;
@@ -283,7 +283,7 @@ export interface ComponentServices {
   readonly config: Config;
   /** Whether the program wants a device: a component opens no other one. Absent where it wants all. */
   readonly isDeviceAllowed?: (type: DeviceType, device: string) => boolean;
-  /** What is known about memory that is not host memory: who allocates such memory enters it before anybody sees its address. */
+  /** What is known about memory that is not host memory: the allocator of such memory enters it before its address is used. */
   readonly memoryTypes?: MemoryTypeCache;
 }
 

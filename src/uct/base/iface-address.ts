@@ -1,5 +1,5 @@
 /**
- * Addresses of interfaces that are reached from one place only: random bytes that nobody else has.
+ * Addresses of interfaces that are reached from one place only: random bytes that no other interface has.
  */
 
 import { systemRandomBytes } from '../../ucs/sys/random.ts';

@@ -1,6 +1,6 @@
 /**
  * A descriptor that a listening socket keeps for the time when its process has no other: given up, it lets one peer be taken and sent away. A connection that
- * nobody takes would wake the process for ever.
+ * is not accepted would wake the process for ever.
  */
 
 import { close, dup, Errno, isSyscallError, tcpAccept, tcpClose } from '../../sys/index.ts';

@@ -1,5 +1,5 @@
 /**
- * The segments of peers that are attached: each once, as long as somebody uses it, and some a while longer.
+ * The segments of peers that are attached: each once, as long as it is used, and some a while longer.
  */
 
 import { SEGMENT_FOLDER, Segment } from './segment.ts';

@@ -1,6 +1,6 @@
 /**
  * Named shared memory: files in /dev/shm of this user alone, with names that cannot be guessed. A name travels in addresses and keys as
- * fixed-size bytes. What lies in a segment is the knowledge of whoever made it.
+ * fixed-size bytes. What lies in a segment is known to its creator.
  *
  * The file belongs to the thread that created it and goes with `close()`; what killed processes leave, and threads that were ended from outside, is removed
  * by {@link scavenge}.
@@ -216,7 +216,7 @@ function namesIn(folder: string): readonly string[] {
 function checkedLength(fd: number, path: string, byteLengthMin: number): number {
   const { kind, uid, byteLength } = fileStatus(fd);
   if (kind !== FileKind.FILE) throw segmentError(`${path} is no file`);
-  // Of a user that is somebody else, a length could change under the mapping: a SIGBUS.
+  // Of another user, a length could change under the mapping: a SIGBUS.
   if (uid !== process.geteuid?.()) throw segmentError(`${path} belongs to user ${uid}`);
   if (byteLength < byteLengthMin || byteLength > VIEW_LENGTH_MAX) {
     throw segmentError(`${path} has ${byteLength} bytes, not ${byteLengthMin} to ${VIEW_LENGTH_MAX}`);

@@ -24,12 +24,12 @@ export class Sleeper {
     this.#onEnd = onEnd;
   }
 
-  /** Whether somebody sleeps. */
+  /** Whether a caller sleeps. */
   get sleeping(): boolean {
     return this.#promise !== undefined;
   }
 
-  /** Sleeps until {@link wake}, or until the earliest time that anybody asked for. The timer does not hold the process open. */
+  /** Sleeps until {@link wake}, or until the earliest time that was asked for. The timer does not hold the process open. */
   sleep(timeoutNs: number): Promise<void> {
     const deadlineNs = this.#clock.nowNs() + timeoutNs;
     if (this.#promise === undefined) {

@@ -1,11 +1,11 @@
-/** Endpoints whose connection has ended, until whoever wants to know has been told: never within an operation's own call. */
+/** Endpoints whose connection has ended, until the failure handler was called: never within an operation's own call. */
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { EndpointErrorHandler, UctEndpoint } from '../api/iface.ts';
 
 /** The reports. */
 export class FailureReports {
-  /** Undefined while nobody wants to know. */
+  /** Undefined without a handler. */
   handler: EndpointErrorHandler | undefined = undefined;
   readonly #failed: Map<UctEndpoint, Status> = new Map();
 
@@ -19,7 +19,7 @@ export class FailureReports {
     if (this.handler !== undefined) this.#failed.set(endpoint, status);
   }
 
-  /** An endpoint was closed: nobody is interested any more. */
+  /** An endpoint was closed: its failure is not reported any more. */
   delete(endpoint: UctEndpoint): void {
     this.#failed.delete(endpoint);
   }

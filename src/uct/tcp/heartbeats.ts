@@ -1,4 +1,4 @@
-/** Regular times at which an interface tells its peers that its process lives, from the event loop: whether anybody makes progress or not. */
+/** Regular times at which an interface tells its peers that its process lives, from the event loop, whether the program makes progress or not. */
 
 import type { Clock, Timer } from '../../ucs/sys/clock.ts';
 
@@ -10,14 +10,14 @@ export class Heartbeats {
   #timer: Timer | undefined = undefined;
   #closed = false;
 
-  /** @param onTime returns whether there will be somebody to tell the next time */
+  /** @param onTime returns whether there will be a peer to tell the next time */
   constructor(clock: Clock, intervalNs: number, onTime: () => boolean) {
     this.#clock = clock;
     this.#intervalNs = intervalNs;
     this.#onTime = onTime;
   }
 
-  /** There is somebody to tell. */
+  /** There is a peer to tell. */
   start(): void {
     if (this.#timer !== undefined || this.#closed) return;
     this.#timer = this.#clock.setTimer(this.#intervalNs, () => {

@@ -170,7 +170,7 @@ export class TcpEndpoint implements UctEndpoint {
     return this.#counters.flush(this.link.flush(completion));
   }
 
-  /** Frames stay in order; other lanes are waited for by whoever asks this. */
+  /** Frames stay in order; the caller waits for other lanes. */
   fence(): Status {
     const { puts, gets } = this.link;
     return this.#counters.fence(puts.inFlight + gets.inFlight > 0 ? Status.INPROGRESS : Status.OK);

@@ -150,7 +150,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     return this.#clock.nowNs() / NS_PER_MS;
   }
 
-  /** Listens from the first time on that somebody asks: whoever gives the address away wants to be reached. Throws SyscallError. */
+  /** Listens from the first request for the address on: a program that gives its address away wants to be reached. Throws SyscallError. */
   get address(): Uint8Array {
     this.#address ??= this.#listen();
     return this.#address;
@@ -285,7 +285,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     if (this.#hot === link) this.#hot = undefined;
     if (this.#links.get(link.identity) === link) this.#links.delete(link.identity);
     const { status } = link;
-    // Nobody here has lost anything.
+    // No endpoint of this process has lost anything.
     if (status === Status.CANCELED || link.users === 0 || this.#closed) return;
     for (const endpoint of this.#endpoints) if (endpoint.link === link) this.#failures.add(endpoint, status);
     this.#sleeper.wake();
@@ -347,7 +347,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   }
 
   onRefused(link: TcpLink, status: Status, reason: string): void {
-    // Whoever listened there has gone, or hangs up.
+    // The listener has gone, or has closed the connection.
     const isHungUp = status === Status.REJECTED || status === Status.CONNECTION_RESET;
     if (isHungUp) link.fail(Status.UNREACHABLE, reason);
     else link.fail(status === Status.TIMED_OUT ? Status.ENDPOINT_TIMEOUT : status, reason);
@@ -360,7 +360,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
     this.#ready.add(link);
     link.heartbeat(this.#heartbeatMs);
     this.#heartbeats.start();
-    // Whoever waited for the connection can go on.
+    // What waited for the connection can go on.
     this.#sleeper.wake();
   }
 

@@ -50,7 +50,7 @@ export class TcpMd extends HostDomain {
     const usable = withFamilies(listNetworkInterfaces(), families).filter(
       ({ isBridge }) => config.BRIDGE_ENABLE || !isBridge,
     );
-    // Peers on this node are reached through every device: whoever chooses devices has loopback only where it has chosen nothing else.
+    // Peers on this node are reached through every device: a program that chooses devices gets loopback only if it has chosen no other.
     const { isDeviceAllowed = () => false } = services;
     const isBeside = usable.some(({ name, isLoopback }) => !isLoopback && isDeviceAllowed(DeviceType.NET, name));
     const found = usable.filter(({ isLoopback }) => !(isLoopback && isBeside));

@@ -55,7 +55,7 @@ export class ExportedDmabuf {
     this.#onClose = onClose;
   }
 
-  /** True while somebody has a descriptor of it; importers count, because they hold one. Once false, it is gone. */
+  /** True while a descriptor of it is open; importers count, because they hold one. Once false, it is gone. */
   get alive(): boolean {
     if (this.#closed) return false;
     if ((pollNow(this.#writeEnd, PollEvent.OUT) & PollEvent.ERR) === 0) return true;
@@ -72,7 +72,7 @@ export class ExportedDmabuf {
     this.#importers.delete(onRevoked);
   }
 
-  /** The exporter is gone: whoever imported the memory loses it. Descriptors that are still open lead nowhere. */
+  /** The exporter is gone: importers lose the memory. Descriptors that are still open lead nowhere. */
   revoke(): void {
     if (this.#closed) return;
     for (const onRevoked of this.#importers) onRevoked();
@@ -91,7 +91,7 @@ export class ExportedDmabuf {
 export class DmabufRegistry {
   readonly #known: Map<string, ExportedDmabuf> = new Map();
 
-  /** Dma-bufs that somebody still has. */
+  /** Dma-bufs that are still open or imported. */
   get count(): number {
     return [...this.#known.values()].filter((dmabuf) => dmabuf.alive).length;
   }

@@ -78,7 +78,7 @@ export class ErrorRecords implements FaultListener {
     return this.#csTimeout;
   }
 
-  /** An access without translation: the memory management unit reports it, and the fabric that nobody answered. */
+  /** An access without translation: the memory management unit reports it, and the fabric that no device answered. */
   pageFault(stream: Stream, high: number, low: number): void {
     const address = addressOfHalves(high, low);
     this.#pageFault ??= {

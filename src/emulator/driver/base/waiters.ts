@@ -9,7 +9,7 @@ import type { DmaEngines } from '../../device/dma-engines.ts';
 /** Rounds of a blocking wait before it pauses between them, and for how long. */
 const SPIN_ROUNDS = 256;
 const PAUSE_MS = 0.05;
-/** A word that nobody changes: waiting for it is a pause. */
+/** A word that never changes: waiting for it is a pause. */
 const pause: Int32Array<SharedArrayBuffer> = new Int32Array(new SharedArrayBuffer(4));
 
 /** A place in the line of those who want to hear of progress. */

@@ -171,7 +171,7 @@ function startJobs(context: Context, submission: Submission, chunks: ChunkList):
   }
   const { card } = context;
   if (submissions.poll(submission) === SubmissionState.PENDING) card.watchTimeout();
-  // What is complete at once may be what somebody waits for: the last member of a staged submission.
+  // What is complete at once may be what a waiter waits for: the last member of a staged submission.
   else if (card.waiters.count > 0) card.waiters.wake();
 }
 

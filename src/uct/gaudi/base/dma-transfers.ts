@@ -30,7 +30,7 @@ class PendingFlush {
   shortPuts: Completion | undefined = undefined;
 }
 
-/** Counts the short puts of an endpoint: their callers have long gone on, so nobody is called, and a failure waits for the flush. */
+/** Counts the short puts of an endpoint: their calls have returned, so no completion runs, and a failure waits for the flush. */
 export class ShortPuts implements Completion {
   count = 0;
   failure: Status = Status.OK;

@@ -44,7 +44,7 @@ export function cardName(index: number): string {
 /**
  * Opens the cards.
  *
- * With a mapping table every card in it must open. Without one, a card that somebody else has open is left out, as long as one opens.
+ * With a mapping table every card in it must open. Without one, a card that another process has open is left out, as long as one opens.
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE; ERR_INVALID_PARAM for another list of cards that is none; ERR_GAUDI_DEVICE_NOT_FOUND without any card; the refusal of the card otherwise
  */
 export function openGaudiCards(options: GaudiCardsOptions): GaudiCard[] {

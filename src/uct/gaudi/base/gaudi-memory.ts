@@ -91,7 +91,7 @@ export class HostPages {
   readonly #mappings: (HostMapping | undefined)[];
   readonly #evictIdle: () => boolean;
 
-  /** @param evictIdle unmaps other pages that nobody uses; false when there are none */
+  /** @param evictIdle unmaps other pages that are not in use; false when there are none */
   constructor(address: number, byteLength: number, cards: number, evictIdle: () => boolean) {
     this.address = address;
     this.byteLength = byteLength;
@@ -101,7 +101,7 @@ export class HostPages {
   }
 
   /**
-   * The mapping in the card at `position` among the open ones. Pages that nobody uses make room for it.
+   * The mapping in the card at `position` among the open ones. Pages that are not in use make room for it.
    * @throws UcxError of the driver: ERR_GAUDI_OUT_OF_MEMORY, ERR_GAUDI_INVALID_PARAMS
    */
   mappingIn(position: number, device: Device): HostMapping {
@@ -182,7 +182,7 @@ export class HostMemory implements MdMemory {
     return this.pages.inFlight;
   }
 
-  /** False once the buffer was detached: its bytes belong to somebody else. */
+  /** False once the buffer was detached: its bytes belong to another buffer. */
   get attached(): boolean {
     return this.bytes.byteLength === this.byteLength;
   }

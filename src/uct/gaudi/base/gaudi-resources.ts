@@ -70,7 +70,7 @@ export class GaudiResources {
     return typeof value === 'object' && value !== null && #users in value;
   }
 
-  /** The open cards; none while nobody uses them. */
+  /** The open cards; none while no component uses them. */
   get cards(): readonly GaudiCard[] {
     return this.#open?.cards ?? [];
   }

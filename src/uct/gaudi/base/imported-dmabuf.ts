@@ -45,7 +45,7 @@ export class ImportedDmabuf {
   }
 
   /**
-   * The dma-buf for somebody else, from the first registered byte on.
+   * The dma-buf for another driver, from the first registered byte on.
    * @returns a new descriptor of the caller
    * @throws SyscallError EMFILE
    */

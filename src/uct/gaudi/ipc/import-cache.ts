@@ -3,7 +3,7 @@
  * while a transfer uses them. It does not know how arenas are obtained.
  *
  * It has the order of use, the bounds and the counters of ucs/rcache/rcache.ts, but not its regions: an import is found by the name of its owner and not
- * by an address of this process, it is in use while a transfer names it and not while somebody holds it, and its owner says when it ends.
+ * by an address of this process, it is in use while a transfer names it and not while a handle holds it, and its owner says when it ends.
  */
 
 import { ipcCloseHandle, ipcOpenHandle } from '../../../hlthunk/index.ts';
@@ -37,7 +37,7 @@ export interface ImportPlace {
 export class ImportCache implements RegistrationCache {
   /** What it is called in statistics. */
   readonly name = 'gaudi_ipc';
-  /** A registration is an import, a report of unmapped memory the word of its owner; nobody gives imports back, so that `puts` stays 0. */
+  /** A registration is an import, a report of unmapped memory the word of its owner; imports are not given back, so that `puts` stays 0. */
   readonly counters: RcacheCounters = noCounts();
   readonly #options: ImportCacheOptions;
   readonly #entries: Map<string, ImportEntry> = new Map();

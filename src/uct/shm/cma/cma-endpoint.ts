@@ -21,7 +21,7 @@ export class CmaEndpoint extends RmaOnlyEndpoint implements UctEndpoint {
   /** Told of failures, so that the interface can say what they mean. */
   readonly #onFailure: (pid: number, errno: number) => void;
   readonly #onClose: (endpoint: CmaEndpoint) => void;
-  /** Of the process itself: whoever gets its pid later is somebody else. */
+  /** Of the process itself: its pid may be given to another process later. */
   #pidfd: number;
 
   constructor(

@@ -98,7 +98,7 @@ export class Directory {
     }
   }
 
-  /** Tells all senders that nobody reads any more, and removes what they have left. */
+  /** Tells all senders that their rings have no reader any more, and removes what they have left. */
   close(): void {
     Atomics.store(this.#words, DirectoryWord.ATTENTION, Attention.CLOSED);
     for (const sender of this.#senders) {
@@ -183,7 +183,7 @@ export class Directory {
     else this.#free(sender.slot);
   }
 
-  /** Tells the sender that nobody reads its ring; the slot is free again when it has closed. */
+  /** Tells the sender that its ring has no reader; the slot is free again when it has closed. */
   #refuse(slot: number, reason: string): void {
     const at = slotAt(slot) + SlotWord.STATE;
     // A sender that has closed already waits for nothing.

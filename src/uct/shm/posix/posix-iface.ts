@@ -30,7 +30,7 @@ import { WakePipe } from './wake-pipe.ts';
 /** What the addresses of this version begin with. */
 const ADDRESS_KIND = 0x0178_6f70;
 const ADDRESS_BYTES = NODE_ADDRESS_BYTES + SEGMENT_NAME_BYTES;
-/** Sleep of a sender that waits for what nobody will tell it: a free slot of the receiver. */
+/** Sleep of a sender that waits for an event of which it is not told: a free slot of the receiver. */
 const RETRY_NS = 5e6;
 
 /** The interface. */
@@ -118,7 +118,7 @@ export class PosixIface implements ClosableIface, EndpointOwner {
   wait(timeoutNs: number): Promise<void> {
     checkTimeout(timeoutNs);
     if (this.#closed || this.#handler === undefined) return Promise.resolve();
-    // Announced before the last look: a sender publishes before it looks whether somebody sleeps.
+    // Announced before the last look: a sender publishes before it looks for sleepers.
     this.#directory.setSleeping(true);
     const limitNs = this.#roomWithin(timeoutNs);
     if (limitNs === 0 || this.#directory.hasNews) {

@@ -15,7 +15,7 @@ export class PosixKey implements RemoteKey {
   readonly memoryType: MemoryType = MemoryType.HOST;
   readonly sysDevice: undefined = undefined;
   readonly byteLength: number;
-  /** The remote memory. Operations of the transport check that it is still there; whoever uses this itself does not. */
+  /** The remote memory. Operations of the transport check that it is still there; direct users of this field do not. */
   readonly bytes: Uint8Array;
   /** All of the segment, and where in it the memory begins. */
   readonly words: Int32Array;

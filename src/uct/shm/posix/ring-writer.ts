@@ -150,7 +150,7 @@ export class RingWriter {
     this.#segmentsAtElement[this.#head & this.#mask] = this.#segmentHead;
     const head = (this.#head + 1) | 0;
     this.#head = head;
-    // Last, and a full barrier: who sees the sequence sees the message, and whoever was asleep before is seen to be asleep after it.
+    // Last, and a full barrier: a reader that sees the sequence sees the message, and a receiver that was asleep before it is seen to be asleep after it.
     Atomics.store(this.#words, element + ElementWord.SEQUENCE, head);
   }
 

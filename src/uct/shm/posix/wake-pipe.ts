@@ -79,7 +79,7 @@ export class WakeLine {
     this.#fd = fd;
   }
 
-  /** Opens the pipe at `path`; undefined when nobody owns it any more. Throws SyscallError EACCES, EMFILE. */
+  /** Opens the pipe at `path`; undefined when it has no owner any more. Throws SyscallError EACCES, EMFILE. */
   static open(path: string): WakeLine | undefined {
     let fd: number;
     try {

@@ -8,7 +8,7 @@
 import { addressBytes, addressText, bootId, networkNamespace } from '../../../sys/index.ts';
 import type { InterfaceAddress } from './network-interfaces.ts';
 
-/** Bytes of the id of an interface: whoever names it has its address. */
+/** Bytes of the id of an interface: a peer that names it has its address. */
 export const INTERFACE_ID_BYTES = 16;
 /** Longest packed address. */
 export const TCP_ADDRESS_BYTES_MAX = 255;

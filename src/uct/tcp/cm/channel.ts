@@ -1,5 +1,5 @@
 /**
- * What a connected socket is to the connection manager: bytes in both directions. The one place where a descriptor becomes a channel: whoever has to
+ * What a connected socket is to the connection manager: bytes in both directions. The one place where a descriptor becomes a channel: code that has to
  * prove itself first does so in {@link Channel.handshake}. No framing.
  */
 
@@ -83,7 +83,7 @@ class SecureChannel implements Channel {
   readonly #secure: SecureHandshake;
   readonly #staging: ScratchBlock;
   #records: RecordStream | undefined = undefined;
-  /** What a record has brought and nobody has read. */
+  /** Bytes of a record that were not read yet. */
   #rest: Uint8Array = NOTHING;
 
   constructor(plain: PlainChannel, secure: SecureHandshake, staging: ScratchBlock) {
@@ -127,7 +127,7 @@ class SecureChannel implements Channel {
     return taken.byteLength;
   }
 
-  /** Whoever is told that there is no room comes again with the same bytes. */
+  /** A caller that is told that there is no room tries again with the same bytes. */
   write(source: Uint8Array): number {
     if (this.#records === undefined) return this.#plain.write(source);
     if (!this.#records.isPending) {

@@ -1,7 +1,7 @@
 /**
- * An attempt to connect to a listener: connects, waits until somebody listens, says what the client wants, waits for the answer and confirms it.
+ * An attempt to connect to a listener: connects, waits until the listener answers, says what the client wants, waits for the answer and confirms it.
  *
- * A connection that nobody says anything on is made anew after a while: the system drops what a full backlog has no room for, without a word, and would try
+ * A connection on which nothing arrives is made anew after a while: the system drops what a full backlog has no room for, without a word, and would try
  * again with all others at the same time. Once the listener has said something the attempt has one try.
  */
 
@@ -146,7 +146,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   #tryAgain(): number {
     const conversation = this.#conversation;
     if (this.#owner.clock.nowNs() >= this.#endNs) {
-      return this.#answer(failedAnswer(Status.TIMED_OUT, 'nobody has taken the connection in time'));
+      return this.#answer(failedAnswer(Status.TIMED_OUT, 'the connection was not accepted in time'));
     }
     if (conversation?.hasHeard === true) {
       this.#await(this.#state, this.#endNs);
@@ -215,7 +215,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     return this.onReady();
   }
 
-  /** The system has a connection; nobody may have taken it yet. */
+  /** The system has a connection; the listener may not have accepted it yet. */
   #converse(): void {
     const fd = this.#fd;
     const { watch } = this.#owner;
@@ -257,7 +257,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
   }
 
   #fail({ status, reason }: Fault): number {
-    // Whatever listens there, it is nobody to connect to.
+    // What listens there is no listener of this library.
     const known = status === Status.INVALID_PARAM ? Status.UNREACHABLE : status;
     return this.#answer(failedAnswer(known, reason));
   }

@@ -11,7 +11,7 @@ export function failedAnswer(status: Status, reason: string): ConnectAnswer {
   return { status, privateData: NO_DATA, error: new UcxError({ code: 'ERR_TCP_CM', status, message: reason }) };
 }
 
-/** Failures that are told as they are: this machine lacks something, or the time is over. The others mean that nobody could be reached. */
+/** Failures that are told as they are: this machine lacks something, or the time is over. The others mean that the listener could not be reached. */
 const TOLD: readonly Status[] = [Status.EXCEEDS_LIMIT, Status.NO_MEMORY, Status.TIMED_OUT];
 
 /** The answer for a system call that has failed. */

@@ -27,14 +27,14 @@ import type { Watched } from './watch.ts';
 
 /** Connections that one look takes at most: others have their turn too. */
 const ACCEPTS_MAX = 64;
-/** Pause of a listener that can take nobody, not even to send them away. */
+/** Pause of a listener that cannot accept clients, not even to refuse them. */
 const PAUSE_NS = 100e6;
 /** Seconds between two probes of a silent client, and how many it may leave unanswered. */
 const KEEPALIVE_S = 10;
 const KEEPALIVE_PROBES = 3;
 
 const OUT_OF_DESCRIPTORS: readonly number[] = [Errno.EMFILE, Errno.ENFILE];
-const NOBODY: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
+const NO_CLIENT: readonly number[] = [Errno.EAGAIN, Errno.EINTR];
 /** A connection that failed before it was taken; the next one may be good: see accept(2). */
 const LOST: readonly number[] = [Errno.ECONNABORTED, Errno.ENETUNREACH, Errno.EHOSTUNREACH, Errno.EPERM];
 
@@ -98,7 +98,7 @@ export class Listening implements SocketListener, Watched {
     for (let i = 0; i < ACCEPTS_MAX && !this.#closed; i++) {
       const fd = tcpAccept(this.#fd);
       if (fd >= 0) count += this.#take(fd);
-      else if (NOBODY.includes(-fd) || !this.#goesOnAfter(-fd)) break;
+      else if (NO_CLIENT.includes(-fd) || !this.#goesOnAfter(-fd)) break;
     }
     return count;
   }
@@ -150,8 +150,8 @@ export class Listening implements SocketListener, Watched {
     if (LOST.includes(code)) return true;
     const { log, watch, clock, counters } = this.#owner;
     const left = OUT_OF_DESCRIPTORS.includes(code) ? this.#reserve.sendAway() : -code;
-    // Without descriptors accept does not even look whether somebody is there.
-    if (NOBODY.includes(-left)) return false;
+    // Without descriptors accept does not even look whether a client waits.
+    if (NO_CLIENT.includes(-left)) return false;
     if (left >= 0) {
       counters.count(CmCounter.CLIENTS_SENT_AWAY);
       log.warn(`a client of ${printAddress(this.address)} was sent away: ${errnoText(code)}`);

@@ -92,7 +92,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#conversation = new Conversation(owner.watch, channel, this);
   }
 
-  /** Begins: says that somebody listens. Returns like {@link onReady}. */
+  /** Begins: confirms that a listener is there. Returns like {@link onReady}. */
   greet(): number {
     this.#conversation.send(packFrame(FrameType.HELLO, Status.OK, this.#nonce));
     return this.onReady();

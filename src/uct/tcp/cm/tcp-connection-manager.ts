@@ -2,7 +2,7 @@
  * The connection manager over TCP: listeners, their clients, and attempts to connect, over nonblocking sockets that one event set watches. It moves no data of
  * transports.
  *
- * What travels is the private data of the two sides. Whoever can connect to a listener is heard: without a handshake in channel.ts that is everybody who
+ * What travels is the private data of the two sides. Every client that can connect to a listener is heard: without a handshake in channel.ts that is every program that
  * reaches its address.
  */
 

@@ -127,7 +127,7 @@ export class Watch {
         if (watched !== undefined && watched.deadlineNs <= nowNs) count += watched.onDeadline();
       }
     } finally {
-      // Also when a callback of the application has thrown: nobody may be forgotten.
+      // Also when a callback of the application has thrown: every watched connection has to be served.
       for (const watched of this.#watched)
         this.#earliestNs = Math.min(this.#earliestNs, watched?.deadlineNs ?? Infinity);
     }

@@ -192,7 +192,7 @@ export class Connector {
     }
   }
 
-  /** Lets a peer introduce itself. One that has gone already, or has come when this process is out of means, is nobody's failure. */
+  /** Lets a peer introduce itself. One that has gone already, or has come when this process has no descriptor left, fails no endpoint. */
   #welcome(fd: number): void {
     try {
       const peer = tcpRemoteAddress(fd);

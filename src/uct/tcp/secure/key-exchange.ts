@@ -1,5 +1,5 @@
 /**
- * How two ends of a connection show each other that they know the shared key, and agree on keys that nobody else knows, not even who learns the shared key
+ * How two ends of a connection show each other that they know the shared key, and agree on keys that no third party knows, not even one that learns the shared key
  * later. Bytes in, bytes out: no socket.
  *
  * Each end says hello at once, with a nonce and a public key of X25519 that are used for this connection only, and then proves that it knows the

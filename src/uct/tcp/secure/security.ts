@@ -30,7 +30,7 @@ export interface Security {
  */
 export function openSecurity({ SECURITY, KEY_FILE }: SecurityConfig, log: Log): Security | undefined {
   if (SECURITY === 'none') {
-    if (KEY_FILE !== '') log.warn('UCX_TCP_KEY_FILE is not used: UCX_TCP_SECURITY=none asks nobody for the key');
+    if (KEY_FILE !== '') log.warn('UCX_TCP_KEY_FILE is not used: UCX_TCP_SECURITY=none asks no peer for the key');
     return undefined;
   }
   if (KEY_FILE === '') {

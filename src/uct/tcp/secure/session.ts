@@ -43,7 +43,7 @@ export class Session {
     return this.#isEncrypted ? RECORD_OVERHEAD_BYTES : MAC_BYTES;
   }
 
-  /** The first message of this end as it is sent: nobody else can have made it, and it fits no other connection. */
+  /** The first message of this end as it is sent: only the peer can have made it, and it fits no other connection. */
   sealHello(hello: Uint8Array): Uint8Array {
     if (this.#isEncrypted) {
       const record = new Uint8Array(hello.byteLength + RECORD_OVERHEAD_BYTES);

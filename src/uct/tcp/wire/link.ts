@@ -228,7 +228,7 @@ export class TcpLink implements FrameSink, Watched {
     return received;
   }
 
-  /** Looks after what a call of the transmitter has left; returns the status. Its failure ends the link with the next progress: nobody is called in here. */
+  /** Looks after what a call of the transmitter has left; returns the status. Its failure ends the link with the next progress: no callback runs in here. */
   check(status: Status): Status {
     const transmitter = this.transmitter!;
     if (status === Status.IO_ERROR) {
@@ -262,7 +262,7 @@ export class TcpLink implements FrameSink, Watched {
    */
   look(): Status {
     if (!this.isUp) return this.state === 'down' ? this.status : Status.OK;
-    // Also where nobody makes progress: a peer that has closed, and has left nothing to be read.
+    // Also where the program makes no progress: a peer that has closed, and has left nothing to be read.
     if (!tcpIsEstablished(this.fd) && tcpUnreadBytes(this.fd) === 0) {
       this.fail(Status.CONNECTION_RESET, errnoText(Errno.ECONNRESET));
       return this.status;
@@ -273,7 +273,7 @@ export class TcpLink implements FrameSink, Watched {
     }
     const { peerTimeoutMs, nowMs } = this.#owner;
     const processMs = Math.max(peerTimeoutMs, this.#heartbeatMs * INTERVALS);
-    // Data that nobody has read is no silence: it is this process that has not looked.
+    // Unread data is no silence of the peer: it is this process that has not read.
     const isSilent = this.#heartbeatMs > 0 && tcpReceivedMs(this.fd) > processMs && tcpUnreadBytes(this.fd) === 0;
     const isCut = tcpAckedMs(this.fd) > peerTimeoutMs && nowMs - this.#askedMs > peerTimeoutMs;
     if (isSilent || isCut) {

@@ -30,7 +30,7 @@ export class Outgoing {
   readonly memories: (HostMemory | undefined)[] = [];
   /** It was put before others that came first. */
   hasOvertaken = false;
-  /** Told when everything is sent; undefined for nobody. */
+  /** Told when everything is sent; undefined for none. */
   completion: Completion | undefined = undefined;
   /** INVALID_ADDR once memory was lost: zeros are sent in its place. */
   failure: Status = Status.OK;

@@ -84,7 +84,7 @@ export class PendingOperations {
     return failure;
   }
 
-  /** A failure is that of the operation whose frame it was, or of one that nobody waits for. */
+  /** A failure is that of the operation whose frame it was, or of one without a completion. */
   #note(status: Status): void {
     const operation = this.#operations[this.#first];
     if (operation !== undefined && this.done >= operation.first) operation.failure = status;

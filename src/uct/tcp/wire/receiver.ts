@@ -68,7 +68,7 @@ export class Receiver {
   #inPayload = false;
   /** Behind the body and its padding comes an end. */
   #expectsEnd = false;
-  /** A message waits in what is left over for somebody who takes messages. */
+  /** A message waits in what is left over for a message handler. */
   #isStalled = false;
   #expectsBulk = false;
 
@@ -135,7 +135,7 @@ export class Receiver {
     return received;
   }
 
-  /** Hands out what waited for somebody who takes messages; false when there is still nobody. */
+  /** Hands out what waited for a message handler; false while there is still none. */
   #resume(): boolean {
     if (!this.#sink.hasHandler) return false;
     this.#isStalled = false;

@@ -1,5 +1,5 @@
 /**
- * The keys of tcp: packed for peers, unpacked at peers, and the table in which the owner finds its memory behind the words of a frame. Nobody reaches
+ * The keys of tcp: packed for peers, unpacked at peers, and the table in which the owner finds its memory behind the words of a frame. No peer reaches
  * memory by a key that was revoked or guessed.
  *
  * Layout of a packed key, little-endian: u32 kind and version, u32 CRC-32 of what follows, u32 slot, u32 generation, 16 bytes secret, u64 length, 8 bytes
@@ -61,7 +61,7 @@ export class TcpKey implements RemoteKey {
 
 /** The memory that has keys. */
 export class TcpKeyTable {
-  /** By slot; slot 0 is nobody's. */
+  /** By slot; slot 0 is not used. */
   readonly #memories: (HostMemory | undefined)[] = [undefined];
   /** {@link KEY_WORDS} words of each slot. */
   #words: Int32Array = new Int32Array(16 * KEY_WORDS);

@@ -191,7 +191,7 @@ export class Transmitter {
     if (last !== undefined) this.#release(last, Status.OK);
   }
 
-  /** Takes the frames up to `last` out; then, because whoever is told may send more, tells of them. */
+  /** Takes the frames up to `last` out; then, because a completion may send more, reports them. */
   #release(last: Outgoing, status: Status): void {
     let each = this.#head;
     this.#head = last.next;
