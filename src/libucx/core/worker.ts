@@ -378,9 +378,9 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   /** Memory for the headers of messages, until the next call: what is in use now belongs to a request. */
   takeHeader(): ScratchBlock {
-    const lent = this.headers;
+    const block = this.headers;
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
-    return lent;
+    return block;
   }
 
   // What sleeping needs.

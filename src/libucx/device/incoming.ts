@@ -24,7 +24,7 @@ export class IncomingMessage {
   #offset = 0;
   #filled = 0;
   #outstanding = 0;
-  /** Ended by libucp; its bytes are still on their way. */
+  /** Ended by libucp; its bytes are still being copied. */
   #ended: UcpRequest | undefined;
   #status: Status = Status.OK;
 

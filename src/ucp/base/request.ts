@@ -112,7 +112,7 @@ export interface Connection {
   forget(request: Request): void;
   /** A failure of a lane that was found before its flush: the next flush reports it, once. OK for none. */
   takeFailure(): Status;
-  /** Ends `flush` one count later if operations are on their way that only the peer can end. */
+  /** Ends `flush` one count later if operations are in flight that only the peer can end. */
   awaitRemote(flush: FlushRequest): void;
 }
 
@@ -263,7 +263,7 @@ export abstract class Request implements ApiRequest, Completion {
     this.end(this.failure);
   }
 
-  /** Ends the request, exactly once: with INVALID_ADDR if its memory was detached or shortened meanwhile, whatever has come of the bytes. */
+  /** Ends the request, exactly once: with INVALID_ADDR if its memory was detached or shortened meanwhile, even if the bytes have been moved. */
   end(outcome: Status): void {
     const isLost = MAY_BE_LOST.has(outcome) && !this.holdsMemory();
     const status = isLost ? Status.INVALID_ADDR : outcome;

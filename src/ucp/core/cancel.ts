@@ -4,7 +4,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { ConnectRequest, type Request } from '../base/request.ts';
 
-/** Takes a request back; false when it is too late. */
+/** Withdraws a request; false when it is too late. */
 interface Canceller<R extends Request> {
   cancel(request: R): boolean;
 }
@@ -18,12 +18,12 @@ export interface WaitingPlaces {
 
 /** Ends a request with CANCELED; false when it is too late. */
 export function cancelRequest(request: Request, places: WaitingPlaces): boolean {
-  if (request.isCompleted || !takeBack(request, places)) return false;
+  if (request.isCompleted || !withdraw(request, places)) return false;
   request.end(Status.CANCELED);
   return true;
 }
 
-function takeBack(request: Request, { tag, streams, sockets }: WaitingPlaces): boolean {
+function withdraw(request: Request, { tag, streams, sockets }: WaitingPlaces): boolean {
   if (request instanceof ReceiveRequest) return tag.cancel(request) || streams.cancel(request);
   if (request instanceof ConnectRequest) return sockets.cancel(request);
   if (request instanceof SendRequest && !request.queued) return streams.canCancelSend(request);

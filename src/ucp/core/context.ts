@@ -286,7 +286,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     this.#closed = true;
     this.#onClosing();
     this.#memory.close();
-    // The memory domains end what is still on its way, then free and deregister all memory themselves.
+    // The memory domains end what is still in flight, then free and deregister all memory themselves.
     this.resources.close();
     this.#hostDmabufs.close();
     this.#onClose();

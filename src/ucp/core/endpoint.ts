@@ -206,7 +206,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
   }
 
   close(options?: CloseOptions): Promise<void> {
-    // Closing never fails, whatever it is given.
+    // Closing never fails, not even for invalid options.
     if (options?.force === true) {
       this.#isForced = true;
       this.#closed = true;

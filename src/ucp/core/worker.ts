@@ -53,7 +53,7 @@ import type { EndpointWorker } from './endpoint-attributes.ts';
 import { TransportSleep } from './sleep.ts';
 import type { WorkerContext } from './worker-context.ts';
 
-/** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
+/** Calls of progress after which also those transports are polled that have nothing in flight: they may serve peers. A power of two. */
 const QUIET_TURNS_MASK = 255;
 
 /** A worker. */

@@ -1,4 +1,4 @@
-/** The interfaces of a worker that bring no messages of peers: they are driven while they may have operations on their way, and now and then. */
+/** The interfaces of a worker that receive no messages of peers: polled while they may have operations in flight, and periodically. Others are polled always. */
 
 import type { Iface } from '../../uct/api/iface.ts';
 import type { Activity } from './lane.ts';
@@ -15,7 +15,7 @@ export class QuietIfaces {
     this.#ifaces = ifaces.filter((iface) => !isListening(iface));
   }
 
-  /** Drives those with something on its way. @param isTurn also the others: they may serve peers */
+  /** Polls those with operations in flight. @param isTurn also the others: they may serve peers */
   progress(isTurn: boolean): number {
     let count = 0;
     // First: what ends on one of them may start something on another that was looked at before.

@@ -18,7 +18,7 @@ export const Protocol = {
   SHORT: 0,
   ZCOPY: 1,
   /** The peer moves the bytes itself, out of and into messages: for memory that no transport reaches. */
-  MESSAGE: 2,
+  SOFTWARE: 2,
 } as const;
 export type Protocol = (typeof Protocol)[keyof typeof Protocol];
 
@@ -137,7 +137,7 @@ export function selectProtocols(
 function messageCandidate({ lane, latencyNs, bandwidth, note }: MessageLane): Candidate {
   return {
     lane,
-    protocol: Protocol.MESSAGE,
+    protocol: Protocol.SOFTWARE,
     bytesMin: 1,
     bytesMax: Number.MAX_SAFE_INTEGER,
     fixedNs: MESSAGE_TURNS * (latencyNs + MESSAGE_OVERHEAD_NS),

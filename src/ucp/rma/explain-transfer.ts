@@ -172,6 +172,6 @@ function bulkOf(
 }
 
 function zcopyOf(candidate: Candidate | undefined, lanes: readonly Lane[]): ExplainedCandidate | undefined {
-  if (candidate === undefined || candidate.protocol === Protocol.MESSAGE) return undefined;
+  if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return undefined;
   return { ...candidate, transport: nameOf(lanes[candidate.lane]!.iface.attributes), protocol: 'zcopy' };
 }

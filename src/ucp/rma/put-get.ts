@@ -160,7 +160,7 @@ export class RmaProtocol {
       const whole = { local, localOffset, byteLength, rkey, remoteOffset };
       const parts = this.#partsOf(operation, connection, candidate, whole);
       if (parts.length > 1) initParts(this.#host, request, connection, operation, parts);
-      else if (candidate.protocol !== Protocol.MESSAGE) initLocal(request, local, localOffset, byteLength, context);
+      else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
       else this.#software.describe(request, local, localOffset, byteLength, rkey.memoryKey);
     } catch (error) {
       requests.discard(request);
