@@ -39,8 +39,7 @@ import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
 import { type RendezvousScheme, UCP_CONFIG_TABLE } from '../resources/config.ts';
 import { type OpenMd, Resources } from '../resources/resources.ts';
-import { Worker } from './worker.ts';
-import type { WorkerContext } from './worker-context.ts';
+import { Worker, type WorkerContext } from './worker.ts';
 
 /** What a context is made of. */
 export interface ContextParams<Device> {
@@ -69,7 +68,7 @@ export interface ContextParams<Device> {
 }
 
 /** A context. */
-export class Context<Device = unknown> implements ApiContext<Device>, WorkerContext<Worker> {
+export class Context<Device = unknown> implements ApiContext<Device>, WorkerContext {
   readonly thread: symbol = THREAD_BOUND;
   readonly config: Config;
   readonly log: Log;

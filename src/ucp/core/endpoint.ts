@@ -7,6 +7,7 @@ import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AwaitedEndpoint } from '../api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../api/awaited/awaited-options.ts';
+import type { PromiseTier } from '../api/awaited/promise-tier.ts';
 import { checkParams } from '../api/check-options.ts';
 import type {
   Endpoint as ApiEndpoint,
@@ -18,6 +19,7 @@ import type {
   TransferOptions,
   TransferResult,
 } from '../api/endpoint.ts';
+import type { Engine } from '../api/engine.ts';
 import { ErrorHandling } from '../api/error-handling.ts';
 import type { Explanation } from '../api/explanation.ts';
 import { explainedBy } from '../api/explanation-text.ts';
@@ -25,13 +27,25 @@ import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request.ts';
 import type { Lane } from '../lane/lane.ts';
+import { nameOf } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { explainTransfer } from '../rma/explain-transfer.ts';
+import { type ExplainContext, explainTransfer } from '../rma/explain-transfer.ts';
 import { enqueueFlush, fenceConnection } from '../rma/flush.ts';
-import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
+import type { Connections } from '../wireup/connections.ts';
+import type { Protocols } from './dispatch.ts';
+
+/** The worker behind an endpoint. */
+export interface EndpointWorker extends ProtocolHost {
+  readonly context: ProtocolContext & ExplainContext & { readonly engine: Engine };
+  readonly promises: PromiseTier;
+  readonly protocols: Protocols;
+  readonly connections: Connections;
+  forgetEndpoint(connection: PeerConnection): void;
+}
 
 /** An endpoint. */
 export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
@@ -272,4 +286,14 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     if (this.#closed) throw closedError('endpoint');
     checkParams(params);
   }
+}
+
+/** The attributes of the endpoint of a connection. */
+function attributesOf({ lanes, amLane, socketAddresses }: PeerConnection): EndpointAttributes {
+  return {
+    localAddress: socketAddresses?.local,
+    remoteAddress: socketAddresses?.remote,
+    transports: lanes.map(({ iface }) => nameOf(iface.attributes)),
+    messageTransport: amLane === undefined ? undefined : nameOf(amLane.iface.attributes),
+  };
 }
