@@ -16,6 +16,7 @@ import { ErrorHandling } from '../../ucp/api/error-handling.ts';
 import type { Explanation } from '../../ucp/api/explanation.ts';
 import { checkLocal } from '../../ucp/api/local-bytes.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
+import { checkRemote } from '../../ucp/api/owned-remote-key.ts';
 import { checkRawMemory } from '../../ucp/api/raw-bytes.ts';
 import type {
   AmSendParams,
@@ -36,7 +37,7 @@ import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
-import { checkRemote, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
+import { readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { checkMessage } from '../messages/message-check.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
@@ -150,7 +151,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     const call = checkWordOperation(operation, value, params);
     this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params);
-    checkRemote(this, rkey, remoteOffset, call.wordBytes);
+    checkRemote<UcpRemoteKey>(this, rkey, remoteOffset, call.wordBytes);
     checkAligned(call, remoteOffset);
     if (this.#failure !== Status.OK) return this.#failure;
     if (rkey.exportId === 0) this.#hasAtomics ||= requireAtomics(this.#worker.context, this.handle, this.#isWatched);
@@ -315,7 +316,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
     this.#checkOpen();
     checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this, rkey, 0, 0);
+    checkRemote<UcpRemoteKey>(this, rkey, 0, 0);
     return explainOver(this.#worker.context, this, operation, local, rkey);
   }
 
@@ -362,7 +363,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.RMA, params);
     checkLocal(this.#worker.context, local, localOffset, byteLength);
-    checkRemote(this, rkey, remoteOffset, byteLength);
+    checkRemote<UcpRemoteKey>(this, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
     if (this.#failure !== Status.OK) return this.#failure;
     const { devices, requests } = this.#worker;
@@ -397,7 +398,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Promise<TransferResult> {
     this.#require(UCP_FEATURE.RMA);
     checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this, rkey, 0, 0);
+    checkRemote<UcpRemoteKey>(this, rkey, 0, 0);
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
     const { promises } = this.#worker;
     const outcome = await promises.run(name, options.signal, (params) =>
