@@ -74,3 +74,18 @@ export function checkRemote<K extends OwnedRemoteKey>(
     throw invalidParam('remoteOffset', rule, offset + byteLength);
   }
 }
+
+/**
+ * The same for an atomic operation: the word lies across no others.
+ * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
+ */
+export function checkRemoteWord<K extends OwnedRemoteKey>(
+  owner: object,
+  rkey: RemoteKey,
+  offset: number,
+  wordBytes: number,
+): asserts rkey is K {
+  checkRemote<K>(owner, rkey, offset, wordBytes);
+  if (offset % wordBytes === 0) return;
+  throw invalidParam('remoteOffset', `must be a multiple of the ${wordBytes} bytes of the word`, offset);
+}
