@@ -53,7 +53,7 @@ import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import { TransportSleep } from './sleep.ts';
 
 /** Calls of progress after which also those transports are polled that have nothing in flight: they may serve peers. A power of two. */
-const QUIET_TURNS_MASK = 255;
+const QUIET_CALLS_MASK = 255;
 
 /** The context behind a worker. */
 export interface WorkerContext extends ProtocolContext, WorkerServices {
@@ -109,7 +109,7 @@ export class Worker
   /** Interfaces that messages of peers come from: progress always looks at them. */
   readonly #listening: readonly Iface[];
   readonly #quiet: QuietIfaces;
-  #turns = 0;
+  #progressCalls = 0;
   #address: Uint8Array | undefined;
   #loopback: PeerConnection | undefined;
 
@@ -186,9 +186,9 @@ export class Worker
   progress(): number {
     let count = 0;
     for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
-    this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
-    if (this.activity.busy || this.#turns === 0) count += this.#quiet.progress(this.#turns === 0);
-    if (this.sockets.isDue || this.#turns === 0) count += this.sockets.progress();
+    this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
+    if (this.activity.busy || this.#progressCalls === 0) count += this.#quiet.progress(this.#progressCalls === 0);
+    if (this.sockets.isDue || this.#progressCalls === 0) count += this.sockets.progress();
     if (this.#pending.size > 0) count += this.#pending.restart();
     if (this.connections.hasPending) this.connections.progress();
     return count;

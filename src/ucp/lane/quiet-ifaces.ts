@@ -15,13 +15,13 @@ export class QuietIfaces {
     this.#ifaces = ifaces.filter((iface) => !isListening(iface));
   }
 
-  /** Polls those with operations in flight. @param isTurn also the others: they may serve peers */
-  progress(isTurn: boolean): number {
+  /** Polls those with operations in flight. @param isPeriodic polls the others too: they may serve peers */
+  progress(isPeriodic: boolean): number {
     let count = 0;
     // First: what ends on one of them may start something on another that was looked at before.
     this.activity.busy = false;
     for (const iface of this.#ifaces) {
-      if (iface.outstanding === 0 && !isTurn) continue;
+      if (iface.outstanding === 0 && !isPeriodic) continue;
       count += iface.progress();
       if (iface.outstanding > 0) this.activity.busy = true;
     }

@@ -106,9 +106,9 @@ export interface MessageLane {
 }
 
 /** Messages before the first bytes move: the question, the answer, the data. */
-const MESSAGE_TURNS = 3;
+const SOFTWARE_MESSAGES = 3;
 /** What a worker takes for one message: it answers when it makes progress, which may be when its event wakes it. */
-const MESSAGE_OVERHEAD_NS = 20_000;
+export const MESSAGE_OVERHEAD_NS = 20_000;
 
 /**
  * Chooses. Pure.
@@ -140,7 +140,7 @@ function messageCandidate({ lane, latencyNs, bandwidth, note }: MessageLane): Ca
     protocol: Protocol.SOFTWARE,
     bytesMin: 1,
     bytesMax: Number.MAX_SAFE_INTEGER,
-    fixedNs: MESSAGE_TURNS * (latencyNs + MESSAGE_OVERHEAD_NS),
+    fixedNs: SOFTWARE_MESSAGES * (latencyNs + MESSAGE_OVERHEAD_NS),
     // Into fragments, into messages, out of them, and out of fragments.
     perByteNs: (4 * NS_PER_S) / bandwidth,
     ...(note === undefined ? {} : { note }),

@@ -141,8 +141,8 @@ export class RmaProtocol {
     if (request === undefined) return Status.NO_RESOURCE;
     initRma(request, operation, connection, candidate, rkey, remoteOffset);
     try {
-      const whole = { local, localOffset, byteLength, rkey, remoteOffset };
-      const parts = this.#partsOf(operation, connection, candidate, whole);
+      const place = { local, localOffset, byteLength, rkey, remoteOffset };
+      const parts = this.#partsOf(operation, connection, candidate, place);
       if (parts.length > 1) initParts(this.#host, request, connection, operation, parts);
       else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
       else this.#software.describe(request, local, localOffset, byteLength, rkey.memoryKey);
@@ -158,11 +158,11 @@ export class RmaProtocol {
     operation: Operation,
     connection: PeerConnection,
     { protocol }: Candidate,
-    whole: RmaPlace,
+    place: RmaPlace,
   ): readonly RmaPlace[] {
     const { rmaRails } = this.#host.context;
     if (!connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
-    return placesOf(connection, operation, whole, rmaRails);
+    return placesOf(connection, operation, place, rmaRails);
   }
 }
 

@@ -38,8 +38,8 @@ export function canMoveAll(move: RemoteMove): boolean {
 export function moveRemote(host: ProtocolHost, by: Request, move: RemoteMove, done: (status: Status) => void): void {
   const { operation, connection } = move;
   const parts = new Parts(done);
-  for (const whole of placesIn(move)) {
-    for (const place of placesOf(connection, operation, whole, host.context.rails)) {
+  for (const range of placesIn(move)) {
+    for (const place of placesOf(connection, operation, range, host.context.rails)) {
       const ended = parts.add();
       try {
         const transfer = initTransfer(host, connection, operation, place, ended);

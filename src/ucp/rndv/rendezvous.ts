@@ -49,26 +49,17 @@ export class Rendezvous {
     this.#sender = new WindowSender(host, this.staging);
   }
 
-  /** The same with the key of its memory, where the receiver may read it and `headerBytes` of the message leave room for it. */
+  /** Makes a request the sender of a rendezvous: it ends with the answer of the peer. */
+  offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
+    this.#sender.offer(request, pieces, key);
+  }
+
+  /** As {@link offer}, with the key of its memory, where the receiver may read it and `headerBytes` of the message leave room for it. */
   offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): void {
     const { pieces, byteLength } = request;
     const isReadable = byteLength > 0 && GET_SCHEMES.has(this.#host.context.scheme);
     const key = isReadable ? this.#keyFor(connection, pieces, connection.amBcopyMax - headerBytes) : undefined;
     request.key = key;
-    this.#sender.offer(request, pieces, key);
-  }
-
-  #keyFor(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
-    const [piece] = pieces;
-    if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
-    const key = ownKey(this.#host.context, connection, piece);
-    if (key === undefined || key.packed.byteLength <= roomBytes) return key;
-    key.release();
-    return undefined;
-  }
-
-  /** Makes a request the sender of a rendezvous: it ends with the answer of the peer. */
-  offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
     this.#sender.offer(request, pieces, key);
   }
 
@@ -174,6 +165,16 @@ export class Rendezvous {
       request.end(status);
     });
     return true;
+  }
+
+  /** The key of a message of one piece; undefined where it has none, or has no room. */
+  #keyFor(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
+    const [piece] = pieces;
+    if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
+    const key = ownKey(this.#host.context, connection, piece);
+    if (key === undefined || key.packed.byteLength <= roomBytes) return key;
+    key.release();
+    return undefined;
   }
 
   /** The key of memory that a sender may write; undefined where it cannot have one: then the bytes come in messages. */

@@ -93,11 +93,11 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
   start(): void {
     const { from, byteLength } = this.#asked;
     const transfer = this.#transfer;
-    const whole: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
-    const direct = this.#destinationOf(whole);
+    const part: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
+    const direct = this.#destinationOf(part);
     transfer.inFlight += 1;
     if (direct !== undefined || transfer.isHost) {
-      this.#send(whole, direct, (status) => this.ended(status));
+      this.#send(part, direct, (status) => this.ended(status));
       return;
     }
     transfer.staged.add(this);

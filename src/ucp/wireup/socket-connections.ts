@@ -73,7 +73,7 @@ export class SocketConnections {
     return this.#manager === undefined ? [] : [this.#manager];
   }
 
-  /** Whether progress has to look now: a system call that the turns between are spared. */
+  /** Whether progress has to look now: a system call, which is not made in every call of progress. */
   get isDue(): boolean {
     return this.#isDue;
   }
