@@ -31,6 +31,7 @@ export {
   write,
 } from './file.ts';
 export { FileKind, type FileStatus, fileStatus, mkfifo, reserveFile } from './file-status.ts';
+export { ForeignMemory } from './foreign-memory.ts';
 export { FUTEX_TIMEOUT_NS_MAX, futexWait, futexWake } from './futex.ts';
 export {
   AddressFamily,
@@ -44,7 +45,6 @@ export {
   unpackSockaddr,
 } from './inet-address.ts';
 export { ioctl, ioctlAsync } from './ioctl.ts';
-export { LentMemory } from './lent-memory.ts';
 export {
   type AnonymousOptions,
   type FileMappingOptions,

@@ -2,7 +2,6 @@
 
 import type { AtomicParams, Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
-import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { AtomicOperation } from '../../uct/api/iface.ts';
 import { ucpDtMakeContig } from '../c/abi.ts';
@@ -19,12 +18,6 @@ const BITS_FIXED_MINOR = 18;
 export const PROTO_ENABLE_MINOR = 16;
 /** Transports of libucp that have atomic operations in hardware, also where the peer is looked after. */
 const HARDWARE = /^(rc|dc)_/;
-
-/** @throws UcxError ERR_INVALID_PARAM for a word that lies across others */
-export function checkAligned({ wordBytes }: WordOperation, remoteOffset: number): void {
-  if (remoteOffset % wordBytes === 0) return;
-  throw invalidParam('remoteOffset', `must be a multiple of the ${wordBytes} bytes of the word`, remoteOffset);
-}
 
 /**
  * Checks that libucp can be asked for atomic operations. The protocols that UCX_PROTO_ENABLE turns on have those in software only at endpoints that do not look

@@ -1,31 +1,32 @@
 /** Attributes of an endpoint of libucp: its socket addresses, and its lanes since version 1.14. */
 
-import { allocateScratch, type InetAddress, textAt, unpackSockaddr } from '../../sys/index.ts';
+import { allocateScratch, type InetAddress, textAt } from '../../sys/index.ts';
 import type { EndpointAttributes } from '../../ucp/api/endpoint.ts';
 import { SINCE_MINOR, UCP_EP_ATTR, UCP_EP_ATTR_FIELD, UCP_TRANSPORT_ENTRY } from './abi.ts';
 import { Fields } from './fields.ts';
 import type { Libucp } from './library.ts';
 
 const LANES_MAX = 64;
-const SOCKADDR_STORAGE_BYTES = 128;
 
 /** Asks for everything that there is; what libucp does not know, as the addresses of an endpoint by worker address, is left out. */
 export function queryEndpoint(libucp: Libucp, ep: number): EndpointAttributes {
   return {
-    localAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.LOCAL_SOCKADDR, UCP_EP_ATTR.at.local_sockaddr),
-    remoteAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.REMOTE_SOCKADDR, UCP_EP_ATTR.at.remote_sockaddr),
+    localAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.LOCAL_SOCKADDR, 'local_sockaddr'),
+    remoteAddress: addressOf(libucp, ep, UCP_EP_ATTR_FIELD.REMOTE_SOCKADDR, 'remote_sockaddr'),
     transports: lanesOf(libucp, ep),
     messageTransport: undefined,
   };
 }
 
-function addressOf({ functions }: Libucp, ep: number, field: number, at: number): InetAddress | undefined {
+function addressOf(
+  { functions }: Libucp,
+  ep: number,
+  field: number,
+  member: keyof typeof UCP_EP_ATTR.at,
+): InetAddress | undefined {
   using attributes = new Fields(UCP_EP_ATTR);
   attributes.setU64('field_mask', field);
-  if (functions.ucp_ep_query(ep, attributes.address) < 0) return undefined;
-  using address = allocateScratch(SOCKADDR_STORAGE_BYTES);
-  address.u8.set(attributes.block.u8.subarray(at, at + SOCKADDR_STORAGE_BYTES));
-  return unpackSockaddr(address);
+  return functions.ucp_ep_query(ep, attributes.address) < 0 ? undefined : attributes.inetAddress(member);
 }
 
 function lanesOf({ functions, minor }: Libucp, ep: number): string[] {

@@ -1,7 +1,9 @@
 /** Structs of C in scratch memory, written and read by member names, for cold paths: creating objects and queries. */
 
-import { allocateScratch, type ScratchBlock, textAt } from '../../sys/index.ts';
+import { allocateScratch, type InetAddress, type ScratchBlock, textAt, unpackSockaddr } from '../../sys/index.ts';
 import type { AbiStruct } from './abi.ts';
+
+const SOCKADDR_STORAGE_BYTES = 128;
 
 /** A struct, zeroed. Free it when libucp has returned. */
 export class Fields<F extends Readonly<Record<string, number>>> implements Disposable {
@@ -40,6 +42,14 @@ export class Fields<F extends Readonly<Record<string, number>>> implements Dispo
   /** The text that a member points to. */
   text(member: keyof F): string {
     return textAt(this.number(member));
+  }
+
+  /** The address in a member of type `sockaddr_storage`; undefined where libucp has set none. */
+  inetAddress(member: keyof F): InetAddress | undefined {
+    using address = allocateScratch(SOCKADDR_STORAGE_BYTES);
+    const at = this.#at[member]!;
+    address.u8.set(this.block.u8.subarray(at, at + SOCKADDR_STORAGE_BYTES));
+    return unpackSockaddr(address);
   }
 
   [Symbol.dispose](): void {

@@ -33,8 +33,8 @@ const MEMORY_TYPE_UNKNOWN = 'unknown';
 const MEMORY_TYPES_MAX = 30;
 
 /**
- * What libucs reads once, while it is loaded, and what only its own programs want: a backtrace where Node.js has its way with fatal signals, and
- * warnings about variables `UCX_...` that are ours. What the user has set stays.
+ * Variables that libucs reads once, while it is loaded, with values for a Node.js process: no signal handlers, as Node.js handles fatal signals, and no
+ * warnings about variables `UCX_...` of this package. What the user has set stays.
  */
 const ENVIRONMENT_AT_LOAD: Readonly<Record<string, string>> = {
   UCX_HANDLE_ERRORS: 'none',

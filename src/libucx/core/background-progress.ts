@@ -6,8 +6,8 @@
 import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
 import { throwLater } from '../../ucs/debug/uncaught.ts';
 
-/** Turns of progress after which others have theirs. */
-const TURNS_MAX = 64;
+/** Calls of progress at most before the event loop runs. */
+const CALLS_MAX = 64;
 
 /** The background progress of one worker. */
 export class BackgroundProgress {
@@ -35,16 +35,16 @@ export class BackgroundProgress {
     const ticket = {};
     this.#ticket = ticket;
     this.#worker.sleepOn(() => {
-      if (this.#ticket === ticket) this.#turn();
+      if (this.#ticket === ticket) this.#progress();
     });
   }
 
-  #turn(): void {
+  #progress(): void {
     this.#ticket = undefined;
     for (const endpoint of this.#endpoints) if (endpoint.closed) this.#endpoints.delete(endpoint);
     if (this.#endpoints.size === 0) return;
     try {
-      for (let turn = 0; turn < TURNS_MAX && this.#worker.progress() > 0; turn++);
+      for (let calls = 0; calls < CALLS_MAX && this.#worker.progress() > 0; calls++);
     } catch (error) {
       // Thrown by a callback of the application.
       throwLater(error);

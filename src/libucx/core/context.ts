@@ -3,6 +3,7 @@
  * Workers communicate, contexts own.
  */
 
+import { ClosableContext } from '../../ucp/api/closable-context.ts';
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { Feature } from '../../ucp/api/features.ts';
@@ -22,8 +23,7 @@ import type { Log } from '../../ucs/debug/log.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { checkStatus, closedError } from '../../ucs/type/error.ts';
-import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import { checkStatus } from '../../ucs/type/error.ts';
 import type { DmabufExport, MemoryAdvice, RegistrationCache } from '../../uct/api/memory-domain.ts';
 import { UCP_ATTR_FIELD, UCP_CONTEXT_ATTR } from '../c/abi.ts';
 import { featureBits } from '../c/features.ts';
@@ -58,8 +58,7 @@ export interface ContextParams<Device> {
 }
 
 /** A context. */
-export class Context<Device = unknown> implements ApiContext<Device>, EngineContext {
-  readonly thread: symbol = THREAD_BOUND;
+export class Context<Device = unknown> extends ClosableContext<Worker> implements ApiContext<Device>, EngineContext {
   readonly libucp: Libucp;
   readonly engine: Engine;
   readonly features: number;
@@ -74,14 +73,12 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
   /** The handle of libucp. */
   readonly handle: number;
   #access: DeviceAccess;
-  readonly #workers: Set<Worker> = new Set();
   readonly #onClosing: () => void;
   #isLeaked = false;
-  #closed = false;
-  #closing: Promise<void> | undefined;
 
   /** @throws UcxError ERR_CONFIG_VALUE; what ucp_init says */
   constructor(params: ContextParams<Device>) {
+    super();
     this.libucp = params.libucp;
     this.engine = params.engine;
     this.features = featureBits(params.features);
@@ -107,10 +104,6 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     return this.#access;
   }
 
-  get closed(): boolean {
-    return this.#closed;
-  }
-
   get emulated(): boolean {
     return this.node.emulated;
   }
@@ -127,15 +120,12 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     return this.node.query();
   }
 
-  worker(options: WorkerOptions = {}): Worker {
-    this.#checkOpen();
-    const worker = new Worker(this, options);
-    this.#workers.add(worker);
-    return worker;
+  protected override newWorker(options: WorkerOptions): Worker {
+    return new Worker(this, options);
   }
 
   memMap(params: MemMapParams): MemoryHandle {
-    this.#checkOpen();
+    this.checkOpen();
     return this.memory.map(params);
   }
 
@@ -152,7 +142,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
   }
 
   exportDmabuf(memory: AddressedMemory): DmabufExport {
-    this.#checkOpen();
+    this.checkOpen();
     return this.node.exportDmabuf(memory);
   }
 
@@ -170,18 +160,9 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
 
   stats(): StatsNode {
     return statsNode('ucp_context', 'libucx', {}, [
-      ...[...this.#workers].map((worker) => worker.stats()),
+      ...[...this.workers].map((worker) => worker.stats()),
       this.node.stats(),
     ]);
-  }
-
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
   }
 
   /**
@@ -202,11 +183,6 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     this.#isLeaked = true;
   }
 
-  /** Forgets a closed worker. */
-  forget(worker: Worker): void {
-    this.#workers.delete(worker);
-  }
-
   #accessOf({ functions, version, memoryTypes }: Libucp): DeviceAccess {
     using attributes = new Fields(UCP_CONTEXT_ATTR);
     attributes.setU64('field_mask', UCP_ATTR_FIELD.MEMORY_TYPES);
@@ -215,16 +191,11 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
     return deviceAccess({ version, memoryTypes, usableTypes, emulated: this.node.emulated });
   }
 
-  async #close(): Promise<void> {
-    for (const worker of this.#workers) await worker.close();
-    this.#closed = true;
+  protected override async shutDown(): Promise<void> {
+    this.isClosed = true;
     this.#onClosing();
     this.memory.close();
     if (!this.#isLeaked) this.libucp.functions.ucp_cleanup(this.handle);
     await this.node.close();
-  }
-
-  #checkOpen(): void {
-    if (this.#closed) throw closedError('context');
   }
 }

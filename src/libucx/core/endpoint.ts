@@ -1,21 +1,19 @@
 /** An endpoint over libucp: the operations of both tiers on memory that libucp reaches. Operations on memory of cards are passed to device/transfers.ts. */
 
-import { AwaitedEndpoint } from '../../ucp/api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../../ucp/api/awaited/awaited-options.ts';
-import { checkParams } from '../../ucp/api/check-options.ts';
+import { ClosableEndpoint } from '../../ucp/api/awaited/closable-endpoint.ts';
 import type {
   Endpoint as ApiEndpoint,
-  CloseOptions,
   EndpointAttributes,
   ExplainedOperation,
   RkeyOptions,
   TransferOptions,
   TransferResult,
 } from '../../ucp/api/endpoint.ts';
-import { ErrorHandling } from '../../ucp/api/error-handling.ts';
 import type { Explanation } from '../../ucp/api/explanation.ts';
 import { checkLocal } from '../../ucp/api/local-bytes.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
+import { checkRemote, checkRemoteWord } from '../../ucp/api/owned-remote-key.ts';
 import { checkRawMemory } from '../../ucp/api/raw-bytes.ts';
 import type {
   AmSendParams,
@@ -27,16 +25,15 @@ import type {
 } from '../../ucp/api/request.ts';
 import { type Tag, tagLow } from '../../ucp/api/tag.ts';
 import { checkWordOperation } from '../../ucp/api/word-operation.ts';
-import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { checkAligned, isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
+import { isWrong, requireAtomics, startAtomic } from '../amo/atomic-start.ts';
 import { UCP_AM_SEND_FLAG, UCP_EP_CLOSE_FLAG, UCP_FEATURE } from '../c/abi.ts';
 import { queryEndpoint } from '../c/endpoint-query.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import type { EndpointHandling, EngineEndpoint, EngineWorker } from '../engine/engine.ts';
 import { type LocalBuffer, type LocalMemory, pin } from '../mem/memory-handle.ts';
-import { checkRemote, readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
+import { readRemoteKey, UcpRemoteKey } from '../mem/remote-key.ts';
 import { checkMessage } from '../messages/message-check.ts';
 import { EndpointStream } from '../messages/stream-receives.ts';
 import { CLOSE_AM_ID } from '../request/arrivals.ts';
@@ -47,7 +44,7 @@ import { explainOver } from './explain.ts';
 const NO_BYTES = new Uint8Array(0);
 
 /** An endpoint. */
-export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
+export class Endpoint extends ClosableEndpoint implements EngineEndpoint {
   readonly messageTransport: string | undefined = undefined;
   /** The handle of libucp. */
   readonly handle: number;
@@ -61,7 +58,6 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   onceDropped: (() => void) | undefined = undefined;
   readonly #worker: EngineWorker;
   readonly #functions: LibucpFunctions;
-  readonly #errorHandling: ErrorHandling = new ErrorHandling();
   readonly #keys: Set<RemoteKey> = new Set();
   readonly #stream: EndpointStream;
   /** The worker address of the peer for the transports of the node; empty where it is not known. */
@@ -72,9 +68,6 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   /** libucp was asked whether it has atomic operations here, and has. */
   #hasAtomics = false;
   #failure: Status = Status.OK;
-  #closed = false;
-  #isForced = false;
-  #closing: Promise<void> | undefined;
 
   /** @param handle of libucp, which reports its failure to the worker */
   constructor(worker: EngineWorker, handle: number, nodeAddress: Uint8Array, { options, isWatched }: EndpointHandling) {
@@ -83,7 +76,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     this.#functions = worker.functions;
     this.handle = handle;
     this.#nodeAddress = nodeAddress;
-    this.#errorHandling.set(options);
+    this.errorHandling.set(options);
     this.#isWatched = isWatched;
     this.#stream = new EndpointStream(worker, handle);
   }
@@ -92,16 +85,12 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return this.#worker.context.access.isDirect;
   }
 
-  get closed(): boolean {
-    return this.#closed;
-  }
-
   get status(): Status {
     return this.#failure;
   }
 
   get transports(): readonly string[] {
-    return this.#closed ? [] : queryEndpoint(this.#worker.context.libucp, this.handle).transports;
+    return this.closed ? [] : queryEndpoint(this.#worker.context.libucp, this.handle).transports;
   }
 
   /** The endpoint to the same peer over the transports of the node; undefined where they do not reach it. */
@@ -115,7 +104,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   query(): EndpointAttributes {
-    this.#checkOpen();
+    this.checkOpen();
     return queryEndpoint(this.#worker.context.libucp, this.handle);
   }
 
@@ -150,8 +139,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     const call = checkWordOperation(operation, value, params);
     this.#require(call.wordBytes === 4 ? UCP_FEATURE.AMO32 : UCP_FEATURE.AMO64, params);
-    checkRemote(this, rkey, remoteOffset, call.wordBytes);
-    checkAligned(call, remoteOffset);
+    checkRemoteWord<UcpRemoteKey>(this, rkey, remoteOffset, call.wordBytes);
     if (this.#failure !== Status.OK) return this.#failure;
     if (rkey.exportId === 0) this.#hasAtomics ||= requireAtomics(this.#worker.context, this.handle, this.#isWatched);
     if (this.isFenced) {
@@ -162,7 +150,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     if (rkey.exportId !== 0 || isWrong(call, this.#worker.context.libucp)) {
       return this.#worker.devices.atomic(this, call, rkey, remoteOffset, params);
     }
-    const isOpen = (): boolean => !this.#isForced && this.#failure === Status.OK;
+    const isOpen = (): boolean => !this.isForced && this.#failure === Status.OK;
     return startAtomic(this.#worker, this.handle, call, [rkey, remoteOffset], { params, isOpen });
   }
 
@@ -270,8 +258,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    checkParams(params);
-    this.#checkOpen();
+    this.check(params);
     if (this.#failure !== Status.OK) return this.#failure;
     return this.flushAll(params);
   }
@@ -291,14 +278,14 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   fence(): void {
-    this.#checkOpen();
+    this.checkOpen();
     const isAlone = fenceBlocks(this.#worker.context.libucp);
     if (!isAlone) this.#worker.fence();
     this.#worker.devices.fence(this, isAlone);
   }
 
   unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): UcpRemoteKey {
-    this.#checkOpen();
+    this.checkOpen();
     const key = new UcpRemoteKey(this.#functions, this, readRemoteKey(packed, checkRawMemory(options)));
     this.#keys.add(key);
     return key;
@@ -313,33 +300,14 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   }
 
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
-    this.#checkOpen();
+    this.checkOpen();
     checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this, rkey, 0, 0);
+    checkRemote<UcpRemoteKey>(this, rkey, 0, 0);
     return explainOver(this.#worker.context, this, operation, local, rkey);
   }
 
-  put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.#transfer('put', local, rkey, options));
-  }
-
-  get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.#transfer('get', local, rkey, options));
-  }
-
-  close(options?: CloseOptions): Promise<void> {
-    // Closing never fails, whatever it is given.
-    if (options?.force === true) {
-      this.#isForced = true;
-      this.#closed = true;
-      this.#worker.promises.wake();
-    }
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
+  protected override onForced(): void {
+    this.#worker.promises.wake();
   }
 
   /** libucp has reported a failure; for the worker. */
@@ -348,7 +316,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     this.#worker.devices.endpointGone(this, this.#failure);
     this.#stream.fail(this.#failure);
     this.onceFailed?.(status);
-    if (!this.#closed) this.#errorHandling.report(this, this.#failure);
+    if (!this.closed) this.errorHandling.report(this, this.#failure);
   }
 
   #rma(
@@ -362,7 +330,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Status | Request {
     this.#require(UCP_FEATURE.RMA, params);
     checkLocal(this.#worker.context, local, localOffset, byteLength);
-    checkRemote(this, rkey, remoteOffset, byteLength);
+    checkRemote<UcpRemoteKey>(this, rkey, remoteOffset, byteLength);
     if (byteLength === 0) return Status.OK;
     if (this.#failure !== Status.OK) return this.#failure;
     const { devices, requests } = this.#worker;
@@ -389,7 +357,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return requests.started(request, started, params);
   }
 
-  async #transfer(
+  protected override async transfer(
     name: 'put' | 'get',
     local: LocalMemory,
     rkey: RemoteKey,
@@ -397,7 +365,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   ): Promise<TransferResult> {
     this.#require(UCP_FEATURE.RMA);
     checkLocal(this.#worker.context, local, 0, 0);
-    checkRemote(this, rkey, 0, 0);
+    checkRemote<UcpRemoteKey>(this, rkey, 0, 0);
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
     const { promises } = this.#worker;
     const outcome = await promises.run(name, options.signal, (params) =>
@@ -408,23 +376,22 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return resultOf(outcome, byteLength);
   }
 
-  async #close(): Promise<void> {
-    this.#closed = true;
+  protected override async shutDown(): Promise<void> {
     const { promises } = this.#worker;
     this.#stream.cancelAll();
-    await promises.until(() => this.#isForced || this.awaited === 0);
+    await promises.until(() => this.isForced || this.awaited === 0);
     this.#sendBye();
-    if (!this.#isForced && this.#failure === Status.OK) {
+    if (!this.isForced && this.#failure === Status.OK) {
       const flush = this.flushAll({ noImmediateCompletion: true });
-      await promises.until(() => this.#isForced || typeof flush === 'number' || flush.isCompleted);
+      await promises.until(() => this.isForced || typeof flush === 'number' || flush.isCompleted);
       if (typeof flush !== 'number') this.#worker.teardown.freeEventually(flush);
     }
     for (const key of this.#keys) key.release();
     this.#stream.close();
     this.#worker.devices.endpointGone(this, Status.CANCELED);
     const closing = this.#closeUcp();
-    await this.#worker.teardown.closed(closing, () => this.#isForced && !this.#isWatched);
-    if (this.#isForced) this.onceDropped?.();
+    await this.#worker.teardown.closed(closing, () => this.isForced && !this.#isWatched);
+    if (this.isForced) this.onceDropped?.();
     this.#worker.forgetEndpoint(this);
     await this.#nodeEndpoint?.close({ force: true });
   }
@@ -433,7 +400,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
   #sendBye(): void {
     const { requests, buffers } = this.#worker;
     // By socket addresses libucp does it; and what is not sent at once could not be given up without an eye on the peer.
-    const isGone = this.#failure !== Status.OK || (this.#isForced && !this.#isWatched);
+    const isGone = this.#failure !== Status.OK || (this.isForced && !this.#isWatched);
     const hasMessages = (this.#worker.context.features & UCP_FEATURE.AM) !== 0;
     if (!hasMessages || this.#nodeAddress.byteLength === 0 || isGone) return;
     const request = requests.begin(RequestKind.SEND, 'close');
@@ -446,7 +413,7 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     const { requests } = this.#worker;
     const request = requests.begin(RequestKind.SEND, 'close');
     if (request === undefined) return Status.NO_RESOURCE;
-    const isForced = this.#isForced || this.#failure !== Status.OK;
+    const isForced = this.isForced || this.#failure !== Status.OK;
     if (isForced && this.#isWatched) requests.setFlags(UCP_EP_CLOSE_FLAG.FORCE);
     return requests.started(request, this.#functions.ucp_ep_close_nbx(this.handle, requests.param), {
       noImmediateCompletion: true,
@@ -484,14 +451,9 @@ export class Endpoint extends AwaitedEndpoint implements EngineEndpoint {
     return request;
   }
 
-  #checkOpen(): void {
-    if (this.#closed) throw closedError('endpoint');
-  }
-
   /** Checks that an operation is possible: the endpoint is open, the context has its feature, its parameters are some. */
   #require(feature: number, params?: RequestParams): void {
-    this.#checkOpen();
-    checkParams(params);
+    this.check(params);
     requireFeature(this.#worker.context.features, feature);
   }
 }

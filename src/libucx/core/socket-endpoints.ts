@@ -3,23 +3,11 @@
  * the handles of libucp.
  */
 
-import {
-  allocateScratch,
-  type InetAddress,
-  NativeCallback,
-  packSockaddr,
-  SOCKADDR_BYTES_MAX,
-  unpackSockaddr,
-} from '../../sys/index.ts';
+import { allocateScratch, NativeCallback, packSockaddr, SOCKADDR_BYTES_MAX } from '../../sys/index.ts';
 import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
 import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import {
-  type ConnectNbxOptions,
-  type ConnectOptions,
-  checkConnectOptions,
-  connectToFirst,
-} from '../../ucp/api/sockets/connect.ts';
+import { type ConnectNbxOptions, checkConnectOptions } from '../../ucp/api/sockets/connect.ts';
 import { ConnectionRequest } from '../../ucp/api/sockets/connection-request.ts';
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../../ucp/api/sockets/listener.ts';
 import { printSocketAddress } from '../../ucp/api/sockets/socket-address.ts';
@@ -42,7 +30,6 @@ import type { UcpRequest } from '../request/request.ts';
 import { BackgroundProgress } from './background-progress.ts';
 import { createEndpoint } from './endpoint-create.ts';
 
-const SOCKADDR_STORAGE_BYTES = 128;
 /** The id that libucp reports for a client that sent none. */
 const NO_CLIENT_ID = 0n;
 
@@ -174,13 +161,6 @@ export class SocketEndpoints {
     return requests.adopt(request, params);
   }
 
-  /** See Worker.connect. */
-  connectTo(options: ConnectOptions): Promise<EngineEndpoint> {
-    return connectToFirst(options, (address) =>
-      this.#await({ ...options, ...address }, options.signal),
-    ) as Promise<EngineEndpoint>;
-  }
-
   /** Closes listeners and gives up attempts. Idempotent. */
   close(): void {
     if (this.#closed) return;
@@ -230,17 +210,6 @@ export class SocketEndpoints {
     }
     void endpoint.close({ force: true });
     request.end(failure);
-  }
-
-  async #await(options: ConnectOptions & SocketAddress, signal: AbortSignal | undefined): Promise<EngineEndpoint> {
-    const endpoints: EngineEndpoint[] = [];
-    const onConnected = (endpoint: object): void => {
-      endpoints.push(endpoint as EngineEndpoint);
-    };
-    const what = `connect to ${printSocketAddress(options)}`;
-    // A connection that stands in spite of an abort is kept until it is closed.
-    await this.#worker.promises.receive(what, signal, (params) => this.connect({ ...options, onConnected }, params));
-    return endpoints[0]!;
   }
 
   #onRequest(index: number, request: number): void {
@@ -294,7 +263,7 @@ function portOf({ functions }: EngineWorker, listener: number): number {
   using attributes = new Fields(UCP_LISTENER_ATTR);
   attributes.setU64('field_mask', UCP_LISTENER_ATTR_FIELD.SOCKADDR);
   checkStatus(functions.ucp_listener_query(listener, attributes.address), 'ucp_listener_query');
-  return inetAddressAt(attributes, UCP_LISTENER_ATTR.at.sockaddr)?.port ?? 0;
+  return attributes.inetAddress('sockaddr')?.port ?? 0;
 }
 
 function queryClient(
@@ -305,17 +274,7 @@ function queryClient(
   const { CLIENT_ADDR, CLIENT_ID } = UCP_CONN_REQUEST_ATTR_FIELD;
   attributes.setU64('field_mask', CLIENT_ADDR | CLIENT_ID);
   const status = functions.ucp_conn_request_query(request, attributes.address);
-  const clientAddress = inetAddressAt(attributes, UCP_CONN_REQUEST_ATTR.at.client_address) ?? { address: '', port: 0 };
+  const clientAddress = attributes.inetAddress('client_address') ?? { address: '', port: 0 };
   const clientId = attributes.u64('client_id');
   return { clientAddress, clientId: status < 0 || clientId === NO_CLIENT_ID ? undefined : clientId };
-}
-
-/** The address in a sockaddr_storage inside a struct. */
-function inetAddressAt(
-  { block }: { readonly block: { readonly u8: Uint8Array } },
-  at: number,
-): InetAddress | undefined {
-  using address = allocateScratch(SOCKADDR_STORAGE_BYTES);
-  address.u8.set(block.u8.subarray(at, at + SOCKADDR_STORAGE_BYTES));
-  return unpackSockaddr(address);
 }

@@ -7,30 +7,20 @@ import {
   type AmMessage,
   type MessageOwner,
 } from '../../ucp/api/active-message.ts';
-import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
+import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
 import { type MessageQueue, MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
-import { ProgressDriver, type Sleeper } from '../../ucp/api/awaited/progress-driver.ts';
-import { checkSignal, PromiseTier, signalOf } from '../../ucp/api/awaited/promise-tier.ts';
-import { WorkerEvent } from '../../ucp/api/awaited/worker-event.ts';
-import { checkOptions, checkParams } from '../../ucp/api/check-options.ts';
-import { clientIdOf } from '../../ucp/api/client-id.ts';
+import { checkOptions } from '../../ucp/api/check-options.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
 import { checkRawAddress } from '../../ucp/api/raw-bytes.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
-import type { ConnectNbxOptions, ConnectOptions } from '../../ucp/api/sockets/connect.ts';
+import type { ConnectNbxOptions } from '../../ucp/api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../../ucp/api/sockets/listener.ts';
 import { TAG_MASK_FULL, type Tag } from '../../ucp/api/tag.ts';
-import type {
-  Worker as ApiWorker,
-  TagMessage,
-  TagRecvOptions,
-  TagRecvResult,
-  WorkerOptions,
-} from '../../ucp/api/worker.ts';
+import type { Worker as ApiWorker, TagMessage, WorkerOptions } from '../../ucp/api/worker.ts';
 import type { CopyingWorker } from '../../ucp/staging/device-copier.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
-import { checkStatus, closedError, isUcxError, statusError } from '../../ucs/type/error.ts';
+import { checkStatus, isUcxError, statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { UCP_FEATURE } from '../c/abi.ts';
 import { fenceBlocks, requireFeature } from '../c/features.ts';
@@ -53,14 +43,12 @@ import { SocketEndpoints } from './socket-endpoints.ts';
 import { createWorker, workerAddress, workerEventFd } from './worker-handle.ts';
 
 /** A worker. */
-export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders, Sleeper {
+export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, MessageOwner, RequestOwner, Senders {
   readonly context: EngineContext;
   readonly functions: LibucpFunctions;
-  readonly clientId: bigint;
   /** The handle of libucp. */
   readonly handle: number;
   readonly requests: Requests;
-  readonly promises: PromiseTier;
   readonly buffers: Buffers;
   readonly arrivals: Arrivals;
   readonly streams: StreamReceives;
@@ -72,8 +60,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   headers: ScratchBlock;
   /** The worker of the node's transports. */
   readonly node: CopyingWorker;
-  readonly #driver: ProgressDriver;
-  readonly #event: WorkerEvent;
   readonly #tags: TagReceives;
   readonly #queues: MessageQueues;
   readonly #sockets: SocketEndpoints;
@@ -87,14 +73,17 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   #isNodeAsleep = false;
   #address: Uint8Array | undefined;
   #progressCalls = 0;
-  #closed = false;
-  #closing: Promise<void> | undefined;
 
   /** Made by Context.worker. */
   constructor(context: EngineContext, options: WorkerOptions) {
+    super(
+      options,
+      context,
+      () => new EventFd(),
+      () => undefined,
+    );
     this.context = context;
     this.functions = context.libucp.functions;
-    this.clientId = clientIdOf(options);
     this.handle = createWorker(context, this.clientId);
     // After the checks of options: a refusal would leak it.
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
@@ -108,19 +97,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     });
     this.arrivals = new Arrivals(this.functions, this.handle, this, this);
     if ((context.features & UCP_FEATURE.AM) !== 0) this.arrivals.open();
-    this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
-    this.promises = new PromiseTier(this.#driver, () => undefined);
     this.devices = new DeviceTransfers(this);
     this.buffers = new Buffers(context, this.requests, this.devices);
     this.#tags = new TagReceives(this);
-    this.#queues = new MessageQueues(this.arrivals, this.#driver);
-    this.#event = new WorkerEvent(this, context.clock, () => new EventFd());
-    this.#sockets = new SocketEndpoints(this, this.#driver);
+    this.#queues = new MessageQueues(this.arrivals, this.driver);
+    this.#sockets = new SocketEndpoints(this, this.driver);
     this.#alarm = new EventAlarm(workerEventFd(this.functions, this.handle), () => this.#wakeSleepers());
-  }
-
-  get closed(): boolean {
-    return this.#closed;
   }
 
   get requestsInUse(): number {
@@ -148,14 +130,8 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
-    checkParams(params);
-    this.checkOpen();
+    this.check(params);
     return this.#sockets.connect(options, params);
-  }
-
-  connect(options: ConnectOptions): Promise<EngineEndpoint> {
-    this.checkOpen();
-    return this.#sockets.connectTo(options);
   }
 
   progress(): number {
@@ -171,26 +147,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return count;
   }
 
-  wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    this.checkOpen();
-    return this.#event.wait(signalOf(options));
-  }
-
-  arm(): Status {
-    this.checkOpen();
-    return this.#event.arm();
-  }
-
-  get eventFd(): number {
-    this.checkOpen();
-    return this.#event.fd;
-  }
-
-  signal(): void {
-    this.#event.signal();
-    this.#driver.wake();
-  }
-
   stats(): StatsNode {
     const levels = {
       requests_in_use: this.requestsInUse,
@@ -198,13 +154,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
       progress: this.#progressCalls,
     };
     return statsNode('ucp_worker', 'libucx', levels, [this.node.stats()]);
-  }
-
-  async serve(signal: AbortSignal): Promise<void> {
-    this.checkOpen();
-    checkSignal(signal);
-    if (signal.aborted) return;
-    await this.#driver.serve(signal);
   }
 
   tagRecvNbx(
@@ -235,15 +184,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return this.#tags.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
-  async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
-    checkOptions(options);
-    const byteLength = lengthOf(local);
-    const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
-      this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
-    );
-    return { senderTag, byteLength: receivedBytes };
-  }
-
   setAmHandler(id: number, handler: AmCallback | undefined): void {
     this.#require(UCP_FEATURE.AM);
     this.arrivals.setHandler(id, handler);
@@ -256,8 +196,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    checkParams(params);
-    this.checkOpen();
+    this.check(params);
     return this.devices.isUsed ? this.devices.flushAll(params) : this.flushUcp(params);
   }
 
@@ -272,11 +211,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     );
   }
 
-  async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    checkOptions(options);
-    await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
-  }
-
   fence(): void {
     this.checkOpen();
     if (!fenceBlocks(this.context.libucp)) {
@@ -284,15 +218,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
       return;
     }
     for (const endpoint of this.#endpoints.values()) if (!endpoint.closed) endpoint.fence();
-  }
-
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
   }
 
   // What messages need.
@@ -324,15 +249,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return receiveMessageData(this, message, local, localOffset, byteLength, params);
   }
 
-  async awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
-    const byteLength = lengthOf(local);
-    const what = 'receive of an active message';
-    const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
-      this.receiveData(message, local, 0, byteLength, params),
-    );
-    return receivedBytes;
-  }
-
   // What requests need.
 
   freeRequest(request: UcpRequest): void {
@@ -345,10 +261,6 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   // What endpoints need.
-
-  checkOpen(): void {
-    if (this.#closed) throw closedError('worker');
-  }
 
   adopt(handle: number, nodeAddress: Uint8Array, handling: EndpointHandling): Endpoint {
     const endpoint = new Endpoint(this, handle, nodeAddress, handling);
@@ -378,9 +290,9 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   /** Memory for the headers of messages, until the next call: what is in use now belongs to a request. */
   takeHeader(): ScratchBlock {
-    const lent = this.headers;
+    const block = this.headers;
     this.headers = allocateScratch(AM_HEADER_BYTES_MAX);
-    return lent;
+    return block;
   }
 
   // What sleeping needs.
@@ -404,8 +316,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   /** Checks that an operation is possible: the worker is open, the context has its feature, its parameters are some. */
   #require(feature: number, params?: RequestParams): void {
-    this.checkOpen();
-    checkParams(params);
+    this.check(params);
     requireFeature(this.context.features, feature);
   }
 
@@ -462,18 +373,18 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     }
   }
 
-  async #close(): Promise<void> {
+  protected override async shutDown(): Promise<void> {
     this.#sockets.close();
     this.teardown.begin();
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.#queues.close();
-    this.#driver.endServing();
+    this.driver.endServing();
     this.requests.cancelAll(this.handle, () => true);
     await this.promises.idle();
     await this.teardown.waitFor(() => this.#isIdle);
-    this.#closed = true;
+    this.isClosed = true;
     this.promises.wake();
-    this.#event.close();
+    this.event.close();
     this.arrivals.drop();
     this.#alarm.close();
     await this.#destroy();

@@ -1,6 +1,11 @@
 /**
  * An atomic operation made of compare-and-swap, for those that libucp does wrong (atomic-start.ts): it repeats the swap, with the value that it found, until
  * no other operation came between.
+ *
+ * ```
+ * READY --swap started--> SWAPPING --the word was as expected--> DONE
+ *   ^---- NO_RESOURCE, or the word was another one ----'           a failure ends it in READY
+ * ```
  */
 
 import type { AtomicParams, Request } from '../../ucp/api/request.ts';
@@ -13,6 +18,10 @@ import type { UcpRemoteKey } from '../mem/remote-key.ts';
 import type { UcpRequest } from '../request/request.ts';
 import { DeviceOperation, type OperationTracker } from './operation.ts';
 
+/** Where the loop is: see the diagram above. */
+const LoopState = { READY: 0, SWAPPING: 1, DONE: 2 } as const;
+type LoopState = (typeof LoopState)[keyof typeof LoopState];
+
 /** The operation. */
 export class SwapLoop extends DeviceOperation {
   readonly #worker: EngineWorker;
@@ -20,8 +29,7 @@ export class SwapLoop extends DeviceOperation {
   readonly #word: readonly [UcpRemoteKey, number];
   /** What the word is taken to be; at first a guess, and the answer tells. */
   #expected = 0n;
-  #isInFlight = false;
-  #isDone = false;
+  #state: LoopState = LoopState.READY;
 
   constructor(
     tracker: OperationTracker,
@@ -37,19 +45,19 @@ export class SwapLoop extends DeviceOperation {
   }
 
   protected override advance(): void {
-    while (!this.#isInFlight) {
-      if (this.#isDone || this.failure !== Status.OK) {
+    while (this.#state !== LoopState.SWAPPING) {
+      if (this.#state === LoopState.DONE || this.failure !== Status.OK) {
         this.end();
         return;
       }
       const started = this.#attempt();
       if (started === Status.NO_RESOURCE) {
-        this.#isInFlight = false;
+        this.#state = LoopState.READY;
         this.wake();
         return;
       }
       if (typeof started === 'number' && started < 0) {
-        this.#isInFlight = false;
+        this.#state = LoopState.READY;
         this.failure = started;
       }
     }
@@ -63,7 +71,7 @@ export class SwapLoop extends DeviceOperation {
       wordAfter(this.#call, this.#expected),
       this.#expected,
     );
-    this.#isInFlight = true;
+    this.#state = LoopState.SWAPPING;
     let isStarting = true;
     const params: AtomicParams = {
       noImmediateCompletion: true,
@@ -81,14 +89,14 @@ export class SwapLoop extends DeviceOperation {
   #take(ended: Request, status: Status): void {
     const { atomicResult, error } = ended;
     ended.free();
-    this.#isInFlight = false;
+    this.#state = LoopState.READY;
     const request = this.request!;
     if (status < 0) {
       this.failure = status;
       request.error = error;
       return;
     }
-    this.#isDone = atomicResult === this.#expected;
+    if (atomicResult === this.#expected) this.#state = LoopState.DONE;
     this.#expected = atomicResult;
     request.atomicResult = atomicResult;
   }

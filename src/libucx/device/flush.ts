@@ -13,29 +13,42 @@ import type { Staging } from './staging.ts';
 /** Flushes something, such as what libucp has been given. */
 type FlushPart = (params: RequestParams) => Status | Request;
 
-/** Several flushes at once. */
-class FlushParts {
-  /** Of the first one that failed. */
+/** The operations in flight, then several flushes at once. */
+class FlushParts implements OperationWaiter {
+  /** Of the first flush that failed. */
   failure: Status = Status.OK;
   readonly #unstarted: Set<FlushPart>;
   readonly #wake: () => void;
+  #awaited: number;
   #inFlight = 0;
 
-  /** @param wake asks for {@link advance} */
-  constructor(parts: readonly FlushPart[], wake: () => void) {
+  /**
+   * @param before operations that are waited for first
+   * @param wake asks for {@link advance}
+   */
+  constructor(before: readonly DeviceOperation[], parts: readonly FlushPart[], wake: () => void) {
     this.#unstarted = new Set(parts);
     this.#wake = wake;
+    this.#awaited = before.length;
+    for (const operation of before) operation.addWaiter(this);
+  }
+
+  operationEnded(): void {
+    this.#awaited -= 1;
+    if (this.#awaited === 0) this.#wake();
   }
 
   /** Starts what is not started; true when all have ended. */
   advance(): boolean {
+    if (this.#awaited > 0) return false;
     for (const part of this.#unstarted) this.#start(part);
     return this.#unstarted.size === 0 && this.#inFlight === 0;
   }
 
-  /** Starts no more. */
+  /** Starts no more, and waits for no other operation. */
   giveUp(): void {
     this.#unstarted.clear();
+    this.#awaited = 0;
   }
 
   #start(part: FlushPart): void {
@@ -62,28 +75,19 @@ class FlushParts {
 }
 
 /** A flush of an endpoint. */
-export class DeviceFlush extends DeviceOperation implements OperationWaiter {
+export class DeviceFlush extends DeviceOperation {
   readonly #parts: FlushParts;
-  #awaited: number;
 
   /** @param request undefined for a barrier */
   constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
     const before = tracker.of(endpoint);
     super(tracker, endpoint, request);
     const ofNode: FlushPart = (params) => endpoint.nodeEndpoint?.flushNbx(params) ?? Status.OK;
-    this.#parts = new FlushParts([(params) => endpoint.flushUcp(params), ofNode], () => this.wake());
-    this.#awaited = before.length;
-    for (const operation of before) operation.addWaiter(this);
-  }
-
-  operationEnded(): void {
-    this.#awaited -= 1;
-    if (this.#awaited === 0) this.wake();
+    this.#parts = new FlushParts(before, [(params) => endpoint.flushUcp(params), ofNode], () => this.wake());
   }
 
   protected override advance(): void {
     if (this.failure !== Status.OK) this.#parts.giveUp();
-    else if (this.#awaited > 0) return;
     if (!this.#parts.advance()) return;
     if (this.failure === Status.OK) this.failure = this.#parts.failure;
     this.end();
@@ -91,29 +95,20 @@ export class DeviceFlush extends DeviceOperation implements OperationWaiter {
 }
 
 /** A flush of a worker. */
-export class WorkerFlush implements OperationWaiter {
+export class WorkerFlush {
   readonly #request: UcpRequest;
   readonly #staging: Staging;
   readonly #parts: FlushParts;
   readonly #onEnd: () => void;
-  #awaited = 0;
   #hasEnded = false;
 
   constructor(tracker: OperationTracker, request: UcpRequest, parts: readonly FlushPart[], onEnd: () => void) {
     this.#request = request;
     this.#staging = tracker.staging;
     this.#onEnd = onEnd;
-    this.#parts = new FlushParts(parts, () => this.#wake());
-    for (const operation of tracker.endpoints().flatMap((endpoint) => tracker.of(endpoint))) {
-      operation.addWaiter(this);
-      this.#awaited += 1;
-    }
+    const before = tracker.endpoints().flatMap((endpoint) => tracker.of(endpoint));
+    this.#parts = new FlushParts(before, parts, () => this.#wake());
     this.#wake();
-  }
-
-  operationEnded(): void {
-    this.#awaited -= 1;
-    if (this.#awaited === 0) this.#wake();
   }
 
   #wake(): void {
@@ -121,7 +116,7 @@ export class WorkerFlush implements OperationWaiter {
   }
 
   #advance(): void {
-    if (this.#hasEnded || this.#awaited > 0 || !this.#parts.advance()) return;
+    if (this.#hasEnded || !this.#parts.advance()) return;
     this.#hasEnded = true;
     this.#onEnd();
     this.#request.end(this.#parts.failure);

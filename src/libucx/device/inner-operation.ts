@@ -3,8 +3,9 @@
  * becomes the result of the request.
  *
  * ```
- * waiting --barrier ended, begin--> running --callback--> done
- *    ^------- NO_RESOURCE ------------'
+ * BLOCKED --barrier ended--> WAITING --begin--> RUNNING --callback--> DONE
+ *    |                          |  ^--NO_RESOURCE--'
+ *    '-------- failure ---------'-----------------------------------> DONE
  * ```
  */
 
@@ -18,11 +19,14 @@ import { DeviceOperation, type OperationTracker, type OperationWaiter } from './
 /** Starts the operation itself. */
 export type InnerStart = (params: RequestParams) => Status | Request;
 
+/** Where the operation is in its life: see the diagram above. */
+const InnerState = { BLOCKED: 0, WAITING: 1, RUNNING: 2, DONE: 3 } as const;
+type InnerState = (typeof InnerState)[keyof typeof InnerState];
+
 /** The operation. */
 export class InnerOperation extends DeviceOperation implements OperationWaiter {
   readonly #begin: InnerStart;
-  #isFree: boolean;
-  #state: 'waiting' | 'running' | 'done' = 'waiting';
+  #state: InnerState;
 
   /** @param barrier begins when this has ended; undefined to begin at once */
   constructor(
@@ -33,35 +37,32 @@ export class InnerOperation extends DeviceOperation implements OperationWaiter {
   ) {
     super(tracker, endpoint, request);
     this.#begin = begin;
-    this.#isFree = barrier === undefined;
+    this.#state = barrier === undefined ? InnerState.WAITING : InnerState.BLOCKED;
     barrier?.addWaiter(this);
   }
 
   operationEnded(): void {
-    this.#isFree = true;
+    if (this.#state === InnerState.BLOCKED) this.#state = InnerState.WAITING;
     this.wake();
   }
 
   protected override advance(): void {
-    if (this.#state === 'waiting' && this.failure === Status.OK) {
-      if (!this.#isFree) return;
-      this.#start();
-    }
-    const isGivenUp = this.#state === 'waiting' && this.failure !== Status.OK;
-    if (this.#state === 'done' || isGivenUp) this.end();
+    if (this.#state === InnerState.WAITING && this.failure === Status.OK) this.#start();
+    else if (this.#state < InnerState.RUNNING && this.failure !== Status.OK) this.#state = InnerState.DONE;
+    if (this.#state === InnerState.DONE) this.end();
   }
 
   #start(): void {
-    this.#state = 'running';
+    this.#state = InnerState.RUNNING;
     const started = this.#tryBegin();
     if (typeof started !== 'number') return;
     if (started === Status.NO_RESOURCE) {
-      this.#state = 'waiting';
+      this.#state = InnerState.WAITING;
       this.wake();
       return;
     }
     if (started < 0) this.failure = started;
-    this.#state = 'done';
+    this.#state = InnerState.DONE;
   }
 
   #tryBegin(): Status | Request {
@@ -90,7 +91,7 @@ export class InnerOperation extends DeviceOperation implements OperationWaiter {
     request.error = ended.error;
     ended.free();
     if (status < 0) this.failure = status;
-    this.#state = 'done';
+    this.#state = InnerState.DONE;
     this.wake();
   };
 }

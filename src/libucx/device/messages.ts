@@ -1,6 +1,6 @@
 /**
  * Messages from and to memory of cards as libucp takes them: a generic datatype whose functions copy. A message stays one message, and is matched and ordered
- * like any other, whatever program the peer is.
+ * like any other: the peer may be any program that uses libucp.
  */
 
 import { addressOf, NativeCallback } from '../../sys/index.ts';

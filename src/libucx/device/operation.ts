@@ -1,6 +1,11 @@
 /**
  * An operation on memory of cards that takes several steps, and the tracker of those in flight: flushes wait for them, and they end when their endpoint is
  * closed.
+ *
+ * ```
+ * STARTING --start() returns--> RUNNING --end(): the request ends too--> ENDED
+ *     '---- end(): the caller of start() gets the result -----------------^
+ * ```
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -13,6 +18,10 @@ export interface OperationWaiter {
   operationEnded(): void;
 }
 
+/** Where an operation is in its life: see the diagram above. */
+const OperationState = { STARTING: 0, RUNNING: 1, ENDED: 2 } as const;
+type OperationState = (typeof OperationState)[keyof typeof OperationState];
+
 /** An operation. */
 export abstract class DeviceOperation {
   readonly endpoint: EngineEndpoint;
@@ -23,9 +32,8 @@ export abstract class DeviceOperation {
   readonly staging: Staging;
   readonly #tracker: OperationTracker;
   #waiters: OperationWaiter[] | undefined;
+  #state: OperationState = OperationState.STARTING;
   #isScheduled = false;
-  #isStarting = true;
-  #hasEnded = false;
 
   constructor(tracker: OperationTracker, endpoint: EngineEndpoint, request: UcpRequest | undefined) {
     this.#tracker = tracker;
@@ -37,13 +45,13 @@ export abstract class DeviceOperation {
 
   /** It has ended. If {@link start} ended it, the request has not. */
   get hasEnded(): boolean {
-    return this.#hasEnded;
+    return this.#state === OperationState.ENDED;
   }
 
   /** Starts what can be started. */
   start(): void {
     this.advance();
-    this.#isStarting = false;
+    if (!this.hasEnded) this.#state = OperationState.RUNNING;
   }
 
   /** Does the next steps, and calls {@link end} when there are none. */
@@ -57,20 +65,21 @@ export abstract class DeviceOperation {
 
   /** Has {@link advance} run soon. From anywhere, calls of C included. */
   wake(): void {
-    if (this.#isScheduled || this.#hasEnded) return;
+    if (this.#isScheduled || this.hasEnded) return;
     this.#isScheduled = true;
     this.staging.schedule(() => {
       this.#isScheduled = false;
-      if (!this.#hasEnded) this.advance();
+      if (!this.hasEnded) this.advance();
     });
   }
 
   /** Ends it with its failure, or OK. */
   protected end(): void {
-    this.#hasEnded = true;
+    const isStarting = this.#state === OperationState.STARTING;
+    this.#state = OperationState.ENDED;
     this.#tracker.remove(this);
     for (const waiter of this.#waiters ?? []) waiter.operationEnded();
-    if (!this.#isStarting) this.request?.end(this.failure);
+    if (!isStarting) this.request?.end(this.failure);
   }
 
   /** Calls a waiter at the end. */

@@ -4,12 +4,11 @@
  */
 
 import { memcpy, memset } from '../../sys/index.ts';
-import { eachPart, type Piece } from '../../ucp/api/local-bytes.ts';
+import { eachPart } from '../../ucp/api/local-bytes.ts';
 import { Status } from '../../ucs/type/status.ts';
-import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { UcpMemory } from '../mem/memory-handle.ts';
 import { addressIn, isHost } from '../request/buffers.ts';
-import type { UcpRequest } from '../request/request.ts';
-import type { Staging } from './staging.ts';
+import { CopiedMessage } from './copied-message.ts';
 
 /** Fragments of one message: one that libucp empties, and one that the card fills meanwhile. */
 const WINDOWS_MAX = 2;
@@ -25,33 +24,17 @@ interface ReadWindow {
   isDropped: boolean;
 }
 
-/** The message. */
-export class OutgoingMessage {
-  readonly byteLength: number;
-  /** Why its bytes could not be read; the peer has got zeros in their place then. */
-  failure: Status = Status.OK;
-  readonly #staging: Staging;
-  readonly #pieces: readonly Piece<LocalMemory>[];
+/** The message. The peer gets zeros in the place of bytes that could not be read. */
+export class OutgoingMessage extends CopiedMessage {
   /** In the order of the message, one behind the other. */
   readonly #windows: ReadWindow[] = [];
-  /** Fragments in use, those of dropped windows included. */
-  #fragmentsInUse = 0;
-  /** Ended by libucp; the card is still reading for it. */
-  #ended: UcpRequest | undefined;
-  #status: Status = Status.OK;
-
-  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
-    this.#staging = staging;
-    this.#pieces = pieces;
-    this.byteLength = byteLength;
-  }
 
   /** Copies `[offset, offset + max)` of the message, as far as it goes, to an address; returns the bytes. */
   pack(offset: number, address: number, max: number): number {
     const rest = this.byteLength - offset;
     // Where a message goes as one piece, libucp sets no bound (1.18): all ones, which is -1 here.
     const byteLength = max < 0 ? rest : Math.min(max, rest);
-    eachPart(this.#pieces, offset, byteLength, (memory, at, bytes, position) => {
+    eachPart(this.pieces, offset, byteLength, (memory, at, bytes, position) => {
       const to = address + position;
       if (isHost(memory)) memcpy(to, addressIn(memory, at), bytes);
       else this.#read(memory as UcpMemory, at, bytes, offset + position, to);
@@ -59,31 +42,19 @@ export class OutgoingMessage {
     return byteLength;
   }
 
-  /**
-   * libucp has ended the message, and asks for no more.
-   * @returns false when the card reads nothing any more; else the request is ended when it does not
-   */
-  linger(request: UcpRequest, status: Status): boolean {
+  protected override finish(): void {
     this.#drop(this.#windows.splice(0));
-    if (this.#fragmentsInUse === 0) return false;
-    this.#ended = request;
-    this.#status = status;
-    return true;
   }
 
   /** Gives the fragment of a dropped window back, once the card has read. */
-  #release({ fragment, status, isDropped }: ReadWindow): void {
-    if (!isDropped || status === Status.INPROGRESS) return;
-    this.#staging.release(fragment);
-    this.#fragmentsInUse -= 1;
-    const request = this.#ended;
-    if (this.#fragmentsInUse === 0 && request !== undefined) this.#staging.schedule(() => request.end(this.#status));
+  #retire({ fragment, status, isDropped }: ReadWindow): void {
+    if (isDropped && status !== Status.INPROGRESS) this.release(fragment);
   }
 
   #drop(windows: readonly ReadWindow[]): void {
     for (const window of windows) {
       window.isDropped = true;
-      this.#release(window);
+      this.#retire(window);
     }
   }
 
@@ -95,10 +66,10 @@ export class OutgoingMessage {
       let status: Status;
       if (window === undefined) {
         status =
-          this.failure < 0 ? this.failure : this.#staging.copyNow(false, memory, offset + done, address + done, bytes);
+          this.failure < 0 ? this.failure : this.staging.copyNow(false, memory, offset + done, address + done, bytes);
       } else {
         bytes = Math.min(bytes, window.end - position - done);
-        status = this.#staging.wait(() => window.status);
+        status = this.staging.wait(() => window.status);
         if (status === Status.OK)
           memcpy(address + done, window.fragment.ucpAddress + position + done - window.begin, bytes);
         if (position + done + bytes === window.end) this.#drop(this.#windows.splice(0, 1));
@@ -123,22 +94,20 @@ export class OutgoingMessage {
 
   /** Reads a fragment of the device memory at, or next after, a byte of the message. */
   #open(position: number): ReadWindow | undefined {
-    const piece = this.#pieces.find(
-      ({ memory, start, byteLength }) => position < start + byteLength && !isHost(memory),
-    );
+    const piece = this.pieces.find(({ memory, start, byteLength }) => position < start + byteLength && !isHost(memory));
     if (piece === undefined) return undefined;
-    const fragment = this.#staging.fragments.tryAcquire();
+    const fragment = this.staging.fragments.tryAcquire();
     if (fragment === undefined) return undefined;
     const begin = Math.max(position, piece.start);
     const bytes = Math.min(fragment.byteLength, piece.start + piece.byteLength - begin);
     const window: ReadWindow = { begin, end: begin + bytes, fragment, status: Status.INPROGRESS, isDropped: false };
     this.#windows.push(window);
-    this.#fragmentsInUse += 1;
+    this.fragmentsInUse += 1;
     const offset = piece.offset + begin - piece.start;
     const copy = { device: piece.memory as UcpMemory, offset, fragment, fragmentOffset: 0, byteLength: bytes };
-    this.#staging.startCopy(false, copy, (status) => {
+    this.staging.startCopy(false, copy, (status) => {
       window.status = status;
-      this.#release(window);
+      this.#retire(window);
     });
     return window;
   }

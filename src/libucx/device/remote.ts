@@ -1,6 +1,11 @@
 /**
  * Put, get and atomic operations on memory of cards that no transport of this machine reaches: messages to the owner, whose worker runs them and answers. The side of
  * the owner is service.ts.
+ *
+ * ```
+ * WAITING --room at the peer--> ADMITTED --message sent--> ASKED --answer--> ANSWERED --nothing in flight--> end
+ *    '-----------------------------'---- failure ------------'------------------------------------------------^
+ * ```
  */
 
 import type { AmMessage } from '../../ucp/api/active-message.ts';
@@ -44,16 +49,26 @@ interface Range {
   readonly byteLength: number;
 }
 
+/** Where an operation is in its life: see the diagram above. */
+const RemoteState = {
+  /** The peer has been asked for too many others. */
+  WAITING: 0,
+  /** It has a request id. */
+  ADMITTED: 1,
+  ASKED: 2,
+  ANSWERED: 3,
+} as const;
+type RemoteState = (typeof RemoteState)[keyof typeof RemoteState];
+
 /** An operation that the owner of the memory runs. */
 export class RemoteOperation extends DeviceOperation {
   /** By which the answer names it, among the operations of its endpoint. */
   requestId = 0;
   readonly #remote: RemoteCards;
   readonly #question: Question;
-  #isAdmitted = false;
-  #isSent = false;
+  #state: RemoteState = RemoteState.WAITING;
+  /** libucp sends the message; the answer may come before that ends. */
   #isSending = false;
-  #isAnswered = false;
   #receive: DataReceive | undefined;
 
   constructor(
@@ -69,14 +84,14 @@ export class RemoteOperation extends DeviceOperation {
 
   /** The peer has room for one more. */
   admit(): void {
-    this.#isAdmitted = true;
+    this.#state = RemoteState.ADMITTED;
     this.wake();
   }
 
   /** Takes the answer. One that comes after a failure is ignored: the local memory is the caller's again. */
   answer({ id, frame }: DeviceMessage, message: AmMessage): void {
-    if (this.#isAnswered || this.failure !== Status.OK) return;
-    this.#isAnswered = true;
+    if (this.#state === RemoteState.ANSWERED || this.failure !== Status.OK) return;
+    this.#state = RemoteState.ANSWERED;
     const { target, wordBytes } = this.#question;
     if (id === MessageId.DATA && target?.byteLength === message.byteLength) {
       this.#take(target, message);
@@ -96,12 +111,12 @@ export class RemoteOperation extends DeviceOperation {
 
   protected override advance(): void {
     if (this.failure === Status.OK) {
-      if (!this.#isAdmitted) this.#isAdmitted = this.#remote.tryAdmit(this);
-      if (this.#isAdmitted && !this.#isSent) this.#send();
+      if (this.#state === RemoteState.WAITING && this.#remote.tryAdmit(this)) this.#state = RemoteState.ADMITTED;
+      if (this.#state === RemoteState.ADMITTED) this.#send();
     }
-    const isOver = this.failure !== Status.OK || this.#isAnswered;
+    const isOver = this.failure !== Status.OK || this.#state === RemoteState.ANSWERED;
     if (!isOver || this.#isSending || this.#receive !== undefined) return;
-    this.#remote.leave(this, this.#isAdmitted);
+    this.#remote.leave(this, this.#state !== RemoteState.WAITING);
     this.end();
   }
 
@@ -127,7 +142,7 @@ export class RemoteOperation extends DeviceOperation {
     }
     const { memory, offset, byteLength } = this.#question.payload ?? NO_PAYLOAD;
     buffers.describe(request, memory, offset, byteLength, false);
-    this.#isSent = true;
+    this.#state = RemoteState.ASKED;
     const header = this.#question.pack(this.requestId);
     const callback = (ended: Request, status: Status): void => {
       ended.free();

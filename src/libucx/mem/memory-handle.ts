@@ -1,6 +1,6 @@
 /** Mapped memory of the engine over libucp: the handle of libucp and that of the transports of the node. Mapping is in memory-map.ts. */
 
-import type { LentMemory } from '../../sys/index.ts';
+import type { ForeignMemory } from '../../sys/index.ts';
 import { isList, type PieceOf } from '../../ucp/api/local-bytes.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
@@ -12,7 +12,7 @@ export class UcpMemory extends OwnedMemory {
   /** The same memory for the transports of the node. */
   readonly node: MemoryHandle;
   /** Where libucp has allocated it. */
-  readonly allocation: LentMemory | undefined;
+  readonly allocation: ForeignMemory | undefined;
   /** Address of the first byte as libucp takes it; 0 for device memory that it does not know. */
   readonly ucpAddress: number;
   /** By which peers name device memory in messages; 0 for host memory. */
@@ -25,7 +25,7 @@ export class UcpMemory extends OwnedMemory {
   constructor(
     owner: object,
     node: MemoryHandle,
-    parts: { readonly memh: number; readonly allocation: LentMemory | undefined; readonly exportId: number },
+    parts: { readonly memh: number; readonly allocation: ForeignMemory | undefined; readonly exportId: number },
   ) {
     super(owner, node, parts.allocation?.u8 ?? node.bytes);
     this.memh = parts.memh;

@@ -3,7 +3,7 @@
  * detect its type. It moves no bytes.
  */
 
-import { LentMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
+import { ForeignMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import type { AdviseOptions, MemMapParams, MemoryHandle } from '../../ucp/api/memory.ts';
 import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
@@ -130,9 +130,9 @@ export class MemoryMap {
     if (byteLength > VIEW_LENGTH_MAX) throw statusError(Status.NO_MEMORY, `allocate ${byteLength} bytes`);
     const memh = this.#ucpMap(0, byteLength, UCP_MEM_MAP.ALLOCATE);
     const unmap = (): void => this.#ucpUnmap(memh);
-    let allocation: LentMemory;
+    let allocation: ForeignMemory;
     try {
-      allocation = new LentMemory(this.#addressOf(memh), byteLength, unmap);
+      allocation = new ForeignMemory(this.#addressOf(memh), byteLength, unmap);
     } catch (error) {
       unmap();
       throw error;

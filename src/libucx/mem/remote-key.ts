@@ -7,8 +7,9 @@ import { addressOf, allocateScratch, memcpy } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
 import type { RawRemoteMemory } from '../../ucp/api/endpoint.ts';
 import type { RemoteKey } from '../../ucp/api/memory.ts';
+import { OwnedRemoteKey } from '../../ucp/api/owned-remote-key.ts';
 import { MEMORY_TYPE_COUNT, MemoryType } from '../../ucs/memory/memory-type.ts';
-import { checkStatus, closedError, invalidParam } from '../../ucs/type/error.ts';
+import { checkStatus } from '../../ucs/type/error.ts';
 import { OutValue } from '../c/fields.ts';
 import type { LibucpFunctions } from '../c/functions.ts';
 import { malformed, packEnvelope, rawBytes, unpackEnvelope } from './envelope.ts';
@@ -107,12 +108,8 @@ export interface KeyOwner {
 }
 
 /** An unpacked remote key. */
-export class UcpRemoteKey implements RemoteKey {
-  /** The endpoint it was unpacked for. */
-  readonly owner: KeyOwner;
-  readonly memoryType: MemoryType;
-  readonly address: bigint;
-  readonly byteLength: number;
+export class UcpRemoteKey extends OwnedRemoteKey {
+  declare readonly owner: KeyOwner;
   /** The key of libucp; 0 for device memory that it does not know here or there. */
   readonly handle: number;
   /** The address as libucp takes it. */
@@ -127,15 +124,11 @@ export class UcpRemoteKey implements RemoteKey {
   nodeAsked = 0;
   nodeReaches = 0;
   readonly #functions: LibucpFunctions;
-  #released = false;
 
   /** @throws UcxError of ucp_ep_rkey_unpack, such as UNREACHABLE */
   constructor(functions: LibucpFunctions, owner: KeyOwner, fields: KeyFields) {
+    super(owner, fields);
     this.#functions = functions;
-    this.owner = owner;
-    this.memoryType = fields.memoryType;
-    this.address = fields.address;
-    this.byteLength = fields.byteLength;
     this.exportId = fields.exportId;
     this.remoteAddress = Number(fields.address);
     const isKnown = fields.exportId === 0 || (owner.isDirect && fields.ucx.byteLength > 0);
@@ -147,22 +140,11 @@ export class UcpRemoteKey implements RemoteKey {
     return this.node?.sysDevice;
   }
 
-  /** Whether a value is a key that was unpacked, and nothing that looks like one. */
-  static isGenuine(value: unknown): value is UcpRemoteKey {
-    return typeof value === 'object' && value !== null && #released in value;
-  }
-
-  get released(): boolean {
-    return this.#released;
-  }
-
   get live(): boolean {
     return this.node?.live ?? true;
   }
 
-  release(): void {
-    if (this.#released) return;
-    this.#released = true;
+  protected override releaseParts(): void {
     if (this.handle !== 0) this.#functions.ucp_rkey_destroy(this.handle);
     this.node?.release();
     this.owner.forgetKey(this);
@@ -177,26 +159,4 @@ export function unpackUcx(functions: LibucpFunctions, ep: number, ucx: Uint8Arra
   block.u8.set(ucx);
   checkStatus(functions.ucp_ep_rkey_unpack(ep, block.address, rkey.address), 'ucp_ep_rkey_unpack');
   return rkey.value;
-}
-
-/**
- * Checks the remote side of an operation.
- * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
- */
-export function checkRemote(
-  owner: object,
-  rkey: RemoteKey,
-  offset: number,
-  byteLength: number,
-): asserts rkey is UcpRemoteKey {
-  if (!UcpRemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
-  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
-  if (rkey.released) throw closedError('remote key');
-  if (!Number.isSafeInteger(offset) || offset < 0) {
-    throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
-  }
-  if (offset + byteLength > rkey.byteLength) {
-    const rule = `must not reach beyond the remote memory of ${rkey.byteLength} bytes`;
-    throw invalidParam('remoteOffset', rule, offset + byteLength);
-  }
 }

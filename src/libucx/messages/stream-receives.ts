@@ -178,7 +178,7 @@ export class EndpointStream {
     this.serve();
   }
 
-  /** Ends the receives of an endpoint that is being closed. One whose bytes are on their way to a card ends with them. */
+  /** Ends the receives of an endpoint that is being closed. One whose bytes are being copied to a card ends with them. */
   cancelAll(): void {
     for (const receive of this.#receives.splice(this.#isCopying ? 1 : 0)) receive.end(Status.CANCELED);
   }

@@ -123,7 +123,7 @@ export class Arrivals implements MessageHandlers {
     this.#handlers[id] = handler;
   }
 
-  /** Runs the handlers of what has arrived. What one throws leaves here, and the others run in the next turn. */
+  /** Runs the handlers of what has arrived. What one throws leaves here, and the others run in the next progress. */
   dispatch(): number {
     let count = 0;
     for (; this.#waiting.length > 0; count++) {

@@ -23,8 +23,8 @@ const POLLED_MAX = 4;
 const FOLLOWED_MAX = 32;
 /** Ended requests of libucp that are given back together, when there is nothing else to do. */
 const SPENT_MAX = 16;
-/** Turns without a report of libucp after which the polled requests are looked at all the same. A power of two. */
-const QUIET_TURNS_MASK = 63;
+/** Calls of progress without a report of libucp after which the polled requests are tested nevertheless. A power of two. */
+const QUIET_CALLS_MASK = 63;
 
 const WORD = 4;
 const { at: PARAM } = UCP_REQUEST_PARAM;
@@ -67,7 +67,7 @@ export class Requests {
   /** Ended inside a call of C, with the status in {@link #statuses}: their callbacks have not run. */
   #ended: UcpRequest[] = [];
   #statuses: Status[] = [];
-  #turns = 0;
+  #progressCalls = 0;
   #inProgress = 0;
 
   constructor(functions: LibucpFunctions, owner: RequestOwner) {
@@ -294,8 +294,8 @@ export class Requests {
    */
   progress(events: number): number {
     let count = 0;
-    this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
-    if (this.#polled.length > 0 && (events > 0 || this.#turns === 0)) {
+    this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
+    if (this.#polled.length > 0 && (events > 0 || this.#progressCalls === 0)) {
       count += this.#polled.length === 1 && this.#ended.length === 0 ? this.#endOnly(this.#polled[0]!) : this.#poll();
     }
     if (this.#ended.length > 0) count += this.#tell();

@@ -42,13 +42,13 @@ function groupsOf(sizes: readonly SizeExplanation[]): SizeExplanation[][] {
   const groups: SizeExplanation[][] = [];
   for (const size of sizes) {
     const last = groups.at(-1);
-    if (last !== undefined && wayOf(last[0]!) === wayOf(size)) last.push(size);
+    if (last !== undefined && protocolOf(last[0]!) === protocolOf(size)) last.push(size);
     else groups.push([size]);
   }
   return groups;
 }
 
-function wayOf({ winner }: SizeExplanation): string {
+function protocolOf({ winner }: SizeExplanation): string {
   return winner === undefined ? '' : `${winner.protocol} ${winner.transport} ${winner.note ?? ''}`;
 }
 

@@ -4,10 +4,11 @@
  */
 
 import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
-import { invalidParam, isUcxError, UcxError } from '../../ucs/type/error.ts';
+import { isUcxError, UcxError } from '../../ucs/type/error.ts';
 import { highWord, joinBig, lowWord } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { type AmFrame, AtomicOperation, type Completion, IfaceFlag } from '../../uct/api/iface.ts';
+import { checkRemoteWord } from '../api/owned-remote-key.ts';
 import type { AtomicName, AtomicParams } from '../api/request.ts';
 import { checkWordOperation, modifyWord, WordOperation } from '../api/word-operation.ts';
 import { sendMessage } from '../base/message-packer.ts';
@@ -21,7 +22,6 @@ import type { MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { planFor, refusalsOf } from '../rma/plan.ts';
-import { checkRemote } from '../rma/put-get.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { DeviceWords } from '../staging/device-words.ts';
 import { readAtomic, writeAtomic } from '../wire/atomic.ts';
@@ -56,10 +56,7 @@ export class AtomicProtocol {
     params: AtomicParams | undefined,
   ): Status | Request {
     const call = checkWordOperation(name, value, params);
-    checkRemote(connection, rkey, remoteOffset, call.wordBytes);
-    if (remoteOffset % call.wordBytes !== 0) {
-      throw invalidParam('remoteOffset', `must be a multiple of the ${call.wordBytes} bytes of the word`, remoteOffset);
-    }
+    checkRemoteWord(connection, rkey, remoteOffset, call.wordBytes);
     if (connection.failure !== Status.OK) return connection.failure;
     const request = this.#host.requests.take(this.#host.requests.atomics);
     if (request === undefined) return Status.NO_RESOURCE;

@@ -1,6 +1,6 @@
 /**
- * CREDIT messages: how the receiver returns credit, and how a stream without credit gets on all the same. One message waits for room at a time; what is owed
- * when it goes out goes with it.
+ * CREDIT messages: how the receiver returns credit, and how a stream without credit gets on all the same. One message waits for room at a time; it returns all credit
+ * that is free when it is sent.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -12,7 +12,7 @@ import { sendMessage } from './message-packer.ts';
 import { SendRequest } from './message-request.ts';
 import type { Connection, RequestOwner } from './request.ts';
 
-/** Tells the peer of one connection what it is owed. */
+/** Returns credit to the peer of one connection. */
 export class CreditTeller {
   readonly #connection: Connection;
   readonly #owner: RequestOwner;
@@ -23,7 +23,7 @@ export class CreditTeller {
     this.#owner = owner;
   }
 
-  /** Sends what is owed, now or when there is room; false on a connection that does not stand. */
+  /** Returns the free credit, now or when there is room; false on a connection that does not stand. */
   tell(window: InboundWindow): boolean {
     const connection = this.#connection;
     if (connection.failure !== Status.OK || connection.remoteId === NO_ENDPOINT) return false;
@@ -37,9 +37,9 @@ export class CreditTeller {
   }
 
   #send(window: InboundWindow): Status {
-    const { owed, windowBytes } = window;
+    const { returnable, windowBytes } = window;
     const code = window.isHeld ? CreditCode.HELD : CreditCode.RETURN;
-    const message = writeCredit(this.#connection.remoteId, code, owed, windowBytes);
+    const message = writeCredit(this.#connection.remoteId, code, returnable, windowBytes);
     const status = sendMessage(this.#connection, MessageId.CREDIT, message, undefined, 0, 0);
     if (status === Status.OK) window.told();
     return status;

@@ -8,7 +8,7 @@ import { gather } from '../api/local-bytes.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request.ts';
 
-/** Writes header and payload, whatever the payload lies in. One for all: a packer runs inside the call that it is given to. */
+/** Writes a header, and a payload from host memory or pieces. A single instance: a packer runs inside the call that it is given to. */
 class MessagePacker implements AmPacker {
   header: Int32Array = new Int32Array(0);
   bytes: Uint8Array | undefined = undefined;

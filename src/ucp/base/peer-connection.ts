@@ -164,7 +164,7 @@ export class PeerConnection implements Connection {
     else if (status !== Status.INPROGRESS) request.end(status);
   }
 
-  /** Operations on their way that only the peer can end, and that a flush waits for. */
+  /** Operations in flight that only the peer can end, and that a flush waits for. */
   get remoteOperations(): number {
     return this.#remoteOperations;
   }

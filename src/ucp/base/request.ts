@@ -11,7 +11,7 @@
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
-import type { Completion, UctEndpoint } from '../../uct/api/iface.ts';
+import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { Request as ApiRequest, RequestCallback } from '../api/request.ts';
 import type { InboundWindow } from '../credit/inbound-window.ts';
 import type { Lane } from '../lane/lane.ts';
@@ -19,6 +19,7 @@ import type { DistanceOf } from '../lane/lane-distance.ts';
 import type { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
+import { CountedCompletion } from './completion.ts';
 import type { OutboundCredit } from './outbound-credit.ts';
 
 /** How operations end whose memory may be the reason: other failures say more. */
@@ -112,18 +113,15 @@ export interface Connection {
   forget(request: Request): void;
   /** A failure of a lane that was found before its flush: the next flush reports it, once. OK for none. */
   takeFailure(): Status;
-  /** Ends `flush` one count later if operations are on their way that only the peer can end. */
+  /** Ends `flush` one count later if operations are in flight that only the peer can end. */
   awaitRemote(flush: FlushRequest): void;
 }
 
-/** A request: the base of its kinds. */
-export abstract class Request implements ApiRequest, Completion {
+/** A request: the base of its kinds. It counts the operations of transports that it consists of. */
+export abstract class Request extends CountedCompletion implements ApiRequest {
   readonly thread: symbol = THREAD_BOUND;
   /** INPROGRESS until it ends, then final. */
   status: Status = Status.OK;
-  /** Operations of transports that have not ended, and their first failure: see Completion. */
-  count = 0;
-  failure: Status = Status.OK;
   state: RequestState = RequestState.FREE;
   /** When it was started; -1 for one that is not observed. */
   startNs = -1;
@@ -157,6 +155,7 @@ export abstract class Request implements ApiRequest, Completion {
   readonly #owner: RequestOwner;
 
   constructor(owner: RequestOwner) {
+    super();
     this.#owner = owner;
   }
 
@@ -245,13 +244,6 @@ export abstract class Request implements ApiRequest, Completion {
    */
   abstract start(): Status;
 
-  /** One of the operations that it is the sum of has ended; see `count`. */
-  complete(status: Status): void {
-    if (status < 0 && this.failure === Status.OK) this.failure = status;
-    this.count -= 1;
-    if (this.count === 0) this.onComplete();
-  }
-
   /** The peer will not answer any more. */
   onAbandoned(status: Status): void {
     if (this.abandon === undefined) this.end(status);
@@ -263,7 +255,7 @@ export abstract class Request implements ApiRequest, Completion {
     this.end(this.failure);
   }
 
-  /** Ends the request, exactly once: with INVALID_ADDR if its memory was detached or shortened meanwhile, whatever has come of the bytes. */
+  /** Ends the request, exactly once: with INVALID_ADDR if its memory was detached or shortened meanwhile, even if the bytes have been moved. */
   end(outcome: Status): void {
     const isLost = MAY_BE_LOST.has(outcome) && !this.holdsMemory();
     const status = isLost ? Status.INVALID_ADDR : outcome;

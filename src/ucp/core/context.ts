@@ -7,9 +7,8 @@ import type { Log } from '../../ucs/debug/log.ts';
 import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
-import { closedError, isUcxError } from '../../ucs/type/error.ts';
+import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
 import type {
@@ -21,6 +20,7 @@ import type {
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
+import { ClosableContext } from '../api/closable-context.ts';
 import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
 import type { Engine } from '../api/engine.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
@@ -39,8 +39,7 @@ import { unpackRkey } from '../mem/rkey-bytes.ts';
 import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
 import { type RendezvousScheme, UCP_CONFIG_TABLE } from '../resources/config.ts';
 import { type OpenMd, Resources } from '../resources/resources.ts';
-import { Worker } from './worker.ts';
-import type { WorkerContext } from './worker-context.ts';
+import { Worker, type WorkerContext } from './worker.ts';
 
 /** What a context is made of. */
 export interface ContextParams<Device> {
@@ -69,8 +68,7 @@ export interface ContextParams<Device> {
 }
 
 /** A context. */
-export class Context<Device = unknown> implements ApiContext<Device>, WorkerContext<Worker> {
-  readonly thread: symbol = THREAD_BOUND;
+export class Context<Device = unknown> extends ClosableContext<Worker> implements ApiContext<Device>, WorkerContext {
   readonly config: Config;
   readonly log: Log;
   readonly clock: Clock;
@@ -92,20 +90,18 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   readonly #memoryTypes: MemoryTypes;
   readonly #memory: MemoryMap;
   readonly #hostDmabufs: HostDmabufs;
-  readonly #workers: Set<Worker> = new Set();
   /** What workers that are closed have done. */
   #closedWorkers: StatsNode | undefined = undefined;
   readonly #deviceOf: (index: number) => Device;
   readonly #onClosing: () => void;
   readonly #onClose: () => void;
-  #closed = false;
-  #closing: Promise<void> | undefined;
 
   /**
    * Opens all memory domains that UCX_TLS allows.
    * @throws UcxError: see Resources
    */
   constructor(params: ContextParams<Device>) {
+    super();
     this.config = params.config;
     this.log = params.log;
     this.clock = params.clock;
@@ -144,16 +140,12 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     this.#onClose = params.onClose;
   }
 
-  get closed(): boolean {
-    return this.#closed;
-  }
-
   get mds(): readonly OpenMd[] {
     return this.resources.mds;
   }
 
   device(index: number): Device {
-    this.#checkOpen();
+    this.checkOpen();
     return this.#deviceOf(index);
   }
 
@@ -166,11 +158,8 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     };
   }
 
-  worker(options: WorkerOptions = {}): Worker {
-    this.#checkOpen();
-    const worker = new Worker(this, options);
-    this.#workers.add(worker);
-    return worker;
+  protected override newWorker(options: WorkerOptions): Worker {
+    return new Worker(this, options);
   }
 
   /** The memory of this context that peers may ask for; for protocols. */
@@ -188,7 +177,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   }
 
   memMap(params: MemMapParams): MemoryHandle {
-    this.#checkOpen();
+    this.checkOpen();
     return this.#memory.map(params);
   }
 
@@ -210,7 +199,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   }
 
   exportDmabuf(memory: AddressedMemory): DmabufExport {
-    this.#checkOpen();
+    this.checkOpen();
     return this.#memoryTypes.exportDmabuf(memory);
   }
 
@@ -228,7 +217,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
 
   /** Unpacks a remote key for the lanes of a connection; for endpoints. */
   unpackRkey(packed: Uint8Array, connection: Connection, options: UnpackOptions = {}): RemoteKey {
-    this.#checkOpen();
+    this.checkOpen();
     const fields = unpackRkey(packed);
     const used = new Set(connection.lanes.map(({ md }) => md.index));
     const parts: (UctRemoteKey | undefined)[] = [];
@@ -255,45 +244,31 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
     return this.#newSignal();
   }
 
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
-  }
-
   stats(): StatsNode {
     const closed = this.#closedWorkers === undefined ? [] : [this.#closedWorkers];
     return statsNode('ucp_context', '', {}, [
       ...this.resources.mds.map(({ md }) => md.stats()),
-      ...[...this.#workers].map((worker) => worker.stats()),
+      ...[...this.workers].map((worker) => worker.stats()),
       ...closed,
     ]);
   }
 
   /** Forgets a closed worker, but for what it has done. */
-  forget(worker: Worker): void {
-    this.#workers.delete(worker);
+  override forget(worker: Worker): void {
+    super.forget(worker);
     const left = { ...worker.stats(), name: 'closed' };
     this.#closedWorkers = this.#closedWorkers === undefined ? left : mergeStats(this.#closedWorkers, left);
   }
 
-  async #close(): Promise<void> {
-    for (const worker of this.#workers) await worker.close();
+  protected override async shutDown(): Promise<void> {
     for (const { md } of this.mds) await md.drain?.();
-    this.#closed = true;
+    this.isClosed = true;
     this.#onClosing();
     this.#memory.close();
-    // The memory domains end what is still on its way, then free and deregister all memory themselves.
+    // The memory domains end what is still in flight, then free and deregister all memory themselves.
     this.resources.close();
     this.#hostDmabufs.close();
     this.#onClose();
-  }
-
-  #checkOpen(): void {
-    if (this.#closed) throw closedError('context');
   }
 }
 

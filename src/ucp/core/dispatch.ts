@@ -95,11 +95,11 @@ export class Protocols {
   #onCredit(frame: AmFrame): void {
     const connection = this.#host.connectionOf(frame);
     if (connection === undefined) return;
-    const { code, owed, windowBytes } = readCredit(frame);
+    const { code, returnedBytes, windowBytes } = readCredit(frame);
     if (code === CreditCode.STREAM_WAITS) this.streams.peerWaits(connection);
     else if (code === CreditCode.STREAM_TAKE) this.streams.asked(connection);
     else if (code === CreditCode.RETURN || code === CreditCode.HELD) {
-      connection.credit.take(owed, windowBytes, code === CreditCode.HELD);
+      connection.credit.take(returnedBytes, windowBytes, code === CreditCode.HELD);
       this.streams.creditCame(connection);
     }
   }

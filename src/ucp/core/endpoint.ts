@@ -3,14 +3,12 @@
  * folders of the protocols.
  */
 
-import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { AwaitedEndpoint } from '../api/awaited/awaited-endpoint.ts';
 import { resolveTransfer, resultOf } from '../api/awaited/awaited-options.ts';
-import { checkParams } from '../api/check-options.ts';
+import { ClosableEndpoint } from '../api/awaited/closable-endpoint.ts';
+import type { PromiseTier } from '../api/awaited/promise-tier.ts';
 import type {
   Endpoint as ApiEndpoint,
-  CloseOptions,
   EndpointAttributes,
   EndpointOptions,
   ExplainedOperation,
@@ -18,39 +16,43 @@ import type {
   TransferOptions,
   TransferResult,
 } from '../api/endpoint.ts';
-import { ErrorHandling } from '../api/error-handling.ts';
+import type { Engine } from '../api/engine.ts';
 import type { Explanation } from '../api/explanation.ts';
 import { explainedBy } from '../api/explanation-text.ts';
 import { checkRawMemory, otherPrograms } from '../api/raw-bytes.ts';
 import type { AmSendParams, AtomicName, AtomicParams, RequestParams, StreamRecvParams } from '../api/request.ts';
 import type { Tag } from '../api/tag.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
+import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
 import type { Request } from '../base/request.ts';
 import type { Lane } from '../lane/lane.ts';
+import { nameOf } from '../lane/lanes.ts';
 import type { LocalBuffer, LocalMemory } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
-import { explainTransfer } from '../rma/explain-transfer.ts';
+import { type ExplainContext, explainTransfer } from '../rma/explain-transfer.ts';
 import { enqueueFlush, fenceConnection } from '../rma/flush.ts';
-import { attributesOf, type EndpointWorker } from './endpoint-attributes.ts';
+import type { Connections } from '../wireup/connections.ts';
+import type { Protocols } from './dispatch.ts';
+
+/** The worker behind an endpoint. */
+export interface EndpointWorker extends ProtocolHost {
+  readonly context: ProtocolContext & ExplainContext & { readonly engine: Engine };
+  readonly promises: PromiseTier;
+  readonly protocols: Protocols;
+  readonly connections: Connections;
+  forgetEndpoint(connection: PeerConnection): void;
+}
 
 /** An endpoint. */
-export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
+export class Endpoint extends ClosableEndpoint implements ApiEndpoint {
   readonly #worker: EndpointWorker;
   readonly #connection: PeerConnection;
-  readonly #errorHandling: ErrorHandling = new ErrorHandling();
-  #closed = false;
-  #isForced = false;
-  #closing: Promise<void> | undefined;
 
   /** Made by Worker.endpoint. */
   constructor(worker: EndpointWorker, connection: PeerConnection) {
     super(worker.promises);
     this.#worker = worker;
     this.#connection = connection;
-  }
-
-  get closed(): boolean {
-    return this.#closed;
   }
 
   get status(): Status {
@@ -66,22 +68,22 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
   }
 
   query(): EndpointAttributes {
-    this.#checkOpen();
+    this.checkOpen();
     return attributesOf(this.#connection);
   }
 
   /** Sets what happens when the peer is gone; for the worker. */
   setOptions(options: EndpointOptions): void {
-    this.#errorHandling.set(options);
+    this.errorHandling.set(options);
   }
 
   get watchesPeer(): boolean {
-    return this.#errorHandling.watchesPeer;
+    return this.errorHandling.watchesPeer;
   }
 
   /** The connection has ended; for the worker. */
   onFailed(): void {
-    if (!this.#closed) this.#errorHandling.report(this, this.#connection.failure);
+    if (!this.closed) this.errorHandling.report(this, this.#connection.failure);
   }
 
   putNbx(
@@ -92,7 +94,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     const { rma } = this.#worker.protocols;
     return rma.put(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
@@ -105,7 +107,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: RequestParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     const { rma } = this.#worker.protocols;
     return rma.get(this.#connection, local, localOffset, byteLength, rkey, remoteOffset, params);
   }
@@ -117,7 +119,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     remoteOffset: number,
     params?: AtomicParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.#worker.protocols.atomics.start(this.#connection, operation, value, rkey, remoteOffset, params);
   }
 
@@ -128,7 +130,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, false, params);
   }
 
@@ -139,7 +141,7 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     tag: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.#worker.protocols.tag.send(this.#connection, local, localOffset, byteLength, tag, true, params);
   }
 
@@ -151,12 +153,12 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: AmSendParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.#worker.protocols.am.send(this.#connection, id, header, local, localOffset, byteLength, params);
   }
 
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.#worker.protocols.streams.send(this.#connection, local, localOffset, byteLength, params);
   }
 
@@ -166,62 +168,42 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     byteLength: number,
     params?: StreamRecvParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.#worker.protocols.streams.receive(this.#connection, local, localOffset, byteLength, params);
   }
 
   streamRecvData(): Uint8Array | undefined {
-    this.#checkOpen();
+    this.checkOpen();
     return this.#worker.protocols.streams.takeData(this.#connection);
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.#worker.protocols.rma.flush(this.#connection, this.#connection.lanes, params);
   }
 
   fence(): void {
-    this.#checkOpen();
+    this.checkOpen();
     fenceConnection(this.#connection, this.#worker);
   }
 
   unpackRkey(packed: Uint8Array, options: RkeyOptions = {}): RemoteKey {
-    this.#checkOpen();
+    this.checkOpen();
     if (checkRawMemory(options) !== undefined) throw otherPrograms('remote key');
     return this.#worker.context.unpackRkey(packed, this.#connection);
   }
 
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation {
-    this.#checkOpen();
+    this.checkOpen();
     const { context } = this.#worker;
     return explainedBy(context.engine, explainTransfer(context, this.#connection, operation, local, rkey));
   }
 
-  put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.#awaitRma('put', local, rkey, options));
+  protected override onForced(): void {
+    this.#connection.cancelWaiting(Status.CANCELED);
   }
 
-  get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.#awaitRma('get', local, rkey, options));
-  }
-
-  close(options?: CloseOptions): Promise<void> {
-    // Closing never fails, whatever it is given.
-    if (options?.force === true) {
-      this.#isForced = true;
-      this.#closed = true;
-      this.#connection.cancelWaiting(Status.CANCELED);
-    }
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
-  }
-
-  async #close(): Promise<void> {
-    this.#closed = true;
+  protected override async shutDown(): Promise<void> {
     const connection = this.#connection;
     const { promises, connections } = this.#worker;
     const { streams } = this.#worker.protocols;
@@ -233,20 +215,20 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     });
     await promises.until(() => {
       // Also what the peer has asked for since: it may never go on with it.
-      if (this.#isForced && connection.waiting.size > 0) connection.cancelWaiting(Status.CANCELED);
+      if (this.isForced && connection.waiting.size > 0) connection.cancelWaiting(Status.CANCELED);
       return isFlushed && this.awaited === 0 && connection.waiting.size === 0 && !streams.isCopying(connection);
     });
     this.#worker.forgetEndpoint(connection);
     connections.close(connection);
   }
 
-  async #awaitRma(
+  protected override async transfer(
     name: 'put' | 'get',
     local: LocalMemory,
     rkey: RemoteKey,
     options: TransferOptions,
   ): Promise<TransferResult> {
-    this.#checkOpen();
+    this.checkOpen();
     const { localOffset, byteLength, remoteOffset } = resolveTransfer(local, rkey, options);
     const { promises, protocols } = this.#worker;
     const connection = this.#connection;
@@ -263,13 +245,14 @@ export class Endpoint extends AwaitedEndpoint implements ApiEndpoint {
     }
     return resultOf(outcome, byteLength);
   }
+}
 
-  #checkOpen(): void {
-    if (this.#closed) throw closedError('endpoint');
-  }
-
-  #check(params: RequestParams | undefined): void {
-    if (this.#closed) throw closedError('endpoint');
-    checkParams(params);
-  }
+/** The attributes of the endpoint of a connection. */
+function attributesOf({ lanes, amLane, socketAddresses }: PeerConnection): EndpointAttributes {
+  return {
+    localAddress: socketAddresses?.local,
+    remoteAddress: socketAddresses?.remote,
+    transports: lanes.map(({ iface }) => nameOf(iface.attributes)),
+    messageTransport: amLane === undefined ? undefined : nameOf(amLane.iface.attributes),
+  };
 }

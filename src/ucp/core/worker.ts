@@ -4,32 +4,31 @@
  */
 
 import { LimitedLog } from '../../ucs/debug/limited-log.ts';
+import type { Log } from '../../ucs/debug/log.ts';
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
-import { closedError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
 import type { ReceivedMessage, WaitingData } from '../am/active-message.ts';
 import type { AmCallback, MessageOwner } from '../api/active-message.ts';
-import { lengthOf } from '../api/awaited/awaited-options.ts';
+import { AwaitedWorker, type WorkerServices } from '../api/awaited/awaited-worker.ts';
 import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.ts';
-import { ProgressDriver } from '../api/awaited/progress-driver.ts';
-import { checkSignal, PromiseTier, signalOf } from '../api/awaited/promise-tier.ts';
-import { WorkerEvent } from '../api/awaited/worker-event.ts';
-import { checkOptions, checkParams } from '../api/check-options.ts';
-import { clientIdOf } from '../api/client-id.ts';
-import type { AddressEndpointOptions, Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
+import type { SignalFd } from '../api/awaited/worker-event.ts';
+import { checkOptions } from '../api/check-options.ts';
+import type { AddressEndpointOptions, EndpointOptions } from '../api/endpoint.ts';
+import type { Engine } from '../api/engine.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import { checkRawAddress, otherPrograms } from '../api/raw-bytes.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/request.ts';
-import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.ts';
+import type { ConnectNbxOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
 import type { Tag } from '../api/tag.ts';
-import type { TagMessage, TagRecvOptions, TagRecvResult, WorkerOptions } from '../api/worker.ts';
+import type { TagMessage, WorkerOptions } from '../api/worker.ts';
+import { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { Observation } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { ProtocolHost } from '../base/protocol-host.ts';
-import { Request } from '../base/request.ts';
+import type { ProtocolContext, ProtocolHost } from '../base/protocol-host.ts';
+import { ConnectRequest, Request } from '../base/request.ts';
 import { RequestPool } from '../base/request-pool.ts';
 import { WorkerCounter, WorkerCounters } from '../base/worker-counters.ts';
 import { CreditBudget } from '../credit/credit-budget.ts';
@@ -37,27 +36,45 @@ import type { Activity } from '../lane/lane.ts';
 import { addressOfWorker, isListening, type OpenIface } from '../lane/lanes.ts';
 import { openIfaces } from '../lane/open-ifaces.ts';
 import { QuietIfaces } from '../lane/quiet-ifaces.ts';
+import type { Thresholds } from '../lane/thresholds.ts';
 import { WORKER_ID_BYTES } from '../lane/worker-address.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import { staleKeyError } from '../mem/remote-key.ts';
+import type { ProtocolInfoMode } from '../proto/protocol-info.ts';
+import type { Resources } from '../resources/resources.ts';
 import { fenceConnection, initFlushOf } from '../rma/flush.ts';
 import type { CopyingWorker, DeviceCopier } from '../staging/device-copier.ts';
 import { Connections, type ConnectionsOwner } from '../wireup/connections.ts';
 import { Keepalive, type KeepaliveOwner } from '../wireup/keepalive.ts';
 import { PendingConnections } from '../wireup/pending-connections.ts';
 import { SocketConnections, type SocketOwner } from '../wireup/socket-connections.ts';
-import { cancelRequest } from './cancel.ts';
 import { Protocols } from './dispatch.ts';
-import { Endpoint } from './endpoint.ts';
-import type { EndpointWorker } from './endpoint-attributes.ts';
+import { Endpoint, type EndpointWorker } from './endpoint.ts';
 import { TransportSleep } from './sleep.ts';
-import type { WorkerContext } from './worker-context.ts';
 
-/** Turns of progress after which also those transports are driven that have nothing on their way: they may serve peers. A power of two. */
-const QUIET_TURNS_MASK = 255;
+/** Calls of progress after which also those transports are polled that have nothing in flight: they may serve peers. A power of two. */
+const QUIET_CALLS_MASK = 255;
+
+/** The context behind a worker. */
+export interface WorkerContext extends ProtocolContext, WorkerServices {
+  /** What runs the operations, and why that. */
+  readonly engine: Engine;
+  readonly resources: Resources;
+  readonly log: Log;
+  /** See UCX_KEEPALIVE_INTERVAL. */
+  readonly keepaliveNs: number;
+  /** See UCX_UNEXP_MAX_BYTES. */
+  readonly unexpectedBytesMax: number;
+  readonly protocolInfoMode: ProtocolInfoMode;
+  /** See UCX_RNDV_THRESH, UCX_BCOPY_THRESH and UCX_ZCOPY_THRESH. */
+  readonly thresholds: Thresholds;
+  newSignal(): SignalFd;
+  forget(worker: Worker): void;
+}
 
 /** A worker. */
 export class Worker
+  extends AwaitedWorker<ReceivedMessage>
   implements
     CopyingWorker,
     ProtocolHost,
@@ -67,14 +84,10 @@ export class Worker
     MessageOwner<PeerConnection, WaitingData>,
     SocketOwner
 {
-  readonly context: WorkerContext<Worker>;
+  readonly context: WorkerContext;
   /** What peers can cause. */
   readonly warnings: LimitedLog;
-  /** Awaited operations of this worker. */
-  readonly promises: PromiseTier;
   readonly workerId: Uint8Array = systemRandomBytes(WORKER_ID_BYTES);
-  /** By which listeners know this worker, where it connects with `sendClientId`. */
-  readonly clientId: bigint;
   readonly openIfaces: readonly OpenIface[];
   /** The interfaces, for tools and for sleeping. */
   readonly ifaces: readonly Iface[];
@@ -88,9 +101,7 @@ export class Worker
   readonly #pending: PendingConnections = new PendingConnections((connection) => this.onConnectionFailed(connection));
   readonly #endpoints: Map<PeerConnection, Endpoint> = new Map();
   readonly #queues: MessageQueues;
-  readonly #driver: ProgressDriver;
   readonly #keepalive: Keepalive;
-  readonly #event: WorkerEvent;
   readonly #sleep: TransportSleep;
   internalTransfers = 0;
   readonly frameBytesMax: number;
@@ -98,16 +109,19 @@ export class Worker
   /** Interfaces that messages of peers come from: progress always looks at them. */
   readonly #listening: readonly Iface[];
   readonly #quiet: QuietIfaces;
-  #turns = 0;
+  #progressCalls = 0;
   #address: Uint8Array | undefined;
   #loopback: PeerConnection | undefined;
-  #closed = false;
-  #closing: Promise<void> | undefined;
 
   /** Made by Context.worker. */
-  constructor(context: WorkerContext<Worker>, options: WorkerOptions = {}) {
+  constructor(context: WorkerContext, options: WorkerOptions = {}) {
+    super(
+      options,
+      context,
+      () => context.newSignal(),
+      (status, request) => this.#causeOf(status, request),
+    );
     this.context = context;
-    this.clientId = clientIdOf(options);
     this.warnings = new LimitedLog(context.log, context.clock);
     this.observation = new Observation(context);
     this.openIfaces = openIfaces(context.resources.mds, context.log);
@@ -120,17 +134,10 @@ export class Worker
     this.connections = new Connections(this);
     this.protocols = new Protocols(this, this.connections, this);
     for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
-    this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
-    this.promises = new PromiseTier(this.#driver, (status, request) => this.#causeOf(status, request));
-    this.#queues = new MessageQueues(this.protocols.am, this.#driver);
-    this.sockets = new SocketConnections(this, this.#driver);
+    this.#queues = new MessageQueues(this.protocols.am, this.driver);
+    this.sockets = new SocketConnections(this, this.driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);
     this.#sleep = new TransportSleep(this, context.clock, context.log);
-    this.#event = new WorkerEvent(this, context.clock, () => context.newSignal());
-  }
-
-  get closed(): boolean {
-    return this.#closed;
   }
 
   /** True while some request waits for resources. */
@@ -154,12 +161,12 @@ export class Worker
   }
 
   address(): Uint8Array {
-    this.#checkOpen();
+    this.checkOpen();
     return this.packedAddress.slice();
   }
 
   endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): Endpoint {
-    this.#checkOpen();
+    this.checkOpen();
     checkErrorHandling(options);
     if (checkRawAddress(options)) throw otherPrograms('worker address');
     const connection = this.connections.connect(address);
@@ -167,49 +174,24 @@ export class Worker
   }
 
   listener(options: ListenerOptions = {}): Listener {
-    this.#checkOpen();
+    this.checkOpen();
     return this.sockets.listen(options);
   }
 
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.sockets.connect(options, params);
-  }
-
-  async connect(options: ConnectOptions): Promise<ApiEndpoint> {
-    this.#checkOpen();
-    return this.sockets.connectTo(options);
   }
 
   progress(): number {
     let count = 0;
     for (let i = 0; i < this.#listening.length; i++) count += this.#listening[i]!.progress();
-    this.#turns = (this.#turns + 1) & QUIET_TURNS_MASK;
-    if (this.activity.busy || this.#turns === 0) count += this.#quiet.progress(this.#turns === 0);
-    if (this.sockets.isDue || this.#turns === 0) count += this.sockets.progress();
+    this.#progressCalls = (this.#progressCalls + 1) & QUIET_CALLS_MASK;
+    if (this.activity.busy || this.#progressCalls === 0) count += this.#quiet.progress(this.#progressCalls === 0);
+    if (this.sockets.isDue || this.#progressCalls === 0) count += this.sockets.progress();
     if (this.#pending.size > 0) count += this.#pending.restart();
     if (this.connections.hasPending) this.connections.progress();
     return count;
-  }
-
-  wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    this.#checkOpen();
-    return this.#event.wait(signalOf(options));
-  }
-
-  arm(): Status {
-    this.#checkOpen();
-    return this.#event.arm();
-  }
-
-  get eventFd(): number {
-    this.#checkOpen();
-    return this.#event.fd;
-  }
-
-  signal(): void {
-    this.#event.signal();
-    this.#driver.wake();
   }
 
   /** Copies between device memory and host memory, for an engine that stages by itself. */
@@ -227,13 +209,6 @@ export class Worker
     return this.counters.node(levels, [...this.ifaces, ...this.sockets.managers]);
   }
 
-  async serve(signal: AbortSignal): Promise<void> {
-    this.#checkOpen();
-    checkSignal(signal);
-    if (signal.aborted) return;
-    await this.#driver.serve(signal);
-  }
-
   tagRecvNbx(
     local: LocalBuffer,
     localOffset: number,
@@ -242,12 +217,12 @@ export class Worker
     mask?: Tag,
     params?: RequestParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.protocols.tag.receive(local, localOffset, byteLength, tag, mask, params);
   }
 
   tagProbe(tag: Tag, mask?: Tag, remove = false): TagMessage | undefined {
-    this.#checkOpen();
+    this.checkOpen();
     return this.protocols.tag.probe(tag, mask, remove);
   }
 
@@ -258,55 +233,32 @@ export class Worker
     message: TagMessage,
     params?: RequestParams,
   ): Status | Request {
-    this.#check(params);
+    this.check(params);
     return this.protocols.tag.receiveMessage(local, localOffset, byteLength, message, params);
   }
 
-  async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
-    checkOptions(options);
-    const byteLength = lengthOf(local);
-    const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
-      this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
-    );
-    return { senderTag, byteLength: receivedBytes };
-  }
-
   setAmHandler(id: number, handler: AmCallback | undefined): void {
-    this.#checkOpen();
+    this.checkOpen();
     this.protocols.am.setHandler(id, handler);
   }
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
-    this.#checkOpen();
+    this.checkOpen();
     checkOptions(options);
     return this.#queues.open(id, options.signal);
   }
 
   flushNbx(params?: RequestParams): Status | Request {
-    this.#check(params);
+    this.check(params);
     const request = this.requests.take(this.requests.flushes);
     if (request === undefined) return Status.NO_RESOURCE;
     initFlushOf(request, this.connections.all, this);
     return this.start(request, params);
   }
 
-  async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    checkOptions(options);
-    await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
-  }
-
   fence(): void {
-    this.#checkOpen();
+    this.checkOpen();
     for (const connection of this.connections.all) fenceConnection(connection, this);
-  }
-
-  close(): Promise<void> {
-    this.#closing ??= this.#close();
-    return this.#closing;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
   }
 
   // What protocols, endpoints and connections need of the worker.
@@ -345,21 +297,12 @@ export class Worker
     byteLength: number,
     params: RequestParams | undefined,
   ): Status | Request {
-    this.#checkOpen();
+    this.checkOpen();
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
   releaseData(message: ReceivedMessage): void {
     this.protocols.am.release(message);
-  }
-
-  async awaitData(message: ReceivedMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
-    const byteLength = lengthOf(local);
-    const what = 'receive of an active message';
-    const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
-      this.receiveData(message, local, 0, byteLength, params),
-    );
-    return receivedBytes;
   }
 
   watched(): readonly PeerConnection[] {
@@ -395,7 +338,7 @@ export class Worker
     // A connection without an endpoint is closed by no one but the worker.
     if (endpoint === undefined) this.connections.close(connection);
     else endpoint.onFailed();
-    this.#driver.wake();
+    this.driver.wake();
   }
 
   /** A connection has requests that wait for resources. */
@@ -415,8 +358,20 @@ export class Worker
   }
 
   cancelRequest(request: Request): boolean {
+    if (request.isCompleted || !this.#withdraw(request)) return false;
+    request.end(Status.CANCELED);
+    return true;
+  }
+
+  /** Withdraws a request; false when it is too late: those that a transport or a peer works on end by themselves. */
+  #withdraw(request: Request): boolean {
     const { tag, streams } = this.protocols;
-    return cancelRequest(request, { tag, streams, sockets: this.sockets });
+    if (request instanceof ReceiveRequest) return tag.cancel(request) || streams.cancel(request);
+    if (request instanceof ConnectRequest) return this.sockets.cancel(request);
+    if (request instanceof SendRequest && !request.queued) return streams.canCancelSend(request);
+    // A flush that one lane has already taken ends by itself, and a message that has been sent in part goes on.
+    if (!request.queued || request.count > 1 || request.done > 0) return false;
+    return request.connection?.unqueue(request) === true;
   }
 
   start(request: Request, params: RequestParams | undefined, isRefused = false): Status | Request {
@@ -424,8 +379,8 @@ export class Worker
     this.observation.started(request);
     const started = this.requests.start(request, params, isRefused);
     if (typeof started === 'number') return started;
-    this.#event.started();
-    this.#driver.wake();
+    this.event.started();
+    this.driver.wake();
     return started;
   }
 
@@ -433,12 +388,12 @@ export class Worker
     this.observation.ended(request);
   }
 
-  async #close(): Promise<void> {
+  protected override async shutDown(): Promise<void> {
     this.sockets.close();
     for (const endpoint of [...this.#endpoints.values()]) await endpoint.close({ force: true });
     this.protocols.tag.close();
     this.#queues.close();
-    this.#driver.endServing();
+    this.driver.endServing();
     // Also what runs on connections that only peers have asked for.
     for (const connection of this.connections.all) {
       connection.cancelWaiting(Status.CANCELED);
@@ -447,9 +402,9 @@ export class Worker
     await this.promises.idle();
     // Transports end what they have begun, as long as progress drives them.
     await this.promises.until(() => this.internalTransfers === 0);
-    this.#closed = true;
+    this.isClosed = true;
     this.#keepalive.close();
-    this.#event.close();
+    this.event.close();
     this.observation.close();
     for (const connection of this.connections.all) this.connections.close(connection);
     // Peers that have not answered are not waited for any more.
@@ -473,14 +428,5 @@ export class Worker
     const own = lane === undefined ? [] : [lane.iface];
     const asked = own.length === 0 || isOfCard ? [...own, ...this.ifaces] : own;
     return asked.map((candidate) => candidate.errorOf(status)).find((known) => known !== undefined);
-  }
-
-  #checkOpen(): void {
-    if (this.#closed) throw closedError('worker');
-  }
-
-  #check(params: RequestParams | undefined): void {
-    this.#checkOpen();
-    checkParams(params);
   }
 }

@@ -12,15 +12,15 @@ const MIB = 2 ** 20;
 /** Both ends of a connection, with a message of the receiver that is on its way until it is delivered. */
 function ends(budget: CreditBudget) {
   const credit = new OutboundCredit();
-  const told: { owed: number; isHeld: boolean }[] = [];
+  const told: { returnable: number; isHeld: boolean }[] = [];
   const window: InboundWindow = new InboundWindow(budget, () => {
-    told.push({ owed: window.owed, isHeld: window.isHeld });
+    told.push({ returnable: window.returnable, isHeld: window.isHeld });
     window.told();
     return true;
   });
   credit.open(window.windowBytes);
   const deliver = (): void => {
-    for (const { owed, isHeld } of told.splice(0)) credit.take(owed, window.windowBytes, isHeld);
+    for (const { returnable, isHeld } of told.splice(0)) credit.take(returnable, window.windowBytes, isHeld);
   };
   return { credit, window, told, deliver };
 }
@@ -81,7 +81,7 @@ describe('a window', () => {
     expect(told).toEqual([]);
     window.arrive(100);
     window.release(100);
-    expect(told).toEqual([{ owed: 1000, isHeld: false }]);
+    expect(told).toEqual([{ returnable: 1000, isHeld: false }]);
     expect(window.heldBytes).toBe(0);
   });
 
@@ -91,12 +91,12 @@ describe('a window', () => {
       expect(window.arrive(100)).toBe(true);
       window.settle();
     }
-    expect(told).toEqual([{ owed: 0, isHeld: true }]);
+    expect(told).toEqual([{ returnable: 0, isHeld: true }]);
     expect(credit.isLongFor(100)).toBe(false);
     deliver();
     expect(credit.isLongFor(100)).toBe(true);
     for (let i = 0; i < 20; i++) window.release(100);
-    expect(told.map(({ owed }) => owed)).toEqual([1000, 1000]);
+    expect(told.map(({ returnable }) => returnable)).toEqual([1000, 1000]);
     deliver();
     expect(credit.isLongFor(100)).toBe(false);
   });
@@ -140,9 +140,9 @@ describe('a window', () => {
     });
     window.arrive(4000);
     for (let i = 0; i < 4; i++) window.release(1000);
-    expect([waits, window.owed]).toEqual([4, 4000]);
+    expect([waits, window.returnable]).toEqual([4, 4000]);
     window.told();
-    expect([window.owed, window.heldBytes, window.arrive(4000)]).toEqual([0, 0, true]);
+    expect([window.returnable, window.heldBytes, window.arrive(4000)]).toEqual([0, 0, true]);
   });
 });
 
@@ -152,10 +152,10 @@ describe('both ends', () => {
     for (let round = 0; round < 3000; round++) {
       const budget = new CreditBudget(400 + random.below(8000));
       const { credit, window, deliver } = ends(budget);
-      const onWay: number[] = [];
+      const inFlight: number[] = [];
       const kept: number[] = [];
       const arrive = (): void => {
-        const cost = onWay.shift();
+        const cost = inFlight.shift();
         if (cost === undefined) return;
         if (!window.arrive(cost)) expect.fail(`no credit for ${cost}`);
         if (random.below(2) === 0) window.release(cost);
@@ -172,12 +172,12 @@ describe('both ends', () => {
         else if (what === 2) deliver();
         else if (credit.bytes >= cost) {
           credit.bytes -= cost;
-          onWay.push(cost);
+          inFlight.push(cost);
         }
         const { heldBytes, windowBytes } = window;
         if (!(heldBytes <= windowBytes)) expect.fail(`${heldBytes} of ${windowBytes} are held`);
       }
-      while (onWay.length > 0) arrive();
+      while (inFlight.length > 0) arrive();
       deliver();
       // Everything has arrived: a sender that finds no credit for a message knows that it must not wait.
       for (const cost of [1, 50, 100, 400]) expect(credit.bytes >= cost || credit.isLongFor(cost)).toBe(true);

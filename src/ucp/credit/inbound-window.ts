@@ -26,15 +26,15 @@ export class InboundWindow implements Grantee {
   #windowBytes: number;
   /** A quarter of it. */
   #returnBytes: number;
-  /** What the peer may still send, and what is free again and the peer does not know of. The rest of the window is held. */
+  /** What the peer may still send, and credit that is free again and not yet returned. The rest of the window is held. */
   #allowed: number;
-  #owed = 0;
+  #returnable = 0;
   #isToldHeld = false;
   #offers = 0;
   #isBroken = false;
   #isClosed = false;
 
-  /** @param tell sends the peer what it is owed, now or when there is room; false on a connection that does not stand */
+  /** @param tell returns the free credit to the peer, now or when there is room; false on a connection that does not stand */
   constructor(budget: CreditBudget, tell: () => boolean) {
     this.#budget = budget;
     this.#tell = tell;
@@ -47,19 +47,19 @@ export class InboundWindow implements Grantee {
     return this.#windowBytes;
   }
 
-  /** What the peer is owed. */
-  get owed(): number {
-    return this.#owed;
+  /** Credit that is free again, and that the peer does not know of. */
+  get returnable(): number {
+    return this.#returnable;
   }
 
   /** Bytes that messages take which are kept. */
   get heldBytes(): number {
-    return this.#windowBytes - this.#allowed - this.#owed;
+    return this.#windowBytes - this.#allowed - this.#returnable;
   }
 
-  /** Whether most of the window is held, with what is owed told to the peer. */
+  /** Whether most of the window is held, not counting the free credit. */
   get isHeld(): boolean {
-    return this.#allowed + this.#owed < this.#windowBytes / 2;
+    return this.#allowed + this.#returnable < this.#windowBytes / 2;
   }
 
   /** A message has arrived. @returns false where the peer had no credit for it, then and from then on */
@@ -84,16 +84,16 @@ export class InboundWindow implements Grantee {
       this.#budget.giveBack(cost);
       return;
     }
-    this.#owed += cost;
-    if (this.#owed >= this.#returnBytes) this.#tell();
+    this.#returnable += cost;
+    if (this.#returnable >= this.#returnBytes) this.#tell();
     else this.settle();
   }
 
-  /** The peer was told what it is owed. */
+  /** The free credit was returned to the peer. */
   told(): void {
     this.#isToldHeld = this.isHeld;
-    this.#allowed += this.#owed;
-    this.#owed = 0;
+    this.#allowed += this.#returnable;
+    this.#returnable = 0;
   }
 
   /** An offer is to be kept. @returns false where the peer has too many */
@@ -113,11 +113,11 @@ export class InboundWindow implements Grantee {
 
   grant(byteLength: number): boolean {
     this.#windowBytes += byteLength;
-    this.#owed += byteLength;
+    this.#returnable += byteLength;
     const isTold = this.#tell();
     if (!isTold) {
       this.#windowBytes -= byteLength;
-      this.#owed -= byteLength;
+      this.#returnable -= byteLength;
     }
     this.#returnBytes = quarterOf(this.#windowBytes);
     return isTold;

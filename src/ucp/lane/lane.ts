@@ -3,7 +3,7 @@
 import type { Iface, UctEndpoint } from '../../uct/api/iface.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
-/** Whether transports of a worker may have operations on their way: progress need not ask those that have nothing to do. */
+/** Whether transports of a worker may have operations in flight: progress need not poll those that have none. */
 export interface Activity {
   busy: boolean;
 }

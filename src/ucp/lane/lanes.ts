@@ -95,7 +95,7 @@ export function identitiesOf(ifaces: readonly OpenIface[], entries: readonly Add
   return [...identities];
 }
 
-/** Whether messages of peers come from an interface: progress looks at it whatever is on its way. Loopback brings only what was sent here. */
+/** Whether an interface receives messages of peers: progress polls it always. Loopback receives only what this worker has sent. */
 export function isListening({ attributes: { flags, resource } }: Iface): boolean {
   return (flags & IfaceFlag.AM_SHORT) !== 0 && resource.deviceType !== DeviceType.SELF;
 }

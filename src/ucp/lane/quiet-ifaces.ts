@@ -1,4 +1,4 @@
-/** The interfaces of a worker that bring no messages of peers: they are driven while they may have operations on their way, and now and then. */
+/** The interfaces of a worker that receive no messages of peers: polled while they may have operations in flight, and periodically. Others are polled always. */
 
 import type { Iface } from '../../uct/api/iface.ts';
 import type { Activity } from './lane.ts';
@@ -15,13 +15,13 @@ export class QuietIfaces {
     this.#ifaces = ifaces.filter((iface) => !isListening(iface));
   }
 
-  /** Drives those with something on its way. @param isTurn also the others: they may serve peers */
-  progress(isTurn: boolean): number {
+  /** Polls those with operations in flight. @param isPeriodic polls the others too: they may serve peers */
+  progress(isPeriodic: boolean): number {
     let count = 0;
     // First: what ends on one of them may start something on another that was looked at before.
     this.activity.busy = false;
     for (const iface of this.#ifaces) {
-      if (iface.outstanding === 0 && !isTurn) continue;
+      if (iface.outstanding === 0 && !isPeriodic) continue;
       count += iface.progress();
       if (iface.outstanding > 0) this.activity.busy = true;
     }

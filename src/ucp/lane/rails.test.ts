@@ -79,7 +79,7 @@ describe('rails', () => {
     expect(railsOf(planOf(candidate(0, 1), candidate(1, 4)), NETWORKS, bytes, LIMITS)).toHaveLength(2);
     expect(railsOf(planOf(candidate(0, 1), candidate(1, 5)), NETWORKS, bytes, LIMITS)).toBeUndefined();
     expect(
-      railsOf(planOf(candidate(0, 1), candidate(1, 1, Protocol.MESSAGE)), NETWORKS, bytes, LIMITS),
+      railsOf(planOf(candidate(0, 1), candidate(1, 1, Protocol.SOFTWARE)), NETWORKS, bytes, LIMITS),
     ).toBeUndefined();
     expect(railsOf(planOf(candidate(0, 1, Protocol.SHORT), candidate(1, 1)), NETWORKS, bytes, LIMITS)).toBeUndefined();
     const near = [laneOf(DeviceType.SHM), laneOf(DeviceType.SHM)];

@@ -308,7 +308,7 @@ export class MemoryMap {
     }
   }
 
-  /** The last memory domain first: the one with transfers on their way refuses before anything has changed. */
+  /** The last memory domain first: the one with transfers in flight refuses before anything has changed. */
   #deregister(handle: MemoryHandle, allocator: OpenMd | undefined, isFreed: boolean): void {
     for (const [index, part] of [...handle.mdMemory.entries()].reverse()) {
       if (part === undefined || index === allocator?.index) continue;

@@ -77,7 +77,7 @@ export class MemoryTypes {
   }
 
   /**
-   * Takes a report of an allocation, before its address is given to anybody, or of its end.
+   * Takes a report of an allocation, before its address is used, or of its end.
    * @throws UcxError ERR_INVALID_PARAM
    */
   take(report: MemoryTypeEvent): void {

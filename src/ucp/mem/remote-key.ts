@@ -2,13 +2,11 @@
  * A remote key at its endpoint: the unpacked parts, and the plans for every operation on this memory, made once.
  */
 
-import type { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
-import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { UctEndpoint } from '../../uct/api/iface.ts';
 import type { RemoteKey as UctRemoteKey } from '../../uct/api/memory.ts';
-import type { RemoteKey as UnpackedKey } from '../api/memory.ts';
+import { OwnedRemoteKey } from '../api/owned-remote-key.ts';
 import type { MemoryPlace, Operation, Plan } from '../proto/selection.ts';
 import type { RkeyFields } from './rkey-bytes.ts';
 
@@ -24,15 +22,8 @@ export interface ShortPut {
 }
 
 /** An unpacked remote key. */
-export class RemoteKey implements MemoryPlace, UnpackedKey {
-  readonly thread: symbol = THREAD_BOUND;
-  /** The connection it was unpacked for. */
-  readonly owner: object;
-  readonly memoryType: MemoryType;
+export class RemoteKey extends OwnedRemoteKey implements MemoryPlace {
   readonly sysDevice: number | undefined;
-  /** Address of the first byte at the owner. */
-  readonly address: bigint;
-  readonly byteLength: number;
   /** The part of each memory domain, by its index; undefined where the key has none for it. */
   readonly parts: readonly (UctRemoteKey | undefined)[];
   /** By which the worker of the peer finds the memory; undefined where it cannot be asked. */
@@ -41,7 +32,6 @@ export class RemoteKey implements MemoryPlace, UnpackedKey {
   readonly #plans: (Plan | undefined)[][] = Array.from({ length: OPERATIONS }, () => []);
   /** How short puts of plain host bytes go, once a plan says so: looked at before anything else. */
   shortPut: ShortPut | undefined = undefined;
-  #released = false;
 
   constructor(
     owner: object,
@@ -49,22 +39,10 @@ export class RemoteKey implements MemoryPlace, UnpackedKey {
     parts: readonly (UctRemoteKey | undefined)[],
     memoryKey: Uint8Array | undefined,
   ) {
-    this.owner = owner;
-    this.memoryType = fields.memoryType;
+    super(owner, fields);
     this.sysDevice = fields.sysDevice;
-    this.address = fields.address;
-    this.byteLength = fields.byteLength;
     this.parts = parts;
     this.memoryKey = memoryKey;
-  }
-
-  /** Whether a value is a key that was unpacked, and nothing that looks like one. */
-  static isGenuine(value: unknown): value is RemoteKey {
-    return typeof value === 'object' && value !== null && #released in value;
-  }
-
-  get released(): boolean {
-    return this.#released;
   }
 
   /** The plan made before for this operation and place. */
@@ -86,10 +64,7 @@ export class RemoteKey implements MemoryPlace, UnpackedKey {
     return this.parts.find((part) => part?.bytes !== undefined)?.bytes;
   }
 
-  /** Gives the parts back. The key cannot be used any more. Idempotent. */
-  release(): void {
-    if (this.#released) return;
-    this.#released = true;
+  protected override releaseParts(): void {
     this.shortPut = undefined;
     for (const part of this.parts) part?.release();
   }

@@ -1,6 +1,6 @@
 /**
- * The wire form of a remote key: a versioned header, one part per memory domain and a checksum. It carries no descriptor and no pointer
- * that anybody would follow: the parts are judged by the memory domains.
+ * The wire form of a remote key: a versioned header, one part per memory domain and a checksum. It carries no descriptor, and no pointer
+ * that is dereferenced here: memory domains check their parts.
  *
  * Layout, little-endian: u32 magic, u8 version, u8 memory type, u8 part count, u8 0, u32 system device, u32 0, u64 address,
  * u64 length; per part u8 name length, name, u8 key length, key; u32 CRC-32 of everything before.

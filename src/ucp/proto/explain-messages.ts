@@ -10,15 +10,14 @@ import { STREAM_BYTES } from '../wire/stream.ts';
 import { TAG_BYTES } from '../wire/tag.ts';
 import { type ExplanationTitle, explanationOf } from './explain.ts';
 import type { ExplainedCandidate } from './explain-size.ts';
+import { MESSAGE_OVERHEAD_NS } from './selection.ts';
 
 /** Operations by messages, and the bytes of their own that every message has. */
 export type MessageOperation = 'am' | 'tag' | 'stream';
 const HEADER_BYTES: Record<MessageOperation, number> = { am: AM_BYTES, tag: TAG_BYTES, stream: STREAM_BYTES };
 
-/** Time that a worker takes for a message that it answers. */
-const TURN_NS = 20_000;
 /** Messages of a rendezvous: the offer and the acknowledgement. */
-const RENDEZVOUS_TURNS = 2;
+const RENDEZVOUS_MESSAGES = 2;
 const NS_PER_S = 1e9;
 const WORDS = [4, 8] as const;
 
@@ -86,7 +85,7 @@ export function explainAtomics(
     if (direct !== undefined)
       return [{ ...costOf(direct, 1), ...bounds, transport: nameOf(direct), protocol: 'amo/offload' }];
     if (messages === undefined) return [];
-    const fixedNs = 2 * latencyOf(messages) + TURN_NS;
+    const fixedNs = 2 * latencyOf(messages) + MESSAGE_OVERHEAD_NS;
     return [{ ...bounds, fixedNs, perByteNs: 0, transport: nameOf(messages), protocol: 'amo/am' }];
   });
   const steps = candidates.map((candidate) => ({ bytesMax: candidate.bytesMax, candidate }));
@@ -113,7 +112,7 @@ function eagerAndRendezvous(
   eager('short', 1, short, 1);
   eager('bcopy', short + 1, bcopy, 2);
   const bytesMin = Math.max(short, bcopy) + 1;
-  const turns = RENDEZVOUS_TURNS * (latencyOf(lane) + TURN_NS);
+  const messagesNs = RENDEZVOUS_MESSAGES * (latencyOf(lane) + MESSAGE_OVERHEAD_NS);
   const path = data === undefined ? 'bytes by messages' : `bytes as ${data.protocol} over ${data.transport}`;
   const hint = data?.note === undefined ? '' : `, ${data.note}`;
   candidates.push({
@@ -121,7 +120,7 @@ function eagerAndRendezvous(
     protocol: `${operation}/rndv`,
     bytesMin,
     bytesMax: Number.POSITIVE_INFINITY,
-    fixedNs: turns + (data?.fixedNs ?? 0),
+    fixedNs: messagesNs + (data?.fixedNs ?? 0),
     perByteNs: data?.perByteNs ?? costOf(lane, 2).perByteNs,
     note: `${path}${hint}`,
   });

@@ -236,10 +236,10 @@ describe('selection', () => {
   });
 
   it('estimates what is left of a way that is degraded, and takes another lane then', () => {
-    const whole = lane({ sysDevice: 0 });
-    const degraded = { ...whole, path: { bandwidthShare: 0.25, note: '1 of 4 links up' } };
+    const full = lane({ sysDevice: 0 });
+    const degraded = { ...full, path: { bandwidthShare: 0.25, note: '1 of 4 links up' } };
     const only = selectProtocols(Operation.PUT, CARD, CARD, [degraded]);
-    const same = selectProtocols(Operation.PUT, CARD, CARD, [whole]);
+    const same = selectProtocols(Operation.PUT, CARD, CARD, [full]);
     expect(only.candidates[0]!.perByteNs).toBe(4 * same.candidates[0]!.perByteNs);
     expect(only.candidates[0]!.note).toBe('1 of 4 links up');
     const slower = lane({ sysDevice: 0, bandwidth: 5e9 });

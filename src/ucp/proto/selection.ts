@@ -18,7 +18,7 @@ export const Protocol = {
   SHORT: 0,
   ZCOPY: 1,
   /** The peer moves the bytes itself, out of and into messages: for memory that no transport reaches. */
-  MESSAGE: 2,
+  SOFTWARE: 2,
 } as const;
 export type Protocol = (typeof Protocol)[keyof typeof Protocol];
 
@@ -106,9 +106,9 @@ export interface MessageLane {
 }
 
 /** Messages before the first bytes move: the question, the answer, the data. */
-const MESSAGE_TURNS = 3;
+const SOFTWARE_MESSAGES = 3;
 /** What a worker takes for one message: it answers when it makes progress, which may be when its event wakes it. */
-const MESSAGE_OVERHEAD_NS = 20_000;
+export const MESSAGE_OVERHEAD_NS = 20_000;
 
 /**
  * Chooses. Pure.
@@ -137,10 +137,10 @@ export function selectProtocols(
 function messageCandidate({ lane, latencyNs, bandwidth, note }: MessageLane): Candidate {
   return {
     lane,
-    protocol: Protocol.MESSAGE,
+    protocol: Protocol.SOFTWARE,
     bytesMin: 1,
     bytesMax: Number.MAX_SAFE_INTEGER,
-    fixedNs: MESSAGE_TURNS * (latencyNs + MESSAGE_OVERHEAD_NS),
+    fixedNs: SOFTWARE_MESSAGES * (latencyNs + MESSAGE_OVERHEAD_NS),
     // Into fragments, into messages, out of them, and out of fragments.
     perByteNs: (4 * NS_PER_S) / bandwidth,
     ...(note === undefined ? {} : { note }),

@@ -184,7 +184,7 @@ export const UCP_CONFIG_TABLE: ConfigTable<UcpConfig> = {
       name: 'SINGLE_NET_DEVICE',
       type: boolType,
       default: 'n',
-      doc: 'Each protocol uses one network device: nothing is divided, whatever MAX_RNDV_RAILS and MAX_RMA_RAILS say.',
+      doc: 'Each protocol uses one network device: nothing is divided; MAX_RNDV_RAILS and MAX_RMA_RAILS are ignored.',
     },
     {
       name: 'MULTI_LANE_MAX_RATIO',

@@ -6,6 +6,7 @@ import { MdFlag } from '../../uct/api/memory-domain.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
 import type { ExplainedChoice } from '../api/explanation.ts';
 import { checkLocal } from '../api/local-bytes.ts';
+import { checkRemote } from '../api/owned-remote-key.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { Lane } from '../lane/lane.ts';
 import { nameOf } from '../lane/lanes.ts';
@@ -21,7 +22,6 @@ import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from 
 import type { RendezvousScheme } from '../resources/config.ts';
 import { pipelinePlan } from './pipeline-lane.ts';
 import { planFor } from './plan.ts';
-import { checkRemote } from './put-get.ts';
 
 /** What is asked of the context. */
 export interface ExplainContext {
@@ -172,6 +172,6 @@ function bulkOf(
 }
 
 function zcopyOf(candidate: Candidate | undefined, lanes: readonly Lane[]): ExplainedCandidate | undefined {
-  if (candidate === undefined || candidate.protocol === Protocol.MESSAGE) return undefined;
+  if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return undefined;
   return { ...candidate, transport: nameOf(lanes[candidate.lane]!.iface.attributes), protocol: 'zcopy' };
 }

@@ -8,7 +8,7 @@ import type { PeerConnection } from '../base/peer-connection.ts';
 import { type Connection, FlushRequest, type RequestOwner } from '../base/request.ts';
 import type { Lane } from '../lane/lane.ts';
 
-/** Flushes lanes without waiting: OK, INPROGRESS when something is on its way, or the first failure, which is reported once. */
+/** Flushes lanes without waiting: OK, INPROGRESS when operations are in flight, or the first failure, which is reported once. */
 export function tryFlush(lanes: readonly Lane[]): Status {
   let failure: Status = Status.OK;
   let isPending = false;

@@ -33,7 +33,7 @@ export function canMove(connection: Connection, operation: Operation, place: Rma
   if (!(place.remoteOffset >= 0 && place.remoteOffset + place.byteLength <= place.rkey.byteLength)) return false;
   const plan = planFor(operation, place.local, place.rkey, connection, place.origin);
   const candidate = candidateFor(plan, place.byteLength);
-  return candidate !== undefined && candidate.protocol !== Protocol.MESSAGE;
+  return candidate !== undefined && candidate.protocol !== Protocol.SOFTWARE;
 }
 
 /** The parts of a transfer that goes over several devices of a network; the transfer itself where one lane carries it. */

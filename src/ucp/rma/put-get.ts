@@ -3,9 +3,9 @@
  * executes is in rma-sw/; puts and gets of the protocols themselves are in internal-rma.ts.
  */
 
-import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { checkLocal, hostBytes } from '../api/local-bytes.ts';
+import { checkRemote } from '../api/owned-remote-key.ts';
 import type { RequestParams } from '../api/request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -14,7 +14,7 @@ import type { Request } from '../base/request.ts';
 import type { RmaRequest } from '../base/rma-request.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalMemory } from '../mem/memory-handle.ts';
-import { RemoteKey } from '../mem/remote-key.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
 import { type Candidate, Operation, Protocol } from '../proto/selection.ts';
 import { initFlush, tryFlush } from './flush.ts';
 import { initParts, placesOf, type RmaPlace } from './internal-rma.ts';
@@ -23,22 +23,6 @@ import { initLocal, initRma } from './transfer.ts';
 
 /** Of a transfer that is not divided. */
 const NO_PARTS: readonly RmaPlace[] = [];
-
-/** Checks the remote side of an operation on a connection: the key, whose it is, and the range. */
-export function checkRemote(owner: object, rkey: RemoteKey, offset: number, byteLength: number): void {
-  if (!RemoteKey.isGenuine(rkey)) throw invalidParam('rkey', 'must be a remote key from unpackRkey', rkey);
-  if (rkey.owner !== owner) throw invalidParam('rkey', 'must be unpacked by this endpoint', rkey.address);
-  if (rkey.released) throw closedError('remote key');
-  if (!Number.isSafeInteger(offset) || offset < 0)
-    throw invalidParam('remoteOffset', 'must be an integer of 0 or more', offset);
-  if (offset + byteLength > rkey.byteLength) {
-    throw invalidParam(
-      'remoteOffset',
-      `must not reach beyond the remote memory of ${rkey.byteLength} bytes`,
-      offset + byteLength,
-    );
-  }
-}
 
 /** Puts and gets that the worker of the peer executes. */
 export interface SoftwareRma {
@@ -157,10 +141,10 @@ export class RmaProtocol {
     if (request === undefined) return Status.NO_RESOURCE;
     initRma(request, operation, connection, candidate, rkey, remoteOffset);
     try {
-      const whole = { local, localOffset, byteLength, rkey, remoteOffset };
-      const parts = this.#partsOf(operation, connection, candidate, whole);
+      const place = { local, localOffset, byteLength, rkey, remoteOffset };
+      const parts = this.#partsOf(operation, connection, candidate, place);
       if (parts.length > 1) initParts(this.#host, request, connection, operation, parts);
-      else if (candidate.protocol !== Protocol.MESSAGE) initLocal(request, local, localOffset, byteLength, context);
+      else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
       else this.#software.describe(request, local, localOffset, byteLength, rkey.memoryKey);
     } catch (error) {
       requests.discard(request);
@@ -174,11 +158,11 @@ export class RmaProtocol {
     operation: Operation,
     connection: PeerConnection,
     { protocol }: Candidate,
-    whole: RmaPlace,
+    place: RmaPlace,
   ): readonly RmaPlace[] {
     const { rmaRails } = this.#host.context;
     if (!connection.hasRails || rmaRails.railsMax < 2 || protocol !== Protocol.ZCOPY) return NO_PARTS;
-    return placesOf(connection, operation, whole, rmaRails);
+    return placesOf(connection, operation, place, rmaRails);
   }
 }
 

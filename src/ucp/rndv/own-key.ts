@@ -67,11 +67,11 @@ function transientKey(
     for (const { registrar, memory } of registered.splice(0)) registrar.memDereg(memory, { force: true });
   };
   // The whole ArrayBuffer is what registration caches know, and what a small Buffer shares with others.
-  const whole = new Uint8Array(bytes.buffer);
+  const buffer = new Uint8Array(bytes.buffer);
   try {
     for (const { md, index } of new Set(connection.lanes.map(({ md: open }) => open))) {
       const registrar = registrars[index]!;
-      const memory = registerFor(md, registrar, whole);
+      const memory = registerFor(md, registrar, buffer);
       if (memory !== undefined) registered.push({ md, registrar, memory });
     }
   } catch (error) {
@@ -85,16 +85,16 @@ function transientKey(
     return undefined;
   }
   const { address } = registered[0]!.memory;
-  const packed = packRkey({ ...HOST_PLACE, address, byteLength: whole.byteLength, parts });
+  const packed = packRkey({ ...HOST_PLACE, address, byteLength: buffer.byteLength, parts });
   return { packed, offset: bytes.byteOffset + offset, release };
 }
 
-function registerFor(md: MemoryDomain, registrar: OperationRegistrar, whole: Uint8Array): MdMemory | undefined {
+function registerFor(md: MemoryDomain, registrar: OperationRegistrar, buffer: Uint8Array): MdMemory | undefined {
   const { flags, registerMemoryTypes } = md.attributes;
   const registersHost =
     (flags & MdFlag.REG) !== 0 && (registerMemoryTypes & memoryTypeBit(HOST_PLACE.memoryType)) !== 0;
   if (!registersHost || KEYLESS.has(md)) return undefined;
-  const memory = registrar.memReg(whole);
+  const memory = registrar.memReg(buffer);
   if (memory.packable !== false) return memory;
   registrar.memDereg(memory, { force: true });
   KEYLESS.add(md);

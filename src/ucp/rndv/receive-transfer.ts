@@ -3,11 +3,15 @@
  * How the sender moves a window is the sender's choice.
  *
  * ```
- *            RTR              window full           device memory written
- * asking ----------> filling -------------> draining ---------------------> finished
- *                       |                                                       | last byte, or a failure here: REPLY to the sender
- *                       '-- REPLY of the sender, or its loss ----------------> ended
+ * ASKING --first DATA--> IN_MESSAGES
+ *    |                       |
+ *    '-----------+-----------'
+ *                |-- last byte, or a failure here --> FINISHED    the sender gets a REPLY when nothing is written to device memory
+ *                |-- REPLY of the sender ----------> ANSWERED    nothing of the sender is in flight
+ *                '-- connection lost --------------> LOST        the sender may still write: fragments that it has keys of are retired
  * ```
+ *
+ * The states of a window are those of window-pipeline.ts: filled by the sender, drained to device memory.
  */
 
 import { Status } from '../../ucs/type/status.ts';
@@ -50,8 +54,12 @@ export interface ReceivedMessage {
   readonly pieces: readonly LocalPiece[];
 }
 
-/** What ends a receive: this worker, the sender, which has nothing in flight then, or its loss, which may have. */
-type Cause = 'own' | 'sender' | 'loss';
+/** Where a receive is in its life: see the diagram above. Windows are asked for in the first two states only. */
+const ReceiveState = { ASKING: 0, IN_MESSAGES: 1, FINISHED: 2, ANSWERED: 3, LOST: 4 } as const;
+type ReceiveState = (typeof ReceiveState)[keyof typeof ReceiveState];
+
+/** The states in which it takes nothing more from the sender. */
+type ClosedState = typeof ReceiveState.FINISHED | typeof ReceiveState.ANSWERED | typeof ReceiveState.LOST;
 
 /** The receive of one message. */
 export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
@@ -72,8 +80,7 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   readonly #staged: Set<StagedWindow<Fragment>> = new Set();
   /** Fragments that the sender may still write to. */
   readonly #exposed: Set<Fragment> = new Set();
-  #isCounted = false;
-  #cause: Cause | undefined;
+  #state: ReceiveState = ReceiveState.ASKING;
 
   /** @param key of the memory, for a sender that can write it: released here */
   constructor(host: ProtocolHost, staging: Staging, message: ReceivedMessage, key: OwnKey | undefined) {
@@ -96,8 +103,8 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
     request.transfer = this;
     request.lane = this.#connection.amLane;
     nameProtocol(request, 'rndv/am');
-    request.replyHandler = (_request, status) => this.#close(status, 'sender');
-    request.abandon = (_request, status) => this.#close(status, 'loss');
+    request.replyHandler = (_request, status) => this.#close(status, ReceiveState.ANSWERED);
+    request.abandon = (_request, status) => this.#close(status, ReceiveState.LOST);
     // A software get has asked already.
     if (request.requestId === 0) this.#connection.expect(request);
     else this.#connection.renew(request);
@@ -118,8 +125,10 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   onData(from: number, byteLength: number, bytes: Uint8Array, start: number): void {
     const open = this.#windowOf(from, byteLength);
     if (open === undefined) return;
-    if (!this.#isCounted) this.#host.counters.count(WorkerCounter.RNDV_AM);
-    this.#isCounted = true;
+    if (this.#state === ReceiveState.ASKING) {
+      this.#state = ReceiveState.IN_MESSAGES;
+      this.#host.counters.count(WorkerCounter.RNDV_AM);
+    }
     const { fragment, from: begin } = open.window;
     if (fragment !== undefined) fragment.bytes!.set(bytes.subarray(start, start + byteLength), from - begin);
     else if (areMapped(this.#pieces)) scatter(this.#pieces, from, byteLength, bytes, start);
@@ -173,12 +182,12 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
 
   stopped(status: Status, error: unknown): void {
     if (error !== undefined) this.request.error ??= error;
-    this.#close(status, 'own');
+    this.#close(status, ReceiveState.FINISHED);
   }
 
   ended(status: Status): void {
-    this.#close(status, 'own');
-    if (this.#cause === 'own') postReply(this.#connection, this.#peerRequest, status);
+    this.#close(status, ReceiveState.FINISHED);
+    if (this.#state === ReceiveState.FINISHED) postReply(this.#connection, this.#peerRequest, status);
     this.request.end(status);
   }
 
@@ -205,16 +214,16 @@ export class ReceiveTransfer implements RequestTransfer, WindowSteps<Fragment> {
   }
 
   /** Takes nothing more from the sender; the request ends when nothing is being written to device memory. */
-  #close(status: Status, cause: Cause): void {
-    if (this.#cause !== undefined) return;
-    this.#cause = cause;
+  #close(status: Status, state: ClosedState): void {
+    if (this.#state >= ReceiveState.FINISHED) return;
+    this.#state = state;
     const { request } = this;
     if (request.requestId !== 0) this.#connection.forget(request);
     this.#key?.release();
     this.#pipeline.stop(status);
     for (const { window, isShared, done } of this.#open.splice(0)) {
       // A sender that is not done may still be writing to a fragment whose key it has: no other message gets that fragment.
-      if (isShared && cause !== 'sender') this.#exposed.add(window.fragment);
+      if (isShared && state !== ReceiveState.ANSWERED) this.#exposed.add(window.fragment);
       done(Status.CANCELED);
     }
   }

@@ -15,16 +15,15 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
-import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import type { RendezvousScheme } from '../resources/config.ts';
-import { canMove, initTransfer, placesOf, type RmaPlace } from '../rma/internal-rma.ts';
 import { Staging } from '../staging/staging.ts';
 import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
 import { type OwnKey, ownKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
 import { ReceiveTransfer } from './receive-transfer.ts';
+import { canMoveAll, moveRemote } from './remote-move.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
 import { WindowSender } from './window-sender.ts';
@@ -50,26 +49,17 @@ export class Rendezvous {
     this.#sender = new WindowSender(host, this.staging);
   }
 
-  /** The same with the key of its memory, where the receiver may read it and `headerBytes` of the message leave room for it. */
+  /** Makes a request the sender of a rendezvous: it ends with the answer of the peer. */
+  offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
+    this.#sender.offer(request, pieces, key);
+  }
+
+  /** As {@link offer}, with the key of its memory, where the receiver may read it and `headerBytes` of the message leave room for it. */
   offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): void {
     const { pieces, byteLength } = request;
     const isReadable = byteLength > 0 && GET_SCHEMES.has(this.#host.context.scheme);
     const key = isReadable ? this.#keyFor(connection, pieces, connection.amBcopyMax - headerBytes) : undefined;
     request.key = key;
-    this.#sender.offer(request, pieces, key);
-  }
-
-  #keyFor(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
-    const [piece] = pieces;
-    if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
-    const key = ownKey(this.#host.context, connection, piece);
-    if (key === undefined || key.packed.byteLength <= roomBytes) return key;
-    key.release();
-    return undefined;
-  }
-
-  /** Makes a request the sender of a rendezvous: it ends with the answer of the peer. */
-  offer(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined): void {
     this.#sender.offer(request, pieces, key);
   }
 
@@ -154,48 +144,37 @@ export class Rendezvous {
     if (packedKey === undefined || !GET_SCHEMES.has(this.#host.context.scheme)) return false;
     const rkey = acquirePeerKey(this.#host.context, connection, packedKey);
     if (rkey === undefined) return false;
-    const places = pieces.map((piece) => placeOf(piece, rkey, keyOffset));
-    const reaches = places.every((place) => canMove(connection, Operation.GET, place));
-    if (!reaches) {
+    const move = {
+      operation: Operation.GET,
+      connection,
+      pieces,
+      from: 0,
+      byteLength: bytesOf(pieces),
+      rkey,
+      offset: keyOffset,
+    };
+    if (!canMoveAll(move)) {
       connection.rkeys.release(rkey);
       return false;
     }
-    const parts = places.flatMap((place) => placesOf(connection, Operation.GET, place, this.#host.context.rails));
-    let left = parts.length;
-    let failure: Status = Status.OK;
-    const done = (status: Status): void => {
-      if (status < 0 && failure === Status.OK) failure = status;
-      left -= 1;
-      if (left > 0) return;
-      connection.rkeys.release(rkey, failure < 0);
-      postReply(connection, peerRequest, failure, 0, 0, request);
-      request.end(failure);
-    };
     this.#host.counters.count(WorkerCounter.RNDV_GET_ZCOPY);
     nameProtocol(request, 'rndv/get');
-    for (const part of parts) this.#move(request, connection, Operation.GET, part, done);
+    moveRemote(this.#host, request, move, (status) => {
+      connection.rkeys.release(rkey, status < 0);
+      postReply(connection, peerRequest, status, 0, 0, request);
+      request.end(status);
+    });
     return true;
   }
 
-  #move(
-    request: Request,
-    connection: Connection,
-    operation: Operation,
-    place: RmaPlace,
-    done: (status: Status) => void,
-  ): void {
-    if (place.byteLength === 0) {
-      done(Status.OK);
-      return;
-    }
-    try {
-      const transfer = initTransfer(this.#host, connection, operation, place, done);
-      request.lane = transfer.lane;
-      connection.run(transfer);
-    } catch (error) {
-      request.error = error;
-      done(Status.IO_ERROR);
-    }
+  /** The key of a message of one piece; undefined where it has none, or has no room. */
+  #keyFor(connection: Connection, pieces: readonly LocalPiece[], roomBytes: number): OwnKey | undefined {
+    const [piece] = pieces;
+    if (pieces.length !== 1 || piece === undefined || !areMapped(pieces)) return undefined;
+    const key = ownKey(this.#host.context, connection, piece);
+    if (key === undefined || key.packed.byteLength <= roomBytes) return key;
+    key.release();
+    return undefined;
   }
 
   /** The key of memory that a sender may write; undefined where it cannot have one: then the bytes come in messages. */
@@ -208,9 +187,4 @@ export class Rendezvous {
       return undefined;
     }
   }
-}
-
-function placeOf(piece: LocalPiece, rkey: RemoteKey, keyOffset: number): RmaPlace {
-  const { memory, offset, byteLength, start } = piece;
-  return { local: memory, localOffset: offset, byteLength, rkey, remoteOffset: keyOffset + start };
 }

@@ -1,4 +1,14 @@
-/** A message that is sent by rendezvous: its memory, what is in flight of it, and how it ends. It sends nothing by itself. */
+/**
+ * A message that is sent by rendezvous: its memory, what is in flight of it, and how it ends. It sends nothing by itself.
+ *
+ * ```
+ * OFFERED --first write to the receiver--> WRITING --first ATP--> NAMED
+ *    |                                        |                     |
+ *    '----------------------------------------+---------------------+-- REPLY, failure or loss --> ENDING --nothing in flight--> ENDED
+ * ```
+ *
+ * A request that ends for another reason takes the message from every state to ENDED.
+ */
 
 import { Status } from '../../ucs/type/status.ts';
 import { areHost, bytesOf } from '../api/local-bytes.ts';
@@ -12,6 +22,21 @@ import { postReply } from './reply.ts';
 export interface StoppableWindow {
   stop(status: Status): void;
 }
+
+/** Where a message is in its life: see the diagram above. */
+export const SendState = {
+  /** The receiver may read the memory, or ask for windows; windows may go in messages. */
+  OFFERED: 0,
+  /** Windows are written to memory of the receiver. */
+  WRITING: 1,
+  /** The same, and the receiver knows what carries the bytes. */
+  NAMED: 2,
+  /** The outcome is known: nothing more is started. */
+  ENDING: 3,
+  /** So has the request. */
+  ENDED: 4,
+} as const;
+export type SendState = (typeof SendState)[keyof typeof SendState];
 
 /** One message. */
 export class SendTransfer implements RequestTransfer {
@@ -32,17 +57,11 @@ export class SendTransfer implements RequestTransfer {
   inFlight = 0;
   /** Those windows among them that go through fragments. */
   readonly staged: Set<StoppableWindow> = new Set();
-  /** Windows are written. */
-  isPipelined = false;
-  /** The receiver knows what carries the bytes. */
-  isNamed = false;
-  /** Nothing more is started. */
-  ended = false;
+  state: SendState = SendState.OFFERED;
   #outcome: Status = Status.OK;
   /** The receiver and its request, if it has to be told of the outcome. */
   #answerTo: Connection | undefined = undefined;
   #peerRequest = 0;
-  #isSettled = false;
 
   constructor(request: Request, pieces: readonly LocalPiece[], key: OwnKey | undefined) {
     this.request = request;
@@ -50,6 +69,11 @@ export class SendTransfer implements RequestTransfer {
     this.key = key;
     this.byteLength = bytesOf(pieces);
     this.isHost = areHost(pieces);
+  }
+
+  /** Nothing more is started. */
+  get isEnding(): boolean {
+    return this.state >= SendState.ENDING;
   }
 
   /** Releases the key of the target if no lane has a part of it: the number of kept keys is bounded. */
@@ -62,8 +86,8 @@ export class SendTransfer implements RequestTransfer {
 
   /** Ends the message: the peer has said so, or is gone. The request ends when nothing reads its memory any more. */
   end(status: Status): void {
-    if (!this.ended) {
-      this.ended = true;
+    if (!this.isEnding) {
+      this.state = SendState.ENDING;
       this.#outcome = status;
       this.#stopWindows();
     }
@@ -76,7 +100,7 @@ export class SendTransfer implements RequestTransfer {
 
   /** Ends both sides of the message: the receiver is told when nothing writes its memory any more. */
   endBoth(connection: Connection, peerRequest: number, status: Status): void {
-    if (this.ended) return;
+    if (this.isEnding) return;
     this.#answerTo = connection;
     this.#peerRequest = peerRequest;
     // Messages of the peer to the old request id are ignored from here on; flushes and closes wait for the end.
@@ -86,18 +110,17 @@ export class SendTransfer implements RequestTransfer {
 
   /** Ends the request if the message has ended and nothing is in flight. */
   settle(): void {
-    if (!this.ended || this.inFlight > 0 || this.#isSettled) return;
-    this.#isSettled = true;
+    if (this.state !== SendState.ENDING || this.inFlight > 0) return;
+    this.state = SendState.ENDED;
     if (this.#answerTo !== undefined) {
       postReply(this.#answerTo, this.#peerRequest, this.#outcome, 0, 0, this.request);
     }
     this.request.end(this.#outcome);
   }
 
-  /** Releases what the message holds; when its request ends, for whatever reason. */
+  /** Releases what the message holds; when its request ends, also if it is cancelled. */
   release(): void {
-    this.ended = true;
-    this.#isSettled = true;
+    this.state = SendState.ENDED;
     this.#stopWindows();
     this.key?.release();
     if (this.target !== undefined) this.request.connection!.rkeys.release(this.target, this.#outcome < 0);

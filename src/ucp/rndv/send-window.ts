@@ -12,15 +12,16 @@ import type { Connection } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import { type LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
+import { Operation } from '../proto/selection.ts';
 import type { CopyDone } from '../staging/device-copier.ts';
 import type { FragmentUser } from '../staging/fragment-pool.ts';
 import type { Staging } from '../staging/staging.ts';
 import { type StagedWindow, WindowPipeline, type WindowSteps } from '../staging/window-pipeline.ts';
 import { MessageId } from '../wire/message.ts';
 import { ATP_IN_TARGET, DATA_BYTES, writeAtp, writeData } from '../wire/window.ts';
-import { canWrite, type RemoteWrite, writeRemote } from './remote-write.ts';
+import { canMoveAll, moveRemote, type RemoteMove } from './remote-move.ts';
 import { carrierOf, nameProtocol } from './reply.ts';
-import type { SendTransfer, StoppableWindow } from './send-transfer.ts';
+import { SendState, type SendTransfer, type StoppableWindow } from './send-transfer.ts';
 
 /** What the receiver has asked for. */
 export interface AskedRange {
@@ -92,11 +93,11 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
   start(): void {
     const { from, byteLength } = this.#asked;
     const transfer = this.#transfer;
-    const whole: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
-    const direct = this.#destinationOf(whole);
+    const part: Part = { from, byteLength, pieces: transfer.pieces, start: from, origin: undefined };
+    const direct = this.#destinationOf(part);
     transfer.inFlight += 1;
     if (direct !== undefined || transfer.isHost) {
-      this.#send(whole, direct, (status) => this.ended(status));
+      this.#send(part, direct, (status) => this.ended(status));
       return;
     }
     transfer.staged.add(this);
@@ -155,13 +156,13 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
       this.#pump(part, done);
       return;
     }
-    if (!transfer.isPipelined) {
-      transfer.isPipelined = true;
+    if (transfer.state === SendState.OFFERED) {
+      transfer.state = SendState.WRITING;
       this.#host.counters.count(WorkerCounter.RNDV_PUT_MTYPE_ZCOPY);
     }
     nameProtocol(request, 'rndv/put-pipeline');
-    writeRemote(this.#host, request, this.#writeOf(part, to), (status) => {
-      if (status === Status.OK && !transfer.ended) this.#announce(part, to);
+    moveRemote(this.#host, request, this.#writeOf(part, to), (status) => {
+      if (status === Status.OK && !transfer.isEnding) this.#announce(part, to);
       done(status);
     });
   }
@@ -178,7 +179,7 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
     pump.starter = () => {
       if (!areMapped(pieces)) return Status.INVALID_ADDR;
       while (pump.done < byteLength) {
-        if (transfer.ended) return Status.CANCELED;
+        if (transfer.isEnding) return Status.CANCELED;
         const bytes = Math.min(frameBytes, byteLength - pump.done);
         const header = writeData(connection.remoteId, this.#asked.peerRequest, from + pump.done);
         const status = sendPieces(connection, MessageId.DATA, header, pieces, start + pump.done, bytes);
@@ -193,21 +194,31 @@ export class SendWindow implements WindowSteps<MemoryHandle>, StoppableWindow {
   /** Tells the receiver that a part has been written. */
   #announce({ from, byteLength }: Part, { isTarget }: Destination): void {
     const transfer = this.#transfer;
+    const isNamed = transfer.state === SendState.NAMED;
     const flags = isTarget ? ATP_IN_TARGET : 0;
     const fields = { request: this.#asked.peerRequest, from, byteLength, flags };
     const header = writeAtp(this.#connection.remoteId, fields);
-    this.#connection.post(MessageId.ATP, header, transfer.isNamed ? undefined : carrierOf(transfer.request));
-    transfer.isNamed = true;
+    this.#connection.post(MessageId.ATP, header, isNamed ? undefined : carrierOf(transfer.request));
+    transfer.state = SendState.NAMED;
   }
 
   /** Where lanes write a part to from the memory that it is in; undefined for nowhere. */
   #destinationOf(part: Part): Destination | undefined {
-    return this.#destinations.find((to) => canWrite(this.#writeOf(part, to)));
+    return this.#destinations.find((to) => canMoveAll(this.#writeOf(part, to)));
   }
 
-  #writeOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteWrite {
+  #writeOf({ from, start, byteLength, pieces, origin }: Part, { rkey, offset }: Destination): RemoteMove {
     const connection = this.#connection;
-    return { connection, pieces, from: start, byteLength, rkey, offset: offset + from - this.#asked.from, origin };
+    return {
+      operation: Operation.PUT,
+      connection,
+      pieces,
+      from: start,
+      byteLength,
+      rkey,
+      offset: offset + from - this.#asked.from,
+      origin,
+    };
   }
 }
 

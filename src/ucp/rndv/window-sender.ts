@@ -9,10 +9,11 @@ import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
+import { Operation } from '../proto/selection.ts';
 import type { Staging } from '../staging/staging.ts';
 import type { OwnKey } from './own-key.ts';
 import { acquirePeerKey } from './peer-keys.ts';
-import { canWrite, writeRemote } from './remote-write.ts';
+import { canMoveAll, moveRemote } from './remote-move.ts';
 import { nameProtocol } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
 import { type AskedRange, SendWindow } from './send-window.ts';
@@ -56,7 +57,7 @@ export class WindowSender {
     const parts = transfer.isHost ? 1 : Math.ceil(byteLength / this.#staging.fragmentBytes);
     const isNext = from === transfer.asked && byteLength > 0 && from + byteLength <= transfer.byteLength;
     const isBounded = byteLength <= WINDOW_BYTES_MAX && transfer.waiting + parts <= WAITING_MAX;
-    if (transfer.ended || !isNext || !isBounded) return;
+    if (transfer.isEnding || !isNext || !isBounded) return;
     if (!areMapped(transfer.pieces)) {
       transfer.endBoth(connection, peerRequest, Status.INVALID_ADDR);
       return;
@@ -79,15 +80,16 @@ export class WindowSender {
   #writeAll(transfer: SendTransfer, connection: Connection, peerRequest: number): boolean {
     const { request, target, targetOffset, pieces, byteLength } = transfer;
     if (target === undefined) return false;
-    const write = { connection, pieces, from: 0, byteLength, rkey: target, offset: targetOffset };
-    if (!canWrite(write)) return false;
+    const operation = Operation.PUT;
+    const write = { operation, connection, pieces, from: 0, byteLength, rkey: target, offset: targetOffset };
+    if (!canMoveAll(write)) return false;
     // The receiver may have asked for more windows already: they are ignored. Flushes and closes wait for the end.
     connection.renew(request);
     transfer.asked = byteLength;
     this.#host.counters.count(WorkerCounter.RNDV_PUT_ZCOPY);
     nameProtocol(request, 'rndv/put');
     transfer.inFlight += 1;
-    writeRemote(this.#host, request, write, (status) => {
+    moveRemote(this.#host, request, write, (status) => {
       transfer.inFlight -= 1;
       transfer.endBoth(connection, peerRequest, status);
       transfer.settle();

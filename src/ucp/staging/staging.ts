@@ -2,6 +2,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import { eachPart, holdsBytes, hostBytes } from '../api/local-bytes.ts';
+import { Parts } from '../base/completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
 import type { CopyDone, DeviceCopy, StagingPort } from './device-copier.ts';
@@ -84,20 +85,9 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
     byteLength: number,
     done: CopyDone,
   ): void {
-    // One for the loop itself, so that copies that end at once do not end the whole early.
-    let left = 1;
-    let failure: Status = Status.OK;
-    let cause: unknown;
-    const ended: CopyDone = (status, error) => {
-      if (status < 0 && failure === Status.OK) {
-        failure = status;
-        cause = error;
-      }
-      left -= 1;
-      if (left === 0) done(failure, cause);
-    };
+    const parts = new Parts(done);
     eachPart(pieces, from, byteLength, (memory, offset, bytes, at) => {
-      left += 1;
+      const ended = parts.add();
       const host = hostBytes(memory);
       if (host === undefined) {
         const device = memory as MemoryHandle;
@@ -109,6 +99,6 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
         ended(Status.OK);
       }
     });
-    ended(Status.OK);
+    parts.complete(Status.OK);
   }
 }

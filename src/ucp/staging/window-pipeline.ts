@@ -36,7 +36,7 @@ export interface WindowSteps<F> {
   ended(status: Status, error: unknown): void;
 }
 
-/** One range of a message on its way. Begin it with {@link advance}. */
+/** One range of a message in flight. Begin it with {@link advance}. */
 export class WindowPipeline<F> {
   /** Windows at most that are in flight or wait for a fragment; {@link advance} uses a new value. */
   depth: number;

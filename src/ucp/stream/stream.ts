@@ -28,7 +28,7 @@ interface Chunk {
   offset: number;
 }
 
-/** The stream of a connection: what arrived, and who waits for it, and what is to be sent. */
+/** The stream of a connection: bytes that have arrived, receives that wait for them, and what is to be sent. */
 interface StreamState {
   readonly outgoing: OutgoingStream;
   /** The sender waits for us to ask for bytes, and we have done so. */
@@ -215,7 +215,7 @@ export class Streams {
     this.#states.delete(connection.id);
   }
 
-  /** Ends the receives of a connection that is being closed. One whose bytes are on their way into device memory ends with them. */
+  /** Ends the receives of a connection that is being closed. One whose bytes are being copied to device memory ends with them. */
   cancelReceives(connection: Connection): void {
     const state = this.#states.get(connection.id);
     if (state === undefined) return;

@@ -28,16 +28,16 @@ const CREDIT = new Int32Array(CREDIT_BYTES / 4);
 /** The fields of a CREDIT. */
 export interface CreditFields {
   readonly code: number;
-  readonly owed: number;
+  readonly returnedBytes: number;
   readonly windowBytes: number;
 }
 
 /** Writes a CREDIT: valid until the next one. */
-export function writeCredit(to: number, code: number, owed: number, windowBytes: number): Int32Array {
+export function writeCredit(to: number, code: number, returnedBytes: number, windowBytes: number): Int32Array {
   CREDIT[0] = to;
   CREDIT[1] = code;
-  CREDIT[2] = owed | 0;
-  CREDIT[3] = highOf(owed);
+  CREDIT[2] = returnedBytes | 0;
+  CREDIT[3] = highOf(returnedBytes);
   CREDIT[4] = windowBytes | 0;
   CREDIT[5] = highOf(windowBytes);
   return CREDIT;
@@ -46,6 +46,6 @@ export function writeCredit(to: number, code: number, owed: number, windowBytes:
 /** Reads a CREDIT. */
 export function readCredit({ words, offset }: AmFrame): CreditFields {
   const at = offset >> 2;
-  const owed = joinWords(words[at + 2]!, words[at + 3]!);
-  return { code: words[at + 1]!, owed, windowBytes: joinWords(words[at + 4]!, words[at + 5]!) };
+  const returnedBytes = joinWords(words[at + 2]!, words[at + 3]!);
+  return { code: words[at + 1]!, returnedBytes, windowBytes: joinWords(words[at + 4]!, words[at + 5]!) };
 }

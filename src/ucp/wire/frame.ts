@@ -1,5 +1,5 @@
 /**
- * What all messages of ucp share, whatever they say: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the
+ * What all messages of ucp have in common: the first word names the endpoint of the receiver, 64-bit values are two words, low first, and the
  * payload follows the header. Readers check nothing but what has a type: the protocol that uses a field checks its value.
  */
 

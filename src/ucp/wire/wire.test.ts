@@ -156,8 +156,8 @@ const KINDS: Record<keyof typeof MessageId, Kind<object>> = {
     tells: carried,
   }),
   CREDIT: kind({
-    fields: fc.record({ code: word, owed: length, windowBytes: length }),
-    write: (to, { code, owed, windowBytes }) => writeCredit(to, code, owed, windowBytes),
+    fields: fc.record({ code: word, returnedBytes: length, windowBytes: length }),
+    write: (to, { code, returnedBytes, windowBytes }) => writeCredit(to, code, returnedBytes, windowBytes),
     read: readCredit,
   }),
 };

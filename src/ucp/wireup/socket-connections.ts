@@ -13,17 +13,10 @@ import type {
   ConnectAnswer,
   ConnectAttempt,
   ConnectionManager,
-  SocketAddress,
 } from '../../uct/api/connection-manager.ts';
-import type { PromiseTier } from '../api/awaited/promise-tier.ts';
 import type { Endpoint, EndpointOptions } from '../api/endpoint.ts';
 import type { RequestParams } from '../api/request.ts';
-import {
-  type ConnectNbxOptions,
-  type ConnectOptions,
-  checkConnectOptions,
-  connectToFirst,
-} from '../api/sockets/connect.ts';
+import { type ConnectNbxOptions, checkConnectOptions } from '../api/sockets/connect.ts';
 import { ConnectionRequest, type RequestListener } from '../api/sockets/connection-request.ts';
 import { checkListenerOptions, type Driver, Listener, type ListenerOptions } from '../api/sockets/listener.ts';
 import { printSocketAddress } from '../api/sockets/socket-address.ts';
@@ -49,7 +42,6 @@ export interface SocketOwner {
   readonly clientId: bigint;
   readonly packedAddress: Uint8Array;
   readonly connections: Connections;
-  readonly promises: PromiseTier;
   /** Makes the endpoint of a connection. */
   adopt(connection: PeerConnection, options: EndpointOptions): Endpoint;
   onPeerGone(connection: PeerConnection, status: Status): void;
@@ -81,7 +73,7 @@ export class SocketConnections {
     return this.#manager === undefined ? [] : [this.#manager];
   }
 
-  /** Whether progress has to look now: a system call that the turns between are spared. */
+  /** Whether progress has to look now: a system call, which is not made in every call of progress. */
   get isDue(): boolean {
     return this.#isDue;
   }
@@ -148,11 +140,6 @@ export class SocketConnections {
     return this.#owner.start(request, params);
   }
 
-  /** See Worker.connect. */
-  connectTo(options: ConnectOptions): Promise<Endpoint> {
-    return connectToFirst(options, (address) => this.#await({ ...options, ...address }, options.signal));
-  }
-
   /** Gives up an attempt; false when it has ended. */
   cancel(request: ConnectRequest): boolean {
     const attempt = this.#attempts.get(request);
@@ -181,18 +168,6 @@ export class SocketConnections {
     if (this.#closed) throw closedError('worker');
     this.#manager ??= this.#owner.context.resources.openConnectionManager();
     return this.#manager;
-  }
-
-  async #await(options: ConnectOptions & SocketAddress, signal: AbortSignal | undefined): Promise<Endpoint> {
-    const { promises } = this.#owner;
-    const endpoints: Endpoint[] = [];
-    const onConnected = (endpoint: Endpoint): void => {
-      endpoints.push(endpoint);
-    };
-    const what = `connect to ${printSocketAddress(options)}`;
-    // A connection that stands in spite of an abort is not thrown away: the program has to close it.
-    await promises.receive(what, signal, (params) => this.connect({ ...options, onConnected }, params));
-    return endpoints[0]!;
   }
 
   #onRequest(listener: Listener, request: ClientRequest): void {

@@ -1,5 +1,5 @@
 /**
- * Where devices are in a machine: PCI addresses, the way between two devices, and what follows from it. Pure: it reads nothing; who finds devices
+ * Where devices are in a machine: PCI addresses, the path between two devices, and what follows from it. Pure: it reads nothing; who finds devices
  * hands in their place as sysfs shows it.
  */
 
@@ -14,12 +14,12 @@ export interface PciAddress {
   readonly fn: number;
 }
 
-/** The way between two devices, for estimates (ucs_sys_dev_distance_t). */
+/** The path between two devices, for estimates (ucs_sys_dev_distance_t). */
 export interface Distance {
   /** What the two have in common. */
   readonly kind: DistanceKind;
   readonly latencyNs: number;
-  /** Bytes per second that the way lets through at most; Infinity where it is no limit. */
+  /** Bytes per second that the path lets through at most; Infinity where it is no limit. */
   readonly bandwidth: number;
 }
 
@@ -34,7 +34,7 @@ export type DistanceKind = (typeof DISTANCE_KINDS)[number];
 export interface SystemDevice {
   /** Such as `gaudi0` or `mlx5_0`. */
   readonly name: string;
-  /** The way from the root to the device, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined for no PCI device, and when not known. */
+  /** The path from the root to the device, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined for no PCI device, and when not known. */
   readonly pciPath: string | undefined;
   /** -1 when the platform does not say. */
   readonly numaNode: number;
@@ -81,20 +81,20 @@ export function printPciAddress({ domain, bus, device, fn }: PciAddress): string
 }
 
 /**
- * The way of a PCI device out of the real path of its sysfs folder: what is behind `/sys/devices`, down to the last PCI address. Undefined for a path
+ * The PCI path of a device, taken from the real path of its sysfs folder: what is behind `/sys/devices`, down to the last PCI address. Undefined for a path
  * without one, as that of a virtual network interface.
  */
 export function pciPathOf(sysfsPath: string): string | undefined {
   const parts = sysfsPath.split('/').filter((part) => part !== '');
   const root = parts.findIndex((part) => /^pci[0-9a-f]{4,8}:[0-9a-f]{2}$/i.test(part));
   if (root < 0) return undefined;
-  const way = parts.slice(root + 1);
-  const end = way.findIndex((part) => !/^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/i.test(part));
-  const addresses = end < 0 ? way : way.slice(0, end);
+  const behindRoot = parts.slice(root + 1);
+  const end = behindRoot.findIndex((part) => !/^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$/i.test(part));
+  const addresses = end < 0 ? behindRoot : behindRoot.slice(0, end);
   return addresses.length === 0 ? undefined : [parts[root]!, ...addresses].join('/');
 }
 
-/** The address of the device at the end of a way. */
+/** The address of the device at the end of a PCI path. */
 export function addressOfPath(pciPath: string): PciAddress {
   return parsePciAddress(pciPath.slice(pciPath.lastIndexOf('/') + 1));
 }

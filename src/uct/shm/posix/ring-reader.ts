@@ -83,8 +83,8 @@ export class RingReader {
       handler(words[element + ElementWord.INFO]! & ID_MASK, this.#frame);
     }
     const count = (head - first) | 0;
-    const owed = (head - this.#told) | 0;
-    if (owed === 0 || (count > 0 && owed < this.#releaseAfter)) return count;
+    const unreleased = (head - this.#told) | 0;
+    if (unreleased === 0 || (count > 0 && unreleased < this.#releaseAfter)) return count;
     return this.#tell(head) ? -1 - count : count;
   }
 

@@ -42,7 +42,7 @@ export class Transmitter {
   }
 
   /**
-   * Sends the frame that was built in the shared memory, behind acknowledgements that are owed; it waits where others do, and what the kernel has no
+   * Sends the frame that was built in the shared memory, behind pending acknowledgements; it waits where others do, and what the kernel has no
    * room for does too.
    * @param byteLength of the frame with its padding
    * @returns OK, or IO_ERROR: see {@link failure}

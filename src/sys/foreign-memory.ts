@@ -1,6 +1,6 @@
 /**
- * Memory that another library of this process has allocated for us and takes back: seen through one view, which is safe to touch afterwards. Mappings of our own
- * are in mapped-memory.ts.
+ * Memory that a C library of this process has allocated and unmaps: seen through one view, which is safe to touch afterwards. Mappings of this package are in
+ * mapped-memory.ts.
  */
 
 import { invalidParam } from '../ucs/type/error.ts';
@@ -10,25 +10,25 @@ import { checkViewLength, MapFlag, PAGE_SIZE, PROT_READ_WRITE } from './mapped-m
 /** Maps at the address only where nothing is (Linux 4.17): `include/uapi/asm-generic/mman-common.h`. */
 const MAP_FIXED_NOREPLACE = 0x10_0000;
 
-const graveyard = new FinalizationRegistry<{ readonly address: number; readonly byteLength: number }>(
+const placeholders = new FinalizationRegistry<{ readonly address: number; readonly byteLength: number }>(
   ({ address, byteLength }) => munmap(address, byteLength),
 );
 
 /** The memory. */
-export class LentMemory {
+export class ForeignMemory {
   /** Host virtual address of the first byte. */
   readonly address: number;
   readonly byteLength: number;
   readonly u8: Uint8Array;
-  readonly #takeBack: () => void;
+  readonly #unmap: () => void;
   #closed = false;
 
   /**
    * @param address of whole pages that the library has mapped
-   * @param takeBack has the library unmap them
+   * @param unmap has the library unmap them
    * @throws UcxError ERR_INVALID_PARAM
    */
-  constructor(address: number, byteLength: number, takeBack: () => void) {
+  constructor(address: number, byteLength: number, unmap: () => void) {
     if (!Number.isSafeInteger(address) || address <= 0 || address % PAGE_SIZE !== 0) {
       throw invalidParam('address', 'must be that of a page', address);
     }
@@ -36,7 +36,7 @@ export class LentMemory {
     this.address = address;
     this.byteLength = byteLength;
     this.u8 = new Uint8Array(viewOfMemory(address, byteLength));
-    this.#takeBack = takeBack;
+    this.#unmap = unmap;
   }
 
   /**
@@ -46,11 +46,11 @@ export class LentMemory {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#takeBack();
+    this.#unmap();
     const flags = MapFlag.PRIVATE | MapFlag.ANONYMOUS | MapFlag.NORESERVE | MAP_FIXED_NOREPLACE;
     const { address, byteLength } = this;
     if (mmap(address, byteLength, PROT_READ_WRITE, flags, -1, 0) === address) {
-      graveyard.register(this.u8.buffer, { address, byteLength });
+      placeholders.register(this.u8.buffer, { address, byteLength });
     }
   }
 }

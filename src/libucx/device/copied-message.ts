@@ -1,0 +1,53 @@
+/**
+ * A message whose bytes are copied between libucp and memory of cards: its pieces, the fragments in use, and the request that ends with the last of them. The
+ * directions are outgoing.ts and incoming.ts.
+ */
+
+import type { Piece } from '../../ucp/api/local-bytes.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { LocalMemory, UcpMemory } from '../mem/memory-handle.ts';
+import type { UcpRequest } from '../request/request.ts';
+import type { Staging } from './staging.ts';
+
+/** The message. */
+export abstract class CopiedMessage {
+  readonly byteLength: number;
+  /** Why its bytes could not be copied. */
+  failure: Status = Status.OK;
+  protected readonly staging: Staging;
+  protected readonly pieces: readonly Piece<LocalMemory>[];
+  /** Fragments that a card copies, or that wait for it. */
+  protected fragmentsInUse = 0;
+  /** Ended by libucp; its bytes are still being copied. */
+  #ended: UcpRequest | undefined;
+  #status: Status = Status.OK;
+
+  constructor(staging: Staging, pieces: readonly Piece<LocalMemory>[], byteLength: number) {
+    this.staging = staging;
+    this.pieces = pieces;
+    this.byteLength = byteLength;
+  }
+
+  /**
+   * libucp has ended the message, and asks for no more.
+   * @returns false when the cards copy nothing any more; else the request is ended when they do not
+   */
+  linger(request: UcpRequest, status: Status): boolean {
+    this.finish();
+    if (this.fragmentsInUse === 0) return false;
+    this.#ended = request;
+    this.#status = status;
+    return true;
+  }
+
+  /** Starts the last copies, or gives up fragments that are not needed. */
+  protected abstract finish(): void;
+
+  /** Gives back a fragment that is counted, after its copy. */
+  protected release(fragment: UcpMemory): void {
+    this.staging.release(fragment);
+    this.fragmentsInUse -= 1;
+    const request = this.#ended;
+    if (this.fragmentsInUse === 0 && request !== undefined) this.staging.schedule(() => request.end(this.#status));
+  }
+}

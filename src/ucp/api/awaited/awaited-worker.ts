@@ -1,0 +1,169 @@
+/**
+ * What the workers of all engines have in common: the awaited operations on top of the nbx operations, events, and closing. Progress and the nbx operations are left to
+ * the engines.
+ */
+
+import type { Clock } from '../../../ucs/sys/clock.ts';
+import { closedError } from '../../../ucs/type/error.ts';
+import type { Status } from '../../../ucs/type/status.ts';
+import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
+import type { AmMessage } from '../active-message.ts';
+import { checkOptions, checkParams } from '../check-options.ts';
+import { clientIdOf } from '../client-id.ts';
+import type { Endpoint } from '../endpoint.ts';
+import type { LocalBuffer } from '../memory.ts';
+import type { Request, RequestParams } from '../request.ts';
+import { type ConnectNbxOptions, type ConnectOptions, connectToFirst } from '../sockets/connect.ts';
+import { printSocketAddress } from '../sockets/socket-address.ts';
+import type { Tag } from '../tag.ts';
+import type { TagRecvOptions, TagRecvResult, WorkerOptions } from '../worker.ts';
+import { lengthOf } from './awaited-options.ts';
+import { ProgressDriver } from './progress-driver.ts';
+import { type CauseOf, checkSignal, PromiseTier, signalOf } from './promise-tier.ts';
+import { type SignalFd, WorkerEvent } from './worker-event.ts';
+
+/** What a worker needs of its context. */
+export interface WorkerServices {
+  readonly clock: Clock;
+  /** See UCX_PROGRESS_SPIN. */
+  readonly progressSpinNs: number;
+}
+
+/** The awaited tier and the events of one worker. */
+export abstract class AwaitedWorker<Message extends AmMessage = AmMessage> {
+  readonly clientId: bigint;
+  /** Awaited operations of this worker. */
+  readonly promises: PromiseTier;
+  protected readonly driver: ProgressDriver;
+  protected readonly event: WorkerEvent;
+  /** Set by {@link shutDown} when no operation can be started any more. */
+  protected isClosed = false;
+  #closing: Promise<void> | undefined = undefined;
+
+  /** @throws UcxError ERR_INVALID_PARAM */
+  constructor(
+    options: WorkerOptions,
+    { clock, progressSpinNs }: WorkerServices,
+    newSignal: () => SignalFd,
+    causeOf: CauseOf,
+  ) {
+    this.clientId = clientIdOf(options);
+    this.driver = new ProgressDriver(this, clock, progressSpinNs);
+    this.promises = new PromiseTier(this.driver, causeOf);
+    this.event = new WorkerEvent(this, clock, newSignal);
+  }
+
+  abstract progress(): number;
+  abstract sleepOn(wake: () => void): void;
+  abstract connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request;
+  abstract flushNbx(params?: RequestParams): Status | Request;
+  abstract tagRecvNbx(
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    tag: Tag,
+    mask?: Tag,
+    params?: RequestParams,
+  ): Status | Request;
+  /** Receives the data of an active message. */
+  abstract receiveData(
+    message: Message,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  /** Closes the worker; called once. */
+  protected abstract shutDown(): Promise<void>;
+
+  get closed(): boolean {
+    return this.isClosed;
+  }
+
+  wait(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    this.checkOpen();
+    return this.event.wait(signalOf(options));
+  }
+
+  arm(): Status {
+    this.checkOpen();
+    return this.event.arm();
+  }
+
+  get eventFd(): number {
+    this.checkOpen();
+    return this.event.fd;
+  }
+
+  signal(): void {
+    this.event.signal();
+    this.driver.wake();
+  }
+
+  async serve(signal: AbortSignal): Promise<void> {
+    this.checkOpen();
+    checkSignal(signal);
+    if (signal.aborted) return;
+    await this.driver.serve(signal);
+  }
+
+  async connect(options: ConnectOptions): Promise<Endpoint> {
+    this.checkOpen();
+    return connectToFirst(options, (address) => this.#connectTo({ ...options, ...address }, options.signal));
+  }
+
+  async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
+    checkOptions(options);
+    const byteLength = lengthOf(local);
+    const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
+      this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
+    );
+    return { senderTag, byteLength: receivedBytes };
+  }
+
+  /** Receives the data of an active message; see AmMessage. */
+  async awaitData(message: Message, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+    const byteLength = lengthOf(local);
+    const what = 'receive of an active message';
+    const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
+      this.receiveData(message, local, 0, byteLength, params),
+    );
+    return receivedBytes;
+  }
+
+  async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    checkOptions(options);
+    await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.shutDown();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** @throws UcxError ERR_CLOSED */
+  checkOpen(): void {
+    if (this.isClosed) throw closedError('worker');
+  }
+
+  /** The check of nbx operations. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  protected check(params: RequestParams | undefined): void {
+    this.checkOpen();
+    checkParams(params);
+  }
+
+  async #connectTo(options: ConnectOptions & SocketAddress, signal: AbortSignal | undefined): Promise<Endpoint> {
+    const endpoints: Endpoint[] = [];
+    const onConnected = (endpoint: Endpoint): void => {
+      endpoints.push(endpoint);
+    };
+    const what = `connect to ${printSocketAddress(options)}`;
+    // A connection that stands in spite of an abort is kept until it is closed.
+    await this.promises.receive(what, signal, (params) => this.connectNbx({ ...options, onConnected }, params));
+    return endpoints[0]!;
+  }
+}

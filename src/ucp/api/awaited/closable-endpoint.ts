@@ -1,0 +1,70 @@
+/** What the endpoints of all engines have in common beside awaited messages: awaited put and get, the handling of a failed peer, and closing. It moves no bytes. */
+
+import { closedError } from '../../../ucs/type/error.ts';
+import { checkParams } from '../check-options.ts';
+import type { CloseOptions, TransferOptions, TransferResult } from '../endpoint.ts';
+import { ErrorHandling } from '../error-handling.ts';
+import type { LocalMemory, RemoteKey } from '../memory.ts';
+import type { RequestParams } from '../request.ts';
+import { AwaitedEndpoint } from './awaited-endpoint.ts';
+
+/** The closing of one endpoint. */
+export abstract class ClosableEndpoint extends AwaitedEndpoint {
+  protected readonly errorHandling: ErrorHandling = new ErrorHandling();
+  /** It is closed by force: what only the peer can end is not waited for. */
+  protected isForced = false;
+  #closed = false;
+  #closing: Promise<void> | undefined = undefined;
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Runs an awaited put or get. */
+  protected abstract transfer(
+    name: 'put' | 'get',
+    local: LocalMemory,
+    rkey: RemoteKey,
+    options: TransferOptions,
+  ): Promise<TransferResult>;
+
+  /** Closes the endpoint, which takes no more operations; called once. */
+  protected abstract shutDown(): Promise<void>;
+
+  /** Called when it is closed by force, also while it is being closed. */
+  protected abstract onForced(): void;
+
+  put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
+    return this.whole(() => this.transfer('put', local, rkey, options));
+  }
+
+  get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
+    return this.whole(() => this.transfer('get', local, rkey, options));
+  }
+
+  close(options?: CloseOptions): Promise<void> {
+    this.#closed = true;
+    // Closing never fails, not even for invalid options.
+    if (options?.force === true) {
+      this.isForced = true;
+      this.onForced();
+    }
+    this.#closing ??= this.shutDown();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** @throws UcxError ERR_CLOSED */
+  protected checkOpen(): void {
+    if (this.#closed) throw closedError('endpoint');
+  }
+
+  /** The check of nbx operations. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  protected check(params: RequestParams | undefined): void {
+    if (this.#closed) throw closedError('endpoint');
+    checkParams(params);
+  }
+}

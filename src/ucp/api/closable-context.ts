@@ -1,0 +1,55 @@
+/** What the contexts of all engines have in common: their workers, and closing. What a context opens is the engine's. */
+
+import { closedError } from '../../ucs/type/error.ts';
+import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import type { Worker, WorkerOptions } from './worker.ts';
+
+/** The workers and the closing of one context. */
+export abstract class ClosableContext<W extends Worker> {
+  readonly thread: symbol = THREAD_BOUND;
+  /** Workers that are not closed. */
+  protected readonly workers: Set<W> = new Set();
+  /** Set by {@link shutDown} when nothing can be made of the context any more. */
+  protected isClosed = false;
+  #closing: Promise<void> | undefined = undefined;
+
+  get closed(): boolean {
+    return this.isClosed;
+  }
+
+  protected abstract newWorker(options: WorkerOptions): W;
+
+  /** Closes the context, whose workers are closed; called once. */
+  protected abstract shutDown(): Promise<void>;
+
+  worker(options: WorkerOptions = {}): W {
+    this.checkOpen();
+    const worker = this.newWorker(options);
+    this.workers.add(worker);
+    return worker;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Forgets a closed worker. */
+  forget(worker: W): void {
+    this.workers.delete(worker);
+  }
+
+  /** @throws UcxError ERR_CLOSED */
+  protected checkOpen(): void {
+    if (this.isClosed) throw closedError('context');
+  }
+
+  async #close(): Promise<void> {
+    for (const worker of this.workers) await worker.close();
+    await this.shutDown();
+  }
+}
