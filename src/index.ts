@@ -7,8 +7,17 @@
 export { Context, type ContextOptions } from './assembly/context.ts';
 export { type ConfigReadOptions, type Environment, ProgramConfig as Config } from './assembly/program-config.ts';
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
-export { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, type AmMessage } from './ucp/api/active-message.ts';
-export type { MessageQueue } from './ucp/api/awaited/message-queue.ts';
+export {
+  AM_HEADER_BYTES_MAX,
+  AM_IDS,
+  type AmCallback,
+  type AmMessage,
+  type AmMessageBase,
+  type EagerAmMessage,
+  type MessageDataOptions,
+  type MessageQueue,
+  type RendezvousAmMessage,
+} from './ucp/api/active-message.ts';
 export type {
   AddressEndpointOptions,
   AmSendOptions,

@@ -3,14 +3,9 @@
  */
 
 import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
-import {
-  AM_HEADER_BYTES_MAX,
-  type AmCallback,
-  type AmMessage,
-  type MessageOwner,
-} from '../../ucp/api/active-message.ts';
+import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
 import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
-import { type MessageQueue, MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
+import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
 import { ProgressDriver, type Sleeper } from '../../ucp/api/awaited/progress-driver.ts';
 import { checkSignal, PromiseTier, signalOf } from '../../ucp/api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../../ucp/api/awaited/worker-event.ts';
@@ -19,6 +14,7 @@ import { clientIdOf } from '../../ucp/api/client-id.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
 import { checkRawAddress } from '../../ucp/api/raw-bytes.ts';
+import type { MessageOwner, ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../../ucp/api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../../ucp/api/sockets/listener.ts';
@@ -310,12 +306,12 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     );
   }
 
-  releaseData({ waiting }: AmMessage): void {
+  releaseData({ waiting }: ReceivedMessage): void {
     this.arrivals.release(waiting as Descriptor);
   }
 
   receiveData(
-    message: AmMessage,
+    message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -325,7 +321,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
     return receiveMessageData(this, message, local, localOffset, byteLength, params);
   }
 
-  async awaitData(message: AmMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+  async awaitData(message: ReceivedMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = lengthOf(local);
     const what = 'receive of an active message';
     const { receivedBytes } = await this.promises.receive(what, signal, (params) =>

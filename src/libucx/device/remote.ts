@@ -3,7 +3,7 @@
  * The other side is device-service.ts.
  */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
@@ -52,7 +52,7 @@ abstract class RemoteOperation extends DeviceOperation {
   }
 
   /** Takes an answer. */
-  abstract answer(header: WireHeader, message: AmMessage): void;
+  abstract answer(header: WireHeader, message: ReceivedMessage): void;
 
   protected abstract question(): Omit<WireHeader, 'id'>;
   protected abstract payload(): Payload | undefined;
@@ -136,7 +136,7 @@ export class RemoteRead extends RemoteOperation {
     this.#transfer = transfer;
   }
 
-  override answer({ kind, status }: WireHeader, message: AmMessage): void {
+  override answer({ kind, status }: WireHeader, message: ReceivedMessage): void {
     // Once an operation is given up, its memory is its caller's again.
     if (this.isAnswered || this.failure !== Status.OK) return;
     this.isAnswered = true;
@@ -227,7 +227,7 @@ export class RemoteCards {
   }
 
   /** Takes an answer that has arrived; one that nobody waits for is dropped. */
-  answered(header: WireHeader, message: AmMessage): void {
+  answered(header: WireHeader, message: ReceivedMessage): void {
     this.#unanswered.get(header.id)?.answer(header, message);
   }
 

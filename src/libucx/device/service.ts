@@ -3,7 +3,7 @@
  * question that makes no sense is refused, or ignored where nobody can be told.
  */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import { modifyWord, WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -61,7 +61,7 @@ export class DeviceService {
   }
 
   /** Does what a peer asks for. */
-  serve(endpoint: EngineEndpoint, header: WireHeader, message: AmMessage): void {
+  serve(endpoint: EngineEndpoint, header: WireHeader, message: ReceivedMessage): void {
     const place = this.#placeOf(header);
     if (typeof place === 'number') this.#done(endpoint, header.id, place);
     else if (header.kind === WireKind.WRITE) this.#write(endpoint, header.id, place, message);
@@ -109,7 +109,7 @@ export class DeviceService {
     return { memory, offset, byteLength };
   }
 
-  #write(endpoint: EngineEndpoint, id: number, { memory, offset, byteLength }: Place, message: AmMessage): void {
+  #write(endpoint: EngineEndpoint, id: number, { memory, offset, byteLength }: Place, message: ReceivedMessage): void {
     if (message.byteLength !== byteLength) {
       this.#done(endpoint, id, Status.INVALID_PARAM);
       return;

@@ -3,8 +3,8 @@
  * is gone. How the bytes move is in device-node.ts, device-pipeline.ts, device-remote.ts and device-messages.ts.
  */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
 import { isList, type Piece, piecesOf } from '../../ucp/api/local-bytes.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -260,7 +260,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
   }
 
-  #onMessage(message: AmMessage): void {
+  #onMessage(message: ReceivedMessage): void {
     const header = parseWireHeader(message.header);
     if (header === undefined) return;
     if (header.kind === WireKind.DONE || header.kind === WireKind.DATA) this.#remote.answered(header, message);

@@ -1,11 +1,11 @@
 /** What the parts of the engine over libucp know of each other: a context, its workers, their endpoints. Types only. */
 
 import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
-import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { Context as ApiContext } from '../../ucp/api/context.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { Worker as ApiWorker } from '../../ucp/api/worker.ts';
@@ -177,7 +177,7 @@ export interface EngineWorker {
   forgetEndpoint(endpoint: EngineEndpoint): void;
   /** Receives the data of an active message. */
   receiveData(
-    message: AmMessage,
+    message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,

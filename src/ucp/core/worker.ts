@@ -9,10 +9,10 @@ import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { closedError, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
-import type { ReceivedMessage, WaitingData } from '../am/active-message.ts';
-import type { AmCallback, MessageOwner } from '../api/active-message.ts';
+import type { PeerMessage, WaitingData } from '../am/active-message.ts';
+import type { AmCallback, MessageQueue } from '../api/active-message.ts';
 import { lengthOf } from '../api/awaited/awaited-options.ts';
-import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.ts';
+import { MessageQueues } from '../api/awaited/message-queue.ts';
 import { ProgressDriver } from '../api/awaited/progress-driver.ts';
 import { checkSignal, PromiseTier, signalOf } from '../api/awaited/promise-tier.ts';
 import { WorkerEvent } from '../api/awaited/worker-event.ts';
@@ -21,6 +21,7 @@ import { clientIdOf } from '../api/client-id.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint, EndpointOptions } from '../api/endpoint.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import { checkRawAddress, otherPrograms } from '../api/raw-bytes.ts';
+import type { MessageOwner } from '../api/received-message.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/request.ts';
 import type { ConnectNbxOptions, ConnectOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
@@ -327,12 +328,12 @@ export class Worker
     return endpoint;
   }
 
-  messageTaken(message: ReceivedMessage): void {
+  messageTaken(message: PeerMessage): void {
     this.protocols.am.taken(message);
   }
 
   receiveData(
-    message: ReceivedMessage,
+    message: PeerMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -342,11 +343,11 @@ export class Worker
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
-  releaseData(message: ReceivedMessage): void {
+  releaseData(message: PeerMessage): void {
     this.protocols.am.release(message);
   }
 
-  async awaitData(message: ReceivedMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
+  async awaitData(message: PeerMessage, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = lengthOf(local);
     const what = 'receive of an active message';
     const { receivedBytes } = await this.promises.receive(what, signal, (params) =>
