@@ -55,6 +55,7 @@ export {
   type MemMapParams,
   type MemoryHandle,
   type MemoryInfo,
+  type MemoryRange,
   type MemoryTypeEvent,
   type RemoteKey,
 } from './ucp/api/memory.ts';
@@ -82,7 +83,7 @@ export type {
   OperationEnd,
   TransferEnd,
 } from './ucs/debug/diagnostics.ts';
-export { MemoryType, memoryTypeName } from './ucs/memory/memory-type.ts';
+export { MemoryType, type MemoryTypeName, memoryTypeName } from './ucs/memory/memory-type.ts';
 export type { RcacheCounters } from './ucs/rcache/options.ts';
 export type { Counters, StatsNode } from './ucs/stats/stats-node.ts';
 export { AbortError, isUcxError, UcxError } from './ucs/type/error.ts';

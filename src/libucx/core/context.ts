@@ -17,7 +17,7 @@ import type {
 import type { WorkerOptions } from '../../ucp/api/worker.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
-import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkStatus, closedError } from '../../ucs/type/error.ts';
@@ -130,7 +130,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
 
   memMap(params: MemMapParams): MemoryHandle {
     this.#checkOpen();
-    return this.memory.map(params);
+    return this.memory.map(withMemoryType(params));
   }
 
   memUnmap(handle: MemoryHandle): void {

@@ -3,7 +3,7 @@
  * order in which they are asked for; what is copied through them is not decided here.
  */
 
-import type { MemMapParams } from '../../ucp/api/memory.ts';
+import type { MapParams } from '../../ucp/api/memory.ts';
 import type { UcpMemory } from './memory-handle.ts';
 
 /** A fragment. */
@@ -28,7 +28,7 @@ export interface FragmentWaiter {
 
 /** Where fragments come from. */
 export interface FragmentSource {
-  map(params: MemMapParams): UcpMemory;
+  map(params: MapParams): UcpMemory;
   unmap(memory: UcpMemory): void;
 }
 

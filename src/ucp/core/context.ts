@@ -4,7 +4,7 @@
 
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
-import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
+import { hasMemoryType, MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { closedError, isUcxError } from '../../ucs/type/error.ts';
@@ -24,6 +24,7 @@ import type { SignalFd } from '../api/awaited/worker-event.ts';
 import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
 import type { Engine } from '../api/engine.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
+import { MemoryCopier } from '../api/memory-copier.ts';
 import type { WorkerOptions } from '../api/worker.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request.ts';
@@ -88,6 +89,8 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   readonly rmaRails: RailLimits;
   readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
+  /** Copies the memory of this context, for its handles. */
+  readonly copier: MemoryCopier = new MemoryCopier(this);
   readonly #newSignal: () => SignalFd;
   readonly #memoryTypes: MemoryTypes;
   readonly #memory: MemoryMap;
@@ -189,7 +192,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
 
   memMap(params: MemMapParams): MemoryHandle {
     this.#checkOpen();
-    return this.#memory.map(params);
+    return this.#memory.map(withMemoryType(params));
   }
 
   /** The mapped memory that host bytes are of; for protocols. */
@@ -219,7 +222,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
   }
 
   memoryTypeEvent(event: MemoryTypeEvent): void {
-    this.#memoryTypes.take(event);
+    this.#memoryTypes.take(withMemoryType(event));
   }
 
   packRkey(handle: MemoryHandle): Uint8Array {
