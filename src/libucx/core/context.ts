@@ -3,6 +3,7 @@
  * cards and moves it on the machine. Workers communicate, contexts own.
  */
 
+import { checkMapParams } from '../../ucp/api/check-options.ts';
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { Feature } from '../../ucp/api/features.ts';
@@ -17,7 +18,7 @@ import type {
 import type { WorkerOptions } from '../../ucp/api/worker.ts';
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
-import { MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
+import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import { type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { checkStatus, closedError } from '../../ucs/type/error.ts';
@@ -130,7 +131,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, EngineCont
 
   memMap(params: MemMapParams): MemoryHandle {
     this.#checkOpen();
-    return this.memory.map(withMemoryType(params));
+    return this.memory.map(checkMapParams(params));
   }
 
   memUnmap(handle: MemoryHandle): void {

@@ -132,7 +132,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): EngineEndpoint {
     this.checkOpen();
-    checkErrorHandling(options);
+    checkErrorHandling(options, ['rawAddress']);
     const { ucx, own } = checkRawAddress(options)
       ? rawBytes(address, 'worker address')
       : unpackTrailed(address, 'worker address');
@@ -233,7 +233,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['tag', 'mask', 'signal']);
     const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
       this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
@@ -248,7 +248,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.#require(UCP_FEATURE.AM);
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     return this.#queues.open(id, options.signal);
   }
 
@@ -270,7 +270,7 @@ export class Worker implements ApiWorker, EngineWorker, MessageOwner, RequestOwn
   }
 
   async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 

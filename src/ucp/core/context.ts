@@ -21,6 +21,7 @@ import type {
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
+import { checkMapParams } from '../api/check-options.ts';
 import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
 import type { Engine } from '../api/engine.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
@@ -192,7 +193,7 @@ export class Context<Device = unknown> implements ApiContext<Device>, WorkerCont
 
   memMap(params: MemMapParams): MemoryHandle {
     this.#checkOpen();
-    return this.#memory.map(withMemoryType(params));
+    return this.#memory.map(checkMapParams(params));
   }
 
   /** The mapped memory that host bytes are of; for protocols. */

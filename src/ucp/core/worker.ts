@@ -159,7 +159,7 @@ export class Worker
 
   endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): Endpoint {
     this.#checkOpen();
-    checkErrorHandling(options);
+    checkErrorHandling(options, ['rawAddress']);
     if (checkRawAddress(options)) throw otherPrograms('worker address');
     const connection = this.connections.connect(address);
     return this.adopt(connection, options);
@@ -257,7 +257,7 @@ export class Worker
   }
 
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['tag', 'mask', 'signal']);
     const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
       this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
@@ -272,7 +272,7 @@ export class Worker
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.#checkOpen();
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     return this.#queues.open(id, options.signal);
   }
 
@@ -285,7 +285,7 @@ export class Worker
   }
 
   async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 

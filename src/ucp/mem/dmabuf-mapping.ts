@@ -32,7 +32,7 @@ export interface DmabufParts {
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
-  checkOptions(dmabuf, 'dmabuf');
+  checkOptions(dmabuf, 'dmabuf', ['fd', 'offset', 'byteLength']);
   const { fd, offset = 0, byteLength } = dmabuf;
   if (!Number.isInteger(fd) || fd < 0 || fd >= 2 ** 31) {
     throw invalidParam('dmabuf.fd', 'must be a file descriptor', fd);

@@ -129,7 +129,7 @@ export class MemoryMap {
   /** See Context.memAdvise. */
   advise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions): void {
     this.#check(handle);
-    checkOptions(options);
+    checkOptions(options, 'options', ['offset', 'byteLength']);
     const { offset = 0, byteLength = handle.byteLength - offset } = options;
     for (const [index, part] of handle.mdMemory.entries()) {
       if (part === undefined) continue;

@@ -38,7 +38,7 @@ export interface ConnectOptions extends EndpointOptions {
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkConnectOptions(options: ConnectNbxOptions): void {
-  checkErrorHandling(options);
+  checkErrorHandling(options, ['address', 'port', 'sendClientId', 'onConnected']);
   checkSocketAddress(options, 1);
   const { sendClientId = false, onConnected } = options;
   if (typeof sendClientId !== 'boolean') throw invalidParam('sendClientId', 'must be a boolean', sendClientId);
@@ -54,7 +54,7 @@ export async function connectToFirst(
   options: ConnectOptions,
   connect: (address: SocketAddress) => Promise<Endpoint>,
 ): Promise<Endpoint> {
-  checkErrorHandling(options);
+  checkErrorHandling(options, ['address', 'host', 'port', 'sendClientId', 'signal']);
   const { address, host, port, signal } = options;
   if ((address === undefined) === (host === undefined)) {
     throw invalidParam('address', 'must be given, or host instead of it', address);
