@@ -14,7 +14,7 @@ import { ProgramConfig as Config } from './program-config.ts';
 const SHM = ['posix/memory', 'cma/memory'];
 const fixture = useContexts();
 
-describe('the driver', () => {
+describe('the option driver', () => {
   it('is chosen by the option, which beats the environment', async () => {
     const env = { UCX_GAUDI_DRIVER: 'kernel' };
     for (const options of [{ env }, { env, config: { GAUDI_DRIVER: 'kernel' } }, { config: Config.read({ env }) }]) {

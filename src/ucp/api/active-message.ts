@@ -91,6 +91,7 @@ export type AmCallback = (message: AmMessage) => void;
 
 /** The active messages of one id, for `for await`. Messages are copies that belong to the loop. */
 export interface MessageQueue extends AsyncIterableIterator<AmMessage, void, void>, AsyncDisposable {
+  /** The queue itself. */
   [Symbol.asyncIterator](): this;
 
   /**
