@@ -59,7 +59,7 @@ async function owner(): Promise<void> {
   const lines: string[] = [];
   for await (const message of worker.messages(LINE, { signal })) {
     peer = message.replyEndpoint;
-    lines.push(Buffer.from(message.data!).toString());
+    lines.push(await message.text());
     if (lines.length === LINES) break;
   }
 

@@ -7,8 +7,17 @@
 export { Context, type ContextOptions } from './assembly/context.ts';
 export { type ConfigReadOptions, type Environment, ProgramConfig as Config } from './assembly/program-config.ts';
 export { GaudiErrorCode, gaudiErrorStatus, gaudiErrorText } from './hlthunk/index.ts';
-export { AM_HEADER_BYTES_MAX, AM_IDS, type AmCallback, type AmMessage } from './ucp/api/active-message.ts';
-export type { MessageQueue } from './ucp/api/awaited/message-queue.ts';
+export {
+  AM_HEADER_BYTES_MAX,
+  AM_IDS,
+  type AmCallback,
+  type AmMessage,
+  type AmMessageBase,
+  type EagerAmMessage,
+  type MessageDataOptions,
+  type MessageQueue,
+  type RendezvousAmMessage,
+} from './ucp/api/active-message.ts';
 export type {
   AddressEndpointOptions,
   AmSendOptions,
@@ -46,6 +55,7 @@ export {
   type MemMapParams,
   type MemoryHandle,
   type MemoryInfo,
+  type MemoryRange,
   type MemoryTypeEvent,
   type RemoteKey,
 } from './ucp/api/memory.ts';
@@ -73,7 +83,7 @@ export type {
   OperationEnd,
   TransferEnd,
 } from './ucs/debug/diagnostics.ts';
-export { MemoryType, memoryTypeName } from './ucs/memory/memory-type.ts';
+export { MemoryType, type MemoryTypeName, memoryTypeName } from './ucs/memory/memory-type.ts';
 export type { RcacheCounters } from './ucs/rcache/options.ts';
 export type { Counters, StatsNode } from './ucs/stats/stats-node.ts';
 export { AbortError, isUcxError, UcxError } from './ucs/type/error.ts';

@@ -6,11 +6,37 @@ import { device, failureOf, rkeyOf, useContexts } from '../../test/fixtures/cont
 import { open } from '../hlthunk/index.ts';
 import { MemoryType } from '../ucs/memory/memory-type.ts';
 import { Status } from '../ucs/type/status.ts';
+import { GAUDI_CONFIG_TABLE } from './config.ts';
 import { Context } from './context.ts';
+import { ProgramConfig as Config } from './program-config.ts';
 
 /** The transports of host memory between processes. */
 const SHM = ['posix/memory', 'cma/memory'];
 const fixture = useContexts();
+
+describe('the option driver', () => {
+  it('is chosen by the option, which beats the environment', async () => {
+    const env = { UCX_GAUDI_DRIVER: 'kernel' };
+    for (const options of [{ env }, { env, config: { GAUDI_DRIVER: 'kernel' } }, { config: Config.read({ env }) }]) {
+      await using context = await Context.create({ ...options, driver: 'emulator' });
+      expect(context.emulated).toBe(true);
+      expect(context.config.get(GAUDI_CONFIG_TABLE).DRIVER).toBe('emulator');
+    }
+  });
+
+  it('is refused beside a node or devices, and where there is no such driver', async () => {
+    const node = fixture.node();
+    const both = Context.create(fixture.quiet({ node, driver: 'emulator' }));
+    await expect(both).rejects.toMatchObject({
+      code: 'ERR_INVALID_PARAM',
+      message: expect.stringContaining('driver must not be given beside node'),
+    });
+    const wrong = Context.create(fixture.quiet({ driver: 'emulater' as never }));
+    await expect(wrong).rejects.toMatchObject({ code: 'ERR_CONFIG_VALUE' });
+    const socket = Context.create(fixture.quiet({ driver: 'emulator:/nowhere/at-all.sock' }));
+    await expect(socket).rejects.toMatchObject({ code: 'ERR_NODE_UNREACHABLE' });
+  });
+});
 
 describe('UCX_TLS', () => {
   it.each([

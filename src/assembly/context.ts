@@ -32,7 +32,14 @@ import { chooseEngine } from './engine.ts';
 import { type Instrumentation, openInstrumentation } from './instrumentation.ts';
 import { nodeTls } from './node-tls.ts';
 import { openNode } from './open-node.ts';
-import { type Program, type ProgramOptions, readProgram, warnOfUnused } from './program.ts';
+import {
+  PROGRAM_OPTIONS,
+  type Program,
+  type ProgramOptions,
+  readProgram,
+  warnOfUnused,
+  withDriver,
+} from './program.ts';
 
 /** What a context may be given. */
 export interface ContextOptions extends ProgramOptions {
@@ -43,6 +50,8 @@ export interface ContextOptions extends ProgramOptions {
    * features at both ends: against a program that asks for some only, name those. The native engine leaves nothing out and refuses nothing.
    */
   readonly features?: readonly Feature[];
+  /** Which cards there are; beats UCX_GAUDI_DRIVER, whose meaning it has. Not beside `node` and `devices`. */
+  readonly driver?: 'auto' | 'kernel' | 'emulator' | `emulator:${string}`;
   /** A node to use instead of the one that UCX_GAUDI_DRIVER chooses; it stays the caller's to close. */
   readonly node?: DriverNode;
   /**
@@ -51,6 +60,8 @@ export interface ContextOptions extends ProgramOptions {
    */
   readonly devices?: readonly Device[];
 }
+
+const CONTEXT_OPTIONS = [...PROGRAM_OPTIONS, 'engine', 'features', 'driver', 'node', 'devices'] as const;
 
 /** The transport components of this library on a node. */
 export function components(node: DriverNode, { env }: Pick<Program, 'env'>): Component[] {
@@ -73,9 +84,10 @@ function componentsOn(gaudi: GaudiResources): Component[] {
  * @throws UcxError that says what is wrong: a bad configuration value or mapping table, a card that cannot be opened, no transport, an engine that is not there
  */
 async function create(options: ContextOptions = {}): Promise<Context> {
-  checkOptions(options);
+  checkOptions(options, 'options', CONTEXT_OPTIONS);
+  checkDriver(options);
   const features = checkFeatures(options.features);
-  const program = readProgram(options);
+  const program = readProgram(withDriver(options, options.driver));
   closeAbandonedDescriptors();
   const { engine, libucp } = chooseEngine(program, options.engine);
   if (libucp === undefined) {
@@ -83,6 +95,12 @@ async function create(options: ContextOptions = {}): Promise<Context> {
     return openNative(program, options, engine);
   }
   return openLibucx(program, { ...options, features }, engine, libucp);
+}
+
+function checkDriver({ driver, node, devices }: ContextOptions): void {
+  if (driver !== undefined && (node !== undefined || devices !== undefined)) {
+    throw invalidParam('driver', 'must not be given beside node and devices, which have a driver', driver);
+  }
 }
 
 /** Opens a context of the native engine. */

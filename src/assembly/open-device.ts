@@ -7,8 +7,7 @@ import { type CardSelection, type Device, type DeviceOptions, open, openByModule
 import { checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import { openNode } from './open-node.ts';
-import { type ProgramOptions, startProgram } from './program.ts';
-import { ProgramConfig } from './program-config.ts';
+import { type ProgramOptions, startProgram, withDriver } from './program.ts';
 
 /** Where the cards come from; everything has a default. */
 export interface OpenNodeOptions extends ProgramOptions {
@@ -63,13 +62,5 @@ export function openDevice(options: OpenDeviceOptions = {}): Device {
 function start(options: OpenNodeOptions): ReturnType<typeof startProgram> {
   checkOptions(options);
   const { driver, ...rest } = options;
-  if (driver === undefined) return startProgram(rest);
-  if (typeof driver !== 'string') throw invalidParam('driver', 'must be a text', driver);
-  const { config } = rest;
-  if (config !== undefined) checkOptions(config, 'config');
-  const changed =
-    config instanceof ProgramConfig
-      ? config.clone().modify('GAUDI_DRIVER', driver)
-      : { ...config, GAUDI_DRIVER: driver };
-  return startProgram({ ...rest, config: changed });
+  return startProgram(withDriver(rest, driver));
 }

@@ -7,7 +7,7 @@ import { GLOBAL_CONFIG_TABLE } from '../ucs/debug/global-config.ts';
 import { createLog, type Log, type LogSink } from '../ucs/debug/log.ts';
 import { openLogSink } from '../ucs/debug/log-file.ts';
 import { type Clock, systemClock } from '../ucs/sys/clock.ts';
-import { checkMethods } from '../ucs/type/check-options.ts';
+import { checkMethods, checkOptions } from '../ucs/type/check-options.ts';
 import { invalidParam } from '../ucs/type/error.ts';
 import { ENGINE_CONFIG_TABLE } from './config.ts';
 import { type ConfigReadOptions, type Environment, ProgramConfig } from './program-config.ts';
@@ -25,6 +25,9 @@ export interface ProgramOptions extends ConfigReadOptions {
   readonly logSink?: LogSink;
   readonly clock?: Clock;
 }
+
+/** The options of {@link ProgramOptions}. */
+export const PROGRAM_OPTIONS = ['config', 'logSink', 'clock', 'env', 'envPrefix', 'configDirectories'] as const;
 
 /** Configuration, log, clock and environment of a program. */
 export interface Program {
@@ -70,6 +73,22 @@ export function readProgram(options: ProgramOptions = {}): Program {
 export function warnOfUnused({ config, log }: Program): void {
   if (!config.get(GLOBAL_CONFIG_TABLE).WARN_UNUSED_ENV_VARS) return;
   for (const { warning } of config.unused) log.warn(warning);
+}
+
+/**
+ * Options with a driver as a setting of their configuration: it beats UCX_GAUDI_DRIVER.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function withDriver(options: ProgramOptions, driver: string | undefined): ProgramOptions {
+  if (driver === undefined) return options;
+  if (typeof driver !== 'string') throw invalidParam('driver', 'must be a text', driver);
+  const { config } = options;
+  if (config !== undefined) checkOptions(config, 'config');
+  const changed =
+    config instanceof ProgramConfig
+      ? config.clone().modify('GAUDI_DRIVER', driver)
+      : { ...config, GAUDI_DRIVER: driver };
+  return { ...options, config: changed };
 }
 
 function configOf(options: ProgramOptions): ProgramConfig {

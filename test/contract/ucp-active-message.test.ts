@@ -13,6 +13,7 @@ import {
   type Request,
   Status,
 } from '../../src/index.ts';
+import { eagerData } from '../fixtures/eager-data.ts';
 import {
   CONNECTION_KINDS,
   connectionKind,
@@ -72,7 +73,11 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     pair.two.worker.setAmHandler(ID, (message) => {
       expect(message.isRendezvous).toBe(protocol === 'rendezvous');
       const { byteLength } = message;
-      seen.push({ header: message.header.slice(), data: message.data?.slice(), byteLength });
+      seen.push({
+        header: message.header.slice(),
+        data: message.isRendezvous ? undefined : message.data.slice(),
+        byteLength,
+      });
       if (message.isRendezvous) kept.push(message.retain());
     });
     for (const [i, headerLength] of HEADERS.entries()) {
@@ -90,7 +95,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
         expect(seen[i]!.data).toBeUndefined();
         expectSame(kept[i]!.header, header, 'header of a message that was kept');
         const target = new Uint8Array(39 + i);
-        expect(await serving(pair, () => kept[i]!.receive(target))).toBe(39 + i);
+        expect(await serving(pair, () => kept[i]!.into(target))).toBe(39 + i);
         expectSame(target, data.subarray(1));
       }
       expect(await settled(pair, send)).toBe(Status.OK);
@@ -159,7 +164,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     const wrong: string[] = [];
     two.worker.setAmHandler(1, (message) => {
       const answer = message.header.map((byte) => byte ^ 0xff);
-      const data = message.data!.slice();
+      const data = eagerData(message).slice();
       const sent = message.replyEndpoint.amSendNbx(2, answer, data, 0, data.byteLength, {
         callback: (request) => request.free(),
       });
@@ -168,7 +173,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     one.worker.setAmHandler(2, (message) => {
       const number = new DataView(message.header.map((byte) => byte ^ 0xff).buffer).getUint32(0, true);
       answers.push(number);
-      if (Buffer.compare(message.data!, pattern(number % 150, number)) !== 0) wrong.push(`data of ${number}`);
+      if (Buffer.compare(eagerData(message), pattern(number % 150, number)) !== 0) wrong.push(`data of ${number}`);
     });
     for (let i = 0; i < ROUNDS; i++) {
       const header = new Uint8Array(Uint32Array.of(i).buffer);
@@ -197,9 +202,9 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     await driveUntil(pair, () => kept.length === 3);
     for (const [i, message] of kept.entries()) {
       expectSame(message.header, headers[i]!);
-      expectSame(message.data!, datas[i]!);
+      expectSame(eagerData(message), datas[i]!);
       const copy = new Uint8Array(2999 + 1);
-      expect(await message.receive(copy)).toBe(datas[i]!.byteLength);
+      expect(await message.into(copy)).toBe(datas[i]!.byteLength);
       expectSame(copy.subarray(0, datas[i]!.byteLength), datas[i]!);
       expect(() => message.receiveNbx(copy, 0, 3000)).toThrow(expect.objectContaining({ code: 'ERR_INVALID_PARAM' }));
       message.release();
@@ -270,7 +275,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
       // The end of a send says nothing about the arrival of the message.
       const arrived = new Promise<number>((resolve) => {
         two.worker.setAmHandler(ID, (active) => {
-          resolve(active.retain().receive([{ memory: halves[0]! }, { memory: halves[1]!, byteLength: total - 11 }]));
+          resolve(active.retain().into([{ memory: halves[0]! }, { memory: halves[1]!, byteLength: total - 11 }]));
         });
       });
       const received = await serving(pair, async () => {
@@ -285,6 +290,59 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     }
   });
 
+  it('are read whole by a loop, however long they are', async () => {
+    const pair = await fixture.pair(kind);
+    await using messages = pair.two.worker.messages(ID);
+    const lines = ['', 'a short line', 'é'.repeat(150_000)];
+    for (const line of lines) {
+      const sent = pair.ab.amSend(ID, Buffer.from(line));
+      const { value } = await serving(pair, () => messages.next());
+      expect(await serving(pair, () => value!.text())).toBe(line);
+      await expect(value!.bytes()).rejects.toMatchObject({ code: 'ERR_INVALID_PARAM' });
+      await serving(pair, () => sent);
+    }
+    for (const byteLength of [3, 300_000]) {
+      const bytes = pattern(byteLength, byteLength);
+      const [first, second] = [pair.ab.amSend(ID, bytes), pair.ab.amSend(ID, bytes)];
+      const taken = await serving(pair, () => messages.next());
+      expectSame(await serving(pair, () => taken.value!.bytes()), bytes);
+      const target = memoryOf(pair.two, kinds.at(-1)!, byteLength);
+      const kept = await serving(pair, () => messages.next());
+      await expect(kept.value!.into(new Uint8Array(byteLength - 1))).rejects.toMatchObject({
+        code: 'ERR_INVALID_PARAM',
+      });
+      expect(await serving(pair, () => kept.value!.into(target))).toBe(byteLength);
+      await expectContents(pair.two, target, bytes);
+      unmap(pair.two, target);
+      await serving(pair, () => Promise.all([first, second]));
+    }
+  });
+
+  it('are read whole by a handler, which need not ask of which kind they are', async () => {
+    const pair = await fixture.pair(kind);
+    const texts: Promise<string>[] = [];
+    pair.two.worker.setAmHandler(ID, (message) => texts.push(message.text()));
+    const lines = ['one', 'two '.repeat(100_000), 'three'];
+    await serving(pair, () => Promise.all(lines.map((line) => pair.ab.amSend(ID, Buffer.from(line)))));
+    await driveUntil(pair, () => texts.length === lines.length);
+    expect(await serving(pair, () => Promise.all(texts))).toEqual(lines);
+    pair.two.worker.setAmHandler(ID, undefined);
+  });
+
+  it('have no data that is not there: of a rendezvous it is refused, also to programs without types', async () => {
+    const pair = await fixture.pair(kind);
+    await using messages = pair.two.worker.messages(ID);
+    const sent = pair.ab.amSend(ID, pattern(100, 1), { protocol: 'rendezvous' });
+    const { value } = await serving(pair, () => messages.next());
+    expect(value!.isRendezvous).toBe(true);
+    // @ts-expect-error the type of a message that may be long has no data
+    expect(() => value!.data).toThrow(
+      expect.objectContaining({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining('bytes()') }),
+    );
+    value!.release();
+    await serving(pair, () => sent);
+  });
+
   it('are looped over, kept while the loop is busy, and left by break or signal', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
@@ -293,9 +351,9 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     const invalid = expect.objectContaining({ code: 'ERR_INVALID_PARAM' });
     expect(() => two.worker.messages(ID)).toThrow(invalid);
     for (const number of [1, 2, 3]) await ab.amSend(ID, Uint8Array.of(number));
-    const numbers = [(await first).value!.data![0]];
+    const numbers = [eagerData((await first).value!)[0]];
     for await (const message of loop) {
-      numbers.push(message.data![0]);
+      numbers.push(eagerData(message)[0]);
       if (numbers.length === 3) break;
     }
     expect(numbers).toEqual([1, 2, 3]);
@@ -304,7 +362,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     const again = two.worker.messages(ID, { signal: abort.signal });
     const waiting = again.next();
     await ab.amSend(ID, Uint8Array.of(9));
-    expect((await waiting).value!.data).toEqual(Uint8Array.of(9));
+    expect(eagerData((await waiting).value!)).toEqual(Uint8Array.of(9));
     const last = again.next();
     abort.abort();
     await expect(last).rejects.toMatchObject({ name: 'AbortError' });

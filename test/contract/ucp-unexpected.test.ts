@@ -123,7 +123,7 @@ class Flood {
       for (let i = 0; i < amMessages; i++) {
         const { value } = await messages.next();
         const bytes = new Uint8Array(LONG_BYTES);
-        await value!.receive(bytes);
+        await value!.into(bytes);
         expectSame(bytes, pattern(LONG_BYTES, i), `active message ${i}`);
       }
     };

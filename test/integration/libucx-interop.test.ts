@@ -68,7 +68,7 @@ async function receiveAll(
     const bytes = new Uint8Array(byteLength);
     if (mode === 'tag') expect((await worker.tagRecv(bytes, { tag: TAG })).byteLength).toBe(byteLength);
     else if (mode === 'stream') expect(await endpoint.streamRecv(bytes, { waitAll: true })).toBe(byteLength);
-    else expect(await (await messages.next()).value!.receive(bytes)).toBe(byteLength);
+    else expect(await (await messages.next()).value!.into(bytes)).toBe(byteLength);
     received.push(bytes);
   }
   await endpoint.close();

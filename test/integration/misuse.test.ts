@@ -129,6 +129,46 @@ async function expectWorks({ context, worker, endpoint }: Stack): Promise<void> 
 describe.each(ENGINES)('over %s', (engine: EngineName) => {
   const fixture = useContexts(engine);
 
+  it('options that do not exist are refused, with the name that was meant', async () => {
+    const stack = await fixture.open();
+    const { context, worker, endpoint } = stack;
+    const memory = context.memMap({ allocate: BYTES });
+    const rkey = rkeyOf(stack, memory);
+    const bytes = new Uint8Array(BYTES);
+    const address = worker.address();
+    const calls: readonly (readonly [(options: never) => unknown, string, string])[] = [
+      [(options) => Context.create(options), 'enginee', 'engine'],
+      [(options) => context.worker(options), 'clientID', 'clientId'],
+      [(options) => context.memMap({ allocate: 1, ...(options as object) }), 'memorytype', 'memoryType'],
+      [(options) => context.memAdvise(memory, 'will-need', options), 'ofset', 'offset'],
+      [(options) => worker.endpoint(address, options), 'onerror', 'onError'],
+      [(options) => worker.listener(options), 'ports', 'port'],
+      [(options) => worker.connect({ ...NOWHERE, ...(options as object) }), 'signall', 'signal'],
+      [(options) => worker.wait(options), 'singal', 'signal'],
+      [(options) => worker.tagRecv(bytes, options), 'tags', 'tag'],
+      [(options) => worker.messages(12, options), 'signals', 'signal'],
+      [(options) => worker.flush(options), 'signals', 'signal'],
+      [(options) => endpoint.unpackRkey(context.packRkey(memory), options), 'raws', 'raw'],
+      [(options) => endpoint.put(bytes, rkey, options), 'remoteOfset', 'remoteOffset'],
+      [(options) => endpoint.get(bytes, rkey, options), 'bytelength', 'byteLength'],
+      [(options) => endpoint.atomic('add', 1, rkey, options), 'bit', 'bits'],
+      [(options) => endpoint.tagSend(bytes, options), 'tagg', 'tag'],
+      [(options) => endpoint.amSend(3, bytes, options), 'protocoll', 'protocol'],
+      [(options) => endpoint.streamSend(bytes, options), 'signall', 'signal'],
+      [(options) => endpoint.streamRecv(bytes, options), 'waitall', 'waitAll'],
+      [(options) => endpoint.flush(options), 'signall', 'signal'],
+      [(options) => memory.read(undefined, options), 'lenght', 'length'],
+    ];
+    for (const [call, given, meant] of calls) {
+      const refusal = expect.objectContaining({
+        code: 'ERR_INVALID_PARAM',
+        message: expect.stringContaining(`did you mean ${meant}?`),
+      });
+      await expect((async () => call({ [given]: 1 } as never))(), given).rejects.toEqual(refusal);
+    }
+    await expectWorks(stack);
+  });
+
   it.each(['context', 'worker', 'endpoint'] as const)('every argument of the %s is checked', async (name) => {
     // What misuse does to the connection is told by its errors, and by the log as well.
     fixture.allow(/./);

@@ -1,7 +1,17 @@
 /** The package as users get it: its tarball in an empty folder, with programs that import every entry, type-checked strictly and run. */
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -81,6 +91,34 @@ describe('the package', { timeout: 120_000 }, () => {
   }, 120_000);
 
   afterAll(() => rmSync(folder, { recursive: true }));
+
+  it('has every page and file that its README links to, and says where it is from', () => {
+    const home = join(modules, 'gaudi-ucx');
+    const readme = readFileSync(join(home, 'README.md'), 'utf8');
+    const links = [...readme.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(([, link]) => link!);
+    expect(links.length).toBeGreaterThan(15);
+    expect(links.filter((link) => !existsSync(join(home, link)))).toEqual([]);
+    const { repository, homepage, bugs } = JSON.parse(readFileSync(join(home, 'package.json'), 'utf8'));
+    for (const address of [repository.url, homepage, bugs]) expect(address).toContain('github.com/gaudi-ucx/gaudi-ucx');
+  });
+
+  it('has source maps with the sources in them: a stack names files and lines of src', () => {
+    const program = "import { Context } from 'gaudi-ucx'; await Context.create({ engin: 'native' });";
+    const args = ['--enable-source-maps', '--input-type=module', '-e', program];
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
+    expect(status).toBe(1);
+    expect(stderr).toMatch(/did you mean engine\?/);
+    expect(stderr).toMatch(/src\/assembly\/context\.ts:\d+:\d+/);
+    const lib = join(modules, 'gaudi-ucx/dist/lib');
+    const mapped = readdirSync(lib).filter(
+      (file) => file.endsWith('.js') && readFileSync(join(lib, file), 'utf8').includes('\n//# sourceMappingURL='),
+    );
+    expect(mapped.length).toBeGreaterThan(3);
+    for (const file of mapped) {
+      const { sources, sourcesContent } = JSON.parse(readFileSync(join(lib, `${file}.map`), 'utf8'));
+      expect(sourcesContent, file).toHaveLength(sources.length);
+    }
+  });
 
   it('has an entry for each of the programs', () => {
     const manifest = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8')) as { exports: object };

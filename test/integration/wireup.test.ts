@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { type Endpoint, MemoryType, REQUESTS_MAX, type Request, Status } from '../../src/index.ts';
 import { packWorkerAddress, unpackWorkerAddress } from '../../src/ucp/lane/worker-address.ts';
 import { failureOf } from '../fixtures/contexts.ts';
+import { eagerData } from '../fixtures/eager-data.ts';
 import {
   connectionKind,
   driveIdle,
@@ -152,14 +153,14 @@ describe('connections', () => {
     const ab = one.worker.endpoint(two.worker.address());
     two.worker.setAmHandler(1, (message) => {
       const back = message.replyEndpoint;
-      const result = back.amSendNbx(2, message.header, message.data!.slice(), 0, message.byteLength, FREE);
+      const result = back.amSendNbx(2, message.header, eagerData(message).slice(), 0, message.byteLength, FREE);
       expect(typeof result === 'number' ? result : Status.OK).toBe(Status.OK);
     });
     const answers = one.worker.messages(2);
     const first = answers.next();
     await serving({ one, two }, () => ab.amSend(1, pattern(3000, 5), { header: Uint8Array.of(1, 2) }));
     const { value } = await serving({ one, two }, () => first);
-    expectSame(value!.data!, pattern(3000, 5));
+    expectSame(eagerData(value!), pattern(3000, 5));
     await answers.return();
     const target = new Uint8Array(200_000);
     await Promise.all([ab.tagSend(pattern(200_000, 3), { tag: 3 }), two.worker.tagRecv(target, { tag: 3 })]);

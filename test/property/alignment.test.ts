@@ -74,7 +74,7 @@ async function move(
       break;
     default: {
       const taken = new Promise<void>((resolve, reject) => {
-        two.worker.setAmHandler(3, (message) => void message.receive(received).then(() => resolve(), reject));
+        two.worker.setAmHandler(3, (message) => void message.into(received).then(() => resolve(), reject));
       });
       await Promise.all([ab.amSend(3, sent), taken]);
     }

@@ -5,6 +5,7 @@
 
 import type { AmMessage } from '../../src/ucp/api/active-message.ts';
 import { Status } from '../../src/ucs/type/status.ts';
+import { eagerData } from '../fixtures/eager-data.ts';
 import type { End } from './link.ts';
 import { LocalSpace } from './local-memory.ts';
 import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';
@@ -131,7 +132,7 @@ export class AmPlay {
   #onMessage(player: Player, handler: number, view: AmMessage): void {
     const world = this.#world;
     if (player.host.isDead) return;
-    const id = handler === PLAIN ? idOf(view.data!) : idOf(view.header);
+    const id = handler === PLAIN ? idOf(eagerData(view)) : idOf(view.header);
     const message = this.#messages.get(id);
     if (message === undefined) {
       world.fail(`${player} got an active message ${id} that nobody sent`);
@@ -141,7 +142,7 @@ export class AmPlay {
     this.#checkArrival(player, message);
     if (handler === WITH_HEADER) this.#same(`header of m${id}`, view.header, payload(id, view.header.byteLength));
     if (view.byteLength !== message.byteLength) world.fail(`m${id} has ${view.byteLength} bytes`);
-    if (view.data !== undefined) this.#same(`m${id}`, view.data, payload(id, message.byteLength));
+    if (!view.isRendezvous) this.#same(`m${id}`, view.data, payload(id, message.byteLength));
     if (world.isOneOf(5)) this.#answer(player, message, view);
     if (!player.isActive) return;
     switch (world.random.below(4)) {
@@ -222,9 +223,9 @@ export class AmPlay {
     return this.#world.variation.unexpectedBytesMax > SCARCE_BYTES;
   }
 
-  #onAnswer(player: Player, { data, header }: AmMessage): void {
+  #onAnswer(player: Player, message: AmMessage): void {
     if (player.host.isDead) return;
-    const known = data ?? header;
+    const known = message.isRendezvous ? message.header : message.data;
     const id = idOf(known);
     const answer = this.#answers.get(id);
     this.#same(`answer ${id}`, known, payload(id, ID_BYTES));

@@ -3,6 +3,7 @@
  * Workers communicate, contexts own.
  */
 
+import { checkMapParams } from '../../ucp/api/check-options.ts';
 import { ClosableContext } from '../../ucp/api/closable-context.ts';
 import type { Context as ApiContext, ContextAttributes } from '../../ucp/api/context.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
@@ -126,7 +127,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
 
   memMap(params: MemMapParams): MemoryHandle {
     this.checkOpen();
-    return this.memory.map(params);
+    return this.memory.map(checkMapParams(params));
   }
 
   memUnmap(handle: MemoryHandle): void {

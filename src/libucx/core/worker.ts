@@ -1,18 +1,14 @@
 /** A worker over libucp: progress, events, tag matching, and what endpoints need of it. It makes progress on the worker of the node's transports, too. */
 
 import { allocateScratch, EventAlarm, EventFd, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
-import {
-  AM_HEADER_BYTES_MAX,
-  type AmCallback,
-  type AmMessage,
-  type MessageOwner,
-} from '../../ucp/api/active-message.ts';
+import { AM_HEADER_BYTES_MAX, type AmCallback, type MessageQueue } from '../../ucp/api/active-message.ts';
 import { AwaitedWorker } from '../../ucp/api/awaited/awaited-worker.ts';
-import { type MessageQueue, MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
+import { MessageQueues } from '../../ucp/api/awaited/message-queue.ts';
 import { checkOptions } from '../../ucp/api/check-options.ts';
 import type { AddressEndpointOptions, Endpoint as ApiEndpoint } from '../../ucp/api/endpoint.ts';
 import { checkErrorHandling } from '../../ucp/api/error-handling.ts';
 import { checkRawAddress } from '../../ucp/api/raw-bytes.ts';
+import type { MessageOwner, ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { ConnectNbxOptions } from '../../ucp/api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../../ucp/api/sockets/listener.ts';
@@ -117,7 +113,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
 
   endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): EngineEndpoint {
     this.checkOpen();
-    checkErrorHandling(options);
+    checkErrorHandling(options, ['rawAddress']);
     const { ucx, own } = checkRawAddress(options)
       ? rawBytes(address, 'worker address')
       : unpackEnvelope(address, 'worker address');
@@ -191,7 +187,7 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.#require(UCP_FEATURE.AM);
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     return this.#queues.open(id, options.signal);
   }
 
@@ -234,12 +230,12 @@ export class Worker extends AwaitedWorker implements ApiWorker, EngineWorker, Me
     );
   }
 
-  releaseData({ waiting }: AmMessage): void {
+  releaseData({ waiting }: ReceivedMessage): void {
     this.arrivals.release(waiting as Descriptor);
   }
 
   receiveData(
-    message: AmMessage,
+    message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,

@@ -1,6 +1,6 @@
 /** Receives the data of a message of the engine itself into memory of any kind, also if the worker has no free request at the moment. */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -10,7 +10,7 @@ import type { Staging } from './staging.ts';
 /** A receive. Begin it with {@link run}. */
 export class DataReceive {
   readonly #staging: Staging;
-  #message: AmMessage;
+  #message: ReceivedMessage;
   readonly #memory: LocalMemory;
   readonly #offset: number;
   readonly #onEnd: (status: Status) => void;
@@ -19,7 +19,7 @@ export class DataReceive {
   /** @param onEnd called once at the end, inside {@link run} if it ends at once */
   constructor(
     staging: Staging,
-    message: AmMessage,
+    message: ReceivedMessage,
     [memory, offset]: readonly [LocalMemory, number],
     onEnd: (status: Status) => void,
   ) {

@@ -8,7 +8,7 @@
  * ```
  */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { writeAtomic } from '../../ucp/wire/atomic.ts';
@@ -89,7 +89,7 @@ export class RemoteOperation extends DeviceOperation {
   }
 
   /** Takes the answer. One that comes after a failure is ignored: the local memory is the caller's again. */
-  answer({ id, frame }: DeviceMessage, message: AmMessage): void {
+  answer({ id, frame }: DeviceMessage, message: ReceivedMessage): void {
     if (this.#state === RemoteState.ANSWERED || this.failure !== Status.OK) return;
     this.#state = RemoteState.ANSWERED;
     const { target, wordBytes } = this.#question;
@@ -124,7 +124,7 @@ export class RemoteOperation extends DeviceOperation {
     if (this.failure === Status.OK) this.failure = status;
   }
 
-  #take({ memory, offset }: Range, message: AmMessage): void {
+  #take({ memory, offset }: Range, message: ReceivedMessage): void {
     this.#receive = new DataReceive(this.staging, message, [memory, offset], (status) => {
       this.#receive = undefined;
       if (status < 0) this.#fail(status);
@@ -189,7 +189,7 @@ export class RemoteCards {
   #lastId = 0;
 
   /** Takes an answer that has arrived from the peer of an endpoint; one without an operation is dropped. */
-  answered(endpoint: EngineEndpoint, answer: DeviceMessage, message: AmMessage): void {
+  answered(endpoint: EngineEndpoint, answer: DeviceMessage, message: ReceivedMessage): void {
     // REPLY and DATA have the request at the same place.
     const { request } = readReply(answer.frame);
     this.#windows.get(endpoint)?.asked.get(request)?.answer(answer, message);

@@ -3,7 +3,7 @@
  * or range is refused.
  */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request } from '../../ucp/api/request.ts';
 import { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyDone, DeviceCopy, StagingPort } from '../../ucp/staging/device-copier.ts';
@@ -94,7 +94,7 @@ export class DeviceService {
   }
 
   /** Runs what a peer asks for. */
-  serve(endpoint: EngineEndpoint, { id, frame }: DeviceMessage, message: AmMessage): void {
+  serve(endpoint: EngineEndpoint, { id, frame }: DeviceMessage, message: ReceivedMessage): void {
     if (id === MessageId.ATOMIC) {
       this.#modify(endpoint, readAtomic(frame), frame);
       return;
@@ -147,7 +147,7 @@ export class DeviceService {
     return { memory, offset, byteLength };
   }
 
-  #write(endpoint: EngineEndpoint, request: number, place: Place, message: AmMessage): void {
+  #write(endpoint: EngineEndpoint, request: number, place: Place, message: ReceivedMessage): void {
     if (message.byteLength !== place.byteLength) {
       this.#reply(endpoint, request, Status.INVALID_PARAM);
       return;

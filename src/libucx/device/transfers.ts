@@ -3,9 +3,9 @@
  * move is in inner-operation.ts, pipeline.ts, remote.ts and messages.ts.
  */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
 import { isList, type Piece, piecesOf } from '../../ucp/api/local-bytes.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -241,7 +241,7 @@ export class DeviceTransfers implements DeviceOperations, DeviceDatatypes {
     requireFeature(this.#worker.context.features, UCP_FEATURE.AM);
   }
 
-  #onMessage(message: AmMessage): void {
+  #onMessage(message: ReceivedMessage): void {
     const parsed = parseMessage(message.header);
     // Workers of this engine ask for a reply endpoint with every message.
     if (parsed === undefined || message.sender === undefined) return;

@@ -1,10 +1,10 @@
 /** The parts of the engine over libucp as they see each other: a context, its workers, their endpoints. Types only. */
 
 import type { NativeCallback, ScratchBlock } from '../../sys/index.ts';
-import type { AmMessage } from '../../ucp/api/active-message.ts';
 import type { PromiseTier } from '../../ucp/api/awaited/promise-tier.ts';
 import type { Endpoint as ApiEndpoint, EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Engine } from '../../ucp/api/engine.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { AmSendParams, Request, RequestParams } from '../../ucp/api/request.ts';
 import type { WordOperation } from '../../ucp/api/word-operation.ts';
 import type { CopyingContext, CopyingWorker } from '../../ucp/staging/device-copier.ts';
@@ -171,7 +171,7 @@ export interface EngineWorker {
   forgetEndpoint(endpoint: EngineEndpoint): void;
   /** Receives the data of an active message. */
   receiveData(
-    message: AmMessage,
+    message: ReceivedMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,

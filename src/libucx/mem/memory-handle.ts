@@ -3,7 +3,7 @@
 import type { ForeignMemory } from '../../sys/index.ts';
 import { isList, type PieceOf } from '../../ucp/api/local-bytes.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
-import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
+import { type NativeMemory, OwnedMemory } from '../../ucp/api/owned-memory.ts';
 
 /** Mapped memory. */
 export class UcpMemory extends OwnedMemory {
@@ -33,6 +33,10 @@ export class UcpMemory extends OwnedMemory {
     this.allocation = parts.allocation;
     this.exportId = parts.exportId;
     this.ucpAddress = this.memh === 0 ? 0 : Number(node.address);
+  }
+
+  protected override get native(): NativeMemory {
+    return this.node as NativeMemory;
   }
 }
 

@@ -5,7 +5,7 @@
 
 import { ForeignMemory, VIEW_LENGTH_MAX } from '../../sys/index.ts';
 import type { Context } from '../../ucp/api/context.ts';
-import type { AdviseOptions, MemMapParams, MemoryHandle } from '../../ucp/api/memory.ts';
+import type { AdviseOptions, MapParams, MemoryHandle } from '../../ucp/api/memory.ts';
 import { OwnedMemory } from '../../ucp/api/owned-memory.ts';
 import type { Log } from '../../ucs/debug/log.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -57,7 +57,7 @@ export class MemoryMap {
   }
 
   /** See Context.memMap. */
-  map(params: MemMapParams): UcpMemory {
+  map(params: MapParams): UcpMemory {
     const isObject = typeof params === 'object' && params !== null;
     if (isObject && 'dmabuf' in params) throw noDmabufs();
     const isAllocated = isObject && 'allocate' in params;
@@ -147,7 +147,7 @@ export class MemoryMap {
   }
 
   /** Memory that is there, which the node checks, or that a card has. */
-  #register(params: MemMapParams): UcpMemory {
+  #register(params: MapParams): UcpMemory {
     const node = this.#node.memMap(params);
     if (node.bytes === undefined) {
       const memh = this.#owner.access.isDirect ? this.#registerDevice(node) : 0;

@@ -1,8 +1,8 @@
 /** Receives the data of an active message over libucp. Arrival of messages is in arrivals.ts. */
 
-import type { AmMessage } from '../../ucp/api/active-message.ts';
 import { lengthOf } from '../../ucp/api/awaited/awaited-options.ts';
 import { isList } from '../../ucp/api/local-bytes.ts';
+import type { ReceivedMessage } from '../../ucp/api/received-message.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -12,10 +12,10 @@ import type { Descriptor } from '../request/arrivals.ts';
 import { cutList } from '../request/buffers.ts';
 import { RequestKind } from '../request/request.ts';
 
-/** See AmMessage.receiveNbx. @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can be received again then */
+/** See AmMessageBase.receiveNbx. @throws UcxError ERR_INVALID_PARAM for memory that is too short; the data can be received again then */
 export function receiveMessageData(
   worker: EngineWorker,
-  message: AmMessage,
+  message: ReceivedMessage,
   local: LocalBuffer,
   localOffset: number,
   byteLength: number,

@@ -4,8 +4,9 @@
  */
 
 import { addressOf, allocateScratch, memcpy, NativeCallback, type ScratchBlock } from '../../sys/index.ts';
-import { AM_IDS, type AmCallback, AmMessage, type MessageOwner } from '../../ucp/api/active-message.ts';
-import type { MessageHandlers } from '../../ucp/api/awaited/message-queue.ts';
+import { AM_IDS } from '../../ucp/api/active-message.ts';
+import type { MessageHandler, MessageHandlers } from '../../ucp/api/awaited/message-queue.ts';
+import { type MessageOwner, ReceivedMessage } from '../../ucp/api/received-message.ts';
 import { checkStatus, invalidParam } from '../../ucs/type/error.ts';
 import { joinWords } from '../../ucs/type/int64.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -30,12 +31,12 @@ export interface Descriptor {
 
 /** A message and the memory that it is copied to. */
 class Arrival {
-  readonly message: AmMessage;
+  readonly message: ReceivedMessage;
   bytes: Uint8Array = new Uint8Array(BYTES_MIN);
   address: number = addressOf(this.bytes);
 
   constructor(owner: MessageOwner) {
-    this.message = new AmMessage(owner);
+    this.message = new ReceivedMessage(owner);
   }
 
   reserve(byteLength: number): void {
@@ -57,7 +58,7 @@ export class Arrivals implements MessageHandlers {
   readonly #functions: LibucpFunctions;
   readonly #worker: number;
   readonly #owner: MessageOwner;
-  readonly #handlers: (AmCallback | undefined)[] = [];
+  readonly #handlers: (MessageHandler | undefined)[] = [];
   readonly #callback: NativeCallback;
   readonly #param: ScratchBlock = allocateScratch(UCP_AM_RECV_PARAM.size);
   readonly #free: Arrival[] = [];
@@ -93,12 +94,12 @@ export class Arrivals implements MessageHandlers {
     return this.#waiting.length > 0;
   }
 
-  handlerOf(id: number): AmCallback | undefined {
+  handlerOf(id: number): MessageHandler | undefined {
     return this.#handlers[id];
   }
 
   /** See Worker.setAmHandler. */
-  setHandler(id: number, handler: AmCallback | undefined): void {
+  setHandler(id: number, handler: MessageHandler | undefined): void {
     if (!Number.isInteger(id) || id < 0 || id >= AM_IDS || id === STAGING_AM_ID || id === CLOSE_AM_ID) {
       const rule = `must be an integer from 0 to ${AM_IDS - 1}, but ${CLOSE_AM_ID} and ${STAGING_AM_ID}`;
       throw invalidParam('id', rule, id);
@@ -110,7 +111,7 @@ export class Arrivals implements MessageHandlers {
   }
 
   /** Sets a handler, also for the engine's own id. */
-  serve(id: number, handler: AmCallback | undefined): void {
+  serve(id: number, handler: MessageHandler | undefined): void {
     const { ID, CB, ARG } = UCP_AM_HANDLER_PARAM_FIELD;
     using param = new Fields(UCP_AM_HANDLER_PARAM);
     param
@@ -160,7 +161,7 @@ export class Arrivals implements MessageHandlers {
     this.#param.free();
   }
 
-  #handle(message: AmMessage): void {
+  #handle(message: ReceivedMessage): void {
     const handler = this.#handlers[message.id];
     try {
       handler?.(message);

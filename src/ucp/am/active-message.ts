@@ -5,13 +5,8 @@
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame } from '../../uct/api/iface.ts';
-import {
-  AM_HEADER_BYTES_MAX,
-  type AmCallback,
-  AmMessage,
-  checkAmId,
-  type MessageOwner,
-} from '../api/active-message.ts';
+import { AM_HEADER_BYTES_MAX, checkAmId } from '../api/active-message.ts';
+import type { MessageHandler } from '../api/awaited/message-queue.ts';
 import {
   areHost,
   areMapped,
@@ -24,6 +19,7 @@ import {
   piecesOf,
   scatter,
 } from '../api/local-bytes.ts';
+import { type MessageOwner, ReceivedMessage } from '../api/received-message.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
 import { sendPieces } from '../base/message-packer.ts';
 import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
@@ -49,7 +45,7 @@ export interface WaitingData {
 }
 
 /** A received message as this engine has it. */
-export type ReceivedMessage = AmMessage<PeerConnection, WaitingData>;
+export type PeerMessage = ReceivedMessage<PeerConnection, WaitingData>;
 
 const NO_BYTES = new Uint8Array(0);
 
@@ -57,19 +53,19 @@ const NO_BYTES = new Uint8Array(0);
 export class ActiveMessages {
   readonly #host: ProtocolHost;
   readonly #rendezvous: Rendezvous;
-  readonly #handlers: (AmCallback | undefined)[] = [];
+  readonly #handlers: (MessageHandler | undefined)[] = [];
   /** The message that handlers see: one, since they run one after the other. */
-  readonly #view: ReceivedMessage;
+  readonly #view: PeerMessage;
   #heldBytes = 0;
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous, owner: MessageOwner<PeerConnection, WaitingData>) {
     this.#host = host;
     this.#rendezvous = rendezvous;
-    this.#view = new AmMessage(owner);
+    this.#view = new ReceivedMessage(owner);
   }
 
   /** See Worker.setAmHandler. */
-  setHandler(id: number, handler: AmCallback | undefined): void {
+  setHandler(id: number, handler: MessageHandler | undefined): void {
     checkAmId(id);
     if (handler !== undefined && typeof handler !== 'function') {
       throw invalidParam('handler', 'must be a function, or undefined to remove it', handler);
@@ -82,7 +78,7 @@ export class ActiveMessages {
     return this.#heldBytes;
   }
 
-  handlerOf(id: number): AmCallback | undefined {
+  handlerOf(id: number): MessageHandler | undefined {
     return this.#handlers[id];
   }
 
@@ -166,7 +162,7 @@ export class ActiveMessages {
   }
 
   /** A message has left its queue. */
-  taken({ sender, waiting, cost, headerLength, byteLength }: ReceivedMessage): void {
+  taken({ sender, waiting, cost, headerLength, byteLength }: PeerMessage): void {
     if (sender === undefined) return;
     const { inbound } = sender;
     if (waiting === undefined) {
@@ -207,15 +203,15 @@ export class ActiveMessages {
   }
 
   /** Tells the sender of a rendezvous that its data is not wanted. */
-  release({ sender, waiting }: ReceivedMessage): void {
+  release({ sender, waiting }: PeerMessage): void {
     if (sender !== undefined && waiting !== undefined) {
       this.#rendezvous.reply(sender, waiting.peerRequest, Status.OK);
     }
   }
 
-  /** Puts the data of a message into local memory: see AmMessage.receiveNbx. */
+  /** Puts the data of a message into local memory: see AmMessageBase.receiveNbx. */
   receiveData(
-    message: ReceivedMessage,
+    message: PeerMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -243,7 +239,7 @@ export class ActiveMessages {
     return this.#host.start(request, params);
   }
 
-  #copyOut({ source, dataOffset, byteLength }: ReceivedMessage, request: ReceiveRequest): void {
+  #copyOut({ source, dataOffset, byteLength }: PeerMessage, request: ReceiveRequest): void {
     const { pieces } = request;
     if (!areMapped(pieces)) {
       request.end(Status.INVALID_ADDR);
@@ -345,7 +341,7 @@ export class ActiveMessages {
   };
 
   /** The view for a message; undefined for an id without a handler. */
-  #take(connection: PeerConnection, id: number): ReceivedMessage | undefined {
+  #take(connection: PeerConnection, id: number): PeerMessage | undefined {
     if (this.#handlers[id] === undefined) return undefined;
     const view = this.#view;
     view.id = id;
@@ -356,7 +352,7 @@ export class ActiveMessages {
     return view;
   }
 
-  #call(view: ReceivedMessage): void {
+  #call(view: PeerMessage): void {
     this.#handlers[view.id]!(view);
   }
 }

@@ -1,7 +1,4 @@
-/**
- * A received active message as its handler sees it: header and data where they lie, valid during the call unless the handler takes them. How the
- * data of a long message is fetched is decided by the engine.
- */
+/** Active messages as programs see them: ids, headers, and the two kinds of messages, those that are here and those whose data must be fetched. Types only, but for checks. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
@@ -22,145 +19,87 @@ export function checkAmId(id: number): void {
 /** Longest header, so that header and key fit into one message. */
 export const AM_HEADER_BYTES_MAX = 4096;
 
-/** What a message needs of the engine that received it; `S` and `W` as in {@link AmMessage}. */
-export interface MessageOwner<S extends object = object, W extends object = object> {
-  /** The endpoint to the sender. */
-  endpointTo(sender: S): Endpoint;
-  /** Gives up the data of a rendezvous: tells the sender that it is not wanted. */
-  releaseData(message: AmMessage<S, W>): void;
-  /** A message has left the queue that it was put into. Without it, queues take memory that the engine does not count. */
-  messageTaken?(message: AmMessage<S, W>): void;
-  receiveData(
-    message: AmMessage<S, W>,
-    local: LocalBuffer,
-    localOffset: number,
-    byteLength: number,
-    params: RequestParams | undefined,
-  ): Status | Request;
-  awaitData(message: AmMessage<S, W>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
+/** Options of receiving the data of a message. */
+export interface MessageDataOptions {
+  /** Cancels the receive: its promise rejects with an AbortError. */
+  readonly signal?: AbortSignal;
 }
 
-/**
- * An active message. The object is used again for the next message: after the handler only what {@link retain} returned is left. For the engine, `S` is the
- * connection to the sender, and `W` what the data of a rendezvous is fetched by.
- */
-export class AmMessage<S extends object = object, W extends object = object> {
+/** What both kinds of messages have. Their data is received once, by one of the methods. */
+export interface AmMessageBase {
   /** Handler id. */
-  id = 0;
-  /** The connection that it came by; for the engine. */
-  sender: S | undefined = undefined;
-  /** Memory that holds header and data. */
-  source: Uint8Array = new Uint8Array(0);
-  /** First byte of the header in `source`. */
-  headerOffset = 0;
-  /** Length of the header in bytes. */
-  headerLength = 0;
-  /** First byte of the data in `source`. */
-  dataOffset = 0;
-  /** Bytes of the data, whether they are here or must be received. */
-  byteLength = 0;
-  /** Set while the data is still with the sender: what the engine fetches it by. */
-  waiting: W | undefined = undefined;
-  /** True when the handler has taken over the fetching of the data. */
-  isTaken = false;
-  /** True for the object that handlers see; false for one that was retained. */
-  isView = true;
-  /** What it takes of the sender's credit; for the engine. */
-  cost = 0;
-  /** It waits in a queue of the library: its memory counts until it is taken. */
-  isQueued = false;
-  readonly #owner: MessageOwner<S, W>;
-
-  constructor(owner: MessageOwner<S, W>) {
-    this.#owner = owner;
-  }
-
-  /** True for a message whose data must be fetched with {@link receive}: a long one, or one that this worker had no memory for. */
-  get isRendezvous(): boolean {
-    return this.waiting !== undefined;
-  }
-
-  /** The header: a view that is valid during the call. */
-  get header(): Uint8Array {
-    return this.source.subarray(this.headerOffset, this.headerOffset + this.headerLength);
-  }
-
-  /** The data: a view that is valid during the call; undefined for a rendezvous. */
-  get data(): Uint8Array | undefined {
-    if (this.waiting !== undefined) return undefined;
-    return this.source.subarray(this.dataOffset, this.dataOffset + this.byteLength);
-  }
-
-  /** The endpoint to the sender. */
-  get replyEndpoint(): Endpoint {
-    return this.#owner.endpointTo(this.sender!);
-  }
-
-  /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
-  retain(): AmMessage<S, W> {
-    const copy = new AmMessage<S, W>(this.#owner);
-    copy.isView = false;
-    copy.id = this.id;
-    copy.sender = this.sender;
-    copy.headerLength = this.headerLength;
-    copy.dataOffset = this.headerLength;
-    copy.byteLength = this.byteLength;
-    copy.waiting = this.waiting;
-    copy.cost = this.cost;
-    const dataLength = this.waiting === undefined ? this.byteLength : 0;
-    copy.source = new Uint8Array(this.headerLength + dataLength);
-    copy.source.set(this.header);
-    copy.source.set(this.source.subarray(this.dataOffset, this.dataOffset + dataLength), this.headerLength);
-    this.isTaken = true;
-    return copy;
-  }
-
-  /** Like {@link retain}, for a queue of the library: {@link leaveQueue} follows. */
-  enqueue(): AmMessage<S, W> {
-    const copy = this.retain();
-    copy.isQueued = true;
-    this.isQueued = true;
-    return copy;
-  }
-
-  /** The application takes the message out of the queue, or the queue is closed. */
-  leaveQueue(): void {
-    this.isQueued = false;
-    this.#owner.messageTaken?.(this);
-  }
+  readonly id: number;
+  /** Bytes of the data, whether they are here or must be fetched. */
+  readonly byteLength: number;
+  /** The header: in a handler a view that is valid during the call. */
+  readonly header: Uint8Array;
+  /** The endpoint to the sender. @throws UcxError ERR_UNREACHABLE where a program of another language has not asked for answers */
+  readonly replyEndpoint: Endpoint;
 
   /**
-   * Puts the data into local memory (ucp_am_recv_data_nbx), once.
+   * The data in memory of its own, wherever it is now. In a handler the call must be made before the handler returns; the promise may be awaited later.
+   * @throws UcxError ERR_INVALID_PARAM the second time; ERR_NO_MEMORY when the process has no memory for so long a message; as the transfer ends;
+   *   AbortError
+   */
+  bytes(options?: MessageDataOptions): Promise<Uint8Array>;
+
+  /** The data as UTF-8 text; bytes that are no UTF-8 become replacement characters. See {@link bytes}. */
+  text(options?: MessageDataOptions): Promise<string>;
+
+  /**
+   * Puts the data into memory of any type, or a list of pieces.
+   * @returns the bytes received
+   * @throws UcxError ERR_INVALID_PARAM for memory that is too short; see {@link bytes}
+   */
+  into(local: LocalBuffer, options?: MessageDataOptions): Promise<number>;
+
+  /**
+   * The form of {@link into} without a promise (ucp_am_recv_data_nbx).
    * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
    */
-  receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
-    this.#checkFirst();
-    return this.#owner.receiveData(this, local, localOffset, byteLength, params);
-  }
+  receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request;
 
-  /** The awaited form of {@link receiveNbx}; resolves with the bytes received. */
-  receive(local: LocalBuffer, options: { readonly signal?: AbortSignal } = {}): Promise<number> {
-    this.#checkFirst();
-    // The operation may have to wait, and this object holds another message by then.
-    const kept = this.isView ? this.retain() : this;
-    this.isReceived = true;
-    return this.#owner.awaitData(kept, local, options.signal);
-  }
+  /** Keeps the message beyond its handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
+  retain(): AmMessage;
 
-  /** Gives up a message that {@link retain} has kept: the sender of a rendezvous waits for that, or for its data to be received. */
-  release(): void {
-    if (this.isReceived) return;
-    this.isReceived = true;
-    if (this.waiting !== undefined) this.#owner.releaseData(this);
-  }
-
-  #checkFirst(): void {
-    if (this.isReceived) throw invalidParam('message', 'must be received once', this.id);
-  }
-
-  /** True after the data was received. */
-  isReceived = false;
+  /** Gives up the data of a message that was kept: the sender of a rendezvous waits for that, or for the data to be received. Idempotent. */
+  release(): void;
 }
 
-/** Takes active messages, inside `progress()`. It must not throw; it may send. */
+/** A message that has come with its data. */
+export interface EagerAmMessage extends AmMessageBase {
+  /** False: the data is here. */
+  readonly isRendezvous: false;
+  /** The data where it lies: in a handler a view that is valid during the call. */
+  readonly data: Uint8Array;
+}
+
+/** A message whose data is still with the sender: a long one, or one that this worker had no memory for. */
+export interface RendezvousAmMessage extends AmMessageBase {
+  /** True: the data must be fetched. */
+  readonly isRendezvous: true;
+}
+
+/** An active message. The length decides the kind, and so does the memory of the receiver: programs that take `data` must handle both. */
+export type AmMessage = EagerAmMessage | RendezvousAmMessage;
+
+/**
+ * Takes active messages, inside `progress()`. It must not throw; it may send. The object is used again for the next message: after the handler only what
+ * `retain()` returned is left.
+ */
 export type AmCallback = (message: AmMessage) => void;
+
+/** The active messages of one id, for `for await`. Messages are copies that belong to the loop. */
+export interface MessageQueue extends AsyncIterableIterator<AmMessage, void, void>, AsyncDisposable {
+  /** The queue itself. */
+  [Symbol.asyncIterator](): this;
+
+  /**
+   * The next message; progress is driven while it is awaited.
+   * @throws AbortError when the signal has fired
+   */
+  next(): Promise<IteratorResult<AmMessage, void>>;
+
+  /** Leaves the loop: later messages find no handler, and what was not taken is given up. */
+  return(): Promise<IteratorResult<AmMessage, void>>;
+}

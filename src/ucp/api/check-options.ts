@@ -1,10 +1,30 @@
 /** Checks the objects that calls of the API take beside their arguments: parameters of requests, options. What is in them is checked where it is used. */
 
+import { withMemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
+import type { MapParams, MemMapParams } from './memory.ts';
 import type { RequestParams } from './request.ts';
 
 export { checkOptions };
+
+const MAP_OPTIONS = {
+  buffer: ['buffer'],
+  address: ['address', 'byteLength', 'memoryType', 'sysDevice'],
+  dmabuf: ['dmabuf', 'memoryType', 'sysDevice'],
+  allocate: ['allocate', 'memoryType', 'sysDevice', 'shared'],
+} as const;
+
+/**
+ * Checks the names of the parameters of memMap, and makes a number of the name of a memory type.
+ * @throws UcxError ERR_INVALID_PARAM
+ */
+export function checkMapParams(params: MemMapParams): MapParams {
+  checkOptions(params, 'params');
+  const kind = (['buffer', 'address', 'dmabuf', 'allocate'] as const).find((name) => name in params);
+  if (kind !== undefined) checkOptions(params, 'params', MAP_OPTIONS[kind]);
+  return withMemoryType(params);
+}
 
 /**
  * Checks the parameters of a request.

@@ -1,6 +1,7 @@
 /** The number by which listeners know a worker's connections. */
 
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { WorkerOptions } from './worker.ts';
 
@@ -11,7 +12,7 @@ const CLIENT_ID_MAX = 0xffff_ffff_ffff_ffffn;
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function clientIdOf(options: WorkerOptions): bigint {
-  if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
+  checkOptions(options, 'options', ['clientId']);
   const { clientId } = options;
   if (clientId === undefined) return new DataView(systemRandomBytes(8).buffer).getBigUint64(0, true);
   const isNumber = typeof clientId === 'number' && Number.isSafeInteger(clientId) && clientId >= 0;

@@ -1,15 +1,17 @@
 /** What an endpoint does when its connection ends without being closed here. Ending the requests is the connection's business. */
 
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint, EndpointOptions } from './endpoint.ts';
 
 /**
  * Checks options before anything is done with them.
+ * @param others names of what the options have beside
  * @throws UcxError ERR_INVALID_PARAM
  */
-export function checkErrorHandling(options: EndpointOptions): void {
-  if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
+export function checkErrorHandling(options: EndpointOptions, others: readonly string[] = []): void {
+  checkOptions(options, 'options', ['errorHandling', 'onError', ...others]);
   const { errorHandling = 'peer', onError } = options;
   if (errorHandling !== 'peer' && errorHandling !== 'none') {
     throw invalidParam('errorHandling', 'must be peer or none', errorHandling);

@@ -1,6 +1,6 @@
 /** Memory as the operations of the API take it: mapped memory, host bytes, lists of pieces, remote keys. Types only. */
 
-import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../ucs/memory/memory-type.ts';
 
 /** What memMap can be asked for. */
 export type MemMapParams =
@@ -17,7 +17,7 @@ export type MemMapParams =
       /** Bytes of it; of host memory 4 GiB at most. */
       readonly byteLength: number;
       /** What lies there; default: what is known about the address. */
-      readonly memoryType?: MemoryType;
+      readonly memoryType?: MemoryType | MemoryTypeName;
       /** Card whose address it is, by its logical index; needed where several have memory there. */
       readonly sysDevice?: number;
     }
@@ -25,7 +25,7 @@ export type MemMapParams =
       /** Bytes to allocate. */
       readonly allocate: number;
       /** Default host. */
-      readonly memoryType?: MemoryType;
+      readonly memoryType?: MemoryType | MemoryTypeName;
       /** Card, by its logical index; the first one by default. */
       readonly sysDevice?: number;
       /**
@@ -48,10 +48,21 @@ export type MemMapParams =
         readonly byteLength: number;
       };
       /** What is behind it. Default host: memory that the processor maps. GAUDI is HBM, which a card imports, if its driver does. */
-      readonly memoryType?: MemoryType;
+      readonly memoryType?: MemoryType | MemoryTypeName;
       /** The card that is to reach memory of type GAUDI, by its logical index; by default the first one that imports. */
       readonly sysDevice?: number;
     };
+
+/** MemMapParams as engines have them: the memory type is no name. */
+export type MapParams = WithMemoryType<MemMapParams>;
+
+/** A range of mapped memory. */
+export interface MemoryRange {
+  /** First byte. Default 0. */
+  readonly offset?: number;
+  /** Bytes. Default: all from `offset` on. */
+  readonly length?: number;
+}
 
 /** Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys. */
 export interface MemoryHandle {
@@ -72,6 +83,38 @@ export interface MemoryHandle {
    * @throws UcxError ERR_CLOSED after memUnmap; undefined for device memory
    */
   view(): Uint8Array | undefined;
+
+  /**
+   * Writes bytes into the memory, whatever kind it is, and waits until they are there. Like the other three it drives progress by itself and needs no endpoint.
+   * @param offset first byte of the memory. Default 0
+   * @throws UcxError ERR_INVALID_PARAM for a range that is not inside the memory; ERR_CLOSED after memUnmap; as the transfer ends
+   */
+  write(bytes: Uint8Array, offset?: number): Promise<void>;
+
+  /**
+   * Reads bytes of the memory, whatever kind it is.
+   * @param target where to; default: new bytes
+   * @param options what to read; the length is by default that of the target, or all from `offset` on
+   * @returns the bytes that were read: the target, or the part of it
+   * @throws UcxError see {@link write}
+   */
+  read(target?: Uint8Array, options?: MemoryRange): Promise<Uint8Array>;
+
+  /**
+   * Sets bytes of the memory to a value.
+   * @param value 0 to 255
+   * @throws UcxError see {@link write}
+   */
+  fill(value: number, options?: MemoryRange): Promise<void>;
+
+  /**
+   * Copies bytes of the memory into other memory of the same context: between host memory and cards, inside a card, from card to card. Ranges of one memory
+   * must not overlap.
+   * @param targetOffset first byte of the other memory. Default 0
+   * @param options what to copy
+   * @throws UcxError see {@link write}
+   */
+  copyTo(other: MemoryHandle, targetOffset?: number, options?: MemoryRange): Promise<void>;
 }
 
 /** Memory on the local side of an operation: mapped memory, or any host buffer. */
@@ -148,5 +191,8 @@ export interface MemoryTypeEvent extends AddressedMemory {
   /** What happened to the memory. */
   readonly event: 'allocated' | 'freed';
   /** Kind of the memory. */
-  readonly memoryType: MemoryType;
+  readonly memoryType: MemoryType | MemoryTypeName;
 }
+
+/** MemoryTypeEvent as engines have it. */
+export type TypeEvent = WithMemoryType<MemoryTypeEvent>;

@@ -1,8 +1,9 @@
 /** Mapped memory as every engine knows it: whose it is, where it is, and whether it still is. Engines extend it by what they reach it with. */
 
 import type { MemoryType } from '../../ucs/memory/memory-type.ts';
-import { closedError } from '../../ucs/type/error.ts';
-import type { MemoryHandle } from './memory.ts';
+import { closedError, invalidParam } from '../../ucs/type/error.ts';
+import type { MemoryHandle, MemoryRange } from './memory.ts';
+import type { MemoryCopier } from './memory-copier.ts';
 
 /** Where memory lies. */
 export interface MemoryExtent {
@@ -12,8 +13,17 @@ export interface MemoryExtent {
   readonly byteLength: number;
 }
 
+/** A context of the native engine, as the owner of memory. */
+export interface MemoryOwner {
+  /** Copies its memory. */
+  readonly copier: MemoryCopier;
+}
+
+/** Mapped memory of the native engine. */
+export type NativeMemory = OwnedMemory & { readonly owner: MemoryOwner };
+
 /** Mapped memory. */
-export class OwnedMemory implements MemoryHandle {
+export abstract class OwnedMemory implements MemoryHandle {
   /** The context that mapped it. The first field: it refuses to be cloned, before bytes are. */
   readonly owner: object;
   readonly memoryType: MemoryType;
@@ -44,6 +54,37 @@ export class OwnedMemory implements MemoryHandle {
   view(): Uint8Array | undefined {
     if (!this.#mapped) throw closedError('memory handle');
     return this.bytes;
+  }
+
+  write(bytes: Uint8Array, offset = 0): Promise<void> {
+    return this.#copied((memory, copier) => copier.write(memory, bytes, offset));
+  }
+
+  read(target?: Uint8Array, options: MemoryRange = {}): Promise<Uint8Array> {
+    return this.#copied((memory, copier) => copier.read(memory, target, options));
+  }
+
+  fill(value: number, options: MemoryRange = {}): Promise<void> {
+    return this.#copied((memory, copier) => copier.fill(memory, value, options));
+  }
+
+  copyTo(other: MemoryHandle, targetOffset = 0, options: MemoryRange = {}): Promise<void> {
+    return this.#copied((memory, copier) => {
+      if (!OwnedMemory.isGenuine(other) || other.owner !== this.owner) {
+        throw invalidParam('other', 'must be mapped by the same context', other);
+      }
+      if (!other.mapped) throw closedError('memory handle');
+      return copier.copy(memory, other.native, targetOffset, options);
+    });
+  }
+
+  /** The same memory as the native engine has it. */
+  protected abstract get native(): NativeMemory;
+
+  async #copied<T>(run: (memory: NativeMemory, copier: MemoryCopier) => Promise<T>): Promise<T> {
+    if (!this.#mapped) throw closedError('memory handle');
+    const { native } = this;
+    return await run(native, native.owner.copier);
   }
 
   /** Marks the handle as gone; for the context. */

@@ -1,5 +1,6 @@
 /** Options for worker addresses and remote keys of programs that do not use this library. The bytes themselves cannot be checked. */
 
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AddressEndpointOptions, RawRemoteMemory, RkeyOptions } from './endpoint.ts';
@@ -15,7 +16,7 @@ export function checkRawAddress({ rawAddress = false }: AddressEndpointOptions):
 
 /** The memory behind the key of another program; undefined for a key of this library. @throws UcxError ERR_INVALID_PARAM */
 export function checkRawMemory(options: RkeyOptions): RawRemoteMemory | undefined {
-  if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
+  checkOptions(options, 'options', ['raw']);
   const { raw } = options;
   if (raw === undefined) return undefined;
   if (typeof raw !== 'object' || raw === null) throw invalidParam('raw', 'must have address and byteLength', raw);

@@ -2,8 +2,7 @@
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/type/status.ts';
-import type { AmCallback } from './active-message.ts';
-import type { MessageQueue } from './awaited/message-queue.ts';
+import type { AmCallback, MessageQueue } from './active-message.ts';
 import type { AddressEndpointOptions, Endpoint } from './endpoint.ts';
 import type { LocalBuffer } from './memory.ts';
 import type { Request, RequestParams } from './request.ts';

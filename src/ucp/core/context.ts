@@ -4,7 +4,7 @@
 
 import type { Config } from '../../ucs/config/config.ts';
 import type { Log } from '../../ucs/debug/log.ts';
-import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
+import { hasMemoryType, MemoryType, withMemoryType } from '../../ucs/memory/memory-type.ts';
 import { mergeStats, type StatsNode, statsNode } from '../../ucs/stats/stats-node.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -20,10 +20,12 @@ import type {
   RegistrationCache,
 } from '../../uct/api/memory-domain.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
+import { checkMapParams } from '../api/check-options.ts';
 import { ClosableContext } from '../api/closable-context.ts';
 import type { Context as ApiContext, ContextAttributes } from '../api/context.ts';
 import type { Engine } from '../api/engine.ts';
 import type { AddressedMemory, AdviseOptions, MemMapParams, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
+import { MemoryCopier } from '../api/memory-copier.ts';
 import type { WorkerOptions } from '../api/worker.ts';
 import type { UnpackOptions } from '../base/protocol-host.ts';
 import type { Connection } from '../base/request.ts';
@@ -86,6 +88,8 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   readonly rmaRails: RailLimits;
   readonly unexpectedBytesMax: number;
   readonly protocolInfoMode: ProtocolInfoMode;
+  /** Copies the memory of this context, for its handles. */
+  readonly copier: MemoryCopier = new MemoryCopier(this);
   readonly #newSignal: () => SignalFd;
   readonly #memoryTypes: MemoryTypes;
   readonly #memory: MemoryMap;
@@ -178,7 +182,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
 
   memMap(params: MemMapParams): MemoryHandle {
     this.checkOpen();
-    return this.#memory.map(params);
+    return this.#memory.map(checkMapParams(params));
   }
 
   /** The mapped memory that host bytes are of; for protocols. */
@@ -208,7 +212,7 @@ export class Context<Device = unknown> extends ClosableContext<Worker> implement
   }
 
   memoryTypeEvent(event: MemoryTypeEvent): void {
-    this.#memoryTypes.take(event);
+    this.#memoryTypes.take(withMemoryType(event));
   }
 
   packRkey(handle: MemoryHandle): Uint8Array {

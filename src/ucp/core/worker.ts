@@ -9,16 +9,17 @@ import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, Iface } from '../../uct/api/iface.ts';
-import type { ReceivedMessage, WaitingData } from '../am/active-message.ts';
-import type { AmCallback, MessageOwner } from '../api/active-message.ts';
+import type { PeerMessage, WaitingData } from '../am/active-message.ts';
+import type { AmCallback, MessageQueue } from '../api/active-message.ts';
 import { AwaitedWorker, type WorkerServices } from '../api/awaited/awaited-worker.ts';
-import { type MessageQueue, MessageQueues } from '../api/awaited/message-queue.ts';
+import { MessageQueues } from '../api/awaited/message-queue.ts';
 import type { SignalFd } from '../api/awaited/worker-event.ts';
 import { checkOptions } from '../api/check-options.ts';
 import type { AddressEndpointOptions, EndpointOptions } from '../api/endpoint.ts';
 import type { Engine } from '../api/engine.ts';
 import { checkErrorHandling } from '../api/error-handling.ts';
 import { checkRawAddress, otherPrograms } from '../api/raw-bytes.ts';
+import type { MessageOwner } from '../api/received-message.ts';
 import type { Request as ApiRequest, RequestParams } from '../api/request.ts';
 import type { ConnectNbxOptions } from '../api/sockets/connect.ts';
 import type { Listener, ListenerOptions } from '../api/sockets/listener.ts';
@@ -74,7 +75,7 @@ export interface WorkerContext extends ProtocolContext, WorkerServices {
 
 /** A worker. */
 export class Worker
-  extends AwaitedWorker<ReceivedMessage>
+  extends AwaitedWorker<PeerMessage>
   implements
     CopyingWorker,
     ProtocolHost,
@@ -167,7 +168,7 @@ export class Worker
 
   endpoint(address: Uint8Array, options: AddressEndpointOptions = {}): Endpoint {
     this.checkOpen();
-    checkErrorHandling(options);
+    checkErrorHandling(options, ['rawAddress']);
     if (checkRawAddress(options)) throw otherPrograms('worker address');
     const connection = this.connections.connect(address);
     return this.adopt(connection, options);
@@ -244,7 +245,7 @@ export class Worker
 
   messages(id: number, options: { readonly signal?: AbortSignal } = {}): MessageQueue {
     this.checkOpen();
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     return this.#queues.open(id, options.signal);
   }
 
@@ -286,12 +287,12 @@ export class Worker
     return endpoint;
   }
 
-  messageTaken(message: ReceivedMessage): void {
+  messageTaken(message: PeerMessage): void {
     this.protocols.am.taken(message);
   }
 
   receiveData(
-    message: ReceivedMessage,
+    message: PeerMessage,
     local: LocalBuffer,
     localOffset: number,
     byteLength: number,
@@ -301,7 +302,7 @@ export class Worker
     return this.protocols.am.receiveData(message, local, localOffset, byteLength, params);
   }
 
-  releaseData(message: ReceivedMessage): void {
+  releaseData(message: PeerMessage): void {
     this.protocols.am.release(message);
   }
 

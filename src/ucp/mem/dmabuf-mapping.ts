@@ -11,11 +11,11 @@ import type { DmabufRange } from '../../uct/api/host-dmabufs.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import { MdFlag, type MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
-import type { MemMapParams } from '../api/memory.ts';
+import type { MapParams } from '../api/memory.ts';
 import type { OpenMd } from '../resources/resources.ts';
 
 /** What memMap is told of a dma-buf. */
-export type DmabufMapParams = Extract<MemMapParams, { readonly dmabuf: object }>;
+export type DmabufMapParams = Extract<MapParams, { readonly dmabuf: object }>;
 
 /** Device memory that was registered. */
 export interface DmabufParts {
@@ -32,7 +32,7 @@ export interface DmabufParts {
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkDmabuf({ dmabuf }: DmabufMapParams): DmabufRange {
-  checkOptions(dmabuf, 'dmabuf');
+  checkOptions(dmabuf, 'dmabuf', ['fd', 'offset', 'byteLength']);
   const { fd, offset = 0, byteLength } = dmabuf;
   if (!Number.isInteger(fd) || fd < 0 || fd >= 2 ** 31) {
     throw invalidParam('dmabuf.fd', 'must be a file descriptor', fd);

@@ -5,13 +5,14 @@
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
 import type { MdMemory } from '../../uct/api/memory.ts';
 import type { Piece, PieceOf } from '../api/local-bytes.ts';
-import { OwnedMemory } from '../api/owned-memory.ts';
+import { type MemoryOwner, OwnedMemory } from '../api/owned-memory.ts';
 import type { MemoryPlace } from '../proto/selection.ts';
 
 const NONE: ReadonlyMap<number, string> = new Map();
 
 /** Mapped memory. */
 export class MemoryHandle extends OwnedMemory implements MemoryPlace {
+  declare readonly owner: MemoryOwner;
   /** The part of each memory domain, by its index. */
   readonly mdMemory: readonly (MdMemory | undefined)[];
   /** Why memory domains that could have a part have none, by their index. */
@@ -24,7 +25,7 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
   packed: Uint8Array | undefined = undefined;
 
   constructor(
-    owner: object,
+    owner: MemoryOwner,
     memory: MdMemory,
     bytes: Uint8Array | undefined,
     mdMemory: readonly (MdMemory | undefined)[],
@@ -35,6 +36,10 @@ export class MemoryHandle extends OwnedMemory implements MemoryPlace {
     this.refusals = refusals;
     this.limitation = memory.limitation;
     this.placeIndex = memory.sysDevice === undefined ? 1 : 2 + 2 * memory.sysDevice;
+  }
+
+  protected override get native(): MemoryHandle {
+    return this;
   }
 }
 

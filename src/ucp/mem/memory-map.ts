@@ -20,7 +20,8 @@ import {
   type RegistrationSource,
 } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
-import type { AdviseOptions, MemMapParams, MemoryInfo } from '../api/memory.ts';
+import type { AdviseOptions, MapParams, MemoryInfo } from '../api/memory.ts';
+import type { MemoryOwner } from '../api/owned-memory.ts';
 import type { OpenMd, Resources } from '../resources/resources.ts';
 import { checkDmabuf, type DmabufMapParams, registerDmabuf } from './dmabuf-mapping.ts';
 import { logRefusals, registerByDmabuf } from './dmabuf-registration.ts';
@@ -39,7 +40,7 @@ export type OperationRegistrar = Pick<MemoryDomain, 'memReg' | 'memDereg'>;
 /** What a memory map is made of. */
 export interface MemoryMapOptions {
   /** The context: who owns the handles. */
-  readonly owner: object;
+  readonly owner: MemoryOwner;
   readonly resources: Resources;
   readonly types: MemoryTypes;
   readonly clock: Clock;
@@ -79,7 +80,7 @@ export class MemoryMap {
   }
 
   /** See Context.memMap. */
-  map(params: MemMapParams): MemoryHandle {
+  map(params: MapParams): MemoryHandle {
     const isObject = typeof params === 'object' && params !== null;
     if (!isObject || !('buffer' in params || 'allocate' in params || 'address' in params || 'dmabuf' in params)) {
       throw invalidParam('params', 'must be { buffer }, { address, byteLength }, { dmabuf } or { allocate }', params);
@@ -128,7 +129,7 @@ export class MemoryMap {
   /** See Context.memAdvise. */
   advise(handle: MemoryHandle, advice: MemoryAdvice, options: AdviseOptions): void {
     this.#check(handle);
-    checkOptions(options);
+    checkOptions(options, 'options', ['offset', 'byteLength']);
     const { offset = 0, byteLength = handle.byteLength - offset } = options;
     for (const [index, part] of handle.mdMemory.entries()) {
       if (part === undefined) continue;
@@ -172,7 +173,7 @@ export class MemoryMap {
     return this.#register('buffer', buffer, buffer);
   }
 
-  #mapAddress(params: Extract<MemMapParams, { readonly address: number | bigint }>): MemoryHandle {
+  #mapAddress(params: Extract<MapParams, { readonly address: number | bigint }>): MemoryHandle {
     const { address, byteLength, memoryType, sysDevice } = params;
     if (memoryType !== undefined) checkMemoryType(memoryType);
     if (memoryType !== MemoryType.HOST) {
@@ -237,7 +238,7 @@ export class MemoryMap {
     return new MemoryHandle(this.#options.owner, first, bytes, memory);
   }
 
-  #allocate(params: Extract<MemMapParams, { readonly allocate: number }>): MemoryHandle {
+  #allocate(params: Extract<MapParams, { readonly allocate: number }>): MemoryHandle {
     const { allocate, memoryType = MemoryType.HOST, sysDevice, shared } = params;
     if (!Number.isSafeInteger(allocate) || allocate <= 0) {
       throw invalidParam('allocate', 'must be a positive integer', allocate);

@@ -10,7 +10,7 @@ import { Status } from '../../ucs/type/status.ts';
 import type { HostDmabufs } from '../../uct/api/host-dmabufs.ts';
 import type { DmabufExport, MemoryDomain } from '../../uct/api/memory-domain.ts';
 import { checkOptions } from '../api/check-options.ts';
-import type { AddressedMemory, MemoryInfo, MemoryTypeEvent } from '../api/memory.ts';
+import type { AddressedMemory, MemoryInfo, TypeEvent } from '../api/memory.ts';
 
 const ADDRESS_END: bigint = 2n ** 64n;
 /** Stands for memory in the addresses of the process that is on no device of ours. */
@@ -80,7 +80,7 @@ export class MemoryTypes {
    * Takes a report of an allocation, before its address is used, or of its end.
    * @throws UcxError ERR_INVALID_PARAM
    */
-  take(report: MemoryTypeEvent): void {
+  take(report: TypeEvent): void {
     checkOptions(report, 'event');
     const { event, memoryType, ...memory } = report;
     const address = checkRange(memory);

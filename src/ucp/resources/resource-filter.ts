@@ -4,7 +4,7 @@
  */
 
 import { type AllowList, isAllowed, matchesItem } from '../../ucs/config/list.ts';
-import { nearestName } from '../../ucs/config/nearest-name.ts';
+import { nearestName } from '../../ucs/type/nearest-name.ts';
 import { DeviceType, type IfaceResource } from '../../uct/api/iface.ts';
 import type { UcpConfig } from './config.ts';
 

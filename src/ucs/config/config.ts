@@ -9,9 +9,9 @@
  */
 
 import { invalidParam, UcxError } from '../type/error.ts';
+import { nearestName } from '../type/nearest-name.ts';
 import { Status } from '../type/status.ts';
 import { beforeComment, type ConfigFile } from './file.ts';
-import { nearestName } from './nearest-name.ts';
 import type { ConfigType } from './value.ts';
 
 /** One field of a table. */

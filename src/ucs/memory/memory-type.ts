@@ -5,6 +5,8 @@
  * Source: UCX `src/ucs/memory/memory_type.{h,c}`, master with Gaudi support.
  */
 
+import { invalidParam } from '../type/error.ts';
+
 /** The memory types in UCX's order; the values travel in rkeys and masks. */
 export const MemoryType = {
   /** Memory that the CPU loads and stores. */
@@ -48,6 +50,9 @@ export const MEMORY_TYPE_NAMES = [
   'gaudi',
   'unknown',
 ] as const;
+
+/** The name of a memory type, such as `gaudi`. */
+export type MemoryTypeName = Exclude<(typeof MEMORY_TYPE_NAMES)[number], 'unknown'>;
 
 /** What UCX prints to explain a memory type, indexed by type (`ucs_memory_type_descs`). */
 export const MEMORY_TYPE_DESCRIPTIONS = [
@@ -111,3 +116,28 @@ export function parseMemoryType(name: string): MemoryType | undefined {
   const index = (MEMORY_TYPE_NAMES as readonly string[]).indexOf(name.toLowerCase());
   return index < 0 ? undefined : (index as MemoryType);
 }
+
+/**
+ * The same parameters with a memory type that is a number: users may give its name.
+ * @throws UcxError ERR_INVALID_PARAM for a name of no memory type
+ */
+export function withMemoryType<T extends object>(params: T): WithMemoryType<T> {
+  const { memoryType } = (params ?? {}) as { readonly memoryType?: unknown };
+  if (typeof memoryType !== 'string') return params as WithMemoryType<T>;
+  const type = parseMemoryType(memoryType);
+  if (type === undefined || type === MemoryType.UNKNOWN) {
+    throw invalidParam(
+      'memoryType',
+      `must be a memory type (${MEMORY_TYPE_NAMES.slice(0, -1).join(', ')})`,
+      memoryType,
+    );
+  }
+  return { ...params, memoryType: type } as WithMemoryType<T>;
+}
+
+/** Parameters whose memory type is no name. */
+export type WithMemoryType<T> = T extends { readonly memoryType: unknown }
+  ? Omit<T, 'memoryType'> & { readonly memoryType: MemoryType }
+  : T extends { readonly memoryType?: unknown }
+    ? Omit<T, 'memoryType'> & { readonly memoryType?: MemoryType }
+    : T;

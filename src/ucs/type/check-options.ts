@@ -1,14 +1,23 @@
 /** Checks the objects that calls take beside their arguments, and those that they are handed. What is in them is checked where it is used. */
 
 import { invalidParam } from './error.ts';
+import { nearestName } from './nearest-name.ts';
 
 /**
- * Checks that options are an object.
+ * Checks that options are an object, and that all of them are known.
  * @param argument its name
- * @throws UcxError ERR_INVALID_PARAM
+ * @param names of the options that there are; without them any is accepted
+ * @throws UcxError ERR_INVALID_PARAM that names an unknown option and the nearest one that exists
  */
-export function checkOptions(options: object, argument = 'options'): void {
+export function checkOptions(options: object, argument = 'options', names?: readonly string[]): void {
   if (typeof options !== 'object' || options === null) throw invalidParam(argument, 'must be an object', options);
+  if (names === undefined) return;
+  for (const name in options) {
+    if (names.includes(name)) continue;
+    const nearest = nearestName(name, names);
+    const rule = `must have known options only${nearest === undefined ? ` (${names.join(', ')})` : `; did you mean ${nearest}?`}`;
+    throw invalidParam(argument, rule, name);
+  }
 }
 
 /**

@@ -22,6 +22,9 @@ import { lengthOf, resultOf } from './awaited-options.ts';
 import type { Outcome, PromiseTier, StartOperation } from './promise-tier.ts';
 import { streamChunks } from './stream-chunks.ts';
 
+const TAG_OPTIONS = ['tag', 'signal'];
+const AM_OPTIONS = ['header', 'protocol', 'signal'];
+
 /** The awaited tier of one endpoint. */
 export abstract class AwaitedEndpoint {
   readonly thread: symbol = THREAD_BOUND;
@@ -84,7 +87,7 @@ export abstract class AwaitedEndpoint {
     rkey: RemoteKey,
     options: AtomicOptions = {},
   ): Promise<bigint> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['remoteOffset', 'bits', 'compare', 'signal']);
     const { remoteOffset = 0, signal, ...word } = options;
     const { atomicResult } = await this.#await('atomic operation', signal, (params) =>
       this.atomicNbx(operation, value, rkey, remoteOffset, { ...params, ...word }),
@@ -93,30 +96,32 @@ export abstract class AwaitedEndpoint {
   }
 
   tagSend(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    return this.#send('tag send', local, options, (length, params) =>
+    return this.#send('tag send', local, [options, TAG_OPTIONS], (length, params) =>
       this.tagSendNbx(local, 0, length, options.tag ?? 0, params),
     );
   }
 
   tagSendSync(local: LocalBuffer, options: TagSendOptions = {}): Promise<TransferResult> {
-    return this.#send('synchronous tag send', local, options, (length, params) =>
+    return this.#send('synchronous tag send', local, [options, TAG_OPTIONS], (length, params) =>
       this.tagSendSyncNbx(local, 0, length, options.tag ?? 0, params),
     );
   }
 
   amSend(id: number, local: LocalBuffer, options: AmSendOptions = {}): Promise<TransferResult> {
-    return this.#send('active message', local, options, (length, params) => {
+    return this.#send('active message', local, [options, AM_OPTIONS], (length, params) => {
       const { header, signal: _, ...how } = options;
       return this.amSendNbx(id, header, local, 0, length, { ...params, ...how });
     });
   }
 
   streamSend(local: LocalBuffer, options: SendOptions = {}): Promise<TransferResult> {
-    return this.#send('stream send', local, options, (length, params) => this.streamSendNbx(local, 0, length, params));
+    return this.#send('stream send', local, [options, ['signal']], (length, params) =>
+      this.streamSendNbx(local, 0, length, params),
+    );
   }
 
   async streamRecv(local: LocalBuffer, options: StreamRecvOptions = {}): Promise<number> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['waitAll', 'signal']);
     const { waitAll = false } = options;
     const { receivedBytes } = await this.#await(
       'stream receive',
@@ -128,12 +133,12 @@ export abstract class AwaitedEndpoint {
   }
 
   stream(options: SendOptions = {}): AsyncGenerator<Uint8Array, void, void> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     return streamChunks(this, options);
   }
 
   async flush(options: SendOptions = {}): Promise<void> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     if (this.closed) throw closedError('endpoint');
     await this.#promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
@@ -157,10 +162,10 @@ export abstract class AwaitedEndpoint {
   async #send(
     what: string,
     local: LocalBuffer,
-    options: SendOptions,
+    [options, names]: readonly [SendOptions, readonly string[]],
     startSend: (byteLength: number, params: RequestParams) => Status | Request,
   ): Promise<TransferResult> {
-    checkOptions(options);
+    checkOptions(options, 'options', names);
     const length = lengthOf(local);
     return resultOf(await this.#await(what, options.signal, (params) => startSend(length, params)), length);
   }

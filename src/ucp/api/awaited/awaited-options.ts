@@ -6,6 +6,8 @@ import type { TransferOptions, TransferResult } from '../endpoint.ts';
 import type { IovPiece, LocalBuffer, LocalMemory, RemoteKey } from '../memory.ts';
 import type { Outcome } from './promise-tier.ts';
 
+const TRANSFER_OPTIONS = ['localOffset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
+
 /** Bytes of local memory that was not checked yet. */
 export function lengthOf(local: LocalBuffer): number {
   if (typeof local !== 'object' || local === null) {
@@ -33,7 +35,7 @@ export function resolveTransfer(
   rkey: RemoteKey,
   options: TransferOptions,
 ): { readonly localOffset: number; readonly byteLength: number; readonly remoteOffset: number } {
-  checkOptions(options);
+  checkOptions(options, 'options', TRANSFER_OPTIONS);
   const { localOffset = 0, remoteAddress } = options;
   if (remoteAddress !== undefined && typeof remoteAddress !== 'bigint') {
     throw invalidParam('remoteAddress', 'must be a bigint', remoteAddress);

@@ -7,11 +7,11 @@ import type { Clock } from '../../../ucs/sys/clock.ts';
 import { closedError } from '../../../ucs/type/error.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
-import type { AmMessage } from '../active-message.ts';
 import { checkOptions, checkParams } from '../check-options.ts';
 import { clientIdOf } from '../client-id.ts';
 import type { Endpoint } from '../endpoint.ts';
 import type { LocalBuffer } from '../memory.ts';
+import type { ReceivedMessage } from '../received-message.ts';
 import type { Request, RequestParams } from '../request.ts';
 import { type ConnectNbxOptions, type ConnectOptions, connectToFirst } from '../sockets/connect.ts';
 import { printSocketAddress } from '../sockets/socket-address.ts';
@@ -30,7 +30,7 @@ export interface WorkerServices {
 }
 
 /** The awaited tier and the events of one worker. */
-export abstract class AwaitedWorker<Message extends AmMessage = AmMessage> {
+export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMessage> {
   readonly clientId: bigint;
   /** Awaited operations of this worker. */
   readonly promises: PromiseTier;
@@ -113,7 +113,7 @@ export abstract class AwaitedWorker<Message extends AmMessage = AmMessage> {
   }
 
   async tagRecv(local: LocalBuffer, options: TagRecvOptions = {}): Promise<TagRecvResult> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['tag', 'mask', 'signal']);
     const byteLength = lengthOf(local);
     const { receivedBytes, senderTag } = await this.promises.receive('tag receive', options.signal, (params) =>
       this.tagRecvNbx(local, 0, byteLength, options.tag ?? 0, options.mask, params),
@@ -121,7 +121,7 @@ export abstract class AwaitedWorker<Message extends AmMessage = AmMessage> {
     return { senderTag, byteLength: receivedBytes };
   }
 
-  /** Receives the data of an active message; see AmMessage. */
+  /** Receives the data of an active message; see ReceivedMessage. */
   async awaitData(message: Message, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number> {
     const byteLength = lengthOf(local);
     const what = 'receive of an active message';
@@ -132,7 +132,7 @@ export abstract class AwaitedWorker<Message extends AmMessage = AmMessage> {
   }
 
   async flush(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     await this.promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 

@@ -4,24 +4,28 @@
 
 import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
-import { type AmCallback, type AmMessage, checkAmId } from '../active-message.ts';
+import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.ts';
+import type { ReceivedMessage } from '../received-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
+
+/** A handler as engines call it: AmCallbacks are such. */
+export type MessageHandler = (message: ReceivedMessage) => void;
 
 /** Owner of the handlers of active messages. */
 export interface MessageHandlers {
-  handlerOf(id: number): AmCallback | undefined;
-  setHandler(id: number, handler: AmCallback | undefined): void;
+  handlerOf(id: number): MessageHandler | undefined;
+  setHandler(id: number, handler: MessageHandler | undefined): void;
 }
 
 /** The messages of one id, from the moment it is made until it is left or the signal fires. Messages are copies that belong to the loop. */
-export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void>, AsyncDisposable {
+class KeptMessages implements MessageQueue {
   readonly #am: MessageHandlers;
   readonly #driver: ProgressDriver;
   readonly #id: number;
   readonly #signal: AbortSignal | undefined;
   readonly #listener: Disposable | undefined;
-  readonly #onClose: (queue: MessageQueue) => void;
-  readonly #messages: AmMessage[] = [];
+  readonly #onClose: (queue: KeptMessages) => void;
+  readonly #messages: ReceivedMessage[] = [];
   /** Calls of next that wait for a message. */
   readonly #waiting: (() => void)[] = [];
   #closed = false;
@@ -32,7 +36,7 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     driver: ProgressDriver,
     id: number,
     signal: AbortSignal | undefined,
-    onClose: (queue: MessageQueue) => void,
+    onClose: (queue: KeptMessages) => void,
   ) {
     checkAmId(id);
     if (am.handlerOf(id) !== undefined) throw invalidParam('id', 'must have no handler', id);
@@ -52,10 +56,6 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     return this;
   }
 
-  /**
-   * The next message; progress is driven while it is awaited.
-   * @throws AbortError when the signal has fired
-   */
   async next(): Promise<IteratorResult<AmMessage, void>> {
     while (this.#messages.length === 0 && !this.#closed) await this.#arrival();
     if (this.#signal?.aborted === true) throw new AbortError(this.#signal);
@@ -64,7 +64,6 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
     return value === undefined ? { done: true, value: undefined } : { done: false, value };
   }
 
-  /** Leaves the loop: later messages find no handler, and what was not taken is given up. */
   return(): Promise<IteratorResult<AmMessage, void>> {
     this.close();
     return Promise.resolve({ done: true, value: undefined });
@@ -103,7 +102,7 @@ export class MessageQueue implements AsyncIterableIterator<AmMessage, void, void
 export class MessageQueues {
   readonly #am: MessageHandlers;
   readonly #driver: ProgressDriver;
-  readonly #open: Set<MessageQueue> = new Set();
+  readonly #open: Set<KeptMessages> = new Set();
 
   constructor(am: MessageHandlers, driver: ProgressDriver) {
     this.#am = am;
@@ -112,7 +111,7 @@ export class MessageQueues {
 
   /** See Worker.messages. */
   open(id: number, signal: AbortSignal | undefined): MessageQueue {
-    const queue = new MessageQueue(this.#am, this.#driver, id, signal, (closed) => this.#open.delete(closed));
+    const queue = new KeptMessages(this.#am, this.#driver, id, signal, (closed) => this.#open.delete(closed));
     this.#open.add(queue);
     return queue;
   }

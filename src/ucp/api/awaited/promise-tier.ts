@@ -232,7 +232,7 @@ export function checkSignal(signal: AbortSignal): void {
 
 /** The signal of options that have nothing else. @throws UcxError ERR_INVALID_PARAM */
 export function signalOf(options: { readonly signal?: AbortSignal }): AbortSignal | undefined {
-  checkOptions(options);
+  checkOptions(options, 'options', ['signal']);
   if (options.signal !== undefined) checkSignal(options.signal);
   return options.signal;
 }

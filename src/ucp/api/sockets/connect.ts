@@ -33,12 +33,15 @@ export interface ConnectOptions extends EndpointOptions {
   readonly signal?: AbortSignal;
 }
 
+/** Beside those of endpoints; the engines hand those of connect on to connectNbx. */
+const CONNECT_OPTIONS = ['address', 'host', 'port', 'sendClientId', 'signal'];
+
 /**
  * Checks options.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkConnectOptions(options: ConnectNbxOptions): void {
-  checkErrorHandling(options);
+  checkErrorHandling(options, [...CONNECT_OPTIONS, 'onConnected']);
   checkSocketAddress(options, 1);
   const { sendClientId = false, onConnected } = options;
   if (typeof sendClientId !== 'boolean') throw invalidParam('sendClientId', 'must be a boolean', sendClientId);
@@ -54,7 +57,7 @@ export async function connectToFirst(
   options: ConnectOptions,
   connect: (address: SocketAddress) => Promise<Endpoint>,
 ): Promise<Endpoint> {
-  checkErrorHandling(options);
+  checkErrorHandling(options, CONNECT_OPTIONS);
   const { address, host, port, signal } = options;
   if ((address === undefined) === (host === undefined)) {
     throw invalidParam('address', 'must be given, or host instead of it', address);

@@ -49,7 +49,7 @@ export type CheckedListenerOptions = SocketAddress & { readonly backlog: number 
  * @throws UcxError ERR_INVALID_PARAM; AbortError for a signal that has fired
  */
 export function checkListenerOptions(options: ListenerOptions): CheckedListenerOptions {
-  if (typeof options !== 'object' || options === null) throw invalidParam('options', 'must be an object', options);
+  checkOptions(options, 'options', ['address', 'port', 'backlog', 'onConnection', 'signal']);
   const { address = '127.0.0.1', port = 0, backlog = BACKLOG_DEFAULT, onConnection, signal } = options;
   checkSocketAddress({ address, port }, 0);
   if (!Number.isInteger(backlog) || backlog < 1 || backlog > BACKLOG_MAX) {
@@ -137,7 +137,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
    * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError when `signal`, or that of the listener, has fired
    */
   async next(options: { readonly signal?: AbortSignal } = {}): Promise<ConnectionRequest | undefined> {
-    checkOptions(options);
+    checkOptions(options, 'options', ['signal']);
     const { signal } = options;
     if (this.#options.onConnection !== undefined) {
       throw invalidParam('onConnection', 'must be left out to take requests one by one', this.#options.onConnection);

@@ -1,0 +1,192 @@
+/**
+ * A received active message as the engines have it: header and data where they lie, valid during the call unless the handler takes them. How the data of a
+ * long message is fetched is decided by the engine.
+ */
+
+import { invalidParam, statusError } from '../../ucs/type/error.ts';
+import { Status } from '../../ucs/type/status.ts';
+import type { MessageDataOptions } from './active-message.ts';
+import { signalOf } from './awaited/promise-tier.ts';
+import type { Endpoint } from './endpoint.ts';
+import type { LocalBuffer } from './memory.ts';
+import type { Request, RequestParams } from './request.ts';
+
+const NO_BYTES = new Uint8Array(0);
+
+/** What a message needs of the engine that received it; `S` and `W` as in {@link ReceivedMessage}. */
+export interface MessageOwner<S extends object = object, W extends object = object> {
+  /** The endpoint to the sender. */
+  endpointTo(sender: S): Endpoint;
+  /** Gives up the data of a rendezvous: tells the sender that it is not wanted. */
+  releaseData(message: ReceivedMessage<S, W>): void;
+  /** A message has left the queue that it was put into. Without it, queues take memory that the engine does not count. */
+  messageTaken?(message: ReceivedMessage<S, W>): void;
+  receiveData(
+    message: ReceivedMessage<S, W>,
+    local: LocalBuffer,
+    localOffset: number,
+    byteLength: number,
+    params: RequestParams | undefined,
+  ): Status | Request;
+  awaitData(message: ReceivedMessage<S, W>, local: LocalBuffer, signal: AbortSignal | undefined): Promise<number>;
+}
+
+/**
+ * An active message. The object is used again for the next message: after the handler only what {@link retain} returned is left. For the engine, `S` is the
+ * connection to the sender, and `W` what the data of a rendezvous is fetched by.
+ */
+export class ReceivedMessage<S extends object = object, W extends object = object> {
+  /** Handler id. */
+  id = 0;
+  /** The connection that it came by; for the engine. */
+  sender: S | undefined = undefined;
+  /** Memory that holds header and data. */
+  source: Uint8Array = NO_BYTES;
+  /** First byte of the header in `source`. */
+  headerOffset = 0;
+  /** Length of the header in bytes. */
+  headerLength = 0;
+  /** First byte of the data in `source`. */
+  dataOffset = 0;
+  /** Bytes of the data, whether they are here or must be received. */
+  byteLength = 0;
+  /** Set while the data is still with the sender: what the engine fetches it by. */
+  waiting: W | undefined = undefined;
+  /** True when the handler has taken over the fetching of the data. */
+  isTaken = false;
+  /** True for the object that handlers see; false for one that was retained. */
+  isView = true;
+  /** What it takes of the sender's credit; for the engine. */
+  cost = 0;
+  /** It waits in a queue of the library: its memory counts until it is taken. */
+  isQueued = false;
+  /** A promise for the data is under way, or has been kept. */
+  #isAwaited = false;
+  readonly #owner: MessageOwner<S, W>;
+
+  constructor(owner: MessageOwner<S, W>) {
+    this.#owner = owner;
+  }
+
+  /** True for a message whose data must be fetched with {@link into}: a long one, or one that this worker had no memory for. */
+  get isRendezvous(): boolean {
+    return this.waiting !== undefined;
+  }
+
+  /** The header: a view that is valid during the call. */
+  get header(): Uint8Array {
+    return this.source.subarray(this.headerOffset, this.headerOffset + this.headerLength);
+  }
+
+  /** See EagerAmMessage. @throws UcxError ERR_INVALID_PARAM for a rendezvous, for programs without types */
+  get data(): Uint8Array {
+    if (this.waiting !== undefined) {
+      throw invalidParam(
+        'message',
+        'must be fetched by bytes(), text() or into(): its data is still with the sender',
+        this.id,
+      );
+    }
+    return this.source.subarray(this.dataOffset, this.dataOffset + this.byteLength);
+  }
+
+  /** The endpoint to the sender. */
+  get replyEndpoint(): Endpoint {
+    return this.#owner.endpointTo(this.sender!);
+  }
+
+  /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
+  retain(): ReceivedMessage<S, W> {
+    const copy = new ReceivedMessage<S, W>(this.#owner);
+    copy.isView = false;
+    copy.id = this.id;
+    copy.sender = this.sender;
+    copy.headerLength = this.headerLength;
+    copy.dataOffset = this.headerLength;
+    copy.byteLength = this.byteLength;
+    copy.waiting = this.waiting;
+    copy.cost = this.cost;
+    const dataLength = this.waiting === undefined ? this.byteLength : 0;
+    copy.source = new Uint8Array(this.headerLength + dataLength);
+    copy.source.set(this.header);
+    copy.source.set(this.source.subarray(this.dataOffset, this.dataOffset + dataLength), this.headerLength);
+    this.isTaken = true;
+    return copy;
+  }
+
+  /** Like {@link retain}, for a queue of the library: {@link leaveQueue} follows. */
+  enqueue(): ReceivedMessage<S, W> {
+    const copy = this.retain();
+    copy.isQueued = true;
+    this.isQueued = true;
+    return copy;
+  }
+
+  /** The application takes the message out of the queue, or the queue is closed. */
+  leaveQueue(): void {
+    this.isQueued = false;
+    this.#owner.messageTaken?.(this);
+  }
+
+  /**
+   * Puts the data into local memory (ucp_am_recv_data_nbx), once.
+   * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
+   */
+  receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
+    this.#checkFirst();
+    return this.#owner.receiveData(this, local, localOffset, byteLength, params);
+  }
+
+  /** See AmMessageBase. */
+  async bytes(options: MessageDataOptions = {}): Promise<Uint8Array> {
+    const bytes = roomFor(this.byteLength);
+    await this.into(bytes, options);
+    return bytes;
+  }
+
+  /** See AmMessageBase. */
+  async text(options: MessageDataOptions = {}): Promise<string> {
+    return new TextDecoder().decode(await this.bytes(options));
+  }
+
+  /** The awaited form of {@link receiveNbx}; resolves with the bytes received. */
+  async into(local: LocalBuffer, options: MessageDataOptions = {}): Promise<number> {
+    const signal = signalOf(options);
+    this.#checkFirst();
+    // The operation may have to wait, and this object holds another message by then.
+    const kept = this.isView ? this.retain() : this;
+    if (kept === this) this.#isAwaited = true;
+    else this.isReceived = true;
+    try {
+      return await this.#owner.awaitData(kept, local, signal);
+    } catch (error) {
+      // One that was refused before it began leaves the data where it is: to be received again, or, for a copy that only this call has, to be given up.
+      if (kept === this) this.#isAwaited = false;
+      else kept.release();
+      throw error;
+    }
+  }
+
+  /** Gives up a message that {@link retain} has kept: the sender of a rendezvous waits for that, or for its data to be received. */
+  release(): void {
+    if (this.isReceived || this.#isAwaited) return;
+    this.isReceived = true;
+    if (this.waiting !== undefined) this.#owner.releaseData(this);
+  }
+
+  #checkFirst(): void {
+    if (this.isReceived || this.#isAwaited) throw invalidParam('message', 'must be received once', this.id);
+  }
+
+  /** True after the data was received. */
+  isReceived = false;
+}
+
+/** @throws UcxError ERR_NO_MEMORY: the length is the sender's word */
+function roomFor(byteLength: number): Uint8Array {
+  try {
+    return new Uint8Array(byteLength);
+  } catch (cause) {
+    throw statusError(Status.NO_MEMORY, `receive a message of ${byteLength} bytes`, cause);
+  }
+}
