@@ -117,7 +117,13 @@ export class Worker
     this.budget = new CreditBudget(context.unexpectedBytesMax);
     this.connections = new Connections(this);
     this.protocols = new Protocols(this, this.connections, this);
-    for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
+    const { trace } = this.observation;
+    for (const iface of this.ifaces) {
+      iface.setAmHandler((id, frame) => {
+        if (trace !== undefined) trace.received(id, frame);
+        this.protocols.onMessage(id, frame);
+      });
+    }
     this.#driver = new ProgressDriver(this, context.clock, context.progressSpinNs);
     this.promises = new PromiseTier(this.#driver, (status, request) => this.#causeOf(status, request));
     this.#queues = new MessageQueues(this.protocols.am, this.#driver);
