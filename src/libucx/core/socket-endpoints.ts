@@ -5,10 +5,12 @@
 
 import {
   allocateScratch,
+  Errno,
   type InetAddress,
   NativeCallback,
   packSockaddr,
   SOCKADDR_BYTES_MAX,
+  SyscallError,
   unpackSockaddr,
 } from '../../sys/index.ts';
 import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
@@ -286,6 +288,8 @@ function listen(worker: EngineWorker, address: SocketAddress, callback: number, 
   params.setU64('sockaddr.addr', sockaddr.address).setU32('sockaddr.addrlen', length);
   params.setU64('conn_handler.cb', callback).setU64('conn_handler.arg', index);
   const status = worker.functions.ucp_listener_create(worker.handle, params.address, out.address);
+  // libucp answers EADDRINUSE with BUSY, and nothing else.
+  if (status === Status.BUSY) throw new SyscallError('bind', Errno.EADDRINUSE, printSocketAddress(address));
   checkStatus(status, `listen at ${printSocketAddress(address)}`);
   return out.value;
 }
