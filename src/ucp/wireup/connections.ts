@@ -37,8 +37,11 @@ export const CONNECTIONS_MAX = 65_535;
 const UNCLAIMED_MAX = 4096;
 /** Refusals that have not been sent yet, at most; beyond it peers are not told that they are refused. */
 const REFUSALS_MAX = 1024;
-/** Connections that are closed before their peer has answered; beyond it the oldest is closed without a close message. As many as a peer would accept. */
-export const LEAVING_MAX: number = UNCLAIMED_MAX;
+/**
+ * Connections that are closed before their peer has answered; beyond it the oldest is closed without a close message. Fewer than a posix interface has
+ * rings for, so that they do not keep new connections out.
+ */
+export const LEAVING_MAX = 512;
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
