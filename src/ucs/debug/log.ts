@@ -8,6 +8,7 @@
 import { hostname } from 'node:os';
 import { threadId } from 'node:worker_threads';
 import { matchesItem } from '../config/list.ts';
+import { wallClockMs } from '../sys/clock.ts';
 
 /** The levels of UCX in order of severity (`ucs_log_level_t`). */
 export const LogLevel = {
@@ -165,9 +166,4 @@ const LEVEL_WIDTH = 5;
 export function recordLine(level: LogLevel, component: string, message: string, nowMs: number = wallClockMs()): string {
   const name = LOG_LEVEL_NAMES[level].toUpperCase().padEnd(LEVEL_WIDTH);
   return `[${(nowMs / 1000).toFixed(6)}] ${SOURCE} ${component.padStart(COMPONENT_WIDTH)} UCX  ${name} ${message}\n`;
-}
-
-/** Time since 1970 in milliseconds, to the microsecond. */
-function wallClockMs(): number {
-  return performance.timeOrigin + performance.now();
 }

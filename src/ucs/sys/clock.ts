@@ -56,6 +56,11 @@ function calibrateOriginNs(): number {
   return originNs;
 }
 
+/** Time since 1970 in milliseconds, with microseconds behind the point: for people, as in a log. Everything else is handed a {@link Clock}. */
+export function wallClockMs(): number {
+  return performance.timeOrigin + performance.now();
+}
+
 /** Read once: `performance.now()` costs a fraction of `process.hrtime.bigint()`, which makes a BigInt. */
 const ORIGIN_NS: number = calibrateOriginNs();
 
