@@ -65,6 +65,14 @@ describe('UCX_TLS', () => {
     expect([...endpoint.transports].sort()).toEqual([...transports].sort());
   });
 
+  it.each(['rc', 'ib', 'cuda_copy'])('%s is in the UCX library only, which the error names', async (TLS) => {
+    fixture.allow(/^transport '\w+' is not available/);
+    const node = fixture.node();
+    const error = await failureOf(() => Context.create(fixture.quiet({ node, config: { TLS } })));
+    expect(error).toMatchObject({ code: 'ERR_NO_TRANSPORT', status: Status.NO_DEVICE });
+    expect(error.message).toContain(`'${TLS}' is a transport of the UCX library: set UCX_ENGINE=libucx`);
+  });
+
   it.each(['nic', '^self,shm,tcp,gaudi', '^*'])('%s leaves nothing, and the error says why', async (TLS) => {
     fixture.allow(/^transport 'nic' is not available/);
     const node = fixture.node();

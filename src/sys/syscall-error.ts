@@ -20,7 +20,8 @@ const STATUS_OF_ERRNO = new Map<number, Status>([
   [Errno.EFAULT, Status.INVALID_ADDR],
   [Errno.EBUSY, Status.BUSY],
   [Errno.EEXIST, Status.ALREADY_EXISTS],
-  [Errno.EADDRINUSE, Status.ALREADY_EXISTS],
+  // As UCX.
+  [Errno.EADDRINUSE, Status.BUSY],
   [Errno.EINVAL, Status.INVALID_PARAM],
   [Errno.EBADF, Status.INVALID_PARAM],
   [Errno.EDOM, Status.INVALID_PARAM],

@@ -332,6 +332,8 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
       // Also when what no frame has answered piles up.
       if (failures.length > 0 || two.worker.requestsInUse > 400) {
         await Promise.all([ab.close({ force: true }), ba.close({ force: true })]);
+        // Receives that no message has matched belong to the worker and outlive the connections.
+        for (const receive of receives) receive.cancel();
         ab = one.worker.endpoint(two.worker.address());
         ba = two.worker.endpoint(one.worker.address());
         attacker = peerOf(pair);

@@ -12,6 +12,7 @@ import { NO_ENDPOINT } from '../../src/ucp/wire/frame.ts';
 import { MessageId } from '../../src/ucp/wire/message.ts';
 import { writeRma } from '../../src/ucp/wire/rma.ts';
 import { WireupCode, writeWireup } from '../../src/ucp/wire/wireup.ts';
+import { LEAVING_MAX } from '../../src/ucp/wireup/connections.ts';
 import { IDLE_PEERS_MAX } from '../../src/ucp/wireup/peers.ts';
 import { WARNINGS_MAX } from '../../src/ucs/debug/limited-log.ts';
 import { messageFrame } from '../fixtures/message-frame.ts';
@@ -117,6 +118,36 @@ describe('a half', () => {
     const ended = beginAll(one.worker.endpoint(two.worker.address()));
     await driveUntil({ one, two }, () => ended.length === 3);
     expect(new Set(ended)).toEqual(new Set([Status.CONNECTION_RESET]));
+  });
+
+  it('that asks under another address of the peer, for the place of one that the peer has, ends', async () => {
+    const pair = await knownPair('posix');
+    const { connections } = nativeWorker(pair.one.worker);
+    const address = unpackWorkerAddress(pair.two.worker.address());
+    // Another id is another worker, whose connections count from the start.
+    const endpoint = pair.one.worker.endpoint(packWorkerAddress({ ...address, id: new Uint8Array(16).fill(7) }));
+    const ended = beginAll(endpoint);
+    await driveUntil(pair, () => ended.length === 3);
+    expect(new Set(ended)).toEqual(new Set([Status.CONNECTION_RESET]));
+    await endpoint.close();
+    expect(connections.all.filter(({ isLoopback }) => !isLoopback)).toHaveLength(1);
+    expect(pair.ab.status).toBe(Status.OK);
+  });
+
+  it('that is closed before its peer has answered waits for the answer; of too many the oldest does not', async () => {
+    const node = fixture.node({ cards: 2 });
+    const env = { UCX_TLS: 'posix,self' };
+    const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
+    const { connections } = nativeWorker(one.worker);
+    const address = two.worker.address();
+    const before = connections.all.length;
+    const first = connections.connect(address);
+    connections.close(first);
+    for (let i = 1; i < LEAVING_MAX; i++) connections.close(connections.connect(address));
+    expect([connections.all.length, connections.leaves(first)]).toEqual([before + LEAVING_MAX, true]);
+    connections.close(connections.connect(address));
+    expect([connections.all.length, connections.leaves(first)]).toEqual([before + LEAVING_MAX, false]);
+    await driveUntil({ one, two }, () => connections.all.length === before);
   });
 
   it('that attaches to one that is gone ends', async () => {

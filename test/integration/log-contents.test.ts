@@ -41,14 +41,14 @@ async function open(texts: string[]): Promise<Context> {
     node,
     env: {},
     configDirectories: [],
-    config: { LOG_LEVEL: 'trace' },
+    config: { LOG_LEVEL: 'poll' },
     logSink: (_level, component, message) => texts.push(`${component} ${message}`),
   });
   contexts.push(context);
   return context;
 }
 
-describe('at the level trace', () => {
+describe('at the level poll', () => {
   it('no transfer, message or failure tells what its bytes are', async () => {
     const texts: string[] = [];
     const context = await open(texts);

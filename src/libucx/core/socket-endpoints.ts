@@ -3,7 +3,14 @@
  * the handles of libucp.
  */
 
-import { allocateScratch, NativeCallback, packSockaddr, SOCKADDR_BYTES_MAX } from '../../sys/index.ts';
+import {
+  allocateScratch,
+  Errno,
+  NativeCallback,
+  packSockaddr,
+  SOCKADDR_BYTES_MAX,
+  SyscallError,
+} from '../../sys/index.ts';
 import type { Progressable } from '../../ucp/api/awaited/progress-driver.ts';
 import type { EndpointOptions } from '../../ucp/api/endpoint.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -255,6 +262,8 @@ function listen(worker: EngineWorker, address: SocketAddress, callback: number, 
   params.setU64('sockaddr.addr', sockaddr.address).setU32('sockaddr.addrlen', length);
   params.setU64('conn_handler.cb', callback).setU64('conn_handler.arg', index);
   const status = worker.functions.ucp_listener_create(worker.handle, params.address, out.address);
+  // libucp answers EADDRINUSE with BUSY, and nothing else.
+  if (status === Status.BUSY) throw new SyscallError('bind', Errno.EADDRINUSE, printSocketAddress(address));
   checkStatus(status, `listen at ${printSocketAddress(address)}`);
   return out.value;
 }

@@ -119,6 +119,7 @@ export class ActiveMessages {
         const status = lane.endpoint.amShort(MessageId.AM, words, words.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
+          if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.AM, words, byteLength);
           this.#host.counters.count(WorkerCounter.AM_TX);
           return status;
         }

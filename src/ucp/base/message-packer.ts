@@ -5,6 +5,7 @@
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
 import { gather } from '../api/local-bytes.ts';
+import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request.ts';
 
@@ -47,7 +48,10 @@ export function sendMessage(
   if (connection.isLoopback) amLane.activity.busy = true;
   const total = header.byteLength + payloadLength;
   if (total <= connection.amShortMax) {
-    return amLane.endpoint.amShort(messageId, header, header.length, payload, payloadOffset, payloadLength);
+    const status = amLane.endpoint.amShort(messageId, header, header.length, payload, payloadOffset, payloadLength);
+    if (connection.trace !== undefined && status !== Status.NO_RESOURCE)
+      connection.trace.sent(connection.id, messageId, header, payloadLength);
+    return status;
   }
   if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
@@ -55,7 +59,7 @@ export function sendMessage(
   PACKER.pieces = undefined;
   PACKER.offset = payloadOffset;
   PACKER.byteLength = payloadLength;
-  return amLane.endpoint.amBcopy(messageId, PACKER);
+  return sendPacked(connection, amLane, messageId);
 }
 
 /** Sends a message whose payload is a part of several pieces of host memory. Returns like {@link sendMessage}. */
@@ -76,5 +80,13 @@ export function sendPieces(
   PACKER.pieces = pieces;
   PACKER.offset = offset;
   PACKER.byteLength = byteLength;
-  return amLane.endpoint.amBcopy(messageId, PACKER);
+  return sendPacked(connection, amLane, messageId);
+}
+
+/** Sends what the packer holds. */
+function sendPacked(connection: Connection, { endpoint }: Lane, messageId: number): Status {
+  const status = endpoint.amBcopy(messageId, PACKER);
+  if (connection.trace !== undefined && status !== Status.NO_RESOURCE)
+    connection.trace.sent(connection.id, messageId, PACKER.header, PACKER.byteLength);
+  return status;
 }

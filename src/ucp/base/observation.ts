@@ -7,6 +7,7 @@ import { type OperationEnd, operationEnd } from '../../ucs/debug/diagnostics.ts'
 import type { Log } from '../../ucs/debug/log.ts';
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { ProtocolInfo, type ProtocolInfoMode } from '../proto/protocol-info.ts';
+import { MessageTrace } from './message-trace.ts';
 import type { Request } from './request.ts';
 
 /** Workers of this process so far: each gets a number. */
@@ -29,6 +30,8 @@ export interface ObservationOptions {
 export class Observation {
   /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
   readonly info: ProtocolInfo | undefined;
+  /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
+  readonly trace: MessageTrace | undefined;
   readonly #clock: Clock;
   readonly #worker: number;
 
@@ -38,6 +41,7 @@ export class Observation {
     workers += 1;
     this.#worker = workers;
     this.info = ProtocolInfo.create(protocolInfoMode, log);
+    this.trace = MessageTrace.create(log);
     if (this.info?.countsUses === true) operationEnd.subscribe(this.#onEnd);
   }
 

@@ -25,6 +25,7 @@ import { writeClose } from '../wire/wireup.ts';
 import { CreditTeller } from './credit-messages.ts';
 import { sendMessage } from './message-packer.ts';
 import { PostedMessage, SendRequest } from './message-request.ts';
+import type { MessageTrace } from './message-trace.ts';
 import { OutboundCredit } from './outbound-credit.ts';
 import { PendingQueue } from './pending-queue.ts';
 import { type Connection, FlushRequest, type Request, type RequestOwner, start } from './request.ts';
@@ -35,7 +36,7 @@ const POSTED_MAX = 65_536;
 /** The worker behind a connection. */
 export interface ConnectionOwner extends RequestOwner {
   readonly context: { readonly thresholds: Thresholds; readonly distanceOf: DistanceOf };
-  readonly observation: { readonly info: ProtocolInfo | undefined };
+  readonly observation: { readonly info: ProtocolInfo | undefined; readonly trace: MessageTrace | undefined };
   /** The memory for messages that are not asked for. */
   readonly budget: CreditBudget;
   /** The connection has requests that wait for resources: progress starts them again. */
@@ -50,6 +51,7 @@ export class PeerConnection implements Connection {
   /** Several of the lanes are of networks: transfers may be divided between them. */
   readonly hasRails: boolean;
   readonly protocolInfo: ProtocolInfo | undefined;
+  readonly trace: MessageTrace | undefined;
   readonly unreachable: readonly Rejection[];
   readonly am: UctEndpoint | undefined;
   readonly amLane: Lane | undefined;
@@ -96,6 +98,7 @@ export class PeerConnection implements Connection {
     this.distanceOf = owner.context.distanceOf;
     this.hasRails = lanes.filter(({ iface }) => iface.attributes.resource.deviceType === DeviceType.NET).length > 1;
     this.protocolInfo = owner.observation.info;
+    this.trace = owner.observation.trace;
     this.unreachable = unreachable;
     this.amLane = am;
     this.am = am?.endpoint;

@@ -20,6 +20,7 @@ import type { RkeyCache } from '../mem/rkey-cache.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
 import type { Rejection } from '../resources/resource-filter.ts';
 import { CountedCompletion } from './completion.ts';
+import type { MessageTrace } from './message-trace.ts';
 import type { OutboundCredit } from './outbound-credit.ts';
 
 /** How operations end whose memory may be the reason: other failures say more. */
@@ -67,6 +68,8 @@ export interface Connection {
   readonly distanceOf: DistanceOf;
   /** Protocol printer (UCX_PROTO_INFO); undefined when disabled. */
   readonly protocolInfo: ProtocolInfo | undefined;
+  /** Trace of messages (UCX_LOG_LEVEL=data); undefined when disabled. */
+  readonly trace: MessageTrace | undefined;
   /** What is no lane, and why. */
   readonly unreachable: readonly Rejection[];
   /** True for a connection of a worker to itself. */

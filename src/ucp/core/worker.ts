@@ -134,7 +134,13 @@ export class Worker
     this.budget = new CreditBudget(context.unexpectedBytesMax);
     this.connections = new Connections(this);
     this.protocols = new Protocols(this, this.connections, this);
-    for (const iface of this.ifaces) iface.setAmHandler((id, frame) => this.protocols.onMessage(id, frame));
+    const { trace } = this.observation;
+    for (const iface of this.ifaces) {
+      iface.setAmHandler((id, frame) => {
+        if (trace !== undefined) trace.received(id, frame);
+        this.protocols.onMessage(id, frame);
+      });
+    }
     this.#queues = new MessageQueues(this.protocols.am, this.driver);
     this.sockets = new SocketConnections(this, this.driver);
     this.#keepalive = new Keepalive(this, context.clock, context.keepaliveNs);

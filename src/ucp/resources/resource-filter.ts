@@ -91,6 +91,12 @@ export class ResourceFilter {
     return this.admitsDevice(deviceType, device) ? undefined : excludedBy(DEVICE_VARIABLES[deviceType]);
   }
 
+  /** What would provide those transports of UCX_TLS that only the UCX library has: a sentence for each. */
+  hints(): string[] {
+    if (!this.namesTransports) return [];
+    return this.#transports.items.flatMap((item) => hintOf(item) ?? []);
+  }
+
   /** Names in the lists that nothing has: sentences to be logged as warnings, when everything has been asked about. */
   unavailable(): string[] {
     const known = [...this.#knownTransports.values()];
@@ -120,6 +126,16 @@ function excludedBy(variable: string): string {
   return `excluded by ${variable}`;
 }
 
+/** Transports of UCX that no component has, and their aliases. */
+const LIBRARY_TRANSPORTS =
+  /^((ib|rc|dc|ud|srd|gga)(_v|_x|_verbs|_mlx5)?|cuda(_copy|_ipc)?|gdr_copy|rocm(_copy|_ipc|_gdr)?|ze(_copy|_ipc|_gdr)?|sysv|xpmem|knem|ugni)$/;
+
+function hintOf(item: string): string | undefined {
+  const name = item.replace(STRICT, '');
+  if (!LIBRARY_TRANSPORTS.test(name)) return undefined;
+  return `'${name}' is a transport of the UCX library: set UCX_ENGINE=libucx if that of this machine has it (ucx_info -d lists them)`;
+}
+
 /** True when an item of UCX_TLS stands for a transport. */
 function namesTransport(item: string, { name, aliases }: NamedTransport): boolean {
   if (item.startsWith(STRICT)) return matchesItem(item.slice(STRICT.length), name);
@@ -132,6 +148,7 @@ function notAvailable(what: string, items: readonly string[], known: readonly st
     const nearest = nearestName(item.replace(STRICT, ''), known);
     const hint = nearest === undefined ? '' : ` (maybe: ${nearest}?)`;
     const choice = known.length === 0 ? 'there are none' : `please use one or more of: ${[...known].sort().join(', ')}`;
-    return `${what} '${item}' is not available${hint}, ${choice}`;
+    const source = hintOf(item);
+    return `${what} '${item}' is not available${hint}, ${choice}${source === undefined ? '' : `; ${source}`}`;
   });
 }

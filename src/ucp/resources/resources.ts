@@ -59,7 +59,7 @@ export class Resources {
       for (const component of options.components) openComponent(component, options, filter, mds, absent);
       if (config.WARN_INVALID_CONFIG) for (const warning of filter.unavailable()) options.log.warn(warning);
       if (mds.length === 0 && filter.namesTransports && absent.length > 0) throw absent[0]!.error;
-      if (mds.length === 0) throw noTransport([...filter.rejections, ...absent]);
+      if (mds.length === 0) throw noTransport([...filter.rejections, ...absent], filter.hints());
       for (const { name, reason, isWarned } of absent) if (isWarned) options.log.warn(`${name} is not used: ${reason}`);
     } catch (error) {
       for (const { md } of mds) md.close();
@@ -150,12 +150,12 @@ function servicesOf(
   };
 }
 
-function noTransport(rejections: readonly Rejection[]): UcxError {
+function noTransport(rejections: readonly Rejection[], hints: readonly string[]): UcxError {
   const reasons = rejections.map(({ name, reason }) => `${name}: ${reason}`).join('; ');
   return new UcxError({
     code: 'ERR_NO_TRANSPORT',
     status: Status.NO_DEVICE,
-    message: `no transport is left to use (${reasons})`,
+    message: [`no transport is left to use (${reasons})`, ...hints].join('; '),
     details: { reasons },
   });
 }

@@ -116,6 +116,7 @@ export class TagProtocol {
         const status = endpoint.amShort(MessageId.TAG, header, header.length, bytes, localOffset, byteLength);
         if (status !== Status.NO_RESOURCE) {
           credit.bytes -= cost;
+          if (connection.trace !== undefined) connection.trace.sent(connection.id, MessageId.TAG, header, byteLength);
           this.#host.counters.count(WorkerCounter.TX_EAGER);
           return status;
         }

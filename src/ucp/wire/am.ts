@@ -76,6 +76,11 @@ export function readAm({ words, offset, byteLength }: AmFrame): AmFields {
   return fields;
 }
 
+/** The id of the handler in an AM or AM_RTS whose first word is at `at`; for traces. */
+export function handlerIn(words: Int32Array, at: number): number {
+  return words[at + 1]!;
+}
+
 /** Writes the header of an AM_RTS: valid until the next one. */
 export function writeAmRts(to: number, rts: AmRtsFields): Int32Array {
   RTS[0] = to;

@@ -59,6 +59,11 @@ export function readTag({ words, offset, byteLength }: AmFrame): TagFields {
   return fields;
 }
 
+/** The tag of a TAG, TAG_SYNC or TAG_RTS whose first word is at `at`; for traces. */
+export function tagIn(words: Int32Array, at: number): bigint {
+  return BigInt.asUintN(64, (BigInt(words[at + 3]!) << 32n) | BigInt(words[at + 2]! >>> 0));
+}
+
 /** Writes the header of a TAG_RTS: valid until the next one. */
 export function writeTagRts(to: number, rts: TagRtsFields): Int32Array {
   RTS[0] = to;

@@ -35,8 +35,13 @@ import { type Peer, Peers } from './peers.ts';
 export const CONNECTIONS_MAX = 65_535;
 /** Connections of peers that this end has not asked for, at most; requests beyond it are refused. */
 const UNCLAIMED_MAX = 4096;
-/** Connections that are closed and wait to tell their peers; beyond it peers are not told that they are refused. */
-const LEAVING_MAX = 1024;
+/** Refusals that have not been sent yet, at most; beyond it peers are not told that they are refused. */
+const REFUSALS_MAX = 1024;
+/**
+ * Connections that are closed before their peer has answered; beyond it the oldest is closed without a close message. Fewer than a posix interface has
+ * rings for, so that they do not keep new connections out.
+ */
+export const LEAVING_MAX = 512;
 const SLOT_BITS = 16;
 const SLOT_MASK = 0xffff;
 const GENERATION_MASK = 0x7fff;
@@ -80,6 +85,8 @@ export class Connections {
   readonly #homes: Map<PeerConnection, { readonly peer: Peer; readonly number: number }> = new Map();
   /** Closed before the peer had answered, or had room: they wait for that, to tell the peer. */
   readonly #leaving: Set<PeerConnection> = new Set();
+  /** Those of them that only need room for their close message. */
+  readonly #draining: Set<PeerConnection> = new Set();
   /** Halves that a client may attach to. */
   readonly #accepted: Set<PeerConnection> = new Set();
   readonly #deferred: DeferredRequests;
@@ -189,14 +196,21 @@ export class Connections {
     // A peer that is gone does not answer; a client that attaches later is told then.
     const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
     const isAwaited = !isGone && !this.#accepted.has(connection);
-    if (isAwaited && (connection.owesEnd || !connection.isDrained)) this.#leaving.add(connection);
-    else this.drop(connection);
+    if (!isAwaited || (!connection.owesEnd && connection.isDrained)) {
+      this.drop(connection);
+      return;
+    }
+    this.#leaving.add(connection);
+    if (!connection.owesEnd) this.#draining.add(connection);
+    if (this.#leaving.size <= LEAVING_MAX) return;
+    const [oldest] = this.#leaving;
+    this.drop(oldest!);
   }
 
   /** Closes what was waiting to tell its peer and has done so, and tries again what this process had no descriptors for. */
   progress(): void {
-    for (const connection of this.#leaving) {
-      if (!connection.owesEnd && connection.isDrained) this.drop(connection);
+    for (const connection of this.#draining) {
+      if (connection.isDrained) this.drop(connection);
     }
     for (const request of this.#deferred.takeDue()) this.#serve(request);
   }
@@ -214,6 +228,7 @@ export class Connections {
   /** Closes a connection without a word. */
   drop(connection: PeerConnection): void {
     this.#leaving.delete(connection);
+    this.#draining.delete(connection);
     if (this.#accepted.delete(connection)) this.#owner.onAttached(connection);
     const home = this.#homes.get(connection);
     if (home !== undefined) {
@@ -280,6 +295,8 @@ export class Connections {
     const own = known?.own.get(number) ?? known?.passive.get(number);
     if (own !== undefined) {
       this.#established(own, remoteId, windowBytes);
+      // The peer takes this worker for another one, by a wrong address, and counts its connections from the start.
+      if (own.remoteId !== remoteId) this.#refuse(address, remoteId);
       return;
     }
     if (this.#unclaimed + this.#deferred.count >= UNCLAIMED_MAX) {
@@ -328,7 +345,7 @@ export class Connections {
 
   /** Tells a peer that its half of a connection has no other. */
   #refuse(address: WorkerAddress, remoteId: number): void {
-    if (this.#leaving.size >= LEAVING_MAX) return;
+    if (this.#draining.size >= REFUSALS_MAX) return;
     const connection = this.#accept(address);
     if (!(connection instanceof PeerConnection)) return;
     connection.remoteId = remoteId;

@@ -8,7 +8,8 @@ describe('UCX_LOG_LEVEL', () => {
   it('knows the levels of UCX', () => {
     const level = (text: string): number | undefined => logLevelsType.parse(text)?.level;
     expect(['fatal', 'error', 'WARN', 'diag', 'info', 'debug', 'trace'].map(level)).toEqual([0, 1, 2, 3, 4, 5, 6]);
-    expect(['req', 'data', 'trace_poll'].map(level)).toEqual([6, 6, 6]);
+    expect(['req', 'data', 'async', 'func', 'poll'].map(level)).toEqual([7, 8, 9, 10, 11]);
+    expect(['trace_data', 'trace_poll'].map(level)).toEqual([8, 11]);
   });
 
   it('has levels of components, by name, glob and range; the last that matches counts', () => {

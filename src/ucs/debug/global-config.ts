@@ -38,10 +38,10 @@ export const logLevelsType: ConfigType<LogLevels> = {
     [LOG_LEVEL_NAMES[level], ...components.map((each) => `${each.component}:${LOG_LEVEL_NAMES[each.level]}`)].join(),
 };
 
-/** The finer traces of UCX (`req`, `data`, `async`, `func`, `poll`) count as `trace`. */
+/** A level by its name; the finer traces also by their old one (`trace_data`). */
 function parseLevel(text: string): LogLevel | undefined {
   const word = text.trim().toLowerCase();
-  const known = /^(trace_)?(req|data|async|func|poll)$/.test(word) ? 'trace' : word;
+  const known = word.replace(/^trace_(?=(req|data|async|func|poll)$)/, '');
   const index = (LOG_LEVEL_NAMES as readonly string[]).indexOf(known);
   return index < 0 ? undefined : (index as LogLevel);
 }
@@ -54,7 +54,7 @@ export const GLOBAL_CONFIG_TABLE: ConfigTable<GlobalConfig> = {
       name: 'LOG_LEVEL',
       type: logLevelsType,
       default: 'warn',
-      doc: 'Messages of this level and of more severe ones are logged; components (transports, cardN, driver, emulator, ucp) may have levels of their own.',
+      doc: 'Messages of this level and of more severe ones are logged; components (transports, cardN, driver, emulator, ucp) may have levels of their own. From data on, each message that ucp sends or receives is logged, without its contents.',
     },
     {
       name: 'LOG_FILE',

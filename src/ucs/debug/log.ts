@@ -19,13 +19,31 @@ export const LogLevel = {
   INFO: 4,
   DEBUG: 5,
   TRACE: 6,
+  REQ: 7,
+  DATA: 8,
+  ASYNC: 9,
+  FUNC: 10,
+  POLL: 11,
 } as const;
 
 /** One of the values of {@link LogLevel}. */
 export type LogLevel = (typeof LogLevel)[keyof typeof LogLevel];
 
 /** The spelling of the levels in UCX_LOG_LEVEL, indexed by level. */
-export const LOG_LEVEL_NAMES = ['fatal', 'error', 'warn', 'diag', 'info', 'debug', 'trace'] as const;
+export const LOG_LEVEL_NAMES = [
+  'fatal',
+  'error',
+  'warn',
+  'diag',
+  'info',
+  'debug',
+  'trace',
+  'req',
+  'data',
+  'async',
+  'func',
+  'poll',
+] as const;
 
 /** The level of some components. */
 export interface ComponentLevel {
@@ -55,6 +73,8 @@ export interface Log {
   info(message: string): void;
   debug(message: string): void;
   trace(message: string): void;
+  /** Traces a message of ucp. */
+  data(message: string): void;
   /** Records what the user has asked for, whatever the level: tables and the like. */
   print(message: string): void;
   /** The same log under the name of another component, with the level of that component. */
@@ -106,6 +126,10 @@ class ComponentLog implements Log {
 
   trace(message: string): void {
     this.#write(LogLevel.TRACE, message);
+  }
+
+  data(message: string): void {
+    this.#write(LogLevel.DATA, message);
   }
 
   print(message: string): void {

@@ -33,7 +33,7 @@ export function isOwn(identity: ProcessIdentity): boolean {
 
 /** True when the process is known to have ended. Of another pid namespace nothing is known: false. */
 export function hasEnded(identity: ProcessIdentity): boolean {
-  if (identity.pidNamespace !== ownIdentity().pidNamespace) return false;
+  if (isOwn(identity) || identity.pidNamespace !== ownIdentity().pidNamespace) return false;
   return !isProcessAlive(identity.pid, identity.startTime);
 }
 
