@@ -1,12 +1,16 @@
 /** What the contexts of all engines have in common: their workers, and closing. What a context opens is the engine's. */
 
 import { closedError } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
+import type { Engine } from './engine.ts';
 import type { Worker, WorkerOptions } from './worker.ts';
 
 /** The workers and the closing of one context. */
 export abstract class ClosableContext<W extends Worker> {
   readonly thread: symbol = THREAD_BOUND;
+  abstract readonly engine: Engine;
+  abstract readonly emulated: boolean;
   /** Workers that are not closed. */
   protected readonly workers: Set<W> = new Set();
   /** Set by {@link shutDown} when nothing can be made of the context any more. */
@@ -53,3 +57,9 @@ export abstract class ClosableContext<W extends Worker> {
     await this.shutDown();
   }
 }
+
+showAs(ClosableContext, 'Context', ({ engine, emulated, closed }) => ({
+  engine: `${engine.name} ${engine.version}`,
+  cards: emulated ? 'emulated' : 'real',
+  state: closed ? 'closed' : 'open',
+}));

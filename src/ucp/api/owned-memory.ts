@@ -1,7 +1,8 @@
 /** Mapped memory as every engine knows it: whose it is, where it is, and whether it still is. Engines extend it by what they reach it with. */
 
-import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
 import type { MemoryHandle, MemoryRange } from './memory.ts';
 import type { MemoryCopier } from './memory-copier.ts';
 
@@ -92,3 +93,11 @@ export abstract class OwnedMemory implements MemoryHandle {
     this.#mapped = false;
   }
 }
+
+showAs(OwnedMemory, 'MemoryHandle', ({ memoryType, sysDevice, byteLength, address, mapped }) => ({
+  memoryType: memoryTypeName(memoryType),
+  card: sysDevice,
+  byteLength,
+  address: `0x${address.toString(16)}`,
+  state: mapped ? 'mapped' : 'unmapped',
+}));

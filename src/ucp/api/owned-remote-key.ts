@@ -1,7 +1,8 @@
 /** An unpacked remote key as every engine knows it: whose it is, and the memory behind it. Engines extend it by what they reach the memory with. */
 
-import type { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
+import { showAs } from '../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { RemoteKey } from './memory.ts';
 
@@ -52,6 +53,13 @@ export abstract class OwnedRemoteKey implements RemoteKey {
   /** Gives back what the engine has unpacked; called once. */
   protected abstract releaseParts(): void;
 }
+
+showAs(OwnedRemoteKey, 'RemoteKey', ({ memoryType, byteLength, address, released }) => ({
+  memoryType: memoryTypeName(memoryType),
+  byteLength,
+  address: `0x${address.toString(16)}`,
+  state: released ? 'released' : 'unpacked',
+}));
 
 /**
  * Checks the remote side of an operation: the key, whose it is, and the range. `K` is the class of the keys that the owner unpacks.

@@ -5,6 +5,7 @@
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
 import { closedError } from '../../../ucs/type/error.ts';
+import { showAs } from '../../../ucs/type/inspect.ts';
 import type { Status } from '../../../ucs/type/status.ts';
 import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
 import { checkOptions, checkParams } from '../check-options.ts';
@@ -53,6 +54,7 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
     this.event = new WorkerEvent(this, clock, newSignal);
   }
 
+  abstract address(): Uint8Array;
   abstract progress(): number;
   abstract sleepOn(wake: () => void): void;
   abstract connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request;
@@ -167,3 +169,9 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
     return endpoints[0]!;
   }
 }
+
+showAs(AwaitedWorker, 'Worker', (worker) => ({
+  clientId: worker.clientId === 0n ? undefined : `0x${worker.clientId.toString(16)}`,
+  address: worker.closed ? undefined : `${worker.address().byteLength} bytes`,
+  state: worker.closed ? 'closed' : 'open',
+}));

@@ -1,6 +1,7 @@
 /** What the endpoints of all engines have in common beside awaited messages: awaited put and get, the handling of a failed peer, and closing. It moves no bytes. */
 
 import { closedError } from '../../../ucs/type/error.ts';
+import { showAs } from '../../../ucs/type/inspect.ts';
 import { checkParams } from '../check-options.ts';
 import type { CloseOptions, TransferOptions, TransferResult } from '../endpoint.ts';
 import { ErrorHandling } from '../error-handling.ts';
@@ -15,6 +16,8 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
   protected isForced = false;
   #closed = false;
   #closing: Promise<void> | undefined = undefined;
+
+  abstract get transports(): readonly string[];
 
   get closed(): boolean {
     return this.#closed;
@@ -68,3 +71,8 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     checkParams(params);
   }
 }
+
+showAs(ClosableEndpoint, 'Endpoint', ({ closed, transports }) => ({
+  transports: transports.length === 0 ? undefined : transports.join(' '),
+  state: closed ? 'closed' : 'open',
+}));

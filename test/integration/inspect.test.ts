@@ -1,0 +1,39 @@
+/** What `console.log` shows of the objects of the API: one line each, over both engines. */
+
+import { inspect } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { Context } from '../../src/index.ts';
+import { installedLibucp } from '../fixtures/libucp.ts';
+
+const ENV = { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '1' };
+
+describe.each([
+  ['native', true],
+  ['libucx', installedLibucp().libucp !== undefined],
+] as const)('util.inspect over the engine %s', (engine, isThere) => {
+  it.skipIf(!isThere)('shows one useful line', async () => {
+    const context = await Context.create({ engine, env: { ...process.env, ...ENV } });
+    const worker = context.worker({ clientId: 0x1234n });
+    const endpoint = worker.endpoint(worker.address());
+    const memory = context.memMap({ allocate: 4096, memoryType: 'gaudi' });
+    const rkey = endpoint.unpackRkey(context.packRkey(memory));
+    expect(inspect(context)).toMatch(new RegExp(`^Context { engine: ${engine} \\S+, cards: emulated, state: open }$`));
+    expect(inspect(worker)).toMatch(/^Worker \{ clientId: 0x1234, address: \d+ bytes, state: open \}$/);
+    expect(inspect(endpoint)).toMatch(
+      engine === 'native' ? /^Endpoint \{ transports: \S.*, state: open \}$/ : /^Endpoint \{ .*state: open \}$/,
+    );
+    expect(inspect(memory)).toMatch(
+      /^MemoryHandle \{ memoryType: gaudi, card: 0, byteLength: \d+, address: 0x\w+, state: mapped \}$/,
+    );
+    expect(inspect(rkey)).toMatch(
+      /^RemoteKey \{ memoryType: gaudi, byteLength: \d+, address: 0x\w+, state: unpacked \}$/,
+    );
+    rkey.release();
+    await context.close();
+    expect(inspect(context)).toContain('state: closed');
+    expect(inspect(worker)).toBe('Worker { clientId: 0x1234, state: closed }');
+    expect(inspect(endpoint)).toContain('state: closed');
+    expect(inspect(rkey)).toContain('state: released');
+    expect(inspect(Object.getPrototypeOf(memory))).toBeTypeOf('string');
+  });
+});
