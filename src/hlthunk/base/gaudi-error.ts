@@ -109,7 +109,8 @@ export function ioctlError(result: number, what: string, details?: ErrorDetails,
   if (!Number.isInteger(result) || result >= 0) throw invalidParam('result', 'must be a negative errno', result);
   if (typeof what !== 'string') throw invalidParam('what', 'must be a text', what);
   const errno = -result;
-  const text = `${what}: ${errnoName(errno)} (${errnoText(errno)})`;
+  const meaning = errno === Errno.ENODEV ? 'the card was removed, or its driver is gone' : errnoText(errno);
+  const text = `${what}: ${errnoName(errno)} (${meaning})`;
   return gaudiError(gaudiErrorOfErrno(errno), text, { ...details, errno: errnoName(errno) }, cause);
 }
 
