@@ -9,6 +9,8 @@ import { type End, type EndAnswer, type EndOperation, OwnEnd } from '../fixtures
 
 const BYTES = 2 ** 20;
 const GONE = Status.CONNECTION_RESET;
+/** In which each operation has ended twice, or the test says which has not. */
+const REPEAT_MS = 40_000;
 
 /** The errors that the endpoints of an end were told. */
 async function errorsOf(end: End): Promise<readonly Status[]> {
@@ -101,7 +103,16 @@ describe('an encrypted connection', { timeout: 60_000 }, () => {
         };
         for (const [name, run] of Object.entries(loops)) operations.push(repeat(`${name}, ${kind}`, run));
       }
-      while ([...rounds.values()].some((count) => count < 2)) await new Promise(setImmediate);
+      const endMs = performance.now() + REPEAT_MS;
+      while ([...rounds.values()].some((count) => count < 2)) {
+        if (performance.now() > endMs) {
+          const counters = JSON.stringify(worker.stats(), (_, value) =>
+            typeof value === 'bigint' ? `${value}` : value,
+          );
+          expect.fail(`not twice in ${REPEAT_MS} ms: ${JSON.stringify([...rounds])} ${counters}`);
+        }
+        await new Promise(setImmediate);
+      }
       // Nobody at the other end takes this one.
       operations.push(
         repeat('tag sync', () =>
