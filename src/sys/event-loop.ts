@@ -7,6 +7,8 @@
  */
 
 import koffi from 'koffi';
+import { Errno } from './errno.ts';
+import { SyscallError } from './syscall-error.ts';
 
 const POINTER = 'uint64_t';
 /** `UV_POLL` of `uv_handle_type`. */
@@ -68,12 +70,18 @@ const onHandle = koffi.register(
 /**
  * Starts a `uv_poll` for readability in the event loop of this thread. What koffi 3.3.4 leaves to poll.ts: a descriptor that epoll refuses, or that this
  * loop polls already, aborts the process; an exception in `callback` vanishes.
+ * @throws SyscallError ENOENT where the handle is not in the loop, which no version of koffi that was tried does
  */
 export function startPoll(fd: number, callback: () => void): PollHandle {
   const handle = koffi.node.poll(fd, { readable: true }, () => undefined);
   wanted = fd;
+  found = 0;
   walk(loop[0]!, onHandle, 0);
   const address = found;
+  if (address === 0) {
+    handle.close();
+    throw new SyscallError('uv_walk', Errno.ENOENT, `no handle of descriptor ${fd}`);
+  }
   polls.set(address, { handle, callback });
   restart(address, UV_READABLE, onReadable);
   return {
