@@ -26,8 +26,8 @@ const NO_PARTS: readonly RmaPlace[] = [];
 
 /** Puts and gets that the worker of the peer executes. */
 export interface SoftwareRma {
-  /** Sets the local side of an initialized request. */
-  describe(
+  /** Completes a request that initRma has begun. */
+  init(
     request: RmaRequest,
     local: LocalMemory,
     offset: number,
@@ -145,7 +145,7 @@ export class RmaProtocol {
       const parts = this.#partsOf(operation, connection, candidate, place);
       if (parts.length > 1) initParts(this.#host, request, connection, operation, parts);
       else if (candidate.protocol !== Protocol.SOFTWARE) initLocal(request, local, localOffset, byteLength, context);
-      else this.#software.describe(request, local, localOffset, byteLength, rkey.memoryKey);
+      else this.#software.init(request, local, localOffset, byteLength, rkey.memoryKey);
     } catch (error) {
       requests.discard(request);
       throw error;
