@@ -322,6 +322,7 @@ export class ActiveMessages {
     const { amHeader } = request;
     const padded = paddedTo8(amHeader.byteLength);
     if (request.requestId === 0) {
+      if (!connection.canOffer) return Status.NO_RESOURCE;
       this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded);
       connection.expect(request);
     }

@@ -308,6 +308,8 @@ export class TagProtocol {
   readonly #startSync = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.requestId === 0) {
+      // It becomes an offer if there is no credit.
+      if (!connection.canOffer) return Status.NO_RESOURCE;
       request.replyHandler = endWith;
       connection.expect(request);
     }
@@ -337,6 +339,7 @@ export class TagProtocol {
 
   readonly #startRts = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
+    if (request.requestId === 0 && !connection.canOffer) return Status.NO_RESOURCE;
     if (request.transfer === undefined) this.#rendezvous.offerKeyed(request, connection, TAG_RTS_BYTES);
     if (request.requestId === 0) connection.expect(request);
     const { requestId, tagLow, tagHigh, byteLength, key } = request;

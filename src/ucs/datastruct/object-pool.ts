@@ -6,11 +6,14 @@
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** Hands out at most `capacity` objects of one shape; objects are made when first needed and kept for ever. */
+/** Objects that are kept for the next operations: more of them were needed once, and are left to the garbage collector. */
+export const OBJECTS_KEPT_MAX = 4096;
+
+/** Hands out at most `capacity` objects of one shape; objects are made when first needed, and up to {@link OBJECTS_KEPT_MAX} free ones are kept. */
 export class ObjectPool<T> {
   /** The bound: the most objects that can be in use at once. */
   readonly capacity: number;
-  readonly #create: (index: number) => T;
+  readonly #create: () => T;
   /** Objects that are free, as a stack: the last one put is the warmest in the caches. */
   readonly #free: T[];
   #freeCount: number;
@@ -18,24 +21,17 @@ export class ObjectPool<T> {
 
   /**
    * @param capacity positive number of objects
-   * @param create makes one object; `index` counts from 0 and is unique in the pool
-   * @param preallocated how many to make now instead of at first need
+   * @param create makes one object
    */
-  constructor(capacity: number, create: (index: number) => T, preallocated = 0) {
+  constructor(capacity: number, create: () => T) {
     if (!(Number.isSafeInteger(capacity) && capacity > 0)) {
       throw invalidParam('capacity', 'must be a positive integer', capacity);
-    }
-    if (!(Number.isSafeInteger(preallocated) && preallocated >= 0 && preallocated <= capacity)) {
-      throw invalidParam('preallocated', `must be an integer from 0 to ${capacity}`, preallocated);
     }
     this.capacity = capacity;
     this.#create = create;
     this.#free = [];
     this.#freeCount = 0;
     this.#created = 0;
-    for (let i = 0; i < preallocated; i++) this.#free.push(create(i));
-    this.#freeCount = preallocated;
-    this.#created = preallocated;
   }
 
   /** Objects taken and not yet put back. */
@@ -43,7 +39,7 @@ export class ObjectPool<T> {
     return this.#created - this.#freeCount;
   }
 
-  /** Objects made so far. */
+  /** Objects that it has: in use, or kept. */
   get created(): number {
     return this.#created;
   }
@@ -56,15 +52,21 @@ export class ObjectPool<T> {
 
   /**
    * Gives an object back. It must come from this pool and must not be used afterwards; its slot is the caller's to clear.
+   * @returns false if the pool does not keep it
    * @throws UcxError ERR_POOL_OVERFLOW when more objects come back than were taken
    */
-  put(item: T): void {
+  put(item: T): boolean {
     if (this.#freeCount >= this.#created) throw overflow(this.capacity);
+    if (this.#freeCount >= OBJECTS_KEPT_MAX) {
+      this.#created--;
+      return false;
+    }
     this.#free[this.#freeCount++] = item;
+    return true;
   }
 
   #grow(): T {
-    const item = this.#create(this.#created);
+    const item = this.#create();
     this.#created++;
     return item;
   }
