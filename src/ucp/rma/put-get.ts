@@ -7,6 +7,7 @@ import { Status } from '../../ucs/type/status.ts';
 import { checkLocal, hostBytes } from '../api/local-bytes.ts';
 import { checkRemote } from '../api/owned-remote-key.ts';
 import type { RequestParams } from '../api/request.ts';
+import { ENDED_IN_CALL } from '../base/completion.ts';
 import { isObserved } from '../base/observation.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -90,6 +91,15 @@ export class RmaProtocol {
     remoteOffset: number,
     params: RequestParams | undefined,
   ): Status | Request {
+    // As for puts, where nothing is left to wait for.
+    if (params === undefined && local instanceof Uint8Array && rkey?.owner === connection && !isObserved()) {
+      const { shortGet } = rkey;
+      if (shortGet !== undefined && byteLength > 0 && byteLength <= shortGet.bytesMax && isIdle(connection)) {
+        const { endpoint, part } = shortGet;
+        const status = endpoint.getShort(local, localOffset, byteLength, remoteOffset, part, ENDED_IN_CALL);
+        if (status === Status.OK) return status;
+      }
+    }
     return this.#transfer(Operation.GET, connection, local, localOffset, byteLength, rkey, remoteOffset, params, false);
   }
 
