@@ -1,25 +1,26 @@
 /**
- * A pool of reusable objects with a fixed bound: what the hot path takes instead of `new`. Not a memory pool: it hands out
- * objects, and whoever takes one resets its fields.
+ * A pool of reusable objects with a fixed bound, which the hot path uses instead of `new`. It is not a memory pool, and it does not reset the fields
+ * of
+ * an object: the caller of `get` does.
  */
 
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** Hands out at most `capacity` objects of one shape; objects are made when first needed and kept for ever. */
+/** A pool of at most `capacity` objects of one shape; objects are created at first need and kept. */
 export class ObjectPool<T> {
-  /** The bound: the most objects that can be in use at once. */
+  /** The most objects that can be in use at once. */
   readonly capacity: number;
   readonly #create: (index: number) => T;
-  /** Objects that are free, as a stack: the last one put is the warmest in the caches. */
+  /** Free objects as a stack, because the last one put is most likely still in the processor's caches. */
   readonly #free: T[];
   #freeCount: number;
   #created: number;
 
   /**
    * @param capacity positive number of objects
-   * @param create makes one object; `index` counts from 0 and is unique in the pool
-   * @param preallocated how many to make now instead of at first need
+   * @param create creates one object; `index` counts from 0 and is unique in the pool
+   * @param preallocated number of objects to create now instead of at first need
    */
   constructor(capacity: number, create: (index: number) => T, preallocated = 0) {
     if (!(Number.isSafeInteger(capacity) && capacity > 0)) {
@@ -38,25 +39,25 @@ export class ObjectPool<T> {
     this.#created = preallocated;
   }
 
-  /** Objects taken and not yet put back. */
+  /** Objects taken and not yet returned. */
   get inUse(): number {
     return this.#created - this.#freeCount;
   }
 
-  /** Objects made so far. */
+  /** Objects created so far. */
   get created(): number {
     return this.#created;
   }
 
-  /** Takes an object; undefined at the bound, which is NO_RESOURCE for the caller. */
+  /** Takes an object; undefined if all are in use, which the caller reports as NO_RESOURCE. */
   get(): T | undefined {
     if (this.#freeCount > 0) return this.#free[--this.#freeCount];
     return this.#created < this.capacity ? this.#grow() : undefined;
   }
 
   /**
-   * Gives an object back. It must come from this pool and must not be used afterwards; its slot is the caller's to clear.
-   * @throws UcxError ERR_POOL_OVERFLOW when more objects come back than were taken
+   * Returns an object. It must come from this pool and must not be used afterwards; the caller clears its own reference.
+   * @throws UcxError ERR_POOL_OVERFLOW if more objects are returned than were taken
    */
   put(item: T): void {
     if (this.#freeCount >= this.#created) throw overflow(this.capacity);

@@ -14,11 +14,11 @@ export interface GlobalConfig {
   /** Bytes; Infinity for no bound. */
   readonly LOG_FILE_SIZE: number;
   readonly LOG_FILE_ROTATE: number;
-  /** Whether variables that nothing reads are reported. */
+  /** Whether variables that no field reads are reported. */
   readonly WARN_UNUSED_ENV_VARS: boolean;
 }
 
-/** A level for all components, and levels for some: `warn`, `warn,gaudi_ipc:debug,card[0-3]:info`. */
+/** A level for all components, and levels for individual ones: `warn`, `warn,gaudi_ipc:debug,card[0-3]:info`. */
 export const logLevelsType: ConfigType<LogLevels> = {
   syntax: `[<level>,]<component>:<level>,... with levels ${LOG_LEVEL_NAMES.join(', ')}`,
   parse(text) {
@@ -38,7 +38,7 @@ export const logLevelsType: ConfigType<LogLevels> = {
     [LOG_LEVEL_NAMES[level], ...components.map((each) => `${each.component}:${LOG_LEVEL_NAMES[each.level]}`)].join(),
 };
 
-/** A level by its name; the finer traces also by their old one (`trace_data`). */
+/** A level by its name; the finer traces also by their older name (`trace_data`). */
 function parseLevel(text: string): LogLevel | undefined {
   const word = text.trim().toLowerCase();
   const known = word.replace(/^trace_(?=(req|data|async|func|poll)$)/, '');

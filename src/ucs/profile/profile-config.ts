@@ -1,11 +1,11 @@
-/** The fields of the profile: what is recorded, and where it goes. */
+/** The fields of the profile: mode, size and file. */
 
 import type { ConfigTable } from '../config/config.ts';
 import { listType } from '../config/list.ts';
 import { enumType, memorySizeType, stringType } from '../config/value.ts';
 import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
 
-/** What is recorded: every event, or sums. */
+/** Records every event, or sums. */
 export type ProfileMode = 'log' | 'accum';
 
 /** The values of {@link PROFILE_CONFIG_TABLE}. */

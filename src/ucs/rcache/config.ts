@@ -1,6 +1,6 @@
 /**
- * The fields that every registration cache has (`ucs_config_rcache_table`), to be embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. Of
- * UCX's fields MEM_PRIO and PURGE_ON_FORK are missing: nothing in Node hooks memory calls, or forks without a new program.
+ * The fields that every registration cache has (`ucs_config_rcache_table`), to be embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`.
+ * UCX's fields MEM_PRIO and PURGE_ON_FORK are missing: nothing in Node hooks memory calls, or forks without exec.
  */
 
 import type { ConfigTable } from '../config/config.ts';

@@ -1,4 +1,4 @@
-/** The fields of statistics: where they go, when, and which. */
+/** The fields of statistics: destination, trigger, and filter. */
 
 import type { ConfigTable } from '../config/config.ts';
 import { type AllowList, allowListType } from '../config/list.ts';
