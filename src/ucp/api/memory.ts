@@ -5,7 +5,7 @@ import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../ucs/memor
 /** Parameters of memMap. */
 export type MemMapParams =
   | {
-      /** Host memory to register. Its ArrayBuffer must not be resizable, and must not be detached while it is mapped. */
+      /** Host memory to register: not empty, not in a resizable ArrayBuffer or in the pool of small Buffers, and not detached while it is mapped. */
       readonly buffer: Uint8Array;
     }
   | {
