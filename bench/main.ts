@@ -1,4 +1,4 @@
-/** All benchmarks of this release; prints one line per result and exits with 1 when a target is missed. `npm run bench`. */
+/** All benchmarks of this release; prints one line per result and exits with 1 if a target is missed. `npm run bench`. */
 
 import os from 'node:os';
 import { benchCopyBandwidth } from './copy-bandwidth.ts';
@@ -29,7 +29,7 @@ const benches: readonly (() => Result[] | Promise<Result[]>)[] = [
   benchInstrumentation,
   benchCopyBandwidth,
   benchRegistrationClaims,
-  // The last one: it fills the heap.
+  // Last, because it fills the heap.
   benchRegistrationCache,
 ];
 for (const bench of benches) {

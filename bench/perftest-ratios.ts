@@ -1,6 +1,7 @@
 /**
- * `gaudi-ucx perftest` beside `ucx_perftest` of C UCX over shared memory and TCP, in turns on the same processors; and device memory of another process
- * of a node server beside memcpy.
+ * `gaudi-ucx perftest` compared with `ucx_perftest` of C UCX over shared memory and TCP, alternating on the same processors; and device memory of
+ * another process
+ * of a node server compared with memcpy.
  */
 
 import { spawn } from 'node:child_process';
@@ -27,17 +28,17 @@ const ROUNDS = 3;
 const PUT_US_MAX = 5;
 const SHARE_MIN = 0.8;
 
-/** The receiver has nothing to do: the emulated card needs the processor that its polling would take. */
+/** The receiver does not poll, because the emulated card needs its processor. */
 const GAUDI_PUT: readonly string[] = ['-t', 'ucp_put_bw', '-m', 'gaudi,gaudi', '-o'];
 
 /** A test and its target. */
 interface RatioCase {
-  /** UCX_TLS of both tools, and what the results are called by. */
+  /** UCX_TLS of both tools, and the label of the results. */
   readonly transports: string;
   readonly test: string;
   readonly bytes: number;
   readonly iterations: number;
-  /** Latency: at most so many times that of C UCX. Bandwidth: at least so many times. */
+  /** Latency: at most this multiple of C UCX's. Bandwidth: at least this multiple. */
   readonly target: number;
 }
 
@@ -62,7 +63,7 @@ const IPC_CASES: readonly (readonly [bytes: number, iterations: number])[] = [
   [64 * MIB, 300],
 ];
 
-/** Runs all comparisons. @param scale of the iterations; below 1 only to see that everything runs */
+/** Runs all comparisons. @param scale of the iterations; below 1 only to check that everything runs */
 export async function benchPerftestRatios(scale = 1): Promise<Result[]> {
   const results: Result[] = [];
   if (hasUcxPerftest()) {
@@ -93,7 +94,10 @@ async function compare({ transports, test, bytes, iterations, target }: RatioCas
   };
 }
 
-/** Messages from HBM to HBM of two emulated nodes over TCP, beside those of host memory. Both ends take a processor: their cards copy on it too. */
+/**
+ * Messages from HBM to HBM of two emulated nodes over TCP, compared with those of host memory. Both ends need a processor, on which their cards copy
+ * too.
+ */
 async function networkPipeline(scale: number): Promise<Result> {
   const env = { UCX_TLS: 'tcp,self,gaudi_cpy', UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_DMA_THREADS: '0' };
   const args = ['-t', 'tag_bw', '-s', String(64 * MIB), '-n', String(Math.ceil(60 * scale)), '-w', '4'];

@@ -1,4 +1,4 @@
-/** Writes host memory to the HBM of a card and reads it back. Runs on the emulated node where there is no card. */
+/** Writes host memory to the HBM of a card and reads it back. Runs on the emulated node if there is no card. */
 
 import { Context, MemoryType } from '../src/index.ts';
 
@@ -6,7 +6,7 @@ await using context = await Context.create();
 const worker = context.worker();
 await using endpoint = worker.endpoint(worker.address()); // to the worker itself
 
-// 1 MiB of HBM on the first card; its remote key is what a peer needs to reach it.
+// 1 MiB of HBM on the first card; a peer needs its remote key to access it.
 const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
 const rkey = endpoint.unpackRkey(context.packRkey(hbm));
 
