@@ -186,7 +186,7 @@ describe('hostile peers of tcp', () => {
     it('and send nothing else are evicted, the oldest first, and disconnected after CONNECT_TIMEOUT', {
       timeout: 60_000,
     }, async () => {
-      net.log.allow(/is closed: others have come after it/);
+      net.log.allow(/is closed for a newer one/);
       const clock = new ManualClock(1e9);
       const busy = net.open({}, clock);
       const peers: RawPeer[] = [];

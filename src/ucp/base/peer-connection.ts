@@ -259,7 +259,7 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
-    // One that was never introduced has no other half.
+    // Without a hello to the peer there is no other half.
     if (this.#hellos > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
     this.#hellos = 0;
     if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));

@@ -248,7 +248,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#conversation.send(packFrame(FrameType.REJECT, status, text));
   }
 
-  /** Ends what an accepted client owes. */
+  /** Ends the pending confirmation of an accepted client. */
   #settle(status: Status): number {
     this.close();
     this.#onSettled(status);
