@@ -6,7 +6,7 @@ await using context = await Context.create();
 const worker = context.worker();
 await using endpoint = worker.endpoint(worker.address()); // to the worker itself
 
-// 1 MiB of HBM on the first card; a peer needs its remote key to access it.
+// 1 MiB of HBM on the first card; its remote key is what a peer needs to reach it.
 const hbm = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI, sysDevice: 0 });
 const rkey = endpoint.unpackRkey(context.packRkey(hbm));
 

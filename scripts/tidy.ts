@@ -37,9 +37,9 @@ const MACHINE_TRACES: readonly (readonly [RegExp, string])[] = [
   [/"resolved":/, 'download address'],
 ];
 
-/** Words that name no process, peer or caller. docs/STYLE.md, which quotes them, is exempt, and so are ADRs and news. */
+/** Words that name no process, peer or caller. docs/STYLE.md, which quotes them, is exempt, and so is NEWS.md. */
 const VAGUE_WORD = /\b(somebody|nobody|anybody|whoever)\b/i;
-const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/guide\/[\w-]+)\.md$/;
+const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/(?:guide|adr)\/[\w-]+)\.md$/;
 
 /** Calls that are permitted in some files only. */
 interface Ban {
