@@ -244,7 +244,7 @@ describe.each(['posix', 'tcp'])('two floods over %s', (name) => {
 describe('without any memory for them', () => {
   const fixture = usePairs();
 
-  it.each(['posix', 'tcp'])('messages come over %s when they are asked for', async (name) => {
+  it.each(['posix', 'tcp'])('messages arrive over %s when they are received', async (name) => {
     const pair = await fixture.pair(connectionKind(name), { UCX_UNEXP_MAX_BYTES: '0' });
     const { two, ab, ba } = pair;
     const flood = new Flood(ab, { shortMessages: 50, longMessages: 50, amMessages: 50, streamParts: 2 });

@@ -94,7 +94,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     expect(Buffer.compare(target, bytes)).toBe(0);
   });
 
-  it.each(['hard-reset', 'unplug'] as const)('%s ends what is on its way', async (kind) => {
+  it.each(['hard-reset', 'unplug'] as const)('%s ends everything in flight', async (kind) => {
     fixture.allow(/./);
     const stack = await fixture.open({ node: { cards: 2, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, MEBIBYTE));

@@ -154,7 +154,7 @@ describe('a program', { timeout: 60_000 }, () => {
 
   it.each([
     ['finds the server by itself', (): Record<string, string> => ({})],
-    ['is told where it is', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
+    ['names its socket', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
   ])('puts and gets on a server that it %s', (_how, env) => {
     expect(node('up', '--cards', '3').code).toBe(0);
     const file = join(folder, 'program.mjs');

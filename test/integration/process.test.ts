@@ -48,7 +48,7 @@ describe('a process', { timeout: 60_000 }, () => {
     ['has transferred', `${SET_UP} await endpoint.put(new Uint8Array(2 ** 20), rkey);`],
     ['has closed everything', `${SET_UP} await endpoint.put(new Uint8Array(8), rkey); await context.close();`],
     [
-      'has started what it does not wait for',
+      'has started operations that it does not await',
       `${SET_UP} endpoint.putNbx(new Uint8Array(2 ** 20), 0, 2 ** 20, rkey, 0);`,
     ],
     ['does not wait for a context', 'void Context.create();'],

@@ -124,7 +124,7 @@ describe('a worker', () => {
     },
   );
 
-  it.each(['posix', ...LIBUCX])('tells of an event that was there before arm, over %s', async (name) => {
+  it.each(['posix', ...LIBUCX])('reports an event that occurred before arm, over %s', async (name) => {
     const pair = await connected(name);
     const { two, ab } = pair;
     const { eventFd } = two.worker;

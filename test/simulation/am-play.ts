@@ -136,7 +136,7 @@ export class AmPlay {
     const id = handler === PLAIN ? idOf(eagerData(view)) : idOf(view.header);
     const message = this.#messages.get(id);
     if (message === undefined) {
-      world.fail(`${player} got an active message ${id} that nobody sent`);
+      world.fail(`${player} got an active message ${id} that was not sent`);
       return;
     }
     world.note(`${world.nowNs()} ${player} takes m${id}${view.isRendezvous ? ' by rendezvous' : ''}`);

@@ -116,7 +116,7 @@ export class TagPlay {
     if (!takes) return;
     const receive = this.#newReceive(player, kind, mask);
     const room = found.byteLength + world.random.below(8);
-    this.#post(receive, room, `tag receive of what was found`, (space, params) =>
+    this.#post(receive, room, `tag receive of a probed message`, (space, params) =>
       player.worker.tagMessageRecvNbx(space.local, space.offset, space.length, found, params),
     );
   }
@@ -211,7 +211,7 @@ export class TagPlay {
     const id = plain ? idOf(bytes) : Number(senderTag >> ID_SHIFT);
     const message = this.#messages.get(id);
     if (message === undefined) {
-      if (status === Status.OK) world.fail(`${receive.entry} got message ${id}, which nobody sent`);
+      if (status === Status.OK) world.fail(`${receive.entry} got message ${id}, which was not sent`);
       return;
     }
     world.note(`${receive.player} got m${id}: ${statusName(status)}`);
@@ -250,7 +250,7 @@ export class TagPlay {
       const isGivenUp = status !== undefined && status !== Status.OK && from.peer?.isForced === true && !isLeft;
       return player === peerPlayer && (status === undefined || isGivenUp);
     });
-    if (!isMatched) this.#world.fail(`m${message.id} ended at its sender, and nobody has got it`);
+    if (!isMatched) this.#world.fail(`m${message.id} ended at its sender, and was not received`);
   }
 
   #checkReceive(receive: Receive, receives: readonly Receive[]): void {
