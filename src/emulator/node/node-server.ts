@@ -33,7 +33,7 @@ import { prepareFolder } from './socket-path.ts';
 
 /** Clients at a time; one more is refused with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
-/** Connections whose clients have not said hello, at most: beyond it the oldest is closed, and its client connects again. */
+/** The most connections without a hello: beyond it the oldest is closed, and its client connects again. */
 const UNAUTHENTICATED_PEERS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
@@ -193,11 +193,11 @@ export class NodeServer {
     }
   }
 
-  /** Lets those make way that have not said hello, as far as one more of this process has no room. */
+  /** Evicts the oldest connections without a hello until there is room for one more of this process. */
   #makeRoom(pid: string): void {
     const unauthenticatedPeers = this.#unauthenticatedPeers;
     for (let oldest = unauthenticatedPeers.excess(pid); oldest !== undefined; oldest = unauthenticatedPeers.excess(pid))
-      oldest.makeWay();
+      oldest.evict();
   }
 
   #listFiles(): void {

@@ -233,19 +233,19 @@ export class PeerConnection implements Connection {
   }
 
   /**
-   * Tells the peer, once, that this half ends. Where the peer has not answered yet that has to wait for the answer: call again then; see
-   * {@link owesEnd}.
+   * Sends the close message, once. If the peer has not answered yet, it has to wait for the answer: call again then; see
+   * {@link isClosePending}.
    */
-  tellEnd(): void {
+  sendClose(): void {
     if (this.#hasLeft || this.remoteId === NO_ENDPOINT) return;
     this.#hasLeft = true;
-    // A loopback with one half only would tell itself.
+    // A loopback with one half only would close itself.
     if (this.am === undefined || (this.isLoopback && this.remoteId === this.id)) return;
     this.#say(MessageId.CLOSE, writeClose(this.remoteId), undefined);
   }
 
-  /** Whether the peer has to be told of the end of this half, and has not been. */
-  get owesEnd(): boolean {
+  /** Whether the close message has still to be sent. */
+  get isClosePending(): boolean {
     return !this.#hasLeft && this.am !== undefined;
   }
 
@@ -270,7 +270,7 @@ export class PeerConnection implements Connection {
         if (head.requestId === 0) ended.push(head);
     }
     this.#postedCount = 0;
-    this.tellEnd();
+    this.sendClose();
     for (const request of ended) this.#abandon(request, status);
   }
 

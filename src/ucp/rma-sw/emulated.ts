@@ -61,16 +61,20 @@ export class EmulatedRma {
     if (connection === undefined) return;
     const asked = readRma(frame);
     const piece = this.#find(frame, asked);
-    const answer = { request: asked.request, peerRequest: 0, status: Status.INVALID_ADDR as Status };
+    let peerRequest = 0;
     if (piece !== undefined) {
       const request = new SendRequest(this.#host);
       request.begin(connection, undefined);
       request.pieces = [piece];
       this.#rendezvous.offer(request, [piece], undefined);
       connection.expect(request);
-      answer.peerRequest = request.requestId;
-      answer.status = Status.OK;
+      peerRequest = request.requestId;
     }
+    const answer = {
+      request: asked.request,
+      peerRequest,
+      status: piece === undefined ? Status.INVALID_ADDR : Status.OK,
+    };
     connection.post(MessageId.GET_READY, writeGetReady(connection.remoteId, answer));
   }
 

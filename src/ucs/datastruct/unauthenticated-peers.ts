@@ -41,9 +41,9 @@ export class UnauthenticatedPeers<T extends object> {
     const address = this.#all.get(unauthenticatedPeer);
     if (address === undefined) return;
     this.#all.delete(unauthenticatedPeer);
-    const known = this.#byAddress.get(address)!;
-    known.delete(unauthenticatedPeer);
-    if (known.size === 0) this.#byAddress.delete(address);
+    const known = this.#byAddress.get(address);
+    known?.delete(unauthenticatedPeer);
+    if (known?.size === 0) this.#byAddress.delete(address);
   }
 }
 

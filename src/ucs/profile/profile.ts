@@ -18,7 +18,7 @@ import type { Log } from '../debug/log.ts';
 import { expandFileName } from '../sys/file-name.ts';
 import { openOutputFile } from '../sys/output-file.ts';
 import { atExit } from '../sys/process-events.ts';
-import { type Status, statusName } from '../type/status.ts';
+import { statusName } from '../type/status.ts';
 import type { ProfileConfig } from './profile-config.ts';
 import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
 
@@ -105,7 +105,7 @@ export class Profile {
 
   readonly #onOperation = (event: OperationEnd): void => {
     const { protocol, transport, device, byteLength, status, startNs, endNs, worker } = event;
-    const details = { transport, device, bytes: byteLength, status: statusName(status as Status) };
+    const details = { transport, device, bytes: byteLength, status: statusName(status) };
     this.#add({ timeline: `worker ${worker}`, category: 'request', name: protocol, startNs, endNs, details });
   };
 
@@ -115,7 +115,7 @@ export class Profile {
   };
 
   readonly #onTransfer = ({ card, queue, byteLength, status, startNs, endNs }: TransferEnd): void => {
-    const details = { queue, bytes: byteLength, status: statusName(status as Status) };
+    const details = { queue, bytes: byteLength, status: statusName(status) };
     this.#add({ timeline: card, category: 'dma', name: `DMA on queue ${queue}`, startNs, endNs, details });
   };
 

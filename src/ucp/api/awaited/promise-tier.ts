@@ -105,8 +105,8 @@ export class PromiseTier {
 
   /** A request was freed: the first waiting operation continues. */
   requestFreed(): void {
-    if (this.#waiting.length === 0) return;
-    const next = this.#waiting.shift()!;
+    const next = this.#waiting.shift();
+    if (next === undefined) return;
     this.#granted += 1;
     next();
   }

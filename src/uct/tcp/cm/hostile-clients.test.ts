@@ -244,7 +244,7 @@ describe('a client', () => {
 });
 
 describe('too many clients', () => {
-  it('that say nothing make way for those who come, the oldest first', async () => {
+  it('that send nothing are evicted, the oldest first', async () => {
     fixture.log.allow(/rejected, as others have come after it/);
     const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '4' });
     const { listener, requests } = fixture.listen(manager);
@@ -253,12 +253,12 @@ describe('too many clients', () => {
     await fixture.until(() => counters(manager)['clients'] === 2);
     await expectServes(listener.address, fixture, requests);
     await fixture.until(silent[0]!.isEnded);
-    expect(silent[0]!.bytes().toString('latin1')).toContain('it had not said what it wants');
+    expect(silent[0]!.bytes().toString('latin1')).toContain('it has not sent its request');
     expect(silent[1]!.isEnded()).toBe(false);
     expect(counters(manager)).toMatchObject({ clients: 3, clients_sent_away: 1 });
   });
 
-  it('that say nothing, and come again and again, lock no client out', async () => {
+  it('that send nothing, and connect repeatedly, lock no client out', async () => {
     fixture.log.allow(/rejected, as others have come after it|more warnings/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
@@ -271,7 +271,7 @@ describe('too many clients', () => {
     await expectServes(listener.address, fixture, requests);
   });
 
-  it('let one that was sent away come again, and one that has asked stay', async () => {
+  it('let an evicted one connect again, and keep one with a request', async () => {
     fixture.log.allow(/rejected, as others have come after it/);
     const clock = new ManualClock();
     const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '1' }, clock);
