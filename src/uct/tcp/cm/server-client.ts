@@ -1,6 +1,6 @@
 /**
  * A client of a listener, from its connection on: reads its request, holds it until the program answers, and reads how the client confirms the
- * answer. Which clients there are is up to the listener (listening.ts).
+ * answer. A client that violates the protocol, disconnects, or is too slow is dropped.
  */
 
 import { printAddress } from '../../../sys/index.ts';
@@ -26,7 +26,7 @@ import type { Watch, Watched } from './watch.ts';
 
 /** Time that a client which was rejected has to read that and to end. */
 const LINGER_NS = 1e9;
-/** What a client that makes way for others is told: it may try again. */
+/** Reason sent to an evicted client, which may connect again. */
 const EVICTED = 'others have come after it, and it has not sent its request';
 /** Bytes that are read of such a client at most. */
 const LINGER_BYTES_MAX = 1 << 20;

@@ -155,7 +155,7 @@ export class Connector {
     }
   }
 
-  /** Has a socket connect from an own address; where that is only tried, the kernel chooses one instead of an address that has gone. */
+  /** Binds a socket to an own address; where that is only tried, the kernel chooses one instead of an address that has gone. */
   #bind(fd: number, source: string): void {
     try {
       tcpBind(fd, { address: source, port: 0 });
