@@ -1,6 +1,6 @@
 /**
- * Ping-pong of tagged messages between two processes by bare calls of libucp: what such calls cost when nothing of the engine is around them. The engine makes the
- * objects and stands aside.
+ * Ping-pong of tagged messages between two processes by direct calls of libucp: their cost without the engine. The engine only creates
+ * the objects.
  */
 
 import { fork } from 'node:child_process';
@@ -19,13 +19,13 @@ const SECOND = 'bare-calls-second';
 
 const BYTES = 8;
 const TAG = 7;
-/** A bigint costs 5 ns more: bits enough for the tag. */
+/** A bigint costs 5 ns more. */
 const MASK = 0xffff_ffff;
 const TURNS = 200_000;
 const WARM_UP = 20_000;
 const ROUNDS = 5;
 
-/** One end of the game, on a processor of its own where there are two. */
+/** One end of the ping-pong, on a processor of its own if there are two. */
 async function play(position: number, exchange: (address: string) => Promise<string>): Promise<number> {
   const cpus = schedGetAffinity(0);
   schedSetAffinity(0, [cpus[position % cpus.length]!]);
@@ -45,7 +45,7 @@ async function play(position: number, exchange: (address: string) => Promise<str
   return Math.min(...times);
 }
 
-/** As many messages there and back, or back and there. */
+/** Sends and receives as many messages; the first end begins. */
 function roundOf(worker: Worker, endpoint: Endpoint, memory: UcpMemory, isFirst: boolean): (turns: number) => void {
   const { functions, handle, requests } = worker;
   const { ucp_request_check_status, ucp_request_free, ucp_tag_recv_nbx, ucp_tag_recv_request_test } = functions;
@@ -78,7 +78,7 @@ function roundOf(worker: Worker, endpoint: Endpoint, memory: UcpMemory, isFirst:
 }
 
 /**
- * Runs the game between two processes.
+ * Runs the ping-pong between two processes.
  * @param transports for UCX_TLS
  * @returns nanoseconds one way, the best of the rounds
  */

@@ -12,7 +12,7 @@ import {
 import { memcpy } from '../src/sys/index.ts';
 import { elapsedNs, median, type Result } from './timing.ts';
 
-/** Larger than every cache, so that all of them copy memory and not cache lines. */
+/** Larger than every cache, so that all measurements copy memory and not cache lines. */
 const BUFFER_BYTES = 256 * 2 ** 20;
 const ROUNDS = 5;
 const WINDOW = 16;
@@ -62,7 +62,7 @@ function benchSize(setup: Setup, bytes: number, ratioMin: number): Result[] {
     const ratios: number[] = [];
     const rates: number[] = [];
     for (let round = 0; round < ROUNDS; round++) {
-      // Reference and candidate alternate, so that both meet the same machine.
+      // Reference and candidate alternate, so that both run under the same load.
       const reference = elapsedNs(() => copyAll(setup, bytes));
       const candidate = elapsedNs(() => run(bytes));
       ratios.push(reference / candidate);

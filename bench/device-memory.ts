@@ -22,7 +22,7 @@ const ROUNDS = 3;
 const PUT_US_MAX = 5;
 const SHARE_MIN = 0.85;
 
-/** The receiver has nothing to do: the emulated card needs the processor that its polling would take. */
+/** The receiver does not poll, because the emulated card needs its processor. */
 const GAUDI_PUT: readonly string[] = ['-t', 'ucp_put_bw', '-m', 'gaudi,gaudi', '-o'];
 
 /** Messages between the cards of two nodes, which go through host memory. */

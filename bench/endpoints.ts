@@ -1,4 +1,6 @@
-/** A thousand endpoints of one worker over loopback, each to a worker of its own: time to connect, exchange and close, memory and descriptors of one. */
+/**
+ * A thousand endpoints of one worker over loopback, each to a worker of its own: time to connect, exchange and close, memory and descriptors of one.
+ */
 
 import { setMaxListeners } from 'node:events';
 import { Context } from '../src/index.ts';
@@ -9,7 +11,7 @@ const COUNT = 1000;
 const BYTES_MAX = 16_384;
 const CONFIG = { TLS: 'tcp', NET_DEVICES: 'lo' };
 
-/** Runs it. */
+/** Runs the measurement. */
 export async function benchEndpoints(): Promise<Result[]> {
   await using own = await Context.create({ config: CONFIG });
   await using others = await Context.create({ config: CONFIG });

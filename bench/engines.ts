@@ -1,6 +1,7 @@
 /**
- * Both engines beside C UCX: `gaudi-ucx perftest` over the native engine and over libucp, and `ucx_perftest`, in turns on the same processors, with the same
- * options. By itself: `npm run build && node dist/bench/engines.js [scale]`.
+ * Both engines compared with C UCX: `gaudi-ucx perftest` over the native engine and over libucp, and `ucx_perftest`, alternating on the same
+ * processors, with the same
+ * options. Separately: `npm run build && node dist/bench/engines.js [scale]`.
  */
 
 import { argv } from 'node:process';
@@ -10,7 +11,7 @@ import { MIB, OURS, OVERALL_BANDWIDTH, OVERALL_LATENCY, runPair, sizeOf, THEIRS,
 import { formatResult, type Result } from './timing.ts';
 
 const ROUNDS = 7;
-/** What C UCX calls its transports for shared memory is what this library calls them. */
+/** C UCX's names of the shared-memory transports, and the names of this library. */
 const SHM = 'posix,cma,self';
 const TCP = 'tcp,self';
 
@@ -21,13 +22,14 @@ interface EngineCase {
   readonly test: string;
   readonly bytes: number;
   readonly iterations: number;
-  /** Latency: at most so many times that of C UCX. Bandwidth: at least so many times. */
+  /** Latency: at most this multiple of C UCX's. Bandwidth: at least this multiple. */
   readonly target: number;
 }
 
 /**
- * Endpoints have no error handling and memory is that of ucp_mem_map with UCP_MEM_MAP_ALLOCATE in all three; operations are given its address there and its handle
- * here (-z). Contexts have the one feature that the test uses.
+ * In all three, endpoints have no error handling and memory is that of ucp_mem_map with UCP_MEM_MAP_ALLOCATE; operations receive its address in C UCX
+ * and its handle
+ * here (-z). Contexts have only the feature that the test uses.
  */
 const CASES: readonly EngineCase[] = [
   { transports: TCP, test: 'tag_lat', bytes: 8, iterations: 200_000, target: 1.2 },
@@ -38,7 +40,7 @@ const CASES: readonly EngineCase[] = [
   { transports: TCP, test: 'ucp_get', bytes: MIB, iterations: 3000, target: 0.8 },
 ];
 
-/** Runs all comparisons. @param scale of the iterations; below 1 only to see that everything runs */
+/** Runs all comparisons. @param scale of the iterations; below 1 only to check that everything runs */
 export async function benchEngines(scale = 1): Promise<Result[]> {
   if (ucxVersion() === undefined) {
     console.log('engines beside C UCX: left out, ucx_perftest (Debian package ucx-utils) is not installed');
@@ -63,7 +65,7 @@ async function compare({ transports, test, bytes, iterations, target }: EngineCa
     native.push((await runPair(OURS, ours, { ...env, UCX_ENGINE: 'native' }))[column]!);
     libucx.push((await runPair(OURS, ours, { ...env, UCX_ENGINE: 'libucx' }))[column]!);
   }
-  // The best of each: a virtual machine whose processors are moved between runs has several speeds.
+  // The best of each, because the speed of a virtual machine differs between runs.
   const best = (values: readonly number[]): number => (isLatency ? Math.min(...values) : Math.max(...values));
   const [c, own, over] = [best(theirs), best(native), best(libucx)];
   const ratio = over / c;

@@ -1,4 +1,4 @@
-/** What statistics and events add to an 8-byte put while nobody looks on: the counting and the questions alone, as a share of the whole. */
+/** The cost of statistics and events for an 8-byte put without subscribers: counting and checks alone, as a share of the total. */
 
 import { Context, MemoryType } from '../src/index.ts';
 import { operationEnd } from '../src/ucs/debug/diagnostics.ts';

@@ -108,7 +108,7 @@ function measure(name: string, run: () => void): Result {
   return { name, value: `median ${(ns / 1000).toFixed(2)} us`, ratio: ns / NS_MAX, target, met: ns <= NS_MAX };
 }
 
-/** Each client fails with an exit code when any of its ioctls does. */
+/** Each client fails with an exit code if any of its ioctls does. */
 async function churn(socket: string): Promise<Result> {
   const clients = Array.from({ length: CLIENTS }, (_, minor): ChildProcess => {
     const args = [CLIENT, 'churn', socket, String(minor), String(ROUNDS)];

@@ -61,7 +61,7 @@ export async function runPair(tool: readonly string[], args: readonly string[], 
   }
 }
 
-/** Both sides on processors of their own, where there are two. */
+/** Both sides on processors of their own, if there are two. */
 function pinned(position: number): string[] {
   const cpus = schedGetAffinity(0);
   return cpus.length > 1 ? ['-c', String(cpus[position % cpus.length])] : [];
@@ -76,7 +76,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Whether somebody listens: a server serves one client, so connecting would be no way to ask. */
+/** Whether the port is listening. It does not connect, because a server serves one client only. */
 function isListening(port: number): boolean {
   const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
   return ['/proc/net/tcp', '/proc/net/tcp6'].some((path) =>

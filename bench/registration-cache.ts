@@ -1,4 +1,7 @@
-/** What a hit of the registration cache and a look into the memory-type cache cost, with 1,000 and with 1,000,000 entries. Nothing is registered really. */
+/**
+ * The cost of a hit of the registration cache and of a lookup in the memory-type cache, with 1,000 and with 1,000,000 entries. Nothing is actually
+ * registered.
+ */
 
 import { MemoryType } from '../src/ucs/memory/memory-type.ts';
 import { MemoryTypeCache } from '../src/ucs/memory/memory-type-cache.ts';
@@ -8,18 +11,18 @@ import { elapsedNs, type Result } from './timing.ts';
 
 const SMALL = 1000;
 const LARGE = 1_000_000;
-/** Memories that are used over and over: the same ones in the same order, whatever else is there. */
+/** Memories that are used repeatedly in the same order, whatever the size of the cache. */
 const WORKING_SET = 1000;
 const ROUNDS = 20;
 const PASSES = 50;
-/** Uses per round of the pattern that touches all entries alike. */
+/** Uses per round of the uniform pattern. */
 const USES_OF_ALL = 1_000_000;
 const HIT_NS_MAX = 60;
 const RATIO_MAX = 3;
 const SPACING = 65_536;
 const HOST_BASE = 0x7000_0000_0000;
 const DEVICE_BASE = 0x1001_0000_0000_0000n;
-/** Prime: its multiples visit everything, far apart. */
+/** A prime: its multiples visit all entries, far apart. */
 const STRIDE = 104_729;
 
 interface Registration {
@@ -30,7 +33,7 @@ type Region = RcacheRegion<Registration>;
 /** A lookup by the number of the entry. */
 type Use = (index: number) => void;
 
-/** Runs all of them: best of several rounds, as others may use the machine. */
+/** Runs all measurements: the best of several rounds, because other programs may use the machine. */
 export function benchRegistrationCache(): Result[] {
   return [
     ...compare('rcache hit, ArrayBuffer', bufferUse),
@@ -41,22 +44,22 @@ export function benchRegistrationCache(): Result[] {
 }
 
 interface Times {
-  /** The same thousand entries, the first ones. */
+  /** The first thousand entries. */
   readonly sameNs: number;
   /** A thousand entries, spread over all. */
   readonly spreadNs: number;
-  /** All entries alike. */
+  /** All entries uniformly. */
   readonly uniformNs: number;
 }
 
-/** @param makeUse fills a cache with so many entries */
+/** @param makeUse fills a cache with the given number of entries */
 function compare(name: string, makeUse: (entries: number) => Use): Result[] {
   const few = measure(makeUse(SMALL), SMALL);
   const many = measure(makeUse(LARGE), LARGE);
   const ratio = many.sameNs / few.sameNs;
   const value = `${few.sameNs.toFixed(1)} ns, of 1M ${many.sameNs.toFixed(1)} ns`;
   const slowest = Math.max(few.sameNs, many.sameNs);
-  // Without a target: what is far apart in memory costs what the processor takes to find it there.
+  // Without a target, because scattered accesses cost processor cache misses.
   const apart = `spread ${many.spreadNs.toFixed(0)} ns, all ${many.uniformNs.toFixed(0)} ns`;
   return [
     { name, value, ratio: slowest / HIT_NS_MAX, target: `<= ${HIT_NS_MAX} ns`, met: slowest <= HIT_NS_MAX },
@@ -66,7 +69,7 @@ function compare(name: string, makeUse: (entries: number) => Use): Result[] {
 }
 
 function measure(use: Use, entries: number): Times {
-  // Without it the marking of what was just made goes on for the whole run.
+  // Otherwise marking the new objects continues during the run.
   globalThis.gc?.();
   const same = Int32Array.from({ length: WORKING_SET }, (_, i) => (i * STRIDE) % WORKING_SET);
   const spread = Int32Array.from({ length: WORKING_SET }, (_, i) => (i * STRIDE) % entries);
@@ -111,7 +114,7 @@ function bufferUse(entries: number): Use {
   return use;
 }
 
-/** Acquires and releases a piece of memory that is known by its address. */
+/** Acquires and releases memory that is identified by its address. */
 function rangeUse(entries: number): Use {
   const cache = makeCache(() => 0);
   const addresses = Float64Array.from({ length: entries }, (_, i) => HOST_BASE + i * SPACING);
@@ -131,7 +134,7 @@ function filledTypes(entries: number): MemoryTypeCache {
 function typeUse(entries: number): Use {
   const cache = filledTypes(entries);
   const addresses = BigUint64Array.from({ length: entries }, (_, i) => DEVICE_BASE + BigInt(i * SPACING));
-  // As callers have them: made before.
+  // Created in advance, as callers have them.
   const bigints = Array.from(addresses);
   return (index) => expectGaudi(cache.lookup(undefined, bigints[index]!, 64));
 }

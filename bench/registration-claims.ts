@@ -1,6 +1,6 @@
 /**
- * What the registration cache saves where memory is really registered, by MEMORY ioctls of the emulated driver: how often it hits, how much of the time
- * for registration it saves, and what it costs in memory. The cost of a look into it is in registration-cache.ts.
+ * The savings of the registration cache with real registrations, by MEMORY ioctls of the emulated driver: hit rate, saved share of the
+ * registration time, and memory. The cost of a lookup is in registration-cache.ts.
  */
 
 import { free, type HostBuffer, type HostMapping, hostMemoryMap, malloc, openDevice } from '../src/hlthunk.ts';
@@ -11,12 +11,12 @@ import type { Result } from './timing.ts';
 
 const BUFFER_BYTES = 256 * 1024;
 const USES = 20_000;
-/** Buffers of a program that uses the same ones over and over. */
+/** Buffers of a program that reuses its buffers. */
 const REUSED = 64;
-/** Buffers of a program with more than may be registered at a time, and how many may. */
+/** Buffers of a program with more buffers than can be registered at a time, and the bound. */
 const WORKING_SET = 512;
 const REGIONS_MAX = 256;
-/** Regions whose memory in the heap is measured, and their bytes. */
+/** Regions whose heap memory is measured, and their bytes. */
 const COUNTED = 20_000;
 const COUNTED_BYTES = 65_536;
 const HITS_MIN = 0.85;
@@ -24,23 +24,23 @@ const SAVED_MIN = 0.5;
 const OVERHEAD_MAX = 0.05;
 const SEED = 1;
 
-/** Runs all of them. */
+/** Runs all measurements. */
 export function benchRegistrationClaims(): Result[] {
   return [
     overhead(),
     ...workload('reused buffers', REUSED, REGIONS_MAX, (random) => Math.floor(random() * REUSED)),
-    // A few are used often, most now and then (Zipf): the least recently used ones make room.
+    // A few are used often, most rarely (Zipf): the least recently used ones are evicted.
     ...workload('working set, LRU turnover', WORKING_SET, REGIONS_MAX, zipf(WORKING_SET)),
   ];
 }
 
 type Choice = (random: () => number) => number;
 
-/** Uses buffers in an order of chance, registered through the cache and, for comparison, for each use alone. */
+/** Uses buffers in random order, registered through the cache and, for comparison, for each use. */
 function workload(name: string, buffers: number, maxRegions: number, choose: Choice): Result[] {
   const device = openDevice({ driver: 'emulator' });
   const memory: HostBuffer[] = Array.from({ length: buffers }, () => malloc(BUFFER_BYTES));
-  // Memory that is in use has its pages: making them is no part of registering it.
+  // Memory in use has its pages: creating them is not part of registering.
   for (const { bytes } of memory) bytes.fill(1);
   const map = (start: number, byteLength: number): HostMapping => hostMemoryMap(device, start, byteLength);
   const cache = new Rcache<HostMapping>({
@@ -73,7 +73,7 @@ function workload(name: string, buffers: number, maxRegions: number, choose: Cho
   ];
 }
 
-/** Time of the processor that `run` takes: what else runs on the machine does not count. */
+/** Processor time of `run`, which does not depend on other programs. */
 function processorNs(run: () => void): number {
   const begin = process.cpuUsage();
   run();
@@ -86,7 +86,7 @@ function share(name: string, value: string, part: number, min: number): Result {
   return { name, value: shown, ratio: part, target: `>= ${min * 100} %`, met: part >= min };
 }
 
-/** Chooses the k-th of `count` with a probability in proportion to 1 / k. */
+/** Selects the k-th of `count` with a probability proportional to 1 / k. */
 function zipf(count: number): Choice {
   const sums = new Float64Array(count);
   let sum = 0;
@@ -100,7 +100,7 @@ function zipf(count: number): Choice {
   };
 }
 
-/** Bytes in the heap for each region, in comparison to those that are registered. The registrations themselves are the driver's. */
+/** Heap bytes for each region, relative to the registered bytes. The registrations themselves belong to the driver. */
 function overhead(): Result {
   const registration = {};
   const cache = new Rcache<object>({

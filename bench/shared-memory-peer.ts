@@ -1,4 +1,4 @@
-/** The two ends of the shared-memory benchmark: opens posix in this process, meets the other one over IPC, and runs the same steps as it. */
+/** The two ends of the shared-memory benchmark: each opens posix in its process, connects over IPC, and runs the same steps. */
 
 import { schedGetAffinity, schedSetAffinity, setParentDeathSignal } from '../src/sys/index.ts';
 import { loadConfig } from '../src/ucs/config/config.ts';
@@ -20,7 +20,7 @@ export interface Hello {
   readonly key: string;
 }
 
-/** What the benchmark measures: nanoseconds one way, of every round. */
+/** Results: nanoseconds one way, of every round. */
 export interface Latencies {
   readonly message: readonly number[];
   readonly put: readonly number[];
@@ -55,7 +55,7 @@ export class ShmEnd {
     };
   }
 
-  /** Plays both games with the other end, which calls this at the same time. */
+  /** Runs both measurements with the other end, which calls this at the same time. */
   pingPong(peer: Hello, isFirst: boolean): Latencies {
     const { endpoint, rkey } = this.connect(peer);
     const message = this.#rounds(() => this.#messages(endpoint, isFirst));
@@ -99,7 +99,7 @@ export class ShmEnd {
   }
 }
 
-/** Puts this process onto one CPU, where there are two. */
+/** Pins this process to one CPU, if there are two. */
 export function pin(position: number): void {
   const cpus = schedGetAffinity(0);
   if (cpus.length > 1) schedSetAffinity(0, [cpus[position % cpus.length]!]);
@@ -112,7 +112,7 @@ function hexOf(bytes: Uint8Array): string {
 /** A completion for operations that end at once. */
 export const NEVER: Completion = { count: 1, failure: 0, onComplete: () => undefined };
 
-/** As the other process. */
+/** Run as the other process. */
 if (process.argv[2] === 'shared-memory-peer') {
   setParentDeathSignal();
   pin(1);

@@ -9,7 +9,7 @@ import { medianPerCallNs, type Result } from './timing.ts';
 
 const MEBIBYTE = 2 ** 20;
 const MESSAGE_NS_MAX = 100;
-/** 1.5 times what C UCX takes for a put between two processes. */
+/** 1.5 times the latency of a put between two processes in C UCX. */
 const PUT_NS_MAX = 65;
 const SHARE_MIN = 0.8;
 const COPY_ROUNDS = 9;

@@ -52,7 +52,7 @@ function latency(operation: () => void): Result {
   };
 }
 
-/** Growth of the heap over many operations without a collection in between: the median, as the engine's own work comes in bursts. */
+/** Growth of the heap over many operations without a collection in between: the median, because V8's own allocations come in bursts. */
 function garbage(operation: () => void): Result {
   const { gc } = globalThis;
   if (gc === undefined) throw new Error('run with --expose-gc');

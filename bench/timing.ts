@@ -4,7 +4,7 @@
 export interface Result {
   readonly name: string;
   readonly value: string;
-  /** Ratio to the reference of the same run, or the share of the bound that is used. */
+  /** Ratio to the reference of the same run, or the used share of the bound. */
   readonly ratio: number | undefined;
   /** The target as the issue states it. */
   readonly target: string;

@@ -1,6 +1,7 @@
 /**
- * A message over the UCX library of this machine where it is installed (Debian: apt install libucx0), else over the transports of this package: the program is the
- * same. The client could as well be `ucp_client_server -c tag -a 127.0.0.1 -p <port>` of UCX's examples, or any other program that uses UCX.
+ * A message over the UCX library of this machine if it is installed (Debian: apt install libucx0), else over the transports of this package: the
+ * program is the
+ * same. The client could also be `ucp_client_server -c tag -a 127.0.0.1 -p <port>` of UCX's examples, or any other program that uses UCX.
  */
 
 import { Context } from '../src/index.ts';

@@ -1,6 +1,6 @@
 /**
- * Loads a checkpoint in the safetensors format into the HBM of eight cards: large tensors are sharded, a part of every one for each card; small ones go to
- * the first card and from there to all others, card to card. The example makes the file itself, reads every shard back and compares it.
+ * Loads a checkpoint in the safetensors format into the HBM of eight cards: large tensors are sharded over all cards; small ones are loaded into
+ * the first card and copied from there to all others, card to card. The example creates the file itself, reads every shard back and compares it.
  */
 
 import { randomFillSync } from 'node:crypto';
@@ -14,7 +14,7 @@ const CARDS = 8;
 const LAYERS = 4;
 const HIDDEN = 1024;
 const BFLOAT16_BYTES = 2;
-/** Bytes that are read from the file at a time. */
+/** Bytes of each read from the file. */
 const CHUNK_BYTES = 2 ** 20;
 
 /** A tensor of a safetensors header. Offsets count from the end of the header. */
@@ -44,7 +44,7 @@ async function makeCheckpoint(path: string): Promise<void> {
   await writeFile(path, Buffer.concat([length, header, data]));
 }
 
-/** Reads the header; returns the tensors and where their data begins. */
+/** Reads the header; returns the tensors and the offset of their data. */
 async function readHeader(file: FileHandle): Promise<{ tensors: Record<string, Tensor>; dataStart: number }> {
   const length = Buffer.alloc(8);
   await file.read(length, 0, 8, 0);
@@ -79,7 +79,7 @@ async function load(endpoint: Endpoint, file: FileHandle, card: Card, { offset, 
   }
 }
 
-/** Compares HBM with the file; returns whether they are the same. */
+/** Compares HBM with the file; returns whether they are equal. */
 async function isSame(endpoint: Endpoint, file: FileHandle, card: Card, { offset, fileOffset, byteLength }: Shard) {
   const [there, here] = [new Uint8Array(byteLength), new Uint8Array(byteLength)];
   await endpoint.get(there, card.rkey, { remoteOffset: offset });
@@ -122,7 +122,7 @@ for (const [
   shards.push(...placed);
   if (isSharded) await Promise.all(placed.map((shard) => load(endpoint, file, cards[shard.card]!, shard)));
   else {
-    // Once from the file; then every card that has it gives it to another one, so that three rounds reach eight.
+    // Read once from the file; then every card that has it copies it to another one, so that three rounds reach eight.
     await load(endpoint, file, cards[0]!, placed[0]!);
     for (let have = 1; have < CARDS; have *= 2) {
       await Promise.all(

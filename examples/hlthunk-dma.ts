@@ -1,6 +1,6 @@
 /**
- * The calls of hl-thunk as a C program makes them: allocate device memory, map it, copy to it and back by DMA, free everything. Runs on a card of the
- * driver, or on an emulated one where there is none; UCX_GAUDI_DRIVER chooses.
+ * The calls of hl-thunk as a C program makes them: allocate device memory, map it, copy to it and back by DMA, free everything. Runs on a real card
+ * or, without one, on an emulated card; UCX_GAUDI_DRIVER selects.
  */
 
 import {
@@ -27,7 +27,7 @@ import {
 
 const BYTES = 2 ** 20;
 
-/** Polls until a transfer has ended, and throws what made it fail. */
+/** Polls until a transfer has ended, and throws its error. */
 function finish(device: Device, request: DmaRequest | undefined): void {
   if (request === undefined) throw new Error('too many transfers in flight');
   let status = dmaPoll(device, request);
@@ -39,7 +39,7 @@ function finish(device: Device, request: DmaRequest | undefined): void {
 const device = openDevice();
 console.log(`${getDeviceName(device)} at ${getPciBusId(device)}, driver: ${device.node.kind}`);
 
-// On gaudi the driver only keeps accounts: its memory has physical addresses, which the program divides.
+// On gaudi the driver only accounts for memory: it has physical addresses, which the program divides.
 const handle = deviceMemoryAlloc(device, BYTES);
 const hasMmu = device.info.profile.capabilities.dramMmu;
 const address = hasMmu ? deviceMemoryMap(device, handle) : device.info.dramBaseAddress;

@@ -1,8 +1,9 @@
 /**
- * Hands a KV cache from a prefill process to a decode process on another node: paged blocks of many layers, out of the HBM of one card into that of the other,
- * as one batch with one completion, and a report of what every transfer took. Both nodes are emulated; each process has its own.
+ * Transfers a KV cache from a prefill process to a decode process on another node: paged blocks of many layers, from the HBM of one card to that of
+ * the other,
+ * as one batch with one completion, and a report of the time of every transfer. Both nodes are emulated; each process has its own.
  *
- * The decode process listens and says which of its pages are free; the prefill process puts the blocks there, in any order, and sends the table of them
+ * The decode process listens and announces its free pages; the prefill process puts the blocks there, in any order, and sends the table of blocks
  * when all have arrived.
  */
 
@@ -12,7 +13,7 @@ import { once } from 'node:events';
 import { Context, type Endpoint, type MemoryHandle, MemoryType, type TransferResult } from '../src/index.ts';
 
 const LAYERS = 32;
-/** Pages that the request fills in every layer, of those that the decode process has. */
+/** Pages of each layer that the request fills, out of those of the decode process. */
 const PAGES_USED = 6;
 const PAGES = 8;
 const PAGE_BYTES = 64 * 1024;
@@ -23,12 +24,12 @@ const POOL = { tag: 1 };
 const TABLE = { tag: 2 };
 const VERDICT = { tag: 3 };
 
-/** A context as on a node of its own: nothing of the machine is shared but its network. */
+/** A context as on a node of its own: it shares only the network of the machine. */
 function onOwnNode(): Promise<Context> {
   return Context.create({ config: { TLS: 'tcp,gaudi_cpy,self' }, env: { UCX_GAUDI_DRIVER: 'emulator' } });
 }
 
-/** One block: where it lies here, where it goes there. */
+/** One block: its local offset, and its destination. */
 interface Block {
   readonly layer: number;
   readonly page: number;
@@ -50,7 +51,7 @@ async function prefill(port: number): Promise<void> {
     for (let page = 0; page < PAGES_USED; page++) blocks.push({ layer, page, targetPage: freePages[page]! });
   }
 
-  // One batch. Its completion is that of all: every block is in the HBM of the peer then.
+  // One batch, one completion: then every block is in the HBM of the peer.
   let done = 0;
   const results = await Promise.all(
     blocks.map(async ({ layer, page, targetPage }) => {
@@ -75,7 +76,7 @@ async function prefill(port: number): Promise<void> {
   console.log(`${good} of ${blocks.length} blocks are in the HBM of the decode process as they were`);
 }
 
-/** What the transfers of the batch took, by transport and protocol. */
+/** Prints the time of the transfers of the batch, by transport and protocol. */
 function report(results: readonly TransferResult[]): void {
   const ways = new Map<string, number>();
   for (const { transport, device, protocol } of results) {
@@ -92,13 +93,13 @@ async function decode(): Promise<void> {
   await using listener = worker.listener();
   process.send!(listener.port);
 
-  // The first client is the prefill process; it may be gone before it has said anything.
+  // The first client is the prefill process; it may disconnect before it has sent anything.
   const gone = new AbortController();
   process.once('disconnect', () => gone.abort());
   const request = await listener.next({ signal: gone.signal });
   if (request === undefined) return;
   const endpoint = request.accept();
-  // Pages are handed out as they are free, not as they lie.
+  // Pages are used in the order in which they became free.
   const freePages = [5, 0, 7, 2, 6, 3];
   const contact = { key: Buffer.from(context.packRkey(pool)).toString('hex'), freePages };
   await endpoint.tagSend(Buffer.from(JSON.stringify(contact)), POOL);

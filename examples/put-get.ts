@@ -1,4 +1,4 @@
-/** Writes host memory to the HBM of a card and reads it back. Runs on the emulated node where there is no card. */
+/** Writes host memory to the HBM of a card and reads it back. Runs on the emulated node if there is no card. */
 
 import { Context, MemoryType } from '../src/index.ts';
 

@@ -1,6 +1,7 @@
 /**
  * Two processes of one machine. The second has a card and waits; the first has none: it puts bytes into the HBM of the second, sends it a tagged
- * message and active messages, and waits for the answer. Addresses and remote keys travel by the channel of node:child_process; any other does.
+ * message and active messages, and waits for the answer. Addresses and remote keys are sent over the channel of node:child_process; any other channel
+ * works too.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
@@ -14,7 +15,7 @@ const LINE = 7;
 const LINES = 3;
 const BYTES = 2 ** 20;
 
-/** What the first process must know of the second. */
+/** What the first process needs of the second. */
 interface Contact {
   readonly address: Uint8Array;
   readonly key: Uint8Array;
@@ -28,14 +29,14 @@ async function client(child: ChildProcess): Promise<void> {
   await using endpoint = worker.endpoint(address);
   const rkey = endpoint.unpackRkey(key);
 
-  // Into the HBM of the other process. No transport of this one reaches it: the bytes go as messages, and the peer stores them.
+  // Into the HBM of the other process. No transport of this process reaches it: the bytes are sent as messages, and the peer stores them.
   await endpoint.put(new Uint8Array(BYTES).fill(42), rkey);
   await endpoint.flush();
 
   await endpoint.tagSend(Buffer.from('hello'), GREETING);
   for (let line = 1; line <= LINES; line++) await endpoint.amSend(LINE, Buffer.from(`line ${line}`));
 
-  // A peer that never answers ends the wait, not the program.
+  // If the peer never answers, the wait ends, not the program.
   const answer = new Uint8Array(100);
   const { byteLength } = await worker.tagRecv(answer, { ...ANSWER, signal: AbortSignal.timeout(10_000) });
   console.log(`the answer, over ${endpoint.messageTransport}: ${Buffer.from(answer.subarray(0, byteLength))}`);
@@ -49,12 +50,12 @@ async function owner(): Promise<void> {
   const contact: Contact = { address: worker.address(), key: context.packRkey(hbm) };
   process.send!(contact);
 
-  // The first process may be gone before it says anything.
+  // The first process may disconnect before it sends anything.
   const gone = new AbortController();
   process.once('disconnect', () => gone.abort());
   const { signal } = gone;
 
-  // Active messages without a handler are dropped: the loop begins before the peer can have sent any.
+  // Active messages without a handler are dropped: the loop begins before the peer can send any.
   let peer: Endpoint | undefined;
   const lines: string[] = [];
   for await (const message of worker.messages(LINE, { signal })) {
@@ -63,7 +64,7 @@ async function owner(): Promise<void> {
     if (lines.length === LINES) break;
   }
 
-  // Tagged messages wait for their receive.
+  // Tagged messages are kept until their receive.
   const greeting = new Uint8Array(100);
   const { byteLength } = await worker.tagRecv(greeting, { ...GREETING, signal });
   const hello = Buffer.from(greeting.subarray(0, byteLength)).toString();

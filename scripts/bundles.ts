@@ -1,4 +1,4 @@
-/** What is bundled, and where that goes: the package, and the programs of the tests. It bundles nothing itself; see rolldown.config.ts. */
+/** The bundles of the package and of the programs of the tests, as data. It bundles nothing itself; see rolldown.config.ts. */
 
 import { readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -6,7 +6,7 @@ import { basename, join } from 'node:path';
 /** A folder of bundles. Paths are relative to the repository. */
 export interface Bundle {
   readonly folder: string;
-  /** Each entry by its name: the module that it is made of. */
+  /** Module of each entry by its name. */
   readonly entries: Readonly<Record<string, string>>;
 }
 
@@ -30,8 +30,9 @@ const PACKAGE: Bundle = {
 const PROGRAM = /-(program|thread)\.ts$/;
 
 /**
- * All bundles of the repository: that of the package, and that of what tests start: programs, threads, examples, and what programs import that tests
- * write as text.
+ * All bundles of the repository: that of the package, and that of the programs of tests: programs, threads, examples, and modules that programs
+ * written as text by
+ * tests import.
  * @param root the folder of the repository
  */
 export function bundlesOf(root: string): readonly Bundle[] {

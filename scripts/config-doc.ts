@@ -1,5 +1,6 @@
 /**
- * The tables of docs/CONFIG.md, made from the configuration tables in the sources. `npx tsx scripts/config-doc.ts && npm run fix` rewrites the page;
+ * Generates the tables of docs/CONFIG.md from the configuration tables in the sources. `npx tsx scripts/config-doc.ts && npm run fix` rewrites the
+ * page;
  * test/docs.test.ts compares. The prose of the page is written by hand.
  */
 
@@ -13,7 +14,7 @@ export const CONFIG_PAGE: string = join(ROOT, 'docs/CONFIG.md');
 const BEGIN = '<!-- variables: begin, made by scripts/config-doc.ts -->';
 const END = '<!-- variables: end -->';
 
-/** The page with its tables made anew. */
+/** The page with new tables. */
 export function configPage(): string {
   const page = readFileSync(CONFIG_PAGE, 'utf8');
   const begin = page.indexOf(BEGIN);

@@ -1,19 +1,19 @@
 /**
- * Who reads the configuration: every field of every table, found by its type and not by its name alone. Run by test/config-fields.test.ts, because a
- * variable that nothing reads may not exist. It looks at sources only; what the tables hold at run time is compared by the test.
+ * Finds the readers of every configuration field, by its type and not by its name alone. Run by test/config-fields.test.ts, because a
+ * variable that nothing reads must not exist. It examines sources only; the test compares the tables at run time.
  */
 
 import { join, relative } from 'node:path';
 import ts from 'typescript';
 
-/** An exported table of the sources with the fields that its type promises. */
+/** An exported table of the sources with the fields of its type. */
 export interface DeclaredTable {
-  /** Of the constant: `POSIX_CONFIG_TABLE`. */
+  /** Name of the constant: `POSIX_CONFIG_TABLE`. */
   readonly name: string;
   /** Relative to the root. */
   readonly file: string;
   readonly fields: readonly string[];
-  /** Those that no code takes out of a value of that type. */
+  /** Fields that no code reads from a value of that type. */
   readonly unread: readonly string[];
 }
 
@@ -27,7 +27,7 @@ export function repositoryProgram(root: string): ts.Program {
   );
 }
 
-/** Every exported `*_CONFIG_TABLE` of a program. Test files neither declare nor read. */
+/** Every exported `*_CONFIG_TABLE` of a program. Test files are ignored. */
 export function declaredTables(program: ts.Program, root: string): DeclaredTable[] {
   const checker = program.getTypeChecker();
   const sources = program
@@ -56,7 +56,7 @@ function tablesOf(source: ts.SourceFile): ts.VariableDeclaration[] {
     .filter(({ name }) => /_CONFIG_TABLE$/.test(name.getText()));
 }
 
-/** The declarations of the properties in capitals that a file takes out of objects: `values.TLS`, `const { TLS } = values`, parameters alike. */
+/** The declarations of the properties in capitals that a file reads from objects: `values.TLS`, `const { TLS } = values`, also as a parameter. */
 function readProperties(source: ts.SourceFile, checker: ts.TypeChecker): ts.Node[] {
   const found: ts.Node[] = [];
   const take = (object: ts.Node, name: string): void => {

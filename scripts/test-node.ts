@@ -1,11 +1,12 @@
 /**
- * Runs the tests on a version of Node.js that npm brings: `npm run test:node -- 24 [arguments of vitest]`. Does not build; the build is the same for
+ * Runs the tests on a version of Node.js from the npm package `node`: `npm run test:node -- 24 [arguments of vitest]`. Does not build; the build is
+ * the same for
  * all versions.
  */
 
 import { spawnSync } from 'node:child_process';
 
-/** The releases that are tried, by major version; `engines` of package.json promises no others. */
+/** The tested releases, by major version; `engines` of package.json promises no others. */
 const RELEASES: Readonly<Record<string, string>> = { 20: '20.20.2', 22: '22.23.3', 24: '24.21.0' };
 
 const [major = '', ...rest] = process.argv.slice(2);

@@ -1,13 +1,13 @@
 /**
- * The rules of the house that neither the compiler, nor the linter, nor the folder law can check: headers, sizes, banned calls, documented
- * error codes, links, traces of a machine. Run by test/tidy.test.ts; not a formatter, and it changes nothing.
+ * The rules of the repository that neither the compiler, nor the linter, nor the folder law can check: headers, sizes, banned calls, documented
+ * error codes, links, traces of a machine. Run by test/tidy.test.ts; it changes nothing.
  */
 
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import ts from 'typescript';
 
-/** One breach of a rule. */
+/** One violation of a rule. */
 export interface Finding {
   readonly rule: string;
   /** Relative to the root. */
@@ -29,7 +29,7 @@ const IGNORED = new Set(['node_modules', 'dist', 'coverage', '.git']);
 const TEXT_FILE = /(\.(ts|mjs|md|json|yml)|^LICENSE|^\.gitignore|\/run)$/;
 const ERRORS = 'docs/ERRORS.md';
 const ERROR_CODE = /ERR_[A-Z][A-Z0-9_]*|ERR_$/;
-/** Split, so that this file does not break its own rules. */
+/** Concatenated, so that this file does not violate its own rules. */
 const LEFTOVER = new RegExp(`\\b(${['TO', 'DO'].join('')}|${['FIX', 'ME'].join('')})\\b`);
 const MACHINE_TRACES: readonly (readonly [RegExp, string])[] = [
   [/(?<![\w./-])\/(work|root|Users|home\/(?!u(ser)?\b))\/?[\w.]/, 'path of a machine'],
@@ -37,14 +37,14 @@ const MACHINE_TRACES: readonly (readonly [RegExp, string])[] = [
   [/"resolved":/, 'download address'],
 ];
 
-/** Words that name no process, peer or caller (docs/STYLE.md, which shows them, is exempt, as are decisions and news of the past). */
+/** Words that name no process, peer or caller. docs/STYLE.md, which quotes them, is exempt, and so is NEWS.md. */
 const VAGUE_WORD = /\b(somebody|nobody|anybody|whoever)\b/i;
-const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/guide\/[\w-]+)\.md$/;
+const PAGE = /^(README|CONTRIBUTING|docs\/(?!STYLE)[A-Z]+|docs\/(?:guide|adr)\/[\w-]+)\.md$/;
 
-/** Calls that only some files may make. */
+/** Calls that are permitted in some files only. */
 interface Ban {
   readonly call: string;
-  /** Files, or folders ending in a slash, that may. */
+  /** Permitted files, or folders with a final slash. */
   readonly allowed: readonly string[];
   readonly instead: string;
 }
@@ -65,7 +65,7 @@ const BANS: readonly Ban[] = [
   { call: 'console', allowed: ['src/tools/'], instead: 'take a Log (ucs/debug/log.ts)' },
 ];
 
-/** Every breach in the repository at `root`. */
+/** Every violation in the repository at `root`. */
 export function tidy(root: string): Finding[] {
   const files = textFiles(root);
   const findings = files.flatMap((file) => [...checkText(file), ...checkLinks(file, root)]);
@@ -74,7 +74,7 @@ export function tidy(root: string): Finding[] {
   return [...findings, ...sources.flatMap(checkSource), ...checkErrorCodes(sources, table)];
 }
 
-/** The text files below `root`, dependencies and output excepted. */
+/** The text files below `root`, without dependencies and output. */
 export function textFiles(root: string, folder: string = root): SourceText[] {
   const found: SourceText[] = [];
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
@@ -93,7 +93,7 @@ export function checkText({ file, text }: SourceText): Finding[] {
   const lines = text.split('\n');
   for (const [index, line] of lines.entries()) {
     const at = { file, line: index + 1 };
-    // This file and its test hold the patterns themselves.
+    // This file and its test contain the patterns themselves.
     if (file === 'scripts/tidy.ts' || file === 'test/tidy.test.ts') continue;
     const leftover = LEFTOVER.exec(line);
     if (leftover !== null)
@@ -168,7 +168,7 @@ export function checkErrorCodes(sources: readonly SourceText[], table: string): 
   return findings;
 }
 
-/** Relative links of a page that lead nowhere: a missing file or a missing heading. */
+/** Broken relative links of a page: a missing file or a missing heading. */
 export function checkLinks({ file, text }: SourceText, root: string): Finding[] {
   if (!file.endsWith('.md')) return [];
   const findings: Finding[] = [];
@@ -194,7 +194,7 @@ function isBelow(file: string, folder: string): boolean {
   return folder.endsWith('/') && file.startsWith(folder);
 }
 
-/** `a.b` of a property access on a plain name, `f` of a use of a global as a value; undefined for declarations and members. */
+/** `a.b` for a property access on an identifier, `f` for a global used as a value; undefined for declarations and members. */
 function nameOf(node: ts.Node): string | undefined {
   if (ts.isPropertyAccessExpression(node) && ts.isIdentifier(node.expression)) {
     return `${node.expression.text}.${node.name.text}`;
@@ -211,7 +211,7 @@ function rowsOf(line: string): string[] {
   return [...cell.matchAll(/`(ERR_[^`]+)`/g)].map((match) => match[1]!);
 }
 
-/** Codes in string literals; a template such as `ERR_SYSCALL_${name}` gives its head, which ends in an underscore. */
+/** Codes in string literals; a template such as `ERR_SYSCALL_${name}` gives its prefix, which ends in an underscore. */
 function codesIn(file: string, text: string): { code: string; line: number }[] {
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.Latest, true);
   const found: { code: string; line: number }[] = [];
@@ -227,7 +227,7 @@ function codesIn(file: string, text: string): { code: string; line: number }[] {
   return found;
 }
 
-/** The anchors of a page as GitHub makes them. */
+/** The anchors of a page as GitHub generates them. */
 function headings(path: string): Set<string> {
   if (!path.endsWith('.md') || !statSync(path).isFile()) return new Set();
   const lines = withoutCode(readFileSync(path, 'utf8')).split('\n');
@@ -242,7 +242,7 @@ function headings(path: string): Set<string> {
   );
 }
 
-/** The text with its code blocks emptied, so that line numbers stay. */
+/** The text with empty code blocks, so that line numbers stay. */
 function withoutCode(text: string): string {
   return text.replace(/```[\s\S]*?```/g, (block) => block.replace(/[^\n]/g, ''));
 }

@@ -1,4 +1,4 @@
-/** Every variable of the configuration is read by something, is registered, and is what its type says. */
+/** Every configuration variable is read, is registered, and conforms to its type. */
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +12,7 @@ import { madeUpProgram } from './fixtures/made-up-program.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
-/** A table and those within it. */
+/** A table and its sub-tables. */
 function nested(table: AnyConfigTable): AnyConfigTable[] {
   return [table, ...(table.subTables ?? []).flatMap(nested)];
 }
@@ -20,11 +20,11 @@ function nested(table: AnyConfigTable): AnyConfigTable[] {
 describe('the fields of the configuration', { timeout: 120_000 }, () => {
   const tables = declaredTables(repositoryProgram(ROOT), ROOT);
 
-  it('are read: a variable that nothing reads may not exist', () => {
+  it('are all read', () => {
     expect(tables.flatMap(({ name, unread }) => unread.map((field) => `${name}: ${field}`))).toEqual([]);
   });
 
-  it('are those that the types of the tables promise, in tables that are registered', async () => {
+  it('are those of the types of the tables, and the tables are registered', async () => {
     expect(tables.length).toBeGreaterThanOrEqual(CONFIG_TABLES.length);
     const registered = new Set(CONFIG_TABLES.flatMap(nested));
     for (const { name, file, fields } of tables) {
@@ -49,7 +49,7 @@ describe('variables that are read by their own names', () => {
 });
 
 describe('declaredTables', () => {
-  it('finds who reads a field by its type', () => {
+  it('finds the readers of a field by its type', () => {
     const [one, two, ...others] = declaredTables(
       madeUpProgram(`
         import type { ConfigTable } from './ucs/config/config.ts';

@@ -1,4 +1,4 @@
-/** Pages that show code or data of the repository show it as it is; the examples, and the commands of the README and the guides, run. */
+/** Pages that quote code or data of the repository match it; the examples, and the commands of the README and the guides, run. */
 
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const EXAMPLES = join(ROOT, 'examples');
 const LINES_MAX = 22;
 const README_LINES_MAX = 120;
 
-/** The last line of what an example prints. */
+/** The last line of the output of an example. */
 const LAST_LINES: Readonly<Record<string, RegExp>> = {
   'any-ucx-program.ts': /^hello over (libucx|native)$/,
   'checkpoint-load.ts': /^64 of 64 shards on 8 cards are as in the file$/,
@@ -24,13 +24,13 @@ const LAST_LINES: Readonly<Record<string, RegExp>> = {
   'two-processes.ts': /^the answer, over posix\/memory: hello, line 1, line 2, line 3; the bytes are in the HBM$/,
 };
 
-/** An example as a user writes it: with the name of the package, and without the comment at its head. */
+/** An example as in a page: with the name of the package, and without its file comment. */
 function asShown(file: string): string {
   const text = readFileSync(join(EXAMPLES, file), 'utf8');
   return text.replace(/^\/\*\*[\s\S]*?\*\/\n\n/, '').replaceAll("'../src/index.ts'", "'gaudi-ucx'");
 }
 
-/** A page without the blanks and dashes by which the formatter lines up the columns of tables. */
+/** A page without the padding of table columns. */
 function unpadded(page: string): string {
   return page.replace(/^\|.*$/gm, (row) => row.replace(/ +/g, ' ').replace(/\| ?-+(?= ?\|)/g, '| -'));
 }
@@ -61,7 +61,7 @@ describe('docs/guide/hl-thunk.md', () => {
   const [, table] = guide.match(/\| C +\| Here +\|\n([\s\S]*?)\n\n/)!;
   const rows = table!.split('\n').slice(1);
   const named = rows.flatMap((row) => [...row.split('|')[2]!.matchAll(/`([a-zA-Z]+)`/g)].map(([, name]) => name!));
-  /** Words in the table that are no calls of the entry: options, properties and methods. */
+  /** Words in the table that are not functions of the entry: options, properties and methods. */
   const PARTS = [
     'moduleId',
     'register',
@@ -76,13 +76,13 @@ describe('docs/guide/hl-thunk.md', () => {
     'encapsSignals',
   ];
 
-  it('names calls that there are', () => {
+  it('names existing functions', () => {
     const wrong = named.filter((name) => !(name in hlthunk) && !PARTS.includes(name));
     expect(wrong).toEqual([]);
     expect(PARTS.filter((part) => !named.includes(part))).toEqual([]);
   });
 
-  it('leaves out no call that asks, waits or submits', () => {
+  it('covers all functions that query, wait or submit', () => {
     const calls = functionsOf(hlthunk).filter((name) =>
       /^(get|is|open|wait|signal|reserve|unreserve|engine)/.test(name),
     );
@@ -117,7 +117,7 @@ const PAGES = ['README.md', ...readdirSync(join(ROOT, 'docs/guide')).map((file) 
 interface Commands {
   readonly page: string;
   readonly text: string;
-  /** Why it does not run, as the page says. */
+  /** Why it does not run, from the page. */
   readonly exception: string | undefined;
 }
 
@@ -131,7 +131,7 @@ function commandsOf(page: string, markdown: string): Commands[] {
 
 describe('commands', { timeout: 240_000 }, () => {
   const all = PAGES.flatMap((page) => commandsOf(page, readFileSync(join(ROOT, page), 'utf8')));
-  /** The gate is these two. */
+  /** The two commands of the gate. */
   const GATE = ['npm install && npm run demo', 'npm install && npm test'];
   const run = all.filter(({ text, exception }) => exception === undefined && !GATE.includes(text.trim()));
 
@@ -156,7 +156,7 @@ describe('commands', { timeout: 240_000 }, () => {
     ]);
   });
 
-  it('that fail are told apart', async () => {
+  it('fail with their output', async () => {
     await using shell = await DocShell.open('');
     const [known, unknown, foreign] = await shell.run('npx gaudi-ucx --version\nnpx gaudi-ucx nothing\nnpx other\n');
     expect(known).toMatchObject({ code: 0, out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/), err: '' });
@@ -173,7 +173,7 @@ describe('commands', { timeout: 240_000 }, () => {
         ({ code, err }) => code !== 0 || err.split('\n').some((line) => line !== '' && !HARMLESS.test(line)),
       );
       expect(failed).toEqual([]);
-      // All but those that only make a file say something.
+      // All but those that only write a file must print something.
       const silent = printed.filter(({ line, out, err }) => `${out}${err}`.trim() === '' && !line.includes(' > '));
       expect(silent).toEqual([]);
       if (text!.endsWith('node down\n')) expect(printed.at(-1)!.out).toMatch(/^node server \d+ has ended$/m);

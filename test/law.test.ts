@@ -1,4 +1,4 @@
-/** The law of the house (docs/ARCHITECTURE.md, .dependency-cruiser.mjs): the tree obeys it, and every kind of breach is caught. */
+/** The law of the folders (docs/ARCHITECTURE.md, .dependency-cruiser.mjs): the tree obeys it, and every kind of violation is detected. */
 
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -57,12 +57,12 @@ class Tree implements Disposable {
 
 const LEAF = 'export const leaf = 1;\n';
 
-/** A file that imports `target` and so is no orphan. */
+/** A file that imports `targets` and is therefore reachable. */
 function importing(...targets: string[]): string {
   return `${targets.map((target, index) => `import * as m${index} from '${target}';`).join('\n')}\nexport const m = [${targets.map((_, index) => `m${index}`).join(', ')}];\n`;
 }
 
-/** What, importing file, specifier, imported file, rule. The number keeps the files of the breaches apart. */
+/** Description, importing file, specifier, imported file, rule. The number distinguishes the files of the violations. */
 const BREACHES: readonly (readonly [string, string, string, string, string])[] = [
   ['ucs knows nothing of ours', 'src/ucs/type/a#.ts', '../../sys/b#.ts', 'src/sys/b#.ts', 'law:ucs/type'],
   ['sys does not know drivers', 'src/sys/a#.ts', '../driver/b#.ts', 'src/driver/b#.ts', 'law:sys'],
@@ -116,7 +116,7 @@ describe('the law', () => {
   });
 
   describe('in a tree of its own', () => {
-    /** What each test is about. One run tells of all: the names keep them apart. */
+    /** The trees of all tests. One run checks all: their names keep them apart. */
     const allowed = {
       'src/ucs/type/status.ts': importing('node:fs'),
       'src/sys/index.ts': importing('../ucs/type/status.ts', 'koffi'),
@@ -158,28 +158,28 @@ describe('the law', () => {
       return found.filter((line) => Object.hasOwn(files, /: (\S+) -> /.exec(line)![1]!));
     }
 
-    /** Without those of reachability, which parts of a tree always have. */
+    /** Without violations of reachability, which parts of a tree always have. */
     function breachesOf(files: Readonly<Record<string, string>>): string[] {
       return linesOf(files).filter((line) => !line.startsWith('no-dead-modules'));
     }
 
-    it('lets through what the table allows', () => {
+    it('accepts what the table allows', () => {
       expect(breachesOf(allowed)).toEqual([]);
     });
 
-    it('catches every breach, and names the rule', () => {
+    it('detects every violation, and names the rule', () => {
       const files = Object.assign({}, ...breaches.map((breach) => breach.files));
       expect(breachesOf(files)).toEqual(breaches.map(({ line }) => line).sort());
     });
 
-    it('sees imports and cycles that are types alone', () => {
+    it('detects imports and cycles of types alone', () => {
       expect(breachesOf(types)).toEqual([
         'law:uapi: src/uapi/c.ts -> src/ucs/type/a.ts',
         'no-cycles: src/ucs/type/a.ts -> src/ucs/type/b.ts',
       ]);
     });
 
-    it('finds orphans, modules that nothing reaches and modules that do not exist', () => {
+    it('detects unreachable modules and modules that do not exist', () => {
       expect(linesOf(unreached)).toEqual([
         'no-dead-modules: src/ucs/type/dead.ts -> src/ucs/type/dead.ts',
         'no-dead-modules: src/ucs/type/orphan.ts -> src/ucs/type/orphan.ts',
@@ -188,7 +188,7 @@ describe('the law', () => {
       ]);
     });
 
-    it('says nothing of anything else', () => {
+    it('reports nothing else', () => {
       const files = Object.assign({}, allowed, types, unreached, ...breaches.map((breach) => breach.files));
       expect(linesOf(files)).toEqual(found);
     });

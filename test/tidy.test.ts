@@ -1,4 +1,4 @@
-/** The rules of scripts/tidy.ts hold in this repository, and each of them catches what it is for. */
+/** The rules of scripts/tidy.ts hold in this repository, and each of them detects its violation. */
 
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -44,7 +44,7 @@ describe('checkText', () => {
     expect(text('Whoever has the key', 'docs/guide/threads.md')).toEqual(['vague-word:1']);
     expect(text('ok\nwhat nobody reads', 'README.md')).toEqual(['vague-word:2']);
     expect(text('somebody', 'docs/STYLE.md')).toEqual([]);
-    expect(text('somebody', 'docs/adr/0001-a.md')).toEqual([]);
+    expect(text('somebody', 'NEWS.md')).toEqual([]);
     expect(text('// somebody')).toEqual([]);
   });
 
@@ -56,7 +56,7 @@ describe('checkText', () => {
 });
 
 describe('checkSource', () => {
-  it('wants a header that belongs to the file', () => {
+  it('requires a header that belongs to the file', () => {
     expect(source(`${HEADER}export const a = 1;\n`)).toEqual([]);
     expect(source(`#!/usr/bin/env node\n${HEADER}export const a = 1;\n`)).toEqual([]);
     expect(source('export const a = 1;\n')).toEqual(['header:1']);
@@ -88,7 +88,7 @@ describe('checkSource', () => {
     expect(source(`${HEADER}${statement}\n`)).toEqual([]);
   });
 
-  it('knows who may', () => {
+  it('permits the calls in the listed files', () => {
     expect(source(`${HEADER}Date.now();\n`, 'src/ucs/sys/clock.ts')).toEqual([]);
     expect(source(`${HEADER}Math.random();\n`, 'src/ucs/sys/random.ts')).toEqual([]);
     expect(source(`${HEADER}process.env;\n`, 'src/assembly/environment.ts')).toEqual([]);
@@ -114,7 +114,7 @@ describe('checkErrorCodes', () => {
     ]);
   });
 
-  it('reads neither comments nor names', () => {
+  it('ignores comments and names', () => {
     expect(check("// ERR_X\nconst ERR_Y = 'see ERR_Z'; f('ERR_A', 'ERR_B', 'ERR_C', 'ERR_SYSCALL_');")).toEqual([]);
   });
 });

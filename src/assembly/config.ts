@@ -43,7 +43,7 @@ export const ENGINE_CONFIG_TABLE: ConfigTable<EngineConfig> = {
       name: 'ENGINE',
       type: enumType(ENGINE_CHOICES),
       default: 'native',
-      doc: 'What runs the operations: native, the transports of this library; libucx, the UCX library of this machine (1.13 or newer), beside which the transports of this library move memory of cards; auto: libucx where it is installed, else native.',
+      doc: 'Engine that runs the operations: native, the transports of this library; libucx, the UCX library of this machine (1.13 or newer), with the transports of this library for device memory; auto: libucx if it is installed, else native.',
     },
   ],
 };
@@ -83,7 +83,7 @@ export const GAUDI_CONFIG_TABLE: ConfigTable<GaudiConfig> = {
       name: 'EMULATOR_HBM',
       type: memoryUnitsType,
       default: 'auto',
-      doc: 'HBM of an emulated card; auto is the true size. Sparse: only what is touched takes memory.',
+      doc: 'HBM of an emulated card; auto is the size of the real card. Sparse: only used pages occupy memory.',
     },
     {
       name: 'EMULATOR_DMA_THREADS',

@@ -56,7 +56,7 @@ describe('when the engines die', () => {
     expect(card.client.waitCs(values)).toMatchObject({ result: -Errno.EIO, out: { status: 3 } });
   });
 
-  it('transfers that they had taken keep nobody from closing', () => {
+  it('transfers that they had started do not prevent closing', () => {
     open(1);
     writeLinDma(
       card.words(0),

@@ -58,7 +58,7 @@ function pageEnd(address: number, byteLength: number): number {
 
 const counters = { liveMappings: 0, liveBytes: 0, graveyardMappings: 0 };
 
-/** Books a mapping that was made (1) or removed (-1). */
+/** Counts a mapping that was made (1) or removed (-1). */
 export function countMapping(byteLength: number, sign: 1 | -1): void {
   counters.liveMappings += sign;
   counters.liveBytes += sign * byteLength;

@@ -5,7 +5,7 @@ import { getSeals, mapFile, mapShareable, SealFlag, shareableRange } from './ind
 describe('shareable memory', () => {
   expectNoLeaks();
 
-  it('is found by address, and seen by whoever maps its file', () => {
+  it('is found by address, and shared with all mappings of its file', () => {
     const memory = mapShareable(3 * 4096);
     const range = shareableRange(memory.address + 4096, 8192);
     expect(range).toEqual({ fd: memory.fd, offset: 4096 });

@@ -80,16 +80,16 @@ describe.each(['127.0.0.1', '::1'])('a connection over %s', (address) => {
     }
   });
 
-  it('is refused where nobody listens, and takes options', () => {
+  it('is refused without a listener, and has options', () => {
     const free = tcpListen({ address, port: 0 }, 1);
-    const nobody = tcpLocalAddress(free);
+    const unused = tcpLocalAddress(free);
     tcpClose(free);
     const fd = tcpSocket(familyOf(address)!);
     try {
       setSocketOption(fd, SocketOption.NODELAY, 1);
       expect(getSocketOption(fd, SocketOption.NODELAY)).toBe(1);
       const begin = (): number => {
-        tcpConnect(fd, nobody);
+        tcpConnect(fd, unused);
         let code = tcpError(fd);
         while (code === 0) code = tcpError(fd);
         return code;

@@ -219,7 +219,7 @@ export function unixSocketPair(type: SocketType): [UnixSocket, UnixSocket] {
 }
 
 /**
- * Listens at a path, whose permissions decide who may connect; or at an abstract name (first character `\0`), where everybody may.
+ * Listens at a path, whose permissions decide which users may connect; or at an abstract name (first character `\0`), where all may.
  * @throws UcxError ERR_INVALID_PARAM (path longer than 107 bytes); SyscallError EADDRINUSE (the path exists), EACCES, ENOENT
  */
 export function listenUnix(path: string, type: SocketType, backlog = 128): UnixListener {

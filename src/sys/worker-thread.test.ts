@@ -84,7 +84,7 @@ describe('startWorker', () => {
     ["throw new TypeError('the end')", 1],
   ])('lets a thread with a readable subscription end by %s', async (end, expected) => {
     const worker = start(
-      'ending-thread',
+      'short-thread',
       `import { EventFd } from ${SYS};
        const event = new EventFd();
        const subscription = event.onReadable(() => {});

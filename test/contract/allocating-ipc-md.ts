@@ -1,4 +1,4 @@
-/** gaudi_ipc with the allocations of gaudi_copy, as one memory domain: what a context makes of the two. */
+/** gaudi_ipc combined with the allocations of gaudi_copy as one memory domain, as in a context. */
 
 import type { StatsNode } from '../../src/ucs/stats/stats-node.ts';
 import { closedError } from '../../src/ucs/type/error.ts';
@@ -18,7 +18,7 @@ import {
 import type { CopyMd } from '../../src/uct/gaudi/copy/copy-md.ts';
 import type { IpcMd } from '../../src/uct/gaudi/ipc/ipc-md.ts';
 
-/** The two. */
+/** The combined memory domain. */
 export class AllocatingIpcMd implements MemoryDomain {
   readonly attributes: MdAttributes;
   readonly memRegDmabuf?: (region: DmabufRegion) => MdMemory;
@@ -65,7 +65,7 @@ export class AllocatingIpcMd implements MemoryDomain {
 
   memDereg(memory: MdMemory, options?: { readonly invalidate?: boolean; readonly force?: boolean }): void {
     const allocated = this.#allocated.get(memory);
-    // To its user it is what memAlloc returned.
+    // For the caller it is the memory that memAlloc returned.
     if (allocated === undefined) this.ipc.memDereg(memory, options);
     else this.copy.memDereg(allocated, options);
   }

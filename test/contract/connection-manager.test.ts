@@ -1,4 +1,4 @@
-/** The connection managers of this library keep to the contract. */
+/** The connection managers of this library fulfil the contract. */
 
 import { tcpConnectionManager } from '../../src/uct/tcp/cm/tcp-connection-manager.ts';
 import { describeConnectionManager } from './connection-manager.ts';

@@ -1,4 +1,4 @@
-/** What every connection manager does: the cases, to be run for each implementation. */
+/** The contract of a connection manager: the cases, to be run for each implementation. */
 
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/ucs/type/status.ts';
@@ -44,7 +44,7 @@ function describeAnswers(fixture: Fixture): void {
     expect([answers.length, settled.length, requests.length, client.outstanding]).toEqual([1, 1, 1, 0]);
   });
 
-  it('tells the server when the client cannot go on', async () => {
+  it('notifies the server when the client aborts', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     fixture.connect(manager, listener.address, NOBODY, Status.UNREACHABLE);
@@ -75,7 +75,7 @@ function describeAnswers(fixture: Fixture): void {
     expect(answers.length).toBe(1);
   });
 
-  it('takes one answer', async () => {
+  it('accepts one answer', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const one = fixture.connect(manager, listener.address);
@@ -91,7 +91,7 @@ function describeAnswers(fixture: Fixture): void {
     expect([one, two].map(({ answers }) => answers[0]!.status)).toEqual([Status.OK, Status.REJECTED]);
   });
 
-  it('answers in any order, each client its own', async () => {
+  it('can be answered in any order', async () => {
     const [server, client] = [fixture.open(), fixture.open()];
     const { listener, requests } = fixture.listen(server, {}, 8);
     const clients = Array.from({ length: 40 }, (_, i) => fixture.connect(client, listener.address, Uint8Array.of(i)));
@@ -130,7 +130,7 @@ function describeAddresses(fixture: Fixture): void {
     expect(answers[0]!.status).toBe(Status.OK);
   });
 
-  it('takes an address again as soon as its listener is closed, and not before', async () => {
+  it('can bind an address again after its listener has closed, and not before', async () => {
     const manager = fixture.open();
     for (let round = 0; round < 5; round++) {
       const { listener, requests } = fixture.listen(manager);
@@ -148,7 +148,7 @@ function describeAddresses(fixture: Fixture): void {
     }
   });
 
-  it('refuses what is no address, no backlog, no data', () => {
+  it('refuses invalid addresses, backlogs and data', () => {
     const manager = fixture.open();
     const bad = expect.objectContaining({ code: 'ERR_INVALID_PARAM' });
     for (const address of ['', 'localhost', '127.0.0.1:80', '1.2.3', 5 as unknown as string]) {
@@ -167,7 +167,7 @@ function describeAddresses(fixture: Fixture): void {
     expect(manager.outstanding).toBe(1);
   });
 
-  it('finds nobody where nobody listens', async () => {
+  it('fails to connect without a listener', async () => {
     const manager = fixture.open();
     const { listener } = fixture.listen(manager);
     listener.close();
@@ -182,7 +182,7 @@ function describeAddresses(fixture: Fixture): void {
 }
 
 function describeEnds(fixture: Fixture): void {
-  it('forgets an attempt that is given up, at any time', async () => {
+  it('drops an abandoned attempt at any time', async () => {
     const [server, client] = [fixture.open(), fixture.open()];
     const { listener, requests } = fixture.listen(server);
     const early = fixture.connect(client, listener.address);
@@ -201,7 +201,7 @@ function describeEnds(fixture: Fixture): void {
     expect([early.answers, late.answers, client.outstanding]).toEqual([[], [], 0]);
   });
 
-  it('tells that an accepted client has gone away', async () => {
+  it('reports that an accepted client has disconnected', async () => {
     const [server, client] = [fixture.open(), fixture.open()];
     const { listener, requests } = fixture.listen(server);
     const { attempt, answers } = fixture.connect(client, listener.address);
@@ -215,7 +215,7 @@ function describeEnds(fixture: Fixture): void {
     expect(answers).toEqual([]);
   });
 
-  it('goes on with requests when their listener is closed', async () => {
+  it('continues with requests when their listener is closed', async () => {
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
     const { answers } = fixture.connect(manager, listener.address);
@@ -228,7 +228,7 @@ function describeEnds(fixture: Fixture): void {
     expect(answers[0]).toMatchObject({ status: Status.OK, privateData: Uint8Array.of(7) });
   });
 
-  it('rejects what waits when it closes, and reports nothing any more', async () => {
+  it('rejects pending requests when it closes, and reports nothing afterwards', async () => {
     const [server, client] = [fixture.open(), fixture.open()];
     const { listener, requests } = fixture.listen(server);
     const clients = Array.from({ length: 3 }, () => fixture.connect(client, listener.address));
@@ -246,7 +246,7 @@ function describeEnds(fixture: Fixture): void {
     expect(() => fixture.connect(server, listener.address)).toThrow(expect.objectContaining({ code: 'ERR_CLOSED' }));
   });
 
-  it('gives up its attempts when it closes', async () => {
+  it('abandons its attempts when it closes', async () => {
     const [server, client] = [fixture.open(), fixture.open()];
     const { listener, requests } = fixture.listen(server);
     const { answers } = fixture.connect(client, listener.address);
@@ -293,7 +293,7 @@ function describeSleep(fixture: Fixture): void {
     while (requests.length === 0) {
       server.progress();
       client.progress();
-      // Whoever sleeps too long is ended by the time-out of the test.
+      // The time-out of the test ends a sleep that is too long.
       if (requests.length === 0) await server.wait(3600e9);
     }
     const asleep = client.wait(3600e9);
@@ -305,19 +305,19 @@ function describeSleep(fixture: Fixture): void {
     await ending;
   });
 
-  it('keeps the event loop quiet when nobody wants to know what is there', async () => {
+  it('does not wake the event loop for events that are not awaited', async () => {
     const [server, client] = [fixture.open(), fixture.open()];
     const { listener, requests } = fixture.listen(server);
     await server.wait(1);
     fixture.connect(client, listener.address);
     client.progress();
     for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
-    // It was readable all the time, and is still.
+    // It was readable all the time, and still is.
     await server.wait(3600e9);
     await fixture.until(() => requests.length === 1);
   });
 
-  it('wakes when its time is over', async () => {
+  it('wakes after its timeout', async () => {
     const manager = fixture.open();
     fixture.listen(manager);
     await manager.wait(1e6);

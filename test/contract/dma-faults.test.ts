@@ -1,5 +1,6 @@
 /**
- * Which transfers fail when a card reports a fault, whoever reads its events and whenever: one that may have faulted never ends with OK, one that
+ * Which transfers fail when a card reports a fault, for all readers of events and all times: a transfer that may have faulted never ends with OK, one
+ * that
  * cannot have faulted ends with OK. On both generations that have DMA.
  */
 
@@ -23,14 +24,14 @@ const BYTES = 8192;
 const ROUNDS = 4;
 const fixture = useEmulatedDevice();
 
-/** Takes the events of the driver away from everybody else, as another library on the same file does. */
+/** Consumes the events of the driver, as another library on the same file does. */
 function steal(device: Device): void {
   const answer = allocateScratch(8);
   device.card.tryInfo(HL_INFO_OP.GET_EVENTS, answer);
   answer.free();
 }
 
-/** Who reads events between the steps of a case, beside the queues. */
+/** Readers of events between the steps of a case, besides the queues. */
 const READERS: Readonly<Record<string, (device: Device) => void>> = {
   nobody: () => undefined,
   receive: (device) => device.events.receive(),
@@ -45,7 +46,7 @@ interface Bench {
   readonly device: Device;
   readonly pinned: PinnedMemory;
   readonly block: DeviceBlock;
-  /** Addresses that lead nowhere. */
+  /** Unmapped addresses. */
   readonly stray: HostMapping;
 }
 
@@ -69,7 +70,7 @@ const strayGet = ({ device, stray, block }: Bench): DmaRequest =>
 const strayPut = ({ device, stray, block }: Bench): DmaRequest =>
   device.dma.dmaHostToDeviceAsync(stray, 0, block, 0, BYTES)!;
 
-/** What the block holds, by a transfer that nothing disturbs. */
+/** The contents of the block, by a transfer without faults. */
 async function contents({ device, block }: Bench): Promise<Uint8Array> {
   const memory = mapAnonymous(BYTES);
   const mapping = device.hostMemoryMap(memory.address, BYTES);
@@ -82,7 +83,7 @@ async function contents({ device, block }: Bench): Promise<Uint8Array> {
 
 describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
   describe.each(Object.entries(READERS))('with events read by %s', (name, read) => {
-    it.each(POINTS)('fail the transfer that faults and none that comes behind it (read at %s)', async (points) => {
+    it.each(POINTS)('fail the transfer that faults and no later one (read at %s)', async (points) => {
       const bench = setUp(asic);
       const { device, pinned } = bench;
       for (let round = 0; round < ROUNDS; round++) {
@@ -93,7 +94,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
         if (points & 2) read(device);
         const first = await settle(device, bad);
         if (points & 4) read(device);
-        // Without its event the first fault has no record either, and nothing told that the card has faults.
+        // Without its event the first fault has no record either, and nothing indicates that the card has faults.
         const isLost = round === 0 && name === 'another reader of the file' && (points & 3) !== 0;
         expect([first, await settle(device, good)]).toEqual([Status.IO_ERROR, isLost ? Status.IO_ERROR : Status.OK]);
         if (!isLost) expect(await contents(bench)).toEqual(pinned.memory.u8);
@@ -101,7 +102,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
     });
 
     it.each(POINTS)(
-      'fail what was in flight where the driver does not say whose it is (read at %s)',
+      'fail everything in flight if the driver does not attribute the fault (read at %s)',
       async (points) => {
         const bench = setUp(asic);
         const { device, pinned } = bench;
@@ -111,13 +112,13 @@ describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
           if (points & 1) read(device);
           const bad = strayGet(bench);
           if (points & 2) read(device);
-          // Either may be looked at first.
+          // Alternate the order in which the queues are polled.
           const [one, other] = round % 2 === 0 ? [bad, good] : [good, bad];
           const statuses = [await settle(device, one)];
           if (points & 4) read(device);
           statuses.push(await settle(device, other));
           if (round % 2 !== 0) statuses.reverse();
-          // Only the first fault has a record, and only where nobody took the event away.
+          // Only the first fault has a record, and only if its event was not consumed.
           const isKnown = round === 0 && !(name === 'another reader of the file' && (points & 2) !== 0);
           expect(statuses).toEqual([Status.IO_ERROR, isKnown ? Status.OK : Status.IO_ERROR]);
           expect(await settle(device, put(bench))).toBe(Status.OK);
@@ -127,7 +128,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
     );
   });
 
-  it('are told to every subscriber and to receive, although the queues read them', async () => {
+  it('are delivered to every subscriber and to receive, although the queues read them', async () => {
     const bench = setUp(asic);
     const { device } = bench;
     const faults = HL_NOTIFIER_EVENT.PAGE_FAULT | HL_NOTIFIER_EVENT.RAZWI;
@@ -152,7 +153,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
   });
 
   it.each([0, 1])(
-    'are of memory that its owner has taken away, not of own memory (%s engine threads)',
+    'are attributed to imported memory that its owner has unmapped, not to own memory (%s engine threads)',
     async (dmaThreads) => {
       const device = fixture.setUp({ asic, dmaThreads, inlineBytesMax: 0, cards: 2 });
       fixture.log.allow(/reports/);
@@ -187,7 +188,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('faults of %s', (asic) => {
   );
 
   it.each([0, 1])(
-    'do not reach a transfer whose memory is taken away while engines work on it (%s threads)',
+    'do not affect a transfer whose memory is unmapped while engines work on it (%s threads)',
     async (dmaThreads) => {
       const device = fixture.setUp({ asic, dmaThreads, inlineBytesMax: 0, cards: 2 });
       const { memory, mapping } = fixture.pin(device, BYTES);

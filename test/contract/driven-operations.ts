@@ -1,4 +1,7 @@
-/** Operations of transports that are driven to their end, and what they are given: memory, keys, completions. It knows no test, so that programs can use it. */
+/**
+ * Operations of transports that are driven to their end, and their parameters: memory, keys, completions. It does not depend on vitest, so that
+ * programs can use it.
+ */
 
 import { strictEqual } from 'node:assert';
 import { Status } from '../../src/ucs/type/status.ts';
@@ -6,7 +9,7 @@ import type { Completion, Iface, UctEndpoint } from '../../src/uct/api/iface.ts'
 import type { MdMemory } from '../../src/uct/api/memory.ts';
 import type { MemoryDomain } from '../../src/uct/api/memory-domain.ts';
 
-/** A completion that remembers how often and in which order it was called. */
+/** A completion that records the number and order of its calls. */
 export class CountingCompletion implements Completion {
   count = 1;
   failure: Status = Status.OK;
@@ -32,7 +35,7 @@ export async function driveUntil(iface: Iface, isDone: () => boolean): Promise<v
   }
 }
 
-/** Starts an operation, again while there are no resources: transports connect with the first. Returns what it was started with. */
+/** Starts an operation, and retries while there are no resources: transports connect with the first one. Returns the status of its start. */
 export async function started(iface: Iface, completion: CountingCompletion, start: () => Status): Promise<Status> {
   let status = start();
   while (status === Status.NO_RESOURCE) {
@@ -43,7 +46,7 @@ export async function started(iface: Iface, completion: CountingCompletion, star
   return status;
 }
 
-/** Starts an operation like {@link started} and returns how it ended. */
+/** Starts an operation like {@link started} and returns its final status. */
 export async function finish(iface: Iface, start: (completion: Completion) => Status): Promise<Status> {
   const completion = new CountingCompletion();
   const status = await started(iface, completion, () => start(completion));
@@ -56,7 +59,7 @@ export async function finish(iface: Iface, start: (completion: Completion) => St
   return completion.failure;
 }
 
-/** Waits until everything has reached remote memory. */
+/** Waits until all operations have reached remote memory. */
 export function flush(iface: Iface, endpoint: UctEndpoint): Promise<Status> {
   return finish(iface, (completion) => endpoint.flush(completion));
 }
@@ -73,7 +76,7 @@ export function packedKey(md: MemoryDomain, memory: MdMemory): Uint8Array {
   return packed;
 }
 
-/** The error that a call throws; fails when it throws none. */
+/** The error that a call throws; fails if it throws none. */
 export function errorOf(call: () => unknown): {
   readonly code: string;
   readonly status: Status;
@@ -87,7 +90,7 @@ export function errorOf(call: () => unknown): {
   throw new Error('nothing was thrown');
 }
 
-/** A buffer that owns its bytes. */
+/** A buffer with an ArrayBuffer of its own. */
 export function ownBytes(byteLength: number): Uint8Array {
   return new Uint8Array(new ArrayBuffer(byteLength));
 }

@@ -21,9 +21,9 @@ import {
   type StructValues,
 } from '../../src/uapi/index.ts';
 
-/** Bytes that an argument block has for data behind the arguments: chunks and sequence numbers. */
+/** Bytes of an argument block for data after the arguments: chunks and sequence numbers. */
 const BLOCK_BYTES = 65536;
-/** Where that data starts. */
+/** Start of that data. */
 const DATA_OFFSET = 64;
 const ANSWER_BYTES = 16384;
 
@@ -133,14 +133,14 @@ export class DriverClient {
     return this.commandBuffer({ op: HL_CB_OP.DESTROY, cb_handle: handle }).result;
   }
 
-  /** Runs a CS ioctl on arguments as they are. */
+  /** Runs a CS ioctl with unchecked arguments. */
   cs(values: Partial<Values<typeof HL_CS_ARGS.in>>): Answer<Values<typeof HL_CS_ARGS.out>> {
     HL_CS_ARGS.in.encode(values, this.block.view);
     const result = this.file.ioctl(this.file.numbers.CS, this.block);
     return { result, out: HL_CS_ARGS.out.decode(this.block.view) };
   }
 
-  /** Submits chunks. Answers the sequence number. */
+  /** Submits chunks. Returns the sequence number. */
   submit(
     chunks: readonly Chunk[],
     values: Partial<Values<typeof HL_CS_ARGS.in>> = {},
@@ -170,14 +170,14 @@ export class DriverClient {
     return this.waitCs({ seq, timeout_us: BigInt(timeoutUs) });
   }
 
-  /** Runs a WAIT_CS ioctl on arguments as they are. */
+  /** Runs a WAIT_CS ioctl with unchecked arguments. */
   waitCs(values: Partial<Values<typeof HL_WAIT_CS_ARGS.in>>): Answer<Values<typeof HL_WAIT_CS_ARGS.out>> {
     HL_WAIT_CS_ARGS.in.encode(values, this.block.view);
     const result = this.file.ioctl(this.file.numbers.WAIT_CS, this.block);
     return { result, out: HL_WAIT_CS_ARGS.out.decode(this.block.view) };
   }
 
-  /** Asks INFO for a struct. */
+  /** Queries INFO for a struct. */
   info<F extends StructFields>(
     op: number,
     struct: Struct<F>,
@@ -188,7 +188,7 @@ export class DriverClient {
     return { result, out: struct.decode(this.answer.view) };
   }
 
-  /** Runs an INFO ioctl; the answer goes to {@link answer} unless said otherwise. */
+  /** Runs an INFO ioctl; by default the answer goes to {@link answer}. */
   infoRaw(values: Partial<Values<typeof HL_INFO_ARGS>>): number {
     HL_INFO_ARGS.encode({ return_pointer: BigInt(this.answer.address), ...values }, this.block.view);
     return this.file.ioctl(this.file.numbers.INFO, this.block);
@@ -199,7 +199,7 @@ export class DriverClient {
     return this.file.ioctl(this.file.numbers.DEBUG, this.block);
   }
 
-  /** Closes the file and gives the memory back. */
+  /** Closes the file and frees the memory. */
   close(): void {
     this.file.close();
     this.block.free();

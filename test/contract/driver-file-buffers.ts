@@ -1,4 +1,4 @@
-/** Contract cases: CB, TS_ALLOC, MAP_BLOCK and what mmap accepts. */
+/** Contract cases: CB, TS_ALLOC, MAP_BLOCK and mmap. */
 
 import { describe, expect, it } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
@@ -49,7 +49,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.commandBuffer({ op: HL_CB_OP.INFO, cb_handle: out }).result).toBe(-Errno.EINVAL);
     });
 
-    it('tells the use count and the device address', () => {
+    it('reports the use count and the device address', () => {
       const { client } = fixture;
       const { out } = client.createCommandBuffer(PAGE);
       expect(client.commandBuffer({ op: HL_CB_OP.INFO, cb_handle: out })).toMatchObject({
@@ -60,7 +60,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.commandBuffer({ op: HL_CB_OP.INFO, cb_handle: out, flags }).result).toBe(-Errno.EINVAL);
     });
 
-    it('maps a buffer for the card where the ASIC can', () => {
+    it('maps a buffer for the card if the ASIC supports it', () => {
       const { client, profile } = fixture;
       const { result, out } = client.createCommandBuffer(77, HL_CB_FLAGS.MAP);
       if (!profile.capabilities.mappedKernelCb) {
@@ -78,7 +78,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
   describe('mmap', () => {
     const fixture = new DriverFixture(asic, makeNode);
 
-    it('wants the whole buffer in pages, once at a time', () => {
+    it('requires the whole buffer in pages, once at a time', () => {
       const { client } = fixture;
       const { out } = client.createCommandBuffer(77);
       expect(errnoOf(() => client.file.mmap(2 * PAGE, out))).toBe(Errno.EINVAL);
@@ -105,7 +105,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       for (const offset of unknown) expect(errnoOf(() => client.file.mmap(PAGE, offset))).toBe(Errno.EINVAL);
     });
 
-    it('lets a destroyed buffer live while it is mapped', () => {
+    it('keeps a destroyed buffer while it is mapped', () => {
       const { client } = fixture;
       const { out } = client.createCommandBuffer(PAGE);
       const mapping = client.file.mmap(PAGE, out);
@@ -130,7 +130,7 @@ export function bufferCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.memory(tooMany).result).toBe(-Errno.EINVAL);
     });
 
-    it('maps whole blocks of registers where the ASIC has them', () => {
+    it('maps whole blocks of registers if the ASIC has them', () => {
       const { client, profile } = fixture;
       const block = profile.userBlocks[0];
       const address = block?.address ?? profile.cfg.start;

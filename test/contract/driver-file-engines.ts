@@ -68,7 +68,7 @@ export function engineCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       }
     });
 
-    it('halts and runs cores, and ignores those that there are not', () => {
+    it('halts and runs cores, and ignores missing ones', () => {
       const all = Array.from({ length: GAUDI2_ENGINE_CORES }, (_, id) => id);
       for (const command of [CORE_HALT, CORE_RUN]) {
         expect(cores(all, command)).toMatchObject({ result: 0, out: { seq: NO_SEQ, status: 0 } });
@@ -91,7 +91,7 @@ export function engineCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       }
     });
 
-    it('lets no transfer of a stalled EDMA begin, until it goes on', () => {
+    it('starts no transfer of a stalled EDMA until it is resumed', () => {
       const { client, host } = fixture;
       const hostVa = fixture.mapAll();
       const queue = Gaudi2QueueBase.DCORE0_EDMA_0;

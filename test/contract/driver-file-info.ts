@@ -38,7 +38,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.infoRaw({ op: 9999, return_size: 8 })).toBe(-Errno.EINVAL);
     });
 
-    it('copies no more than the caller has room for', () => {
+    it('copies no more than the length of the buffer', () => {
       const { client } = fixture;
       client.answer.u8.fill(0xaa);
       expect(client.infoRaw({ op: HL_INFO_OP.HW_IP_INFO, return_size: 16 })).toBe(0);
@@ -59,7 +59,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(Buffer.from(hw.card_name).toString().replaceAll('\0', '')).not.toBe('');
     });
 
-    it('answers every op of an operational card', () => {
+    it('supports every op of an operational card', () => {
       const { client } = fixture;
       const skipped: number[] = [
         HL_INFO_OP.REGISTER_EVENTFD,
@@ -73,7 +73,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       }
     });
 
-    it('signs the number that it is asked with, where the firmware signs', () => {
+    it('signs the nonce of the query, if the firmware signs', () => {
       const { client } = fixture;
       const nonce = { sec_attest_nonce: 0xdeadbeef };
       const reports = [
@@ -87,7 +87,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       for (const { result, out } of reports) expect([result, out.nonce]).toEqual([0, 0xdeadbeef]);
     });
 
-    it('tells the first objects of each dcore', () => {
+    it('reports the first objects of each dcore', () => {
       const { client, profile } = fixture;
       const first = client.info(HL_INFO_OP.SYNC_MANAGER, HL_INFO_SYNC_MANAGER, { dcore_id: 0 }).out;
       expect(first.first_available_sync_object).toBe(profile.sync.managers[0]!.firstUserSob);
@@ -96,7 +96,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.infoRaw({ op: HL_INFO_OP.SYNC_MANAGER, return_size: 16, dcore_id: 8 })).toBe(-Errno.EINVAL);
     });
 
-    it('tells times, idleness, frequencies, page sizes and counters', () => {
+    it('reports times, idleness, frequencies, page sizes and counters', () => {
       const { client } = fixture;
       const one = client.info(HL_INFO_OP.TIME_SYNC, HL_INFO_TIME_SYNC).out;
       const two = client.info(HL_INFO_OP.TIME_SYNC, HL_INFO_TIME_SYNC).out;
@@ -109,7 +109,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out.ctx_queue_full_drop_cnt).toBe(0n);
     });
 
-    it('gives the engine status as text of a bounded buffer', () => {
+    it('returns the engine status as text in a bounded buffer', () => {
       const { client } = fixture;
       expect(client.infoRaw({ op: HL_INFO_OP.ENGINE_STATUS, return_size: 1023 })).toBe(-Errno.EINVAL);
       expect(client.infoRaw({ op: HL_INFO_OP.ENGINE_STATUS, return_size: 0x100001 })).toBe(-Errno.EINVAL);
@@ -135,7 +135,7 @@ export function infoCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       event.close();
     });
 
-    it('refuses a descriptor that is no event fd', () => {
+    it('refuses a descriptor that is not an event fd', () => {
       const [reading, writing] = pipe2();
       const values = { op: HL_INFO_OP.REGISTER_EVENTFD, eventfd: reading };
       expect(fixture.client.infoRaw(values)).toBe(-Errno.EINVAL);

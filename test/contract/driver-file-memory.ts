@@ -35,14 +35,14 @@ export function memoryCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       hole.close();
     });
 
-    it('gives a freed address again, and takes hints', () => {
+    it('reuses a freed address, and accepts hints', () => {
       const { client, host } = fixture;
       const one = client.mapHost(host.address, PAGE).out;
       const two = client.mapHost(host.address, PAGE).out;
       expect(two).not.toBe(one);
       expect(client.unmap(one)).toBe(0);
       expect(client.mapHost(host.address, PAGE, one).out).toBe(one);
-      // A hint that is taken is ignored, unless it is forced.
+      // The hint of an occupied address is ignored, unless it is forced.
       expect(client.mapHost(host.address, PAGE, one).out).not.toBe(one);
       expect(client.mapHost(host.address, PAGE, one, HL_MEM.FORCE_HINT)).toEqual({ result: -Errno.ENOMEM, out: 0n });
       const far = two + 0x100000000n;
@@ -62,7 +62,7 @@ export function memoryCases(asic: PacketAsic, makeNode: () => DriverNode): void 
     const fixture = new DriverFixture(asic, makeNode);
     const usage = () => fixture.client.info(HL_INFO_OP.DRAM_USAGE, HL_INFO_DRAM_USAGE).out;
 
-    it('accounts', () => {
+    it('accounts for memory', () => {
       const { client, hw } = fixture;
       const before = usage();
       expect(before.ctx_dram_mem).toBe(0n);
@@ -76,7 +76,7 @@ export function memoryCases(asic: PacketAsic, makeNode: () => DriverNode): void 
       expect(client.allocate(0)).toEqual({ result: -Errno.EINVAL, out: 0n });
     });
 
-    it('forgets everything at close', () => {
+    it('frees everything at close', () => {
       const before = usage();
       fixture.deviceMemory();
       fixture.mapAll();
@@ -149,7 +149,7 @@ function gaudi2Memory(fixture: DriverFixture, usage: () => { dram_free_mem: bigi
     expect(client.allocate(1).result).toBe(-Errno.ENOMEM);
   });
 
-  it('fails CONTIGUOUS in fragmented memory, and does without otherwise', () => {
+  it('fails CONTIGUOUS in fragmented memory, and uses several pieces otherwise', () => {
     const { client, hw } = fixture;
     const pages = Number(hw.dram_size / hw.dram_page_size);
     const handles = Array.from({ length: pages }, () => client.allocate(1).out);
@@ -168,7 +168,7 @@ function gaudi2Memory(fixture: DriverFixture, usage: () => { dram_free_mem: bigi
     expect([...fixture.host.words.subarray(16, 18)]).toEqual([0x01020304, 0x05060708]);
   });
 
-  it('frees only what is known and not mapped', () => {
+  it('frees only known handles that are not mapped', () => {
     const { client, hw } = fixture;
     const address = fixture.deviceMemory();
     expect(client.free(fixture.handle)).toBe(-Errno.EINVAL);
@@ -181,7 +181,7 @@ function gaudi2Memory(fixture: DriverFixture, usage: () => { dram_free_mem: bigi
     expect(client.mapDevice(fixture.handle)).toEqual({ result: -Errno.EINVAL, out: 0n });
   });
 
-  it('maps one allocation twice, and takes hints in whole pages', () => {
+  it('maps one allocation twice, and accepts hints in whole pages', () => {
     const { client, hw } = fixture;
     const one = fixture.deviceMemory();
     const two = client.mapDevice(fixture.handle).out;
@@ -194,7 +194,7 @@ function gaudi2Memory(fixture: DriverFixture, usage: () => { dram_free_mem: bigi
     expect(client.free(fixture.handle)).toBe(-Errno.EINVAL);
   });
 
-  it('has an import op only where the driver is the vendor’s', () => {
+  it('has an import op only in the vendor’s driver', () => {
     const { client } = fixture;
     const result = client.memory({
       op: HL_MEM_OP.REG_DMABUF_FD,

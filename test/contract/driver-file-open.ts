@@ -65,7 +65,7 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       }
     });
 
-    it('counts opens, and resets at close where the ASIC does', () => {
+    it('counts opens, and resets the card at close if the ASIC does', () => {
       const before = fixture.client.info(HL_INFO_OP.OPEN_STATS, HL_OPEN_STATS_INFO).out;
       const resets = fixture.client.info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT).out;
       expect(before.is_compute_ctx_active).toBe(1);
@@ -117,7 +117,7 @@ export function openCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(file.ioctl(iowr(0x55, 1, 24), block)).toBe(-Errno.ENOTTY);
     });
 
-    it('refuses on the control node what is not INFO, known or not', () => {
+    it('refuses all requests but INFO on the control node', () => {
       const control = new DriverClient(fixture.node.openControl(0));
       for (const number of [0x3f, 0x41, 0x46]) {
         expect(control.file.ioctl(iowr(0x64, number, 24), control.block)).toBe(-Errno.ENOTTY);

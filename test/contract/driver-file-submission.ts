@@ -28,7 +28,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
     const fixture = new DriverFixture(asic, makeNode);
     const counters = () => fixture.client.info(HL_INFO_OP.CS_COUNTERS, HL_INFO_CS_COUNTERS).out;
 
-    it('refuses what the driver refuses, with the errno in the status', () => {
+    it('checks its arguments like the driver, with the errno in the status', () => {
       const { client } = fixture;
       fixture.mapAll();
       const refused = (errno: number, answer: ReturnType<typeof client.cs>) => {
@@ -69,13 +69,13 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.submit([{ queue: 0, cb: 0x1234n, byteLength: 8 }]).result).toBe(-Errno.EINVAL);
       expect(client.submit([{ queue: 0, cb: out, byteLength: 4 }]).result).toBe(-Errno.EINVAL);
       expect(client.submit([{ queue: 0, cb: out, byteLength: 4104 }]).result).toBe(-Errno.EINVAL);
-      // An internal queue takes an address, and does not tell completion by itself.
+      // An internal queue receives an address, and does not signal completion by itself.
       expect(client.submit([{ queue: 9, cb: 0x7000_0000_0000_0000n, byteLength: 8 }]).result).toBe(-Errno.EFAULT);
       expect(client.submit([{ queue: 9, cb: hostVa, byteLength: 8 }]).result).toBe(-Errno.EINVAL);
     });
 
     if (asic === 'gaudi') {
-      it('parses what goes to external queues', () => {
+      it('parses command buffers for external queues', () => {
         const cases: [number, number][] = [
           [PacketOpcode.MSG_PROT, Errno.EPERM],
           [PacketOpcode.CP_DMA, Errno.EPERM],
@@ -137,7 +137,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(filled.getUint32(16, true)).toBe(0x89ab_cdef);
     });
 
-    it('writes words with messages, behind what came before', () => {
+    it('writes words with messages, after earlier packets', () => {
       const { host } = fixture;
       const hostVa = fixture.mapAll();
       const at = writeMsgLong(fixture.commands, 0, msgLongCtl(), 0xdead_beef, ...halves(hostVa + 8n));
@@ -176,7 +176,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.submit([chunk], { cs_flags: HL_CS_FLAGS.WAIT }).result).toBe(-Errno.EINVAL);
     });
 
-    it('makes a wait block until its signal, which comes behind a fence', () => {
+    it('blocks a wait until its signal, which follows a fence', () => {
       const { client, profile } = fixture;
       fixture.mapAll();
       writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
@@ -192,7 +192,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.wait(wait.out.seq, 1_000_000)).toMatchObject({ result: 0, out: { status: 0 } });
     });
 
-    it('reserves signals, and takes back the last reservation only', () => {
+    it('reserves signals, and cancels the last reservation only', () => {
       const { client } = fixture;
       const reserve = (count: number, queue = 0) => {
         const cs_flags = HL_CS_FLAGS.RESERVE_SIGNALS_ONLY;
@@ -225,7 +225,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       const rest = reserve(0x7ffe).out;
       expect(rest.sob_base_addr_offset).toBe(signal.out.sob_base_addr_offset);
       expect(reserve(0x7fff).out.sob_base_addr_offset).toBe(signal.out.sob_base_addr_offset + 4);
-      // The first one still has a signal to come.
+      // The first one still has a pending signal.
       expect(reserve(1).result).toBe(-Errno.EINVAL);
     });
 
@@ -253,7 +253,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.wait(waiting.out.seq, 1_000_000).out.status).toBe(0);
     });
 
-    it('restores before it executes, and fails with what the restore phase fails with', () => {
+    it('restores before it executes, and fails with the error of the restore phase', () => {
       const { client } = fixture;
       fixture.mapAll();
       nop();
@@ -261,7 +261,7 @@ export function submissionCases(asic: PacketAsic, makeNode: () => DriverNode): v
       expect(client.wait(out.seq, 1_000_000).out.status).toBe(0);
       const cs_flags = HL_CS_FLAGS.FORCE_RESTORE;
       const restored = { cs_flags, chunks_restore: BigInt(client.dataAddress), num_chunks_restore: 1 };
-      // The hidden submission has a number of its own.
+      // The hidden submission has a sequence number of its own.
       expect(fixture.submitCommands(8, 0, restored)).toMatchObject({ result: 0, out: { seq: out.seq + 2n } });
       expect(fixture.submitCommands(8, 0, { ...restored, chunks_restore: 64n }).result).toBe(-Errno.EFAULT);
       expect(fixture.submitCommands(8, 0, { ...restored, num_chunks_restore: 513 }).result).toBe(-Errno.EINVAL);

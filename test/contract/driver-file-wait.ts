@@ -30,7 +30,7 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
     const fixture = new DriverFixture(asic, makeNode);
     const nop = (): void => void writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
 
-    it('knows what was submitted only', () => {
+    it('refuses unknown sequence numbers', () => {
       expect(fixture.client.wait(1n).result).toBe(-Errno.EINVAL);
       expect(fixture.client.wait(2n ** 64n - 1n).result).toBe(-Errno.EINVAL);
       const none = { status: HL_WAIT_CS_STATUS.COMPLETED, flags: HL_WAIT_CS_STATUS_FLAG.GONE };
@@ -55,7 +55,7 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
       expect(client.wait(plain).out).toMatchObject({ status: 0, flags: HL_WAIT_CS_STATUS_FLAG.GONE });
     });
 
-    it('answers BUSY after the time', async () => {
+    it('returns BUSY after the timeout', async () => {
       const { client } = fixture;
       fixture.mapAll();
       writeFence(fixture.commands, 0, packetCtl(PacketOpcode.FENCE), fenceCfg(0, 1, 1));
@@ -111,7 +111,7 @@ export function waitCases(asic: PacketAsic, makeNode: () => DriverNode): void {
 function stagedCases(fixture: DriverFixture): void {
   const STAGED = HL_CS_FLAGS.STAGED_SUBMISSION;
 
-  it('lets two waits for several submissions go on at a time, and refuses a third', async () => {
+  it('permits two concurrent waits for several submissions, and refuses a third', async () => {
     const { client } = fixture;
     writeNop(fixture.commands, 0, packetCtl(PacketOpcode.NOP));
     const first = fixture.submitCommands(8, 0, { cs_flags: STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_FIRST }).out.seq;
@@ -124,7 +124,7 @@ function stagedCases(fixture: DriverFixture): void {
     });
     expect(await waits[2]).toBe(-Errno.ENOMEM);
     fixture.submitCommands(8, 0, { cs_flags: STAGED | HL_CS_FLAGS.STAGED_SUBMISSION_LAST, seq: first });
-    // Any call lets the driver see that the submission is complete.
+    // Any call lets the driver detect that the submission is complete.
     client.wait(first);
     expect(await Promise.all(waits.slice(0, 2))).toEqual([0, 0]);
   });

@@ -1,4 +1,4 @@
-/** Runs the contract of driver files on the emulated node, in process and served by another one, and on the cards of this machine where it has any. */
+/** Runs the contract of driver files on the emulated node, in process and in a node server, and on the cards of this machine if it has any. */
 
 import { afterAll } from 'vitest';
 import { KernelNode } from '../../src/driver/kernel/kernel-node.ts';
@@ -21,7 +21,7 @@ for (const asic of ['gaudi', 'gaudi2'] as const) {
 for (const asic of ['gaudi', 'gaudi2'] as const) {
   const server = await TestNodeServer.start({ asic, cards: 1 });
   afterAll(() => server.stop());
-  // What a process makes once for all sockets is no leak.
+  // Resources that a process creates once for all sockets are not leaks.
   connectEmulatedNode(server.socketPath).close();
   driverFileContract(`${asic} of a node server`, asic, () => connectEmulatedNode(server.socketPath));
 }

@@ -1,6 +1,4 @@
-/**
- * The contract of a driver file: what every driver node answers at the ioctl boundary, case by case of the driver's rules.
- */
+/** The contract of a driver file: the behaviour of every driver node at the ioctl boundary, case by case of the driver's rules. */
 
 import { describe } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';

@@ -1,6 +1,4 @@
-/**
- * What the cases of the driver contract share: a card opened for one case, with memory of the host, and a check that nothing leaks.
- */
+/** The common part of the cases of the driver contract: a card opened for one case, with host memory, and a leak check. */
 
 import { afterEach, beforeAll, beforeEach, expect, vi } from 'vitest';
 import type { DriverNode } from '../../src/driver/port.ts';
@@ -27,9 +25,9 @@ import {
 } from '../../src/uapi/index.ts';
 import { DriverClient } from './driver-client.ts';
 
-/** Bytes of host memory that a case has. */
+/** Bytes of host memory of a case. */
 export const HOST_BYTES: number = 16 * 2 ** 20;
-/** Where command buffers are written in it. */
+/** Offset of command buffers in it. */
 const COMMANDS_OFFSET: number = HOST_BYTES - 65536;
 
 /** Bytes of a chunk of scratch memory. */
@@ -42,12 +40,12 @@ export function halves(address: bigint): [number, number] {
   return [Number(address & 0xffff_ffffn), Number(address >> 32n)];
 }
 
-/** Mappings that are alive, without the chunks of scratch memory, which stay. */
+/** Live mappings, without the chunks of scratch memory, which stay. */
 function mappings(): number {
   return mappedMemoryStatistics().liveMappings - scratchStatistics().arenaBytes / SCRATCH_CHUNK_BYTES;
 }
 
-/** One card, opened anew for every case. */
+/** One card, opened for every case. */
 export class DriverFixture {
   readonly asic: PacketAsic;
   readonly profile: AsicProfile;
@@ -76,13 +74,13 @@ export class DriverFixture {
       this.client.close();
       this.host.close();
       this.node.close();
-      // Threads that have been told to end give their descriptors back a little later.
+      // Threads close their descriptors asynchronously after they were told to end.
       await vi.waitFor(() => expect(openFileDescriptors()).toBeLessThanOrEqual(before.fds), { timeout: 10_000 });
       expect(mappings()).toBe(before.mappings);
     });
   }
 
-  /** Opens the card, after the file before was closed. */
+  /** Opens the card, after the previous file was closed. */
   open(): void {
     this.client = new DriverClient(this.node.open(0));
     this.hw = this.client.info(HL_INFO_OP.HW_IP_INFO, HL_INFO_HW_IP_INFO).out as StructValues<never> & HwIpInfo;
@@ -98,7 +96,7 @@ export class DriverFixture {
     return mapped.out;
   }
 
-  /** Device memory of `pages` pages, mapped where it has addresses. */
+  /** Device memory of `pages` pages, mapped if the generation has device addresses. */
   deviceMemory(pages = 1): bigint {
     const { result, out } = this.client.allocate(this.hw.dram_page_size * BigInt(pages));
     expect(result).toBe(0);
@@ -114,12 +112,12 @@ export class DriverFixture {
     return this.#handle ?? 0n;
   }
 
-  /** Words for packets: a place in the host memory, or what is copied into a command buffer of the driver. */
+  /** Words for packets: a part of the host memory, or the source of a command buffer of the driver. */
   get commands(): Uint32Array {
     return new Uint32Array(this.host.buffer, COMMANDS_OFFSET, 1024);
   }
 
-  /** Submits what {@link commands} holds, as the ASIC wants it; `queue` is one that takes kernel buffers on gaudi. */
+  /** Submits {@link commands} in the form that the ASIC requires; `queue` accepts kernel buffers on gaudi. */
   submitCommands(
     byteLength: number,
     queue = 0,
@@ -136,7 +134,7 @@ export class DriverFixture {
     return this.client.submit([{ queue, cb: this.#commandHandle, byteLength, flags: 0 }], values);
   }
 
-  /** Adds 1 to a fence from a queue that is not 0, with packets that lie behind those of {@link commands}. */
+  /** Adds 1 to a fence from a queue that is not 0, with packets after those of {@link commands}. */
   raiseFence(fence: bigint): void {
     const at = 512;
     writeMsgLong(this.commands, at, msgLongCtl(), 1, ...halves(fence));

@@ -1,4 +1,4 @@
-/** One emulated gaudi2 card with time that stands still, its open file, and host memory that is mapped for it. For tests of the emulator. */
+/** One emulated gaudi2 card with a manual clock, its open file, and host memory that is mapped for it. For tests of the emulator. */
 
 import { createEmulatedNode, type EmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
 import { type MappedMemory, mapAnonymous } from '../../src/sys/index.ts';
@@ -56,7 +56,7 @@ export class EmulatedCard {
     return this.submit(offset, 8, queue, values).out.seq;
   }
 
-  /** Lets one blocked command buffer of a stream of the first queue go on, with packets at `offset`. */
+  /** Continues one blocked command buffer of a stream of the first queue, with packets at `offset`. */
   raise(offset: number, stream = 0): void {
     const { profile } = this.node.config;
     const fence = profile.cfg.start + BigInt(profile.fences[0]!.fence0 + 4 * stream);
@@ -72,7 +72,7 @@ export class EmulatedCard {
     return this.client.info(HL_INFO_OP.RESET_COUNT, HL_INFO_RESET_COUNT).out.hard_reset_cnt;
   }
 
-  /** A wait that does not block; its answer and the status of it. */
+  /** A wait that does not block; its answer and status. */
   async waitAsync(seq: bigint, timeoutUs: bigint): Promise<Answer<number>> {
     const other = new DriverClient(this.client.file);
     other.block.view.setBigUint64(0, seq, true);

@@ -1,4 +1,4 @@
-/** The contract of atomic operations: every operation on words of both sizes, against arithmetic of BigInt; what is refused changes nothing. */
+/** The contract of atomic operations: every operation on words of both sizes, compared with BigInt arithmetic; refused operations change nothing. */
 
 import { describe, expect, it } from 'vitest';
 import { WordOperation } from '../../src/ucp/api/word-operation.ts';
@@ -83,7 +83,7 @@ export function endpointAtomicsContract(name: string, setup: MdSetup): void {
       await fixture.expectBytes(there, bytes);
     });
 
-    it('refuse memory that is gone', () => {
+    it('refuse unmapped memory', () => {
       const { md, endpoint } = fixture;
       const there = fixture.remoteMemory(MemoryType.HOST, 64)!;
       const rkey = keyOf(md, there);

@@ -8,7 +8,7 @@ import { fillPattern } from '../fixtures/pattern.ts';
 import { requires } from '../fixtures/requires.ts';
 import { type MdSetup, ownBytes, UctFixture } from './uct-fixture.ts';
 
-/** Turns in which nothing happens, after which nothing will: not every one looks at everything. */
+/** Steps without progress after which no further progress is expected: not every step polls everything. */
 const QUIET_TURNS = 32;
 
 /** A message as it arrived. */
@@ -17,7 +17,7 @@ interface Arrived {
   readonly bytes: Uint8Array;
 }
 
-/** Writes these bytes. */
+/** Writes the given bytes. */
 class BytesPacker implements AmPacker {
   readonly bytes: Uint8Array;
   runs = 0;
@@ -47,7 +47,7 @@ function pattern(byteLength: number, seed: number): Uint8Array {
   return bytes;
 }
 
-/** A sender and a receiver in one process: two interfaces, or one where the transport reaches only itself. */
+/** A sender and a receiver in one process: two interfaces, or one if the transport reaches only itself. */
 class MessageFixture extends UctFixture {
   receiver: Iface = undefined as never;
   sender: Iface = undefined as never;
@@ -56,7 +56,7 @@ class MessageFixture extends UctFixture {
 
   readonly connectsLate: boolean;
 
-  /** @param connectsLate the transport connects with the first operation, which finds NO_RESOURCE until then */
+  /** @param connectsLate the transport connects with the first operation, which returns NO_RESOURCE until then */
   constructor(setup: MdSetup, connectsLate: boolean) {
     super(setup);
     this.connectsLate = connectsLate;
@@ -76,7 +76,7 @@ class MessageFixture extends UctFixture {
     });
   }
 
-  /** Makes the connection, with a message that nobody sees. */
+  /** Establishes the connection, with a message that is not recorded. */
   async #connect(): Promise<void> {
     let arrived = 0;
     this.receiver.setAmHandler(() => {
@@ -100,7 +100,7 @@ class MessageFixture extends UctFixture {
     return this.endpoint.amShort(id, header, header.length, bytes, headerBytes, bytes.byteLength - headerBytes);
   }
 
-  /** Sends, again while there is no room. */
+  /** Sends, and retries while there is no room. */
   send(start: () => Status): void {
     let status = start();
     while (status === Status.NO_RESOURCE) {
@@ -123,7 +123,7 @@ class MessageFixture extends UctFixture {
     for (let quiet = 0; quiet < QUIET_TURNS; ) quiet = this.#drive() > 0 ? 0 : quiet + 1;
   }
 
-  /** Nothing but these has arrived, once all have had the time to. */
+  /** Expects that exactly these messages have arrived, after enough progress for further ones. */
   async expectAll(expected: readonly Arrived[]): Promise<void> {
     while (this.arrived.length < expected.length) {
       if (this.#drive() === 0) await new Promise(setImmediate);
@@ -178,7 +178,7 @@ function arrivalCases(fixture: MessageFixture): void {
     fixture.expectArrived(expected);
   });
 
-  it('from anywhere in a buffer, which is free at once', () => {
+  it('from any offset of a buffer, which can be reused at once', () => {
     fixture.listen();
     const expected: Arrived[] = [];
     for (let offset = 0; offset < 9; offset++) {
@@ -203,7 +203,7 @@ function arrivalCases(fixture: MessageFixture): void {
     fixture.expectArrived([]);
   });
 
-  it('also when they came before there was a handler', () => {
+  it('also if they arrived before the handler was set', () => {
     const bytes = pattern(50, 5);
     expect(fixture.short(9, bytes)).toBe(Status.OK);
     expect(fixture.receiver.progress()).toBe(0);
@@ -212,7 +212,7 @@ function arrivalCases(fixture: MessageFixture): void {
     fixture.expectArrived([{ id: 9, bytes }]);
   });
 
-  it('once each, also when the handler sends', async () => {
+  it('once each, also if the handler sends', async () => {
     const back = fixture.receiver.connect(fixture.receiver.address);
     const seen: number[] = [];
     let next = 0;
@@ -220,7 +220,7 @@ function arrivalCases(fixture: MessageFixture): void {
     fixture.receiver.setAmHandler((_id, frame) => {
       const round = frame.words[frame.offset >> 2]!;
       seen.push(round);
-      // A full ring leaves the answer to the next turn.
+      // With a full ring the answer is sent in the next step.
       next = round + 1;
       if (send() === Status.OK) next = 0;
     });
@@ -235,7 +235,7 @@ function arrivalCases(fixture: MessageFixture): void {
 }
 
 function pressureCases(fixture: MessageFixture): void {
-  it.each([8, 500])('is NO_RESOURCE and loses nothing, with messages of %s bytes', async (byteLength) => {
+  it.each([8, 500])('returns NO_RESOURCE and loses nothing, with messages of %s bytes', async (byteLength) => {
     fixture.listen();
     const expected: Arrived[] = [];
     const refused = new BytesPacker(pattern(byteLength, 77));
@@ -248,7 +248,7 @@ function pressureCases(fixture: MessageFixture): void {
       }
       expect(fixture.short(1, pattern(byteLength, 1))).toBe(Status.NO_RESOURCE);
       if (byteLength > 112) expect(fixture.endpoint.amBcopy(1, refused)).toBe(Status.NO_RESOURCE);
-      // Some rounds leave a rest.
+      // Some rounds leave messages in the ring.
       if (round % 2 === 0) fixture.drain();
       else fixture.receiver.progress();
       fixture.receiver.progress();
@@ -277,7 +277,7 @@ function pressureCases(fixture: MessageFixture): void {
 }
 
 function endCases(fixture: MessageFixture): void {
-  it('of the sender lose nothing that was sent', async () => {
+  it('of the sender lose no sent message', async () => {
     requires(fixture.sender !== fixture.receiver, 'two ends');
     fixture.listen();
     const expected = Array.from({ length: 40 }, (_, i) => ({ id: i % 32, bytes: pattern(i * 20, i + 1) }));
@@ -287,20 +287,20 @@ function endCases(fixture: MessageFixture): void {
     await fixture.expectAll(expected);
   });
 
-  it('of the receiver are told to senders', () => {
+  it('of the receiver are reported to senders', () => {
     requires(fixture.sender !== fixture.receiver, 'two ends');
     expect(fixture.endpoint.check()).toBe(Status.OK);
     expect(fixture.short(1, pattern(8, 1))).toBe(Status.OK);
     fixture.receiver.close();
     expect([Status.ENDPOINT_TIMEOUT, Status.CONNECTION_RESET]).toContain(fixture.endpoint.check());
     expect(fixture.short(1, pattern(8, 1))).toBe(Status.CONNECTION_RESET);
-    // Who connects late finds out late.
+    // A transport that connects late detects it late.
     if (!fixture.connectsLate) {
       expect(fixture.sender.unreachableReason(fixture.receiver.address)).toBeTypeOf('string');
     }
   });
 
-  it('and beginnings can follow each other for ever', async () => {
+  it('and restarts can be repeated', async () => {
     requires(fixture.sender !== fixture.receiver, 'two ends');
     fixture.listen();
     const expected: Arrived[] = [];
@@ -315,10 +315,10 @@ function endCases(fixture: MessageFixture): void {
     await fixture.expectAll(expected);
   });
 
-  it('of a sleep come in time, or with the end of the interface', async () => {
+  it('of a sleep come in time, or when the interface closes', async () => {
     fixture.listen();
     await Promise.all([fixture.receiver.wait(1e12), fixture.receiver.wait(3e6)]);
-    // Who joins a sleep gets its promise: what waits for it often adds one reaction.
+    // Joining a sleep returns its promise, so that a frequent caller adds one reaction only.
     expect(fixture.receiver.wait(1e12)).toBe(fixture.receiver.wait(2e12));
     const closed = fixture.receiver.wait(1e12);
     fixture.receiver.close();
@@ -334,13 +334,13 @@ function endCases(fixture: MessageFixture): void {
       await slept;
       expect(fixture.receiver.progress()).toBe(1);
     }
-    // What is there already is no reason to sleep.
+    // A message that has already arrived prevents the sleep.
     expect(fixture.short(1, pattern(8, 1))).toBe(Status.OK);
     await fixture.receiver.wait(1e12);
     expect(fixture.receiver.progress()).toBe(1);
   });
 
-  it('of a sleep without room come with room', async () => {
+  it('of a sleep without room come when there is room', async () => {
     requires((fixture.sender.attributes.flags & IfaceFlag.EVENT) !== 0, 'EVENT');
     fixture.listen();
     fixture.sender.setAmHandler(() => undefined);
@@ -354,7 +354,7 @@ function endCases(fixture: MessageFixture): void {
 }
 
 function addressCases(fixture: MessageFixture): void {
-  it('of any bytes are judged without an exception', async () => {
+  it('of any bytes are checked without an exception', async () => {
     const { address } = fixture.receiver;
     const judge = (bytes: Uint8Array): void => {
       const reason = fixture.sender.unreachableReason(bytes);

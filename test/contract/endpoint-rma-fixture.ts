@@ -45,7 +45,7 @@ export class RmaFixture extends UctFixture {
     return this.#endpoint!;
   }
 
-  /** Whether the interface says that it moves bytes between these kinds of memory. */
+  /** Whether the interface supports transfers between these kinds of memory. */
   serves(local: MemoryType, remote: MemoryType): boolean {
     const { localMemoryTypes, remoteMemoryTypes, requiredMemoryTypes } = this.iface.attributes;
     const reached = hasMemoryType(localMemoryTypes, local) && hasMemoryType(remoteMemoryTypes, remote);
@@ -56,24 +56,24 @@ export class RmaFixture extends UctFixture {
     return reached && required;
   }
 
-  /** Registered host memory, or memory of the interface's device; undefined where the memory domain has no such memory. */
+  /** Registered host memory, or memory of the interface's device; undefined if the memory domain has no such memory. */
   memory(type: MemoryType, byteLength: number): MdMemory | undefined {
     return this.#memoryOf(type, byteLength, this.iface.attributes.resource.sysDevice);
   }
 
-  /** Like {@link memory}, for the remote side: of another device where the interface reaches one, undefined where there are no keys of it. */
+  /** Like {@link memory}, for the remote side: of another device if the interface reaches one, undefined if it has no keys. */
   remoteMemory(type: MemoryType, byteLength: number): MdMemory | undefined {
     const { resource, reachesOtherDevices } = this.iface.attributes;
     const other = this.md.resources.find(({ sysDevice }) => sysDevice !== resource.sysDevice) ?? resource;
     const memory = this.#memoryOf(type, byteLength, (reachesOtherDevices ? other : resource).sysDevice);
     if (memory?.packable !== false) return memory;
     this.md.memDereg(memory);
-    // Registered memory has no keys everywhere; what the domain allocates has.
+    // Not all memory domains have keys of registered memory, but all have keys of allocated memory.
     const allocates = hasMemoryType(this.md.attributes.allocateMemoryTypes, type);
     return allocates ? this.md.memAlloc(byteLength, { memoryType: type }) : undefined;
   }
 
-  /** Ends what {@link remoteMemory} returned. */
+  /** Releases the result of {@link remoteMemory}. */
   end(memory: MdMemory): void {
     try {
       this.md.memFree(memory);
@@ -82,7 +82,7 @@ export class RmaFixture extends UctFixture {
     }
   }
 
-  /** Memory for the remote side: of a device where there is one. */
+  /** Memory for the remote side: of a device if there is one. */
   remote(byteLength: number): MdMemory {
     return this.remoteMemory(MemoryType.GAUDI, byteLength) ?? this.remoteMemory(MemoryType.HOST, byteLength)!;
   }
@@ -109,7 +109,7 @@ export class RmaFixture extends UctFixture {
     return this.md.memAlloc(byteLength, { memoryType: type, ...(sysDevice === undefined ? {} : { sysDevice }) });
   }
 
-  /** Makes memory hold `bytes`. */
+  /** Writes `bytes` into memory. */
   async write(memory: MdMemory, bytes: Uint8Array): Promise<void> {
     if (memory.bytes !== undefined) {
       memory.bytes.set(bytes);
@@ -124,7 +124,7 @@ export class RmaFixture extends UctFixture {
     });
   }
 
-  /** A copy of what memory holds. */
+  /** A copy of the contents of memory. */
   async read(memory: MdMemory): Promise<Uint8Array> {
     if (memory.bytes !== undefined) return memory.bytes.slice();
     const { iface, endpoint, md } = this;

@@ -1,4 +1,4 @@
-/** Contract cases of an endpoint: what it advertises is what it does, what it refuses changes nothing, and full queues recover. */
+/** Contract cases of an endpoint: it fulfils its attributes, refused operations change nothing, and full queues recover. */
 
 import { expect, it } from 'vitest';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
@@ -9,7 +9,7 @@ import { requires } from '../fixtures/requires.ts';
 import type { RmaFixture } from './endpoint-rma-fixture.ts';
 import { type CountingCompletion, finish, flush, keyOf } from './uct-fixture.ts';
 
-/** A status that an endpoint returned, or that of the error it threw. */
+/** The status of an endpoint's call, or that of the error it threw. */
 function outcome(call: () => Status): Status {
   try {
     return call();
@@ -19,7 +19,7 @@ function outcome(call: () => Status): Status {
   }
 }
 
-/** Whether an operation is done when the call returns; when not, waits for its end. */
+/** Whether an operation has ended when the call returns; otherwise waits for its end. */
 async function endsAtOnce(fixture: RmaFixture, start: (completion: CountingCompletion) => Status): Promise<boolean> {
   const completion = fixture.completion();
   const status = start(completion);
@@ -35,7 +35,7 @@ export function endpointLimitCases(fixture: RmaFixture): void {
 }
 
 function advertisedCases(fixture: RmaFixture): void {
-  it('are there exactly where the flags are', () => {
+  it('work exactly if their flags are set', () => {
     const { flags, put, get } = fixture.iface.attributes;
     expect((flags & IfaceFlag.PUT_SHORT) !== 0).toBe(put.shortBytesMax > 0);
     expect((flags & IfaceFlag.GET_SHORT) !== 0).toBe(get.shortBytesMax > 0);
@@ -44,7 +44,7 @@ function advertisedCases(fixture: RmaFixture): void {
     for (const limits of [put, get]) expect(limits.zcopyBytesMin).toBeLessThanOrEqual(limits.zcopyBytesMax);
   });
 
-  it('of short operations are served, and one byte more is not', async () => {
+  it('of short operations are accepted, and one byte more is not', async () => {
     const { md, iface, endpoint } = fixture;
     const { put, get } = iface.attributes;
     const there = fixture.remote(Math.max(put.shortBytesMax, get.shortBytesMax) + 1);
@@ -66,7 +66,7 @@ function advertisedCases(fixture: RmaFixture): void {
     await fixture.expectBytes(there, expected);
   });
 
-  it('of lists are served entry by entry, and one entry more is refused as a whole', async () => {
+  it('of lists are accepted, and one entry more is refused as a whole', async () => {
     const { md, iface, endpoint } = fixture;
     const { iovMax } = iface.attributes.put;
     const there = fixture.remote((iovMax + 1) * 16);
@@ -74,7 +74,7 @@ function advertisedCases(fixture: RmaFixture): void {
     here.bytes!.set(fixture.pattern(here.byteLength));
     await fixture.write(there, new Uint8Array(there.byteLength));
     const rkey = keyOf(md, there);
-    // Backwards, so that a list moved as one piece would be wrong.
+    // In reverse order, so that a list moved as one piece would be detected.
     const iov: IovEntry[] = Array.from({ length: iovMax + 1 }, (_, i) => {
       return { memory: here, offset: (iovMax - i) * 16, byteLength: 16 };
     });
@@ -96,7 +96,7 @@ function advertisedCases(fixture: RmaFixture): void {
     }
   });
 
-  it('of zero copy hold at the least length', async () => {
+  it('of zero copy hold at the minimum length', async () => {
     const { md, iface, endpoint } = fixture;
     const { zcopyBytesMin } = iface.attributes.put;
     const rkey = keyOf(md, fixture.remote(16));
@@ -106,7 +106,7 @@ function advertisedCases(fixture: RmaFixture): void {
   });
 }
 
-/** Remote offset and length that do not lie in 64 bytes. */
+/** Remote offset and length outside of 64 bytes. */
 const RANGES: readonly (readonly [number, number])[] = [
   [64, 1],
   [63, 2],
@@ -170,7 +170,7 @@ function refusalCases(fixture: RmaFixture): void {
     expect(here.bytes).toEqual(new Uint8Array(128));
   });
 
-  it('refuse memory that is gone, on both sides', async () => {
+  it('refuse unmapped memory, on both sides', async () => {
     const { md, iface, endpoint } = fixture;
     const there = fixture.remote(64);
     const rkey = keyOf(md, there);
@@ -242,7 +242,7 @@ function refusalCases(fixture: RmaFixture): void {
 }
 
 function resourceCases(fixture: RmaFixture): void {
-  it('of the queues give NO_RESOURCE without a trace, and recover', async () => {
+  it('of the queues return NO_RESOURCE without effects, and recover', async () => {
     const { md, iface, endpoint } = fixture;
     const there = fixture.remote(65536);
     const here = fixture.memory(MemoryType.HOST, 65536)!;
@@ -272,7 +272,7 @@ function resourceCases(fixture: RmaFixture): void {
     await fixture.expectBytes(there, bytes);
   });
 
-  it('of flushes are bounded, and each flush that was taken ends once', async () => {
+  it('of flushes are bounded, and each accepted flush ends once', async () => {
     const { md, iface, endpoint } = fixture;
     const there = fixture.remote(2 ** 20);
     const here = fixture.memory(MemoryType.HOST, 2 ** 20)!;
@@ -294,7 +294,7 @@ function resourceCases(fixture: RmaFixture): void {
     expect(iface.outstanding).toBe(0);
   });
 
-  it('end what is on its way, once, at the latest when the memory domain closes', () => {
+  it('end operations in flight once, at the latest when the memory domain closes', () => {
     const { md, iface, endpoint } = fixture;
     const there = fixture.remote(2 ** 20);
     const here = fixture.memory(MemoryType.HOST, 2 ** 20)!;

@@ -1,4 +1,4 @@
-/** The contract of an endpoint: put, get, flush and fence over every kind of memory that its interface takes, compared byte by byte. */
+/** The contract of an endpoint: put, get, flush and fence over every kind of memory that its interface supports, compared byte by byte. */
 
 import { describe, expect, it } from 'vitest';
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
@@ -10,9 +10,9 @@ import { endpointLimitCases } from './endpoint-rma-limits.ts';
 import { finish, flush, keyOf, type MdSetup, ownBytes, started } from './uct-fixture.ts';
 
 const MEBIBYTE = 2 ** 20;
-/** Sizes at which packets, pages and chunks begin and end. */
+/** Sizes around the limits of packets, pages and chunks. */
 const SIZES = [1, 7, 8, 64, 1023, 1024, 1025, 4096, 65536, MEBIBYTE + 3] as const;
-/** Where a transfer begins on either side. */
+/** Offset of a transfer on either side. */
 const LOCAL_OFFSET = 13;
 const REMOTE_OFFSET = 7;
 
@@ -57,11 +57,11 @@ function zcopyCases(fixture: RmaFixture): void {
         await fixture.write(there, remoteBytes);
         const put = await finish(iface, (completion) => endpoint.putZcopy(iov, REMOTE_OFFSET, rkey, completion));
         expect(put).toBe(Status.OK);
-        // It has arrived when it has ended: no flush.
+        // It has arrived when it has ended, without a flush.
         remoteBytes.set(localBytes.subarray(LOCAL_OFFSET, LOCAL_OFFSET + byteLength), REMOTE_OFFSET);
         await fixture.expectBytes(there, remoteBytes);
         await fixture.expectBytes(here, localBytes);
-        // Back to where it was not.
+        // Reads it back to another place.
         await fixture.write(here, fixture.pattern(here.byteLength));
         await fixture.write(there, remoteBytes.reverse());
         const before = await fixture.read(here);
@@ -117,12 +117,12 @@ function zcopyCases(fixture: RmaFixture): void {
   });
 }
 
-/** What a program gives away under an operation is not its own any more: an operation that has not ended fails, and no other. */
+/** Buffers that are detached under an operation: operations in progress fail, others do not. */
 function detachedCases(fixture: RmaFixture): void {
   const operations = ['putZcopy', 'getZcopy'] as const;
   const sides = ['local', 'remote'] as const;
   it.each(operations.flatMap((operation) => sides.map((side) => [operation, side] as const)))(
-    '%s whose %s buffer is detached fails, and the endpoint works on',
+    '%s whose %s buffer is detached fails, and the endpoint stays usable',
     async (operation, side) => {
       const { md, iface, endpoint } = fixture;
       const byteLength = MEBIBYTE + 3;
@@ -174,7 +174,7 @@ function shortCases(fixture: RmaFixture): void {
     const sent = source.slice();
     const status = await finish(iface, () => endpoint.putShort(source, 5, byteLength, 9, rkey));
     expect(status).toBe(Status.OK);
-    // The caller's buffer is free at once.
+    // The caller's buffer can be reused at once.
     source.fill(0);
     expect(await flush(iface, endpoint)).toBe(Status.OK);
     expected.set(sent.subarray(5, 5 + byteLength), 9);
@@ -187,7 +187,7 @@ function shortCases(fixture: RmaFixture): void {
     expect(target).toEqual(want);
   });
 
-  it('take small Buffers of the pool and windows of resizable buffers: nothing is pinned', async () => {
+  it('accept small Buffers of the pool and views of resizable buffers, which are not pinned', async () => {
     const { md, iface, endpoint } = fixture;
     requires((iface.attributes.flags & IfaceFlag.PUT_SHORT) !== 0, 'PUT_SHORT');
     const there = fixture.remote(64);
@@ -240,7 +240,7 @@ function orderCases(fixture: RmaFixture): void {
     expect(endpoint.flush(undefined)).toBe(Status.OK);
   });
 
-  it('has a fence that lets a get see what was put before', async () => {
+  it('has a fence that orders a get after earlier puts', async () => {
     const { md, iface, endpoint } = fixture;
     const there = fixture.remote(65536);
     const [source, target] = [0, 1].map(() => fixture.memory(MemoryType.HOST, 65536)!);

@@ -32,7 +32,7 @@ describe('the index of errnos', () => {
     expect(Errno[errno]).toBeGreaterThan(0);
     const runner = tests.get(test);
     expect(runner, `no test "${test}"`).toBeDefined();
-    // It records what each test is answered, and compares that with the index.
+    // It records the answers of each test, and compares them with the index.
     expect(runner).toMatch(/^useErrnoRecord\(\);$/m);
   });
 

@@ -1,6 +1,7 @@
 /**
- * Every errno that the emulated driver answers, by the rule of the driver that it follows, with the test that shows it. errno-index.test.ts checks that
- * the tests exist, fixtures/errno-record.ts that each has got its errno from that call. What the driver cannot answer to one process that calls one ioctl at a time is not here: no room for more entries
+ * Every errno of the emulated driver, by the rule of the driver that it follows, with the test that produces it. errno-index.test.ts checks that
+ * the tests exist, fixtures/errno-record.ts that each has received its errno from that call. Errnos that the driver cannot return to one process with
+ * one ioctl at a time are omitted: no room for more entries
  * than a queue has (512 chunks are fewer), a device that goes into reset between two steps of a submission, memory of another context.
  */
 
@@ -10,10 +11,10 @@ import type { ErrnoName } from '../../src/sys/index.ts';
 export interface ErrnoRule {
   /** Node, ioctl or system call. */
   readonly call: string;
-  /** When it fails. */
+  /** The condition of the failure. */
   readonly rule: string;
   readonly errno: ErrnoName;
-  /** Title of a test that gets the errno. */
+  /** Title of a test that receives the errno. */
   readonly test: string;
 }
 
@@ -29,7 +30,7 @@ const BROKEN_TEST = 'break a card until it recovers';
 const UNPLUG_TEST = 'unplug a card: ENODEV everywhere';
 const CONTROL_TEST = 'opens the control node any number of times, for INFO only';
 const NUMBERS_TEST = 'refuses numbers that the driver does not have';
-const CS_TEST = 'refuses what the driver refuses, with the errno in the status';
+const CS_TEST = 'checks its arguments like the driver, with the errno in the status';
 const ENGINES_TEST = 'checks command, number and list';
 const CB_CHECK_TEST = 'checks command buffers';
 const INFO_TEST = 'checks its arguments';
@@ -38,17 +39,17 @@ const MULTI_TEST = 'waits for the first of several on gaudi';
 const INTERRUPT_TEST = 'checks interrupt ids and counters';
 const PIN_TEST = 'refuses what cannot be pinned';
 const SIGNAL_TEST = 'signals and waits between queues';
-const RESERVE_TEST = 'reserves signals, and takes back the last reservation only';
+const RESERVE_TEST = 'reserves signals, and cancels the last reservation only';
 const DEBUG_TEST = 'needs debug mode, which is switched once';
 const CB_DESTROY_TEST = 'destroys once';
-const MMAP_TEST = 'wants the whole buffer in pages, once at a time';
+const MMAP_TEST = 'requires the whole buffer in pages, once at a time';
 const EXHAUSTED_TEST = 'run out of memory, addresses and descriptors';
 const DMABUF_TEST = 'checks alignment and bounds';
 const LINK_TEST = 'that are absent let no memory of the other card in: ENXIO';
 const STAGED_TEST = 'completes a staged submission with its last member';
-const BLOCK_TEST = 'maps whole blocks of registers where the ASIC has them';
-const PARSER_TEST = 'parses what goes to external queues';
-const FREE_TEST = 'frees only what is known and not mapped';
+const BLOCK_TEST = 'maps whole blocks of registers if the ASIC has them';
+const PARSER_TEST = 'parses command buffers for external queues';
+const FREE_TEST = 'frees only known handles that are not mapped';
 
 /** The rules. */
 export const ERRNO_INDEX: readonly ErrnoRule[] = [
@@ -60,7 +61,7 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('open control', 'the card has failed', 'EPERM', BROKEN_TEST),
   rule('open control', 'the card was removed', 'ENODEV', UNPLUG_TEST),
   rule('control', 'not INFO', 'ENOTTY', CONTROL_TEST),
-  rule('control', 'unknown DRM number', 'ENOTTY', 'refuses on the control node what is not INFO, known or not'),
+  rule('control', 'unknown DRM number', 'ENOTTY', 'refuses all requests but INFO on the control node'),
   rule('control', 'an INFO op about events', 'EOPNOTSUPP', CONTROL_TEST),
   rule('control', 'mmap', 'ENODEV', CONTROL_TEST),
   rule('ioctl', 'the card was removed', 'ENODEV', UNPLUG_TEST),
@@ -70,11 +71,16 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('INFO', 'padding, no size, no pointer, unknown op', 'EINVAL', INFO_TEST),
   rule('INFO', 'bad pointer', 'EFAULT', INFO_TEST),
   rule('INFO', 'not operational, for the ops that need it', 'EBUSY', RESET_TEST),
-  rule('INFO SYNC_MANAGER', 'no such dcore', 'EINVAL', 'tells the first objects of each dcore'),
-  rule('INFO ENGINE_STATUS', 'size out of bounds', 'EINVAL', 'gives the engine status as text of a bounded buffer'),
+  rule('INFO SYNC_MANAGER', 'no such dcore', 'EINVAL', 'reports the first objects of each dcore'),
+  rule('INFO ENGINE_STATUS', 'size out of bounds', 'EINVAL', 'returns the engine status as text in a bounded buffer'),
   rule('INFO REGISTER_EVENTFD', 'registered already', 'EINVAL', EVENT_TEST),
   rule('INFO REGISTER_EVENTFD', 'bad descriptor', 'EBADF', EVENT_TEST),
-  rule('INFO REGISTER_EVENTFD', 'a descriptor of something else', 'EINVAL', 'refuses a descriptor that is no event fd'),
+  rule(
+    'INFO REGISTER_EVENTFD',
+    'a descriptor of something else',
+    'EINVAL',
+    'refuses a descriptor that is not an event fd',
+  ),
   rule('INFO UNREGISTER_EVENTFD', 'not registered', 'EINVAL', EVENT_TEST),
   rule('INFO GET_EVENTS', 'less than 8 bytes', 'EINVAL', EVENT_TEST),
   rule('INFO USER_MAPPINGS', 'the buffer is too small', 'ENOMEM', 'keep the first page fault and what was mapped then'),
@@ -84,27 +90,32 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
   rule('CB', 'not operational', 'EBUSY', RESET_TEST),
   rule('CB', 'unknown op', 'EINVAL', 'bounds the size and answers 0 on errors'),
   rule('CB CREATE', 'too large', 'EINVAL', 'bounds the size and answers 0 on errors'),
-  rule('CB CREATE', 'MAP where the ASIC cannot', 'ENOMEM', 'maps a buffer for the card where the ASIC can'),
+  rule(
+    'CB CREATE',
+    'MAP if the ASIC does not support it',
+    'ENOMEM',
+    'maps a buffer for the card if the ASIC supports it',
+  ),
   rule('CB DESTROY', 'unknown or destroyed', 'EINVAL', CB_DESTROY_TEST),
   rule('CB INFO', 'unknown', 'EINVAL', CB_DESTROY_TEST),
-  rule('CB INFO', 'a device address where there is none', 'EINVAL', 'tells the use count and the device address'),
+  rule('CB INFO', 'a device address where there is none', 'EINVAL', 'reports the use count and the device address'),
   rule('mmap', 'another length, or mapped already', 'EINVAL', MMAP_TEST),
   rule('mmap', 'unknown handle or type', 'EINVAL', 'refuses unknown handles and types'),
   rule('MEMORY', 'not operational', 'EBUSY', RESET_TEST),
   rule('MEMORY', 'unknown op', 'EINVAL', 'refuses an unknown op'),
-  rule('MEMORY ALLOC', 'no bytes', 'EINVAL', 'accounts'),
+  rule('MEMORY ALLOC', 'no bytes', 'EINVAL', 'accounts for memory'),
   rule('MEMORY ALLOC', 'no memory left', 'ENOMEM', 'rounds up to pages and runs out with ENOMEM'),
   rule('MEMORY FREE', 'unknown, or still mapped', 'EINVAL', FREE_TEST),
   rule('MEMORY MAP host', 'no bytes, or a wrap-around', 'EINVAL', PIN_TEST),
   rule('MEMORY MAP host', 'memory that cannot be pinned', 'EFAULT', PIN_TEST),
-  rule('MEMORY MAP host', 'a forced hint that is taken', 'ENOMEM', 'gives a freed address again, and takes hints'),
+  rule('MEMORY MAP host', 'a forced hint that is taken', 'ENOMEM', 'reuses a freed address, and accepts hints'),
   rule('MEMORY MAP host', 'no address space left', 'ENOMEM', EXHAUSTED_TEST),
   rule('MEMORY MAP device', 'unknown handle', 'EINVAL', FREE_TEST),
   rule(
     'MEMORY MAP device',
     'a forced hint that is taken',
     'ENOMEM',
-    'maps one allocation twice, and takes hints in whole pages',
+    'maps one allocation twice, and accepts hints in whole pages',
   ),
   rule(
     'MEMORY UNMAP',
@@ -147,7 +158,7 @@ export const ERRNO_INDEX: readonly ErrnoRule[] = [
     'has two sync objects for the signals of a queue',
   ),
   rule('CS UNRESERVE', 'not the last reservation', 'EINVAL', RESERVE_TEST),
-  rule('WAIT_CS', 'not submitted yet', 'EINVAL', 'knows what was submitted only'),
+  rule('WAIT_CS', 'not submitted yet', 'EINVAL', 'refuses unknown sequence numbers'),
   rule(
     'WAIT_CS',
     'not operational, or the reset is pending',

@@ -1,14 +1,17 @@
-/** The list of tests that are left out for libucp: every entry has a reason and a file. That it matches a test is checked where the tests are (fixtures/exclusions.ts). */
+/**
+ * The list of tests that are skipped for libucp: every entry has a reason and a file. The test files check that it matches a test
+ * (fixtures/exclusions.ts).
+ */
 
 import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { LIBUCX_EXCLUSIONS } from './libucx-exclusions.ts';
 
-describe('what is left out for libucp', () => {
-  it.each(LIBUCX_EXCLUSIONS)('$test is in a file, and says why', ({ file, test, reason }) => {
+describe('exclusions for libucp', () => {
+  it.each(LIBUCX_EXCLUSIONS)('$test is in a file, and has a reason', ({ file, test, reason }) => {
     expect(existsSync(file)).toBe(true);
     expect(reason).toMatch(/libucp \w+ /);
-    // Nothing of the native engine is left out.
+    // No test of the native engine is skipped.
     expect(test.source).toMatch(/libucx/);
   });
 

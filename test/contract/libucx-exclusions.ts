@@ -1,15 +1,15 @@
 /**
- * Tests of the contract of the API that do not hold over libucp, and why: facts of that library, not of the engine over it. Whoever runs a suite over
- * both engines leaves these out (fixtures/exclusions.ts), and fails where one names a test that does not exist.
+ * Tests of the contract of the API that do not hold over libucp, and why: because of libucp, not of the engine over it. Suites that run over
+ * both engines skip these (fixtures/exclusions.ts), and fail if an entry names a test that does not exist.
  */
 
-/** A test that is left out. */
+/** A skipped test. */
 export interface Exclusion {
-  /** The file of the test, from the folder of the repository. */
+  /** The file of the test, relative to the repository. */
   readonly file: string;
-  /** Matches the names of the suites and of the test, with ` > ` between them. */
+  /** Matches the names of the suites and of the test, joined by ` > `. */
   readonly test: RegExp;
-  /** What libucp does, and in which versions where that matters. */
+  /** The behaviour of libucp, and its versions if necessary. */
   readonly reason: string;
 }
 
@@ -44,7 +44,7 @@ export const LIBUCX_EXCLUSIONS: readonly Exclusion[] = [
   },
   {
     file: 'test/integration/listener.test.ts',
-    test: /over libucx > a client > that is rejected hears the status and the reason$/,
+    test: /over libucx > a client > that is rejected receives the status and the reason$/,
     reason: 'libucp tells a client that it was rejected, and neither a status nor a reason',
   },
 ];

@@ -1,4 +1,4 @@
-/** The contract of a memory domain: memory that it registers by a dma-buf of others. */
+/** The contract of a memory domain: foreign memory that it registers by a dma-buf. */
 
 import { expect, it } from 'vitest';
 import {
@@ -30,7 +30,7 @@ import {
 } from './uct-fixture.ts';
 
 const BYTES = 300_001;
-/** Beyond every dma-buf of the suite: arenas are at most that large. */
+/** Longer than every dma-buf of the suite: arenas are at most that large. */
 const ARENA_BYTES_MAX = 2 ** 40;
 
 /** Declares the cases. */
@@ -53,7 +53,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
     return { fd, offset, byteLength: BYTES, ...place, ...change };
   }
 
-  it('are memory of the card that reaches them, and go once', () => {
+  it('are memory of the importing card, and are removed once', () => {
     requires(imports(), 'REG_DMABUF');
     withDmabuf((dmabuf) => {
       const { md } = fixture;
@@ -68,7 +68,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
         live: true,
       });
       expect(memory.address).toBeGreaterThan(0n);
-      // The descriptor is the caller's; what the memory domain needs later is its own.
+      // The caller keeps its descriptor; the memory domain has duplicated it.
       expect(fstat(dmabuf.fd).ino).toBeGreaterThan(0);
       md.memDereg(memory);
       expect(memory.live).toBe(false);
@@ -108,7 +108,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
     iface.close();
   });
 
-  it('are not given up under a transfer', async () => {
+  it('are not removed during a transfer', async () => {
     requires(imports(), 'REG_DMABUF');
     const { md } = fixture;
     const dmabuf = fixture.under.foreignDmabuf!(BYTES);
@@ -130,7 +130,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
     iface.close();
   });
 
-  it('that are none are refused: files, pipes, sockets, closed descriptors and what is no descriptor', () => {
+  it('must be dma-bufs: files, pipes, sockets, closed and invalid descriptors are refused', () => {
     requires(imports(), 'REG_DMABUF');
     withDmabuf((dmabuf) => {
       const { md } = fixture;
@@ -175,7 +175,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
     });
   });
 
-  it('are refused beyond their end, and for a card that is none', () => {
+  it('are refused beyond their end, and for an unknown card', () => {
     requires(imports(), 'REG_DMABUF');
     withDmabuf((dmabuf) => {
       const before = openFileDescriptors();
@@ -193,7 +193,7 @@ export function memoryDomainImportCases(setup: MdSetup): void {
     });
   });
 
-  it('that are still registered go with the memory domain', () => {
+  it('that are still registered are removed with the memory domain', () => {
     requires(imports(), 'REG_DMABUF');
     withDmabuf((dmabuf) => {
       const memory = fixture.md.memRegDmabuf!(regionOf(dmabuf));

@@ -1,4 +1,4 @@
-/** Contract cases of a memory domain: remote keys that are good, stale, forged or no keys at all. */
+/** Contract cases of a memory domain: valid, stale, forged and malformed remote keys. */
 
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
@@ -17,7 +17,7 @@ const KEY_CODES = ['ERR_RKEY_MALFORMED', 'ERR_RKEY_STALE', 'ERR_RKEY_FORGED'];
 export function memoryDomainKeyCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
 
-  /** One memory of every kind that has keys, with the call that gives it back. */
+  /** One memory of every kind that has keys, with a function that releases it. */
   const everyKind = (): { memory: MdMemory; end: () => void }[] => {
     const { md } = fixture;
     const kinds = memoryTypesOfMask(md.attributes.allocateMemoryTypes).map((memoryType) => {
@@ -47,7 +47,7 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
     }
   });
 
-  it('tell when their memory is gone', () => {
+  it('report when their memory is unmapped', () => {
     const { md } = fixture;
     for (const { memory, end } of everyKind()) {
       const key = md.rkeyUnpack(packedKey(md, memory));
@@ -95,7 +95,7 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
     }
   });
 
-  it('are stale once the memory is gone', () => {
+  it('are stale once the memory is unmapped', () => {
     const { md } = fixture;
     for (const { memory, end } of everyKind()) {
       const packed = packedKey(md, memory);
@@ -108,7 +108,7 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
     }
   });
 
-  it('do not work on memory that took the place of theirs', () => {
+  it('do not work on later memory at the same address', () => {
     const { md } = fixture;
     const [memoryType] = memoryTypesOfMask(md.attributes.allocateMemoryTypes);
     requires(memoryType !== undefined, 'allocation');
@@ -155,7 +155,7 @@ export function memoryDomainKeyCases(setup: MdSetup): void {
     expect(error.status).toBe(Status.INVALID_PARAM);
   });
 
-  it('are not guessed', async () => {
+  it('cannot be guessed', async () => {
     const { md } = fixture;
     for (const { memory } of everyKind()) packedKey(md, memory);
     const bytes = md.attributes.rkeyPackedBytes;

@@ -1,4 +1,4 @@
-/** Contract cases of a memory domain: which host buffers it registers, which it refuses and why. */
+/** Contract cases of a memory domain: registering host buffers, and refusals with their reasons. */
 
 import { expect, it } from 'vitest';
 import { addressOf, mapAnonymous } from '../../src/sys/index.ts';
@@ -23,7 +23,7 @@ function detached(): Uint8Array {
   return bytes;
 }
 
-/** What, a function that makes it, and a word that the message must have. */
+/** Description, a function that creates it, and a word that the message must have. */
 const REFUSED: readonly (readonly [string, () => unknown, RegExp])[] = [
   ['an empty array', () => new Uint8Array(0), /empty/],
   ['a detached array', detached, /detached/],
@@ -54,7 +54,7 @@ const REFUSED: readonly (readonly [string, () => unknown, RegExp])[] = [
 export function memoryDomainRegistrationCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
 
-  it('describes the buffer, also a window of one', () => {
+  it('describes the buffer, also a view of one', () => {
     requires(fixture.has(MdFlag.REG), 'REG');
     const owner = ownBytes(10_000);
     for (const buffer of [owner, owner.subarray(1, 1000), owner.subarray(9_999)]) {
@@ -69,7 +69,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     }
   });
 
-  it('takes every kind of host memory that keeps its place', () => {
+  it('accepts every kind of host memory whose address does not change', () => {
     requires(fixture.has(MdFlag.REG), 'REG');
     const buffers = [
       Buffer.allocUnsafeSlow(10),
@@ -81,7 +81,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     for (const memory of buffers.map((buffer) => fixture.md.memReg(buffer))) fixture.md.memDereg(memory);
   });
 
-  it('counts registrations of one buffer: each is ended by itself', () => {
+  it('counts registrations of one buffer, which end separately', () => {
     requires(fixture.has(MdFlag.REG), 'REG');
     const buffer = ownBytes(4096);
     const [one, two] = [fixture.md.memReg(buffer), fixture.md.memReg(buffer)];
@@ -91,7 +91,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     fixture.md.memDereg(two!);
   });
 
-  it('does not mix up what is registered and what is allocated', () => {
+  it('distinguishes registered and allocated memory', () => {
     const types = fixture.md.attributes.allocateMemoryTypes;
     if (fixture.has(MdFlag.ALLOC)) {
       const memory = fixture.md.memAlloc(64, {
@@ -107,7 +107,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     fixture.md.memDereg(registered);
   });
 
-  it('takes memory of others by its address, and its parts again', () => {
+  it('accepts foreign memory by its address, and parts of it again', () => {
     requires(fixture.has(MdFlag.REG), 'REG');
     const mapping = mapAnonymous(8 * 4096);
     const parts = [
@@ -147,7 +147,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     expect(errorOf(() => hostRange(4096, 1))).toMatchObject({ status: Status.INVALID_ADDR });
   });
 
-  it.each(REFUSED)('refuses %s and says why', (_what, make, message) => {
+  it.each(REFUSED)('refuses %s with the reason', (_what, make, message) => {
     requires(fixture.has(MdFlag.REG), 'REG');
     const error = errorOf(() => fixture.md.memReg(make() as Uint8Array));
     expect(isUcxError(error)).toBe(true);
@@ -165,7 +165,7 @@ export function memoryDomainRegistrationCases(setup: MdSetup): void {
     fixture.md.memDereg(memory);
   });
 
-  it('deregisters what is left when it is closed', () => {
+  it('deregisters remaining memory when it is closed', () => {
     requires(fixture.has(MdFlag.REG), 'REG');
     fixture.md.memReg(ownBytes(4096));
   });

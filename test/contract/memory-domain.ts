@@ -1,4 +1,4 @@
-/** The contract of a memory domain: what every implementation does with memory, keys and questions, case by case. */
+/** The contract of a memory domain: memory, keys and queries, case by case. */
 
 import { describe, expect, it } from 'vitest';
 import {
@@ -20,13 +20,13 @@ import { memoryDomainKeyCases } from './memory-domain-keys.ts';
 import { memoryDomainRegistrationCases } from './memory-domain-registration.ts';
 import { errorOf, type MdSetup, UctFixture } from './uct-fixture.ts';
 
-/** Statuses that a refusal of an argument may have. */
+/** Possible statuses of a refused argument. */
 const REFUSALS: readonly Status[] = [Status.INVALID_PARAM, Status.UNSUPPORTED, Status.NO_MEMORY, Status.NO_DEVICE];
 const PAGE = 4096;
 
 /**
  * Declares the suite.
- * @param setup opens the memory domain for one case, with at least two devices where it has any
+ * @param setup opens the memory domain for one case, with at least two devices if it has any
  */
 export function memoryDomainContract(name: string, setup: MdSetup): void {
   describe(`memory domain: ${name}`, () => {
@@ -77,7 +77,7 @@ function attributeCases(setup: MdSetup): void {
       }
     });
 
-    it('list resources that open', () => {
+    it('list resources that can be opened', () => {
       expect(fixture.md.resources.length).toBeGreaterThan(0);
       for (const resource of fixture.md.resources) {
         const iface = fixture.md.openIface(resource);
@@ -95,7 +95,7 @@ function allocationCases(setup: MdSetup): void {
     const fixture = new UctFixture(setup);
     const types = (): MemoryType[] => memoryTypesOfMask(fixture.md.attributes.allocateMemoryTypes);
 
-    it('gives memory and takes it back, once', () => {
+    it('allocates memory and frees it once', () => {
       for (const memoryType of types()) {
         const memory = fixture.md.memAlloc(PAGE + 1, { memoryType });
         expect(memory.byteLength).toBe(PAGE + 1);
@@ -109,7 +109,7 @@ function allocationCases(setup: MdSetup): void {
       }
     });
 
-    it('tells apart what lies at one address one after the other', () => {
+    it('distinguishes consecutive allocations at one address', () => {
       for (const memoryType of types()) {
         const generations = new Set<number>();
         for (let i = 0; i < 50; i++) {
@@ -142,7 +142,7 @@ function allocationCases(setup: MdSetup): void {
       }
     });
 
-    it('refuses more than there is, and keeps working', () => {
+    it('refuses more memory than exists, and stays usable', () => {
       for (const memoryType of types()) {
         const error = errorOf(() => fixture.md.memAlloc(fixture.md.attributes.allocateBytesMax + 1, { memoryType }));
         expect([Status.NO_MEMORY, Status.INVALID_PARAM]).toContain(error.status);
@@ -164,7 +164,7 @@ function allocationCases(setup: MdSetup): void {
       fixture.md.memFree(other);
     });
 
-    it('refuses devices that are not there', () => {
+    it('refuses unknown devices', () => {
       requires(types().includes(MemoryType.GAUDI), 'allocation of device memory');
       for (const sysDevice of [2, -1, 1.5, Number.NaN, 255, '0' as never]) {
         const error = errorOf(() => fixture.md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI, sysDevice }));
@@ -173,7 +173,7 @@ function allocationCases(setup: MdSetup): void {
       }
     });
 
-    it('does not free what it did not allocate', () => {
+    it('does not free memory that it did not allocate', () => {
       const record = {
         mdName: fixture.md.attributes.name,
         memoryType: MemoryType.HOST,
@@ -204,7 +204,7 @@ function allocationCases(setup: MdSetup): void {
       }
     });
 
-    it('frees what is left when it is closed', () => {
+    it('frees remaining memory when it is closed', () => {
       for (const memoryType of types()) fixture.md.memAlloc(PAGE, { memoryType });
     });
   });
@@ -214,13 +214,13 @@ function queryCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
   const detects = (): boolean => fixture.md.attributes.detectMemoryTypes !== 0;
 
-  it('do not know host memory', () => {
+  it('do not detect host memory', () => {
     expect(fixture.md.detectMemoryType(4096n, 1)).toBeUndefined();
     const error = errorOf(() => fixture.md.memQuery(4096n, 1));
     expect([Status.INVALID_ADDR, Status.UNSUPPORTED]).toContain(error.status);
   });
 
-  it('know every byte of an allocation and no byte beside it', () => {
+  it('detect every byte of an allocation and no adjacent byte', () => {
     requires(detects(), 'detection of memory types');
     const { md } = fixture;
     const memory = md.memAlloc(3 * PAGE, { memoryType: MemoryType.GAUDI, sysDevice: 1 });
@@ -257,7 +257,7 @@ function queryCases(setup: MdSetup): void {
     md.memFree(memory);
   });
 
-  it('tell two cards at one address apart', () => {
+  it('distinguish two cards with the same address', () => {
     requires(detects(), 'detection of memory types');
     const { md } = fixture;
     const pair = [0, 1].map((sysDevice) => md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI, sysDevice }));
@@ -296,7 +296,7 @@ function dmabufCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
   const exports = (): boolean => fixture.has(MdFlag.EXPORT_DMABUF);
 
-  it('are refused where the flag is missing', () => {
+  it('are refused if the flag is missing', () => {
     requires(!exports(), 'a memory domain without EXPORT_DMABUF');
     expect(errorOf(() => fixture.md.memExportDmabuf(4096n, 1)).status).toBe(Status.UNSUPPORTED);
   });
@@ -309,14 +309,14 @@ function dmabufCases(setup: MdSetup): void {
     const inside = md.memExportDmabuf(memory[1]!.address + 4097n, 1, 0);
     expect(new Set([...at, inside].map(({ fd }) => fd)).size).toBe(4);
     expect(inside.offset - at[1]!.offset).toBe(4097);
-    // One dma-buf per arena: what is apart in the card is as far apart in the dma-buf.
+    // One dma-buf per arena: blocks have the same distance in the dma-buf as on the card.
     expect(BigInt(at[2]!.offset - at[0]!.offset)).toBe(memory[2]!.address - memory[0]!.address);
     for (const { fd } of [...at, inside]) {
       expect(isCloexec(fd)).toBe(true);
       expect(fstat(fd).ino).toBe(fstat(at[0]!.fd).ino);
     }
     for (const { fd } of [...at, inside]) closeFd(fd);
-    // What the domain keeps is its own: the descriptors of callers do not matter to it.
+    // The domain has its own descriptors: those of callers do not affect it.
     const before = openFileDescriptors();
     const again = md.memExportDmabuf(memory[0]!.address, 1, 0);
     expect(openFileDescriptors()).toBe(before + 1);
@@ -325,7 +325,7 @@ function dmabufCases(setup: MdSetup): void {
     expect(openFileDescriptors()).toBeLessThanOrEqual(before);
   });
 
-  it('refuse to be mapped', () => {
+  it('cannot be mapped', () => {
     requires(exports(), 'EXPORT_DMABUF');
     const memory = fixture.md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI });
     const { fd } = fixture.md.memExportDmabuf(memory.address, PAGE);
@@ -346,7 +346,7 @@ function dmabufCases(setup: MdSetup): void {
     md.memFree(memory);
   });
 
-  it('of shared memory show no neighbours', () => {
+  it('of shared memory contain no other memory', () => {
     requires(exports(), 'EXPORT_DMABUF');
     const { md } = fixture;
     const common = md.memAlloc(PAGE, { memoryType: MemoryType.GAUDI, sysDevice: 0 });
@@ -362,7 +362,7 @@ function dmabufCases(setup: MdSetup): void {
 function adviceCases(setup: MdSetup): void {
   const fixture = new UctFixture(setup);
 
-  /** One memory of every kind, with the call that gives it back. */
+  /** One memory of every kind, with a function that releases it. */
   const everyKind = (): { memory: MdMemory; end: () => void }[] => {
     const { md } = fixture;
     const kinds = memoryTypesOfMask(md.attributes.allocateMemoryTypes).map((memoryType) => {
@@ -374,7 +374,7 @@ function adviceCases(setup: MdSetup): void {
     return [...kinds, { memory: registered, end: () => md.memDereg(registered) }];
   };
 
-  it('is taken exactly where the flag is set', () => {
+  it('is accepted exactly if the flag is set', () => {
     for (const { memory, end } of everyKind()) {
       for (const advice of ['normal', 'will-need'] as const) {
         const advise = (): void => fixture.md.memAdvise(memory, advice, 100, PAGE);
@@ -386,7 +386,7 @@ function adviceCases(setup: MdSetup): void {
     }
   });
 
-  it('that makes no sense is refused by name', () => {
+  it('that is invalid is refused by name', () => {
     requires(fixture.has(MdFlag.ADVISE), 'ADVISE');
     const { md } = fixture;
     for (const { memory, end } of everyKind()) {
@@ -424,7 +424,7 @@ function closingCases(setup: MdSetup): void {
     const [memoryType] = memoryTypesOfMask(md.attributes.allocateMemoryTypes);
     md.close();
     const calls: Readonly<Record<string, () => unknown>> = {
-      // Without ALLOC it is refused always.
+      // Always refused without the ALLOC flag.
       memAlloc: () => md.memAlloc(PAGE, { memoryType: memoryType ?? MemoryType.HOST }),
       memReg: () => md.memReg(new Uint8Array(PAGE)),
       openIface: () => md.openIface(md.resources[0]!),

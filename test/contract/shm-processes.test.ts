@@ -1,4 +1,4 @@
-/** posix and cma between real processes: data, messages, sleep, contention, freed memory, a peer that is killed, other namespaces. */
+/** posix and cma between real processes: data, messages, sleeping, contention, freed memory, a killed peer, other namespaces. */
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,7 +21,7 @@ import { openCma, openPosix } from './uct-implementations.ts';
 
 const CHILD = built(join(import.meta.dirname, 'shm-program.ts'));
 
-/** What a child says of itself. */
+/** The contact data of a child. */
 interface Hello {
   readonly posix: string;
   readonly cma: string;
@@ -95,7 +95,7 @@ describe('another process', { timeout: 60_000 }, () => {
       expect(end.putZcopy([{ memory: local, offset: 100, byteLength: 5000 }], 999, rkey, completion)).toBe(Status.OK);
       before.set(bytes.subarray(100, 5100), 999);
       expect(Buffer.compare(there(), before)).toBe(0);
-      // Back as it was, for the check of the child.
+      // Restored for the check of the child.
       before.fill(md === cma ? 0x5a : 0);
       const restored = md.memReg(before);
       expect(end.putZcopy([{ memory: restored, offset: 0, byteLength: 65536 }], 0, rkey, completion)).toBe(Status.OK);
@@ -120,7 +120,7 @@ describe('another process', { timeout: 60_000 }, () => {
     expect(cmaEndpoint.putZcopy(iov, 0, rkey, new CountingCompletion())).toBe(Status.INVALID_PARAM);
   });
 
-  it('answers messages, asleep or awake', async () => {
+  it('answers messages, sleeping or not', async () => {
     const answers: Uint8Array[] = [];
     iface.setAmHandler((_id, { bytes, offset, byteLength }) => answers.push(bytes.slice(offset, offset + byteLength)));
     await ask({ do: 'echo', address: Buffer.from(iface.address).toString('hex') });
@@ -137,7 +137,7 @@ describe('another process', { timeout: 60_000 }, () => {
     for (const [i, bytes] of sent.entries()) expect(Buffer.compare(answers[i]!, bytes)).toBe(0);
   });
 
-  it('sends faster than this one reads, and nothing is lost', async () => {
+  it('sends faster than this one reads, without losses', async () => {
     let count = 0;
     let wrong = 0;
     iface.setAmHandler((_id, { words, offset }) => {
@@ -178,13 +178,13 @@ describe('another process', { timeout: 60_000 }, () => {
     expect([view.getUint32(0, true), view.getBigUint64(8, true)]).toEqual([2 * COUNT, BigInt(2 * COUNT)]);
   });
 
-  it('that is killed is noticed by both transports, and what it leaves is removed', async () => {
+  it('that is killed is detected by both transports, and its files are removed', async () => {
     const rkey = cma.rkeyUnpack(bytesOf(hello.cmaKey));
     const local = cma.memReg(new Uint8Array(64));
     let count = 0;
     iface.setAmHandler(undefined as never);
     await ask({ do: 'send', address: Buffer.from(iface.address).toString('hex'), count: 100 });
-    // Takes the ring in, and reads none of it: what is in a ring that nobody has taken in may be removed with its sender.
+    // Attaches the ring without reading it: a ring that no receiver has attached may be removed with its sender.
     iface.progress();
     iface.setAmHandler(() => {
       count += 1;
@@ -196,7 +196,7 @@ describe('another process', { timeout: 60_000 }, () => {
     expect(cmaEndpoint.check()).toBe(Status.ENDPOINT_TIMEOUT);
     const iov = [{ memory: local, offset: 0, byteLength: 8 }];
     expect(cmaEndpoint.putZcopy(iov, 0, rkey, new CountingCompletion())).toBe(Status.ENDPOINT_TIMEOUT);
-    // What it had sent still arrives.
+    // Messages that it had sent still arrive.
     while (iface.progress() > 0);
     expect(count).toBe(100);
     let status: Status = Status.OK;
@@ -231,7 +231,7 @@ describe('another process', { timeout: 60_000 }, () => {
       if (step === 'kill') await kill();
       else second.close();
     }
-    // The next use of shared memory by whatever part of this process.
+    // As at the next use of shared memory by this process.
     scavenge();
     expect(SEGMENT_PROBES['segments']!()).toBe(before);
   });

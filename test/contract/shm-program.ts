@@ -1,4 +1,4 @@
-/** The other process of shm-processes.test.ts: opens posix and cma and does what it is told over its IPC channel. Not a test. */
+/** The other process of shm-processes.test.ts: opens posix and cma and executes the commands of its IPC channel. Not a test. */
 
 import { schedYield, setParentDeathSignal } from '../../src/sys/index.ts';
 import { WordOperation } from '../../src/ucp/api/word-operation.ts';
@@ -13,7 +13,7 @@ import { posixComponent } from '../../src/uct/shm/posix/component.ts';
 
 setParentDeathSignal();
 
-/** What the parent may ask for. */
+/** Commands of the parent. */
 export type ChildCommand =
   | { readonly do: 'hello' }
   | { readonly do: 'echo'; readonly address: string }

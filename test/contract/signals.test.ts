@@ -1,4 +1,7 @@
-/** Transports under a storm of handled signals: no operation fails, and no peer is taken for dead. The whole of it: see docs/TESTING.md. */
+/**
+ * Transports under a storm of handled signals: no operation fails, and no peer is reported as failed. For all tests under a storm see
+ * docs/TESTING.md.
+ */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allocateScratch, PollEvent, pipe2, close as sysClose } from '../../src/sys/index.ts';
@@ -20,7 +23,7 @@ endpointMessagesContract('posix under signals', openPosix);
 endpointMessagesContract('tcp under signals', (log) => openTcp(log, { TCP_SNDBUF: '16k', TCP_RCVBUF: '16k' }), true);
 endpointRmaContract('cma under signals', openCma);
 
-describe('a peer that lives', () => {
+describe('a live peer', () => {
   expectNoLeaks();
 
   it.each([
@@ -35,7 +38,7 @@ describe('a peer that lives', () => {
     const [reader, writer] = pipe2();
     const record = allocateScratch(8);
     record.words.set([reader, PollEvent.IN]);
-    // Until the kernel has interrupted calls between these for certain.
+    // Until the kernel has certainly interrupted calls in between.
     for (let interrupted = 0; interrupted < 5; interrupted += pollCall(record.address, 1, 0) < 0 ? 1 : 0) {
       for (let turn = 0; turn < 8; turn++) statuses.add(endpoint.check());
     }

@@ -1,6 +1,6 @@
 /**
- * Active messages over every kind of connection: headers, eager and rendezvous data from and into all kinds of memory, replies, messages that are
- * kept, taken later or dropped, handlers that send, loops over messages.
+ * Active messages over every kind of connection: headers, eager and rendezvous data from and into all kinds of memory, replies, retained, delayed
+ * and dropped messages, handlers that send, loops over messages.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -32,7 +32,7 @@ import {
 } from '../fixtures/pair.ts';
 
 const HEADERS = [0, 1, 7, 8, 9, 100, 4095, AM_HEADER_BYTES_MAX];
-/** Around a frame of posix (112 bytes, of which 16 are the header), a segment (8256) and a fragment (512 KiB). */
+/** Sizes around a frame of posix (112 bytes, of which 16 are the header), a segment (8256) and a fragment (512 KiB). */
 const SIZES = [0, 1, 8, 95, 96, 97, 4144, 8239, 8240, 8241, 65_536, 524_287, 524_289, 2_000_003];
 const GAUDI_SIZES = [1, 8, 97, 8241, 524_288, 1_100_003];
 const OFFSET = 5;
@@ -41,7 +41,7 @@ const ID = 77;
 
 type Message = AmMessage;
 
-/** What a handler has seen. */
+/** What a handler has received. */
 interface Seen {
   readonly header: Uint8Array;
   readonly data: Uint8Array | undefined;
@@ -53,7 +53,7 @@ function asRequest(result: Status | Request): Request {
   return result;
 }
 
-/** Drives until a send has ended, and gives its request back. */
+/** Drives until a send has ended, and frees its request. */
 async function settled(pair: Pair, result: Status | Request): Promise<Status> {
   if (typeof result === 'number') return result;
   await driveUntil(pair, () => result.isCompleted);
@@ -105,7 +105,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     );
   });
 
-  /** Sends one message and puts its data into memory of the receiver. */
+  /** Sends one message and receives its data into memory of the receiver. */
   const exchange = async (
     pair: Pair,
     [from, to]: readonly [(typeof kinds)[number], (typeof kinds)[number]],
@@ -124,7 +124,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     two.worker.setAmHandler(ID, (message) => {
       expectSame(message.header, header, `header of ${what}`);
       expect(message.byteLength).toBe(byteLength);
-      // Nothing waits at the sender of an empty message.
+      // The sender of an empty message does not wait.
       if (params.protocol !== undefined && byteLength > 0)
         expect(message.isRendezvous).toBe(params.protocol === 'rendezvous');
       receive = message.receiveNbx(target, OFFSET, byteLength + 1, { noImmediateCompletion: true });
@@ -188,7 +188,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     expect(answers).toEqual(answers.map((_, i) => i));
   });
 
-  it('are kept beyond the handler, eager ones with their data', async () => {
+  it('can be retained beyond the handler, eager ones with their data', async () => {
     const pair = await fixture.pair(kind);
     const kept: Message[] = [];
     const given: Message[] = [];
@@ -212,19 +212,19 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     }
   });
 
-  it('release the sender when nobody wants their data', async () => {
+  it('release the sender if their data is not received', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
     const memories = kinds.map((memory) => memoryOf(pair.one, memory, 300_000));
     const kept: Message[] = [];
     for (const memory of memories) {
-      // No handler at all, a handler that ignores it, and one that keeps it and gives it up later.
+      // No handler at all, a handler that ignores it, and one that retains it and releases it later.
       two.worker.setAmHandler(ID, undefined);
       await serving(pair, () => ab.amSend(ID, memory));
       two.worker.setAmHandler(ID, () => undefined);
       await serving(pair, () => ab.amSend(ID, memory));
       two.worker.setAmHandler(ID, (message) => kept.push(message.retain()));
-      // Which messages wait for their receiver where nobody says so is for the engine to choose.
+      // By default the engine decides which messages wait for their receiver.
       const send = asRequest(ab.amSendNbx(ID, undefined, memory, 0, 300_000, { protocol: 'rendezvous' }));
       await driveUntil(pair, () => kept.length > 0);
       await driveIdle(pair, 300);
@@ -272,7 +272,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
         sources.push({ memory, offset: 2, byteLength });
       }
       const halves = [memoryOf(two, kinds.at(-1)!, 11), memoryOf(two, 'bytes', total)];
-      // The end of a send says nothing about the arrival of the message.
+      // The end of a send does not imply the arrival of the message.
       const arrived = new Promise<number>((resolve) => {
         two.worker.setAmHandler(ID, (active) => {
           resolve(active.retain().into([{ memory: halves[0]! }, { memory: halves[1]!, byteLength: total - 11 }]));
@@ -290,7 +290,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     }
   });
 
-  it('are read whole by a loop, however long they are', async () => {
+  it('are read completely by a loop, whatever their length', async () => {
     const pair = await fixture.pair(kind);
     await using messages = pair.two.worker.messages(ID);
     const lines = ['', 'a short line', 'é'.repeat(150_000)];
@@ -318,7 +318,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     }
   });
 
-  it('are read whole by a handler, which need not ask of which kind they are', async () => {
+  it('are read completely by a handler of either kind', async () => {
     const pair = await fixture.pair(kind);
     const texts: Promise<string>[] = [];
     pair.two.worker.setAmHandler(ID, (message) => texts.push(message.text()));
@@ -329,7 +329,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     pair.two.worker.setAmHandler(ID, undefined);
   });
 
-  it('have no data that is not there: of a rendezvous it is refused, also to programs without types', async () => {
+  it('have no data property for a rendezvous, which throws in programs without types', async () => {
     const pair = await fixture.pair(kind);
     await using messages = pair.two.worker.messages(ID);
     const sent = pair.ab.amSend(ID, pattern(100, 1), { protocol: 'rendezvous' });
@@ -343,7 +343,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     await serving(pair, () => sent);
   });
 
-  it('are looped over, kept while the loop is busy, and left by break or signal', async () => {
+  it('are queued while a loop is busy, and the loop ends by break or signal', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
     const loop = two.worker.messages(ID);
@@ -357,7 +357,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
       if (numbers.length === 3) break;
     }
     expect(numbers).toEqual([1, 2, 3]);
-    // Nobody listens now; then another loop does.
+    // Messages are dropped without a loop; then another loop starts.
     const abort = new AbortController();
     const again = two.worker.messages(ID, { signal: abort.signal });
     const waiting = again.next();
@@ -392,7 +392,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     expect(pair.one.worker.requestsInUse).toBe(0);
   });
 
-  it('cannot be sent at once where they fit into no message, or where a CPU does not reach their data', async () => {
+  it('cannot be sent at once where they fit into no message, or if the processor cannot access their data', async () => {
     const pair = await fixture.pair(kind);
     const long = [memoryOf(pair.one, 'bytes', 2 ** 20), ...(kind.hasGaudi ? [memoryOf(pair.one, 'gaudi', 8)] : [])];
     for (const memory of long) {
@@ -404,7 +404,7 @@ describe.each(CONNECTION_KINDS)('active messages over $name', (kind) => {
     expect(pair.one.worker.requestsInUse).toBe(0);
   });
 
-  it('are refused with a header that is none', async () => {
+  it('are refused with an invalid header', async () => {
     const pair = await fixture.pair(kind);
     for (const header of ['header', 7, [1, 2], new Float64Array(1)]) {
       expect(

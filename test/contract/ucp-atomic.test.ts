@@ -1,5 +1,5 @@
 /**
- * Atomic operations over every kind of connection: all operations on words of both sizes in every kind of memory against BigInt arithmetic, and
+ * Atomic operations over every kind of connection: all operations on words of both sizes in every kind of memory compared with BigInt arithmetic, and
  * counters that both ends change at the same time.
  */
 
@@ -24,7 +24,7 @@ import {
 
 const OPERATIONS: readonly AtomicName[] = ['add', 'and', 'or', 'xor', 'swap', 'cswap'];
 
-/** What a word becomes. */
+/** The expected word after an operation. */
 function after(operation: AtomicName, word: bigint, value: bigint, compare: bigint, bits: 32 | 64): bigint {
   switch (operation) {
     case 'add':
@@ -92,7 +92,7 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
     unmap(two, remote);
   });
 
-  it.each(remoteKinds)('on %s memory are refused where no word is', async (remoteKind) => {
+  it.each(remoteKinds)('on %s memory are refused at invalid places', async (remoteKind) => {
     const pair = await fixture.pair(kind, {}, endpoints);
     const { two, ab } = pair;
     const remote = mappedOf(two, remoteKind, 30);
@@ -123,7 +123,7 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
     unmap(two, remote);
   });
 
-  it.each(remoteKinds)('from both ends on %s memory lose nothing', async (remoteKind) => {
+  it.each(remoteKinds)('from both ends on %s memory lose no update', async (remoteKind) => {
     const pair = await fixture.pair(kind, {}, endpoints);
     const { one, two, ab } = pair;
     const COUNT = remoteKind === 'gaudi' ? 60 : 400;
@@ -144,7 +144,7 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
     const post = (index: number): void => {
       const [endpoint, rkey] = keys[index]!;
       const result = endpoint.atomicNbx('add', 3, rkey, 8, { callback, noImmediateCompletion: true });
-      // One that ended at once has been freed by its callback.
+      // A request that ended at once was freed by its callback.
       if (typeof result === 'number' && result !== Status.OK) failures += 1;
     };
     for (; started < COUNT; started++) {
@@ -154,7 +154,7 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
     await driveUntil(pair, () => before.length + failures === COUNT);
     expect(failures).toBe(0);
     await serving(pair, () => ab.flush());
-    // Each has seen another value: nobody came between reading and writing.
+    // Each has returned another value, so no operation came between reading and writing.
     const sorted = [...before].sort((a, b) => (a < b ? -1 : 1));
     expect(sorted).toEqual(Array.from({ length: COUNT }, (_, i) => BigInt(i) * 3n));
     const view = new DataView((await contents(two, remote)).buffer);
@@ -167,7 +167,7 @@ describe.each(CONNECTION_KINDS)('atomic operations over $name', (kind) => {
 describe('atomic operations', () => {
   const fixture = usePairs();
 
-  it('are refused by the name of what every object has', async () => {
+  it('are refused by the names of properties of every object', async () => {
     const { one, ab } = await fixture.pair(connectionKind('loopback over self alone'));
     const rkey = keyFor(ab, one, mappedOf(one, 'allocated', 8));
     try {
@@ -179,7 +179,7 @@ describe('atomic operations', () => {
     }
   });
 
-  it("take negative numbers as two's complement", async () => {
+  it("accept negative numbers as two's complement", async () => {
     const { one, ab } = await fixture.pair(connectionKind('loopback over self alone'));
     const memory = mappedOf(one, 'allocated', 16);
     const rkey = keyFor(ab, one, memory);

@@ -1,6 +1,7 @@
 /**
- * Buffers that are detached or become shorter under an operation, over every kind of connection: the operation ends with INVALID_ADDR, its peer hears of
- * an end, and the process, the workers and the connection live on.
+ * Buffers that are detached or shortened during an operation, over every kind of connection: the operation ends with INVALID_ADDR, its counterpart at
+ * the peer
+ * ends too, and the process, the workers and the connection stay usable.
  */
 
 import { setFlagsFromString } from 'node:v8';
@@ -23,18 +24,18 @@ import {
 } from '../fixtures/pair.ts';
 
 setFlagsFromString('--expose-gc');
-/** Has the memory of buffers that nothing refers to given back. */
+/** Frees the memory of unreferenced buffers. */
 const collect = runInNewContext('gc') as () => void;
-/** The operation is a request also when it ends at once. */
+/** The operation is a request even if it ends at once. */
 const KEEP = { noImmediateCompletion: true };
-/** Within a frame, in several, and by rendezvous. */
+/** Within a frame, in several frames, and by rendezvous. */
 const SIZES = [64, 8000, 1_500_001];
-/** Those that differ in how operations keep memory. */
+/** Kinds that differ in how operations use memory. */
 const KINDS = ['loopback', 'posix', 'cma and posix', 'tcp', 'staging, posix', 'all transports'].map(connectionKind);
 const AM_ID = 7;
 const TAG = 5n;
 
-/** Node 20 has resizable ArrayBuffers (ES2024), the library types of ES2023 do not. */
+/** Node 20 has resizable ArrayBuffers (ES2024), but the library types of ES2023 do not. */
 interface ResizableBuffer extends ArrayBuffer {
   resize(byteLength: number): void;
 }
@@ -43,7 +44,7 @@ const Resizable = ArrayBuffer as unknown as new (
   options: { maxByteLength: number },
 ) => ResizableBuffer;
 
-/** How memory goes: what makes it, and what takes it away. */
+/** How memory is lost: a function that creates it, and one that removes it. */
 const WAYS: Readonly<
   Record<string, { make?: (byteLength: number) => ArrayBuffer; lose: (buffer: ArrayBuffer) => void }>
 > = {
@@ -64,13 +65,13 @@ const WAYS: Readonly<
 
 type Start = (local: LocalMemory, byteLength: number) => Request | Status;
 
-describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
+describe.each(KINDS)('memory that is lost under operations over $name', (kind) => {
   const fixture = usePairs(kind);
   const remoteKinds = kind.hasGaudi
     ? (['allocated', 'registered', 'gaudi'] as const)
     : (['allocated', 'registered'] as const);
 
-  /** A buffer with bytes, as itself and mapped where it can be. */
+  /** A buffer with bytes, as such and mapped if possible. */
   function locals(side: Side, way: string, byteLength: number): [LocalMemory, Uint8Array][] {
     const make = WAYS[way]!.make;
     const fresh = (): Uint8Array => {
@@ -87,7 +88,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
     ];
   }
 
-  /** Starts, takes the memory away, drives both sides to the end; what a transport has done before is OK. */
+  /** Starts an operation, removes the memory, drives both sides to the end; OK is valid if the transport was faster. */
   async function lose(
     pair: Pair,
     way: string,
@@ -99,7 +100,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
     try {
       request = start(local, bytes.byteLength);
     } catch (error) {
-      // Memory that can change its length is not pinned.
+      // Memory that can change its length cannot be pinned.
       expect([way, error]).toEqual(['resize', expect.objectContaining({ code: 'ERR_INVALID_PARAM' })]);
       return Status.INVALID_PARAM;
     }
@@ -107,7 +108,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
     const wasOpen = !request.isCompleted;
     const isLong = bytes.byteLength === SIZES.at(-1);
     WAYS[way]!.lose(bytes.buffer as ArrayBuffer);
-    // Where a card works on the memory that goes, and only there: a collection is slow.
+    // Only if a card accesses the lost memory: a collection is slow.
     if (kind.hasGaudi && isLong) collect();
     then();
     await driveUntil(pair, () => request.isCompleted);
@@ -118,7 +119,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
     return status;
   }
 
-  /** Put and get, a message of each kind both ways: nothing is wrong with the connection. */
+  /** Put and get, and a message of each kind in both directions: the connection still works. */
   async function expectAlive(pair: Pair): Promise<void> {
     const { one, two, ab } = pair;
     const sent = pattern(3000, 8);
@@ -152,7 +153,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
     unmap(two, remote);
   }
 
-  /** The others differ in nothing that a transport sees. */
+  /** For a transport, the others do not differ. */
   const ways = ['loopback', 'tcp'].includes(kind.name) ? Object.keys(WAYS) : ['structuredClone'];
 
   describe.each(ways)('by %s', (way) => {
@@ -167,7 +168,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
       await expectAlive(pair);
     });
 
-    it('ends sends, and what receives them', async () => {
+    it('ends sends and their receives', async () => {
       const pair = await fixture.pair(kind);
       for (const size of SIZES) {
         const { one, two, ab, ba } = pair;
@@ -189,7 +190,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
               if (index < 2)
                 receive = two.worker.tagRecvNbx(new Uint8Array(size), 0, size, TAG, undefined, KEEP) as Request;
             });
-            // A message that was not sent does not come: what waits for it waits for the next one.
+            // A message that was not sent does not arrive: its receive waits for the next one.
             await driveIdle(pair, 300);
             if (receive?.isCompleted === false) receive.cancel();
             receive?.free();
@@ -209,7 +210,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
       for (const size of SIZES) {
         const { two, ab, ba } = pair;
         const sent = pattern(size, 4);
-        /** A receive that waits, then a message for it; of an active message the one that its handler starts. */
+        /** A pending receive, then a message for it; for an active message the receive of its handler. */
         const receives: ((memory: LocalMemory) => [Request | Status, Request])[] = [
           (memory) => {
             const receive = two.worker.tagRecvNbx(memory, 0, size, TAG, undefined, KEEP);
@@ -239,7 +240,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
       await expectAlive(pair);
     });
 
-    it('ends what a handler receives', async () => {
+    it('ends receives of a handler', async () => {
       const size = SIZES.at(-1)!;
       const pair = await fixture.pair(kind);
       const { two, ab } = pair;
@@ -248,7 +249,7 @@ describe.each(KINDS)('memory that goes under operations over $name', (kind) => {
         let expected: Status = Status.INVALID_ADDR;
         two.worker.setAmHandler(AM_ID, (message) => {
           receive = message.receiveNbx(local, 0, size, KEEP) as Request;
-          // Memory that can change its length is not pinned: where it would have to be, the receive has failed already.
+          // Memory that can change its length cannot be pinned: if it would have to be, the receive has failed already.
           if (receive.isCompleted) expected = way === 'resize' ? receive.status : Status.OK;
           WAYS[way]!.lose(bytes.buffer as ArrayBuffer);
         });

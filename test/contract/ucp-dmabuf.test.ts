@@ -1,6 +1,6 @@
 /**
- * The seam for network transports that reach device memory: the memory domain that knows the memory exports a dma-buf, that of the network registers it.
- * A transport of the suite plays the network card; `ib` passes the same cases.
+ * The interface for network transports that reach device memory: the memory domain of the memory exports a dma-buf, that of the network registers it.
+ * A transport of the suite emulates the network card; `ib` has to pass the same cases.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -63,7 +63,7 @@ describe('device memory of a network card', () => {
     expect(two.worker.stats().counters).toMatchObject({ rndv_get_zcopy: 3, rndv_rtr_mtype: 0 });
   });
 
-  it('is refused when it is unmapped, to whoever still has a key', async () => {
+  it('is refused by its keys when it is unmapped', async () => {
     const { network, two, ab } = fixture.pair();
     const there = mappedOf(two, 'gaudi', BYTES);
     const packed = two.context.packRkey(there);
@@ -74,7 +74,7 @@ describe('device memory of a network card', () => {
     expect(await failureOf(() => ab.put(pattern(100, 1), rkey))).toMatchObject({ status: Status.INVALID_ADDR });
     rkey.release();
     expect(() => ab.unpackRkey(packed)).toThrow(expect.objectContaining({ status: Status.INVALID_ADDR }));
-    // What is at the place next is none of the old key.
+    // Later memory at the same address is not accessible with the old key.
     mappedOf(two, 'gaudi', BYTES);
     expect(() => ab.unpackRkey(packed)).toThrow(expect.objectContaining({ status: Status.INVALID_ADDR }));
   });
@@ -106,7 +106,7 @@ describe('device memory of a network card', () => {
   });
 });
 
-describe('device memory that no network card gets', () => {
+describe('device memory that the network card cannot register', () => {
   const fixture = useFakePairs();
 
   const REFUSED = [
@@ -114,7 +114,7 @@ describe('device memory that no network card gets', () => {
     ['a registration that is refused', {}, Status.UNSUPPORTED, /register a dma-buf: unsupported operation/],
   ] as const;
 
-  it.each(REFUSED)('by %s is staged, and the reason shows', async (_what, options, refusal, reason) => {
+  it.each(REFUSED)('by %s is staged, and the reason is shown', async (_what, options, refusal, reason) => {
     const { network, one, two, ab } = fixture.pair(options);
     network.dmabufRefusal = refusal;
     const source = mappedOf(one, 'gaudi', BYTES);
@@ -137,7 +137,7 @@ describe('device memory that no network card gets', () => {
     await expectContents(two, target, pattern(BYTES, 3));
   });
 
-  it('is not asked for where the network card takes no dma-bufs', () => {
+  it('is not exported if the network card does not accept dma-bufs', () => {
     const { network, one } = fixture.pair({ hasDmabuf: false });
     const memory = mappedOf(one, 'gaudi', BYTES);
     expect([network.dmabufRegistrations, nativeHandle(memory).refusals.size]).toEqual([0, 0]);
@@ -182,7 +182,7 @@ describe('a dma-buf of device memory', () => {
     );
   });
 
-  it('is refused where the user forbids it, and where memory of others is only reported', () => {
+  it('is refused if the user forbids it, and for foreign memory that is only reported', () => {
     const { one } = fixture.pair({ oneEnv: { UCX_GAUDI_COPY_DMABUF: 'n' } });
     const memory = mappedOf(one, 'gaudi', BYTES);
     expect(() => one.context.exportDmabuf({ address: memory.address, byteLength: 1, sysDevice: 0 })).toThrow(
@@ -194,7 +194,7 @@ describe('a dma-buf of device memory', () => {
   });
 });
 
-describe('HBM of others, by its dma-buf', () => {
+describe('foreign HBM by its dma-buf', () => {
   const fixture = useFakePairs();
 
   /** Maps the bytes of `memory` of one end at the other, from `skip` on. */
@@ -224,7 +224,7 @@ describe('HBM of others, by its dma-buf', () => {
     expect(network.liveMemories).toBe(1);
   });
 
-  it('is staged where the network card refuses it, and the reason shows', async () => {
+  it('is staged if the network card refuses it, and the reason is shown', async () => {
     const { network, one, two, ab } = fixture.pair();
     const memory = mappedOf(one, 'gaudi', BYTES);
     network.dmabufRefusal = Status.UNSUPPORTED;
@@ -240,7 +240,7 @@ describe('HBM of others, by its dma-buf', () => {
 describe('a dma-buf of host memory', () => {
   const fixture = useFakePairs();
 
-  /** Both contexts with one device; the kernel pins pages of its dma-bufs, or not. */
+  /** Both contexts with one device; the kernel can pin the pages of its dma-bufs, or not. */
   function setUp(isPinnable = true): FakePair {
     const udmabuf = new FakeUdmabuf();
     const hostDmabufs = (): HostDmabufs => {
@@ -262,7 +262,7 @@ describe('a dma-buf of host memory', () => {
     return [memory, mapped];
   }
 
-  it('is memory of both, which cards and networks reach', async () => {
+  it('is memory of both contexts, which cards and networks reach', async () => {
     const pair = setUp();
     const { one, two, ab } = pair;
     const [memory, mapped] = sharedOf(pair);
@@ -281,7 +281,7 @@ describe('a dma-buf of host memory', () => {
     expectSame(memory.bytes!.subarray(82, 1082), pattern(1000, 3));
     await Promise.all([ab.tagSend(pattern(BYTES - 77, 4), { tag: 1 }), two.worker.tagRecv(mapped, { tag: 1 })]);
     expectSame(memory.bytes!.subarray(77), pattern(BYTES - 77, 4));
-    // What its maker gives up stays with those who have mapped it.
+    // After its owner has unmapped it, it stays mapped in other contexts.
     one.context.memUnmap(memory);
     expectSame(mapped.bytes!, pattern(BYTES - 77, 4));
     two.context.memUnmap(mapped);

@@ -57,7 +57,7 @@ describe.each(ENGINES)('own memory over %s', (engine) => {
     for (const memory of [source, target]) context.memUnmap(memory);
   });
 
-  it('is refused outside of it, after memUnmap, and with memory of other contexts', async () => {
+  it('is refused out of bounds, after memUnmap, and with memory of other contexts', async () => {
     await open();
     await using other = await Context.create({ engine, config: { GAUDI_DRIVER: 'emulator' } });
     const foreign = other.memMap({ allocate: 100 });
@@ -84,7 +84,7 @@ describe.each(ENGINES)('own memory over %s', (engine) => {
     }
   });
 
-  it('has types that are named, and names of no type are refused with those that there are', async () => {
+  it('accepts memory types by name, and refuses unknown names with the known ones', async () => {
     await open();
     expect(() => context.memMap({ allocate: 1, memoryType: 'gaudy' as never })).toThrow(/host.*gaudi/);
     expect(() => context.memMap({ allocate: 1, memoryType: 'unknown' as never })).toThrow(

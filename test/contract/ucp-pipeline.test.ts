@@ -1,6 +1,6 @@
 /**
  * Device memory over transports that do not reach it: windows that are read into fragments, written from fragment to fragment, and written to the
- * device, several at a time; and how such transfers end before their time.
+ * device, several at a time; and such transfers that end early.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -29,7 +29,7 @@ const FRAGMENT = 65_536;
 const SMALL = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '8', UCX_RNDV_THRESH: '1' };
 const SIZES = [1, 8193, FRAGMENT - 1, FRAGMENT, FRAGMENT + 1, 2 * FRAGMENT, 9 * FRAGMENT + 4097];
 
-/** Two ends with an endpoint each way. */
+/** Two ends with endpoints in both directions. */
 interface Ends {
   readonly one: Side;
   readonly two: Side;
@@ -53,7 +53,7 @@ function countersOf({ worker }: Side): Readonly<Record<string, number>> {
   return worker.stats().counters;
 }
 
-/** Sends a message, and checks what has arrived. */
+/** Sends a message, and checks the received bytes. */
 async function send(ends: Ends, from: MemoryKind, to: MemoryKind, byteLength: number): Promise<string | undefined> {
   const { one, two, ab } = ends;
   const [source, target] = [memoryOf(one, from, byteLength), memoryOf(two, to, byteLength)];
@@ -153,7 +153,7 @@ describe('a pipeline over a network', () => {
     }
   });
 
-  it('is what explain() says', () => {
+  it('matches explain()', () => {
     const { one, two, ab } = fixture.pair({ hasDmabuf: false });
     const [here, there] = [mappedOf(one, 'gaudi', 4096), mappedOf(two, 'gaudi', 4096)];
     const [device, host] = [keyFor(ab, two, there), keyFor(ab, two, mappedOf(two, 'registered', 4096))];
@@ -171,7 +171,7 @@ describe('a pipeline over a network', () => {
     expect(ab.explain('tag', new Uint8Array(10), host).chosen.at(-1)!.note).toBe('bytes as zcopy over fake_net/net0');
   });
 
-  it('has as many windows under way as half of the fragments, and never more', async () => {
+  it('has as many windows in flight as half of the fragments, and never more', async () => {
     const { network, ...pair } = fixture.pair({ hasDmabuf: false, env: SMALL });
     const { one, two, ab } = pair;
     const BYTES = 40 * FRAGMENT;
@@ -210,7 +210,7 @@ describe('a pipeline over a network', () => {
 describe.each(['staging, posix', 'staging, cma and posix', 'staging, tcp'])('a pipeline over %s', (name) => {
   const fixture = usePairs();
 
-  it('goes from fragment to fragment', async () => {
+  it('writes from fragment to fragment', async () => {
     const pair = await fixture.pair(connectionKind(name), SMALL);
     const protocols = new Set<string>();
     for (const [from, to] of WAYS) {
@@ -218,7 +218,7 @@ describe.each(['staging, posix', 'staging, cma and posix', 'staging, tcp'])('a p
     }
     const reachesAll = name !== 'staging, posix';
     const expected = WAYS.map(([from, to]) => {
-      // Shared memory has keys of what it allocated only.
+      // Shared memory has keys of allocated memory only.
       const isReachable = to === 'gaudi' || reachesAll;
       return `${from} ${to} ${isReachable ? 'rndv/put-pipeline' : 'rndv/am'}`;
     });
@@ -226,7 +226,7 @@ describe.each(['staging, posix', 'staging, cma and posix', 'staging, tcp'])('a p
   });
 });
 
-/** How a transfer under way is ended; returns when that is done. */
+/** How a transfer in progress is ended; returns when that is done. */
 const ENDINGS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>])[] = [
   ['the sender closes its endpoint', ({ ab }) => ab.close({ force: true })],
   ['the receiver closes its endpoint', ({ ba }) => ba.close({ force: true })],
@@ -236,7 +236,7 @@ const ENDINGS: readonly (readonly [string, (pair: FakePair) => Promise<unknown>]
   ['the context of the receiver closes', ({ two }) => two.context.close()],
 ];
 
-describe('a pipeline that ends before its time', () => {
+describe('a pipeline that ends early', () => {
   const fixture = useFakePairs();
 
   it.each(ENDINGS)('because %s settles once, and no fragment is lost or shared', async (_how, end) => {
@@ -256,7 +256,7 @@ describe('a pipeline that ends before its time', () => {
     expect(unfinished).toBeGreaterThan(20);
   });
 
-  it('leaves fragments that a peer may still write to to nobody', async () => {
+  it('does not reuse fragments that a peer may still write to', async () => {
     const pair = fixture.pair({ hasDmabuf: false, env: { ...SMALL, UCX_RNDV_FRAG_ALLOC_COUNT: '2' } });
     const { network, one, two, ab, ba } = pair;
     const BYTES = 4 * FRAGMENT;
@@ -272,7 +272,7 @@ describe('a pipeline that ends before its time', () => {
     expect(inUse(two)).toBe(1);
     await ba.close({ force: true });
     expect(inUse(two)).toBe(0);
-    // The next one uses a fragment, into which the late put would go.
+    // The next transfer uses a fragment into which the late put would write.
     const self = two.endpoint;
     const next = memoryOf(two, 'gaudi', 10_000);
     await Promise.all([self.tagSend(pattern(10_000, 2), { tag: 2 }), two.worker.tagRecv(next, { tag: 2 })]);
@@ -291,7 +291,7 @@ describe('a pipeline that ends before its time', () => {
     expect([inUse(one), inUse(two), one.worker.requestsInUse, two.worker.requestsInUse]).toEqual([0, 0, 0, 0]);
   });
 
-  it('because its signal fires ends when nobody touches the memory any more', async () => {
+  it('because its signal fires ends when no transport uses the memory any more', async () => {
     const { network, one, two, ab } = fixture.pair({ hasDmabuf: false, env: SMALL });
     const BYTES = 10 * FRAGMENT;
     const [source, target] = [memoryOf(one, 'gaudi', BYTES), memoryOf(two, 'gaudi', BYTES)];
@@ -312,7 +312,7 @@ describe('a pipeline that ends before its time', () => {
     expect([inUse(one), inUse(two), one.worker.requestsInUse, two.worker.requestsInUse]).toEqual([0, 0, 0, 0]);
   });
 
-  it('because the memory of one side is gone fails both sides', async () => {
+  it('because the memory of one side is unmapped fails both sides', async () => {
     for (const gone of ['source', 'target'] as const) {
       const pair = fixture.pair({ hasDmabuf: false, env: SMALL });
       const { network, one, two, ab } = pair;
@@ -361,7 +361,7 @@ async function endUnderWay(
     callback: (request: Request): void => {
       ends[index]! += 1;
       request.free();
-      // Refused while a transport still works on it.
+      // Refused while a transport still uses it.
       unmap(side, memory);
     },
   });
@@ -375,7 +375,7 @@ async function endUnderWay(
   await driveIdle(pair, 300);
   expect(inUse(one)).toBe(0);
   expect(inUse(two)).toBe(0);
-  // A side that closes ends its own request; the other one hears of it.
+  // A side that closes ends its own request; the peer's request ends too.
   expect(ends).toEqual([1, 1]);
   await Promise.all([one.context.close(), two.context.close()]);
   return open;

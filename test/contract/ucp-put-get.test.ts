@@ -1,6 +1,7 @@
 /**
- * Put and get over every kind of connection: all kinds of memory on both sides, sizes around every threshold, odd offsets; what requests and
- * explain() tell of the way that the bytes took.
+ * Put and get over every kind of connection: all kinds of memory on both sides, sizes around every threshold, odd offsets; the protocols that
+ * requests and
+ * explain() report.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -24,7 +25,7 @@ import {
   usePairs,
 } from '../fixtures/pair.ts';
 
-/** Around what is put at once, the frames of posix (8256 bytes), and the fragments of staging (512 KiB). */
+/** Sizes around a short put, the frames of posix (8256 bytes), and the fragments of staging (512 KiB). */
 const SIZES = [1, 7, 8, 64, 1023, 1024, 1025, 8208, 8232, 8257, 65_536, 524_287, 524_289, 1_500_001];
 const HOST_SIZES = [1, 8, 1025, 8257, 600_000];
 const LOCAL_OFFSET = 5;
@@ -140,7 +141,7 @@ describe.each(CONNECTION_KINDS)('put and get over $name', (kind) => {
     for (const rkey of rkeys) rkey.release();
   });
 
-  it('refuses ranges beyond the memory, keys of other endpoints, and memory that is gone', async () => {
+  it('refuses ranges beyond the memory, keys of other endpoints, and unmapped memory', async () => {
     const pair = await fixture.pair(kind);
     const { one, two, ab } = pair;
     const invalid = expect.objectContaining({ code: 'ERR_INVALID_PARAM' });
@@ -186,7 +187,7 @@ describe.each(CONNECTION_KINDS)('put and get over $name', (kind) => {
         const remote = mappedOf(two, remoteKind, byteLength);
         const rkey = keyFor(ab, two, remote);
         unmap(two, remote);
-        // The same place, of somebody else.
+        // Other memory at the same address.
         const next = mappedOf(two, remoteKind, byteLength);
         const before = pattern(byteLength, 3);
         await fill(two, next, before);
@@ -206,7 +207,7 @@ describe.each(CONNECTION_KINDS)('put and get over $name', (kind) => {
   });
 });
 
-describe('the way that bytes take', () => {
+describe('the chosen protocol', () => {
   const fixture = usePairs();
 
   it.each([
@@ -256,7 +257,7 @@ describe('the way that bytes take', () => {
     },
   );
 
-  it('is explained: what is chosen by size, and why others are not', async () => {
+  it('is explained: the choice by size, and why others were rejected', async () => {
     const pair = await fixture.pair(connectionKind('all transports'), { UCX_TLS: '^cma' });
     const { one, two, ab } = pair;
     const target = two.context.memMap({ allocate: 4096, memoryType: MemoryType.GAUDI });
@@ -283,7 +284,7 @@ describe('the way that bytes take', () => {
 describe('a short put that fails at the peer', () => {
   const fixture = usePairs();
 
-  it('is told by the next flush, and not by a message that takes the same lane meanwhile', async () => {
+  it('is reported by the next flush, and not by a message over the same lane', async () => {
     const pair = await fixture.pair(connectionKind('staging, tcp'));
     const { one, two, ab } = pair;
     const gone = mappedOf(two, 'allocated', 8);

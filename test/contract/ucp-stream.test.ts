@@ -1,6 +1,6 @@
 /**
- * Streams over every kind of connection: bytes in order whatever the pieces of both ends, from and into all kinds of memory, partial and full
- * receives, data taken without a copy, lists, cancellation, loops.
+ * Streams over every kind of connection: bytes in order for any pieces of both ends, from and into all kinds of memory, partial and full
+ * receives, receives without a copy, lists, cancellation, loops.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -102,7 +102,7 @@ describe.each(CONNECTION_KINDS)('streams over $name', (kind) => {
     expectSame(got, bytes);
   });
 
-  it('give what is there, at least one byte, and full memory only when asked', async () => {
+  it('return available bytes, at least one, and fill the memory only on request', async () => {
     const pair = await fixture.pair(kind);
     const { ab, ba } = pair;
     const target = new Uint8Array(100);
@@ -131,7 +131,7 @@ describe.each(CONNECTION_KINDS)('streams over $name', (kind) => {
     expect(ba.streamRecvData()).toBeUndefined();
   });
 
-  it('take lists of pieces at both ends', async () => {
+  it('accept lists of pieces at both ends', async () => {
     const pair = await fixture.pair(kind);
     const { one, two, ab, ba } = pair;
     const message = pattern(30_005, 9);
@@ -162,7 +162,7 @@ describe.each(CONNECTION_KINDS)('streams over $name', (kind) => {
     unmap(two, ...targets);
   });
 
-  it('are not received any more after a cancellation, and lose nothing', async () => {
+  it('lose nothing when a receive is cancelled', async () => {
     const pair = await fixture.pair(kind);
     const { ab, ba } = pair;
     const abort = new AbortController();
@@ -200,11 +200,11 @@ describe.each(CONNECTION_KINDS)('streams over $name', (kind) => {
   });
 });
 
-describe('streams of sends that are under way at the same time', () => {
+describe('streams of concurrent sends', () => {
   const fixture = usePairs();
   const BYTES = 300_000;
 
-  /** Starts sends of all kinds of memory at once; their bytes arrive in the order of the calls. */
+  /** Starts concurrent sends of all kinds of memory; their bytes arrive in the order of the calls. */
   const expectOrder = async (kinds: readonly MemoryKind[], to: MemoryKind): Promise<void> => {
     const pair = await fixture.pair(connectionKind('staging, posix'), { UCX_RNDV_FRAG_SIZE: '64k' });
     const { one, two, ab, ba } = pair;
@@ -234,7 +234,7 @@ describe('streams of sends that are under way at the same time', () => {
 describe('a stream into device memory', () => {
   const fixture = usePairs();
 
-  it.each([false, true])('is not written any more when its endpoint has closed, by force: %s', async (force) => {
+  it.each([false, true])('is not written any more when its endpoint has closed, with force: %s', async (force) => {
     const pair = await fixture.pair(connectionKind('staging, posix'));
     const { node, two, ab, ba } = pair;
     const target = mappedOf(two, 'gaudi', 4000);
@@ -243,7 +243,7 @@ describe('a stream into device memory', () => {
     node.inject(1, { kind: 'hang', delayNs: 100e6 });
     const callback = (_request: Request, status: Status): void => void ends.push(status);
     const request = asRequest(ba.streamRecvNbx(target, 0, 4000, { ...KEEP, callback }));
-    // The copy into the card has begun, and goes on.
+    // The copy into the card is in progress.
     await driveIdle(pair);
     expect(request.isCompleted).toBe(false);
     await serving(pair, () => ba.close({ force }));

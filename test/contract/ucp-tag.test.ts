@@ -22,16 +22,16 @@ import {
   usePairs,
 } from '../fixtures/pair.ts';
 
-/** Around a frame of posix (112 bytes, of which 16 are the header), a segment (8256) and a fragment (512 KiB). */
+/** Sizes around a frame of posix (112 bytes, of which 16 are the header), a segment (8256) and a fragment (512 KiB). */
 const SIZES = [0, 1, 7, 8, 95, 96, 97, 113, 1025, 8191, 8239, 8240, 8241, 8257, 65_536, 524_287, 524_289, 3_000_001];
 const HOST_SIZES = [8, 97, 8240, 8241, 65_536];
 const GAUDI_SIZES = [0, 1, 8, 97, 8240, 8241, 524_287, 524_289, 1_100_003];
 const OFFSET = 3;
 const MARGIN = 32;
-/** The operation is a request also when it ends at once. */
+/** The operation is a request even if it ends at once. */
 const KEEP = { noImmediateCompletion: true };
 
-/** A callback that remembers how requests ended; they stay for the test to look at. */
+/** A callback that records the results of requests, which are not freed. */
 class Teardown {
   readonly list: [unknown, Status][] = [];
   readonly callback: RequestCallback = (request, status) => {
@@ -74,7 +74,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     expect([receive.senderTag, receive.receivedBytes]).toEqual([tag, byteLength]);
     expect(send.protocol).toMatch(/^(tag|rndv)\//);
     if (byteLength > 0) expect(send.transport).toEqual(expect.any(String));
-    // Only the native engine tells the device.
+    // Only the native engine reports the device.
     if (byteLength > 0 && kind.engine === undefined) expect(send.device).toEqual(expect.any(String));
     send.free();
     receive.free();
@@ -128,7 +128,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     await driveUntil(pair, () => pair.one.worker.requestsInUse === 0);
   });
 
-  it('matches by the bits of the mask: the earliest receive and the earliest message', async () => {
+  it('matches by the bits of the mask: the earliest receive with the earliest message', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
     const room = (): Uint8Array => new Uint8Array(8);
@@ -152,7 +152,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     expect(await two.worker.tagRecv(room(), { tag: 1, mask: 1 })).toEqual({ senderTag: fullTag, byteLength: 1 });
   });
 
-  it.each([20, 5000, 200_000])('probes a message of %i bytes, takes it out and receives it', async (byteLength) => {
+  it.each([20, 5000, 200_000])('probes a message of %i bytes, removes it and receives it', async (byteLength) => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
     const source = pattern(byteLength, 4);
@@ -162,7 +162,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     const seen = two.worker.tagProbe(1);
     expect(seen).toMatchObject({ senderTag: 1n, byteLength });
     expect(two.worker.tagProbe(9)).toBeUndefined();
-    // Not taken out: it is there for others.
+    // A message that was not removed is found again.
     expect(two.worker.tagProbe(0, 0)).toMatchObject({ senderTag: 1n });
     const taken = two.worker.tagProbe(1, TAG_MASK_FULL, true)!;
     expect(two.worker.tagProbe(1)).toBeUndefined();
@@ -184,7 +184,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
   });
 
   it.each([20, 5000, 600_000])(
-    'truncates a message of %i bytes: nothing is written outside of the room',
+    'truncates a message of %i bytes and writes nothing out of bounds',
     async (byteLength) => {
       const pair = await fixture.pair(kind);
       const { one, two, ab } = pair;
@@ -222,7 +222,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
   );
 
   it.each([0, 8, 5000, 100_000])(
-    'ends a synchronous send of %i bytes when a receive has taken it',
+    'ends a synchronous send of %i bytes when a receive has matched it',
     async (byteLength) => {
       const pair = await fixture.pair(kind);
       const { two, ab } = pair;
@@ -244,7 +244,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     },
   );
 
-  it('cancels receives that no message has met, and only those', async () => {
+  it('cancels unmatched receives, and no others', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
     const teardown = new Teardown();
@@ -270,7 +270,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     expect(requests.map(({ status }) => status)).toEqual([Status.CANCELED, Status.CANCELED, Status.OK]);
     for (const request of requests) request.free();
     expect(targets.map((target) => target[0])).toEqual([0, 0, 9]);
-    // An awaited receive by its signal; the message that comes later is for the next one.
+    // An awaited receive is cancelled by its signal; a later message matches the next receive.
     const abort = new AbortController();
     const awaited = two.worker.tagRecv(targets[0]!, { tag: 6, signal: abort.signal });
     abort.abort();
@@ -300,7 +300,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
           return { memory, offset: i, byteLength };
         }),
       );
-      // The same bytes into pieces that end elsewhere, with room left over.
+      // The same bytes into pieces with other boundaries, with unused capacity.
       const rooms = [...lengths].reverse().map((length) => length + 1);
       const targets = rooms.map((byteLength, i) => ({
         memory: memoryOf(two, kinds[(i + 1) % kinds.length]!, byteLength + 9),
@@ -327,7 +327,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     await Promise.all([ab.tagSend([], { tag: 1 }), two.worker.tagRecv([], { tag: 1 })]);
   });
 
-  it('has thousands of messages on their way', async () => {
+  it('has thousands of messages in flight', async () => {
     const pair = await fixture.pair(kind);
     const { one, two, ab } = pair;
     const COUNT = 2000;
@@ -335,7 +335,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     const targets = sources.map(() => new Uint8Array(300));
     const lengths = new Array<number>(COUNT).fill(-1);
     const failed: Status[] = [];
-    // Half of the receives before, in another order than the sends; the others after.
+    // Half of the receives are posted before, in another order than the sends; the others after.
     const receive = (i: number): void => {
       const callback: RequestCallback = (request, status) => {
         if (status !== Status.OK) failed.push(status);
@@ -364,7 +364,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     }
   });
 
-  it('refuses what is no tag, no memory, no range', async () => {
+  it('refuses invalid tags, memory and ranges', async () => {
     const pair = await fixture.pair(kind);
     const { two, ab } = pair;
     const bytes = new Uint8Array(8);
@@ -397,7 +397,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
   });
 });
 
-describe('the way that messages take', () => {
+describe('the protocol of messages', () => {
   const fixture = usePairs();
   const LONG = 1_000_000;
 
@@ -432,7 +432,7 @@ describe('the way that messages take', () => {
     unmap(pair.two, target);
   });
 
-  it('is by rendezvous from UCX_RNDV_THRESH on', async () => {
+  it('is rendezvous from UCX_RNDV_THRESH on', async () => {
     const pair = await fixture.pair(connectionKind('cma and posix'), { UCX_RNDV_THRESH: '1000' });
     for (const byteLength of [999, 1000, 5000]) {
       const target = new Uint8Array(byteLength);
@@ -445,7 +445,7 @@ describe('the way that messages take', () => {
     }
   });
 
-  it('goes through fragments of UCX_RNDV_FRAG_SIZE, few at a time', async () => {
+  it('uses fragments of UCX_RNDV_FRAG_SIZE, few at a time', async () => {
     const env = { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '2' };
     const pair = await fixture.pair(connectionKind('staging, posix'), env);
     const { one, two, ab } = pair;
@@ -453,7 +453,7 @@ describe('the way that messages take', () => {
     const sources = sizes.map((byteLength) => memoryOf(one, 'gaudi', byteLength));
     const targets = sizes.map((byteLength) => memoryOf(two, 'gaudi', byteLength));
     for (const [i, source] of sources.entries()) await fill(one, source, pattern(sizes[i]!, i));
-    // All at once: they wait for each other's fragments.
+    // Concurrently: they wait for each other's fragments.
     await Promise.all([
       ...sources.map((source, i) => ab.tagSend(source, { tag: i })),
       ...targets.map((target, i) => two.worker.tagRecv(target, { tag: i })),
@@ -472,7 +472,7 @@ describe('the way that messages take', () => {
 describe.each(CONNECTION_KINDS.filter(({ hasGaudi }) => hasGaudi))('two fragments over $name', (kind) => {
   const fixture = usePairs(kind);
 
-  it('serve messages that go both ways at the same time', async () => {
+  it('suffice for concurrent messages in both directions', async () => {
     const BYTES = 400_000;
     const pair = await fixture.pair(kind, { UCX_RNDV_FRAG_SIZE: '64k', UCX_RNDV_FRAG_ALLOC_COUNT: '2' });
     const { one, two, ab, ba } = pair;

@@ -1,6 +1,6 @@
 /**
- * Messages that were not asked for: a receiver keeps no more of them than UCX_UNEXP_MAX_BYTES, the rest stays with the sender, and everything comes, in order,
- * once it is asked for. Peers that send without credit are disconnected.
+ * Unexpected messages: a receiver keeps no more than UCX_UNEXP_MAX_BYTES of them, the rest stays with the sender, and all arrive in order
+ * once they are received. Peers that send without credit are disconnected.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -33,7 +33,7 @@ const AM_ID = 3;
 const SHORT_TAG = 8n;
 const LONG_TAG = 4096n;
 
-/** What one worker sends to another. */
+/** Numbers of messages that one worker sends to another. */
 interface Amounts {
   readonly shortMessages: number;
   readonly longMessages: number;
@@ -45,7 +45,7 @@ const PART_BYTES = 256 * KIB;
 const LONG_BYTES = 4 * KIB;
 /** 64 MiB. */
 const FLOOD: Amounts = { shortMessages: 1000, longMessages: 4096, amMessages: 4096, streamParts: 128 };
-/** Less than requests are for. */
+/** Fewer than the requests of a worker. */
 const SMALL_FLOOD: Amounts = { shortMessages: 500, longMessages: 700, amMessages: 700, streamParts: 12 };
 /** More. */
 const MUTUAL_FLOOD: Amounts = { shortMessages: 500, longMessages: 2500, amMessages: 2500, streamParts: 12 };
@@ -58,13 +58,13 @@ function heldBy(worker: Worker): number {
 /** Starts one send. */
 type Send = (params: { readonly callback: (request: Request, status: Status) => void }) => Status | Request;
 
-/** Sends messages of all kinds, as fast as requests allow. */
+/** Sends messages of all kinds, as fast as requests are available. */
 class Flood {
   readonly #sends: Send[] = [];
   readonly #amounts: Amounts;
   readonly statuses: Set<Status> = new Set();
   ended = 0;
-  /** Nothing more is started. */
+  /** No further sends are started. */
   isStopped = false;
   #next = 0;
 
@@ -91,7 +91,7 @@ class Flood {
     return this.ended === this.#sends.length;
   }
 
-  /** Starts what can be started. */
+  /** Starts as many sends as possible. */
   pump(): void {
     const callback = (request: Request, status: Status): void => {
       this.statuses.add(status);
@@ -147,7 +147,7 @@ class Flood {
 describe.each(['posix', 'tcp', 'loopback over self alone'])('a flood over %s', (name) => {
   const fixture = usePairs();
 
-  it('of 64 MiB takes no more memory than it may, and comes in order', async () => {
+  it('of 64 MiB stays within the bound of memory, and arrives in order', async () => {
     const pair = await fixture.pair(connectionKind(name), ENV);
     const { one, two, ab, ba } = pair;
     const flood = new Flood(ab, FLOOD);
@@ -173,7 +173,7 @@ describe.each(['posix', 'tcp', 'loopback over self alone'])('a flood over %s', (
     expect(heldBy(two.worker)).toBe(0);
   });
 
-  it('holds up neither memory operations nor other messages', async () => {
+  it('blocks neither memory operations nor other messages', async () => {
     const pair = await fixture.pair(connectionKind(name), ENV);
     const { two, ab, ba } = pair;
     const flood = new Flood(ab, SMALL_FLOOD);
@@ -202,7 +202,7 @@ describe.each(['posix', 'tcp', 'loopback over self alone'])('a flood over %s', (
 describe.each(['posix', 'tcp'])('two floods over %s', (name) => {
   const fixture = usePairs();
 
-  it('against each other get through when both receive', async () => {
+  it('against each other complete when both receive', async () => {
     const pair = await fixture.pair(connectionKind(name), ENV);
     const { one, two, ab, ba } = pair;
     const [there, back] = [new Flood(ab, MUTUAL_FLOOD), new Flood(ba, MUTUAL_FLOOD)];
@@ -219,7 +219,7 @@ describe.each(['posix', 'tcp'])('two floods over %s', (name) => {
     for (const queue of queues) await queue.return();
   });
 
-  it('end with the close of both', async () => {
+  it('end when both close', async () => {
     const pair = await fixture.pair(connectionKind(name), ENV);
     const { one, two, ab, ba } = pair;
     const floods = [new Flood(ab, SMALL_FLOOD), new Flood(ba, SMALL_FLOOD)];
@@ -230,7 +230,7 @@ describe.each(['posix', 'tcp'])('two floods over %s', (name) => {
     await driveUntil(pair, () => one.worker.requestsInUse + two.worker.requestsInUse === 0);
   });
 
-  it('of streams alone end with a graceful close: what is closed drops what comes', async () => {
+  it('of streams alone end with a graceful close, which drops arriving bytes', async () => {
     const pair = await fixture.pair(connectionKind(name), ENV);
     const amounts = { shortMessages: 0, longMessages: 0, amMessages: 0, streamParts: 8 };
     const floods = [new Flood(pair.ab, amounts), new Flood(pair.ba, amounts)];
@@ -245,14 +245,14 @@ describe.each(['posix', 'tcp'])('two floods over %s', (name) => {
 describe('without any memory for them', () => {
   const fixture = usePairs();
 
-  it.each(['posix', 'tcp'])('messages come over %s when they are asked for', async (name) => {
+  it.each(['posix', 'tcp'])('messages arrive over %s when they are received', async (name) => {
     const pair = await fixture.pair(connectionKind(name), { UCX_UNEXP_MAX_BYTES: '0' });
     const { two, ab, ba } = pair;
     const flood = new Flood(ab, { shortMessages: 50, longMessages: 50, amMessages: 50, streamParts: 2 });
     const messages = two.worker.messages(AM_ID);
     flood.pump();
     await driveIdle(pair);
-    // Offers have the keys of their data with them, where a transport can use any.
+    // Offers contain the keys of their data, if a transport can use any.
     expect(heldBy(two.worker)).toBeLessThan(100 * 128);
     expect(two.worker.stats().counters).toMatchObject({ stream_bytes: 0, am_bytes: 0, tag_rx_eager_unexp: 0 });
     await serving(pair, () => flood.receiveAll(two.worker, ba, messages));
@@ -261,7 +261,7 @@ describe('without any memory for them', () => {
     await messages.return();
   });
 
-  it('a stream send that waits can be taken back', async () => {
+  it('a waiting stream send can be cancelled', async () => {
     const pair = await fixture.pair(connectionKind('posix'), { UCX_UNEXP_MAX_BYTES: '0' });
     const first = pair.ab.streamSendNbx(pattern(10, 1), 0, 10) as Request;
     const second = pair.ab.streamSendNbx(pattern(10, 2), 0, 10) as Request;
@@ -313,10 +313,10 @@ describe('more offers than a peer keeps', () => {
   });
 });
 
-describe('a peer that does not care for credit', () => {
+describe('a peer that ignores its credit', () => {
   const fixture = usePairs();
 
-  /** The half of the attacker, and of the victim. */
+  /** The connections of the attacker and of the victim. */
   async function halves(pair: Pair): Promise<{ own: PeerConnection; victim: PeerConnection }> {
     const find = (worker: Worker): PeerConnection =>
       nativeWorker(worker).connections.all.find(({ isLoopback }) => !isLoopback)!;
@@ -325,7 +325,7 @@ describe('a peer that does not care for credit', () => {
     return { own, victim };
   }
 
-  /** Sends frames until the victim has had enough. */
+  /** Sends frames until the victim disconnects. */
   async function attack(
     pair: Pair,
     id: number,
@@ -370,7 +370,7 @@ describe('a peer that does not care for credit', () => {
     expect(pair.two.worker.stats().counters['unexp_messages']).toBe(OFFERS_MAX);
   });
 
-  it('gets nothing kept of a stream that was not asked for', async () => {
+  it('has its unexpected stream dropped', async () => {
     const pair = await fixture.pair(connectionKind('posix'), ENV);
     const { own } = await halves(pair);
     own.am!.amShort(MessageId.STREAM, writeStream(own.remoteId, STREAM_ASKED), 2, new Uint8Array(100), 0, 100);

@@ -1,4 +1,7 @@
-/** What the suites for memory domains and endpoints share: an open memory domain with counters, and transfers driven to their end (see driven-operations.ts). */
+/**
+ * The common part of the suites for memory domains and endpoints: an open memory domain with counters, and transfers driven to their end (see
+ * driven-operations.ts).
+ */
 
 import { afterEach, beforeEach, expect } from 'vitest';
 import type { DmabufExport, MemoryDomain } from '../../src/uct/api/memory-domain.ts';
@@ -13,18 +16,18 @@ export interface MdUnderTest {
   readonly md: MemoryDomain;
   /** Bytes of host memory that are pinned for devices, command buffers included. */
   pinnedBytes(): number;
-  /** Bytes of device memory that live blocks take. */
+  /** Bytes of device memory in live blocks. */
   deviceBytes(): number;
-  /** A dma-buf of memory of the second card, which stays until its exporter is closed; absent where the memory domain has no cards. */
+  /** A dma-buf of memory of the second card, which stays until its exporter is closed; absent if the memory domain has no cards. */
   foreignDmabuf?(byteLength: number): DmabufExport;
-  /** Releases what is around the memory domain, which the suite closes itself. */
+  /** Releases everything but the memory domain, which the suite closes itself. */
   close(): void;
 }
 
 /** Opens a memory domain for one case. */
 export type MdSetup = (log: TestLog) => MdUnderTest;
 
-/** One memory domain, opened anew for every case; the case leaks nothing and logs no warning. */
+/** One memory domain, opened for every case, with checks for leaks and warnings. */
 export class UctFixture {
   #under: MdUnderTest | undefined;
   log: TestLog = createTestLog();

@@ -1,4 +1,4 @@
-/** The memory domains that the contract suites run on: self, posix, cma, and gaudi_copy on emulated nodes of every kind that can transfer. */
+/** The memory domains of the contract suites: self, posix, cma, and gaudi_copy on emulated nodes of every kind that supports transfers. */
 
 import { createEmulatedNode, type EmulatedNodeOptions } from '../../src/emulator/index.ts';
 import { loadConfig } from '../../src/ucs/config/config.ts';
@@ -71,7 +71,7 @@ function dmabufOf(md: CopyMd, byteLength: number): DmabufExport {
   return md.memExportDmabuf(address, byteLength, 1);
 }
 
-/** Opens gaudi_ipc beside gaudi_copy, which allocates for it, on an emulated node of its own. */
+/** Opens gaudi_ipc with gaudi_copy, which allocates for it, on an emulated node of its own. */
 export function openGaudiIpc(log: TestLog, node: EmulatedNodeOptions = {}): MdUnderTest {
   const emulated = createEmulatedNode({ cards: 2, dmaThreads: 0, log: log.log, ...node });
   const shared = new GaudiResources({ node: emulated, mappingTable: undefined });

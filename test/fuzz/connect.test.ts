@@ -1,5 +1,6 @@
 /**
- * What clients and listeners send each other with any change, also with right checksums: it is refused with a reason, or read as what it says. Never a crash,
+ * Mutated messages between clients and listeners, also with valid checksums: they are refused with a reason, or read as valid messages. Never a
+ * crash,
  * never more memory than a frame may have.
  */
 
@@ -40,7 +41,7 @@ function mutated(random: Random, packed: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** Gives a frame the checksum of what it has become. */
+/** Updates the checksum of a mutated frame. */
 function sealed(frame: Uint8Array): Uint8Array {
   if (frame.byteLength < AT_CHECKSUM + 4) return frame;
   const bytes = frame.slice();
@@ -49,7 +50,7 @@ function sealed(frame: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** Feeds bytes as a socket would, in pieces; returns how many were wanted. */
+/** Feeds bytes as a socket would, in pieces; returns the number of consumed bytes. */
 function feed(reader: FrameReader, bytes: Uint8Array, random: Random): number {
   let at = 0;
   while (reader.missing > 0 && at < bytes.byteLength) {
@@ -112,7 +113,9 @@ describe('fuzzed', () => {
     }
   });
 
-  it('attaching to what was not accepted, or as another worker, does nothing', { timeout: TIMEOUT_MS }, async () => {
+  it('attaching to an unaccepted connection, or as another worker, has no effect', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
     const pair = await fixture.pair(connectionKind('posix'));
     const { one, two } = pair;
     fixture.allow(/request to connect is ignored|left out/);
@@ -136,7 +139,7 @@ describe('fuzzed', () => {
     }
     send(ATTACH, accepted.id, 0, address, ownSource!);
     send(ATTACH, accepted.id, -5, address, ownSource!);
-    // An answer is no attachment.
+    // A reply does not attach.
     send(REPLY, accepted.id, 77, new Uint8Array(0), ownSource!);
     await driveIdle(pair, 300);
     expect([accepted.remoteId, worker.connections.all.length]).toEqual([NO_ENDPOINT, connections]);

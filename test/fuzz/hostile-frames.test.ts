@@ -1,4 +1,7 @@
-/** Messages that no honest peer sends, put before a worker as its transport would: nothing is believed, nothing throws, nobody else's request ends. */
+/**
+ * Messages that only a hostile peer sends, delivered to a worker as its transport would: they are checked, nothing throws, and no request of another
+ * peer ends.
+ */
 
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
@@ -14,7 +17,7 @@ import { connectionKind, driveUntil, mappedOf, type Pair, usePairs } from '../fi
 const fixture = usePairs();
 const HUGE = 0x7fff_ffff;
 
-/** Puts a frame of the peer of a connection before a worker. */
+/** Delivers a frame of the peer of a connection to a worker. */
 function inject(
   side: Pair['one'],
   { sources }: PeerConnection,
@@ -25,7 +28,7 @@ function inject(
   nativeWorker(side.worker).protocols.onMessage(id, messageFrame(header, payload, sources[0]));
 }
 
-/** The connection of a side to the other one, once it stands. */
+/** The connection of a side to the other one, once it is established. */
 async function connected(pair: Pair, side: Pair['one']): Promise<PeerConnection> {
   pair.ab.tagSendNbx(new Uint8Array(1), 0, 1, 1, { callback: (sent) => sent.free() });
   const found = (): PeerConnection | undefined =>
@@ -50,7 +53,7 @@ describe('frames of a hostile peer', () => {
     expect(calls).toBe(0);
   });
 
-  it('that answer a get with a status that is none end it with IO_ERROR', async () => {
+  it('that answer a get with an invalid status end it with IO_ERROR', async () => {
     const pair = await fixture.pair(connectionKind('staging, posix'));
     const connection = await connected(pair, pair.one);
     const rkey = pair.ab.unpackRkey(pair.two.context.packRkey(mappedOf(pair.two, 'gaudi', 4096)));
@@ -66,7 +69,7 @@ describe('frames of a hostile peer', () => {
     rkey.release();
   });
 
-  it('that offer no bytes end the receive that takes them', async () => {
+  it('that offer no bytes end the matched receive', async () => {
     const pair = await fixture.pair(connectionKind('posix'));
     const connection = await connected(pair, pair.two);
     const { id } = connection;

@@ -1,7 +1,8 @@
 /**
- * Messages that no ucp has written: frames of any id with random words and bytes, sent into a worker while real traffic goes on. An unauthenticated peer, which only has
- * the address of the worker and knows the ids of its connections and requests, changes nothing for the connections of others. The peer of a connection can
- * end what runs over it: no crash, no byte written where it was not asked for, and the worker works on.
+ * Malformed messages of ucp: frames of any id with random words and bytes, sent to a worker during real traffic. An unauthenticated peer, which only
+ * has
+ * the address of the worker and the ids of its connections and requests, does not affect connections of others. The peer of a connection can
+ * end the operations on it: no crash, no byte written outside of receive buffers, and the worker stays usable.
  */
 
 import { afterEach, describe, expect, it } from 'vitest';
@@ -39,18 +40,18 @@ const FRAMES = extent('GAUDI_UCX_FUZZ_FRAMES', 8000, 100_000);
 const IDS = 32;
 const WORDS_MAX = 14;
 const PAYLOAD_MAX = 600;
-/** Tag of the real traffic: no frame has it. */
+/** Tag of the real traffic, which no frame has. */
 const TAG = 0x1357_9bdf_0246_8acen;
 const SLOT = 40_000;
 
-/** A frame, so that a failure can say what it was. */
+/** A frame, kept for the message of a failure. */
 interface Frame {
   readonly id: number;
   readonly words: Int32Array;
   readonly payload: Uint8Array;
 }
 
-/** Words that mean something somewhere: ids of connections and requests, lengths, flags. */
+/** Words with a meaning in some field: ids of connections and requests, lengths, flags. */
 const WORDS = [
   0,
   1,
@@ -75,10 +76,10 @@ const WORDS = [
 
 /** A frame for a connection that does not exist, or for one of `connections` and the requests that wait on it. */
 function frameOf(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
-  // The end of a connection ends the test of it: not often.
+  // Rarely, because the end of a connection ends its test.
   const any = random.below(IDS);
   const id = any === MessageId.CLOSE && random.below(20) > 0 ? MessageId.REPLY : any;
-  // Half of them as long as a header of that id, so that the payload is where it belongs.
+  // Half of them have the length of a header of that id, so that the payload is at its place.
   const headerBytes = random.below(2) === 0 ? HEADER_BYTES[id] : undefined;
   const words = new Int32Array(headerBytes === undefined ? random.below(WORDS_MAX + 1) : headerBytes / 4);
   for (let i = 0; i < words.length; i++) {
@@ -99,11 +100,11 @@ function frameOf(random: Random, snippets: readonly Uint8Array[], connections: r
   return { id, words, payload: snippet };
 }
 
-/** Ids of the messages that move long data, and what lengths and offsets of windows may be. */
+/** Ids of the messages that move long data, and candidates for lengths and offsets of windows. */
 const WINDOW_IDS = [MessageId.RTR, MessageId.ATP, MessageId.DATA];
 const WINDOW_WORDS = [0, 0, 0, 1, 8, 4096, SLOT - 1, SLOT, SLOT + 1, 65_536, -1];
 
-/** A frame about a window of a transfer that is under way: in order or not, inside the memory or not, with keys that stand for memory or for none. */
+/** A frame about a window of a transfer in progress: in order or not, inside the memory or not, with valid or invalid keys. */
 function windowFrame(random: Random, snippets: readonly Uint8Array[], connections: readonly PeerConnection[]): Frame {
   const connection = connections[random.below(connections.length)];
   const waiting = [...(connection?.waiting.keys() ?? [])];
@@ -123,15 +124,15 @@ function windowFrame(random: Random, snippets: readonly Uint8Array[], connection
   return { id, words: writeRtr(to, rtr).slice(), payload };
 }
 
-/** Sends frames into a worker, until the test has finished. */
+/** Sends frames to a worker, until the test has finished. */
 interface Attacker {
   /** Sends a frame, and drives the victim when its ring is full. */
   send(frame: Frame, drive: () => void): Status;
-  /** Why what it sends over has ended; OK while it has not. */
+  /** Why its connection has ended; OK while it has not. */
   readonly failure: Status;
 }
 
-/** An interface that has nothing but the address of the worker. */
+/** An interface that has only the address of the worker. */
 function unauthenticatedPeerOf(victim: Side, transport: 'posix' | 'tcp'): Attacker {
   const log = createTestLog();
   const { md } = transport === 'posix' ? openPosix(log) : openTcp(log);
@@ -175,7 +176,7 @@ function senderOver(endpoint: UctEndpoint, progress: () => number, connection: P
 /** Closes the attackers. */
 const afterwards: (() => void)[] = [];
 
-/** What frames may quote: addresses, keys, headers, nothing. */
+/** Bytes that frames may contain: addresses, keys, headers, nothing. */
 function snippetsOf({ one, two }: Pair): Uint8Array[] {
   const foreign = mappedOf(one, 'allocated', 100);
   return [
@@ -189,7 +190,7 @@ function snippetsOf({ one, two }: Pair): Uint8Array[] {
   ];
 }
 
-/** Memory of the victim, with what it must hold. */
+/** Memory of the victim, with its expected contents. */
 async function guarded(two: Side, kinds: readonly ('registered' | 'allocated' | 'gaudi')[]) {
   return Promise.all(
     kinds.map(async (kind, i) => {
@@ -281,7 +282,7 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     for (const key of keys) key.release();
   });
 
-  it('of the peer, for any connection and request, harm no memory and leave a worker that works', {
+  it('of the peer, for any connection and request, do not corrupt memory and leave a usable worker', {
     timeout: TIMEOUT_MS,
   }, async () => {
     const pair = await fixture.pair(connectionKind(name));
@@ -325,11 +326,11 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     for (let i = 0; i < FRAMES; i++) {
       const make = random.below(6) === 0 ? windowFrame : frameOf;
       last = make(random, snippets, nativeWorker(two.worker).connections.all);
-      // What the frames have led to may end the connection while one waits for room, also one that they have led to themselves.
+      // Messages caused by the frames may end the connection while it waits for room.
       const status = attacker.send(last, drive);
       const failures = [ab.status, ba.status, attacker.failure].filter((failure) => failure !== Status.OK);
       if (failures.length === 0) expect(status).toBe(Status.OK);
-      // Also when what no frame has answered piles up.
+      // Also if requests accumulate that no frame has answered.
       if (failures.length > 0 || two.worker.requestsInUse > 400) {
         await Promise.all([ab.close({ force: true }), ba.close({ force: true })]);
         // Receives that no message has matched belong to the worker and outlive the connections.
@@ -356,7 +357,7 @@ describe.each(['posix', 'tcp', 'staging, cma and posix', 'all transports'])('fra
     }
     expect([started > FRAMES / 32, seen.size > started]).toEqual([true, true]);
     await driveIdle(pair, 100);
-    // Only the room of receives has been written to.
+    // Only the receive buffers have been written.
     expectSame(target.subarray(0, SLOT), new Uint8Array(SLOT).fill(0xcc), 'before the room');
     expectSame(target.subarray(2 * SLOT), new Uint8Array(SLOT).fill(0xcc), 'behind the room');
     // Frames may have ended the connection of the worker to itself, too.

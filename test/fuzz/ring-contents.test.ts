@@ -1,4 +1,4 @@
-/** Rings of shared memory whose sender writes anything: the reader hands out frames inside the ring or nothing, and believes no geometry that does not fit. */
+/** Rings of shared memory with arbitrary contents: the reader returns frames inside the ring or none, and refuses an inconsistent geometry. */
 
 import { describe, expect, it } from 'vitest';
 import { createRandom, type Random } from '../../src/ucs/sys/random.ts';
@@ -24,7 +24,7 @@ const GEOMETRY: RingGeometry = { elements: 8, elementBytes: 64, segments: 4, seg
 const MESSAGES_PER_POLL = 32;
 const TIMEOUT_MS = 3_600_000;
 
-/** Numbers that are wrong in many ways, and some that are right. */
+/** Numbers that are invalid in many ways, and some valid ones. */
 function word(random: Random): number {
   switch (random.below(5)) {
     case 0:
@@ -40,7 +40,7 @@ function word(random: Random): number {
   }
 }
 
-/** A ring as a sender that keeps to the rules has left it: some short messages and some in segments. */
+/** A ring as a conforming sender leaves it: some short messages and some in segments. */
 function ring(random: Random): { readonly words: Int32Array; readonly bytes: Uint8Array } {
   const words = new Int32Array(ringBytes(GEOMETRY) / 4);
   const bytes = new Uint8Array(words.buffer);
@@ -73,7 +73,7 @@ describe('any contents of a ring', () => {
           handed += 1;
           const isInside = offset >= RING_HEADER_BYTES && byteLength >= 0 && offset + byteLength <= bytes.byteLength;
           if (!isInside || id < 0 || id > 31) expect.fail(`round ${round}: id ${id}, ${byteLength} bytes at ${offset}`);
-          // The sender goes on writing while a message is handled.
+          // The sender continues to write while a message is handled.
           words[random.below(words.length)] = word(random);
         });
         outcomes.frames += handed;
@@ -88,7 +88,7 @@ describe('any contents of a ring', () => {
     expect(outcomes.corrupt).toBeGreaterThan(ROUNDS / 100);
   });
 
-  it('name a geometry that fits, or none', { timeout: TIMEOUT_MS }, () => {
+  it('give a consistent geometry, or none', { timeout: TIMEOUT_MS }, () => {
     const random = createRandom(SEED);
     let good = 0;
     for (let round = 0; round < ROUNDS; round++) {

@@ -1,6 +1,6 @@
 /**
- * Peers that do not keep to the protocol of tcp, byte by byte against a live interface: the connection is closed with a logged reason, the process lives,
- * others go on, and no byte changes that nobody was allowed to change.
+ * Peers that violate the protocol of tcp, byte by byte against a live interface: the connection is closed with a logged reason, the process
+ * and other connections continue, and no memory is written without permission.
  */
 
 import * as fc from 'fast-check';
@@ -31,10 +31,10 @@ const NAMED_BYTES = 4096;
 const MARGIN_BYTES = 4096;
 const HEADER = Int32Array.of(1, 2);
 const VIOLATION = /the peer sent what makes no sense/;
-/** Of a peer that says nothing of the protocol. */
+/** The warning for a peer that does not use the protocol. */
 const STRANGE = /a connection from .* is closed: it/;
 
-/** What a hostile peer knows: a key, with canaries around its memory. */
+/** The resources of a hostile peer: a key, with canaries around its memory. */
 interface Target {
   readonly side: TcpSide;
   readonly whole: Uint8Array;
@@ -77,7 +77,7 @@ function am(byteLength: number, body: Uint8Array = new Uint8Array(byteLength)): 
   return frame([...header], body);
 }
 
-/** Connections with noise. */
+/** Connections with random bytes. */
 const RUNS = extent('GAUDI_UCX_FUZZ_CONNECTIONS', 300, 20_000);
 const TIMEOUT_MS = 3_600_000;
 
@@ -99,7 +99,7 @@ describe('hostile peers of tcp', () => {
     await expectWitness();
   });
 
-  /** A peer that keeps to the protocol is not disturbed. */
+  /** A conforming peer is not affected. */
   async function expectWitness(): Promise<void> {
     const before = side.messages.length;
     await net.until([side, witness], () => endpoint.amShort(31, HEADER, 2, undefined, 0, 0) === Status.OK);
@@ -112,7 +112,7 @@ describe('hostile peers of tcp', () => {
     return net.log.records.filter(({ level }) => level <= LogLevel.WARN).map(({ message }) => message);
   }
 
-  /** The peer sends this, and is closed for that reason. */
+  /** The peer sends these bytes, and is disconnected for that reason. */
   async function expectClosed(peer: RawPeer, bytes: readonly Uint8Array[], reason: RegExp): Promise<void> {
     peer.write(...bytes);
     await net.until([side], () => peer.isClosed);
@@ -123,7 +123,7 @@ describe('hostile peers of tcp', () => {
     await expectWitness();
   }
 
-  /** Reads frames of a header alone that have come, without heartbeats. */
+  /** Received frames without a body, except heartbeats. */
   function answers(peer: RawPeer): [number, number][] {
     const words = new Int32Array(Uint8Array.from(peer.received.subarray(0, peer.received.byteLength & ~7)).buffer);
     const found: [number, number][] = [];
@@ -133,7 +133,7 @@ describe('hostile peers of tcp', () => {
     return found;
   }
 
-  describe('that introduce themselves', () => {
+  describe('that send a hello', () => {
     const full = (): Uint8Array => helloTo(side);
 
     it.each([
@@ -149,7 +149,7 @@ describe('hostile peers of tcp', () => {
       await expectClosed(await net.unauthenticatedPeer(side), [bytes()], reason);
     });
 
-    it('for somebody else are told so', async () => {
+    it('for another interface are refused with the reason', async () => {
       const peer = await net.unauthenticatedPeer(side);
       peer.write(helloTo(side, { wanted: new Uint8Array(16).fill(3) }));
       await net.until([side], () => peer.isClosed);
@@ -157,7 +157,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('in part, and hang up, leave nothing', async () => {
+    it('in part, and disconnect, leave nothing behind', async () => {
       for (let length = 0; length < PEER_HELLO_BYTES; length += 7) {
         const peer = await net.unauthenticatedPeer(side);
         peer.write(full().subarray(0, length));
@@ -168,7 +168,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('by any bytes, and by flipped bits, are closed or welcomed', async () => {
+    it('of any bytes, and with flipped bits, are disconnected or accepted', async () => {
       await fc.assert(
         fc.asyncProperty(fc.integer({ min: 0, max: PEER_HELLO_BYTES * 8 - 1 }), async (bit) => {
           const bytes = full();
@@ -183,10 +183,10 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and say nothing make way for those who come, the oldest first, and are given up after CONNECT_TIMEOUT', {
+    it('and send nothing else are evicted, the oldest first, and disconnected after CONNECT_TIMEOUT', {
       timeout: 60_000,
     }, async () => {
-      net.log.allow(/is closed: others have come after it/);
+      net.log.allow(/is closed for a newer one/);
       const clock = new ManualClock(1e9);
       const busy = net.open({}, clock);
       const peers: RawPeer[] = [];
@@ -198,7 +198,7 @@ describe('hostile peers of tcp', () => {
       const honest = await net.greeted(busy, new Identity());
       honest.write(am(8));
       await net.until([busy], () => busy.messages.length === 1);
-      // It had made room for itself.
+      // It was accepted in place of another.
       clock.advance(11e9);
       await net.until([busy], () => peers.every(({ isClosed }) => isClosed));
       const peer = await net.greeted(busy);
@@ -207,7 +207,7 @@ describe('hostile peers of tcp', () => {
     });
   });
 
-  describe('that were welcomed', () => {
+  describe('that were accepted', () => {
     const MAX = 65_536;
 
     it.each([
@@ -247,7 +247,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('are refused what their key does not reach, and nothing else', async () => {
+    it('are refused access beyond their key, and nothing else', async () => {
       const peer = await net.greeted(side);
       const { words } = target;
       const body = new Uint8Array(64).fill(1);
@@ -281,7 +281,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and put into memory that goes away meanwhile write nothing any more', async () => {
+    it('and put into memory that is unmapped meanwhile write nothing any more', async () => {
       const peer = await net.greeted(side);
       const bytes = put(target.words, 0, new Uint8Array(NAMED_BYTES).fill(1));
       peer.write(bytes.subarray(0, 1040));
@@ -295,7 +295,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and hang up in the middle of a body leave nothing', async () => {
+    it('and disconnect within a body leave nothing behind', async () => {
       for (const cut of [8, 39, 40, 41, 1000, 4135]) {
         const peer = await net.greeted(side, new Identity());
         peer.write(put(target.words, 0, new Uint8Array(NAMED_BYTES)).subarray(0, cut));
@@ -305,7 +305,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and ask for more than GETS_MAX without reading are closed', async () => {
+    it('and request more than GETS_MAX without reading are disconnected', async () => {
       const memory = side.md.memReg(new Uint8Array(2 ** 20));
       const words = [...keyOf(side.md, memory).words];
       const peer = await net.greeted(side);
@@ -316,7 +316,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and never read what they are answered are closed at a bound', async () => {
+    it('and never read their answers are disconnected at a bound', async () => {
       const small = net.open({ SNDBUF: '4k' });
       const peer = await net.greeted(small);
       peer.socket.pause();
@@ -332,7 +332,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and send what another connection has sent before reach nothing by it', async () => {
+    it('and replay frames of another connection access nothing', async () => {
       const recorded = [am(8), put(target.words, 0, new Uint8Array(64).fill(2)), get(target.words, 0, 8)];
       const first = await net.greeted(side);
       first.write(...recorded);
@@ -351,7 +351,7 @@ describe('hostile peers of tcp', () => {
       await expectWitness();
     });
 
-    it('and send any bytes, or good frames with flipped bits, harm nobody', { timeout: TIMEOUT_MS }, async () => {
+    it('and send any bytes, or valid frames with flipped bits, affect no other', { timeout: TIMEOUT_MS }, async () => {
       const { words } = target;
       const good = (): Uint8Array[] => [
         am(24),

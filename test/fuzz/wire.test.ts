@@ -1,6 +1,6 @@
 /**
- * Worker addresses and remote keys with any change and a right checksum: they are refused with an error of their own, or do what they say inside the
- * memory that they stand for. Never a crash, never a byte outside of the caller's memory.
+ * Mutated worker addresses and remote keys with a valid checksum: they are refused with a typed error, or access only the
+ * memory of the key. Never a crash, never a byte outside of the caller's memory.
  */
 
 import { crc32 } from 'node:zlib';
@@ -23,7 +23,7 @@ const SEED = Number(process.env['GAUDI_UCX_FUZZ_SEED'] ?? 20_240);
 const TIMEOUT_MS = 3_600_000;
 const ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 3000, 100_000);
 
-/** Changes bytes, lengths and order, and writes the checksum of the result. */
+/** Changes bytes, lengths and order, and updates the checksum. */
 function mutated(random: Random, packed: Uint8Array): Uint8Array {
   let bytes = packed.slice(0, -4);
   for (let changes = 1 + random.below(3); changes > 0; changes--) {
@@ -42,7 +42,7 @@ function mutated(random: Random, packed: Uint8Array): Uint8Array {
   return sealed;
 }
 
-/** Runs `decode`; the result, or undefined when it has refused with one of its own errors. */
+/** Runs `decode`; returns the result, or undefined if it has refused with a typed error. */
 function decoded<T>(bytes: Uint8Array, decode: () => T, codes: RegExp): T | undefined {
   try {
     return decode();
@@ -71,7 +71,7 @@ describe('fuzzed', () => {
       await endpoint.close({ force: true });
     }
     expect(connected).toBeLessThan(ROUNDS);
-    // The true one works.
+    // The genuine one works.
     const target = new Uint8Array(10_000);
     const endpoint = one.worker.endpoint(address);
     await Promise.all([endpoint.tagSend(pattern(10_000, 1), { tag: 1 }), two.worker.tagRecv(target, { tag: 1 })]);
@@ -79,7 +79,7 @@ describe('fuzzed', () => {
   });
 
   it.each(['registered', 'allocated', 'gaudi'] as const)(
-    'remote keys of %s memory are refused, or read what they stand for',
+    'remote keys of %s memory are refused, or read only their memory',
     { timeout: TIMEOUT_MS },
     async (kind) => {
       const pair = await fixture.pair(connectionKind('all transports'));

@@ -1,4 +1,4 @@
-/** Bad input of every kind: a typed error that names the argument and the rule, nothing written, nothing left behind. */
+/** Bad input of every kind: a typed error that names the argument and the rule, nothing written, no leaks. */
 
 import { crc32 } from 'node:zlib';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -17,7 +17,7 @@ import { ENGINES } from '../fixtures/pair.ts';
 const BYTES = 256;
 const NO_OFFSETS = [-1, Number.NaN, 0.5, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 2 ** 53, '1', 1n, {}];
 
-/** How keys that lead nowhere are refused: when they are unpacked, or by the owner of the memory that is asked for it. */
+/** Errors for invalid keys: when they are unpacked, or from the owner of the memory. */
 const STALE_CODES = {
   native: ['ERR_RKEY_STALE', 'ERR_RKEY_FORGED'],
   libucx: ['ERR_RKEY_STALE', 'ERR_RKEY_FORGED', 'ERR_INVALID_ADDR', 'ERR_INVALID_PARAM'],
@@ -40,7 +40,7 @@ describe.each(ENGINES)('over %s', (engine) => {
     await stack.endpoint.put(new Uint8Array(BYTES).fill(0xaa), keys[0]!);
   });
 
-  /** Both remote memories still hold what they held. */
+  /** Both remote memories are unchanged. */
   async function expectUntouched(): Promise<void> {
     const target = new Uint8Array(BYTES);
     await stack.endpoint.get(target, keys[0]!);
@@ -49,13 +49,13 @@ describe.each(ENGINES)('over %s', (engine) => {
     expect(stack.worker.requestsInUse).toBe(0);
   }
 
-  /** What the first card holds for the program now. */
+  /** Resources of the first card that the program holds. */
   function held(): { readonly pinnedBytes: number; readonly hbmBytes: number } {
     const { hostMappings, deviceMemory } = stack.node.card(0).context!;
     return { pinnedBytes: hostMappings.pinnedBytes, hbmBytes: deviceMemory.usedBytes };
   }
 
-  /** The bytes of a local buffer; undefined where there are none to look at. */
+  /** The bytes of a local buffer; undefined if there are none. */
   function contentsOf(local: LocalMemory): Uint8Array | undefined {
     return local instanceof Uint8Array && local.byteLength > 0 ? local.slice() : undefined;
   }
@@ -169,7 +169,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       await expectRefused(/byteLength/, () => ({ local: bytes }));
     });
 
-    it('a buffer that can change its length, where it would have to be pinned', async () => {
+    it('a buffer that can change its length, if it would have to be pinned', async () => {
       const Resizable = ArrayBuffer as unknown as new (
         bytes: number,
         options: { maxByteLength: number },
@@ -189,7 +189,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       }
       expect(stack.worker.requestsInUse).toBe(0);
       if (engine === 'libucx') {
-        // It keeps the address of every message.
+        // It uses the address of every message.
         const piece = [{ memory: local, byteLength: 8 }];
         for (const run of [
           () => stack.endpoint.put(local, keys[1]!, { byteLength: 8 }),
@@ -262,7 +262,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       },
     );
 
-    it('do not work on memory that took the place of theirs', async () => {
+    it('do not work on later memory at the same address', async () => {
       const first = device(stack, 4096);
       const rkey = rkeyOf(stack, first);
       const { address } = first;
@@ -314,7 +314,7 @@ describe.each(ENGINES)('over %s', (engine) => {
           let written = false;
           try {
             const rkey = stack.endpoint.unpackRkey(bytes);
-            // Beyond the true end; inside it a key may work, it is the memory's own.
+            // Beyond the true end; inside it, a key that was forged into a valid one may work.
             await stack.endpoint.put(new Uint8Array(byteLength), rkey, { remoteOffset: BYTES });
             written = true;
           } catch (error) {
@@ -347,7 +347,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining('memoryType') });
     });
 
-    it('memory types that nothing here has', async () => {
+    it('memory types that no memory domain has', async () => {
       for (const memoryType of [MemoryType.CUDA, MemoryType.ZE_DEVICE]) {
         const error = await failureOf(() => stack.context.memMap({ allocate: 64, memoryType }));
         expect(error).toMatchObject({ code: 'ERR_UNSUPPORTED', status: Status.UNSUPPORTED });
@@ -368,7 +368,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       stack.context.memUnmap(device(stack, 2 ** 30));
     });
 
-    it('more host memory than there can be', async () => {
+    it('more host memory than is possible', async () => {
       const error = await failureOf(() => stack.context.memMap({ allocate: 2 ** 50 }));
       expect(isUcxError(error)).toBe(true);
       expect([Status.NO_MEMORY, Status.INVALID_PARAM]).toContain(error.status);

@@ -1,7 +1,8 @@
 /**
- * Chaos: processes with one card each that exchange everything with everybody are killed, stopped for a while and left without descriptors or shared memory at random
- * moments, over every kind of transport; then the node has leaked nothing and still works. The node server itself is killed as well.
- * `GAUDI_UCX_CHAOS_SECONDS` sets how long, `GAUDI_UCX_CHAOS_SEED` repeats the same choices.
+ * Chaos: processes with one card each that exchange data with each other are killed, stopped for a while and left without descriptors or shared
+ * memory at random
+ * moments, over every kind of transport; afterwards the node has leaked nothing and still works. The node server itself is killed as well.
+ * `GAUDI_UCX_CHAOS_SECONDS` sets the duration, `GAUDI_UCX_CHAOS_SEED` repeats the same choices.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
@@ -25,15 +26,15 @@ const PROGRAM = built(join(import.meta.dirname, '../fixtures/chaos-program.ts'))
 const PROCESSES = 4;
 const SECONDS = extent('GAUDI_UCX_CHAOS_SECONDS', 6, 60);
 const SEED = Number(process.env['GAUDI_UCX_CHAOS_SEED'] ?? Math.floor(Date.now() / 1000) % 1_000_000);
-/** Time for the driver to release what a killed process had: what it promises. */
+/** Time in which the driver guarantees to release the resources of a killed process. */
 const RELEASE_MS = 1000;
-/** How long /dev/shm is full. */
+/** Duration of a full /dev/shm. */
 const FULL_MS = 100;
-/** So many exchanges and acts of chaos at least, or the run has shown nothing. */
+/** The least exchanges and acts of chaos of a valid run. */
 const ROUNDS_PER_SECOND_MIN = 10;
 const ACTS_PER_SECOND_MIN = 0.5;
 
-/** Settings of the processes by the name of what carries their bytes. */
+/** Settings of the processes, by the name of the transport that carries their bytes. */
 const KINDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'all transports': {},
   tcp: { UCX_TLS: 'tcp,self,gaudi_cpy' },
@@ -53,7 +54,7 @@ let folder: string;
 let env: Readonly<Record<string, string>>;
 let members: Member[] = [];
 const pids: number[] = [];
-/** That of the processes; undefined where they have that of the machine, which nobody may fill. */
+/** The /dev/shm of the processes; undefined if they use that of the machine, which must not be filled. */
 let sharedMemory: OwnSharedMemory | undefined;
 
 beforeAll(async () => {
@@ -101,7 +102,7 @@ function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** What the server holds for others than this process. Resets of cards whose owner was killed are no leak. */
+/** Resources of the server for other clients than this process. Resets of cards whose owner was killed are not leaks. */
 function held({ cards, clients, dmabufs }: NodeStatus): unknown {
   return {
     cards: cards.map(({ minor, status, owner, dramUsedBytes }) => ({ minor, status, owner, dramUsedBytes })),
@@ -110,7 +111,7 @@ function held({ cards, clients, dmabufs }: NodeStatus): unknown {
   };
 }
 
-/** Does something bad to one of the processes. */
+/** Kills, stops or deprives one of the processes. */
 async function act(random: Random): Promise<void> {
   const at = random.below(PROCESSES);
   const { child, errors, ready } = members[at]!;
@@ -141,7 +142,7 @@ async function act(random: Random): Promise<void> {
   }
 }
 
-/** Ends all processes in good order. @returns how many exchanges each has done */
+/** Ends all processes in order. @returns the number of exchanges of each */
 function stopAll(): Promise<number[]> {
   return Promise.all(
     members.map(async ({ child, errors }) => {
@@ -181,7 +182,7 @@ describe(`${PROCESSES} processes (seed ${SEED})`, () => {
         await act(random);
       }
       await Promise.all(members.map(({ ready }) => ready));
-      // A last exchange of all that are left.
+      // A last exchange of all remaining processes.
       await pause(500);
       const rounds = await stopAll();
       expect(acts).toBeGreaterThanOrEqual(seconds * ACTS_PER_SECOND_MIN);
@@ -194,7 +195,7 @@ describe(`${PROCESSES} processes (seed ${SEED})`, () => {
     },
   );
 
-  it('end with an error that names the node server when that is killed, and work on the next one', {
+  it('end with an error that names the node server when it is killed, and work on the next one', {
     timeout: 60_000,
   }, async () => {
     env = {};

@@ -1,4 +1,4 @@
-/** The command line as a user runs it: what `info` and `demo` print, and how they fail. */
+/** The command line as a user runs it: output of `info` and `demo`, and their errors. */
 
 import { spawnSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -64,7 +64,7 @@ describe('info', { timeout: 60_000 }, () => {
     const networks = devices.filter((device) => !/^(memory|gaudi\d.*)$/.test(device));
     expect(devices).toEqual([
       ...['memory', 'memory', 'memory'],
-      // Other network devices are as the machine has them.
+      // Other network devices depend on the machine.
       ...networks,
       // Equal devices are one block.
       ...['gaudi0, gaudi1 (2 equal)', 'gaudi0, gaudi1 (2 equal)'],
@@ -79,7 +79,7 @@ describe('info', { timeout: 60_000 }, () => {
     for (const name of ['bandwidth', 'latency', 'overhead', 'put_zcopy', 'get_zcopy']) {
       expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(devices.length);
     }
-    // The copies of the kernel have no short form.
+    // Copies by the kernel have no short operations.
     for (const name of ['put_short', 'get_short']) {
       expect(text.match(new RegExp(`^#\\s+${name}: \\S`, 'gm')), name).toHaveLength(devices.length - 1);
     }
@@ -148,12 +148,12 @@ describe('info', { timeout: 60_000 }, () => {
     expect(err.split('\n')).toHaveLength(3);
   });
 
-  it('-d without cards says why', () => {
+  it('-d without cards prints the reason', () => {
     const text = output(['info', '-d'], { UCX_GAUDI_DRIVER: 'kernel' });
     expect(text).toMatch(/Memory domain: gaudi_copy\n#\s+< no supported devices found: .*no cards/);
   });
 
-  /** The lines of a configuration that are no comments. */
+  /** The lines of a configuration without comments. */
   const assignments = (text: string): string[] =>
     text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   const GIVEN = { UCX_TLS: '^self', UCX_GAUDI_COPY_LATENCY: '3us', UCX_LOG_LEVEL: 'error,cma:warn' };
@@ -169,7 +169,7 @@ describe('info', { timeout: 60_000 }, () => {
     expect(assignments(output(['info', ...args], env))).toEqual(assignments(first));
   });
 
-  it('-c prints the lines alone, -f what they mean and where they come from', () => {
+  it('-c prints the lines alone, -f their meaning and source as well', () => {
     const plain = output(['info', '-c'], GIVEN);
     expect(plain.trimEnd().split('\n')).toEqual(assignments(plain));
     const decorated = output(['info', '-f'], { ...GIVEN, UCT_GAUDI_COPY_ENABLE_DMABUF: 'n', UCX_LOG_LEVEL: 'error' });
@@ -187,7 +187,7 @@ describe('info', { timeout: 60_000 }, () => {
     expect(decorated).toMatch(/# source: {4}default\n#\nUCX_GAUDI_COPY_OVERHEAD=/);
   });
 
-  it('-a names what is deprecated', () => {
+  it('-a prints deprecated names', () => {
     const line = '# UCT_GAUDI_COPY_ENABLE_DMABUF (deprecated: use UCX_GAUDI_COPY_DMABUF)\n';
     expect(output(['info', '-a'])).toContain(line);
     expect(output(['info', '-c'])).not.toContain(line);
@@ -206,7 +206,7 @@ describe('info', { timeout: 60_000 }, () => {
     );
   });
 
-  it('-d says what the configuration excludes', () => {
+  it('-d prints what the configuration excludes', () => {
     const text = output(['info', '-d'], { UCX_TLS: '^cma', UCX_ACC_DEVICES: 'gaudi1', UCX_NET_DEVICES: 'lo' });
     const parts = text.split(/^#\s+Transport: /m).slice(1);
     const excluded = parts.map((part) => {
@@ -227,14 +227,14 @@ describe('info', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('prints all parts that it is asked for', () => {
+  it('prints all requested parts', () => {
     const text = output(['info', '-v', '-d', '-c', '-s']);
     for (const part of [/Library version/, /Gaudi cards/, /Memory domain: self/, /UCX_TLS=all/]) {
       expect(text).toMatch(part);
     }
   });
 
-  it('warns about a variable that nothing reads, with the nearest name, and goes on', () => {
+  it('warns about an unused variable, with the nearest name, and continues', () => {
     const { code, out, err } = run(['info', '-v'], { UCX_TLSS: 'self' });
     expect({ code, out }).toEqual({ code: 0, out: expect.stringContaining('Library version') as string });
     expect(err).toMatch(
@@ -312,7 +312,7 @@ describe('demo', { timeout: 60_000 }, () => {
     expect(err).toMatch(/^gaudi-ucx: /);
   });
 
-  it('without a card that could do it says why, exit code 1', () => {
+  it('without a usable card prints the reason, exit code 1', () => {
     const file = join(folder, 'small');
     writeFileSync(file, 'small');
     const { code, err } = run(['demo', file], { UCX_GAUDI_DRIVER: 'kernel' });

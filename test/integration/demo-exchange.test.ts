@@ -1,4 +1,4 @@
-/** `gaudi-ucx demo` between cards: what it prints, and what is left when its processes are ended. */
+/** `gaudi-ucx demo` between cards: its output, and leaks when its processes are ended. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
@@ -60,7 +60,7 @@ class Demo {
     return children.filter((child) => commandOf(child).includes('card-program'));
   }
 
-  /** Resolves with its processes when they are that many, and have opened their cards. */
+  /** Resolves with its processes when there are `count` of them, and they have opened their cards. */
   async atWork(count: number): Promise<number[]> {
     let workers: number[] = [];
     await until(() => {
@@ -128,7 +128,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     expect(roundsOf(demo.out).map(([, , , whole]) => whole)).toEqual(['3 of 3', '3 of 3', '3 of 3']);
   });
 
-  it('goes another way where gaudi_ipc may not', async () => {
+  it('uses another transport without gaudi_ipc', async () => {
     const demo = new Demo([file, '--cards', '2'], { UCX_TLS: '^gaudi_ipc' });
     expect([await demo.ended, demo.err]).toEqual([0, '']);
     const rounds = roundsOf(demo.out);
@@ -136,7 +136,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     expect(rounds.flat().join(' ')).not.toMatch(/gaudi_ipc/);
   });
 
-  it('takes the node server that it is told', async () => {
+  it('uses the given node server', async () => {
     const server = await TestNodeServer.start({ cards: 2 });
     try {
       const env = { UCX_GAUDI_DRIVER: `emulator:${server.socketPath}` };
@@ -175,7 +175,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     expectNothingLeft([demo.child.pid!, ...workers]);
   });
 
-  it('puts everything away when nobody reads its output', async () => {
+  it('releases everything when its output is closed', async () => {
     const demo = new Demo([file, '--cards', '2']);
     demo.child.stdout!.destroy();
     const workers = await demo.atWork(2);
@@ -190,7 +190,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     await demo.ended;
     await until(() => workers.every((pid) => !processExists(pid)));
     expect(workers.flatMap(segmentsOf)).toEqual([]);
-    // Nobody is left who could remove the folder of the socket.
+    // No process is left to remove the folder of the socket.
     for (const name of readdirSync(temporary)) rmSync(join(temporary, name), { recursive: true });
   });
 

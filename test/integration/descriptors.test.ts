@@ -1,4 +1,4 @@
-/** A process without descriptors: it sleeps as before, and what fails says so instead of something about its peers. */
+/** A process without descriptors: it sleeps as before, and failures report the shortage and not a failure of a peer. */
 
 import { describe, expect, it } from 'vitest';
 import { type Endpoint, MemoryType, type Request, Status } from '../../src/index.ts';
@@ -20,10 +20,10 @@ import {
 import { createTestLog } from '../fixtures/test-log.ts';
 
 const fixture = usePairs();
-/** Lets a worker begin to sleep: past the time that it polls. */
+/** Lets a worker begin to sleep, after its polling time. */
 const FALL_ASLEEP_TURNS = 50;
 
-/** A pair that has made what its messages need. */
+/** A pair that has allocated the resources of its messages. */
 async function connected(name: string): Promise<Pair> {
   const pair = await fixture.pair(connectionKind(name));
   await Promise.all([pair.ab.tagSend(new Uint8Array(8)), pair.two.worker.tagRecv(new Uint8Array(8))]);
@@ -40,7 +40,7 @@ async function expectLongMessage(endpoint: Endpoint, { worker }: Side): Promise<
 
 describe('a worker of a process without descriptors', () => {
   it.each(['posix', 'cma and posix', 'tcp', 'staging, tcp', 'all transports'])(
-    'sleeps, and hears of a message, over %s',
+    'sleeps, and wakes for a message, over %s',
     async (name) => {
       const { ab, two } = await connected(name);
       const target = new Uint8Array(64);
@@ -118,14 +118,14 @@ describe('device memory of a worker without descriptors', () => {
   });
 });
 
-describe('a peer that comes while there are no descriptors', () => {
-  it('is heard, and connected, when there are some again', async () => {
+describe('a peer that connects while there are no descriptors', () => {
+  it('is connected when descriptors are available again', async () => {
     const kind = connectionKind('cma and posix');
     const node = fixture.node({ cards: 2 });
     const env = { UCX_TLS: kind.tls };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
     const endpoint = one.worker.endpoint(two.worker.address());
-    // The second time its messages are read, and there is nothing left for the way back; the third time nothing for the first message on it.
+    // In the second step its messages are read, but the connection back fails; in the third the first message on it fails.
     const steps = [
       [0, /the messages of a sender wait: .*EMFILE/],
       [1, /a request to connect waits: .*EMFILE/],
@@ -159,7 +159,7 @@ describe('connecting without a descriptor for the first message', () => {
 });
 
 describe('a process without descriptors', () => {
-  it('takes no process for dead, and removes nothing of one', async () => {
+  it('regards no process as dead, and removes no files of one', async () => {
     const segment = Segment.create(4096);
     await withoutDescriptors(() => {
       expect(hasEnded(ownIdentity())).toBe(false);
@@ -191,7 +191,7 @@ describe('a process without descriptors', () => {
     md.close();
   });
 
-  it('does not say that a remote key is of a process that has ended', async () => {
+  it('does not report that the process of a remote key has ended', async () => {
     const [one, two] = [openPosix(createTestLog()), openPosix(createTestLog())];
     const memory = one.md.memAlloc(64, { memoryType: MemoryType.HOST });
     const packed = new Uint8Array(one.md.attributes.rkeyPackedBytes);

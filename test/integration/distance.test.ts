@@ -1,6 +1,7 @@
 /**
- * The network device next to a card: distances of a made-up /sys in estimates, explanations and shares of divided puts, gets, messages and windows, and how those
- * end of which a part fails. The network is that of the suites; its devices have equal speeds.
+ * The network device next to a card: distances of a fictitious /sys in estimates, explanations and shares of divided puts, gets, messages and
+ * windows, and the
+ * end of divided operations of which a part fails. The network is that of the suites; its devices have equal speeds.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -18,14 +19,14 @@ const SAME_ROOT = { path: 'pci0000:17/0000:17:05.0/0000:3a:00.0', numa: 0 };
 const OTHER_SOCKET = { path: 'pci0000:c0/0000:c0:01.0/0000:c1:00.0', numa: 1 };
 const BYTES: number = 2 ** 20;
 
-describe('distances decide', () => {
+describe('distances', () => {
   const { pair } = useFakePairs();
 
   function pairAt(net0: typeof BESIDE, net1: typeof BESIDE, options: FakePairOptions = {}): FakePair {
     using machine = new FakeMachine();
     machine.addNetworks({ net0, net1 });
     const both = pair({ devices: 2, sysRoot: machine.sysRoot, ...options });
-    // Read once, while the machine is there.
+    // Read once, while the fictitious machine exists.
     const gaudi = mappedOf(both.one, 'gaudi', 8);
     const key = keyFor(both.ab, both.two, mappedOf(both.two, 'registered', 8));
     both.ab.explain('put', gaudi, key);
@@ -37,7 +38,7 @@ describe('distances decide', () => {
     return both;
   }
 
-  /** Shares of the devices in percent while something runs. */
+  /** Shares of the devices in percent while `run` runs. */
   async function shares({ network }: FakePair, run: () => Promise<unknown>): Promise<[net0: number, net1: number]> {
     network.carried.clear();
     await run();
@@ -46,7 +47,7 @@ describe('distances decide', () => {
     return [percent(first), percent(second)];
   }
 
-  it('between devices for puts and gets of device memory: the one below the switch of the card has the larger share', async () => {
+  it('give the device below the switch of the card the larger share of puts and gets of device memory', async () => {
     const both = pairAt(SAME_ROOT, BESIDE);
     const { one, two, ab } = both;
     const [source, target] = [mappedOf(one, 'gaudi', BYTES), mappedOf(two, 'registered', BYTES)];
@@ -70,7 +71,7 @@ describe('distances decide', () => {
     await expectContents(one, source, pattern(BYTES, 1));
   });
 
-  it('for host memory nothing: it is not next to a card', async () => {
+  it('do not affect host memory', async () => {
     const both = pairAt(SAME_ROOT, BESIDE);
     const target = mappedOf(both.two, 'registered', BYTES);
     const key = keyFor(both.ab, both.two, target);
@@ -79,7 +80,7 @@ describe('distances decide', () => {
     expectSame(target.bytes!, pattern(BYTES, 2));
   });
 
-  it('that a device at another socket gets no part', async () => {
+  it('exclude a device at another socket', async () => {
     const both = pairAt(OTHER_SOCKET, BESIDE);
     const source = mappedOf(both.one, 'gaudi', BYTES);
     const key = keyFor(both.ab, both.two, mappedOf(both.two, 'registered', BYTES));
@@ -87,7 +88,7 @@ describe('distances decide', () => {
     expect(await shares(both, () => serving(both, () => both.ab.put(source, key)))).toEqual([0, 100]);
   });
 
-  it('over windows of device memory that no network reaches', async () => {
+  it('apply to windows of device memory that no network reaches', async () => {
     const both = pairAt(SAME_ROOT, BESIDE, { hasDmabuf: false });
     const { one, two, ab } = both;
     const source = mappedOf(one, 'gaudi', BYTES);
@@ -109,7 +110,7 @@ describe('distances decide', () => {
 describe('a divided transfer', () => {
   const { pair } = useFakePairs();
 
-  it('waits with a part whose device has no room, and flushes and fences wait with it', async () => {
+  it('waits for a part whose device has no room, and flushes and fences wait too', async () => {
     const both = pair({ devices: 2 });
     const { one, two, ab, network } = both;
     const target = mappedOf(two, 'registered', BYTES);
@@ -125,7 +126,7 @@ describe('a divided transfer', () => {
     await driveIdle(both);
     if (typeof put === 'number' || typeof flush === 'number' || typeof later === 'number') throw new Error('is done');
     expect([put.isCompleted, flush.isCompleted, later.isCompleted]).toEqual([false, false, false]);
-    // The other part has gone.
+    // The other part was sent.
     expect(put.cancel()).toBe(false);
     network.refusals.clear();
     await driveIdle(both);
@@ -136,7 +137,7 @@ describe('a divided transfer', () => {
     expect(nativeWorker(one.worker).internalTransfers).toBe(0);
   });
 
-  it('is taken back as long as no device works on it', async () => {
+  it('can be cancelled until a device has started it', async () => {
     const both = pair({ devices: 2 });
     const key = keyFor(both.ab, both.two, mappedOf(both.two, 'registered', BYTES));
     for (const device of ['net0', 'net1']) both.network.refusals.set(device, Status.NO_RESOURCE);
@@ -154,7 +155,7 @@ describe('a divided transfer', () => {
   });
 
   it.each(['put', 'get'] as const)(
-    'a %s of which a part fails ends once, with that failure, when no part is on its way',
+    'a %s of which a part fails ends once, with that failure, when no part is in flight',
     async (name) => {
       const both = pair({ devices: 2 });
       const { one, two, ab, network } = both;
@@ -177,7 +178,7 @@ describe('a divided transfer', () => {
     },
   );
 
-  it('and a message in windows likewise, at both ends', async () => {
+  it('that is a message in windows ends likewise, at both ends', async () => {
     const both = pair({ devices: 2, hasDmabuf: false });
     const { one, two, ab, network } = both;
     network.failures.set('net1', Status.IO_ERROR);
@@ -190,7 +191,7 @@ describe('a divided transfer', () => {
     expect(staged).toEqual([0, 0]);
   });
 
-  it('ends with the connection, once and when nothing is on its way', async () => {
+  it('ends with the connection, once, when nothing is in flight', async () => {
     const both = pair({ devices: 2 });
     const { one, two, ab, network } = both;
     const key = keyFor(ab, two, mappedOf(two, 'registered', BYTES));

@@ -1,4 +1,4 @@
-/** Memory of others by its dma-buf: HBM of another context that a card imports, used by every kind of operation, shared further, and taken away. */
+/** Foreign memory by its dma-buf: HBM of another context that a card imports, used by every kind of operation, exported further, and revoked. */
 
 import { closeSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
@@ -20,12 +20,12 @@ import { contents, ENGINES, expectContents, expectSame, fill, keyFor, pattern, s
 
 const GAUDI = MemoryType.GAUDI;
 const BYTES = 300_001;
-/** Where in its allocation the memory begins that is mapped. */
+/** Offset of the mapped memory in its allocation. */
 const SKIP = 4097;
 
 type End = Omit<Stack, 'node'>;
 
-/** A context on one card, and the memory of it that others map. */
+/** A context on one card, and its memory that others map. */
 interface Owner {
   readonly end: End;
   readonly memory: MemoryHandle;
@@ -58,12 +58,12 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
     }
   }
 
-  /** What the owner sees of it. */
+  /** The contents that the owner reads. */
   async function seen({ end, memory }: Owner): Promise<Uint8Array> {
     return (await contents(end, memory)).subarray(SKIP);
   }
 
-  it('is put to and got from by the own card, from host memory and HBM, and sent and received', async () => {
+  it('is accessed by puts and gets of the own card, from host memory and HBM, and sent and received', async () => {
     const node = fixture.node({ asic });
     const [from, here] = [await owner(node), await onCard(node, 0)];
     const memory = mapped(here, from);
@@ -103,7 +103,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
     here.context.memUnmap(memory);
     expect(memory.mapped).toBe(false);
     expect((await failureOf(() => here.endpoint.put(new Uint8Array(8), rkey))).status).toBe(Status.INVALID_ADDR);
-    // It stays its owner's.
+    // It still belongs to its owner.
     expectSame(await seen(from), pattern(BYTES, 3));
   });
 
@@ -138,7 +138,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
     rkey.release();
   });
 
-  it('is known by its address, and exported again as what it is', async () => {
+  it('is detected by its address, and exported again', async () => {
     const node = fixture.node({ asic });
     const [from, here] = [await owner(node), await onCard(node, 0)];
     const memory = mapped(here, from);
@@ -156,13 +156,13 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
     await fill(here, twice, pattern(50, 6));
     expectSame((await seen(from)).subarray(100, 150), pattern(50, 6));
     here.context.memUnmap(memory);
-    // Mappings of the same bytes do not know of each other.
+    // Mappings of the same bytes are independent.
     await expectContents(here, twice, pattern(50, 6));
     here.context.memUnmap(twice);
     expect(here.context.memQuery(inside).memoryType).toBe(MemoryType.HOST);
   });
 
-  it('that its owner takes away fails by name, and is unmapped all the same', async () => {
+  it('that its owner revokes fails with a typed error, and can be unmapped', async () => {
     const node = fixture.node({ asic });
     fixture.allow(/reports razwi, page_fault/);
     const [from, here] = [await owner(node), await onCard(node, 0)];
@@ -224,7 +224,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
     expectSame(await seen(from), pattern(BYTES, 1));
   });
 
-  it('is refused where no link leads to its card', async () => {
+  it('is refused without a link to its card', async () => {
     const node = fixture.node({ asic, cards: 3, absentLinks: [[0, 1]] });
     const [from, here, linked] = [await owner(node), await onCard(node, 0), await onCard(node, 2)];
     closeSync(from.export().fd);
@@ -234,7 +234,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
     linked.context.memUnmap(mapped(linked, from));
   });
 
-  it('is refused by a driver that imports none, as upstream’s', async () => {
+  it('is refused by a driver without imports, such as upstream’s', async () => {
     const node = fixture.node({ asic, importDmabuf: false });
     const [from, here] = [await owner(node), await onCard(node, 0)];
     closeSync(from.export().fd);
@@ -252,7 +252,7 @@ describe.each(['gaudi2', 'gaudi'] as const)('HBM of another context on %s', (asi
 describe('memMap({ dmabuf }) refuses', () => {
   const fixture = useContexts('native');
 
-  /** A context, a dma-buf of HBM, and what must not change. */
+  /** A context, a dma-buf of HBM, and the resources that must not change. */
   async function setUp(): Promise<{ stack: Stack; fd: number; held: () => unknown; end: () => void }> {
     const stack = await fixture.open();
     const { address } = stack.context.memMap({ allocate: BYTES, memoryType: GAUDI, sysDevice: 1 });
@@ -266,7 +266,7 @@ describe('memMap({ dmabuf }) refuses', () => {
   const WRONG_OFFSETS = [-1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, '0', 0n, null];
   const WRONG_LENGTHS = [0, -1, 0.5, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53, '1', 1n, null, undefined];
 
-  it.each([MemoryType.HOST, GAUDI])('fields that are none, of memory type %s', async (memoryType) => {
+  it.each([MemoryType.HOST, GAUDI])('invalid fields, of memory type %s', async (memoryType) => {
     const { stack, fd, held, end } = await setUp();
     const good = { fd, offset: 0, byteLength: 4096 };
     const before = held();
@@ -295,7 +295,7 @@ describe('memMap({ dmabuf }) refuses', () => {
   });
 
   it.each([MemoryType.HOST, GAUDI])(
-    'descriptors of something else and closed ones, of memory type %s',
+    'descriptors that are no dma-bufs and closed ones, of memory type %s',
     async (memoryType) => {
       const { stack, fd, held, end } = await setUp();
       const [file, [reading, writing], closed] = [memfdCreate('no-dmabuf'), pipe2(OpenFlag.CLOEXEC), dup(fd)];
@@ -315,7 +315,7 @@ describe('memMap({ dmabuf }) refuses', () => {
     },
   );
 
-  it('ranges beyond the end, other types of memory, cards that are none, and a context that is closed', async () => {
+  it('ranges beyond the end, other types of memory, unknown cards, and a closed context', async () => {
     const { stack, fd, held, end } = await setUp();
     const { context } = stack;
     const dmabuf = { fd, byteLength: 4096 };

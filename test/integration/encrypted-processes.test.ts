@@ -1,6 +1,6 @@
 /**
- * Two processes over tcp with UCX_TCP_SECURITY=encrypt: every family of operations, from either end to the other, between host and device memory, with all
- * bytes compared. How such connections end: encrypted-endings.test.ts.
+ * Two processes over tcp with UCX_TCP_SECURITY=encrypt: every family of operations, in both directions, between host and device memory, with all
+ * bytes compared. The end of such connections: encrypted-teardown.test.ts.
  */
 
 import { crc32 } from 'node:zlib';
@@ -22,14 +22,14 @@ const PAIRS: readonly (readonly [MemoryKind, MemoryKind])[] = IS_FULL
       ['gaudi', 'bytes'],
       ['gaudi', 'gaudi'],
     ];
-/** One frame, a few of them, and a rendezvous through two fragments. */
+/** One frame, a few frames, and a rendezvous through two fragments. */
 const SIZES: readonly number[] = IS_FULL ? [1, 8, 300, 8240, 65_537, 524_288, 2_000_003] : [8, 9000, 530_001];
 
 describe('two processes with encryption', { timeout: 60_000 }, () => {
   expectNoLeaks();
   const processes = new EncryptedProcesses();
 
-  it('exchange messages, put, get and count, and the bytes are those that were sent', async () => {
+  it('exchange messages, put, get and count, with all bytes compared', async () => {
     await processes.open(async (context, worker, peer) => {
       const errors: Status[] = [];
       const endpoint: Endpoint = worker.endpoint(peer.address, { onError: (_endpoint, status) => errors.push(status) });
@@ -37,7 +37,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
       await endpoint.tagSend(Uint8Array.of(1), { tag: 1 });
       await worker.tagRecv(new Uint8Array(1), { tag: 1 });
       await connected;
-      // Tagged messages of every protocol there, and one back.
+      // Tagged messages of every protocol in one direction, and one back.
       const lengths = [BYTES, BYTES - 1, BYTES - 7];
       const receiving = peer.ask({ do: 'receive', tag: 2, count: lengths.length });
       let expected = new Uint8Array(BYTES);
@@ -87,7 +87,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
     });
   });
 
-  it('answer active messages through the endpoint that these came over', async () => {
+  it('answer active messages through their reply endpoint', async () => {
     await processes.inBothDirections(async (from, to) => {
       for (const protocol of ['eager', 'rendezvous'] as const) {
         for (const headerLength of [0, 1, 4096]) {
@@ -101,7 +101,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
           );
           expectSame(there.header!, header, 'header');
           expect(there.isRendezvous).toBe(protocol === 'rendezvous');
-          // Back into memory that holds something else.
+          // Back into memory with other contents.
           await from.tell({ do: 'unmap', name: local.name });
           await from.tell({ do: 'map', kind: 'bytes', seed: 3, ...local });
           const [, back] = await both(
@@ -118,7 +118,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
     });
   });
 
-  it('probe, take and cancel what is sent; synchronous sends wait', async () => {
+  it('probe, remove and cancel messages; synchronous sends wait', async () => {
     await processes.inBothDirections(async (from, to) => {
       for (const byteLength of [8, 5000, 300_000]) {
         const local = { name: 'memory', offset: 0, byteLength };
@@ -126,7 +126,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
           expectSame((await to.tell({ do: 'read', name: local.name })).bytes!, pattern(byteLength, seed), what);
         await from.tell({ do: 'map', kind: 'bytes', seed: 1, ...local });
         await to.tell({ do: 'map', kind: 'bytes', seed: 2, ...local });
-        // A cancelled receive takes no message, and writes nothing.
+        // A cancelled receive matches no message, and writes nothing.
         const given = to.tell({ do: 'tagRecv', local, tag: 3 });
         expect((await to.tell({ do: 'cancel', tag: 3 })).status).toBe(Status.OK);
         expect((await given).status).toBe(Status.CANCELED);
@@ -157,7 +157,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
     });
   });
 
-  it('keep the order of fences, and have what was flushed', async () => {
+  it('keep the order of fences and flushes', async () => {
     await processes.inBothDirections(async (from, to) => {
       const [SLOTS, SLOT_BYTES] = [24, 40_000];
       const flagAt = SLOTS * SLOT_BYTES;
@@ -177,14 +177,14 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
           expectSame(slot, pattern(SLOT_BYTES, seed + i), `slot ${i} of ${count}`);
         }
       };
-      // Every flag says that the slots up to its own are there.
+      // Every flag implies that the slots up to its own are written.
       const puts = flags.flatMap((flag, i) => [
         from.tell({ do: 'put', local: slots[i]!, key, remoteOffset: i * SLOT_BYTES }),
         from.tell({ do: 'fence' }),
         from.tell({ do: 'put', local: flag, key, remoteOffset: flagAt }),
       ]);
       for (let seen = 0; seen < SLOTS; ) {
-        // The own end reads at once: it has to go on between two looks.
+        // The own end reads synchronously, so it has to yield between two reads.
         await new Promise(setImmediate);
         const bytes = (await to.tell({ do: 'read', name: whole.name })).bytes!;
         const flag = flags.findIndex((_, i) => Buffer.compare(pattern(8, 100 + i), bytes.subarray(flagAt)) === 0);
@@ -192,7 +192,7 @@ describe('two processes with encryption', { timeout: 60_000 }, () => {
         seen = flag + 1;
         expectSlots(bytes, seen, 1);
       }
-      // What was flushed is there without any flag.
+      // After the flush, the slots are written without any flag.
       for (let i = 0; i < SLOTS; i++) {
         puts.push(from.tell({ do: 'put', local: slots[SLOTS + i]!, key, remoteOffset: i * SLOT_BYTES }));
       }

@@ -1,4 +1,4 @@
-/** A worker thread that is ended from outside in its traffic: descriptors and files go with the next use, and peers learn that it has gone. */
+/** A worker thread that is terminated during traffic: the next use releases its descriptors and files, and its peers detect its end. */
 
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ const PROGRAM = built(join(import.meta.dirname, '../fixtures/traffic-thread.ts')
 
 expectNoLeaks(SEGMENT_PROBES);
 
-describe('a thread that is ended in traffic', { timeout: 20_000 }, () => {
+describe('a thread that is terminated during traffic', { timeout: 20_000 }, () => {
   const transports = ['posix,cma,self', 'tcp,self', 'all'];
   it.each(
     transports.flatMap((tls) => [

@@ -1,4 +1,4 @@
-/** Faults of cards as a program sees them: every pending operation settles with the right status, and the node can be used again. */
+/** Faults of cards from the view of a program: every pending operation settles with the right status, and the node can be used again. */
 
 import { describe, expect, it } from 'vitest';
 import type { EmulatedNode } from '../../src/emulator/index.ts';
@@ -10,7 +10,7 @@ import { device, failureOf, rkeyOf, type Stack, useContexts } from '../fixtures/
 const fixture = useContexts();
 const MEBIBYTE = 2 ** 20;
 
-/** How a promise ended, as the status of its error. */
+/** The results of promises, as the status of their errors. */
 async function outcomes(promises: readonly Promise<unknown>[]): Promise<Status[]> {
   const results = await Promise.allSettled(promises);
   return results.map((result) => {
@@ -21,12 +21,12 @@ async function outcomes(promises: readonly Promise<unknown>[]): Promise<Status[]
   });
 }
 
-/** Hangs the queue that gets the next submission: everything on it and behind it stays on its way. */
+/** Hangs the queue that gets the next submission: it and later submissions stay in flight. */
 function hang(node: EmulatedNode, minor = 0): void {
   node.inject(minor, { kind: 'hang' });
 }
 
-/** A program that opens the node anew gets its bytes through. */
+/** A program that opens the node again can transfer bytes. */
 async function expectWorks(node: EmulatedNode): Promise<void> {
   const stack = await fixture.openOn(node, { config: { TLS: 'gaudi' } });
   const remote = device(stack, 65536);
@@ -39,7 +39,7 @@ async function expectWorks(node: EmulatedNode): Promise<void> {
   await stack.context.close();
 }
 
-/** An operation on a card that is about to go: works, or fails with an error of ours. */
+/** An operation on a card that is about to fail: succeeds, or fails with a typed error. */
 async function rejectsTyped(call: () => Promise<unknown>): Promise<void> {
   try {
     await call();
@@ -48,7 +48,7 @@ async function rejectsTyped(call: () => Promise<unknown>): Promise<void> {
   }
 }
 
-/** Puts and gets, short and zero copy, on their way at the same time. */
+/** Concurrent puts and gets, short and zero copy. */
 function startMany({ endpoint }: Stack, rkey: ReturnType<typeof rkeyOf>): Promise<unknown>[] {
   return Array.from({ length: 30 }, (_, i) => {
     const bytes = new Uint8Array(i % 3 === 0 ? 8 : 65536);
@@ -67,7 +67,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     const pending = startMany(stack, rkey);
     const all = outcomes(pending);
     await new Promise(setImmediate);
-    // The driver looks every 30 s; the one that came last may have to wait for the second look.
+    // The driver checks every 30 s; the last submission may have to wait for the second check.
     for (let i = 0; i < 4; i++) {
       clock.advance(30e9);
       await new Promise(setImmediate);
@@ -83,7 +83,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     await expectWorks(stack.node);
   });
 
-  it('a transfer that hangs for a while is waited for', async () => {
+  it('a transfer that hangs for a while completes', async () => {
     const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     const bytes = new Uint8Array(65536).fill(6);
@@ -94,7 +94,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     expect(Buffer.compare(target, bytes)).toBe(0);
   });
 
-  it.each(['hard-reset', 'unplug'] as const)('%s ends what is on its way', async (kind) => {
+  it.each(['hard-reset', 'unplug'] as const)('%s ends everything in flight', async (kind) => {
     fixture.allow(/./);
     const stack = await fixture.open({ node: { cards: 2, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, MEBIBYTE));
@@ -110,8 +110,8 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     const expected: readonly Status[] = [Status.OK, Status.IO_ERROR, Status.NO_DEVICE, Status.BUSY, Status.TIMED_OUT];
     for (const status of statuses) expect(expected).toContain(status);
     expect(statuses.filter((status) => status !== Status.OK).length).toBeGreaterThan(0);
-    // What does not work says so; what does (the driver lets a user finish before it resets) moves true bytes. The other card
-    // does not care.
+    // Transfers either fail or (the driver lets a user finish before it resets) move the right bytes. The other card
+    // is not affected.
     for (const byteLength of [8, 65536]) {
       await rejectsTyped(() => stack.endpoint.put(new Uint8Array(byteLength).fill(1), rkey));
       await rejectsTyped(async () => {
@@ -155,7 +155,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     await expectWorks(stack.node);
   });
 
-  it('a driver that is out of submissions for a moment is asked again', async () => {
+  it('a submission is retried when the driver has no room for it', async () => {
     const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     const bytes = new Uint8Array(65536).fill(8);
@@ -166,7 +166,7 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
     expect(Buffer.compare(target, bytes)).toBe(0);
   });
 
-  it('close() settles everything on a card that is gone', async () => {
+  it('close() settles everything on a removed card', async () => {
     fixture.allow(/./);
     const stack = await fixture.open({ node: { cards: 1, dmaThreads } });
     const rkey = rkeyOf(stack, device(stack, MEBIBYTE));
@@ -190,8 +190,8 @@ describe.each([0, 1])('with %s engine threads', { timeout: 10_000 }, (dmaThreads
   });
 });
 
-describe('resources of the driver that run out', () => {
-  it('HBM: NO_MEMORY with the name of the code, nothing leaked, and the next one works', async () => {
+describe('exhausted resources of the driver', () => {
+  it('HBM: NO_MEMORY with its code, no leak, and the next allocation works', async () => {
     const stack = await fixture.open();
     stack.node.inject(0, { kind: 'exhausted', resource: 'hbm' });
     stack.node.inject(0, { kind: 'exhausted', resource: 'hbm' });
@@ -202,7 +202,7 @@ describe('resources of the driver that run out', () => {
     stack.context.memUnmap(device(stack, MEBIBYTE));
   });
 
-  it('addresses for pinned memory, and nothing idle to give up: the operation fails, the next one works', async () => {
+  it('addresses for pinned memory, without idle registrations to evict: the operation fails, the next one works', async () => {
     const stack = await fixture.open({ node: { cards: 1 }, context: { config: { GAUDI_COPY_RCACHE: 'n' } } });
     const rkey = rkeyOf(stack, device(stack, 65536));
     await stack.endpoint.put(new Uint8Array(65536), rkey);
@@ -248,7 +248,7 @@ describe('cards that cannot be opened', () => {
     await expectWorks(node);
   });
 
-  it('give a context without them the reason', async () => {
+  it('are reported with the reason by a context', async () => {
     fixture.allow(/./);
     const node = fixture.node({ cards: 1 });
     const busy = node.open(0);

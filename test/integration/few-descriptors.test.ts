@@ -1,4 +1,4 @@
-/** The package under a low limit of open files: it loads, and moves data. What a process does that runs out of them is in descriptors.test.ts. */
+/** The package under a low limit of open files: it loads, and moves data. Exhausting the limit is tested in descriptors.test.ts. */
 
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ describe('ulimit -n 64', () => {
   });
 });
 
-/** Runs a program under the limit; returns what it printed. */
+/** Runs a program under the limit; returns its output. */
 function run(program: string): string {
   const { status, stdout, stderr } = spawnSync(
     'sh',

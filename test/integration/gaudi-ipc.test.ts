@@ -136,7 +136,7 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
     await here.ask({ do: 'unpack', key });
     const got = await here.ask({ do: 'get', from: 'host', byteLength: BYTES, seed: 99 });
     expect(got).toMatchObject({ status: Status.OK, digest: digestOf(4) });
-    // The card of one that is killed with memory in the hands of others is reset.
+    // The card of a process that is killed while others have imported its memory is reset.
     await here.close();
     await there.kill();
   });
@@ -153,7 +153,7 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
     await here.close();
   });
 
-  it('are told by name when the owner was killed, before and after the first use', async () => {
+  it('get ERR_GAUDI_IPC_OWNER_GONE when the owner was killed, before and after the first use', async () => {
     for (const used of [true, false]) {
       const [here, { there, key, address }] = await Promise.all([Peer.start(0), owner(6)]);
       await here.ask({ do: 'unpack', key });
@@ -173,7 +173,7 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
     }
   });
 
-  it('lose no operation and no card when the owner is killed under their transfers', async () => {
+  it('lose no operation and no card when the owner is killed during transfers', async () => {
     for (const delayMs of [3, 17]) {
       const [here, { there, key }] = await Promise.all([Peer.start(0), owner(6)]);
       await here.ask({ do: 'unpack', key });
@@ -192,7 +192,7 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
     }
   });
 
-  it('lose nothing when an importer is killed under its transfers', async () => {
+  it('lose nothing when an importer is killed during transfers', async () => {
     const { there, key } = await owner(7);
     for (const delayMs of [3, 17]) {
       const here = await Peer.start(0);
@@ -209,7 +209,7 @@ describe('processes with a card each', { timeout: 60_000 }, () => {
     expect(node.status().cards[1]).toMatchObject({ owner: null });
   });
 
-  it('do not notice importers that are killed', async () => {
+  it('are not affected by importers that are killed', async () => {
     const { there, key } = await owner(7);
     for (let round = 0; round < 2; round++) {
       const here = await Peer.start(0);

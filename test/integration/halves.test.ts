@@ -1,6 +1,6 @@
 /**
- * Both halves of a connection end together: one that fails by itself tells the other, and one that has no other half hears of that, so that no operation
- * waits for an answer that will not come.
+ * Both halves of a connection end together: one that fails notifies the other, and one that has no other half is notified, so that no operation
+ * waits for an answer that will not arrive.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -30,7 +30,7 @@ function connectionOf(side: Side): PeerConnection {
   )!;
 }
 
-/** Starts what only the peer can end, and tells with which statuses it has ended. */
+/** Starts operations that only the peer can end, and records the statuses with which they have ended. */
 function beginAll(endpoint: Endpoint): Status[] {
   const ended: Status[] = [];
   const params = {
@@ -46,7 +46,7 @@ function beginAll(endpoint: Endpoint): Status[] {
   return ended;
 }
 
-/** A pair whose halves know each other, and what the endpoint of the first one is told of its end. */
+/** A pair whose halves are attached to each other, and the errors that the endpoint of the first one reports. */
 async function knownPair(name: string): Promise<Pair & { readonly errors: readonly Status[] }> {
   const errors: Status[] = [];
   const pair = await fixture.pair(
@@ -60,7 +60,7 @@ async function knownPair(name: string): Promise<Pair & { readonly errors: readon
 }
 
 describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
-  it('tells the other, where everything that waits ends', async () => {
+  it('notifies the other, where all pending operations end', async () => {
     const pair = await knownPair(name);
     const ended = beginAll(pair.ab);
     nativeWorker(pair.two.worker).onPeerGone(connectionOf(pair.two), Status.ENDPOINT_TIMEOUT);
@@ -71,7 +71,7 @@ describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
     await Promise.all([pair.ab.close(), pair.ba.close()]);
   });
 
-  it('before it knows the other tells it as soon as it does', async () => {
+  it('before it is attached to the other notifies it as soon as it is', async () => {
     const node = fixture.node({ cards: 2 });
     const env = { UCX_TLS: connectionKind(name).tls };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
@@ -87,10 +87,10 @@ describe.each(KINDS)('a half that fails by itself, over %s', (name) => {
 });
 
 describe('a half', () => {
-  it('that makes its peer owe too many answers ends on both sides, and both are told', async () => {
+  it('that causes too many pending answers at its peer ends on both sides, and both report it', async () => {
     const pair = await knownPair('posix');
     const { am, remoteId } = connectionOf(pair.one);
-    // Gets of memory that no key stands for: each is to be answered, and the answers are not read.
+    // Gets of memory without a valid key: each must be answered, and the answers are not read.
     const header = writeRma(remoteId, { request: 1, remoteOffset: 0, byteLength: 8 }).slice();
     while (pair.ba.status === Status.OK) {
       if (am!.amShort(MessageId.PUT, header, header.length, undefined, 0, 0) === Status.NO_RESOURCE)
@@ -102,7 +102,7 @@ describe('a half', () => {
     await Promise.all([pair.ab.close(), pair.ba.close()]);
   });
 
-  it('that a peer refuses, having too many, ends', async () => {
+  it('that a peer refuses because it has too many ends', async () => {
     const node = fixture.node({ cards: 2 });
     const env = { UCX_TLS: 'tcp,self' };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
@@ -120,11 +120,11 @@ describe('a half', () => {
     expect(new Set(ended)).toEqual(new Set([Status.CONNECTION_RESET]));
   });
 
-  it('that asks under another address of the peer, for the place of one that the peer has, ends', async () => {
+  it('that requests an occupied number under another address of the peer ends', async () => {
     const pair = await knownPair('posix');
     const { connections } = nativeWorker(pair.one.worker);
     const address = unpackWorkerAddress(pair.two.worker.address());
-    // Another id is another worker, whose connections count from the start.
+    // Another id is another worker, whose connections are counted from the start.
     const endpoint = pair.one.worker.endpoint(packWorkerAddress({ ...address, id: new Uint8Array(16).fill(7) }));
     const ended = beginAll(endpoint);
     await driveUntil(pair, () => ended.length === 3);
@@ -134,7 +134,7 @@ describe('a half', () => {
     expect(pair.ab.status).toBe(Status.OK);
   });
 
-  it('that is closed before its peer has answered waits for the answer; of too many the oldest does not', async () => {
+  it('that is closed before its peer has answered waits for the answer, except for the oldest beyond the bound', async () => {
     const node = fixture.node({ cards: 2 });
     const env = { UCX_TLS: 'posix,self' };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
@@ -150,7 +150,7 @@ describe('a half', () => {
     await driveUntil({ one, two }, () => connections.all.length === before);
   });
 
-  it('that attaches to one that is gone ends', async () => {
+  it('that attaches to a closed one ends', async () => {
     const node = fixture.node({ cards: 2 });
     const env = { UCX_TLS: 'posix,self' };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
@@ -166,13 +166,13 @@ describe('a half', () => {
 });
 
 describe('requests to connect', () => {
-  /** Puts one before a worker, as its transport would. */
+  /** Delivers a request to a worker, as its transport would. */
   function request(side: Side, source: string, payload: Uint8Array, number = 0): void {
     const header = writeWireup(NO_ENDPOINT, { code: WireupCode.REQUEST, from: 7, number, windowBytes: 0 });
     nativeWorker(side.worker).connections.onMessage(messageFrame(header, payload, source));
   }
 
-  it('that are malformed, or of another worker, write some lines and leave nothing', async () => {
+  it('that are malformed, or for another worker, are logged and leave nothing behind', async () => {
     const node = fixture.node({ cards: 2 });
     const env = { UCX_TLS: 'posix,self' };
     const [one, two] = [await fixture.side(node, 0, env), await fixture.side(node, 1, env)];
@@ -188,7 +188,7 @@ describe('requests to connect', () => {
     expect(lines).toHaveLength(WARNINGS_MAX);
   });
 
-  it('of workers that have gone leave so many entries in the table of workers', async () => {
+  it('of workers that have closed leave a bounded number of entries in the table of workers', async () => {
     const pair = await knownPair('tcp');
     const { connections, openIfaces } = nativeWorker(pair.two.worker);
     const address = unpackWorkerAddress(pair.one.worker.address());
@@ -201,7 +201,7 @@ describe('requests to connect', () => {
       connections.drop(connections.all.at(-1)!);
     }
     expect(connections.knownPeers).toBe(known + IDLE_PEERS_MAX);
-    // Those with connections stay.
+    // Entries with connections stay.
     pair.ba.tagSendNbx(Uint8Array.of(1), 0, 1, 2, FREE);
     await pair.one.worker.tagRecv(new Uint8Array(1), { tag: 2 });
   });

@@ -1,4 +1,7 @@
-/** The commands that show hardware and choices, as a user runs them on a node that others use: info --blocks, info -s, explain, top, node fault. */
+/**
+ * The commands that show hardware and choices, as a user runs them on a node that other processes use: info --blocks, info -s, explain, top, node
+ * fault.
+ */
 
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -42,14 +45,14 @@ function run(...args: string[]): Run {
   return runWith({}, ...args);
 }
 
-/** What a command prints that must succeed. */
+/** The output of a command that must succeed. */
 function output(...args: string[]): string {
   const { code, out, err } = run(...args);
   expect({ code, err }).toEqual({ code: 0, err: '' });
   return out;
 }
 
-/** A program that has card 0 of the node server, and moves bytes when it is told to. */
+/** A program that has card 0 of the node server, and moves bytes on command. */
 async function cardHolder(): Promise<{ readonly child: ChildProcess; tell(line: string): Promise<void> }> {
   const file = join(folder, 'holder.mjs');
   writeFileSync(
@@ -110,7 +113,7 @@ describe('info --blocks', { timeout: 120_000 }, () => {
     expect(text).toMatch(/^# 0x0010c +SWREG67 +0x00000000$/m);
   });
 
-  it('tells why a driver refuses', () => {
+  it('prints why a driver refuses', () => {
     const { out } = runWith({ UCX_GAUDI_EMULATOR_ASIC: 'gaudi' }, 'info', '--blocks');
     expect(out).toMatch(/^# registers +1 +- +.*EPERM/m);
   });
@@ -129,7 +132,7 @@ describe('info --blocks', { timeout: 120_000 }, () => {
 });
 
 describe('explain', { timeout: 120_000 }, () => {
-  it('shows the winner and a reason for every loser', () => {
+  it('shows the chosen protocol and a reason for every other candidate', () => {
     const text = output('explain', '--op', 'put', '--local', 'host', '--remote', 'gaudi:1', '--size', '4K..1G');
     expect(text).toMatch(/^put: local host memory, remote gaudi:1 memory, cards emulated\n/);
     expect(text).toMatch(
@@ -152,7 +155,7 @@ describe('explain', { timeout: 120_000 }, () => {
     );
   });
 
-  it('asks another process of this machine for host memory', () => {
+  it('uses host memory of another process of this machine', () => {
     const text = output('explain', '--peer', 'process', '--size', '8');
     expect(text).toMatch(/^put: local host memory, remote host memory of another process/);
     expect(text).toMatch(/^8 B {2}put\/short {2}posix\/memory /m);
@@ -180,7 +183,7 @@ describe('explain', { timeout: 120_000 }, () => {
     expect(err).toMatch(/^Try 'gaudi-ucx explain --help'\.\n/);
   });
 
-  it('of a card that is not there says so', () => {
+  it('reports a card that does not exist', () => {
     const { code, err } = run('explain', '--remote', 'gaudi:9');
     expect(code).toBe(1);
     expect(err).toMatch(/ERR_/);
@@ -213,7 +216,7 @@ describe('links of a running node', { timeout: 180_000 }, () => {
 });
 
 describe('cards that do not work', { timeout: 120_000 }, () => {
-  it('stay visible, with the same word for their state in every command', () => {
+  it('stay visible, with the same state in every command', () => {
     output('node', 'up', '--cards', '6');
     for (const [card, ...fault] of [
       ['0', 'malfunction'],
@@ -247,7 +250,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     );
   });
 
-  it('are named with the process that has them, and what to do about it', async () => {
+  it('are named with the process that uses them, and a remedy', async () => {
     output('node', 'up', '--cards', '1');
     const { child } = await cardHolder();
     const { code, err } = run('perftest', '-l', '-t', 'tag_lat', '-m', 'gaudi');
@@ -260,7 +263,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     expect((await ended)[0]).toBe(0);
   });
 
-  it("without a node server are this process's own, and top says so", () => {
+  it('without a node server belong to this process, which top reports', () => {
     expect(output('top', '--once', '--interval', '10ms')).toMatch(/^this process's own emulated node: /m);
     output('node', 'up', '--cards', '1');
     expect(output('top', '--once', '--interval', '10ms')).not.toContain('own emulated node');
@@ -269,7 +272,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
 });
 
 describe('top', { timeout: 120_000 }, () => {
-  it('shows a card that somebody uses, and what it moves, without taking it', async () => {
+  it('shows a card in use, and its traffic, without opening it', async () => {
     output('node', 'up', '--cards', '2');
     const { child, tell } = await cardHolder();
     const live = spawn(process.execPath, [MAIN, 'top', '--json', '--interval', '50ms'], {
@@ -322,7 +325,7 @@ describe('top', { timeout: 120_000 }, () => {
     expect(err).toMatch(/^gaudi-ucx: the emulated node is gone: .* \(ERR_NODE_UNREACHABLE\)\n$/);
   });
 
-  it('prints one picture of 80 by 24 at most', () => {
+  it('prints at most 80 by 24 characters', () => {
     const lines = output('top', '--once', '--interval', '10ms').trimEnd().split('\n');
     expect(lines.length).toBeLessThanOrEqual(24);
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);

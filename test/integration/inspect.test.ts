@@ -1,4 +1,4 @@
-/** What `console.log` shows of the objects of the API: one line each, over both engines. */
+/** The output of `console.log` for objects of the API: one line each, over both engines. */
 
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** What the library tells about itself: counters that equal what was done, traces, events, and silence where nobody asks. */
+/** Instrumentation: counters that match the operations, traces, events, and no cost without subscribers. */
 
 import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
@@ -46,11 +46,11 @@ function countersOf(root: StatsNode, className: string, name: string): Counters 
 }
 
 describe('statistics', () => {
-  it('of the interfaces equal what was done', async () => {
+  it('of the interfaces match the operations', async () => {
     const { one, two, ab } = await fixture.pair(connectionKind('posix'));
     const target = mappedOf(two, 'allocated', 4096);
     const rkey = keyFor(ab, two, target);
-    // Both ends know each other when a message has gone through.
+    // Both ends are connected when a message has arrived.
     const hello = two.worker.tagRecv(new Uint8Array(8));
     await ab.tagSend(new Uint8Array(8));
     await hello;
@@ -73,7 +73,7 @@ describe('statistics', () => {
     expect(one.worker.stats().counters).toMatchObject({ tx_eager: 5, tx_rndv: 0, requests_in_use: 0, endpoints: 2 });
   });
 
-  it('of the protocols tell expected from unexpected, eager from rendezvous', async () => {
+  it('of the protocols distinguish expected from unexpected, eager from rendezvous', async () => {
     const { one, two, ab } = await fixture.pair(connectionKind('posix'));
     const receive = two.worker.tagRecv(new Uint8Array(8));
     await ab.tagSend(new Uint8Array(8));
@@ -92,7 +92,7 @@ describe('statistics', () => {
     expect(counters['rndv_get_zcopy']! + counters['rndv_am']!).toBe(1);
   });
 
-  it('of a worker tell what waits for receives', async () => {
+  it('of a worker count unexpected messages', async () => {
     const { two, ab, ba } = await fixture.pair(connectionKind('posix'));
     const held = (): Counters => {
       const { unexp_messages, unexp_bytes, stream_bytes } = two.worker.stats().counters;
@@ -103,7 +103,7 @@ describe('statistics', () => {
     const offered = ab.tagSend(pattern(1_000_000, 4), { tag: 2 });
     while (two.worker.tagProbe(2) === undefined || held()['stream_bytes'] !== 50) two.worker.progress();
     expect(held()).toMatchObject({ unexp_messages: 11, stream_bytes: 50 });
-    // Of the offer there is only its key.
+    // Of an offer only the key is kept.
     expect(held()['unexp_bytes']).toBeGreaterThanOrEqual(1000);
     expect(held()['unexp_bytes']).toBeLessThan(3000);
     const target = new Uint8Array(100);
@@ -118,7 +118,7 @@ describe('statistics', () => {
     expect(held()).toEqual({ unexp_messages: 0, unexp_bytes: 0, stream_bytes: 0 });
   });
 
-  it('of the cards tell operations and bytes by direction, and errors', async () => {
+  it('of the cards count operations and bytes by direction, and errors', async () => {
     fixture.allow(/device_reset/);
     const { one, ab, node } = await fixture.pair(connectionKind('loopback'));
     const memory = mappedOf(one, 'gaudi', MIB);
@@ -140,7 +140,7 @@ describe('statistics', () => {
     expect(direction('host_to_device')).toMatchObject({ operations: 3, errors: 1 });
   });
 
-  it('count what goes over gaudi_ipc in channels', async () => {
+  it('count transfers of gaudi_ipc by channel', async () => {
     const { one, two, ab } = await fixture.pair(connectionKind('all transports'));
     const rkey = keyFor(ab, two, mappedOf(two, 'gaudi', MIB));
     const local = mappedOf(one, 'gaudi', MIB);
@@ -168,7 +168,7 @@ describe('statistics', () => {
   });
 });
 
-/** Runs a program that opens a context, does a put of 1 MiB and ends in a way of its own. */
+/** Runs a program that opens a context, does a put of 1 MiB and ends in the given way. */
 async function run(env: Record<string, string>, ending: string): Promise<{ code: number | null; stderr: string }> {
   const program = `
     import { Context, MemoryType } from ${builtSpecifier(new URL('../../src/index.ts', import.meta.url))};
@@ -222,7 +222,7 @@ describe('at the end of a process', { timeout: 60_000 }, () => {
     });
   }
 
-  it('that could not open its file, the context says so', async () => {
+  it('that could not open its file, the context reports it', async () => {
     const { code, stderr } = await run({ UCX_STATS_DEST: `file:${folder}/missing/stats` }, '');
     expect(code).toBe(1);
     expect(stderr).toContain('ERR_STATS_FILE');
@@ -237,7 +237,7 @@ describe('events', () => {
     events.length = 0;
   });
 
-  it('tell of every operation while somebody listens, and of none before and after', async () => {
+  it('report every operation while there is a subscriber, and none before and after', async () => {
     const { two, ab } = await fixture.pair(connectionKind('all transports'));
     const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 4096));
     await ab.put(pattern(8, 1), rkey);
@@ -270,7 +270,7 @@ describe('events', () => {
     expect(new Set(told.map(({ worker }) => worker)).size).toBe(2);
   });
 
-  it('tell how an operation failed', async () => {
+  it('report the failure of an operation', async () => {
     const { one, two, ab } = await fixture.pair(connectionKind('posix'));
     operationEnd.subscribe(listen);
     const receive = one.worker.tagRecvNbx(new Uint8Array(8), 0, 8, 1) as Request;
@@ -286,7 +286,7 @@ describe('events', () => {
     ]);
   });
 
-  it('tell the status with which an operation was refused', async () => {
+  it('report the status with which an operation was refused', async () => {
     const { one, ab, node } = await fixture.pair(connectionKind('loopback'));
     const rkey = keyFor(ab, one, mappedOf(one, 'gaudi', MIB));
     operationEnd.subscribe(listen);
@@ -295,7 +295,7 @@ describe('events', () => {
     expect(events.map(({ status }) => status)).toEqual([refused.status]);
   });
 
-  it('tell of connections and of memory', async () => {
+  it('report connections and memory', async () => {
     const connected: EndpointChange[] = [];
     const failed: EndpointChange[] = [];
     const memory: [string, MemoryChange][] = [];
@@ -317,7 +317,7 @@ describe('events', () => {
       await receive;
       await two.worker.close();
       while (ab.status === Status.OK) one.worker.progress();
-      // What is still mapped is unmapped with its context.
+      // Memory that is still mapped is unmapped with its context.
       await one.context.close();
       const [change, last] = [handle, kept].map(({ address, byteLength }) => ({
         memoryType: 'host',
@@ -351,7 +351,7 @@ describe('UCX_PROTO_INFO', () => {
     expect(lines()).toEqual([]);
   });
 
-  it('prints what is chosen, once', async () => {
+  it('prints the chosen protocols once', async () => {
     const { two, ab } = await fixture.pair(connectionKind('posix'), { UCX_PROTO_INFO: 'y' });
     for (let i = 0; i < 2; i++) {
       const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 4096));
@@ -374,7 +374,7 @@ describe('UCX_PROTO_INFO', () => {
     expect(titles[0]).toContain('remote memory read by ucp_get* into host memory from host');
   });
 
-  it('prints what was used, with numbers that are true', async () => {
+  it('prints the used protocols, with correct numbers', async () => {
     const { one, two, ab } = await fixture.pair(connectionKind('posix'), { UCX_PROTO_INFO: 'used' });
     const rkey = keyFor(ab, two, mappedOf(two, 'allocated', 100_000));
     for (let i = 1; i <= 5; i++) await ab.put(new Uint8Array(i * 10), rkey);

@@ -1,4 +1,4 @@
-/** Endpoints by socket addresses over libucp whose worker nobody drives: the other end connects, closes and goes away all the same. */
+/** Endpoints by socket addresses over libucp whose worker is not driven by the program: the other end can connect, close and end. */
 
 import { once } from 'node:events';
 import { setImmediate } from 'node:timers/promises';
@@ -17,7 +17,7 @@ interface Pair {
   readonly server: Worker;
   readonly accepted: Endpoint;
   readonly endpoint: Endpoint;
-  /** What the server is told of its endpoint. */
+  /** The status that the endpoint of the server reports. */
   readonly failed: Promise<Status>;
 }
 
@@ -35,28 +35,28 @@ async function connect(): Promise<Pair> {
   return { server, accepted, endpoint: await connecting, failed };
 }
 
-describe.skipIf(skipReason !== undefined)('a worker that nobody drives', () => {
-  it('lets a client connect and close, and is told', async () => {
+describe.skipIf(skipReason !== undefined)('a worker without progress of the program', () => {
+  it('accepts a client, and reports that it closes', async () => {
     const { accepted, endpoint, failed } = await connect();
     await endpoint.close();
     expect(await failed).toBe(Status.CONNECTION_RESET);
     expect(accepted.status).toBe(Status.CONNECTION_RESET);
   });
 
-  it('hears of a client that closes by force', async () => {
+  it('reports a client that closes by force', async () => {
     const { endpoint, failed } = await connect();
     await endpoint.close({ force: true });
     expect(await failed).toBeLessThan(0);
   });
 
-  it('lets its own endpoint be closed while the client does nothing', async () => {
+  it('can close its endpoint while the client makes no progress', async () => {
     const { accepted, endpoint } = await connect();
     await accepted.close();
     while (endpoint.status === Status.OK) await setImmediate();
     expect(endpoint.status).toBe(Status.CONNECTION_RESET);
   });
 
-  it('keeps messages until they are asked for', async () => {
+  it('keeps messages until they are received', async () => {
     const { server, endpoint } = await connect();
     await endpoint.tagSend(Uint8Array.of(1, 2, 3), { tag: 5 });
     await endpoint.close();

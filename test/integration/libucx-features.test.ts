@@ -1,6 +1,7 @@
 /**
- * Contexts with some features only, and addresses and keys of programs that do not use this library, without such a program: what works, what is refused, and
- * that the native engine takes the same options.
+ * Contexts with selected features, and addresses and keys of programs that do not use this library, without such a program: supported and refused
+ * cases, and
+ * the same options for the native engine.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -79,32 +80,29 @@ async function message({ endpoint, worker }: Stack): Promise<void> {
   expect([value!.header, eagerData(value!)]).toEqual([Uint8Array.of(2), Uint8Array.of(1)]);
 }
 
-describe.skipIf(skipReason !== undefined)(
-  'atomic operations of libucp at an endpoint that looks after its peer',
-  () => {
-    /** The word before, or the code of the refusal; with UCX_PROTO_ENABLE. */
-    async function answerOf(protocols: string | undefined): Promise<unknown> {
-      const stack = await open(protocols === undefined ? {} : { env: { UCX_PROTO_ENABLE: protocols } });
-      const watched = stack.worker.endpoint(stack.worker.address(), { errorHandling: 'peer' });
-      const rkey = watched.unpackRkey(stack.context.packRkey(stack.context.memMap({ allocate: BYTES })));
-      try {
-        return await watched.atomic('add', 5, rkey);
-      } catch (error) {
-        return (error as { code: string }).code;
-      } finally {
-        rkey.release();
-      }
+describe.skipIf(skipReason !== undefined)('atomic operations of libucp at an endpoint with error handling', () => {
+  /** The previous word, or the code of the refusal; with UCX_PROTO_ENABLE. */
+  async function answerOf(protocols: string | undefined): Promise<unknown> {
+    const stack = await open(protocols === undefined ? {} : { env: { UCX_PROTO_ENABLE: protocols } });
+    const watched = stack.worker.endpoint(stack.worker.address(), { errorHandling: 'peer' });
+    const rkey = watched.unpackRkey(stack.context.packRkey(stack.context.memMap({ allocate: BYTES })));
+    try {
+      return await watched.atomic('add', 5, rkey);
+    } catch (error) {
+      return (error as { code: string }).code;
+    } finally {
+      rkey.release();
     }
+  }
 
-    it('are there, or are refused before libucp hangs', async () => {
-      expect(await answerOf(undefined)).toBe(atomicEndpoints().errorHandling === 'none' ? 'ERR_UNSUPPORTED' : 0n);
-    });
+  it('work, or are refused before libucp hangs', async () => {
+    expect(await answerOf(undefined)).toBe(atomicEndpoints().errorHandling === 'none' ? 'ERR_UNSUPPORTED' : 0n);
+  });
 
-    it('are there with the protocols of old', async () => {
-      expect(await answerOf('n')).toBe(0n);
-    });
-  },
-);
+  it('work with the older protocols', async () => {
+    expect(await answerOf('n')).toBe(0n);
+  });
+});
 
 describe.skipIf(skipReason !== undefined)('a context over libucp with', () => {
   it.each(FEATURES.map((feature) => [feature] as const))('the feature %s alone has its operations', async (feature) => {
@@ -117,7 +115,7 @@ describe.skipIf(skipReason !== undefined)('a context over libucp with', () => {
           { code: 'ERR_FEATURE_MISSING', status: Status.UNSUPPORTED, details: { feature: needed } },
         ]);
     }
-    // What needs no feature.
+    // Calls that need no feature.
     const memory = stack.context.memMap({ allocate: BYTES });
     stack.endpoint.unpackRkey(stack.context.packRkey(memory)).release();
     stack.endpoint.fence();
@@ -142,7 +140,7 @@ describe('the option features', () => {
     expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', details: { argument: 'features' } });
   });
 
-  it('leaves nothing out of the native engine', async () => {
+  it('omits nothing in the native engine', async () => {
     const stack = await contexts.open({
       endpoint: atomicEndpoints(),
       context: { features: ['tag'], config: { TLS: 'self' } },
@@ -152,7 +150,7 @@ describe('the option features', () => {
 });
 
 describe.skipIf(skipReason !== undefined)('bytes of other programs', () => {
-  it('are addresses and keys: those of this library begin with them', async () => {
+  it('are addresses and keys, with which those of this library begin', async () => {
     const { context, worker } = await open();
     const memory = context.memMap({ allocate: BYTES });
     memory.bytes!.fill(9);
@@ -163,7 +161,7 @@ describe.skipIf(skipReason !== undefined)('bytes of other programs', () => {
     await endpoint.put(Uint8Array.of(1, 2), rkey, { remoteOffset: 3 });
     expect([...memory.bytes!.slice(2, 6)]).toEqual([9, 1, 2, 9]);
     expect(() => endpoint.putNbx(new Uint8Array(2), 0, 2, rkey, BYTES - 1)).toThrow(/remoteOffset/);
-    // Any part of the memory, also by a number.
+    // Any part of the memory, also with a Number as address.
     const part = endpoint.unpackRkey(context.packRkey(memory), {
       raw: { address: Number(memory.address) + 4, byteLength: 1 },
     });
@@ -173,7 +171,7 @@ describe.skipIf(skipReason !== undefined)('bytes of other programs', () => {
     await endpoint.close();
   });
 
-  it('are told from those of this library where they are not announced', async () => {
+  it('are detected without the option', async () => {
     const { context, worker, endpoint } = await open();
     const foreign = worker.address().slice(0, -20);
     expect(() => worker.endpoint(foreign)).toThrow(/engine libucx \(of another UCX program: option rawAddress\)/);
@@ -181,7 +179,7 @@ describe.skipIf(skipReason !== undefined)('bytes of other programs', () => {
     expect(() => endpoint.unpackRkey(key)).toThrow(/engine libucx \(of another UCX program: option raw\)/);
   });
 
-  it('are refused where they cannot be such', async () => {
+  it('are refused if they are evidently invalid', async () => {
     const { worker, endpoint } = await open();
     const raw = { address: 4096, byteLength: 8 };
     for (const bytes of [new Uint8Array(0), new Uint8Array(65_537), 'text' as unknown as Uint8Array]) {
@@ -214,7 +212,7 @@ describe('options for bytes of other programs', () => {
     expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', details: { argument } });
   });
 
-  it('are refused by the native engine, which speaks another protocol', async () => {
+  it('are refused by the native engine, which has another protocol', async () => {
     const { context, worker, endpoint } = await contexts.open({
       endpoint: atomicEndpoints(),
       context: { config: { TLS: 'self' } },

@@ -1,4 +1,6 @@
-/** Memory of cards over libucp where something goes wrong: peers that lie, peers that are killed, cards that fail; and what explain() says of the ways. */
+/**
+ * Device memory over libucp in case of errors: peers that send false messages, peers that are killed, cards that fail; and the paths in explain().
+ */
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { Context, MemoryType, type Request, Status } from '../../src/index.ts';
@@ -38,10 +40,10 @@ function kindOf(tls: string): ConnectionKind {
   return { name: tls, isLoopback: false, tls, hasGaudi: true, connectsLate: true, engine: 'libucx' };
 }
 
-describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
+describe.skipIf(skipReason !== undefined)(`peers that send false messages (${when})`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
 
-  it('reach nothing that they have no key for, and do not harm others', async () => {
+  it('access no memory without a key, and do not affect others', async () => {
     const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
     const { two, ab } = pair;
     const memory = mappedOf(two, 'gaudi', 4096);
@@ -91,7 +93,7 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
     await expectContents(two, memory, bytes);
   });
 
-  it('cannot answer in the name of others', async () => {
+  it('cannot answer requests to others', async () => {
     const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
     const { one, two, ab } = pair;
     const liar = two.context.worker();
@@ -107,7 +109,7 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
       const header = packMessage(writeData(firstWord(MessageId.DATA), index, 0));
       return toOne.amSendNbx(STAGING_AM_ID, header, new Uint8Array(4096), 0, 4096, KEEP) as Request;
     });
-    // What is sent behind the lies arrives behind them.
+    // Messages after the false ones arrive after them.
     const [sent, last] = [new Uint8Array(1), new Uint8Array(1)];
     const requests = [
       ...lies,
@@ -126,7 +128,7 @@ describe.skipIf(skipReason !== undefined)(`peers that lie (${when})`, () => {
     await liar.close();
   });
 
-  it('who unmap memory let the operations on it fail', async () => {
+  it('that unmap memory make the operations on it fail', async () => {
     const pair = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
     const { two, ab } = pair;
     const memory = mappedOf(two, 'gaudi', 4096);
@@ -189,7 +191,7 @@ describe.skipIf(skipReason !== undefined)(`peers that are killed (${when})`, () 
 describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
   const fixture = usePairs(kindOf('tcp,self,gaudi_cpy'));
 
-  it('end what goes through them, and the connection of a message that they broke off', async () => {
+  it('end their operations, and the connection of an incomplete message', async () => {
     const log = createTestLog('emulator');
     log.allow(/engine|malfunction/);
     const pair = await fixture.pair({ ...kindOf('tcp,self,gaudi_cpy'), node: { log: log.log } }, ENV);
@@ -215,7 +217,7 @@ describe.skipIf(skipReason !== undefined)(`cards that fail (${when})`, () => {
 describe.skipIf(skipReason !== undefined)(`the explanation (${when})`, () => {
   const fixture = usePairs(kindOf('all'));
 
-  it('names the way, why not the others, and the engine', async () => {
+  it('names the path, why others were rejected, and the engine', async () => {
     const apart = await fixture.pair(kindOf('tcp,self,gaudi_cpy'), ENV);
     const near = await fixture.pair(kindOf('all'), ENV);
     const told = (

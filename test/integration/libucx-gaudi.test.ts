@@ -1,6 +1,6 @@
 /**
- * Memory of cards over libucp: every way that its bytes can take, with sizes around the fragments, and what is left when connections end at a bad moment. Two
- * contexts of one process stand for two programs; without gaudi_ipc they are as far from each other as on two machines.
+ * Device memory over libucp: every path of its bytes, with sizes around the fragments, and leaks when connections end at a bad moment. Two
+ * contexts of one process represent two programs; without gaudi_ipc they are as separate as on two machines.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -32,7 +32,7 @@ const LOCAL_OFFSET = 5;
 const REMOTE_OFFSET = 9;
 const MARGIN = 24;
 const KEEP = { noImmediateCompletion: true };
-/** Around what is sent at once, and the fragments. */
+/** Sizes around short operations, and the fragments. */
 const SIZES = [1, 8, 1000, 9001, FRAGMENT - 1, FRAGMENT, FRAGMENT + 1, 7 * FRAGMENT + 13];
 
 const KINDS: readonly ConnectionKind[] = [
@@ -107,7 +107,7 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
     }
   });
 
-  it('sends tagged messages as one, between lists with memory of cards', async () => {
+  it('sends tagged messages as one, between lists with device memory', async () => {
     const pair = await open();
     const { one, two, ab } = pair;
     for (const byteLength of SIZES) {
@@ -137,7 +137,7 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
     }
   });
 
-  it('receives what was there before its receive, and what is shorter than its memory', async () => {
+  it('receives unexpected messages, and messages shorter than the memory', async () => {
     const pair = await open();
     const { one, two, ab } = pair;
     const near = mappedOf(one, 'gaudi', 3 * FRAGMENT);
@@ -238,7 +238,7 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
     rkey.release();
   });
 
-  it('keeps the order that fences ask for, and flushes everything', async () => {
+  it('keeps the order of fences, and flushes everything', async () => {
     const pair = await fixture.pair(kind, ENV, atomicEndpoints());
     const { one, two, ab } = pair;
     const byteLength = 5 * FRAGMENT;
@@ -264,7 +264,7 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
     flagKey.release();
   });
 
-  it('shares few fragments between many operations of both directions', async () => {
+  it('shares few fragments among many operations of both directions', async () => {
     const pair = await open({ UCX_RNDV_FRAG_ALLOC_COUNT: '2' });
     const { one, two, ab, ba } = pair;
     const byteLength = 3 * FRAGMENT + 77;
@@ -297,7 +297,7 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
     }
   });
 
-  it('forgets pages of memory that has gone back to libucp', async () => {
+  it('drops the pages of memory that was returned to libucp', async () => {
     const { node, one, two, ab } = await open();
     const pinnedBytes = (): number => node.card(0).context!.hostMappings.pinnedBytes;
     const far = mappedOf(two, 'gaudi', FRAGMENT);
@@ -316,8 +316,8 @@ describe.skipIf(skipReason !== undefined).each(KINDS)(TITLE, (kind) => {
     rkey.release();
   });
 
-  it('leaves nothing behind when endpoints are closed by force in the middle', async () => {
-    // Threads of engines take long to come and go.
+  it('leaves nothing behind when endpoints are closed by force during operations', async () => {
+    // Starting and ending threads of engines takes long.
     const step = kind.node?.dmaThreads === 1 ? 13 : 3;
     for (let turns = 0; turns < 40; turns += step) {
       const pair = await open();

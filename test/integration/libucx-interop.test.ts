@@ -1,5 +1,5 @@
 /**
- * Interoperability with programs nobody here wrote: ucp_client_server of UCX's examples and ucx_perftest are the other side, as client and as server, of
+ * Interoperability with other programs: ucp_client_server of UCX's examples and ucx_perftest are the other side, as client and as server, of
  * tagged messages, streams, active messages, put, get and atomic operations.
  */
 
@@ -27,7 +27,7 @@ if (example.reason !== undefined) console.info(`skipped: no ucp_client_server ($
 const perftest = skipReason === undefined ? findPerftest() : { reason: skipReason };
 if (perftest.reason !== undefined) console.info(`skipped: no ucx_perftest to talk to (${perftest.reason})`);
 
-/** What carries the bytes, for both sides. */
+/** The transport of both sides. */
 const OVER_TCP = { TLS: 'tcp,self', NET_DEVICES: 'lo' };
 const OVER_SHARED_MEMORY = { TLS: 'posix,cma,self' };
 const environmentOf = (config: Readonly<Record<string, string>>): Record<string, string> =>
@@ -50,7 +50,7 @@ async function send(endpoint: Endpoint, { mode }: ClientServerOptions, message: 
   else await endpoint.amSend(AM_ID, message);
 }
 
-/** Receives messages of the client that connects; what it is given runs when the listener is there. */
+/** Receives messages of the client that connects; `onListening` runs when the listener exists. */
 async function receiveAll(
   worker: Worker,
   options: ClientServerOptions,
@@ -87,7 +87,7 @@ const EXCHANGES: readonly ClientServerOptions[] = [
 ];
 
 describe.skipIf(example.reason !== undefined)('ucp_client_server', () => {
-  it.each(EXCHANGES)('as server takes $mode messages of $size bytes', async (options) => {
+  it.each(EXCHANGES)('as server receives $mode messages of $size bytes', async (options) => {
     const { iterations = 1, size, buffers = 1 } = options;
     const { program, port } = await startClientServerServer(example.path!, options);
     const context = await openLibucx(OVER_TCP);
@@ -101,7 +101,7 @@ describe.skipIf(example.reason !== undefined)('ucp_client_server', () => {
     });
     const message = clientServerMessage(options);
     for (let count = 0; count < iterations; count++) await send(endpoint, options, message);
-    // Nobody makes progress while the output is awaited. The server drops the connection as soon as it has everything.
+    // There is no progress while the output is awaited. The server drops the connection as soon as it has received everything.
     await endpoint
       .flush()
       .catch((error: unknown) =>
@@ -110,7 +110,7 @@ describe.skipIf(example.reason !== undefined)('ucp_client_server', () => {
     await program.waitFor(new RegExp(`iteration #${iterations}\n[^]*SUCCESS`));
     await endpoint.close();
     await program.waitFor(new RegExp(`iteration #${iterations}\n[^]*Waiting for connection`));
-    // It prints every buffer as a string of C, of the first message and of the last.
+    // It prints every buffer as a C string, of the first message and of the last.
     const text = Buffer.from(clientServerMessage({ size: size! }))
       .toString('latin1')
       .slice(0, -1);
@@ -120,7 +120,7 @@ describe.skipIf(example.reason !== undefined)('ucp_client_server', () => {
     await program.stop();
   });
 
-  // It closes by force when its message has left the call, and under load now and then before it has left the machine.
+  // It closes by force when its message has left the call, and under load occasionally before it has left the machine.
   it.each(EXCHANGES)('as client sends $mode messages of $size bytes', async (options) => {
     const context = await openLibucx(OVER_TCP);
     let client: ReturnType<typeof startClientServerClient> | undefined;

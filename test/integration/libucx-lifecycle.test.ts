@@ -1,6 +1,7 @@
 /**
- * The engine over libucp from its choice to its end: which engine runs and why, bad input, callbacks that throw, what is pending when something closes, sleeping,
- * and peers in processes of their own. What operations do is in the contract suites.
+ * The engine over libucp from its selection to its end: which engine runs and why, bad input, callbacks that throw, pending operations when an object
+ * closes, sleeping,
+ * and peers in processes of their own. Operations are tested in the contract suites.
  */
 
 import { readFileSync } from 'node:fs';
@@ -18,13 +19,13 @@ if (skipReason !== undefined) console.log(`libucx-lifecycle: most tests are skip
 const NO_LIBRARY = { LIBUCP_PATH: join(import.meta.dirname, 'no-such-libucp.so') };
 const OVER_TCP = { UCX_TLS: 'tcp,self' };
 
-/** Shared memory of libucp that is mapped. */
+/** Mapped shared memory of libucp. */
 const sharedSegments = (): number =>
   readFileSync('/proc/self/maps', 'utf8')
     .split('\n')
     .filter((line) => line.includes('ucx_shm')).length;
 
-/** Turns of the event loop until nothing changes any more. */
+/** Runs the event loop until the value is stable. */
 async function untilStable(read: () => number): Promise<number> {
   let before = read();
   for (let same = 0; same < 200; ) {
@@ -39,12 +40,12 @@ async function untilStable(read: () => number): Promise<number> {
 describe('the choice of the engine', () => {
   const fixture = useContexts();
 
-  it('is native unless another is asked for, and says so', async () => {
+  it('is native by default, and reports it', async () => {
     const { context } = await fixture.open();
     expect(context.engine).toMatchObject({ name: 'native', reason: 'UCX_ENGINE=native' });
   });
 
-  it('says what to install where libucp is asked for by name and is not there', async () => {
+  it('names the package to install if libucp is requested and not installed', async () => {
     const node = fixture.node();
     for (const asked of [{ engine: 'libucx' }, { env: { UCX_ENGINE: 'libucx' } }] satisfies ContextOptions[]) {
       const error = await failureOf(() => Context.create(fixture.quiet({ node, config: NO_LIBRARY, ...asked })));
@@ -53,7 +54,7 @@ describe('the choice of the engine', () => {
     }
   });
 
-  it('is native with the reason where auto finds no library', async () => {
+  it('is native with the reason if auto finds no library', async () => {
     const { context, worker, endpoint } = await fixture.open({ context: { engine: 'auto', config: NO_LIBRARY } });
     expect(context.engine.name).toBe('native');
     expect(context.engine.reason).toMatch(/^engine: 'auto', and .*not installed/);
@@ -94,7 +95,7 @@ describe('the choice of the engine', () => {
     },
   );
 
-  it.skipIf(libucp === undefined)('refuses what libucp refuses of the configuration, by its name', async () => {
+  it.skipIf(libucp === undefined)('refuses values that libucp refuses, by the name of the variable', async () => {
     const node = fixture.node();
     const env = { UCX_RNDV_SCHEME: 'never_heard_of' };
     const error = await failureOf(() => Context.create(fixture.quiet({ engine: 'libucx', node, env })));
@@ -178,7 +179,7 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     expect(handle.bytes![0]).toBe(0);
   });
 
-  it('ends what is pending when the worker closes, each exactly once', async () => {
+  it('ends pending operations exactly once when the worker closes', async () => {
     const { worker, endpoint } = await open();
     const ends: [unknown, Status][] = [];
     const params = (userData: string) => ({
@@ -231,7 +232,7 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     }
   });
 
-  it('lets what callbacks throw out of progress, and tells the others', async () => {
+  it('throws errors of callbacks out of progress, and calls the others', async () => {
     const { worker, endpoint } = await open();
     const told: string[] = [];
     const boom = (name: string) => () => {
@@ -270,7 +271,7 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     const received = one.worker.tagRecv(new Uint8Array(3), { tag: 9 });
     const turns = (): number => one.worker.stats().counters['progress']!;
     const asleep = await untilStable(turns);
-    // Nothing moves while nobody sends: a busy loop would count on.
+    // Nothing happens while no message is sent: a busy loop would increase the counter.
     expect(await untilStable(turns)).toBe(asleep);
     await toOne.tagSend(Uint8Array.of(1, 2, 3), { tag: 9 });
     await expect(received).resolves.toMatchObject({ byteLength: 3 });
@@ -293,7 +294,7 @@ describe.skipIf(libucp === undefined)('a context over libucp', () => {
     await sent;
   });
 
-  it('refuses addresses and keys that are none, cut off or changed, before libucp sees them', async () => {
+  it('refuses invalid, truncated or changed addresses and keys before libucp parses them', async () => {
     const { context, worker, endpoint } = await open();
     const handle = context.memMap({ allocate: 64 });
     const cases: [Uint8Array, (bytes: Uint8Array) => unknown, string][] = [
@@ -347,7 +348,7 @@ describe.skipIf(libucp === undefined)('peers of the engine libucx in other proce
     await peer.close();
   });
 
-  it('are told of when they are killed, and what waits for them ends', async () => {
+  it('are reported when they are killed, and pending operations end', async () => {
     const { worker } = await fixture.open({ context: { engine: 'libucx', env: OVER_TCP } });
     const peer = await start('tcp,self');
     const told: Status[] = [];

@@ -13,7 +13,7 @@ const NOWHERE = { UCX_LIBUCP_PATH: '/nowhere/libucp.so.0' };
 const LIBUCX = { UCX_ENGINE: 'libucx', UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo' };
 
 describe('without libucp', { timeout: 60_000 }, () => {
-  it('info says so in one line, with what to install, and shows everything else', () => {
+  it('info reports it in one line, with the package to install, and shows everything else', () => {
     const line =
       /^# UCX library: none: the UCX library \/nowhere\/libucp\.so\.0 is not installed: install UCX .*apt install libucx0.*$/gm;
     expect(output(['info', '-v'], NOWHERE).match(line)).toHaveLength(1);
@@ -22,7 +22,7 @@ describe('without libucp', { timeout: 60_000 }, () => {
     expect(text).toMatch(/^# Memory domain: gaudi_ipc$/m);
   });
 
-  it('explain takes the native engine where it may, and says why', () => {
+  it('explain uses the native engine if permitted, and prints the reason', () => {
     const args = ['explain', '--size', '8', '--engine'];
     expect(output([...args, 'auto'], NOWHERE).replace(/\n +/g, ' ')).toMatch(
       /^engine native \d\S+ \(engine: 'auto', and the UCX library \/nowhere\/\S+ is not installed: .*\)$/m,
@@ -32,20 +32,20 @@ describe('without libucp', { timeout: 60_000 }, () => {
     expect(err).toMatch(/^gaudi-ucx: the UCX library .* is not installed: install .*\(ERR_LIBUCX_NOT_FOUND\)\n$/);
   });
 
-  it('perftest over it fails with what to install', () => {
+  it('perftest over it fails with the package to install', () => {
     const { code, err } = run(['perftest', '-l', '-t', 'tag_lat'], { ...NOWHERE, UCX_ENGINE: 'libucx' });
     expect([code, err]).toEqual([1, expect.stringMatching(/apt install libucx0.*\(ERR_LIBUCX_NOT_FOUND\)/)]);
   });
 });
 
 describe.skipIf(libucp === undefined)('info', { timeout: 60_000 }, () => {
-  it('-v names version and file', () => {
+  it('-v prints version and file', () => {
     const [, version, file] = output(['info', '-v'], {}).match(/^# UCX library: (\S+) \((.*)\)$/m)!;
     expect(version).toBe(libucp!.version);
     expect(existsSync(file!)).toBe(true);
   });
 
-  it('-d lists its transports and devices behind our own, as the configuration allows them', () => {
+  it('-d lists its transports and devices after the native ones, as the configuration allows them', () => {
     const text = output(['info', '-d'], { UCX_TLS: 'tcp,self', UCX_NET_DEVICES: 'lo' });
     for (const line of text.trimEnd().split('\n')) expect(line).toMatch(/^#/);
     const [own, other] = text.split(/^# UCX library: /m);
@@ -56,18 +56,18 @@ describe.skipIf(libucp === undefined)('info', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('-d says why it has nothing', () => {
+  it('-d prints why it has none', () => {
     const { code, out } = run(['info', '-d'], { UCX_TLS: 'tcp', UCX_NET_DEVICES: 'none0' });
     expect([code, out]).toEqual([0, expect.stringMatching(/^#\s+< nothing: ucp_init.*>$/m)]);
   });
 
-  it('does not judge variables that libucp reads', () => {
+  it('does not warn about variables that libucp reads', () => {
     expect(output(['info', '-v'], { UCX_ENGINE: 'libucx', UCX_IB_GID_INDEX: '3' })).toMatch(/UCX library/);
   });
 });
 
 describe.skipIf(libucp === undefined)('explain', { timeout: 60_000 }, () => {
-  it('says which engine, and why', () => {
+  it('prints the engine and the reason', () => {
     const args = ['explain', '--size', '8'];
     const over = `engine libucx ${libucp!.version}`;
     expect(output(args, LIBUCX)).toContain(`\n${over} (UCX_ENGINE=libucx)\n`);
@@ -78,14 +78,14 @@ describe.skipIf(libucp === undefined)('explain', { timeout: 60_000 }, () => {
     expect(report).toMatchObject({ engine: { name: 'libucx', version: libucp!.version, reason: 'UCX_ENGINE=libucx' } });
   });
 
-  it('asks another process over the same engine', () => {
+  it('uses another process over the same engine', () => {
     const text = output(['explain', '--size', '8', '--peer', 'process', '--engine', 'libucx'], {});
     expect(text).toMatch(/^put: local host memory, remote host memory of another process.*\nengine libucx /);
   });
 });
 
 describe.skipIf(libucp === undefined)('perftest', { timeout: 60_000 }, () => {
-  /** Runs tests one after the other, both sides in one process, and returns the rows of their results. */
+  /** Runs tests in turn, both sides in one process, and returns the rows of their results. */
   const results = (tests: readonly string[], options: readonly string[], env: Readonly<Record<string, string>>) => {
     const file = join(folder, 'batch');
     writeFileSync(file, tests.map((test) => `${test} -t ${test}\n`).join(''));
@@ -100,13 +100,13 @@ describe.skipIf(libucp === undefined)('perftest', { timeout: 60_000 }, () => {
     for (const row of rows) expect(row).toMatch(/^Final: +100 .*libucp/);
   });
 
-  it('runs tests of memory of cards, with all data checked', () => {
+  it('runs tests of device memory, with all data checked', () => {
     const options = ['-m', 'gaudi', '-s', '100000', '-n', '20', '-w', '2'];
     const tests = ['tag_lat', 'ucp_am_lat', 'stream_lat', 'ucp_put_lat', 'ucp_get'];
     expect(results(tests, options, { ...LIBUCX, UCX_TLS: 'tcp,self,gaudi_cpy' })).toHaveLength(tests.length);
   });
 
-  it('says what to do for a test of a transport', () => {
+  it('prints a remedy for a test of a transport', () => {
     const { code, err } = run(['perftest', '-l', '-t', 'put_lat', '-x', 'self', '-d', 'memory'], LIBUCX);
     expect([code, err]).toEqual([1, expect.stringMatching(/use UCX_ENGINE=native \(ERR_UNSUPPORTED\)/)]);
   });

@@ -1,4 +1,4 @@
-/** How contexts, workers, endpoints and memory end: with work on its way, twice, in the wrong order, and by `await using`. */
+/** The end of contexts, workers, endpoints and memory: with operations in flight, twice, in the wrong order, and by `await using`. */
 
 import { describe, expect, it } from 'vitest';
 import { getDramUsage, openControl } from '../../src/hlthunk/index.ts';
@@ -13,7 +13,7 @@ describe.each([0, 1])('closing with %s engine threads', { timeout: 5000 }, (dmaT
   const node = { dmaThreads };
 
   it.each(['endpoint', 'worker', 'context'] as const)(
-    'the %s with operations on their way settles each once',
+    'the %s with operations in flight settles each once',
     async (what) => {
       const stack = await fixture.open({ node });
       const remote = device(stack, 8 * MEBIBYTE);
@@ -41,7 +41,7 @@ describe.each([0, 1])('closing with %s engine threads', { timeout: 5000 }, (dmaT
     },
   );
 
-  it('calls the callbacks of nbx operations, once each', async () => {
+  it('calls the callbacks of nbx operations once each', async () => {
     const stack = await fixture.open({ node });
     const rkey = rkeyOf(stack, device(stack, MEBIBYTE));
     const calls = new Map<number, Status[]>();
@@ -62,7 +62,7 @@ describe.each([0, 1])('closing with %s engine threads', { timeout: 5000 }, (dmaT
     }
   });
 
-  it('waits for what a flush covers', async () => {
+  it('waits for the operations of a flush', async () => {
     const stack = await fixture.open({ node });
     const remote = device(stack, MEBIBYTE);
     const rkey = rkeyOf(stack, remote);
@@ -79,7 +79,7 @@ describe.each([0, 1])('closing with %s engine threads', { timeout: 5000 }, (dmaT
 });
 
 describe('closing', () => {
-  it('can be repeated, also at the same time', async () => {
+  it('can be repeated, also concurrently', async () => {
     const { context, worker, endpoint } = await fixture.open();
     for (const part of [endpoint, worker, context]) {
       await Promise.all([part.close(), part.close()]);
@@ -104,7 +104,7 @@ describe('closing', () => {
     node.open(0).close();
   });
 
-  it('of a context frees what is still mapped, and its cards', async () => {
+  it('of a context frees mapped memory, and its cards', async () => {
     const stack = await fixture.open();
     const handles = [
       device(stack, 2 ** 30),
@@ -117,7 +117,7 @@ describe('closing', () => {
     for (const { minor } of stack.node.cards()) stack.node.open(minor).close();
   });
 
-  it('lets nothing be used afterwards', async () => {
+  it('makes all later calls fail', async () => {
     const stack = await fixture.open();
     const { context, worker, endpoint } = stack;
     const hbm = device(stack, 64);
@@ -161,7 +161,7 @@ describe('closing', () => {
     await expectClosed({ ...ofEndpoint, ...ofWorker, ...ofContext });
   });
 
-  it('of a worker lets another take its place', async () => {
+  it('of a worker permits another one', async () => {
     const { context, worker } = await fixture.open();
     await worker.close();
     const next = context.worker();
@@ -173,34 +173,31 @@ describe('closing', () => {
 });
 
 describe('memory in use', () => {
-  it.each(['hbm', 'registered', 'allocated'] as const)(
-    '%s is refused to be unmapped, and stays as it was',
-    async (kind) => {
-      const stack = await fixture.open({ node: { dmaThreads: 1 } });
-      const remote = device(stack, 16 * MEBIBYTE);
-      const local =
-        kind === 'registered'
-          ? stack.context.memMap({ buffer: new Uint8Array(16 * MEBIBYTE).fill(7) })
-          : stack.context.memMap({ allocate: 16 * MEBIBYTE });
-      local.bytes!.fill(7);
-      const used = kind === 'hbm' ? remote : local;
-      const rkey = rkeyOf(stack, remote);
-      const request = stack.endpoint.putNbx(local, 0, 16 * MEBIBYTE, rkey, 0) as Request;
-      const error = await failureOf(() => stack.context.memUnmap(used));
-      expect(error).toMatchObject({ status: Status.BUSY });
-      expect(used.mapped).toBe(true);
-      while (!request.isCompleted) stack.worker.progress();
-      expect(request.status).toBe(Status.OK);
-      request.free();
-      const target = new Uint8Array(16 * MEBIBYTE);
-      await stack.endpoint.get(target, rkey);
-      expect(target.every((byte) => byte === 7)).toBe(true);
-      // The refusal has not spoilt the handle.
-      await stack.endpoint.put(local, rkey);
-      stack.context.memUnmap(used);
-      expect(used.mapped).toBe(false);
-    },
-  );
+  it.each(['hbm', 'registered', 'allocated'] as const)('%s cannot be unmapped, and is not changed', async (kind) => {
+    const stack = await fixture.open({ node: { dmaThreads: 1 } });
+    const remote = device(stack, 16 * MEBIBYTE);
+    const local =
+      kind === 'registered'
+        ? stack.context.memMap({ buffer: new Uint8Array(16 * MEBIBYTE).fill(7) })
+        : stack.context.memMap({ allocate: 16 * MEBIBYTE });
+    local.bytes!.fill(7);
+    const used = kind === 'hbm' ? remote : local;
+    const rkey = rkeyOf(stack, remote);
+    const request = stack.endpoint.putNbx(local, 0, 16 * MEBIBYTE, rkey, 0) as Request;
+    const error = await failureOf(() => stack.context.memUnmap(used));
+    expect(error).toMatchObject({ status: Status.BUSY });
+    expect(used.mapped).toBe(true);
+    while (!request.isCompleted) stack.worker.progress();
+    expect(request.status).toBe(Status.OK);
+    request.free();
+    const target = new Uint8Array(16 * MEBIBYTE);
+    await stack.endpoint.get(target, rkey);
+    expect(target.every((byte) => byte === 7)).toBe(true);
+    // The handle is still valid.
+    await stack.endpoint.put(local, rkey);
+    stack.context.memUnmap(used);
+    expect(used.mapped).toBe(false);
+  });
 
   it.each(['y', 'n'])('may lose one of its handles, and not the last, with GAUDI_COPY_RCACHE=%s', async (cache) => {
     const stack = await fixture.open({ context: { config: { GAUDI_COPY_RCACHE: cache } } });
@@ -224,7 +221,7 @@ describe('memory in use', () => {
     expect(Buffer.compare(target, all.subarray(0, MEBIBYTE))).toBe(0);
   });
 
-  it('without a cache of registrations is refused too, and given back as a whole later', async () => {
+  it('without a registration cache cannot be unmapped either, and is freed completely later', async () => {
     const stack = await fixture.open({ node: { dmaThreads: 1 }, context: { config: { GAUDI_COPY_RCACHE: 'n' } } });
     const rkey = rkeyOf(stack, device(stack, 16 * MEBIBYTE));
     const local = stack.context.memMap({ buffer: new Uint8Array(16 * MEBIBYTE) });
@@ -254,7 +251,7 @@ describe('memory in use', () => {
       refused = error;
     }
     while (!queued.isCompleted) stack.worker.progress();
-    // Either the memory was kept until the end, or the operation failed because it is gone; never something else.
+    // Either the memory was kept until the end, or the operation failed because it was unmapped.
     if (refused === undefined) expect([Status.INVALID_ADDR, Status.INVALID_PARAM]).toContain(queued.status);
     else expect(queued.status).toBe(Status.OK);
     for (const request of [...pending, queued]) {
@@ -277,7 +274,7 @@ describe('several contexts in one process', () => {
     }
   });
 
-  it('share the cards of one node: what one has, another does not get', async () => {
+  it('share the cards of one node: each card has one owner', async () => {
     const node = fixture.node({ cards: 2 });
     fixture.allow(/^gaudi[01] is left out: .*this process has it open/);
     const first = await fixture.openOn(node, {

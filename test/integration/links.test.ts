@@ -1,4 +1,4 @@
-/** Links between cards that go down while a program runs: what the estimate makes of it, where the bytes go, and that they are the same bytes. */
+/** Links between cards that go down while a program runs: the estimates, the transport that is used, and the bytes. */
 
 import { describe, expect, it } from 'vitest';
 import { type MemoryHandle, MemoryType, type RemoteKey } from '../../src/index.ts';
@@ -7,7 +7,7 @@ import { type Stack, useContexts } from '../fixtures/contexts.ts';
 const fixture = useContexts();
 const BYTES = 200_000;
 
-/** HBM of both cards, and a key of the second one that was unpacked now. */
+/** HBM of both cards, and a key of the second one that was just unpacked. */
 function memories({ context, endpoint }: Stack): { near: MemoryHandle; far: MemoryHandle; newKey: () => RemoteKey } {
   const map = (sysDevice: number): MemoryHandle =>
     context.memMap({ allocate: BYTES, memoryType: MemoryType.GAUDI, sysDevice });
@@ -15,7 +15,7 @@ function memories({ context, endpoint }: Stack): { near: MemoryHandle; far: Memo
   return { near, far, newKey: () => endpoint.unpackRkey(context.packRkey(far)) };
 }
 
-/** Puts bytes into the first card, from there into the second, and takes them out again. */
+/** Puts bytes into the first card, copies them into the second, and reads them back. */
 async function roundTrip({ context, endpoint }: Stack, near: MemoryHandle, farKey: RemoteKey): Promise<void> {
   const sent = Uint8Array.from({ length: BYTES }, (_, index) => index * 31 + (index >> 8));
   const nearKey = endpoint.unpackRkey(context.packRkey(near));
@@ -28,7 +28,7 @@ async function roundTrip({ context, endpoint }: Stack, near: MemoryHandle, farKe
 }
 
 describe('links between cards', () => {
-  it('lower the estimate where some are down, for keys that are unpacked from then on', async () => {
+  it('lower the estimate if some are down, for keys that are unpacked afterwards', async () => {
     const stack = await fixture.open();
     const { near, newKey } = memories(stack);
     const explain = (key: RemoteKey) => {
@@ -59,7 +59,7 @@ describe('links between cards', () => {
     expect(cards[0]!.deviceToDevice).toEqual({ bytes: BYTES, operations: 1 });
   });
 
-  it('that are all down send the bytes by messages', async () => {
+  it('that are all down cause transfers by messages', async () => {
     const stack = await fixture.open();
     const { near, newKey } = memories(stack);
     stack.node.inject(0, { kind: 'link-down', peer: 1 });
@@ -73,7 +73,7 @@ describe('links between cards', () => {
     expect(stack.node.transfers()!.linkBytes[0]![1]).toBe(0);
   });
 
-  it('that are not told of are taken for whole', async () => {
+  it('that are not reported count as up', async () => {
     const stack = await fixture.open({ node: { reportNicPorts: false } });
     const { near, newKey } = memories(stack);
     const { winner } = stack.endpoint.explain('put', near, newKey()).at(BYTES);

@@ -1,4 +1,6 @@
-/** Connections by socket addresses in what only the native engine has: its settings, its connections, and when it learns that somebody has gone. */
+/**
+ * Connections by socket addresses, the behaviour of the native engine only: its settings, its connections, and the detection of disconnected clients.
+ */
 
 import { describe, expect, it } from 'vitest';
 import { Status, type Worker } from '../../src/index.ts';
@@ -15,7 +17,7 @@ import { createTestLog } from '../fixtures/test-log.ts';
 
 const fixture = usePairs();
 
-/** Two workers; the first one is to listen. */
+/** Two workers; the first one will listen. */
 async function sides(env: Readonly<Record<string, string>> = {}): Promise<{ readonly one: Side; readonly two: Side }> {
   const node = fixture.node();
   const settings = { UCX_TLS: 'posix,self', ...env };
@@ -23,7 +25,7 @@ async function sides(env: Readonly<Record<string, string>> = {}): Promise<{ read
 }
 
 describe('over the native engine, clients', () => {
-  it('that have given up make what was accepted fail once', async () => {
+  it('that have given up make the accepted endpoint fail once', async () => {
     const { one, two } = await sides();
     const listener = one.worker.listener();
     const stop = new AbortController();
@@ -38,7 +40,7 @@ describe('over the native engine, clients', () => {
     await server.close();
     expect([errors, server.status]).toEqual([[Status.CONNECTION_RESET], Status.CONNECTION_RESET]);
     expect(nativeWorker(one.worker).connections.all.filter(({ isLoopback }) => !isLoopback)).toEqual([]);
-    // Closed before that is known, it takes no leave of anybody.
+    // Closed before the end is detected, it sends no close message.
     const again = new AbortController();
     const other = failureOf(() => two.worker.connect({ ...portOf(listener), signal: again.signal }));
     await (await requestOf(listener)).accept().close();
@@ -59,7 +61,7 @@ describe('over the native engine, clients', () => {
     expect(listener.query().waiting).toBe(0);
   });
 
-  it('that confirm and do not come make what was accepted fail in time, and leave nothing', async () => {
+  it('that confirm and do not attach make the accepted endpoint fail in time, and leave nothing behind', async () => {
     const { one, two } = await sides({ UCX_TCP_CM_TIMEOUT: '50ms' });
     const listener = one.worker.listener();
     const log = createTestLog();
@@ -91,7 +93,7 @@ describe('over the native engine, clients', () => {
     log.expectQuiet();
   });
 
-  it('are rejected with BUSY where too many wait', async () => {
+  it('are rejected with BUSY if too many wait', async () => {
     const { one, two } = await sides({ UCX_TCP_CM_MAX_REQUESTS: '2' });
     fixture.allow(/requests to connect wait for an answer/);
     const listener = one.worker.listener();

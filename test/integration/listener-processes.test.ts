@@ -1,4 +1,4 @@
-/** Listeners and their clients in processes of their own: they find each other, and are killed at the worst moments. */
+/** Listeners and their clients in processes of their own: they connect, and are killed at the worst moments. */
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,7 +13,7 @@ import { type Side, usePairs } from '../fixtures/pair.ts';
 const PROGRAM = built(join(import.meta.dirname, '../fixtures/listener-program.ts'));
 const fixture = usePairs();
 
-/** A process, and what it has told. */
+/** A process, and its messages. */
 class Program {
   readonly #child: ChildProcess;
   readonly #told: Record<string, unknown>[] = [];
@@ -25,7 +25,7 @@ class Program {
     this.#child.on('message', (message) => this.#told.push(message as Record<string, unknown>));
   }
 
-  /** The next thing that it tells. */
+  /** Its next message. */
   async next(): Promise<Readonly<Record<string, unknown>>> {
     while (this.#told.length === 0) await once(this.#child, 'message');
     return this.#told.shift()!;
@@ -86,7 +86,7 @@ describe('processes', { timeout: 60_000 }, () => {
     expect(await client.next()).toEqual({ byte: 42 });
   });
 
-  it('that die between request and answer are gone requests; others go on', async () => {
+  it('that are killed between request and answer end their requests; others continue', async () => {
     const own = await side();
     const listener = own.worker.listener();
     const client = start('client', String(listener.port));
@@ -102,13 +102,13 @@ describe('processes', { timeout: 60_000 }, () => {
     await other.kill();
   });
 
-  it('that die after they were accepted end their endpoint, once', async () => {
+  it('that are killed after they were accepted end their endpoint once', async () => {
     const own = await side();
     const listener = own.worker.listener();
     const client = start('client', String(listener.port));
     const request = await listener.next();
     await client.kill();
-    // Nobody has driven progress since: it is not known yet.
+    // There was no progress since, so it is not detected yet.
     expect(request!.live).toBe(true);
     const errors: Status[] = [];
     let endpoint: Endpoint | undefined;
@@ -116,7 +116,7 @@ describe('processes', { timeout: 60_000 }, () => {
       endpoint = request!.accept({ onError: (_, status) => errors.push(status) });
       await endpoint.tagSendSync(Uint8Array.of(1), { tag: 1 });
     });
-    // The transport may find out first, when the lanes are made.
+    // The transport may detect it first, when the lanes are created.
     if (endpoint === undefined) expect(failure).toMatchObject({ code: 'ERR_UNREACHABLE' });
     else {
       expect([Status.CONNECTION_RESET, Status.ENDPOINT_TIMEOUT]).toContain(failure.status);
@@ -124,7 +124,7 @@ describe('processes', { timeout: 60_000 }, () => {
     }
   });
 
-  it('that die with requests waiting reset them', async () => {
+  it('that are killed with pending requests reset them', async () => {
     const own = await side();
     const server = start('deaf');
     const { port } = await server.next();
@@ -137,7 +137,7 @@ describe('processes', { timeout: 60_000 }, () => {
     expect(own.worker.requestsInUse).toBe(0);
   });
 
-  it('with a listener that nobody serves end by themselves', async () => {
+  it('with a listener that is not awaited end by themselves', async () => {
     const program = start('idle');
     await program.next();
     expect(await program.end()).toBe(0);

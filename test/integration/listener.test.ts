@@ -1,6 +1,6 @@
 /**
- * Connections by socket addresses in one process: listeners, requests, client ids, accept and reject, which endpoints belong together, and how everything ends.
- * What only the native engine has is in listener-native.test.ts, processes of their own in listener-processes.test.ts.
+ * Connections by socket addresses in one process: listeners, requests, client ids, accept and reject, which endpoints are connected, and their end.
+ * Behaviour of the native engine only is in listener-native.test.ts, processes of their own in listener-processes.test.ts.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -24,7 +24,7 @@ interface Sides {
   readonly two: Side;
 }
 
-/** What tells how something failed: libucp has fewer statuses, and no causes. */
+/** Codes of failures: libucp has fewer statuses, and no causes. */
 const CODES = {
   native: { nobody: 'ERR_UNREACHABLE', foreign: 'ERR_SYSCALL_EADDRNOTAVAIL' },
   libucx: { nobody: 'ERR_NOT_CONNECTED', foreign: 'ERR_IO_ERROR' },
@@ -35,10 +35,10 @@ describe.each(ENGINES)('over %s', (engine) => {
   const isNative = engine === 'native';
   const codes = CODES[engine];
 
-  /** Two workers; the first one is to listen. */
+  /** Two workers; the first one will listen. */
   async function sides(env: Readonly<Record<string, string>> = {}): Promise<Sides> {
     const node = fixture.node();
-    // libucp does not listen at a port again while connections of it stand, unless it is told to.
+    // By default libucp does not listen at a port again while it has connections.
     const own = isNative ? { UCX_TLS: 'posix,self' } : { UCX_TLS: 'tcp,self', UCX_TCP_CM_REUSEADDR: 'y' };
     const settings = { ...own, ...env };
     const [one, two] = [0, 1].map((card) => fixture.side(node, card, settings, engine));
@@ -46,7 +46,7 @@ describe.each(ENGINES)('over %s', (engine) => {
   }
 
   describe('a listener', () => {
-    it('tells who connects, and both ends of what was accepted', async () => {
+    it('reports the client, and both addresses of an accepted connection', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       expect(listener.query()).toEqual({ address: LOOPBACK, port: listener.port, backlog: 128, waiting: 0 });
@@ -65,7 +65,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(client.query()).toEqual({
         localAddress: request.clientAddress,
         remoteAddress: portOf(listener),
-        // Old versions of libucp do not tell.
+        // Old versions of libucp do not report it.
         transports: isNative ? ['posix/memory'] : expect.any(Array),
         messageTransport: isNative ? 'posix/memory' : client.query().transports[0],
       });
@@ -75,7 +75,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(one.endpoint.query()).toMatchObject({ localAddress: undefined, remoteAddress: undefined });
     });
 
-    it('hands its requests to a callback', async () => {
+    it('passes its requests to a callback', async () => {
       const { one, two } = await sides();
       const accepted: Endpoint[] = [];
       const listener = one.worker.listener({ onConnection: (request) => accepted.push(request.accept()) });
@@ -84,7 +84,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(await failureOf(() => listener.next())).toMatchObject({ code: 'ERR_INVALID_PARAM' });
     });
 
-    it('can be looped over; leaving the loop leaves it open, closing it ends the loop', async () => {
+    it('is iterable; ending the loop leaves it open, closing it ends the loop', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       const clients: Promise<Endpoint>[] = [];
@@ -127,7 +127,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(other.closed).toBe(false);
     });
 
-    it('rejects what nobody has answered when it closes, and when its worker closes', async () => {
+    it('rejects unanswered requests when it closes, and when its worker closes', async () => {
       for (const closeWorker of [false, true]) {
         const { one, two } = await sides();
         const listener = one.worker.listener();
@@ -146,7 +146,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       }
     });
 
-    it('takes its address again at once', async () => {
+    it('can bind its address again at once', async () => {
       const { one, two } = await sides();
       let port = 0;
       for (let round = 0; round < 4; round++) {
@@ -161,7 +161,7 @@ describe.each(ENGINES)('over %s', (engine) => {
         });
         await listener.close();
         await listener.close();
-        // Endpoints do not need it any more.
+        // Endpoints are independent of the listener.
         await expectPaired(server, client, round);
       }
     });
@@ -214,7 +214,7 @@ describe.each(ENGINES)('over %s', (engine) => {
         }
         const requests: ConnectionRequest[] = [];
         while (requests.length < CLIENTS) requests.push(await requestOf(listener));
-        // The last one first.
+        // In reverse order.
         const servers = new Map<number, Endpoint>();
         for (const request of requests.reverse()) servers.set(request.clientAddress.port, request.accept());
         for (const [i, client] of (await Promise.all(clients)).entries()) {
@@ -222,7 +222,7 @@ describe.each(ENGINES)('over %s', (engine) => {
           await expectPaired(client, server, i);
           await expectPaired(server, client, i + 100);
         }
-        // The numbering of the others goes on as if nothing had been.
+        // The numbering of the other connections is not affected.
         const [fromOne, fromTwo] = [numbered.filter((_, i) => i % 2 === 0), numbered.filter((_, i) => i % 2 === 1)];
         for (const [i, endpoint] of fromOne.entries()) await expectPaired(endpoint, fromTwo[i]!, i);
       },
@@ -250,7 +250,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       }
     });
 
-    it('can be used before the client has heard of it', async () => {
+    it('can be used before the client is notified', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       const connecting = two.worker.connect(portOf(listener));
@@ -262,14 +262,14 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(received[0]).toBe(9);
     });
 
-    it('and closed before that leave the other end closed', async () => {
+    it('and closed before that close the other end', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       const connecting = two.worker.connect(portOf(listener)).catch((error: UcxError) => error);
       const server = (await requestOf(listener)).accept();
       await server.close();
       const client = await serving({ one, two }, () => connecting);
-      // Over libucp it may hear of the end together with its being connected, and is not then.
+      // Over libucp it may be notified of the connection and of its end at once, and is not connected then.
       if (isNative) expect(isUcxError(client)).toBe(false);
       await driveUntil({ one, two }, () => client.status !== Status.OK);
       expect(client.status).toBe(Status.CONNECTION_RESET);
@@ -277,7 +277,7 @@ describe.each(ENGINES)('over %s', (engine) => {
   });
 
   describe('a client', () => {
-    it('that is rejected hears so', async () => {
+    it('that is rejected is notified', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       const connecting = failureOf(() => two.worker.connect(portOf(listener)));
@@ -293,7 +293,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       expect(failure.message).toContain(`connect to ${LOOPBACK}:${listener.port}`);
     });
 
-    it('that is rejected hears the status and the reason', async () => {
+    it('that is rejected receives the status and the reason', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       for (const [status, reason, code] of [
@@ -310,7 +310,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       }
     });
 
-    it('that no transport connects with is told so, and so is the program that accepts', async () => {
+    it('without a common transport fails with the reason, and so does accept', async () => {
       const node = fixture.node();
       const one = await fixture.side(node, 0, { UCX_TLS: 'posix,self' });
       const two = await fixture.side(node, 1, { UCX_TLS: 'self' });
@@ -325,7 +325,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       if (isNative) expect(nativeWorker(one.worker).connections.all.every(({ isLoopback }) => isLoopback)).toBe(true);
     });
 
-    it('finds nobody, with the reason', async () => {
+    it('fails with the reason if there is no listener', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       await listener.close();
@@ -347,7 +347,7 @@ describe.each(ENGINES)('over %s', (engine) => {
       await expectPaired(await connecting, server, 1);
     });
 
-    it('can be stopped by its signal at any time', async () => {
+    it('can be aborted by its signal at any time', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       const aborted = { code: 'ABORT_ERR' };
@@ -367,14 +367,14 @@ describe.each(ENGINES)('over %s', (engine) => {
       const request = await requestOf(listener);
       late.abort();
       expect(await waiting).toMatchObject(aborted);
-      // libucp does not tell who has gone again.
+      // libucp does not report disconnected clients.
       if (isNative) await driveUntil({ one, two }, () => !request.live);
       else request.reject();
       expect(two.worker.requestsInUse).toBe(0);
       if (isNative) expect(nativeWorker(two.worker).sockets.outstanding).toBe(0);
     });
 
-    it('is stopped when its worker closes', async () => {
+    it('is aborted when its worker closes', async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener();
       const connecting = failureOf(() => two.worker.connect(portOf(listener)));
@@ -439,7 +439,7 @@ describe.each(ENGINES)('over %s', (engine) => {
   });
 
   describe('many clients at once', () => {
-    it('find their way through a short backlog', { timeout: 60_000 }, async () => {
+    it('connect through a short backlog', { timeout: 60_000 }, async () => {
       const { one, two } = await sides();
       const listener = one.worker.listener({ backlog: 8 });
       const clients = Array.from({ length: 200 }, () => two.worker.connect(portOf(listener)));

@@ -1,4 +1,4 @@
-/** Logs and messages of errors say what happened to memory, never what is in it: not in text, not in numbers. */
+/** Logs and messages of errors never contain bytes of memory: not as text, not as numbers. */
 
 import { afterEach, describe, expect, it } from 'vitest';
 import { createEmulatedNode, type EmulatedNode } from '../../src/emulator/index.ts';
@@ -8,11 +8,11 @@ import { expectNoLeaks } from '../fixtures/leak-check.ts';
 
 expectNoLeaks();
 
-/** Something that a program would not want to find in a file. */
+/** Contents that must not occur in a log. */
 const SECRET = 'K7-correct-horse-battery-staple-Q2';
 const BYTES = Buffer.from(SECRET.repeat(64));
 
-/** The ways in which bytes get into texts, by the pieces that are long enough to be no accident. */
+/** The representations of bytes in texts, in pieces that are long enough not to match by accident. */
 const TRACES: readonly string[] = [
   SECRET.slice(3, 19),
   Buffer.from(SECRET.slice(3, 15)).toString('hex'),
@@ -34,7 +34,7 @@ afterEach(async () => {
   node?.close();
 });
 
-/** A context whose records of every level come into `texts`. */
+/** A context whose records of every level are appended to `texts`. */
 async function open(texts: string[]): Promise<Context> {
   node = createEmulatedNode({ cards: 1, dmaThreads: 0 });
   const context = await Context.create({
@@ -49,7 +49,7 @@ async function open(texts: string[]): Promise<Context> {
 }
 
 describe('at the level poll', () => {
-  it('no transfer, message or failure tells what its bytes are', async () => {
+  it('no transfer, message or failure logs its bytes', async () => {
     const texts: string[] = [];
     const context = await open(texts);
     const worker = context.worker();

@@ -1,4 +1,4 @@
-/** A thousand endpoints of one worker over loopback: they connect, exchange and close, and what is idle holds no buffers. */
+/** A thousand endpoints of one worker over loopback: they connect, exchange and close, and idle ones hold no buffers. */
 
 import { setMaxListeners } from 'node:events';
 import { describe, expect, it } from 'vitest';
@@ -6,9 +6,9 @@ import { mappedMemoryStatistics, openFileDescriptors, scratchStatistics } from '
 import { useContexts } from '../fixtures/contexts.ts';
 
 const ENDPOINTS = 1000;
-/** Each peer has so many endpoints to it, which share a connection. */
+/** Each peer has this number of endpoints to it, which share a connection. */
 const SHARED = 5;
-/** Frames of one interface at most that had to wait while all connected: they are kept for the next time. */
+/** The most frames of one interface that had to wait while all connected: they are kept for reuse. */
 const POOLED_BYTES_MAX = 2 ** 20;
 
 describe('a thousand endpoints', { timeout: 60_000 }, () => {

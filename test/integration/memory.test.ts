@@ -1,4 +1,4 @@
-/** Memory through the whole stack: what is registered how often, memory of other libraries by its address, advice, and what lies at an address. */
+/** Memory through the whole stack: the number of registrations, foreign memory by its address, advice, and memory queries. */
 
 import { describe, expect, it } from 'vitest';
 import { type Context, type Endpoint, MemoryType, type RcacheCounters, Status, type Worker } from '../../src/index.ts';
@@ -17,7 +17,7 @@ interface Counted extends Omit<Stack, 'node'> {
   readonly counts: CountingNode;
 }
 
-/** A stack on a node that counts, with these variables. */
+/** A stack on a counting node, with these variables. */
 async function open(env: Readonly<Record<string, string>> = {}, dmaThreads = 0): Promise<Counted> {
   const counts = countingNode(fixture.node({ dmaThreads }));
   const context = await fixture.openOn(counts.node as never, { env: { UCX_TLS: 'self,gaudi', ...env } });
@@ -35,7 +35,7 @@ function counters(context: Context): RcacheCounters {
   return context.registrationCaches.find(({ name }) => name === 'gaudi_copy')!.counters;
 }
 
-/** Bytes that are kept registered. */
+/** Bytes of cached registrations. */
 function registered(context: Context): number {
   return context.registrationCaches.find(({ name }) => name === 'gaudi_copy')!.totalSize;
 }
@@ -46,7 +46,7 @@ async function settled(condition: () => boolean): Promise<void> {
 }
 
 describe('puts of host memory that is not mapped', () => {
-  it('register it once, however often they run', async () => {
+  it('register it once, whatever the number of puts', async () => {
     const stack = await open();
     const rkey = rkeyOf(stack, device(stack, MIB));
     const bytes = pattern(MIB, 1);
@@ -108,7 +108,7 @@ describe('puts of host memory that is not mapped', () => {
     expect(registered(stack.context)).toBeGreaterThan(bytesMax - 2 * PAGE);
     await stack.endpoint.put(one, rkey);
     expect(counters(stack.context).mem_regs).toBe(1);
-    // The next bytes belong to the same buffer: one registration, or one that is joined with the first.
+    // The next bytes belong to the same buffer: one registration, or one that is merged with the first.
     await stack.endpoint.put(all.subarray(4 * MIB, 5 * MIB), rkey, { remoteOffset: MIB });
     expect(counters(stack.context)).toMatchObject(
       bytesMax === 16 * MIB ? { mem_regs: 1, regions_merged: 0 } : { mem_regs: 2, regions_merged: 1 },
@@ -121,7 +121,7 @@ describe('puts of host memory that is not mapped', () => {
 });
 
 describe('memory of another library', () => {
-  /** Memory that is mapped and unmapped behind the back of the context. */
+  /** Memory that is mapped and unmapped without the context. */
   function foreign(pages: number): MappedMemory {
     return mapAnonymous(pages * PAGE);
   }
@@ -146,7 +146,7 @@ describe('memory of another library', () => {
     memory.close();
   });
 
-  it('is registered once where mappings of it overlap', async () => {
+  it('is registered once if mappings of it overlap', async () => {
     const stack = await open();
     const memory = foreign(64);
     const rkey = rkeyOf(stack, device(stack, MIB));
@@ -199,7 +199,7 @@ describe('memory of another library', () => {
     memory.close();
   });
 
-  it('may be reported unmapped inside a callback, and under transfers', async () => {
+  it('may be reported unmapped inside a callback, and during transfers', async () => {
     const stack = await open({}, 1);
     const { context, worker, endpoint } = stack;
     const memory = foreign(2048);
@@ -237,7 +237,7 @@ describe('memory of another library', () => {
     expect(error).toMatchObject({ code: 'ERR_INVALID_PARAM', message: expect.stringContaining(argument) });
   });
 
-  it('is refused where nothing is mapped, or no host memory is', async () => {
+  it('is refused if it is not mapped, or not host memory', async () => {
     const { context } = await open();
     expect(await failureOf(() => context.memMap({ address: PAGE, byteLength: PAGE }))).toMatchObject({
       code: 'ERR_INVALID_ADDR',
@@ -257,7 +257,7 @@ describe('memory of another library', () => {
 });
 
 describe('advice', () => {
-  it('maps host memory into all cards ahead', async () => {
+  it('maps host memory into all cards in advance', async () => {
     const stack = await open();
     const { context } = stack;
     const rkeys = [0, 1].map((card) => rkeyOf(stack, device(stack, MIB, card)));
@@ -274,7 +274,7 @@ describe('advice', () => {
     expect(stack.counts.count(MAP) - before).toBe(2);
   });
 
-  it('is taken for memory of every kind', async () => {
+  it('is accepted for memory of every kind', async () => {
     const stack = await open();
     const memory = mapAnonymous(4 * PAGE);
     const handles = [
@@ -290,7 +290,7 @@ describe('advice', () => {
     memory.close();
   });
 
-  it('that makes no sense is refused by name', async () => {
+  it('that is invalid is refused by name', async () => {
     const stack = await open();
     const { context } = stack;
     for (const handle of [device(stack, 100), context.memMap({ buffer: new Uint8Array(100) })]) {
@@ -341,7 +341,7 @@ describe.each(['y', 'n', 'try'])('what lies at an address, with UCX_MEMTYPE_CACH
     expect(context.memQuery({ address, byteLength: 1 }).memoryType).toBe(MemoryType.HOST);
   });
 
-  it('is memory of two cards where they share addresses', async () => {
+  it('is memory of two cards if they share addresses', async () => {
     const stack = await use();
     const { context } = stack;
     const [one, two] = [device(stack, PAGE, 0), device(stack, PAGE, 1)];
@@ -389,8 +389,8 @@ describe.each(['y', 'n', 'try'])('what lies at an address, with UCX_MEMTYPE_CACH
   });
 });
 
-describe('reports of memory that others allocate', () => {
-  it('tell it from host memory, until it is freed', async () => {
+describe('reports of foreign memory', () => {
+  it('distinguish it from host memory, until it is freed', async () => {
     const { context } = await open();
     const memory = { memoryType: MemoryType.CUDA, address: 0x5000_0000n, byteLength: 8192 };
     context.memoryTypeEvent({ event: 'allocated', ...memory });

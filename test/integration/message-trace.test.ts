@@ -17,7 +17,7 @@ afterEach(async () => {
   node?.close();
 });
 
-/** A worker whose lines about messages come into `lines`. */
+/** A worker whose trace of messages is appended to `lines`. */
 async function worker(level: string, lines: string[]): Promise<Worker> {
   const context = await Context.create({
     node: node!,
@@ -32,7 +32,7 @@ async function worker(level: string, lines: string[]): Promise<Worker> {
   return context.worker();
 }
 
-/** A tagged message and an active message from one worker to another; the lines of both. */
+/** A tagged message and an active message from one worker to another; the trace of both. */
 async function exchange(level: string): Promise<{ sender: string[]; receiver: string[] }> {
   node = createEmulatedNode({ cards: 2, dmaThreads: 0 });
   const [sender, receiver]: [string[], string[]] = [[], []];
@@ -51,7 +51,7 @@ async function exchange(level: string): Promise<{ sender: string[]; receiver: st
   return { sender, receiver };
 }
 
-it('traces each message where it is sent and where it is received', async () => {
+it('traces each message at the sender and at the receiver', async () => {
   const { sender, receiver } = await exchange('data');
   const length = (id: number, bytes: number): string => `[length ${HEADER_BYTES[id]! + bytes}]`;
   for (const [lines, direction] of [

@@ -1,4 +1,6 @@
-/** Every function and method of `gaudi-ucx/hlthunk` with bad values in the place of each argument: errors are typed, nothing is left, cards work after. */
+/**
+ * Every function and method of `gaudi-ucx/hlthunk` with bad values in the place of each argument: errors are typed, nothing leaks, cards stay usable.
+ */
 
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as hlthunk from '../../src/hlthunk.ts';
@@ -11,7 +13,7 @@ import { fillPattern } from '../fixtures/pattern.ts';
 
 const PAGE = 4096;
 
-/** A small node without threads, for calls that open one by what the environment says. */
+/** A small node without threads, for calls that open one by the environment. */
 const ENVIRONMENT = {
   UCX_GAUDI_DRIVER: 'emulator',
   UCX_GAUDI_EMULATOR_CARDS: '1',
@@ -25,7 +27,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-/** Classes that there are no objects of: a base, errors, and the registers that gaudi hands to nobody. */
+/** Classes without instances here: a base, errors, and registers, which gaudi does not expose. */
 const NOT_MADE = { gaudi: ['DmaMemory', 'HwBlock', 'UcxError'], gaudi2: ['DmaMemory', 'UcxError'] } as const;
 
 describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic) => {
@@ -65,7 +67,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic)
     misuse.add('a request of another card', request);
   }
 
-  /** Objects of the card that have been given back. */
+  /** Released objects of the card. */
   function addGone(misuse: Misuse, device: hlthunk.Device, { memory }: PinnedMemory): void {
     const block = device.memory.allocate(PAGE);
     block.free();
@@ -85,7 +87,7 @@ describe.each(['gaudi', 'gaudi2'] as const)('on %s', { timeout: 60_000 }, (asic)
     misuse.add('a freed request', request);
   }
 
-  /** Copies through the card and back, in each way that there is. */
+  /** Copies to the card and back, by every call. */
   async function expectWorks({ device, pinned }: HlthunkParts): Promise<void> {
     const { memory, mapping } = pinned;
     const block = device.memory.allocate(2 * PAGE);

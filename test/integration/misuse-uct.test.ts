@@ -1,4 +1,4 @@
-/** Everything of `gaudi-ucx/uct` with bad values in the place of each argument: errors are typed, nothing is left, and transports work after. */
+/** Everything of `gaudi-ucx/uct` with bad values in the place of each argument: errors are typed, nothing leaks, and transports stay usable. */
 
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -28,7 +28,7 @@ import { type UctParts, uctObjects } from '../fixtures/uct-calls.ts';
 
 const BYTES = 4096;
 
-/** Memory that peers can have a key of: allocated where the memory domain does, else registered. */
+/** Memory for which peers can have a key: allocated if the memory domain allocates, else registered. */
 function sharedMemory(md: MemoryDomain): MdMemory {
   const [memoryType] = memoryTypesOfMask(md.attributes.allocateMemoryTypes);
   return memoryType === undefined ? md.memReg(ownBytes(BYTES)) : md.memAlloc(BYTES, { memoryType });
@@ -53,13 +53,13 @@ async function expectWorks({ md, iface, rkey }: UctParts): Promise<void> {
 describe.each(IMPLEMENTATIONS)('%s', (_name, setup) => {
   const fixture = new UctFixture(setup);
 
-  it('checks every argument, and what is started for every transfer harms nobody', async () => {
+  it('checks every argument, and operations with bad values affect no other', async () => {
     const { md } = fixture;
     const memory = sharedMemory(md);
     const freed = sharedMemory(md);
     const rkey = keyOf(md, memory);
     const iface = md.openIface(md.resources[0]!);
-    // Messages that nobody takes hold up what comes behind them.
+    // Without a handler, messages would block later ones.
     iface.setAmHandler(() => {});
     const parts: UctParts = { md, iface, endpoint: iface.connect(iface.address), memory, rkey };
     const objects = uctObjects(parts);
@@ -81,7 +81,7 @@ describe.each(IMPLEMENTATIONS)('%s', (_name, setup) => {
   });
 });
 
-describe('what opens memory domains', () => {
+describe('components', () => {
   expectNoLeaks(SEGMENT_PROBES);
 
   const tables = [
@@ -94,10 +94,10 @@ describe('what opens memory domains', () => {
   ];
   const closeMade = (made: unknown): void => (made as { close(): void }).close();
 
-  it('checks every argument of components and of what they share', async () => {
+  it('checks every argument of components and of their common parts', async () => {
     const log = createTestLog();
     const node = createEmulatedNode({ cards: 1, dmaThreads: 0, log: log.log });
-    // No plain object: what is in it is checked where it is read in.
+    // Not a plain object, whose contents would be checked when it is read.
     const config = Object.create(loadConfig(tables)) as Config;
     const services = { log: log.log, clock: systemClock, config, isDeviceAllowed: () => true };
     const shared = new uct.GaudiResources({ node, mappingTable: undefined });

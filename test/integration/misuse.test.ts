@@ -1,4 +1,4 @@
-/** Every public method with bad values in place of each argument: errors are typed, nothing is left, and the library works after. */
+/** Every public method with bad values in place of each argument: errors are typed, nothing leaks, and the library stays usable. */
 
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -18,7 +18,7 @@ interface Closable {
   close(options?: { readonly force?: boolean }): unknown;
 }
 
-/** Ends a request that a call has returned. */
+/** Frees a request that a call has returned. */
 function free(result: unknown): void {
   if (typeof result !== 'object' || result === null) return;
   const request = result as Request;
@@ -29,7 +29,7 @@ function free(result: unknown): void {
 
 const close = (made: unknown): unknown => (made as Closable | undefined)?.close({ force: true });
 
-/** Good calls of everything that takes arguments. */
+/** Valid calls of everything that has arguments. */
 function callsOf({ context, worker }: Stack, parts: Parts): Readonly<Record<string, Calls>> {
   const { bytes, host, hbm, rkey } = parts;
   return {
@@ -104,7 +104,7 @@ interface Parts {
   readonly rkey: ReturnType<typeof rkeyOf>;
 }
 
-/** Methods without arguments: there is nothing to get wrong. */
+/** Methods without arguments. */
 const WITHOUT_ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
   context: ['query', 'stats', 'close'],
   worker: ['address', 'progress', 'arm', 'signal', 'stats', 'fence', 'close'],
@@ -129,7 +129,7 @@ async function expectWorks({ context, worker, endpoint }: Stack): Promise<void> 
 describe.each(ENGINES)('over %s', (engine: EngineName) => {
   const fixture = useContexts(engine);
 
-  it('options that do not exist are refused, with the name that was meant', async () => {
+  it('unknown options are refused, with the nearest name', async () => {
     const stack = await fixture.open();
     const { context, worker, endpoint } = stack;
     const memory = context.memMap({ allocate: BYTES });
@@ -170,7 +170,7 @@ describe.each(ENGINES)('over %s', (engine: EngineName) => {
   });
 
   it.each(['context', 'worker', 'endpoint'] as const)('every argument of the %s is checked', async (name) => {
-    // What misuse does to the connection is told by its errors, and by the log as well.
+    // Effects of misuse on the connection are reported by errors, and logged as well.
     fixture.allow(/./);
     const stack = await fixture.open();
     const bytes = new Uint8Array(BYTES);

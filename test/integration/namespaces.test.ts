@@ -1,4 +1,4 @@
-/** Containers: a peer in another PID or mount namespace is reached by what reaches it, and refused with the reason by what does not. */
+/** Containers: a peer in another PID or mount namespace is reached by the transports that work, and refused by the others with the reason. */
 
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { builtSpecifier, ROOT } from '../fixtures/built.ts';
 const ENTRY = builtSpecifier(join(ROOT, 'src/index.ts'));
 const MESSAGE_BYTES = 100_000;
 
-/** Whether this user may make namespaces at all. */
+/** Why this user cannot create namespaces; undefined if it can. */
 function reasonToSkip(): string | undefined {
   const made = spawnSync('unshare', ['--mount', '--pid', '--fork', '--mount-proc', 'true'], { encoding: 'utf8' });
   if (made.error !== undefined) return `unshare: ${made.error.message}`;
@@ -21,7 +21,7 @@ function reasonToSkip(): string | undefined {
 const skip = reasonToSkip();
 if (skip !== undefined) console.info(`skipped: namespaces cannot be made here (${skip})`);
 
-/** Sends a message to the worker whose address is its argument; prints what happened as JSON. */
+/** Sends a message to the worker whose address is its argument; prints the result as JSON. */
 const SENDER = `
   const context = await Context.create({ config: { TLS: 'posix,cma,self' } });
   const worker = context.worker();
@@ -88,7 +88,7 @@ describe.skipIf(skip !== undefined)('a peer', { timeout: 60_000 }, () => {
     });
   });
 
-  it('with another /dev/shm is refused with the reason, and nobody waits for it', async () => {
+  it('with another /dev/shm is refused at once with the reason', async () => {
     await withReceiver(async (address) => {
       const mount = 'mount -t tmpfs none /dev/shm && exec "$@"';
       const result = await send(address, ['unshare', '--mount', 'sh', '-c', mount, 'sh']);

@@ -1,4 +1,4 @@
-/** `gaudi-ucx node` as a user runs it, and programs that find the server by themselves. */
+/** `gaudi-ucx node` as a user runs it, and programs that find the server automatically. */
 
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -66,7 +66,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     const second = node('up');
     expect(second).toMatchObject({ code: 1, out: '' });
     expect(second.err).toMatch(/a node server runs at .* already/);
-    // The one that runs has noticed nothing.
+    // The running server is not affected.
     expect(status().pid).toBe(pid);
     expect(node('down')).toEqual({ code: 0, out: `node server ${pid} has ended\n`, err: '' });
     expect(existsSync(socket)).toBe(false);
@@ -75,7 +75,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(gone.err).toMatch(/no node server at .*ERR_NODE_UNREACHABLE/);
   });
 
-  it('reads a file, which options beat', () => {
+  it('reads a file, which options override', () => {
     const file = join(folder, 'node.json');
     writeFileSync(file, JSON.stringify({ cards: 2, asic: 'gaudi', links: 'full' }));
     expect(node('up', '--config', file, '--cards', '1').out).toMatch(/1 x gaudi, links full/);
@@ -95,16 +95,16 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(existsSync(socket)).toBe(false);
   });
 
-  it('starts where a server has left its socket behind', () => {
+  it('replaces the socket of a server that was killed', () => {
     expect(node('up', '--cards', '1').code).toBe(0);
     process.kill(status().pid, 'SIGKILL');
     expect(existsSync(socket)).toBe(true);
-    // Whoever looks for a server takes the one in process instead.
+    // Clients without a running server use an in-process node instead.
     expect(run([MAIN, 'info', '-s'], { UCX_GAUDI_EMULATOR_CARDS: '5' }).out).toMatch(/5 Gaudi cards/);
     expect(node('up', '--cards', '2').out).toMatch(/2 x gaudi2/);
   });
 
-  it('does not trust a folder that others may enter', () => {
+  it('does not trust a folder that other users can access', () => {
     expect(node('up', '--cards', '1').code).toBe(0);
     chmodSync(join(folder, 'gaudi-ucx'), 0o777);
     expect(node('status').err).toMatch(/must be a folder of this user with mode 0700/);
@@ -116,7 +116,7 @@ describe('gaudi-ucx node', { timeout: 120_000 }, () => {
     expect(node('up', '--config', '/nonexistent')).toMatchObject({ code: 1, err: expect.stringContaining('ENOENT') });
   });
 
-  it('lets things go wrong', () => {
+  it('injects faults', () => {
     expect(node('up', '--cards', '2').code).toBe(0);
     expect(node('fault', '1', 'ioctl', '--ioctl', 'memory', '--errno', 'ENOMEM', '--nth', '2').code).toBe(0);
     expect(node('fault', '0', 'status', '--status', 'needs_reset').code).toBe(0);
@@ -154,7 +154,7 @@ describe('a program', { timeout: 60_000 }, () => {
 
   it.each([
     ['finds the server by itself', (): Record<string, string> => ({})],
-    ['is told where it is', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
+    ['names its socket', (): Record<string, string> => ({ UCX_GAUDI_DRIVER: `emulator:${socket}` })],
   ])('puts and gets on a server that it %s', (_how, env) => {
     expect(node('up', '--cards', '3').code).toBe(0);
     const file = join(folder, 'program.mjs');
@@ -163,7 +163,7 @@ describe('a program', { timeout: 60_000 }, () => {
     expect(status().cards).toHaveLength(3);
   });
 
-  it('that names a server which is not there is told so', () => {
+  it('that names a missing server fails with that reason', () => {
     const { code, err } = run([MAIN, 'info', '-s'], { UCX_GAUDI_DRIVER: `emulator:${folder}/none.sock` });
     expect(code).toBe(1);
     expect(err).toMatch(/no node server at .*none\.sock.*ERR_NODE_UNREACHABLE/);

@@ -1,4 +1,4 @@
-/** Clients of a node server that do not keep to the protocol, or ask for more than it holds: the server says so, drops them and lives. */
+/** Clients of a node server that violate the protocol, or request more than its bounds: the server logs it, disconnects them and stays usable. */
 
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { connectEmulatedNode, type RemoteNode } from '../../src/emulator/index.ts';
@@ -61,7 +61,7 @@ import { extent } from '../fixtures/extent.ts';
 import { expectNoLeaks } from '../fixtures/leak-check.ts';
 import { TestNodeServer } from '../fixtures/node-server.ts';
 
-/** Of cases that go on as long as they are told to. */
+/** Of cases whose duration is configurable. */
 const TIMEOUT_MS = 3_600_000;
 const MESSAGES = extent('GAUDI_UCX_FUZZ_ROUNDS', 400, 100_000);
 const MAILBOX_ROUNDS = extent('GAUDI_UCX_FUZZ_ROUNDS', 300, 100_000);
@@ -73,20 +73,20 @@ beforeAll(async () => {
   node = connectEmulatedNode(server.socketPath);
 });
 afterAll(async () => {
-  // Whatever happened: the server serves, holds nothing and has met no defect of its own.
+  // In all cases the server still works, holds nothing and has no internal error.
   expect(node.status().clients).toHaveLength(1);
   expect(server.errors).not.toContain('defect');
   node.close();
   await server.stop();
 });
 
-/** A connection without manners. */
+/** A connection that can violate the protocol. */
 class RawClient implements Disposable {
   readonly socket: UnixSocket = connectUnix(server.socketPath, SocketType.SEQPACKET);
   readonly #bytes: Uint8Array = new Uint8Array(65536);
   #id = 0;
 
-  /** Sends a request; the reply, or undefined when the server hangs up. */
+  /** Sends a request; the reply, or undefined if the server disconnects. */
   ask(message: object, fds: readonly number[] = []): { reply: Record<string, unknown>; fd: number } | undefined {
     this.#id += 1;
     return this.sendBytes(Buffer.from(JSON.stringify({ id: this.#id, ...message })), fds);
@@ -117,7 +117,7 @@ class RawClient implements Disposable {
     return this;
   }
 
-  /** True when the server has hung up, after all that it had to say. */
+  /** Resolves when the server has disconnected, after its last message. */
   async hungUp(): Promise<void> {
     await vi.waitFor(() => expect(this.socket.recvmsg(this.#bytes, [])).toBeLessThanOrEqual(0));
     await vi.waitFor(() => expect([0, -Errno.ECONNRESET]).toContain(this.socket.recvmsg(this.#bytes, [])));
@@ -187,18 +187,18 @@ describe('a client of a node server', () => {
   ])('that sends %s is disconnected', (_what, bytes) => {
     using raw = new RawClient();
     const answer = raw.sendBytes(bytes);
-    // A proof that cannot be read is not a lie: it is answered, and not more.
+    // An unreadable proof is answered and refused, but is not a violation.
     if (answer !== undefined) expect(answer.reply).toMatchObject({ access: false });
     expectServes();
   });
 
-  it('of another version is told so', () => {
+  it('of another version is refused with the reason', () => {
     using raw = new RawClient();
     const { reply } = raw.ask({ op: 'hello', version: NODE_PROTOCOL_VERSION + 1, address: 4096, value: 0 })!;
     expect(reply['error']).toMatchObject({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining('version') });
   });
 
-  it('survives nothing but well-formed requests, and the server all others', { timeout: TIMEOUT_MS }, () => {
+  it('is disconnected after malformed requests, which the server survives', { timeout: TIMEOUT_MS }, () => {
     const random = createRandom(11);
     const ops = ['ioctl', 'open', 'close', 'mmap', 'munmap', 'cards', 'attribute', 'status', 'fault', 'nonsense'];
     const values = [
@@ -294,9 +294,9 @@ describe('a client of a node server', () => {
     expectServes();
   });
 
-  it('that posts twice into a slot that waits is disconnected', async () => {
+  it('that posts twice into a waiting slot is disconnected', async () => {
     using raw = new RawFile();
-    // A wait for an interrupt that never comes, at a counter of its own.
+    // A wait for an interrupt that never occurs, at a counter of its own.
     const counter = allocateScratch(8);
     const words = new Int32Array(14);
     const at = HL_WAIT_CS_ARGS.in.words;
@@ -341,7 +341,7 @@ describe('a client of a node server', () => {
     expectServes();
   });
 
-  it('that hands over a file which can shrink is disconnected', () => {
+  it('that passes a file that can shrink is disconnected', () => {
     for (const seals of [0, SealFlag.GROW]) {
       using raw = new RawFile();
       const fd = memfdCreate('hostile', { sealing: true });
@@ -357,7 +357,7 @@ describe('a client of a node server', () => {
     expectServes();
   });
 
-  it('that hands over a file which is too short is disconnected', () => {
+  it('that passes a file that is too short is disconnected', () => {
     using raw = new RawFile();
     const fd = memfdCreate('short', { sealing: true });
     ftruncate(fd, 4096);
@@ -367,7 +367,7 @@ describe('a client of a node server', () => {
     expectServes();
   });
 
-  it('that vanishes in the middle of everything leaves nothing', async () => {
+  it('that disconnects during operations leaves nothing behind', async () => {
     for (const delay of [0, 1, 2, 5]) {
       const raw = new RawFile();
       raw.post(0, 1, DRM_IOCTLS.INFO, new Int32Array(6));
@@ -380,9 +380,9 @@ describe('a client of a node server', () => {
 });
 
 describe('the bounds of a node server', () => {
-  it('has so many clients, and refuses the next with the reason', async () => {
+  it('has a bounded number of clients, and refuses the next with the reason', async () => {
     const clients: RemoteNode[] = [];
-    // The one of this file counts.
+    // The client of this file counts.
     for (let i = 1; i < CLIENTS_MAX; i++) clients.push(connectEmulatedNode(server.socketPath));
     expect(() => connectEmulatedNode(server.socketPath)).toThrow(
       expect.objectContaining({ code: 'ERR_NODE_REFUSED', message: expect.stringContaining(`${CLIENTS_MAX} clients`) }),
@@ -393,7 +393,7 @@ describe('the bounds of a node server', () => {
     await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
   });
 
-  it('are not for those who say nothing: the oldest make way, and others are served', async () => {
+  it('evict the oldest silent connections, and others are served', async () => {
     const silent: UnixSocket[] = [];
     const connectSilent = (): void => {
       const socket = connectUnix(server.socketPath, SocketType.SEQPACKET);
@@ -402,7 +402,7 @@ describe('the bounds of a node server', () => {
     const hasEnded = ({ fd }: UnixSocket): boolean => (pollNow(fd, PollEvent.IN) & PollEvent.HUP) !== 0;
     for (let i = 0; i < 2 * CLIENTS_MAX; i++) {
       connectSilent();
-      // Also while they come.
+      // Also while they connect.
       if (i % 16 === 0) connectEmulatedNode(server.socketPath).close();
     }
     connectEmulatedNode(server.socketPath).close();
@@ -413,14 +413,14 @@ describe('the bounds of a node server', () => {
     await vi.waitFor(() => expect(node.status().clients).toHaveLength(1));
   });
 
-  it('opens so many files for a client, then EMFILE', () => {
+  it('opens a bounded number of files for a client, then EMFILE', () => {
     const files = Array.from({ length: FILES_PER_CLIENT_MAX }, () => node.openControl(0));
     expect(() => node.openControl(0)).toThrow(/EMFILE.*64 open files/);
     for (const file of files) file.close();
     node.openControl(0).close();
   });
 
-  it('takes so many calls that do not block, then EAGAIN', async () => {
+  it('accepts a bounded number of non-blocking calls, then EAGAIN', async () => {
     node.inject(0, { kind: 'completion' });
     const client = new DriverClient(node.open(0));
     const host = mapAnonymous(4096);
@@ -446,7 +446,7 @@ describe('the bounds of a node server', () => {
 });
 
 describe('a restore phase', () => {
-  it('that hangs holds up nobody: it is over soon, with ENOEXEC', () => {
+  it('that hangs does not block others, and ends with ENOEXEC', () => {
     node.inject(0, { kind: 'hang' });
     const client = new DriverClient(node.open(0));
     const host = mapAnonymous(4096);
@@ -463,7 +463,7 @@ describe('a restore phase', () => {
 });
 
 describe('an event fd', () => {
-  it('of a client is signalled by the server, and leaves it with the file', async () => {
+  it('of a client is signalled by the server, and closed with the file', async () => {
     const client = new DriverClient(node.open(0));
     const event = new EventFd();
     expect(client.infoRaw({ op: HL_INFO_OP.REGISTER_EVENTFD, eventfd: event.fd })).toBe(0);
@@ -475,7 +475,7 @@ describe('an event fd', () => {
   });
 });
 
-/** MAP of host memory with a file behind it. */
+/** MAP of host memory that is backed by a file. */
 function pinMessage(file: number, byteLength: number): object {
   const words = new Uint32Array(10);
   words[HL_MEM_ARGS.in.words.map_host_host_virt_addr] = 0x10000;

@@ -1,4 +1,4 @@
-/** A node server and its clients as real processes: killed clients, a killed server, memory that is shared, time that is not used. */
+/** A node server and its clients as real processes: killed clients, a killed server, shared memory, idle time. */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -19,8 +19,8 @@ const PROGRAM = built(join(import.meta.dirname, '../fixtures/node-client-program
 const KILLS = 12;
 const LIFE_MS_MAX = 120;
 /**
- * Bound of the waits for a release. The server releases within a second where it gets a processor; here it shares two with its clients, the
- * tests and whatever else runs.
+ * Bound of the waits for a release. The server releases within a second of processor time; here it shares two processors with its clients, the
+ * tests and other programs.
  */
 const RELEASE_MS = 10_000;
 const CLIENTS = 8;
@@ -50,7 +50,7 @@ async function ready(child: ChildProcess): Promise<void> {
   await once(child.stdout!, 'data');
 }
 
-/** What the server holds for clients other than this process. */
+/** Resources of the server for clients other than this process. */
 function heldByOthers({ cards, clients, dmabufs }: NodeStatus): object {
   return {
     clients: clients.filter(({ pid }) => pid !== process.pid).length,
@@ -62,7 +62,7 @@ function heldByOthers({ cards, clients, dmabufs }: NodeStatus): object {
 const NOTHING = { clients: 0, cards: 0, dmabufs: 0 };
 
 describe('a client that is killed', { timeout: 60_000 }, () => {
-  it('loses everything, and nobody else notices', { timeout: 60_000 }, async () => {
+  it('loses all its resources, and others are not affected', { timeout: 60_000 }, async () => {
     const random = createRandom(7);
     const bystander = startClient('work', 1);
     await ready(bystander);
@@ -116,7 +116,7 @@ describe('a server without work', () => {
   it('uses no processor time', async () => {
     const client = new DriverClient(node.open(0));
     expect(client.allocate(1).result).toBe(0);
-    // Where processors are busy, what starting has left to do (compiling, collecting garbage) takes its time.
+    // On busy processors the rest of the start (compiling, collecting garbage) takes some time.
     let ticks = Number.POSITIVE_INFINITY;
     for (let second = 0; second < 10 && ticks > 1; second++) {
       const before = server.cpuTicks;
@@ -171,7 +171,7 @@ describe('two connections', () => {
     expect(node.status().dmabufs).toBe(1);
     copy(1, peer.out, hostVas[1]! + BigInt(BYTES));
     expect(Buffer.compare(host.u8.subarray(0, BYTES), host.u8.subarray(BYTES, 2 * BYTES))).toBe(0);
-    // The importer holds the memory of the exporter until it unmaps.
+    // The importer keeps the memory of the exporter until it unmaps it.
     expect(exporter.unmap(memory)).toBe(-Errno.EINVAL);
     expect(importer.unmap(peer.out)).toBe(0);
     expect(exporter.unmap(memory)).toBe(0);
@@ -185,7 +185,7 @@ describe('two connections', () => {
 });
 
 describe('a server that is killed', () => {
-  it('leaves its clients with ENODEV, whatever they wait for', async () => {
+  it('ends all waits of its clients with ENODEV', async () => {
     const short = await TestNodeServer.start({ cards: 2 });
     const lost = connectEmulatedNode(short.socketPath);
     lost.inject(0, { kind: 'completion' });
@@ -217,7 +217,7 @@ describe('a server that is killed', () => {
     await short.stop();
   });
 
-  it('is named by every error of the operations behind it', async () => {
+  it('is named by every error of later operations', async () => {
     const short = await TestNodeServer.start({ cards: 1 });
     const lost = connectEmulatedNode(short.socketPath);
     const context = await Context.create({ node: lost, env: {}, configDirectories: [], logSink: () => undefined });

@@ -1,5 +1,6 @@
 /**
- * Device memory that the application owns: allocated by hl-thunk on a device that it has opened or a context has, registered by its address, used by every kind of
+ * Device memory that the application owns: allocated by hl-thunk on a device that it has opened or that a context has, registered by its address,
+ * used by every kind of
  * operation, and never freed by the library.
  */
 
@@ -25,13 +26,13 @@ const GAUDI = MemoryType.GAUDI;
 const MIB = 2 ** 20;
 const PART = { offset: 4096, byteLength: 300_000 };
 
-/** Memory of the application at an address, and what gives it back. */
+/** Memory of the application at an address, and a function that frees it. */
 interface Owned {
   readonly address: bigint;
   free(): void;
 }
 
-/** A block out of the arenas of a device, or memory of its own by the raw calls. */
+/** A block of the arenas of a device, or memory of its own by the raw calls. */
 const KINDS: Readonly<Record<string, (device: Device) => Owned>> = {
   'a block': ({ memory }) => memory.allocate(MIB),
   'raw memory': (device) => {
@@ -47,7 +48,7 @@ const KINDS: Readonly<Record<string, (device: Device) => Owned>> = {
   },
 };
 
-/** Every kind on every generation that has it: on gaudi the raw calls only account, and memory has the addresses that the arenas give it. */
+/** Every kind on every generation that has it: on gaudi the raw calls only account, and memory has the addresses of the arenas. */
 const CASES: readonly (readonly [AsicName, string])[] = [
   ['gaudi', 'a block'],
   ['gaudi2', 'a block'],
@@ -66,7 +67,7 @@ async function bytesAt(stack: Omit<Stack, 'node'>, address: bigint, byteLength: 
 }
 
 describe.each(CASES)('on %s, %s of the application', (asic, kind) => {
-  it('is put to, got from and counted in, whole and in part, and stays when it is unmapped', async () => {
+  it('is used by put, get and atomics, whole and in part, and stays allocated when it is unmapped', async () => {
     const stack = await fixture.open({ node: { asic } });
     const { context, endpoint } = stack;
     const device = context.device(0);
@@ -91,7 +92,7 @@ describe.each(CASES)('on %s, %s of the application', (asic, kind) => {
     expect((await failureOf(() => endpoint.put(inner, rkeyOf(stack, part), { remoteOffset: 1 }))).status).toBeLessThan(
       0,
     );
-    // The first word as a number, and as one more.
+    // The first word as a number, and incremented.
     const before = new DataView(inner.buffer).getBigUint64(0, true);
     expect(await endpoint.atomic('add', 1, rkeyOf(stack, part))).toBe(before);
     new DataView(inner.buffer).setBigUint64(0, BigInt.asUintN(64, before + 1n), true);
@@ -106,7 +107,7 @@ describe.each(CASES)('on %s, %s of the application', (asic, kind) => {
     owned.free();
   });
 
-  it('is known by its address, without a hint, from its allocation to its end', async () => {
+  it('is detected by its address, without a hint, from its start to its end', async () => {
     const { context } = await fixture.open({ node: { asic } });
     const device = context.device(0);
     const owned = KINDS[kind]!(device);
@@ -122,7 +123,7 @@ describe.each(CASES)('on %s, %s of the application', (asic, kind) => {
     expect(context.memQuery({ address, byteLength: 1, sysDevice: 0 }).memoryType).toBe(MemoryType.HOST);
   });
 
-  it('that is freed under its registration is touched by nobody, and what tries says so', async () => {
+  it('that is freed while registered is not accessed, and operations fail with that reason', async () => {
     const stack = await fixture.open({ node: { asic } });
     const { context, endpoint } = stack;
     const device = context.device(0);
@@ -185,7 +186,7 @@ describe('a peer on another card', () => {
     await ab.get(back, rkey, { remoteOffset: 77 });
     expectSame(back, bytes.subarray(77, 1077));
     two.context.memUnmap(whole);
-    // The driver keeps what is exported until the last descriptor of it is closed, which those of a peer are a little later.
+    // The driver keeps exported memory until its last descriptor is closed, those of a peer a little later.
     await vi.waitFor(() => owned.free(), { interval: 1 });
     expect((await failureOf(() => ab.put(source, rkey))).status).toBe(Status.INVALID_ADDR);
     two.context.memUnmap(memory);
@@ -193,14 +194,14 @@ describe('a peer on another card', () => {
     await served;
     await one.context.close();
     await two.context.close();
-    // Nobody holds it: the driver has it back.
+    // The memory was freed in the driver.
     expect(devices[1].memory.blocks()).toEqual([]);
     for (const device of devices) device.close();
   });
 });
 
 describe('a context on devices of the application', () => {
-  it('uses them as its cards, leaves them open, and gives them out', async () => {
+  it('uses them as its cards, does not close them, and returns them', async () => {
     const node = fixture.node({ cards: 3 });
     const devices = [open(node, { minor: 2 }), open(node, { minor: 0 })];
     const stack = await fixture.openOn(node, { devices });
@@ -244,7 +245,7 @@ describe('a context on devices of the application', () => {
     device.close();
   });
 
-  it('survives that a device is closed before it', async () => {
+  it('stays usable when a device is closed before it', async () => {
     const node = fixture.node({ cards: 1 });
     const device = open(node);
     const stack = await fixture.openOn(node, { devices: [device] });
@@ -257,7 +258,7 @@ describe('a context on devices of the application', () => {
     await stack.context.close();
   });
 
-  it('refuses what is none, by name', async () => {
+  it('refuses invalid devices by name', async () => {
     const node = fixture.node({ cards: 2 });
     const elsewhere = fixture.node({ cards: 1 });
     const [device, closed, foreign] = [open(node, { minor: 0 }), open(node, { minor: 1 }), open(elsewhere)];
@@ -282,8 +283,8 @@ describe('a context on devices of the application', () => {
   });
 });
 
-describe('an address that is not to be mapped', () => {
-  it('is refused with its reason, and nothing stays', async () => {
+describe('an address that cannot be mapped', () => {
+  it('is refused with the reason, and leaves nothing behind', async () => {
     const { context } = await fixture.open();
     const device = context.device(0);
     const block = device.memory.allocate(4096);

@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT } from '../fixtures/built.ts';
 
-/** What the package asks for, and the types of Node.js, which its declarations name. */
+/** The dependencies of the package, and the types of Node.js, which its declarations name. */
 const INSTALLED = ['koffi', '@koromix', 'commander', '@types/node', 'undici-types'];
 const OPTIONS = {
   target: 'es2022',
@@ -36,7 +36,7 @@ function example(file: string): string {
   );
 }
 
-/** A program for each entry, and the last line that it prints. */
+/** A program for each entry, and the last line of its output. */
 const PROGRAMS: Readonly<Record<string, readonly [string, string]>> = {
   '.': [example('put-get.ts'), 'the same bytes came back'],
   './hlthunk': [example('hlthunk-dma.ts'), 'the same bytes came back'],
@@ -70,7 +70,7 @@ describe('the package', { timeout: 120_000 }, () => {
   const modules = join(folder, 'node_modules');
   const fileOf = (entry: string): string => (entry === '.' ? 'index' : entry.slice(2));
 
-  /** Type-checks the programs of the folder and writes them as JavaScript. @returns the exit code, and what the compiler said */
+  /** Type-checks the programs of the folder and writes them as JavaScript. @returns the exit code, and the output of the compiler */
   function compile(): { readonly code: number | null; readonly said: string } {
     const tsc = join(ROOT, 'node_modules/typescript-7/bin/tsc');
     const { status, stdout } = spawnSync(process.execPath, [tsc, '-p', '.'], { cwd: folder, encoding: 'utf8' });
@@ -78,7 +78,7 @@ describe('the package', { timeout: 120_000 }, () => {
   }
 
   beforeAll(() => {
-    // No scripts: the tests run on a build that is there.
+    // No scripts: the tests use the existing build.
     const packed = ['pack', '--ignore-scripts', '--json', '--pack-destination', folder];
     const [made] = JSON.parse(execFileSync('npm', packed, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' }));
     mkdirSync(join(modules, '@types'), { recursive: true });
@@ -92,7 +92,7 @@ describe('the package', { timeout: 120_000 }, () => {
 
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  it('has every page and file that its README links to, and says where it is from', () => {
+  it('has every page and file that its README links to, and its origin', () => {
     const home = join(modules, 'gaudi-ucx');
     const readme = readFileSync(join(home, 'README.md'), 'utf8');
     const links = [...readme.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g)].map(([, link]) => link!);
@@ -102,7 +102,7 @@ describe('the package', { timeout: 120_000 }, () => {
     for (const address of [repository.url, homepage, bugs]) expect(address).toContain('github.com/gaudi-ucx/gaudi-ucx');
   });
 
-  it('has source maps with the sources in them: a stack names files and lines of src', () => {
+  it('has source maps with the sources, so that a stack names files and lines of src', () => {
     const program = "import { Context } from 'gaudi-ucx'; await Context.create({ engin: 'native' });";
     const args = ['--enable-source-maps', '--input-type=module', '-e', program];
     const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
@@ -126,7 +126,7 @@ describe('the package', { timeout: 120_000 }, () => {
     expect(entries.sort()).toEqual(Object.keys(PROGRAMS).sort());
   });
 
-  it('type-checks with all that its declarations name', () => {
+  it('type-checks with all types of its declarations', () => {
     expect(compile()).toEqual({ code: 0, said: '' });
   });
 

@@ -1,6 +1,6 @@
 /**
- * Peers in processes of their own that are killed in the middle of everything: every request ends within the keepalive time, once, others go on,
- * nothing leaks. And what two processes do together while they live: atomic counters, and sleeping.
+ * Peers in processes of their own that are killed during operations: every request ends within the keepalive time, once, others continue,
+ * nothing leaks. And operations of two live processes: atomic counters, and sleeping.
  */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -22,7 +22,7 @@ import { expectSame, pattern } from '../fixtures/pair.ts';
 import { createTestLog, type TestLog } from '../fixtures/test-log.ts';
 import { UcpPeer } from '../fixtures/ucp-peer.ts';
 
-/** Much more than the keepalive time of 100 ms, on a machine that has more to do. */
+/** Much more than the keepalive time of 100 ms, for loaded machines. */
 const SETTLE_MS = 5000;
 const GONE: readonly Status[] = [Status.ENDPOINT_TIMEOUT, Status.CONNECTION_RESET];
 
@@ -80,7 +80,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
     return endpoint;
   }
 
-  /** Resolves with what all settled with; fails when they do not within the bound. */
+  /** Resolves with the results of all promises; fails if they do not settle within the bound. */
   async function settled(promises: readonly Promise<unknown>[]): Promise<PromiseSettledResult<unknown>[]> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_resolve, reject) => {
@@ -102,7 +102,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
     }
   }
 
-  it('that are killed end everything that waits for them, and nothing else', async () => {
+  it('that are killed end the operations that wait for them, and no others', async () => {
     await withPeers(2, async (own, victim, other) => {
       const { context, worker } = own;
       const errors: Status[] = [];
@@ -111,7 +111,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       const gaudi = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI });
       const host = context.memMap({ allocate: 2 ** 20 });
       const bytes = pattern(2 ** 20, 1);
-      // Something of the victim has arrived, but not its data.
+      // The offer of the victim has arrived, but not its data.
       await victim.ask({ do: 'offer', memory: 'gaudi', tag: 50 });
       await victim.ask({ do: 'offer', memory: 'registered', tag: 51 });
       const arrived = Promise.all([50, 51].map((tag) => waitFor(worker, () => worker.tagProbe(tag) !== undefined)));
@@ -152,11 +152,11 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       await waitFor(worker, () => teardown.length === 2 && errors.length === 1);
       for (const status of [...teardown, ...errors]) expect(GONE).toContain(status);
       expect(GONE).toContain(endpoint.status);
-      // Its data does not come any more.
+      // Its data does not arrive any more.
       const late = [50, 51].map((tag) => worker.tagRecv(new Uint8Array(2 ** 20), { tag }));
       expectGone(await settled(late), ['gaudi that was offered', 'bytes that were offered']);
       expectGone(await settled([endpoint.tagSend(bytes), endpoint.flush()]), ['send after', 'flush after']);
-      // The other peer has noticed nothing.
+      // The other peer is not affected.
       const target = new Uint8Array(2 ** 20);
       const sent = other.ask({ do: 'send', memory: 'gaudi', tag: 7 });
       await worker.tagRecv(target, { tag: 7 });
@@ -170,7 +170,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
     });
   });
 
-  it('that are killed under puts and gets end them, of every transport', async () => {
+  it('that are killed during puts and gets end them, of every transport', async () => {
     await withPeers(1, async (own, victim) => {
       const { context, worker } = own;
       const errors: Status[] = [];
@@ -180,7 +180,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       const gaudi = context.memMap({ allocate: 2 ** 20, memoryType: MemoryType.GAUDI });
       const host = context.memMap({ allocate: 2 ** 20 });
       let rounds = 0;
-      /** Until it fails; memory of a dead process that this one has mapped may go on for a while. */
+      /** Until it fails; memory of a killed process that this one has mapped may stay usable for a while. */
       const stream = async (local: MemoryHandle | Uint8Array, name: string): Promise<void> => {
         const rkey = endpoint.unpackRkey(victim.keys[name]!);
         try {
@@ -214,7 +214,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       await waitFor(worker, () => errors.length > 0);
       expect(errors).toHaveLength(1);
       expect(GONE).toContain(errors[0]);
-      // The own card works on.
+      // The own card stays usable.
       const self = worker.endpoint(worker.address());
       const rkey = self.unpackRkey(context.packRkey(gaudi));
       await self.put(pattern(5000, 3), rkey);
@@ -264,16 +264,16 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
       const stop = new AbortController();
       const served = own.worker.serve(stop.signal);
       const waiting = own.worker.tagRecv(new Uint8Array(8), { tag: 77 });
-      // What starting has left to do is over when a message has gone both ways.
+      // The rest of the start is over when a message was sent in both directions.
       await endpoint.tagSend(new Uint8Array(8), { tag: 5 });
       await new Promise((resolve) => setTimeout(resolve, 300));
-      // Other programs make every wake-up of these dearer: the quietest of some windows counts.
+      // Other programs make every wake-up more expensive: the window with the least use counts.
       let shares = [1, 1];
       for (let window = 0; window < 5 && Math.max(...shares) >= 0.01; window++) {
         shares = await idleShares(peer);
       }
       expect(Math.max(...shares), `shares of a processor: ${shares.join(' and ')}`).toBeLessThan(0.01);
-      // Neither has fallen asleep for ever.
+      // Neither process has stopped responding.
       await own.worker.endpoint(own.worker.address()).tagSend(new Uint8Array(8), { tag: 77 });
       expect(await waiting).toMatchObject({ senderTag: 77n });
       stop.abort();
@@ -282,7 +282,7 @@ describe('peers in other processes', { timeout: 60_000 }, () => {
   });
 });
 
-/** What this process and a peer use of a processor in two seconds in which nothing happens. */
+/** Processor use of this process and a peer in two idle seconds. */
 async function idleShares(peer: UcpPeer): Promise<[number, number]> {
   const before = [process.cpuUsage(), await peer.ask({ do: 'cpu' })] as const;
   const begin = performance.now();
@@ -293,7 +293,7 @@ async function idleShares(peer: UcpPeer): Promise<[number, number]> {
   return [(user + system) / elapsedUs, other / elapsedUs];
 }
 
-/** Drives a worker until `isDone`; fails when that takes too long. */
+/** Drives a worker until `isDone`; fails if that takes too long. */
 async function waitFor(worker: Worker, isDone: () => boolean): Promise<void> {
   const deadline = performance.now() + SETTLE_MS;
   while (!isDone()) {

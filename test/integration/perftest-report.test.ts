@@ -40,7 +40,7 @@ function findBrowser(): string | undefined {
   return folders.flatMap((each) => BROWSERS.map((name) => join(each, name))).find((path) => existsSync(path));
 }
 
-/** Looks at the laid out page: runs in the browser, and leaves what it has seen in the page. */
+/** Examines the rendered page: runs in the browser, and writes its results to the page. */
 const LOOK = `
   const box = (element) => element.getBoundingClientRect();
   const inside = (inner, outer) =>
@@ -87,7 +87,7 @@ function look(browser: string, page: string, width: number): unknown {
 describe('perftest --report', { timeout: 120_000 }, () => {
   const args = ['-l', '-f', '-t', 'ucp_put_bw,tag_lat', '-s', '8..64k', '-n', '50', '-w', '0'];
 
-  it('writes a page that a browser shows as it is meant', (context) => {
+  it('writes a page that a browser renders as intended', (context) => {
     const path = join(folder, 'report.html');
     const { status, stdout, stderr } = perftest([...args, '-m', 'gaudi', '--report', path]);
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });

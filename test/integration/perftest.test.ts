@@ -51,7 +51,7 @@ class Tool {
     running.push(this);
   }
 
-  /** Returns when it has printed this. */
+  /** Resolves when it has printed this. */
   async prints(text: string): Promise<void> {
     while (!this.#out.includes(text)) {
       const isOver = await Promise.race([
@@ -91,7 +91,7 @@ async function serve(env: Environment): Promise<{ readonly server: Tool; readonl
   return { server, socket };
 }
 
-/** Runs both sides to their good end, and returns what they print. */
+/** Runs both sides, which must succeed, and returns their output. */
 async function both(
   args: readonly string[],
   env: Environment,
@@ -112,7 +112,7 @@ function batch(lines: readonly string[]): string {
   return path;
 }
 
-/** The last row of each test, behind the header of the CSV; every number is one, and no rate is 0. A slow machine has rows in between. */
+/** The last row of each test, after the header of the CSV; every value is a number, and no rate is 0. A slow machine has rows in between. */
 function rowsOf(out: string): Map<string, readonly number[]> {
   const [header, ...lines] = out.trimEnd().split('\n');
   expect(header).toBe(HEADER);
@@ -184,7 +184,7 @@ describe('perftest between two processes', TIMEOUT, () => {
     );
   });
 
-  it('moves device memory of one card each, and says that it is emulated', async () => {
+  it('moves device memory of one card each, and reports that it is emulated', async () => {
     const names = TESTS.filter(({ api }) => api === 'UCP').map(({ name }) => name);
     const lines = [
       ...names.map((name) => `${name} -t ${name} -m gaudi`),
@@ -237,13 +237,13 @@ describe('perftest between two processes', TIMEOUT, () => {
     expect(serverEnd).toMatchObject({ code: 1, err: expect.stringContaining('ERR_PERFTEST_PEER') });
   });
 
-  it('warms up, with its data checked too, and measures as often as it is told', async () => {
+  it('warms up, with its data checked too, and measures the given number of times', async () => {
     const lines = ['ping -t tag_lat', 'stream -t tag_bw', 'access -t ucp_put_bw'];
     const { client } = await both(['-b', batch(lines), '-v', '-V', '-n', '300'], HOST);
     for (const [iterations] of rowsOf(client).values()) expect(iterations).toBe(300);
   });
 
-  it('sends active messages by zero copy where the transport has them, and says where it has not', async () => {
+  it('sends active messages by zero copy if the transport has them, and reports if it has not', async () => {
     const args = ['-t', 'am_bw', '-D', 'zcopy', '-s', '30000', '-n', '200', '-w', '0', '-V', '-v'];
     const env = { ...HOST, UCX_TLS: 'tcp,posix', UCX_NET_DEVICES: 'lo' };
     const { client } = await both([...args, '-x', 'tcp', '-d', 'lo'], env);
@@ -286,7 +286,7 @@ describe('perftest between two processes', TIMEOUT, () => {
     }
   });
 
-  it('listens on loopback, or where --bind says, and says how it is reached', async () => {
+  it('listens on loopback, or at the address of --bind, and prints how to reach it', async () => {
     const port = String(await freePort());
     const local = new Tool(['-p', port], HOST);
     await local.prints(`Listening on 127.0.0.1:${port}, from this machine only (--bind ADDRESS: from elsewhere too)`);
@@ -311,7 +311,7 @@ describe('perftest between two processes', TIMEOUT, () => {
     expect(await open.end).toMatchObject({ code: 0 });
   });
 
-  it.skipIf(ucxPerftest.path === undefined)('tells ucx_perftest by its first bytes', async () => {
+  it.skipIf(ucxPerftest.path === undefined)('detects ucx_perftest by its first bytes', async () => {
     const port = String(await freePort());
     const server = new Tool(['-p', port], HOST);
     await server.prints('Listening on');
@@ -323,13 +323,13 @@ describe('perftest between two processes', TIMEOUT, () => {
     });
   });
 
-  it.skipIf(ucxPerftest.path === undefined)('tells ucx_perftest by its silence', async () => {
+  it.skipIf(ucxPerftest.path === undefined)('detects ucx_perftest by its silence', async () => {
     const { port } = await startPerftestServer(ucxPerftest.path!);
     const { code, err } = await new Tool(['127.0.0.1', '-p', String(port), '-t', 'tag_lat'], HOST).end;
     expect({ code, err }).toEqual({ code: 1, err: expect.stringMatching(/it does not answer.*ucx_perftest of UCX/) });
   });
 
-  it('refuses a client that speaks something else', async () => {
+  it('refuses a client with another protocol', async () => {
     const { server, socket } = await serve(HOST);
     const raw = connect(socket);
     raw.on('error', () => undefined);
@@ -348,7 +348,7 @@ describe('perftest in one process', TIMEOUT, () => {
     expect([...rowsOf(out).keys()]).toEqual(TESTS.map(({ name }) => name));
   });
 
-  it('runs as the guide says', async () => {
+  it('runs as in the guide', async () => {
     const guide = readFileSync(join(ROOT, 'docs/guide/several-processes.md'), 'utf8');
     const [, alone] = /^npx gaudi-ucx perftest (-l .+)$/m.exec(guide)!;
     const { code, out, err } = await new Tool(alone!.split(' '), HOST).end;
@@ -365,7 +365,7 @@ describe('perftest in one process', TIMEOUT, () => {
     expect(await server.end).toMatchObject({ code: 130, err: 'gaudi-ucx: interrupted\n' });
   });
 
-  it('names what is wrong before it calls anybody', async () => {
+  it('reports bad options before it connects', async () => {
     const tools = [
       new Tool(['localhost', '-t', 'tag_lat', '-T', '2'], HOST),
       new Tool(['-l', '-t', 'put_lat', '-x', 'rc', '-d', 'mlx5_0'], HOST),

@@ -1,4 +1,4 @@
-/** A process that uses the library: it ends by itself, uses no CPU while it has nothing to do, and keeps its event loop free. */
+/** A process that uses the library: it ends by itself, uses no CPU while it is idle, and keeps its event loop free. */
 
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { builtSpecifier, ROOT } from '../fixtures/built.ts';
 
 const ENTRY = builtSpecifier(join(ROOT, 'src/index.ts'));
-/** Sleeping this long must cost less than this part of it. */
+/** A sleep of this length must cost less than a part of it. */
 const IDLE_MS = 1500;
 const IDLE_SHARE_MAX = 0.2;
 
@@ -19,7 +19,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Runs a program with the library; returns its exit code, signal and what it printed. */
+/** Runs a program with the library; returns its exit code, signal and output. */
 function runProgram(body: string): { code: number | null; signal: string | null; out: string; err: string } {
   const file = join(folder, 'program.mjs');
   writeFileSync(file, `import { Context, MemoryType } from ${ENTRY};\n${body}\n`);
@@ -48,7 +48,7 @@ describe('a process', { timeout: 60_000 }, () => {
     ['has transferred', `${SET_UP} await endpoint.put(new Uint8Array(2 ** 20), rkey);`],
     ['has closed everything', `${SET_UP} await endpoint.put(new Uint8Array(8), rkey); await context.close();`],
     [
-      'has started what it does not wait for',
+      'has started operations that it does not await',
       `${SET_UP} endpoint.putNbx(new Uint8Array(2 ** 20), 0, 2 ** 20, rkey, 0);`,
     ],
     ['does not wait for a context', 'void Context.create();'],
@@ -57,14 +57,14 @@ describe('a process', { timeout: 60_000 }, () => {
     expect(result).toEqual({ code: 0, signal: null, out: 'end of program\n', err: '' });
   });
 
-  it('waits for what it awaits before it ends', () => {
+  it('ends after its awaited operations', () => {
     const result = runProgram(`${SET_UP}
       void endpoint.put(new Uint8Array(2 ** 20), rkey).then(() => console.log('arrived'));
     `);
     expect(result).toEqual({ code: 0, signal: null, out: 'arrived\n', err: '' });
   });
 
-  it('that has nothing to do uses almost no CPU', () => {
+  it('that is idle uses almost no CPU', () => {
     const { code, out, err } = runProgram(`${SET_UP}
       await endpoint.put(new Uint8Array(2 ** 20), rkey);
       await endpoint.get(new Uint8Array(2 ** 20), rkey);
@@ -78,7 +78,7 @@ describe('a process', { timeout: 60_000 }, () => {
     expect(Number(out)).toBeLessThan(IDLE_MS * IDLE_SHARE_MAX);
   });
 
-  it('lets timers run while it awaits transfers one after the other', () => {
+  it('runs timers while it awaits transfers in turn', () => {
     const { code, out, err } = runProgram(`${SET_UP}
       let ticks = 0;
       const timer = setInterval(() => { ticks += 1; }, 1);
@@ -91,7 +91,7 @@ describe('a process', { timeout: 60_000 }, () => {
     expect({ code, out, err }).toEqual({ code: 0, out: 'ticked\n', err: '' });
   });
 
-  it('takes a signal that aborts a long series', () => {
+  it('handles a signal that aborts a long series', () => {
     const { code, out } = runProgram(`${SET_UP}
       const signal = AbortSignal.timeout(50);
       try {

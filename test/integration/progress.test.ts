@@ -1,6 +1,4 @@
-/**
- * Progress: waiting, arming, the event descriptor, signals and AbortSignals; what a flush and a fence wait for.
- */
+/** Progress: waiting, arming, the event descriptor, signals and AbortSignals; the operations for which a flush and a fence wait. */
 
 import { describe, expect, it } from 'vitest';
 import { type Request, Status } from '../../src/index.ts';
@@ -24,7 +22,7 @@ import {
 } from '../fixtures/pair.ts';
 
 const fixture = usePairs();
-/** The pairs over libucp, where that is installed. */
+/** The pairs over libucp, if it is installed. */
 const LIBUCX = PAIR_KINDS.filter(({ engine }) => engine === 'libucx').map(({ name }) => name);
 const KEEP = { noImmediateCompletion: true };
 
@@ -33,7 +31,7 @@ function started(result: Status | Request): Request {
   return result;
 }
 
-/** A pair whose connection stands and has nothing on its way. */
+/** A pair with an established connection and nothing in flight. */
 async function connected(name: string): Promise<Pair> {
   const pair = await fixture.pair(connectionKind(name));
   await Promise.all([pair.ab.tagSend(new Uint8Array(1)), pair.two.worker.tagRecv(new Uint8Array(1))]);
@@ -42,19 +40,19 @@ async function connected(name: string): Promise<Pair> {
   return pair;
 }
 
-/** Lets a worker read its descriptor, as an event loop would. */
+/** Reads a worker's descriptor, as an event loop would. */
 function drain(fd: number): void {
   read(fd, new Uint8Array(8));
 }
 
 const isReady = (fd: number): boolean => (pollNow(fd, PollEvent.IN) & PollEvent.IN) !== 0;
 
-/** Lets the event loop turn until `isDone`. */
+/** Runs the event loop until `isDone`. */
 async function turnUntil(isDone: () => boolean): Promise<void> {
   while (!isDone()) await new Promise(setImmediate);
 }
 
-/** The status of an operation; gives back the request of one that has ended. */
+/** The status of an operation; frees the request of one that has ended. */
 function ended(result: Status | Request): Status {
   if (typeof result === 'number') return result;
   const { status, isCompleted } = result;
@@ -71,7 +69,7 @@ describe('a worker', () => {
       const loop = (async () => {
         while (!receive.isCompleted) if (two.worker.progress() === 0) await two.worker.wait();
       })();
-      // Sometimes before it sleeps, sometimes after.
+      // Sometimes before it sleeps, sometimes afterwards.
       for (let turn = 0; turn < round % 4; turn++) await new Promise(setImmediate);
       expect(ab.tagSendNbx(pattern(8, 1), 0, 8, 1)).toBe(Status.OK);
       await loop;
@@ -120,13 +118,13 @@ describe('a worker', () => {
       two.worker.signal();
       expect(isReady(eventFd)).toBe(true);
       drain(eventFd);
-      // Without arm nothing happens.
+      // Without arm there is no event.
       two.worker.signal();
       expect(isReady(eventFd)).toBe(false);
     },
   );
 
-  it.each(['posix', ...LIBUCX])('tells of an event that was there before arm, over %s', async (name) => {
+  it.each(['posix', ...LIBUCX])('reports an event that occurred before arm, over %s', async (name) => {
     const pair = await connected(name);
     const { two, ab } = pair;
     const { eventFd } = two.worker;
@@ -211,7 +209,7 @@ describe('an AbortSignal', () => {
   );
 
   it.each(['cma and posix', ...LIBUCX])(
-    'does not end a send that the peer may be reading, over %s: it settles when the memory is free again',
+    'does not end a send that the peer may be reading, over %s: it settles when the memory can be reused',
     async (name) => {
       const pair = await connected(name);
       const { two, ab } = pair;
@@ -240,14 +238,14 @@ describe.each(PAIR_KINDS)('flush and fence over $name', (kind) => {
     ? ['registered', 'allocated', 'gaudi']
     : ['registered', 'allocated'];
 
-  it.each(kinds)('order what was started on remote %s memory', async (remoteKind) => {
+  it.each(kinds)('order earlier operations on remote %s memory', async (remoteKind) => {
     const pair = await fixture.pair(kind);
     const { one, two, ab } = pair;
     const remote = mappedOf(two, remoteKind, 300_000);
     const rkey = keyFor(ab, two, remote);
     await serving(pair, async () => {
       for (let round = 0; round < 5; round++) {
-        // Large, then small over its end; each fenced off from the next.
+        // Long, then short operations on its end; each separated from the next by a fence.
         const local = memoryOf(one, 'bytes', 300_000) as Uint8Array;
         local.set(pattern(300_000, round));
         const requests = [ab.putNbx(local, 0, 300_000, rkey, 0)];
@@ -269,12 +267,12 @@ describe.each(PAIR_KINDS)('flush and fence over $name', (kind) => {
     rkey.release();
   });
 
-  it('end at once when there is nothing to wait for', async () => {
+  it('end at once if there is nothing to wait for', async () => {
     const pair = await fixture.pair(kind);
     await Promise.all([pair.ab.tagSend(new Uint8Array(1)), pair.two.worker.tagRecv(new Uint8Array(1))]);
     await driveIdle(pair, 300);
     const flushes = [pair.ab.flushNbx(), pair.one.worker.flushNbx()];
-    // libucp may ask the peer all the same.
+    // libucp may query the peer nevertheless.
     if (kind.engine === undefined) expect(flushes).toEqual([Status.OK, Status.OK]);
     await driveUntil(pair, () => flushes.every((flush) => typeof flush === 'number' || flush.isCompleted));
     expect(flushes.map(ended)).toEqual([Status.OK, Status.OK]);

@@ -1,4 +1,4 @@
-/** Settings that choose protocols: each forces what it says, which requests, statistics and explanations tell. */
+/** Settings that choose protocols: each has its effect, which requests, statistics and explanations show. */
 
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -22,7 +22,7 @@ const LONG = 3 * 2 ** 20;
 
 type Ends = Pick<Pair, 'one' | 'two' | 'ab'>;
 
-/** Sends a tagged message of host memory and checks it; the protocol. */
+/** Sends a tagged message of host memory and checks it; returns the protocol. */
 async function sent({ one, two, ab }: Ends, byteLength: number): Promise<string | undefined> {
   const source = pattern(byteLength, 1);
   const target = new Uint8Array(byteLength);
@@ -80,7 +80,7 @@ describe('thresholds', () => {
     }
   });
 
-  it('UCX_BCOPY_THRESH: messages of so many bytes are copied, shorter ones go as they are', async () => {
+  it('UCX_BCOPY_THRESH: messages of this length are copied, shorter ones are sent inline', async () => {
     const isCopied = async (env: Readonly<Record<string, string>>): Promise<boolean[]> => {
       const { one, two, ab } = await pair(connectionKind('posix'), env);
       const copied = (): number => Object.values(counted(one.worker.stats(), 'bytes_bcopy', 'posix'))[0]!;
@@ -99,7 +99,7 @@ describe('thresholds', () => {
     expect(await isCopied({ UCX_BCOPY_THRESH: '0' })).toEqual([true, true]);
   });
 
-  it('UCX_ZCOPY_THRESH: puts of so many bytes go by zero copy, smaller ones do not', async () => {
+  it('UCX_ZCOPY_THRESH: puts of this length use zero copy, shorter ones do not', async () => {
     const protocolsOf = async (env: Readonly<Record<string, string>>): Promise<(string | undefined)[]> => {
       const both = await pair(connectionKind('tcp'), env);
       const key = keyFor(both.ab, both.two, mappedOf(both.two, 'registered', 4096));
@@ -118,7 +118,7 @@ describe('thresholds', () => {
 
 describe('rails', () => {
   const { pair: fakePair } = useFakePairs();
-  /** Into how many parts a put, a get and a long message are divided, where both ends have two devices. */
+  /** The number of parts of a put, a get and a long message, if both ends have two devices. */
   async function parts(env: Readonly<Record<string, string>>): Promise<[put: number, get: number, message: number]> {
     const both = fakePair({ devices: 2, env });
     const { network, ab, two } = both;
@@ -140,14 +140,14 @@ describe('rails', () => {
     return [put, get, message];
   }
 
-  it('MAX_RMA_RAILS divides puts and gets, MAX_RNDV_RAILS messages, as far as MIN_RMA_CHUNK_SIZE lets', async () => {
+  it('MAX_RMA_RAILS divides puts and gets, MAX_RNDV_RAILS messages, within MIN_RMA_CHUNK_SIZE', async () => {
     expect(await parts({})).toEqual([2, 2, 2]);
     expect(await parts({ UCX_MAX_RMA_RAILS: '1' })).toEqual([1, 1, 2]);
     expect(await parts({ UCX_MAX_RMA_RAILS: '2', UCX_MAX_RNDV_RAILS: '1' })).toEqual([2, 2, 1]);
     expect(await parts({ UCX_MAX_RMA_RAILS: '2', UCX_MIN_RMA_CHUNK_SIZE: '2m' })).toEqual([1, 1, 2]);
   });
 
-  it('SINGLE_NET_DEVICE has each protocol use one device', async () => {
+  it('SINGLE_NET_DEVICE restricts each protocol to one device', async () => {
     expect(await parts({ UCX_MAX_RMA_RAILS: '2', UCX_SINGLE_NET_DEVICE: 'y' })).toEqual([1, 1, 1]);
   });
 
@@ -180,7 +180,7 @@ describe('UCX_POSIX_DIR', () => {
   const filesIn = (path: string): string[] => readdirSync(path).filter((name) => name.startsWith('gaudi_ucx.'));
   const own = (): string[] => filesIn('/dev/shm').filter((name) => name.split('.')[2] === String(process.pid));
 
-  it('is where all files lie: rings, allocated memory, keys', async () => {
+  it('contains all files: rings, allocated memory, keys', async () => {
     const UCX_POSIX_DIR = folder();
     const both = await pair(connectionKind('posix'), { UCX_POSIX_DIR });
     expect(await sent(both, 100)).toContain('eager');
@@ -195,7 +195,7 @@ describe('UCX_POSIX_DIR', () => {
     expect(filesIn(UCX_POSIX_DIR)).toEqual([]);
   });
 
-  it('must be that of both ends: else posix does not reach the peer, and says so', async () => {
+  it('must be the same at both ends: otherwise posix does not reach the peer, and reports it', async () => {
     const both = await pair(connectionKind('posix'), { UCX_POSIX_DIR: folder(), UCX_TLS: 'posix,tcp,self' });
     const third = await side(both.node, 0, { UCX_TLS: 'posix,tcp,self', UCX_POSIX_DIR: folder() });
     const away = third.worker.endpoint(both.two.worker.address());

@@ -29,7 +29,7 @@ function pattern(byteLength: number, seed: number): Uint8Array {
   return bytes;
 }
 
-/** Puts bytes into any memory, by its own means. */
+/** Writes bytes into any memory, by its own means. */
 async function fill(stack: Stack, memory: LocalMemory, bytes: Uint8Array): Promise<void> {
   if (memory instanceof Uint8Array) memory.set(bytes);
   else if (memory.bytes !== undefined) memory.bytes.set(bytes);
@@ -142,7 +142,7 @@ describe.each([
     });
   });
 
-  it('moves nothing for zero bytes, and says so', async () => {
+  it('moves nothing for zero bytes, and reports it', async () => {
     const stack = await fixture.open({ node: { asic, dmaThreads } });
     const remote = device(stack, 16);
     const rkey = rkeyOf(stack, remote);
@@ -155,7 +155,7 @@ describe.each([
     await expectContents(stack, remote, new Uint8Array(16).fill(3));
   });
 
-  it('takes an address for the remote side', async () => {
+  it('accepts an address for the remote side', async () => {
     const stack = await fixture.open({ node: { asic, dmaThreads } });
     const remote = device(stack, 64);
     const rkey = rkeyOf(stack, remote);
@@ -171,7 +171,7 @@ describe.each([
     await expectContents(stack, remote, expected);
   });
 
-  it('takes small Buffers of the pool at any size, and pins none of their neighbours for longer', async () => {
+  it('accepts small Buffers of the pool of any size, without pinning their neighbours for longer', async () => {
     const stack = await fixture.open({ node: { asic, dmaThreads } });
     const remote = device(stack, 4096);
     const rkey = rkeyOf(stack, remote);
@@ -199,7 +199,7 @@ describe('memory at large offsets of a 96 GiB card', () => {
       await stack.endpoint.put(pattern(index % 2 === 0 ? 100 : 5000, index), rkey, { remoteOffset });
     }
     for (const [index, remoteOffset] of offsets.entries()) {
-      // Later ranges lie over earlier ones: the last write wins.
+      // Later ranges overlap earlier ones: the last write applies.
       const size = index % 2 === 0 ? 100 : 5000;
       if (offsets.some((other, later) => later > index && Math.abs(other - remoteOffset) < 5000)) continue;
       const target = new Uint8Array(size);
@@ -237,7 +237,7 @@ describe('memory at large offsets of a 96 GiB card', () => {
   });
 });
 
-describe('a card whose driver takes no transfers', () => {
+describe('a card whose driver accepts no transfers', () => {
   const fixture = useContexts();
   const WHY = 'the driver of gaudi3 takes no transfers';
 

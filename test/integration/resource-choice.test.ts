@@ -1,4 +1,4 @@
-/** What UCX_TLS and UCX_*_DEVICES do to a context: what is opened, what is explained, what is warned about. */
+/** The effects of UCX_TLS and UCX_*_DEVICES on a context: opened resources, explanations, warnings. */
 
 import { describe, expect, it } from 'vitest';
 import { Context, type ContextOptions, MemoryType } from '../../src/index.ts';
@@ -11,7 +11,7 @@ const rejectionsOf = ({ context }: { readonly context: Context }): string[] =>
   nativeContext(context).resources.rejections.map(({ name, reason }) => `${name}: ${reason}`);
 
 describe('UCX_ACC_DEVICES', () => {
-  it('opens the cards it names and leaves the others to other programs', async () => {
+  it('opens only the named cards', async () => {
     const node = fixture.node({ cards: 3 });
     const one = await fixture.openOn(node, { config: { ACC_DEVICES: 'gaudi[0-1]' } });
     const two = await fixture.openOn(node, { config: { ACC_DEVICES: '^gaudi[0-1]' } });
@@ -27,7 +27,7 @@ describe('UCX_ACC_DEVICES', () => {
     expect(error.message).toMatch(/sysDevice/);
   });
 
-  it('without any card says so where device memory is asked for', async () => {
+  it('without any card is reported when device memory is requested', async () => {
     const stack = await fixture.open({ context: { env: { UCX_ACC_DEVICES: '^gaudi*' } } });
     const error = await failureOf(() => device(stack, 4096));
     expect(error).toMatchObject({ code: 'ERR_UNSUPPORTED' });
@@ -35,7 +35,7 @@ describe('UCX_ACC_DEVICES', () => {
     expect(error.message).toMatch(/gaudi_copy: .*no cards but those that the configuration excludes/);
   });
 
-  it('is refused when the transports were asked for by name', async () => {
+  it('is refused if the transports were requested by name', async () => {
     const options = { node: fixture.node(), config: { TLS: 'gaudi', ACC_DEVICES: '^gaudi*' } };
     expect(await failureOf(() => Context.create(fixture.quiet(options)))).toMatchObject({
       code: 'ERR_GAUDI_DEVICE_NOT_FOUND',
@@ -44,7 +44,7 @@ describe('UCX_ACC_DEVICES', () => {
 });
 
 describe('UCX_SHM_DEVICES and UCX_SELF_DEVICES', () => {
-  it('take the devices of one type each', async () => {
+  it('select the devices of one type each', async () => {
     const noShm = await fixture.open({ context: { config: { SHM_DEVICES: '^memory' } } });
     expect(noShm.endpoint.transports).toContain('self/memory');
     expect(noShm.endpoint.transports.filter((name) => /posix|cma/.test(name))).toEqual([]);
@@ -54,7 +54,7 @@ describe('UCX_SHM_DEVICES and UCX_SELF_DEVICES', () => {
     expect(rejectionsOf(noSelf)).toEqual(['memory: excluded by UCX_SELF_DEVICES']);
   });
 
-  it('can leave nothing', async () => {
+  it('can exclude everything', async () => {
     const config = { TLS: 'self,posix', SELF_DEVICES: '^memory', SHM_DEVICES: '^memory' };
     const error = await failureOf(() => Context.create(fixture.quiet({ node: fixture.node(), config })));
     expect(error).toMatchObject({ code: 'ERR_NO_TRANSPORT' });
@@ -87,7 +87,7 @@ describe('device memory whose transport is excluded', () => {
   });
 });
 
-describe('names that nothing has', () => {
+describe('unknown names', () => {
   const warned = async (options: ContextOptions): Promise<string[]> => {
     fixture.allow(/is not available/);
     const before = fixture.records.length;
@@ -95,7 +95,7 @@ describe('names that nothing has', () => {
     return fixture.records.slice(before).map(({ message }) => message);
   };
 
-  it('are warned about once each, with the nearest', async () => {
+  it('cause one warning each, with the nearest name', async () => {
     const messages = await warned({
       env: { UCX_TLS: '^gaudi_ipcc', UCX_NET_DEVICES: 'lo,nic9', UCX_ACC_DEVICES: 'gaudi0,gaudi9' },
     });
@@ -108,7 +108,7 @@ describe('names that nothing has', () => {
     ]);
   });
 
-  it('are not warned about with UCX_WARN_INVALID_CONFIG=n', async () => {
+  it('cause no warning with UCX_WARN_INVALID_CONFIG=n', async () => {
     const messages = await warned({ env: { UCX_NET_DEVICES: 'nic9', UCX_WARN_INVALID_CONFIG: 'n' } });
     expect(messages.filter((message) => message.includes('not available'))).toEqual([]);
   });

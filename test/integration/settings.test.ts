@@ -1,4 +1,4 @@
-/** Settings as they are documented, tried as a user would: exported, copied out of a page, misspelt. */
+/** Documented settings, tried as a user would: exported, copied from a page, misspelt. */
 
 import { describe, expect, it } from 'vitest';
 import { Context } from '../../src/index.ts';
@@ -9,7 +9,7 @@ import { installedLibucp } from '../fixtures/libucp.ts';
 
 const { run } = useCommandLine();
 
-/** The settings of the guide to the C implementation, as they stand there. */
+/** The settings from the guide to the C implementation. */
 const EXPORTED =
   'UCT_GAUDI_COPY_ENABLE_MAPPED_DMABUF=try UCT_GAUDI_COPY_ENABLE_RCACHE=try UCT_GAUDI_COPY_REG_COST=7000ns UCT_GAUDI_COPY_ENABLE_HW_BLOCK_ACCESS=try UCT_GAUDI_COPY_ENABLE_NIC_SCALE_OUT=try';
 const TABLE =
@@ -31,7 +31,7 @@ async function warningsOf(env: Readonly<Record<string, string>>, engine: 'native
 }
 
 describe('the documented settings', () => {
-  it('run the demonstration as they stand, with a warning for each name that is deprecated', () => {
+  it('run the demonstration unchanged, with a warning for each deprecated name', () => {
     const settings = Object.fromEntries(EXPORTED.split(' ').map((setting) => setting.split('=') as [string, string]));
     const { code, out, err } = run(['demo', '--cards', '2', '--bytes', '1M'], settings);
     expect({
@@ -71,7 +71,7 @@ describe('the documented settings', () => {
     ]);
   });
 
-  it('name the cards of an emulated node that is made here', () => {
+  it('name the cards of an emulated node of the process', () => {
     const { code, out, err } = run(['info', '-s'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '8' });
     expect({ code, err }).toEqual({ code: 0, err: '' });
     const cards = [...out.matchAll(/bus id: (\S+)[\s\S]*?module id: (\d)/g)].map(
@@ -84,13 +84,13 @@ describe('the documented settings', () => {
     expect(run(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '4' }).code).toBe(0);
   });
 
-  it('are refused where the node has fewer cards than the table', () => {
+  it('are refused if the node has fewer cards than the table', () => {
     const { out, err } = run(['info', '-d'], { GAUDI_MAPPING_TABLE: TABLE, UCX_GAUDI_EMULATOR_CARDS: '2' });
     expect(out + err).toMatch(/GAUDI_MAPPING_TABLE entry [0-3] bus_id \S+ is no card of this machine/);
   });
 });
 
-describe('names that nothing reads', () => {
+describe('unused names', () => {
   const suppressed = '(set UCX_WARN_UNUSED_ENV_VARS=n to suppress this warning)';
   const misspelt = {
     UCT_GAUDI_COPY_ENABLE_RCACH: 'try',
@@ -104,32 +104,43 @@ describe('names that nothing reads', () => {
     `unused environment variable: UCX_GAUDI_COPY_ENABLE_NIC_SCALEOUT (maybe: UCX_GAUDI_COPY_NIC_SCALE_OUT?) ${suppressed}`,
     `unused environment variable: UCX_TLSS (maybe: UCX_TLS?) ${suppressed}`,
   ];
-  it('warn, with names of today', async () => {
+  it('cause warnings with current names', async () => {
     expect(await warningsOf(misspelt, 'native')).toEqual(warnings);
     expect(await warningsOf({ ...misspelt, UCX_WARN_UNUSED_ENV_VARS: 'n' }, 'native')).toEqual([]);
   });
 
   const { libucp, skipReason } = installedLibucp();
-  it.skipIf(skipReason !== undefined)(`warn over libucp too, but for those that it reads (${skipReason})`, async () => {
-    const theirs = { UCX_IB_NUM_PATHS: '1', UCX_MM_HUGETLB_MODE: 'n', UCX_SYSV_HUGETLB_MODE: 'n', UCX_SEG_SIZE: '8k' };
-    const almost = { UCX_POSIX_HUGETLB_MOD: 'n' };
-    expect(await warningsOf({ ...misspelt, ...theirs, ...almost }, 'libucx')).toEqual([
-      ...warnings,
-      `unused environment variable: UCX_POSIX_HUGETLB_MOD (maybe: UCX_POSIX_HUGETLB_MODE?) ${suppressed}`,
-    ]);
-    expect(await warningsOf({ ...misspelt, UCX_WARN_UNUSED_ENV_VARS: 'n' }, 'libucx')).toEqual([]);
-  });
+  it.skipIf(skipReason !== undefined)(
+    `cause warnings over libucp too, except for those that it reads (${skipReason})`,
+    async () => {
+      const theirs = {
+        UCX_IB_NUM_PATHS: '1',
+        UCX_MM_HUGETLB_MODE: 'n',
+        UCX_SYSV_HUGETLB_MODE: 'n',
+        UCX_SEG_SIZE: '8k',
+      };
+      const almost = { UCX_POSIX_HUGETLB_MOD: 'n' };
+      expect(await warningsOf({ ...misspelt, ...theirs, ...almost }, 'libucx')).toEqual([
+        ...warnings,
+        `unused environment variable: UCX_POSIX_HUGETLB_MOD (maybe: UCX_POSIX_HUGETLB_MODE?) ${suppressed}`,
+      ]);
+      expect(await warningsOf({ ...misspelt, UCX_WARN_UNUSED_ENV_VARS: 'n' }, 'libucx')).toEqual([]);
+    },
+  );
 
-  it.skipIf(skipReason !== undefined)(`take libucp's own values, and say what it has not (${skipReason})`, async () => {
-    expect(await warningsOf({ UCX_RNDV_SCHEME: 'rkey_ptr', UCX_ZCOPY_THRESH: '4k' }, 'libucx')).toEqual([]);
-    // Values by reach are of later versions: what refuses them is named.
-    if (libucp?.minor === 13) {
-      const error = await failureOf(() => warningsOf({ UCX_RNDV_THRESH: 'intra:8k,inter:16k' }, 'libucx'));
-      expect(error).toMatchObject({ code: 'ERR_CONFIG_VALUE', details: { name: 'UCX_RNDV_THRESH' } });
-    }
-    const absent = libucp?.variables()?.has('UCX_MAX_RMA_RAILS') === false;
-    expect(await warningsOf({ UCX_MAX_RMA_RAILS: '2' }, 'libucx')).toEqual(
-      absent ? [`UCX ${libucp?.version} has no UCX_MAX_RMA_RAILS: it has no effect over libucp`] : [],
-    );
-  });
+  it.skipIf(skipReason !== undefined)(
+    `accept libucp's own values, and report those that it does not support (${skipReason})`,
+    async () => {
+      expect(await warningsOf({ UCX_RNDV_SCHEME: 'rkey_ptr', UCX_ZCOPY_THRESH: '4k' }, 'libucx')).toEqual([]);
+      // Values by reach exist in later versions: the error names libucp.
+      if (libucp?.minor === 13) {
+        const error = await failureOf(() => warningsOf({ UCX_RNDV_THRESH: 'intra:8k,inter:16k' }, 'libucx'));
+        expect(error).toMatchObject({ code: 'ERR_CONFIG_VALUE', details: { name: 'UCX_RNDV_THRESH' } });
+      }
+      const absent = libucp?.variables()?.has('UCX_MAX_RMA_RAILS') === false;
+      expect(await warningsOf({ UCX_MAX_RMA_RAILS: '2' }, 'libucx')).toEqual(
+        absent ? [`UCX ${libucp?.version} has no UCX_MAX_RMA_RAILS: it has no effect over libucp`] : [],
+      );
+    },
+  );
 });

@@ -1,4 +1,4 @@
-/** A /dev/shm that is full, read-only or no place for files: what needs it is not used, with the reason, and everything else works. */
+/** A /dev/shm that is full, read-only or unusable: transports that need it are not used, with the reason, and everything else works. */
 
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { built } from '../fixtures/built.ts';
 
 const PROGRAM = built(join(import.meta.dirname, '../fixtures/shared-memory-program.ts'));
-/** A file that was left by a process which has ended, and cannot be removed. */
+/** A file of a process that has ended, which cannot be removed. */
 const LEFT =
   'touch /dev/shm/gaudi_ucx.$(readlink /proc/self/ns/pid | tr -dc 0-9).4194304.1.00000000000000000000000000000000';
 
@@ -48,13 +48,13 @@ describe.skipIf(skip !== undefined)('a /dev/shm without room', { timeout: 30_000
     ]);
   });
 
-  it('fails a program that wants nothing else', () => {
+  it('fails a program that uses nothing else', () => {
     const { result, warnings } = run(READ_ONLY, 'posix');
     expect(result).toMatchObject({ code: 'ERR_NO_DEVICE', message: expect.stringContaining('EROFS') });
     expect(warnings).toEqual([]);
   });
 
-  it('is noticed by a worker as well, when the context was earlier', () => {
+  it('is detected by a worker as well, if the context was created earlier', () => {
     const { result, warnings } = run('mount -t tmpfs -o size=1M none /dev/shm', 'posix,tcp,self', FILL);
     expect(result).toEqual({ isWhole: true, transports: ['self/memory'] });
     expect(warnings).toEqual([expect.stringMatching('posix is not used by a worker: .*ENOSPC')]);

@@ -1,4 +1,4 @@
-/** What a sleep leaves behind, over every kind of connection: nothing, however many are given up before their transports wake. */
+/** Sleeps over every kind of connection leave nothing behind, whatever their number when they are abandoned before their transports wake. */
 
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -14,19 +14,19 @@ const fixture = usePairs();
 
 const BYTES = 65_536;
 const SLEEPS = 100_000;
-/** What the test and the compiler may keep meanwhile: 10 bytes for each sleep, where one reaction of a promise has 60. */
+/** Memory that the test and the compiler may use: 10 bytes for each sleep, where one reaction of a promise has 60. */
 const HEAP_BYTES = 1_000_000;
 
 const timers = (): number => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
 
 async function heapBytes(): Promise<number> {
-  // Turns of the event loop, as what promises hold is let go in one.
+  // Several turns of the event loop, because promises release their references in one.
   for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate);
   collectGarbage();
   return process.memoryUsage().heapUsed;
 }
 
-/** Sleeps so often in each way that a program can, woken by something else than a transport. */
+/** Sleeps repeatedly in each way that a program can, woken by something else than a transport. */
 async function sleepOften(worker: Worker, count: number): Promise<void> {
   const stop = new AbortController();
   const serving = worker.serve(stop.signal);
@@ -40,13 +40,13 @@ async function sleepOften(worker: Worker, count: number): Promise<void> {
   await serving;
 }
 
-/** Fails when sleeps of the worker keep memory or timers. */
+/** Fails if sleeps of the worker keep memory or timers. */
 async function expectNothingKept(worker: Worker): Promise<void> {
   await sleepOften(worker, SLEEPS / 50);
   const before = { timers: timers(), heap: await heapBytes() };
   await sleepOften(worker, SLEEPS);
   const grown = (await heapBytes()) - before.heap;
-  // The test runner has timers too, for a moment; one that a sleep has left stays, and the test times out.
+  // The test runner has temporary timers too; a timer that a sleep has left stays, and the test times out.
   while (timers() > before.timers) await new Promise(setImmediate);
   expect(grown).toBeLessThan(HEAP_BYTES);
 }
@@ -55,7 +55,7 @@ describe('a sleep leaves nothing behind', () => {
   it.each(PAIR_KINDS.map((kind) => [kind.name, kind] as const))('over %s', { timeout: 60_000 }, async (_, kind) => {
     const pair = await fixture.pair(kind);
     const { worker } = pair.two;
-    // Somebody waits for a message, and loopback is connected.
+    // A receive is pending, and loopback is connected.
     const receive = worker.tagRecvNbx(new Uint8Array(8), 0, 8, 1) as Request;
     await expectNothingKept(worker);
     receive.cancel();
@@ -64,7 +64,7 @@ describe('a sleep leaves nothing behind', () => {
     receive.free();
   });
 
-  it('over a card that works on something', { timeout: 60_000 }, async () => {
+  it('over a card with transfers in flight', { timeout: 60_000 }, async () => {
     const clock = new ManualClock(1e9);
     const stack = await fixture.open({ node: { cards: 1, dmaThreads: 0, clock } });
     const { endpoint, node, worker } = stack;

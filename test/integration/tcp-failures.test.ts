@@ -1,6 +1,6 @@
 /**
- * Peers across a network that go away, in every way in which they do: killed, stopped, cut off, silent; and what is none of that: a peer that is slow.
- * Every request ends once, with the right status, other peers go on, nothing leaks.
+ * Peers across a network that fail, in every way: killed, stopped, cut off, silent; and slow peers, which have not failed.
+ * Every request ends once, with the right status, other peers continue, nothing leaks.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -18,10 +18,10 @@ import { UcpPeer } from '../fixtures/ucp-peer.ts';
 const TLS = 'tcp,self,gaudi_cpy';
 const KIB64 = 65_536;
 const MIB = 2 ** 20;
-/** Much more than the timeouts below, on a machine that has more to do. */
+/** Much more than the timeouts below, for loaded machines. */
 const SETTLE_MS = 15_000;
 const SHORT = { UCX_KEEPALIVE_INTERVAL: '100ms', UCX_TCP_PEER_TIMEOUT: '400ms' };
-/** Nobody looks: what ends, ends because the transport has told. */
+/** No keepalive checks: operations end because the transport reports the failure. */
 const NEVER = { UCX_KEEPALIVE_INTERVAL: 'inf' };
 
 /** This process: a host of its own with one card. */
@@ -31,13 +31,13 @@ interface Own {
   readonly log: TestLog;
 }
 
-/** What a connection has told. */
+/** Reports of a connection. */
 interface Connected {
   readonly endpoint: Endpoint;
   readonly errors: Status[];
 }
 
-/** What stands between two processes. */
+/** Relays between two processes. */
 interface Relays {
   readonly toPeer: Relay;
   readonly toOwn: Relay;
@@ -90,7 +90,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     });
   }
 
-  /** @param via what stands before this process and the peer, whoever connects first */
+  /** @param via relays in front of this process and the peer, whichever connects first */
   async function connect({ worker }: Own, peer: UcpPeer, via?: Relays): Promise<Connected> {
     const errors: Status[] = [];
     const onError = (_endpoint: Endpoint, status: Status): void => void errors.push(status);
@@ -109,7 +109,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     return { toPeer, toOwn };
   }
 
-  /** Everything that waits for a peer that does not answer any more, by name. */
+  /** All operations that wait for a peer that does not answer any more, by name. */
   function startEverything({ context, worker }: Own, { endpoint }: Connected, peer: UcpPeer): Outcomes {
     const gaudi = context.memMap({ allocate: MIB, memoryType: MemoryType.GAUDI });
     const host = context.memMap({ allocate: MIB });
@@ -146,7 +146,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     return outcomes;
   }
 
-  /** Everything has ended by this status, once; another peer goes on. */
+  /** All operations have ended with this status, once; another peer continues. */
   async function expectGone(
     own: Own,
     lost: Connected,
@@ -172,7 +172,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     await sent;
   }
 
-  it('that are killed end everything at once, although nobody looks', async () => {
+  it('that are killed end everything at once, without keepalive checks', async () => {
     await withPeers(NEVER, 2, async (own, victim, other) => {
       const lost = await connect(own, victim);
       const kept = await connect(own, other);
@@ -182,7 +182,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
       await victim.ask({ do: 'stall' });
       await victim.kill();
       await expectGone(own, lost, outcomes, Status.CONNECTION_RESET, other);
-      // What it offered does not come any more.
+      // The data of its offer does not arrive any more.
       const late = own.worker.tagRecv(new Uint8Array(MIB), { tag: 50 });
       await expect(late).rejects.toMatchObject({ status: Status.CONNECTION_RESET });
       expect(kept.errors).toEqual([]);
@@ -190,7 +190,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     });
   });
 
-  it('that are killed while they serve end what is on its way', async () => {
+  it('that are killed while they serve end everything in flight', async () => {
     await withPeers(NEVER, 1, async (own, victim) => {
       const lost = await connect(own, victim);
       await victim.ask({ do: 'serve' });
@@ -224,7 +224,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     });
   });
 
-  it('that are stopped are gone after PEER_TIMEOUT, and survive being woken', async () => {
+  it('that are stopped count as failed after PEER_TIMEOUT, and work again when they continue', async () => {
     await withPeers(SHORT, 2, async (own, victim, other) => {
       const lost = await connect(own, victim);
       const kept = await connect(own, other);
@@ -258,7 +258,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     });
   });
 
-  it('whose connection is half open are gone after PEER_TIMEOUT, for both ends', async () => {
+  it('whose connection is half open count as failed after PEER_TIMEOUT, for both ends', async () => {
     await withPeers(SHORT, 2, async (own, victim, other) => {
       const via = await relaysBetween(own, victim);
       const lost = await connect(own, victim, via);
@@ -273,12 +273,12 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     });
   });
 
-  it('that do not read for longer than all timeouts are slow, not gone', async () => {
+  it('that do not read for longer than all timeouts are slow, not failed', async () => {
     await withPeers(SHORT, 1, async (own, slow) => {
       const { endpoint, errors } = await connect(own, slow);
       const messages = Array.from({ length: 24 }, (_, i) => pattern(MIB, i));
       const rkey = endpoint.unpackRkey(slow.keys['registered']!);
-      // More than the sockets hold, of everything that needs no answer, and of what does.
+      // More than the sockets hold, of operations with and without an answer.
       const pending = messages.map((bytes) => endpoint.tagSend(bytes, { tag: 3 }));
       pending.push(...messages.map((bytes) => endpoint.put(bytes, rkey)));
       const small = Array.from({ length: 2000 }, (_, i) => endpoint.amSend(6, pattern(4096, i)));
@@ -304,7 +304,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
       const { endpoint } = await connect(own, peer);
       await peer.ask({ do: 'serve' });
       const limit = limitDescriptors(peer.pid);
-      // A worker that the peer has no connection with.
+      // A worker without a connection to the peer.
       const second = own.context.worker();
       for (let i = 0; i < 3; i++) {
         const refused = second.endpoint(peer.address);
@@ -318,7 +318,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
         status: Status.EXCEEDS_LIMIT,
         code: expect.stringMatching(/EMFILE|EXCEEDS_LIMIT/),
       });
-      // Those who are connected go on.
+      // Existing connections continue.
       await endpoint.tagSend(new Uint8Array(8), { tag: 3 });
       await exchange(own, peer, 'registered');
       limit.lift();
@@ -336,7 +336,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
     });
   });
 
-  it('whose port somebody else has now are named, and nobody is written to', async () => {
+  it('whose port belongs to another process now are named, and nothing is written to it', async () => {
     const port = await freePort();
     const env = { UCX_TCP_PORT_RANGE: String(port), UCX_TLS: 'tcp,self' };
     await open({ UCX_TLS: 'tcp,self' }, async (own) => {
@@ -367,7 +367,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
           code: 'ERR_UNREACHABLE',
         });
         await stale.close();
-        // The address is good, the key is of the worker that was here before.
+        // The address is valid, the key is of the earlier worker.
         const endpoint = own.worker.endpoint(worker.address());
         const rkey = endpoint.unpackRkey(old!.key);
         const put = endpoint.put(pattern(KIB64, 2), rkey).then(() => endpoint.flush());
@@ -376,7 +376,7 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
         rkey.release();
         expect(bytes.every((byte) => byte === 0)).toBe(true);
         await endpoint.close();
-        // Nobody else can have the port meanwhile.
+        // The port cannot be taken by another process meanwhile.
         await open(env, async ({ worker: late }) => {
           expect(() => late.address()).toThrow(/EADDRINUSE/);
         });
@@ -393,9 +393,9 @@ describe('peers across tcp', { timeout: 120_000 }, () => {
   }
 });
 
-/** Operations that run, and how they end. */
+/** Running operations, and their results. */
 class Outcomes {
-  /** How the requests with callbacks ended. */
+  /** Statuses of the requests with callbacks. */
   readonly callbacks: Status[] = [];
   readonly #worker: Worker;
   readonly #names: readonly string[];
@@ -417,7 +417,7 @@ class Outcomes {
     void this.#settled.then(callback);
   }
 
-  /** All of them fail with this status; those that are done by the time do not count as failures. */
+  /** All of them fail with this status; operations that have ended before do not count as failures. */
   async expectAll(status: Status): Promise<void> {
     let results: PromiseSettledResult<unknown>[] | undefined;
     void this.#settled.then((settled) => {
@@ -437,7 +437,7 @@ class Outcomes {
   }
 }
 
-/** Leaves a process no descriptor beyond those that it has. */
+/** Leaves a process no descriptors beyond the open ones. */
 function limitDescriptors(pid: number): { lift(): void } {
   const open = execFileSync('ls', [`/proc/${pid}/fd`], { encoding: 'utf8' })
     .trim()
@@ -452,7 +452,7 @@ function limitDescriptors(pid: number): { lift(): void } {
   return { lift: () => set('1024') };
 }
 
-/** Drives a worker until `isDone`; fails when that takes too long. */
+/** Drives a worker until `isDone`; fails if that takes too long. */
 async function waitFor(worker: Worker, isDone: () => boolean, what = (): string => 'something'): Promise<void> {
   const deadline = performance.now() + SETTLE_MS;
   while (!isDone()) {
@@ -462,7 +462,7 @@ async function waitFor(worker: Worker, isDone: () => boolean, what = (): string 
   }
 }
 
-/** Asks a peer how it is until that is as wanted. */
+/** Queries the state of a peer until it is as expected. */
 async function waitForAnswer(
   peer: UcpPeer,
   isGood: (state: Awaited<ReturnType<UcpPeer['ask']>>) => boolean,

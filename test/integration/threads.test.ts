@@ -1,4 +1,7 @@
-/** Threads: a Context in each of several, which exchange bytes, end in any order, and do not mind one that is ended from outside; and what does not go from one to another. */
+/**
+ * Threads: a Context in each of several, which exchange bytes, end in any order, and are not affected by one that is terminated; and objects that
+ * cannot be passed between threads.
+ */
 
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -17,7 +20,7 @@ const [EXCHANGE, TRAFFIC] = ['exchange-thread', 'traffic-thread'].map((name) =>
 
 expectNoLeaks(SEGMENT_PROBES);
 
-/** A thread, and what it has told. */
+/** A thread, and its messages. */
 interface Member {
   readonly thread: Worker;
   readonly told: ThreadAddress;
@@ -35,7 +38,7 @@ async function ask({ thread }: Member, command: ThreadCommand): Promise<unknown>
   return (await answer)[0];
 }
 
-/** Every thread sends to the next, and all look at what has come. */
+/** Every thread sends to the next, and all check the received bytes. */
 async function exchange(ring: readonly Member[], round: number): Promise<void> {
   const nextOf = (index: number): ThreadAddress => ring[(index + 1) % ring.length]!.told;
   await Promise.all(ring.map((member, index) => ask(member, { do: 'send', round, next: nextOf(index) })));
@@ -51,7 +54,7 @@ async function close({ thread }: Member): Promise<void> {
 
 describe('a Context in each thread', { timeout: 60_000 }, () => {
   it.each(['all', 'tcp,self,gaudi_cpy'])(
-    'over %s: they exchange bytes, one is ended in its traffic, the others go on and close in any order',
+    'over %s: they exchange bytes, one is terminated during traffic, the others continue and close in any order',
     async (tls) => {
       const env = { UCX_GAUDI_DRIVER: 'emulator', UCX_GAUDI_EMULATOR_CARDS: '1', UCX_TLS: tls };
       const [one, two, three] = (await Promise.all([start(env), start(env), start(env)])) as [Member, Member, Member];
@@ -66,16 +69,16 @@ describe('a Context in each thread', { timeout: 60_000 }, () => {
       await close(one);
       await exchange([three], 4);
       await close(three);
-      // Takes up what the thread has left that was ended.
+      // Releases the resources of the terminated thread.
       await (await Context.create({ env, configDirectories: [] })).close();
     },
   );
 });
 
-describe('what belongs to a thread', () => {
+describe('an object that belongs to a thread', () => {
   const fixture = useContexts();
 
-  it('is refused by postMessage, workerData and structuredClone, which say what to do instead, and works after', async () => {
+  it('is refused by postMessage, workerData and structuredClone, with a remedy in the error, and stays usable', async () => {
     const stack = await fixture.open();
     const { context, worker, endpoint } = stack;
     const memory = context.memMap({ allocate: 4096 });
@@ -104,7 +107,7 @@ describe('what belongs to a thread', () => {
     request.free();
     const bytes = new Uint8Array(4096).fill(5);
     await endpoint.put(bytes, rkeyOf(stack, hbm));
-    // Addresses and packed keys are what goes.
+    // Addresses and packed keys can be passed.
     const there = worker.endpoint(structuredClone(worker.address()));
     const key = there.unpackRkey(structuredClone(context.packRkey(memory)));
     await there.put(bytes, key);

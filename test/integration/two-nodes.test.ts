@@ -1,4 +1,7 @@
-/** Two hosts, each with an emulated node of two cards: every operation from HBM to HBM across the network, also a bad one, and what happens when it is cut. */
+/**
+ * Two hosts, each with an emulated node of two cards: every operation from HBM to HBM across the network, also an unreliable one, and the failure
+ * when it is cut.
+ */
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -32,7 +35,7 @@ async function runBetween(hosts: TwoHosts, devices: readonly string[]): Promise<
     const client = start(1, ['client', hosts.addresses[0], String(port)]);
     const result = await answerOf(client);
     const transports = devices.map((device) => `tcp/${device}`);
-    // Puts, windows and long messages are divided between all devices that lead there.
+    // Puts, windows and long messages are divided among all devices that reach the peer.
     const parts = devices.map(() => 1);
     expect(result).toEqual({ transports, sum: 30, writers: transports, readers: transports, parts });
     hosts.cut();

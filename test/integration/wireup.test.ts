@@ -1,6 +1,6 @@
 /**
- * How workers find each other: addresses that are wrong or foreign, peers with other transports, one-sided and simultaneous connections, several
- * endpoints between the same workers, peers that make no progress yet, and how connections are closed.
+ * Wire-up of workers: addresses that are malformed or foreign, peers with other transports, one-sided and simultaneous connections, several
+ * endpoints between the same workers, peers that make no progress yet, and closing connections.
  */
 
 import { describe, expect, it } from 'vitest';
@@ -32,7 +32,7 @@ function started(result: Status | Request): Request {
   return result;
 }
 
-/** Sends a number both ways, so that a connection is known to work. */
+/** Sends a number in both directions, to check that a connection works. */
 async function greet(pair: Pick<Pair, 'one' | 'two' | 'ab' | 'ba'>, tag = 1): Promise<void> {
   const [here, there] = [new Uint8Array(1), new Uint8Array(1)];
   const { one, two, ab, ba } = pair;
@@ -167,11 +167,11 @@ describe('connections', () => {
     expectSame(target, pattern(200_000, 3));
   });
 
-  it('are asked for by both sides at the same time', async () => {
+  it('can be requested by both sides at the same time', async () => {
     for (let round = 0; round < 3; round++) {
       const pair = await fixture.pair(round % 2 === 0 ? HOST : undefined);
       const { one, two, ab, ba } = pair;
-      // Everything is started before anybody makes progress.
+      // All operations are started before there is progress.
       const sources = [0, 1, 2, 3].map((i) => pattern(50 + i * 30_000, i));
       for (const source of sources) {
         ab.tagSendNbx(source, 0, source.byteLength, 1, FREE);
@@ -255,7 +255,7 @@ describe('connections', () => {
     }
   });
 
-  it('refuse options that are none', async () => {
+  it('refuse unknown options', async () => {
     const { one, two } = await fixture.pair(HOST);
     const invalid = expect.objectContaining({ code: 'ERR_INVALID_PARAM' });
     const connect = (options: object): unknown => one.worker.endpoint(two.worker.address(), options);
@@ -265,7 +265,7 @@ describe('connections', () => {
 });
 
 describe('closing', () => {
-  it('waits for what was started, twice at once', async () => {
+  it('waits for started operations, also when called twice', async () => {
     const pair = await fixture.pair(HOST);
     const { one, two, ab } = pair;
     const teardown: Status[] = [];
@@ -292,7 +292,7 @@ describe('closing', () => {
     expect([closed, teardown, one.worker.requestsInUse]).toEqual([2, [Status.OK, Status.OK], 0]);
   });
 
-  it('by force ends what waits for the peer, each once', async () => {
+  it('by force ends the operations that wait for the peer, each once', async () => {
     const pair = await fixture.pair(HOST);
     const { one, two, ab } = pair;
     await greet(pair);
@@ -328,7 +328,7 @@ describe('closing', () => {
       expect([name, teardown.get(name)]).toEqual([name, [Status.CANCELED]]);
     }
     expect(teardown.size).toBe(505);
-    // The peer has lost nothing but this connection.
+    // The peer has lost only this connection.
     await driveIdle(pair, 100);
     const again = {
       ...pair,
@@ -338,7 +338,7 @@ describe('closing', () => {
     await greet(again, 5);
   });
 
-  it('tells the peer, once', async () => {
+  it('notifies the peer once', async () => {
     const node = fixture.node();
     const [one, two] = [await fixture.side(node, 0), await fixture.side(node, 1)];
     const seen: [boolean, Status][] = [];
@@ -422,7 +422,7 @@ describe('closing', () => {
     expect(await failureOf(() => one.context.memMap({ allocate: 8 }))).toEqual(closed);
   });
 
-  it('of a worker ends everything that waits, each once', async () => {
+  it('of a worker ends all pending operations, each once', async () => {
     const pair = await fixture.pair();
     const { one, two, ab } = pair;
     const teardown: Status[] = [];
@@ -452,12 +452,12 @@ describe('closing', () => {
       expect(result).toMatchObject({ status: 'rejected', reason: { status: Status.CANCELED } });
     }
     expect(one.worker.requestsInUse).toBe(0);
-    // The messages that had arrived are there; the data of the others is not.
+    // The messages that had arrived are received; the data of the others is not.
     await driveIdle(pair, 50);
     expect(two.worker.requestsInUse).toBe(0);
   });
 
-  it('has a bound of requests, and goes on behind it', async () => {
+  it('has a bound of requests, and continues beyond it', async () => {
     const requestsMax = 100;
     const { two, ab, one } = await fixture.pair(HOST, { UCX_REQUESTS_MAX: `${requestsMax}` });
     const requests: Request[] = [];

@@ -1,4 +1,6 @@
-/** Every alignment of both sides against each other: puts, gets and messages of sizes around every threshold, from and into memory of every kind, touch no byte beside. */
+/**
+ * Every alignment of both sides: puts, gets and messages of sizes around every threshold, from and into memory of every kind, touch no adjacent byte.
+ */
 
 import * as fc from 'fast-check';
 import { describe, it } from 'vitest';
@@ -22,7 +24,7 @@ import {
 const RUNS = extent('GAUDI_UCX_ALIGNMENT_RUNS', 150, 3000);
 const OFFSETS = 64;
 const AROUND = 2;
-/** Beside the limits of the transports: words, cache lines, pages, fragments. */
+/** Besides the limits of the transports: words, cache lines, pages, fragments. */
 const SIZES = [1, 8, 64, 4096, 65_536];
 const SIZE_MAX = 300_000;
 const TIMEOUT_MS = 600_000;
@@ -30,7 +32,7 @@ const TIMEOUT_MS = 600_000;
 const OPERATIONS = ['put', 'get', 'tag', 'am', 'stream'] as const;
 type Operation = (typeof OPERATIONS)[number];
 
-/** Sizes at which something may change. */
+/** Sizes at which the protocol may change. */
 function thresholds({ one, kind }: Pair): readonly number[] {
   if (kind.engine === 'libucx') return [...SIZES, 8192, 262_144];
   const limits = nativeWorker(one.worker).ifaces.flatMap(({ attributes: { put, get, am } }) => [
@@ -89,7 +91,7 @@ describe.each(CONNECTION_KINDS)('over $name', (kind) => {
     const { one, two } = pair;
     const sizes = thresholds(pair);
     const local = memoryKinds(kind);
-    // Keys are of mapped memory.
+    // Keys exist for mapped memory only.
     const mapped = local.filter((each) => each !== 'bytes');
     const step = fc.record({
       operation: fc.constantFrom(...OPERATIONS),

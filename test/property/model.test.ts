@@ -1,4 +1,4 @@
-/** Random sequences of what a program does with memory of several cards, against byte arrays that do the same. */
+/** Random sequences of operations on memory of several cards, compared with the same operations on byte arrays. */
 
 import * as fc from 'fast-check';
 import { describe, it } from 'vitest';
@@ -11,7 +11,7 @@ const SIZE_MAX = 70_000;
 const LIVE_MAX = 12;
 const BUDGET_MS = 2500;
 
-/** Memory and what it must hold. */
+/** Memory and its expected contents. */
 interface Twin {
   readonly handle: MemoryHandle;
   readonly rkey: RemoteKey;
@@ -29,12 +29,12 @@ interface Real {
 
 type Command = fc.AsyncCommand<Model, Real>;
 
-/** Picks one of the live memories by a number from 0 to 1. */
+/** Selects one of the live memories by a number from 0 to 1. */
 function pick(model: Model, at: number): Twin {
   return model.twins[Math.min(model.twins.length - 1, Math.floor(at * model.twins.length))]!;
 }
 
-/** A range common to both by numbers from 0 to 1: length, place here, place there. */
+/** A range of both memories by numbers from 0 to 1: length, local offset, remote offset. */
 function rangeOf(
   here: number,
   there: number,
@@ -117,7 +117,7 @@ class UnmapCommand implements Command {
   }
 }
 
-/** Puts to or gets from memory, out of or into other memory or plain bytes. */
+/** Puts or gets between memory and other memory or plain bytes. */
 class TransferCommand implements Command {
   readonly operation: 'put' | 'get';
   readonly local: number | undefined;
@@ -224,7 +224,7 @@ async function runAll(fixture: ContextFixture, asic: 'gaudi' | 'gaudi2', dmaThre
   );
 }
 
-describe('memory of a program is what a byte array is', () => {
+describe('memory of a program behaves like a byte array', () => {
   const fixture = useContexts();
 
   it.each([

@@ -1,4 +1,4 @@
-/** Tag matching against the simplest model there is, two lists that are searched from the front: the matcher alone, and whole workers. */
+/** Tag matching compared with the simplest model, two lists that are searched from the front: the matcher alone, and whole workers. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -10,7 +10,7 @@ import { TagMatcher } from '../../src/ucp/tag/matching.ts';
 import { UnexpectedMessage } from '../../src/ucp/tag/unexpected.ts';
 import { connectionKind, driveIdle, type Pair, usePairs } from '../fixtures/pair.ts';
 
-/** Few tags, so that they meet; words with the top bit set among them. */
+/** Few tags, so that they match often; words with the top bit set among them. */
 const TAGS = [0n, 1n, 2n, 0x8000_0000n, 0xffff_ffffn, 1n << 32n, (1n << 63n) | 1n, 0xffff_ffff_ffff_ffffn];
 const MASKS = [...TAGS, 0xffff_ffff_ffff_ffffn, 0xffff_ffff_ffff_ffffn, 0xffff_ffff_0000_0000n];
 const tagArbitrary = fc.constantFrom(...TAGS);
@@ -35,19 +35,19 @@ interface Posted {
   readonly mask: bigint;
 }
 
-/** What tag matching is. */
+/** The model of tag matching. */
 class Model {
   readonly posted: Posted[] = [];
   readonly arrived: Posted[] = [];
 
-  /** The id of the message that a new receive takes. */
+  /** The id of the message that a new receive matches. */
   post(receive: Posted): number | undefined {
     const message = this.find(receive.tag, receive.mask, true);
     if (message === undefined) this.posted.push(receive);
     return message;
   }
 
-  /** The id of the receive that a new message meets. */
+  /** The id of the receive that a new message matches. */
   arrive(message: Posted): number | undefined {
     const at = this.posted.findIndex(({ tag, mask }) => (tag & mask) === (message.tag & mask));
     if (at < 0) this.arrived.push(message);
@@ -81,7 +81,7 @@ interface Receive {
 const WINDOW = new InboundWindow(new CreditBudget(0), () => false);
 
 describe('TagMatcher', () => {
-  it('does what two lists do', async () => {
+  it('matches like two lists', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(stepArbitrary, { maxLength: 400 }), async (steps) => {
         const model = new Model();
@@ -138,7 +138,7 @@ describe('TagMatcher', () => {
     matcher.post(first);
     matcher.post(receive);
     expect(matcher.cancel(receive)).toBe(true);
-    // The same object is another receive now, behind a third one.
+    // The same object is another receive now, after a third one.
     const third = { tagLow: 1, tagHigh: 0, maskLow: -1, maskHigh: -1, order: 0 } as unknown as MatchedRequest;
     matcher.post(third);
     matcher.post(receive);
@@ -160,7 +160,7 @@ describe('tag matching between two workers', () => {
   });
 });
 
-/** Plays steps with real messages, whose bytes are their id; long ones go by rendezvous. */
+/** Runs steps with real messages, whose bytes are their id; long ones are sent by rendezvous. */
 async function replay(pair: Pair, steps: readonly Step[]): Promise<void> {
   const { one, two, ab } = pair;
   const model = new Model();
@@ -205,7 +205,7 @@ async function replay(pair: Pair, steps: readonly Step[]): Promise<void> {
   }
   await driveIdle(pair, 30);
   expect([wrong, [...got].sort(byId), posted.size]).toEqual([[], [...expected].sort(byId), model.posted.length]);
-  // Nothing is left for the next run.
+  // Cancels remaining receives before the next run.
   for (const request of [...posted.values()]) request.cancel();
   for (let id = steps.length; model.find(0n, 0n, true) !== undefined; id++) receive(id, 0n, 0n);
   await driveIdle(pair, 30);

@@ -1,5 +1,6 @@
 /**
- * Active messages: eager and by rendezvous, with and without headers, looked at in the handler, kept, received later, given up, answered. Each comes once, in
+ * Active messages: eager and by rendezvous, with and without headers, read in the handler, retained, received later, released, answered. Each arrives
+ * once, in
  * the order of its sender, with its bytes.
  */
 
@@ -12,14 +13,14 @@ import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';
 import type { Player } from './player.ts';
 import type { World } from './world.ts';
 
-/** Handlers: of messages whose number is in the header, in the data, and of answers. */
+/** Handlers: of messages whose number is in the header, of those whose number is in the data, and of answers. */
 const WITH_HEADER = 1;
 const PLAIN = 7;
 const ANSWER = 300;
-/** Longest message whose number is in its data: it is in the handler's hands at once. */
+/** Longest message whose number is in its data, which the handler must have at once. */
 const PLAIN_BYTES_MAX = 64;
 
-/** Memory for messages of peers that may be used up. */
+/** Memory for unexpected messages that may be exhausted. */
 export const SCARCE_BYTES: number = 2 ** 20;
 
 interface Message {
@@ -47,10 +48,10 @@ interface Answer {
 export class AmPlay {
   readonly #world: World;
   readonly #messages: Map<number, Message> = new Map();
-  /** Number of the last message that came from an end. */
+  /** Number of the last message from an end. */
   readonly #lastFrom: Map<End, number> = new Map();
   #kept: Kept[] = [];
-  /** Answers by their number, and how often they came. */
+  /** Answers by their number, and how often they arrived. */
   readonly #answers: Map<number, Answer> = new Map();
 
   constructor(world: World) {
@@ -92,7 +93,7 @@ export class AmPlay {
     });
   }
 
-  /** Does something with a message that a handler has kept. */
+  /** Does something with a retained message. */
   continueKept(player?: Player): void {
     const world = this.#world;
     this.#kept = this.#kept.filter((kept) => kept.player.isActive);
@@ -120,7 +121,7 @@ export class AmPlay {
     }
   }
 
-  /** Handlers must not throw: what they find is kept. */
+  /** Handlers must not throw: failures are recorded. */
   #guard(run: () => void): void {
     try {
       run();
@@ -135,7 +136,7 @@ export class AmPlay {
     const id = handler === PLAIN ? idOf(eagerData(view)) : idOf(view.header);
     const message = this.#messages.get(id);
     if (message === undefined) {
-      world.fail(`${player} got an active message ${id} that nobody sent`);
+      world.fail(`${player} got an active message ${id} that was not sent`);
       return;
     }
     world.note(`${world.nowNs()} ${player} takes m${id}${view.isRendezvous ? ' by rendezvous' : ''}`);
@@ -218,7 +219,7 @@ export class AmPlay {
     );
   }
 
-  /** Whether messages that are short have their data with them: there is more credit than a schedule needs. */
+  /** Whether short messages always arrive with their data: there is more credit than a schedule needs. */
   get #hasCredit(): boolean {
     return this.#world.variation.unexpectedBytesMax > SCARCE_BYTES;
   }

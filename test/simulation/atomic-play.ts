@@ -1,4 +1,4 @@
-/** Atomic operations: everybody adds to words of everybody. Every addition counts once, and sees a value that no other has seen. */
+/** Atomic operations: all workers add to words of all others. Every addition counts once, and returns a unique value. */
 
 import type { MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
 import type { RemoteKey } from '../../src/ucp/mem/remote-key.ts';
@@ -90,7 +90,7 @@ export class AtomicPlay {
     }
   }
 
-  /** Gives all memory back that is still mapped; false where transports use some of it. */
+  /** Unmaps all mapped memory; false if transports use some of it. */
   release(): boolean {
     for (const [end, rkey] of this.#keys) if (!end.player.host.isDead) rkey.release();
     for (const [player, { owner, handle }] of this.#counters) {

@@ -1,6 +1,6 @@
 /**
- * The endpoint of a simulated transport: every operation is something that travels to the peer and an answer that travels back. Zero copies read
- * and write the memory of the caller at any time before they end, and never after.
+ * The endpoint of a simulated transport: every operation is a message to the peer and an answer. Zero copies read
+ * and write the memory of the caller at any time before they end, and never afterwards.
  */
 
 import { Status } from '../../src/ucs/type/status.ts';
@@ -13,10 +13,10 @@ import type { SimulatedIface } from './iface.ts';
 import { type SimulatedKey, SimulatedMemory } from './memory.ts';
 import type { Line, Stream } from './network.ts';
 
-/** What a handler sees of a message after its call. */
+/** Contents of a message after its handler. */
 const POISON = 0xdb;
 
-/** A message, or the room for one. */
+/** A message, or a buffer for one. */
 class Frame implements AmFrame {
   readonly bytes: Uint8Array;
   readonly words: Int32Array;
@@ -32,7 +32,7 @@ class Frame implements AmFrame {
   }
 }
 
-/** Something on its way. */
+/** An operation in flight. */
 interface Operation {
   readonly completion: Completion | undefined;
   readonly memory: SimulatedMemory | undefined;
@@ -44,7 +44,7 @@ interface Flush {
   readonly waitsFor: Set<Operation>;
 }
 
-/** What happens at the memory of the peer: a failure, or OK. */
+/** The effect on the memory of the peer: a failure, or OK. */
 type RemoteWork = (memory: SimulatedMemory) => Status;
 
 /** The endpoint. */
@@ -59,7 +59,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
   #messages = 0;
   /** Why the peer is lost; OK while it is not. */
   #lost: Status = Status.OK;
-  /** First failure of an operation that nobody was told of. */
+  /** First failure of an operation that was not reported. */
   #failure: Status = Status.OK;
   #isClosed = false;
 
@@ -212,14 +212,14 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     return this.#lost;
   }
 
-  /** What is on its way goes on. */
+  /** Operations in flight continue. */
   close(): void {
     if (this.#isClosed) this.#iface.network.complaints.push('an endpoint was closed twice');
     this.#isClosed = true;
     this.#retire();
   }
 
-  /** The peer is lost: what is on its way fails. */
+  /** The peer is lost: operations in flight fail. */
   lose(status: Status): void {
     if (this.#lost !== Status.OK) return;
     this.#lost = status;
@@ -240,7 +240,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     return this.#messages >= this.#iface.lane.window || this.#isRefused() ? Status.NO_RESOURCE : Status.OK;
   }
 
-  /** Refuses without a reason; whoever sleeps on the interface is told soon that there is room. */
+  /** Refuses without a reason; sleepers on the interface are woken soon. */
   #isRefused(): boolean {
     const { network, host, lane } = this.#iface;
     if (lane.refusals === 0 || network.random.below(256) >= lane.refusals) return false;
@@ -289,7 +289,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     this.#retire();
   }
 
-  /** An endpoint that is closed and has nothing on its way is of no interest to anybody. */
+  /** Removes an endpoint that is closed and has nothing in flight. */
   #retire(): void {
     if (this.#isClosed && this.#operations.size === 0) this.#iface.endpoints.delete(this);
   }
@@ -300,7 +300,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     return failure;
   }
 
-  /** Does something at the memory behind a key, and ends the operation with what came of it. */
+  /** Accesses the memory behind a key, and ends the operation with the result. */
   #reach(
     operation: Operation,
     rkey: RemoteKey,
@@ -323,7 +323,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
         arrival,
       });
     };
-    // A card at the other end does it without asking, also while its owner looks at nothing.
+    // A card at the other end accesses memory by itself, without progress of its owner.
     const sending = lane.isOffloaded ? { atOnce: serve } : { arrival: serve };
     network.send(this.#there, peer, { isOrdered: lane.isOrdered, ...sending });
   }
@@ -343,7 +343,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     this.#reach(operation, rkey, offset, byteLength, load, () => store(bytes));
   }
 
-  /** What has been given up touches the memory of the caller no more. */
+  /** A cancelled operation does not access the memory of the caller any more. */
   #unless(operation: Operation, run: (() => void) | undefined): (() => void) | undefined {
     if (run === undefined) return undefined;
     return () => {
@@ -372,7 +372,7 @@ export class SimulatedEndpoint implements UctEndpoint, Line {
     network.send(this.#there, peer, { isOrdered: true, arrival: deliver });
   }
 
-  /** The interface of the peer; undefined for one that is gone: what is sent there is lost. */
+  /** The interface of the peer; undefined for a closed one: messages to it are lost. */
   #peer(): SimulatedIface | undefined {
     return this.#iface.network.port(this.peerPort) as SimulatedIface | undefined;
   }

@@ -1,5 +1,5 @@
 /**
- * The interface of a simulated transport: what has arrived waits here until progress looks at it, a part of it at a time. The operations are in
+ * The interface of a simulated transport: arrivals wait here until progress handles a part of them. The operations are in
  * endpoint.ts.
  */
 
@@ -14,7 +14,7 @@ import type { Arrival, Network, Port } from './network.ts';
 
 const MAGIC = 0x51ed_0001;
 
-/** Somebody who sleeps on an interface. */
+/** A sleep on an interface. */
 interface Waiter {
   readonly timer: Timer;
   resolve(): void;
@@ -34,9 +34,9 @@ export class SimulatedIface implements Iface, Port {
   handler: AmHandler | undefined = undefined;
   /** Operations that have not ended. */
   operations = 0;
-  /** Those of them whose end somebody waits for. */
+  /** Those of them whose end is awaited. */
   awaited = 0;
-  /** Messages that have not been taken by their receivers, as far as is known here, and refusals that last. */
+  /** Messages that have not been handled by their receivers, as far as this end knows, and permanent refusals. */
   messages = 0;
   isClosed = false;
   readonly #arrivals: Arrival[] = [];
@@ -88,7 +88,7 @@ export class SimulatedIface implements Iface, Port {
 
   progress(): number {
     let count = 0;
-    // What arrives while it runs is for the next time; sometimes so is a part of what is here.
+    // New arrivals are handled at the next call, and sometimes some of the present ones.
     const { random } = this.network;
     const ready = this.#arrivals.length;
     const limit = ready > 1 && random.below(4) === 0 ? 1 + random.below(ready) : ready;
@@ -108,7 +108,7 @@ export class SimulatedIface implements Iface, Port {
   }
 
   wait(timeoutNs: number): Promise<void> {
-    // Whoever goes to sleep on a dead host never wakes up.
+    // A sleep on a dead host never ends.
     if (this.network.isDead(this.host)) return new Promise(() => {});
     if (this.#arrivals.length > 0 || this.isClosed) return Promise.resolve();
     return new Promise((resolve) => {
@@ -118,7 +118,7 @@ export class SimulatedIface implements Iface, Port {
     });
   }
 
-  /** The host is dead: nobody wakes up any more. */
+  /** The host is dead: its sleeps never end. */
   halt(): void {
     for (const { timer } of this.#waiters) timer.cancel();
     this.#waiters.clear();

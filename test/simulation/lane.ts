@@ -1,4 +1,4 @@
-/** What a simulated transport can do, as data that a seed chooses, and the attributes that ucp sees of it. No behaviour. */
+/** The capabilities of a simulated transport, as data that a seed chooses, and its attributes for ucp. No behaviour. */
 
 import { MemoryType, memoryTypeBit } from '../../src/ucs/memory/memory-type.ts';
 import {
@@ -9,7 +9,7 @@ import {
   type RmaLimits,
 } from '../../src/uct/api/iface.ts';
 
-/** Whom a lane reaches. */
+/** The workers that a lane reaches. */
 export type Reach = 'others' | 'everybody' | 'itself';
 
 /** One simulated transport on one device. */
@@ -29,15 +29,15 @@ export interface LaneOptions {
   readonly zcopyMax: number;
   readonly hasGet: boolean;
   readonly hasAtomics: boolean;
-  /** Puts, gets and atomic operations arrive in their order; else they overtake each other and the messages. */
+  /** Puts, gets and atomic operations arrive in order; otherwise they overtake each other and the messages. */
   readonly isOrdered: boolean;
-  /** Remote memory is reached without help of its owner; else its owner's progress does it. */
+  /** Remote memory is accessed without its owner; otherwise in its owner's progress. */
   readonly isOffloaded: boolean;
   /** Flush waits for messages as well. */
   readonly flushesMessages: boolean;
-  /** Messages and operations on their way, per endpoint; beyond it NO_RESOURCE. */
+  /** The most messages and operations in flight per endpoint; beyond it NO_RESOURCE. */
   readonly window: number;
-  /** Of 256 calls so many are refused for no reason. */
+  /** Of 256 calls, the number that is refused for no reason. */
   readonly refusals: number;
   readonly latencyNs: number;
 }

@@ -1,6 +1,6 @@
 /**
- * Everything that was started and how it ended: every operation ends once, and with a status that what has happened to it excuses. What the operations are is
- * the business of those who start them.
+ * All started operations and their results: every operation ends once, with a status that the events of the schedule permit. It does not
+ * know the operations.
  */
 
 import type { Request, RequestParams } from '../../src/ucp/api/request.ts';
@@ -10,20 +10,20 @@ import { Status, statusName } from '../../src/ucs/type/status.ts';
 import type { End } from './link.ts';
 import type { Player } from './player.ts';
 
-/** How an operation is started; without parameters where nobody wants to be told. */
+/** Starts an operation; without parameters, no callback is needed. */
 export type Start = (params: RequestParams | undefined) => Status | Request;
 
-/** What is known of an operation before it starts. */
+/** Properties of an operation before it starts. */
 export interface EntryOptions {
   readonly name: string;
   readonly player: Player;
-  /** Where it runs; undefined for what may come from anybody. */
+  /** The end on which it runs; undefined for receives from any end. */
   readonly end?: End | undefined;
-  /** Statuses beside those that its end excuses. */
+  /** Statuses besides those that its end permits. */
   readonly excuses?: (status: Status) => boolean;
-  /** Whoever starts it needs the request when it ends, also when that is at once. */
+  /** The caller needs the request when it ends, also if that is at once. */
   readonly needsRequest?: boolean;
-  /** Whoever starts it must be told at once: the order of ends counts. */
+  /** The caller must be called at once, because the order of ends matters. */
   readonly isOrdered?: boolean;
   readonly onEnd: (status: Status, request: Request | undefined) => void;
 }
@@ -50,7 +50,7 @@ export class Entry {
   }
 }
 
-/** What the ledger writes to. */
+/** The user of the ledger. */
 export interface LedgerOwner {
   readonly random: Random;
   nowNs(): number;
@@ -63,7 +63,7 @@ export class Ledger {
   readonly open: Set<Entry> = new Set();
   readonly #owner: LedgerOwner;
   readonly #kept: { readonly request: Request; readonly player: Player }[] = [];
-  /** When the last of them ended. */
+  /** Time at which the last of them ended. */
   lastEndNs = 0;
   #count = 0;
 
@@ -94,7 +94,7 @@ export class Ledger {
     if (typeof result !== 'number') {
       if (entry.status === undefined || entry.isPolled) entry.request = result;
     } else if (entry.status !== undefined && needsRequest) {
-      // Told inside the call, and given back there.
+      // The callback was called and the request freed inside the call.
     } else if (result === Status.INPROGRESS || result === Status.NO_RESOURCE) {
       this.#owner.fail(`${entry} returned ${statusName(result)}`);
     } else if (needsRequest && options.needsRequest === true && result === Status.OK) {
@@ -103,7 +103,7 @@ export class Ledger {
     return entry;
   }
 
-  /** Looks at the requests of those who were not to be told, and gives back those that were kept. */
+  /** Polls requests without a callback, and frees ended ones. */
   poll(): void {
     for (const entry of this.open) {
       const { request } = entry;
@@ -115,7 +115,7 @@ export class Ledger {
     for (const { request, player } of this.#kept.splice(0)) if (!player.host.isDead) request.free();
   }
 
-  /** Asks for the end of an operation. */
+  /** Cancels an operation. */
   cancel(entry: Entry): boolean {
     const { request } = entry;
     if (request === undefined || entry.status !== undefined || request.isCompleted) return false;
@@ -129,7 +129,7 @@ export class Ledger {
     return wasTaken;
   }
 
-  /** A player is dead: what it has started never ends. */
+  /** A player is dead: its operations never end. */
   forget(player: Player): void {
     for (const entry of this.open) {
       if (entry.options.player.host !== player.host) continue;
@@ -176,7 +176,7 @@ function isExcused(entry: Entry, status: Status): boolean {
       if (entry.wasCancelled || player.isClosing || end?.isClosing === true) return true;
       return end?.mayBreak === true || excuses?.(status) === true;
     case Status.INVALID_ADDR:
-      // A peer that gives up takes its memory with it, and may tell of that later.
+      // A peer that cancels an operation unmaps its memory, which may be detected later.
       return end?.hasStale === true || end?.mayBreak === true || excuses?.(status) === true;
     case Status.CONNECTION_RESET:
     case Status.ENDPOINT_TIMEOUT:

@@ -1,4 +1,4 @@
-/** Pairs of endpoints, and what each end knows of itself. What runs over them is in the files of the operations. */
+/** Pairs of endpoints, and the state of each end. The operations are in other files. */
 
 import type { Endpoint } from '../../src/ucp/core/endpoint.ts';
 import type { Status } from '../../src/ucs/type/status.ts';
@@ -10,20 +10,20 @@ export class End {
   readonly id: number;
   readonly player: Player;
   readonly endpoint: Endpoint;
-  /** The other end: itself where a worker speaks with itself; undefined where nobody there has asked for it. */
+  /** The other end: itself if a worker communicates with itself; undefined if it has not been requested there. */
   peer: End | undefined = undefined;
   readonly peerPlayer: Player;
-  /** What runs here and has not ended. */
+  /** Operations that have not ended. */
   readonly open: Set<Entry> = new Set();
   readonly errors: Status[] = [];
   isClosing = false;
   isForced = false;
   isClosed = false;
-  /** The hosts do not hear of each other any more. */
+  /** The hosts are separated. */
   isSevered = false;
-  /** The peer has taken back memory that operations may be on their way to: whoever flushes next may be told. */
+  /** The peer has unmapped memory that operations may be accessing: the next flush may report it. */
   hasStale = false;
-  /** Order of what is sent here. */
+  /** Number of messages sent here. */
   sent = 0;
 
   constructor(id: number, player: Player, peerPlayer: Player, endpoint: Endpoint) {
@@ -50,7 +50,7 @@ export class End {
     );
   }
 
-  /** Whether everything that is sent here arrives. */
+  /** Whether all messages sent here arrive. */
   get isReliable(): boolean {
     return !this.mayBreak && !this.isClosing && this.player.isActive;
   }

@@ -1,4 +1,4 @@
-/** Memory of the caller in every form that operations take: plain bytes, mapped bytes, lists, memory of a card. It says what it holds. */
+/** Memory of the caller in every form that operations accept: plain bytes, mapped bytes, lists, device memory. It records the expected contents. */
 
 import type { PieceOf } from '../../src/ucp/api/local-bytes.ts';
 import type { LocalBuffer, LocalMemory, MemoryHandle } from '../../src/ucp/mem/memory-handle.ts';
@@ -8,11 +8,11 @@ import { isUntouched, UNTOUCHED, untouched } from './payload.ts';
 import type { Player } from './player.ts';
 import type { World } from './world.ts';
 
-/** What an ended send leaves in memory that is its caller's again. */
+/** Contents of the memory of an ended send. */
 const SPENT = 0xdd;
 const MARGIN = 16;
 
-/** One piece, with bytes around it that nobody may touch. */
+/** One piece, surrounded by bytes that must not be written. */
 interface Part {
   readonly memory: LocalMemory;
   readonly handle: MemoryHandle | undefined;
@@ -41,13 +41,13 @@ export class LocalSpace {
     this.kind = this.#parts.map(({ handle }) => (handle === undefined ? 'b' : handle.memoryType ? 'c' : 'm')).join('');
   }
 
-  /** What operations are given: a list has no offset and no length of its own. */
+  /** The parameter of operations: a list has no offset and no length of its own. */
   get local(): LocalBuffer {
     if (!this.#isList) return this.#parts[0]!.memory;
     return this.#parts.map(({ memory, offset, byteLength }): PieceOf<LocalMemory> => ({ memory, offset, byteLength }));
   }
 
-  /** For operations that take no lists. */
+  /** For operations without lists. */
   get single(): LocalMemory {
     return this.#parts[0]!.memory;
   }
@@ -60,7 +60,7 @@ export class LocalSpace {
     return this.#isList ? 0 : this.byteLength;
   }
 
-  /** True where all of it is memory of the host. */
+  /** True if all of it is host memory. */
   get isHost(): boolean {
     return !this.kind.includes('c');
   }
@@ -83,7 +83,7 @@ export class LocalSpace {
     return bytes;
   }
 
-  /** Whether anybody has written around the memory, or behind so many bytes of it. */
+  /** Whether bytes around the memory, or after the first `byteLength` of it, were written. */
   isTouchedBehind(byteLength: number): boolean {
     let left = byteLength;
     return this.#parts.some((part) => {
@@ -93,14 +93,14 @@ export class LocalSpace {
     });
   }
 
-  /** The operation has ended: the memory is its caller's again, who puts it to another use. */
+  /** The operation has ended: the caller reuses its memory. */
   spend(): void {
     if (this.#player.host.isDead) return;
     for (const { storage, offset, byteLength } of this.#parts) storage.fill(SPENT, offset, offset + byteLength);
     this.release();
   }
 
-  /** Gives mapped memory back. */
+  /** Unmaps mapped memory. */
   release(): void {
     if (this.#player.host.isDead) return;
     for (const { handle } of this.#parts) if (handle?.mapped === true) this.#player.host.context.memUnmap(handle);

@@ -1,5 +1,6 @@
 /**
- * What ends and what is lost: endpoints and workers that are closed, hosts that die, are cut off, or are slow; and new ones. Whoever loses a peer is told once,
+ * Ends and losses: endpoints and workers that are closed, hosts that die, are separated, or are slow; and new ones. The loss of a peer is reported
+ * once,
  * and in time.
  */
 
@@ -21,12 +22,12 @@ export class LossPlay {
     this.#world = world;
   }
 
-  /** How long the longest of the pauses still lasts. */
+  /** Remaining time of the longest pause. */
   get pausedNs(): number {
     return Math.max(0, this.#pausedUntilNs - this.#world.nowNs());
   }
 
-  /** Does one of these things. */
+  /** Does one of these actions. */
   act(): void {
     const world = this.#world;
     const { mayLose, mayPause } = world.variation;
@@ -56,7 +57,7 @@ export class LossPlay {
     }
   }
 
-  /** Ends that have not been told yet of what they have lost. */
+  /** Ends whose loss was not reported yet. */
   unnoticed(): End[] {
     return this.#world.ends.filter((end) => end.isUsable && end.mayBreak && end.errors.length === 0);
   }
@@ -71,7 +72,7 @@ export class LossPlay {
     }
   }
 
-  /** Closes endpoints, in good order or at once. */
+  /** Closes endpoints, in order or by force. */
   closeEnds(): void {
     for (const end of this.#world.ends) if (end.isUsable && this.#world.isOneOf(2)) this.close(end, false);
   }
@@ -95,7 +96,7 @@ export class LossPlay {
     this.#watch(host.context.close(), undefined, `host ${host.id}`);
   }
 
-  /** What a closed worker has started has ended. */
+  /** All operations of a closed worker have ended. */
   #checkClosed(player: Player): void {
     this.#world.ledger.poll();
     for (const entry of this.#world.ledger.open) {

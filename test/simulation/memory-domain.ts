@@ -1,6 +1,7 @@
 /**
- * Simulated memory domains: host memory that a network card reaches, and memory of a card that no CPU reaches. Memory and keys as data, with counts of
- * what is registered and in use; the operations are in endpoint.ts.
+ * Simulated memory domains: host memory that a network card reaches, and memory of a card that no processor reaches. Memory and keys as data, with
+ * counts of
+ * registered and used memory; the operations are in endpoint.ts.
  */
 
 import { MemoryType, memoryTypeBit } from '../../src/ucs/memory/memory-type.ts';
@@ -31,11 +32,11 @@ import type { Network } from './network.ts';
 const HOST = memoryTypeBit(MemoryType.HOST);
 const GAUDI = memoryTypeBit(MemoryType.GAUDI);
 
-/** What simulated memory domains are opened in. */
+/** The host in which simulated memory domains are opened. */
 export interface HostPlace {
   readonly network: Network;
   readonly host: number;
-  /** All memory domains of the host that were opened, for looks from outside. */
+  /** All memory domains of the host, for inspection. */
   readonly mds: SimulatedMd[];
 }
 
@@ -55,7 +56,7 @@ export class SimulatedMd implements MemoryDomain, MemoryOwner {
   readonly attributes: MdAttributes;
   readonly resources: readonly IfaceResource[];
   readonly isCard: boolean;
-  /** Memory that is allocated or registered now. */
+  /** Allocated or registered memory. */
   readonly live: Set<SimulatedMemory> = new Set();
   readonly #place: HostPlace;
   readonly #lanes: readonly LaneOptions[];
@@ -132,7 +133,7 @@ export class SimulatedMd implements MemoryDomain, MemoryOwner {
     return new SimulatedKey(this.attributes.name, this.isCard, packed.slice(), fields.byteLength);
   }
 
-  /** The memory behind a key that a peer has used; a status for one that is good for nothing. */
+  /** The memory behind a key that a peer has used; a status for an invalid one. */
   find(packed: Uint8Array, offset: number, byteLength: number): SimulatedMemory | Status {
     try {
       const memory = this.#keys.find(packed);

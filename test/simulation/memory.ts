@@ -1,4 +1,4 @@
-/** Memory and remote keys of simulated memory domains: data that the domain makes and the endpoints use. */
+/** Memory and remote keys of simulated memory domains: data that the domain creates and the endpoints use. */
 
 import { MemoryType } from '../../src/ucs/memory/memory-type.ts';
 import type { Status } from '../../src/ucs/type/status.ts';
@@ -7,11 +7,11 @@ import type { MdMemory, RemoteKey } from '../../src/uct/api/memory.ts';
 const FIRST_ADDRESS = 0x10_0000_0000n;
 const SPACING = 0x40_0000n;
 
-/** The memory domain that memory is of. */
+/** The memory domain of memory. */
 export interface MemoryOwner {
   readonly name: string;
   readonly isCard: boolean;
-  /** The memory behind a key that a peer has used; a status for one that is good for nothing. */
+  /** The memory behind a key that a peer has used; a status for an invalid one. */
   find(packed: Uint8Array, offset: number, byteLength: number): SimulatedMemory | Status;
 }
 
@@ -22,7 +22,7 @@ export class SimulatedMemory implements MdMemory {
   readonly sysDevice: number | undefined;
   readonly address: bigint;
   readonly generation: number;
-  /** The bytes, also those that no CPU reaches. */
+  /** The bytes, also of memory that no processor reaches. */
   readonly storage: Uint8Array;
   readonly isAllocated: boolean;
   readonly packable: boolean;
@@ -55,7 +55,7 @@ export class SimulatedMemory implements MdMemory {
   }
 }
 
-/** An unpacked key: whether it is good for anything is found out at its owner. */
+/** An unpacked key, which is checked by its owner. */
 export class SimulatedKey implements RemoteKey {
   readonly mdName: string;
   readonly memoryType: MemoryType;

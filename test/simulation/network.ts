@@ -1,36 +1,36 @@
 /**
- * The simulated network: when what is sent arrives, and what is lost. It knows hosts, interfaces and the order of things, and nothing of what
- * travels.
+ * The simulated network: when messages arrive, and which are lost. It has hosts, interfaces and an order, and does not interpret
+ * messages.
  */
 
 import type { ManualClock } from '../../src/ucs/sys/clock.ts';
 import type { Random } from '../../src/ucs/sys/random.ts';
 import { Status } from '../../src/ucs/type/status.ts';
 
-/** How slow and how unreliable the network is. */
+/** Delay and unreliability of the network. */
 export interface NetworkOptions {
-  /** Shortest way from one host to another, and what chance adds to it. */
+  /** Shortest delay between two hosts, and its random part. */
   readonly delayNs: number;
   readonly jitterNs: number;
-  /** Longest time until a loss is noticed by transports. */
+  /** Longest time until transports detect a loss. */
   readonly detectionNsMax: number;
 }
 
-/** What a host notices at its interface, one by one, in its progress. */
+/** An event that a host handles at its interface, one by one, in its progress. */
 export type Arrival = () => void;
 
-/** An interface as the network sees it. */
+/** An interface in the network. */
 export interface Port {
   readonly id: number;
   readonly host: number;
   readonly isClosed: boolean;
-  /** Something has arrived: kept until progress looks at it. */
+  /** Something has arrived: kept until progress handles it. */
   arrive(arrival: Arrival): void;
   /** The host dies. */
   halt(): void;
   /** The connections that lead to a port, or to any port of a host. */
   linesTo(host: number, port: number | undefined): readonly Line[];
-  /** When the last of what a host has sent here arrives. */
+  /** Time of the last arrival from each host. */
   readonly lastFrom: Map<number, number>;
 }
 
@@ -39,14 +39,14 @@ export interface Line {
   lose(status: Status): void;
 }
 
-/** What goes one way on one connection: arrives in its order, unless told otherwise. */
+/** One direction of a connection, which delivers in order unless told otherwise. */
 export class Stream {
   readonly from: number;
   readonly to: number;
   lastNs = 0;
   sent = 0;
   arrived = 0;
-  /** What was sent from this number on is lost. */
+  /** Messages from this number on are lost. */
   lostFrom: number = Number.POSITIVE_INFINITY;
 
   constructor(from: number, to: number) {
@@ -55,13 +55,13 @@ export class Stream {
   }
 }
 
-/** How something is sent. */
+/** How a message is sent. */
 export interface Sending {
-  /** Behind everything that was sent on this stream before. */
+  /** After all earlier messages of this stream. */
   readonly isOrdered: boolean;
-  /** Runs when it arrives, before anybody looks at it. */
+  /** Called when it arrives, without the receiver. */
   readonly atOnce?: (() => void) | undefined;
-  /** Runs when the receiver looks at it; undefined for what the receiver need not look at. */
+  /** Called when the receiver handles it; undefined if the receiver is not involved. */
   readonly arrival?: Arrival | undefined;
 }
 
@@ -73,11 +73,11 @@ export class Network {
   readonly #ports: Map<number, Port> = new Map();
   readonly #streams: Stream[] = [];
   readonly #dead: Set<number> = new Set();
-  /** Pairs of hosts that do not hear of each other any more, and those that do again at a later time. */
+  /** Pairs of separated hosts, and those that will be connected again at a later time. */
   readonly #severed: Set<string> = new Set();
   readonly #pausedUntil: Map<string, number> = new Map();
   #nextPort = 1;
-  /** Broken promises of the code under test towards its transports. */
+  /** Contract violations of the code under test. */
   readonly complaints: string[] = [];
 
   constructor(clock: ManualClock, random: Random, options: NetworkOptions) {
@@ -86,7 +86,7 @@ export class Network {
     this.#options = options;
   }
 
-  /** Gives out the number of a new port. */
+  /** Allocates the number of a new port. */
   newPort(): number {
     return this.#nextPort++;
   }
@@ -110,7 +110,7 @@ export class Network {
     return stream;
   }
 
-  /** Sends something to a port, where it arrives later, or never. */
+  /** Sends a message to a port, where it arrives later, or never. */
   send(stream: Stream, to: Port, { isOrdered, atOnce, arrival }: Sending): void {
     const number = stream.sent++;
     let atNs = this.clock.nowNs() + this.#travelNs(stream);
@@ -127,14 +127,14 @@ export class Network {
     });
   }
 
-  /** Runs something between now and the next arrival: what a network card does by itself. */
+  /** Runs something between now and the next arrival: actions of a network card. */
   soon(host: number, run: () => void): void {
     this.clock.setTimer(this.random.below(this.#options.delayNs), () => {
       if (!this.#dead.has(host)) run();
     });
   }
 
-  /** A host dies, and with it a part of what it had sent. Others notice later. */
+  /** A host dies, and a part of its sent messages is lost. Others detect it later. */
   kill(host: number): void {
     this.#dead.add(host);
     for (const stream of this.#streams) {
@@ -146,7 +146,7 @@ export class Network {
     }
   }
 
-  /** Two hosts do not hear of each other from now on, and notice it later. */
+  /** Two hosts are separated from now on, and detect it later. */
   sever(one: number, other: number): void {
     this.#severed.add(pairOf(one, other));
     for (const stream of this.#streams) {
@@ -158,28 +158,28 @@ export class Network {
     }
   }
 
-  /** What two hosts send each other from now on arrives after this time only. */
+  /** Messages between two hosts from now on arrive only after this time. */
   pause(one: number, other: number, ns: number): void {
     this.#pausedUntil.set(pairOf(one, other), this.clock.nowNs() + ns);
   }
 
-  /** A port is closed in good order: what it has sent arrives, and then the others notice. */
+  /** A port is closed in order: its sent messages arrive, and then the others detect it. */
   closed(port: Port): void {
     this.#ports.delete(port.id);
     for (const other of this.#ports.values()) this.#tell(other, port.host, port.id);
   }
 
-  /** A connection that leads nowhere notices it as all others do. */
+  /** A connection to a closed port detects it like all others. */
   noticeLoss(port: Port, line: Line, host: number): void {
     this.#later(port, host, () => line.lose(this.#lossStatus()));
   }
 
-  /** True where nothing gets from one host to the other any more. */
+  /** True if nothing arrives from one host at the other any more. */
   isLost(from: number, to: number): boolean {
     return this.#dead.has(to) || this.isSevered(from, to);
   }
 
-  /** True where two hosts were separated. */
+  /** True if two hosts were separated. */
   isSevered(from: number, to: number): boolean {
     return this.#severed.size > 0 && this.#severed.has(pairOf(from, to));
   }
@@ -188,7 +188,7 @@ export class Network {
     for (const line of port.linesTo(host, lost)) this.noticeLoss(port, line, host);
   }
 
-  /** After everything that the host has sent. */
+  /** After all messages that the host has sent. */
   #later(port: Port, host: number, arrival: Arrival): void {
     const last = Math.max(0, (port.lastFrom.get(host) ?? 0) - this.clock.nowNs());
     this.clock.setTimer(last + 1 + this.random.below(this.#options.detectionNsMax), () => {
@@ -208,7 +208,7 @@ export class Network {
   #travelNs({ from, to }: Stream): number {
     const { delayNs, jitterNs } = this.#options;
     const isFar = this.random.below(16) === 0;
-    // Different ways are differently long, also the two directions of one.
+    // Paths have different delays, also the two directions of one.
     const wayNs = (((from * 7 + to * 13) % 5) * delayNs) >> 1;
     const travelNs = delayNs + wayNs + this.random.below(jitterNs) * (isFar ? 8 : 1);
     const pausedNs = (this.#pausedUntil.get(pairOf(from, to)) ?? 0) - this.clock.nowNs();

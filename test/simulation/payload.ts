@@ -1,17 +1,17 @@
-/** The bytes of messages: told apart by a number, and wrong at any other place. */
+/** The bytes of messages: identified by a number, and different at any other offset. */
 
 import { createRandom } from '../../src/ucs/sys/random.ts';
 
 const TABLE_BYTES = 2 ** 17;
 const TABLE: Uint8Array = createRandom(20_240).bytes(TABLE_BYTES);
-/** Where the pattern begins again: a prime number. */
+/** Period of the pattern: a prime number. */
 const PERIOD = 65_521;
-/** What memory holds that nobody has written. */
+/** Contents of unwritten memory. */
 export const UNTOUCHED = 0xee;
-/** Bytes at the beginning that hold the number. */
+/** Bytes of the number at the beginning. */
 export const ID_BYTES = 8;
 
-/** The bytes of message `id`. A message of no bytes has no number. */
+/** The bytes of message `id`. An empty message has no number. */
 export function payload(id: number, byteLength: number): Uint8Array {
   const bytes = streamBytes(id, 0, byteLength);
   if (byteLength >= ID_BYTES) new DataView(bytes.buffer).setFloat64(0, id, true);
@@ -35,7 +35,7 @@ export function idOf(bytes: Uint8Array): number {
   return bytes.byteLength < ID_BYTES ? -1 : new DataView(bytes.buffer, bytes.byteOffset).getFloat64(0, true);
 }
 
-/** What is wrong with bytes; undefined when they are as expected. */
+/** A description of different bytes; undefined if they are as expected. */
 export function differenceOf(actual: Uint8Array, expected: Uint8Array): string | undefined {
   if (Buffer.compare(actual, expected) === 0) return undefined;
   const at = actual.findIndex((byte, i) => byte !== expected[i]);
@@ -44,12 +44,12 @@ export function differenceOf(actual: Uint8Array, expected: Uint8Array): string |
 
 const NOTHING: Uint8Array = new Uint8Array(TABLE_BYTES).fill(UNTOUCHED);
 
-/** Whether nobody has written a part of memory that was made {@link untouched}. */
+/** Whether a part of memory that was created by {@link untouched} is unwritten. */
 export function isUntouched(bytes: Uint8Array, from: number, to: number = bytes.byteLength): boolean {
   return Buffer.compare(bytes.subarray(from, to), NOTHING.subarray(0, to - from)) === 0;
 }
 
-/** New memory that nobody has written. */
+/** New unwritten memory. */
 export function untouched(byteLength: number): Uint8Array {
   return NOTHING.slice(0, byteLength);
 }

@@ -1,5 +1,5 @@
 /**
- * The hosts of a schedule, and the workers on them: real contexts over simulated transports. A host has a clock of its own, so that nothing of it goes on
+ * The hosts of a schedule, and the workers on them: real contexts over simulated transports. A host has a clock of its own, so that its timers end
  * when it dies.
  */
 
@@ -19,7 +19,7 @@ import type { Variation } from './variation.ts';
 
 const DEFAULTS: Config = loadConfig([UCP_CONFIG_TABLE]);
 
-/** Time as a host sees it: its timers end with it. */
+/** The time of a host, whose timers end with it. */
 class HostClock implements Clock {
   readonly #clock: Clock;
   readonly #timers: Set<Timer> = new Set();
@@ -57,7 +57,7 @@ export class Host {
   isDead = false;
   readonly #clock: HostClock;
 
-  /** @param onWarning takes what the context logs beyond information */
+  /** @param onWarning receives the warnings and errors that the context logs */
   constructor(id: number, network: Network, variation: Variation, onWarning: (message: string) => void) {
     this.id = id;
     this.#clock = new HostClock(network.clock);
@@ -91,15 +91,15 @@ export class Host {
   }
 }
 
-/** A worker that takes part. */
+/** A worker of the schedule. */
 export class Player {
   readonly id: number;
   readonly host: Host;
   readonly worker: Worker;
-  /** Its worker is being closed, or is. */
+  /** Its worker is being closed, or is closed. */
   isClosing = false;
   isClosed = false;
-  /** Does not look at anything until this step: a stopped process. */
+  /** Makes no progress until this step: a stopped process. */
   stalledUntil = 0;
   readonly serving: AbortController | undefined;
 
@@ -112,7 +112,7 @@ export class Player {
     void this.worker.serve(this.serving.signal);
   }
 
-  /** Whether it can still be asked to do something. */
+  /** Whether it can still start operations. */
   get isActive(): boolean {
     return !this.isClosing && !this.host.isDead;
   }
@@ -127,7 +127,7 @@ export class Player {
   }
 }
 
-/** The defaults with what the seed chose: also values that a user may not give, so that little data has many parts. */
+/** The defaults with the choices of the seed: also values that users cannot set, so that little data has many parts. */
 function configOf(variation: Variation): Config {
   const { keepaliveNs, rendezvousThreshold, fragmentBytes, fragmentCount, unexpectedBytesMax } = variation;
   const values = {

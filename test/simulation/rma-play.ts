@@ -1,6 +1,7 @@
 /**
- * Puts, gets, flushes and fences: every end has memory at its peer that it alone writes, cell by cell. What a flush has promised is there when it ends, a
- * get sees what is in front of it, and memory that was taken back is not touched any more.
+ * Puts, gets, flushes and fences: every end has memory at its peer that it alone writes, cell by cell. Flushed puts have arrived when the flush ends,
+ * a
+ * get reads earlier puts, and unmapped memory is not accessed any more.
  */
 
 import type { Context } from '../../src/ucp/core/context.ts';
@@ -26,9 +27,9 @@ interface Put {
 interface Cell {
   readonly offset: number;
   readonly byteLength: number;
-  /** What it holds for sure when nothing is on its way; undefined after a failure. */
+  /** Contents that are certain when nothing is in flight; undefined after a failure. */
   committed: number | undefined;
-  /** Puts since then, in order, each behind a fence after the one before. */
+  /** Puts since then, in order, separated by fences. */
   puts: Put[];
   /** The last era in which a get was started that has not ended. */
   gets: number;
@@ -43,9 +44,9 @@ interface Region {
   readonly storage: Uint8Array;
   rkey: RemoteKey;
   readonly cells: readonly Cell[];
-  /** Operations of one era have no order among themselves. */
+  /** Operations of one era are unordered. */
   era: number;
-  /** What it held when it was taken back. */
+  /** Its contents when it was unmapped. */
   left: Uint8Array | undefined;
   isUnmapped: boolean;
 }
@@ -87,7 +88,7 @@ export class RmaPlay {
     const region = this.#regions.get(end)!;
     const cell = world.pick(region.cells);
     const last = cell.puts.at(-1);
-    // In front of the get stands only what was there, or what a fence has put there.
+    // Before the get there are only the old contents, or those ordered by a fence.
     const isSure = last === undefined || last.era < region.era;
     const version = last === undefined ? cell.committed : last.version;
     const space = new LocalSpace(world, end.player, cell.byteLength, false);
@@ -143,7 +144,7 @@ export class RmaPlay {
     );
   }
 
-  /** The owner of memory takes it back. */
+  /** The owner unmaps memory. */
   unmap(end: End): void {
     const region = this.#regions.get(end);
     if (region === undefined || region.isUnmapped || region.owner.host.isDead || !region.owner.isActive) return;
@@ -158,7 +159,7 @@ export class RmaPlay {
     for (const cell of region.cells) spoil(cell);
   }
 
-  /** What flushes have promised that have ended in this step: their puts have ended as well, and are there. */
+  /** Checks flushes that have ended in this step: their puts have ended as well, and have arrived. */
   checkFlushed(): void {
     for (const { region, cell, put } of this.#promises.splice(0)) {
       const { end, owner, storage } = region;
@@ -187,7 +188,7 @@ export class RmaPlay {
     }
   }
 
-  /** Gives all memory back that is still mapped; false where transports use some of it. */
+  /** Unmaps all mapped memory; false if transports use some of it. */
   release(): boolean {
     let isDone = true;
     for (const region of this.#regions.values()) {
@@ -260,7 +261,7 @@ export class RmaPlay {
   }
 }
 
-/** Takes memory back; false where transports use it. */
+/** Unmaps memory; false if transports use it. */
 export function unmapped(context: Context, handle: MemoryHandle): boolean {
   try {
     context.memUnmap(handle);
@@ -271,19 +272,19 @@ export function unmapped(context: Context, handle: MemoryHandle): boolean {
   }
 }
 
-/** What operations on memory end with that its owner has taken back. */
+/** Statuses of operations on memory that its owner has unmapped. */
 function isStale(status: Status): boolean {
   return status === Status.INVALID_ADDR || status === Status.INVALID_PARAM;
 }
 
-/** Whether a put to a cell has its place behind everything that was started on it before. */
+/** Whether a put to a cell is ordered after all operations on it. */
 function isFree({ puts, gets, getEra, committed }: Cell, era: number): boolean {
   if (committed === undefined) return false;
   const last = puts.at(-1);
   return (last === undefined || last.era < era) && (gets === 0 || getEra < era);
 }
 
-/** Nobody knows what a cell holds. */
+/** The contents of a cell are unknown. */
 function spoil(cell: Cell): void {
   cell.committed = undefined;
   cell.puts = [];

@@ -1,5 +1,6 @@
 /**
- * Thousands of schedules of the whole stack in virtual time, over simulated transports with faults: see docs/TESTING.md. A failure names its seed, which
+ * Thousands of schedules of the whole stack in virtual time, over simulated transports with faults: see docs/TESTING.md. A failure names its seed,
+ * which
  * replays it.
  */
 
@@ -9,11 +10,11 @@ import { type Outcome, simulate } from './simulation.ts';
 
 const SCHEDULES = extent('SIMULATION_SCHEDULES', 750, 20_000);
 const SEED = process.env['SIMULATION_SEED'];
-/** Schedules of one case: a failing one does not keep the others from running. */
+/** Schedules of one case: a failing one does not prevent the others. */
 const BATCH = 250;
 const TIMEOUT_MS = 600_000;
 
-/** What was thrown where nobody could catch it, since the last look. */
+/** Uncaught errors since the last check. */
 const uncaught: string[] = [];
 process.on('uncaughtException', (error) => uncaught.push(`uncaught: ${error.stack}`));
 process.on('unhandledRejection', (error) => uncaught.push(`unhandled: ${String(error)}`));
@@ -24,7 +25,7 @@ async function run(seed: number): Promise<Outcome> {
   return thrown === undefined ? outcome : { ...outcome, failure: thrown };
 }
 
-/** Plays a schedule twice: it must end well, and be the same. */
+/** Runs a schedule twice: it must succeed, and be the same. */
 async function expectGood(seed: number): Promise<void> {
   const { digest, failure, events } = await run(seed);
   if (failure !== undefined) {
@@ -36,7 +37,7 @@ async function expectGood(seed: number): Promise<void> {
 }
 
 describe('a schedule', () => {
-  it('is another one for every seed', async () => {
+  it('differs for every seed', async () => {
     expect((await run(1)).digest).not.toBe((await run(2)).digest);
   });
 
@@ -57,7 +58,7 @@ describe('a schedule', () => {
   ])('%i ends well: %s', (seed) => expectGood(seed));
 });
 
-describe('every schedule ends well', () => {
+describe('every schedule succeeds', () => {
   if (SEED !== undefined) {
     it(`seed ${SEED}`, () => expectGood(Number(SEED)), TIMEOUT_MS);
     return;

@@ -1,6 +1,7 @@
 /**
- * Runs one schedule: chance decides what is started, who makes progress, when time passes and what is lost; then everything is brought to its end, and
- * nothing may be left.
+ * Runs one schedule: random choices determine which operations are started, which workers make progress, when time passes and what is lost; then all
+ * operations
+ * are brought to their end, and nothing may be left.
  */
 
 import { AmPlay, SCARCE_BYTES } from './am-play.ts';
@@ -13,36 +14,36 @@ import { StreamPlay } from './stream-play.ts';
 import { TagPlay } from './tag-play.ts';
 import { World } from './world.ts';
 
-/** How a schedule has ended. */
+/** The result of a schedule. */
 export interface Outcome {
   readonly seed: number;
   /** Equal for equal schedules. */
   readonly digest: string;
-  /** What went wrong first; undefined when nothing did. */
+  /** The first failure; undefined if there is none. */
   readonly failure: string | undefined;
   /** The last events. */
   readonly events: readonly string[];
 }
 
-/** Turns without the end of anything after which help is needed, and time. */
+/** Turns without the end of an operation after which help, and time, is needed. */
 const QUIET_TURNS = 24;
-/** Helps after which there is no help. */
+/** The most helps. */
 const HELPS_MAX = 250;
-/** The same where there is so little credit that a stream takes one for each message. */
+/** The same with so little credit that a stream needs one help for each message. */
 const SCARCE_HELPS_MAX = 5000;
-/** Turns between two looks whether everything has ended. */
+/** Turns between two checks whether everything has ended. */
 const LOOK_TURNS = 6;
 const QUIET_NS = 1e6;
-/** Longer than what travels takes. */
+/** Longer than the delay of a message. */
 const LONG_NS = 100_000;
-/** Rounds of progress without time, at most, and those that workers get that drive themselves. */
+/** The most rounds of progress without time, and the rounds of workers that drive themselves. */
 const ROUNDS_MAX = 200;
 const SERVED_TURNS = 3;
-/** Turns of one close, at most: one more is one that never ends. */
+/** The most turns of one close, beyond which it counts as hanging. */
 const TURNS_MAX = 20_000;
-/** Time in which everything ends that nothing holds up. Shorter than any look after forgotten work. */
+/** Time in which all unblocked operations end. Shorter than any periodic check for lost work. */
 const SETTLE_NS = 30e6;
-/** Longest timer that anybody sets. */
+/** The longest timer. */
 const LONGEST_TIMER_NS = 2e9;
 
 /** Runs the schedule of a seed. */
@@ -101,7 +102,7 @@ class Simulation {
     return this.world.variation.isServed || this.world.closing > 0;
   }
 
-  /** Starts something. */
+  /** Starts an operation. */
   #act(): void {
     const total = this.#actions.reduce((sum, [weight]) => sum + weight, 0);
     let choice = this.world.random.below(total);
@@ -162,7 +163,7 @@ class Simulation {
     if (entry !== undefined) this.world.ledger.cancel(entry);
   }
 
-  /** Lets somebody make progress, or time pass. */
+  /** Makes progress for one worker, or lets time pass. */
   #pass(): void {
     const { world } = this;
     const { random, clock } = world;
@@ -176,7 +177,7 @@ class Simulation {
     this.#rma.checkFlushed();
   }
 
-  /** @returns what the worker counts, 0 where it is not to be driven */
+  /** @returns the result of progress, 0 if the worker is not driven */
   #progress(player: Player | undefined): number {
     if (player?.isRunning !== true || this.world.variation.isServed) return 0;
     if (player.stalledUntil > this.world.step) return 0;
@@ -193,11 +194,11 @@ class Simulation {
     clock.advance(Math.max(atLeastNs, next === undefined ? 0 : Math.max(0, next - clock.nowNs())));
   }
 
-  /** Lets everybody go on. */
+  /** Makes progress for all workers. */
   async #turnAll(): Promise<void> {
     const { clock, ledger } = this.world;
     const nextNs = (): number => (clock.nextDeadlineNs ?? Number.POSITIVE_INFINITY) - clock.nowNs();
-    // No long time passes before everything is done that there is to do: transports hand out a part of what has arrived at a time.
+    // No long time passes before all immediate work is done: transports deliver only a part of the arrivals at a time.
     for (let rounds = 0; rounds < ROUNDS_MAX && nextNs() > LONG_NS; rounds++) {
       const count = this.#progressAll();
       if (this.#needsTurns) await turn();
@@ -211,7 +212,7 @@ class Simulation {
     this.#rma.checkFlushed();
   }
 
-  /** Brings everything to its end that can end: receives what was sent, and waits. */
+  /** Brings everything to its end that can end: receives sent messages, and waits. */
   async #finish(): Promise<void> {
     const { world } = this;
     world.step = Number.MAX_SAFE_INTEGER;
@@ -228,7 +229,7 @@ class Simulation {
       quietTurns += 1;
       const isQuiet = world.ledger.open.size === open;
       if (!isQuiet) {
-        // Nobody can have known: whoever ends something so late had slept through it.
+        // No event occurred so late: an operation that ends then was overlooked.
         if (open >= 0 && world.ledger.lastEndNs - sinceNs > this.#limitNs)
           world.fail(`ended late, of ${open} operations`);
       } else if (quietTurns % LOOK_TURNS > 0) continue;
@@ -236,7 +237,7 @@ class Simulation {
         const unfinished = this.#unfinished();
         if (unfinished.length === 0) return;
         if (quietTurns < QUIET_TURNS || quietNs < QUIET_NS) continue;
-        // Time may pass in one leap: without hope is only what nobody could help.
+        // Time may pass in one step: only operations that no help can end are stuck.
         helps += 1;
         if (helps > helpsMax || !this.#help()) {
           const isHopeless = quietNs > this.#limitNs && quietTurns > QUIET_TURNS * 4;
@@ -251,13 +252,13 @@ class Simulation {
     }
   }
 
-  /** Time without the end of anything, after which nothing ends any more. */
+  /** Time without the end of an operation, after which none ends any more. */
   get #limitNs(): number {
     const { network, keepaliveNs } = this.world.variation;
     return SETTLE_NS + network.detectionNsMax + keepaliveNs + this.#loss.pausedNs;
   }
 
-  /** What has not come to its end, in words. Receives that nothing is for are taken back when nothing else is left. */
+  /** Unfinished operations, as text. Receives without a message are cancelled when nothing else is left. */
   #unfinished(): string[] {
     const { players, ends, ledger, closing } = this.world;
     const isReceive = (name: string): boolean => name.startsWith('tag receive');
@@ -275,7 +276,7 @@ class Simulation {
     return [...ledger.open].map(String);
   }
 
-  /** Starts what others wait for; true where there was something to do. */
+  /** Starts operations that others wait for; true if there were any. */
   #help(): boolean {
     const { world } = this;
     const before = world.trace.digest;
@@ -304,7 +305,7 @@ class Simulation {
       const { requestsInUse } = player.worker;
       if (requestsInUse > 0) world.fail(`${requestsInUse} requests are in use at the end`);
     }
-    // Transports may work for a lost peer until they notice the loss, with fragments and with memory that the peer had a key of.
+    // Transports may work for a lost peer until they detect the loss, with fragments and with memory of which the peer had a key.
     const fragments = (): number =>
       world.players.reduce(
         (sum, { isRunning, worker }) => sum + (isRunning ? worker.protocols.rendezvous.staging.inUse : 0),
@@ -348,7 +349,7 @@ class Simulation {
   }
 }
 
-/** One turn of the event loop: promises go on. */
+/** One turn of the event loop, for promises. */
 function turn(): Promise<void> {
   return new Promise((resolve) => {
     setImmediate(resolve);

@@ -1,4 +1,4 @@
-/** Streams: what goes in at one end comes out at the other, in order, whatever the sizes of sends and receives are. */
+/** Streams: bytes arrive in order for all sizes of sends and receives. */
 
 import type { Request } from '../../src/ucp/api/request.ts';
 import { Request as NativeRequest } from '../../src/ucp/base/request.ts';
@@ -8,7 +8,7 @@ import { LocalSpace } from './local-memory.ts';
 import { differenceOf, streamBytes } from './payload.ts';
 import type { World } from './world.ts';
 
-/** What one send adds to a stream. */
+/** The bytes of one send. */
 interface Part {
   readonly from: number;
   readonly byteLength: number;
@@ -19,28 +19,28 @@ interface Part {
 /** One direction of a link. */
 interface Flow {
   readonly id: number;
-  /** Sends whose bytes have not all come, in order, and the bytes of all there ever were. */
+  /** Sends whose bytes have not all arrived, in order, and the total number of bytes. */
   readonly parts: Part[];
   sent: number;
-  /** A send did not end well: what comes behind it is unknown. */
+  /** A send has failed: later bytes are unknown. */
   isBroken: boolean;
   /** Sends that have not ended. */
   sending: number;
-  /** Receives that wait, in order. */
+  /** Pending receives, in order. */
   readonly waiting: Set<object>;
 }
 
 /** The streams of one schedule. */
 export class StreamPlay {
   readonly #world: World;
-  /** By the end that sends. */
+  /** By the sending end. */
   readonly #flows: Map<End, Flow> = new Map();
 
   constructor(world: World) {
     this.#world = world;
   }
 
-  /** Whether both ends of a stream were asked for. */
+  /** Whether both ends of a stream exist. */
   canSend(end: End): boolean {
     return end.peer !== undefined;
   }
@@ -78,7 +78,7 @@ export class StreamPlay {
       if (status === Status.OK && first !== token) world.fail(`a stream receive of ${end} overtook another`);
       flow.waiting.delete(token);
       if (status === Status.OK) this.#arrived(end, flow, space, request!.receivedBytes, waitAll);
-      // A receive that was cut off may have taken bytes with it.
+      // A receive that was ended early may have consumed bytes.
       else if (request instanceof NativeRequest && request.done > 0) flow.isBroken = true;
       space.release();
     };
@@ -88,7 +88,7 @@ export class StreamPlay {
     );
   }
 
-  /** Takes what is there, without a receive. */
+  /** Reads available bytes, without a receive. */
   take(end: End): void {
     const flow = this.#flowOf(end.peer!);
     const bytes = end.endpoint.streamRecvData();
@@ -98,7 +98,7 @@ export class StreamPlay {
     this.#compare(end, flow, bytes);
   }
 
-  /** Bytes that are to come to an end, and nobody receives. */
+  /** Bytes that will arrive at an end and have no receive. */
   missing(end: End): number {
     if (end.peer === undefined || !end.isReliable) return 0;
     const flow = this.#flowOf(end.peer);
@@ -115,7 +115,7 @@ export class StreamPlay {
     return end.peer !== undefined && this.#flowOf(end.peer).waiting.size > 0;
   }
 
-  /** Whether what is sent from an end is known. */
+  /** Whether the bytes sent from an end are known. */
   isWhole(end: End): boolean {
     return !this.#flowOf(end).isBroken;
   }

@@ -1,6 +1,7 @@
 /**
- * Tagged messages: sends, synchronous sends, receives with every kind of mask, probes. What was received is compared with what was sent, and with the rules
- * of matching: no message overtakes another of the same sender, and no receive one that was posted before.
+ * Tagged messages: sends, synchronous sends, receives with every kind of mask, probes. Received messages are compared with sent ones, and with the
+ * rules
+ * of matching: no message overtakes another of the same sender, and no receive an earlier one.
  */
 
 import type { Request } from '../../src/ucp/api/request.ts';
@@ -12,7 +13,7 @@ import { differenceOf, ID_BYTES, idOf, payload } from './payload.ts';
 import type { Player } from './player.ts';
 import type { World } from './world.ts';
 
-/** Messages of a tag without a number are short, so that every receive has room for them. */
+/** Messages whose tag has no number are short, so that they fit into every receive. */
 const PLAIN_BYTES_MAX = 32;
 const CLASSES = 3;
 const CLASS_MASK = 0xffn;
@@ -26,7 +27,7 @@ interface Message {
   readonly byteLength: number;
   readonly order: number;
   readonly isSync: boolean;
-  /** How the send ended. */
+  /** Status of the send. */
   status: Status | undefined;
   receive: Receive | undefined;
 }
@@ -35,7 +36,7 @@ interface Receive {
   readonly player: Player;
   readonly tag: bigint;
   readonly mask: bigint;
-  /** When it was posted, or its message was taken by a probe. */
+  /** When it was posted, or its message was removed by a probe. */
   readonly order: number;
   entry: Entry | undefined;
   message: Message | undefined;
@@ -101,7 +102,7 @@ export class TagPlay {
     );
   }
 
-  /** Looks for a message, and takes it or leaves it. */
+  /** Probes for a message, and removes it or not. */
   probe(player: Player): void {
     const world = this.#world;
     const kind = BigInt(world.random.below(CLASSES));
@@ -115,29 +116,29 @@ export class TagPlay {
     if (!takes) return;
     const receive = this.#newReceive(player, kind, mask);
     const room = found.byteLength + world.random.below(8);
-    this.#post(receive, room, `tag receive of what was found`, (space, params) =>
+    this.#post(receive, room, `tag receive of a probed message`, (space, params) =>
       player.worker.tagMessageRecvNbx(space.local, space.offset, space.length, found, params),
     );
   }
 
-  /** Whether there is a message that a live worker has not got and is going to get. */
+  /** Whether there is a message that a live worker has not received and will receive. */
   expects(player: Player): boolean {
     const isAwaited = ({ from, receive, status }: Message): boolean =>
       receive === undefined && status === undefined && from.peerPlayer === player && from.player.isRunning;
     return this.#left(player).length > 0 || [...this.#messages.values()].some(isAwaited);
   }
 
-  /** Takes back the receives of a worker that no message is for. */
+  /** Cancels the receives of a worker that have no message. */
   cancelReceives(player: Player): void {
     for (const receive of this.#receives) {
       const { entry, player: owner, status } = receive;
       if (owner !== player || status !== undefined || entry === undefined) continue;
-      // What a transport works on, also for a lost peer, cannot be taken back and ends by itself.
+      // A receive that a transport works on, also for a lost peer, cannot be cancelled and ends by itself.
       receive.isLeft = this.#world.ledger.cancel(entry);
     }
   }
 
-  /** Checks the matching of every worker that still stands. */
+  /** Checks the matching of every live worker. */
   check(): void {
     for (const player of this.#world.players) {
       if (!player.isActive) continue;
@@ -177,7 +178,7 @@ export class TagPlay {
     const space = new LocalSpace(world, player, byteLength, true);
     const excuses = (status: Status): boolean => {
       const isBreak = status === Status.CONNECTION_RESET || status === Status.ENDPOINT_TIMEOUT;
-      // A sender that has given up takes its memory with it.
+      // A failed sender unmaps its memory.
       const isLost = isBreak || status === Status.CANCELED || status === Status.INVALID_ADDR;
       if (isLost) return world.ends.some((end) => end.player === player && !end.isReliable) || this.#hasUnasked(player);
       return status === Status.MESSAGE_TRUNCATED;
@@ -191,7 +192,7 @@ export class TagPlay {
     receive.entry = world.start(options, (params) => run(space, params));
   }
 
-  /** Whether somebody may have a connection to the worker that it has not asked for. */
+  /** Whether there may be a connection to the worker that it has not requested. */
   #hasUnasked(player: Player): boolean {
     return this.#world.ends.some(
       (end) => end.peerPlayer === player && (end.hasStale || end.isClosing || !end.player.isActive || end.isSevered),
@@ -210,7 +211,7 @@ export class TagPlay {
     const id = plain ? idOf(bytes) : Number(senderTag >> ID_SHIFT);
     const message = this.#messages.get(id);
     if (message === undefined) {
-      if (status === Status.OK) world.fail(`${receive.entry} got message ${id}, which nobody sent`);
+      if (status === Status.OK) world.fail(`${receive.entry} got message ${id}, which was not sent`);
       return;
     }
     world.note(`${receive.player} got m${id}: ${statusName(status)}`);
@@ -244,12 +245,12 @@ export class TagPlay {
     const { peerPlayer } = from;
     if (receive !== undefined || peerPlayer.host.isDead || peerPlayer.isClosing || this.#world.variation.hasCard)
       return;
-    // A rendezvous may end at its sender before its receiver has been told so; a receiver that gives up the connection never is.
+    // A rendezvous may end at its sender before its receiver is notified; a receiver that closes the connection never is.
     const isMatched = this.#receives.some(({ player, status, isLeft }) => {
       const isGivenUp = status !== undefined && status !== Status.OK && from.peer?.isForced === true && !isLeft;
       return player === peerPlayer && (status === undefined || isGivenUp);
     });
-    if (!isMatched) this.#world.fail(`m${message.id} ended at its sender, and nobody has got it`);
+    if (!isMatched) this.#world.fail(`m${message.id} ended at its sender, and was not received`);
   }
 
   #checkReceive(receive: Receive, receives: readonly Receive[]): void {
@@ -273,7 +274,7 @@ export class TagPlay {
     }
   }
 
-  /** Messages that are on their way to a worker for sure. */
+  /** Messages that will certainly arrive at a worker. */
   #left(player: Player): Message[] {
     return [...this.#messages.values()].filter(({ from, receive, status }) => {
       const isSent = status === undefined || status === Status.OK;

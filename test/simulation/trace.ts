@@ -1,6 +1,6 @@
-/** What has happened, in order: a hash over all of it, and the last events in words. */
+/** The events of a schedule, in order: a hash over all, and the last ones as text. */
 
-/** Events that are kept in words. */
+/** Events that are kept as text. */
 const KEPT = 100;
 const FNV_BASIS = 0x811c_9dc5;
 const FNV_PRIME = 0x0100_0193;
@@ -16,7 +16,7 @@ export class Trace {
     return this.#last;
   }
 
-  /** Stands for everything that has happened. */
+  /** Identifies the sequence of all events. */
   get digest(): string {
     return `${this.#count}:${(this.#hash >>> 0).toString(16).padStart(8, '0')}`;
   }

@@ -1,15 +1,15 @@
-/** What a seed chooses before anything happens: the machines, their transports and what the network does to them. Data only. */
+/** The choices of a seed before a schedule starts: the machines, their transports and the faults of the network. Data only. */
 
 import type { Random } from '../../src/ucs/sys/random.ts';
 import type { LaneOptions } from './lane.ts';
 import type { NetworkOptions } from './network.ts';
 
-/** Everything that is chosen. */
+/** All choices. */
 export interface Variation {
   readonly hosts: number;
-  /** All lanes of a host but the loopback transport of the package. */
+  /** All lanes of a host except the loopback transport of the package. */
   readonly lanes: readonly LaneOptions[];
-  /** The loopback transport of the package takes part. */
+  /** Whether the loopback transport of the package is used. */
   readonly hasSelf: boolean;
   readonly hasCard: boolean;
   readonly network: NetworkOptions;
@@ -19,21 +19,21 @@ export interface Variation {
   readonly fragmentCount: number;
   /** UCX_UNEXP_MAX_BYTES. */
   readonly unexpectedBytesMax: number;
-  /** Workers drive themselves, and sleep; else the schedule calls their progress. */
+  /** Workers drive themselves, and sleep; otherwise the schedule calls their progress. */
   readonly isServed: boolean;
   /** Actions before everything is brought to an end. */
   readonly steps: number;
   /** Whether hosts may be killed and separated for good, and be separated for a while. */
   readonly mayLose: boolean;
   readonly mayPause: boolean;
-  /** Longest message that is sent. */
+  /** Longest message. */
   readonly bytesMax: number;
 }
 
 const NONE = { amShortMax: 0, amBcopyMax: 0, rmaShortMax: 0, zcopyMin: 0, zcopyMax: 0, hasGet: false } as const;
 const ALL = Number.MAX_SAFE_INTEGER;
 
-/** Chooses. @param other chance of its own for what is not part of the rest */
+/** Makes the choices. @param other separate randomness for choices that were added later */
 export function chooseVariation(random: Random, other: Random): Variation {
   const pick = <T>(...choices: readonly T[]): T => choices[random.below(choices.length)]!;
   const isOneOf = (count: number): boolean => random.below(count) === 0;
@@ -94,7 +94,7 @@ function networkLane(random: Random): LaneOptions {
   };
 }
 
-/** A second lane: another device of the same transport, or one that has no messages. */
+/** A second lane: another device of the same transport, or one without messages. */
 function moreLanes(random: Random, main: LaneOptions): LaneOptions[] {
   const choice = random.below(4);
   if (choice === 0) {
@@ -112,7 +112,7 @@ function moreLanes(random: Random, main: LaneOptions): LaneOptions[] {
       amShortMax: 0,
       amBcopyMax: 0,
       zcopyMax: isUseless ? ALL : lane.zcopyMax,
-      // Nobody looks at what arrives on a lane without messages.
+      // Arrivals on a lane without messages are not polled.
       isOffloaded: true,
       latencyNs: 500 + random.below(1000),
     },

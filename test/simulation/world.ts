@@ -1,5 +1,5 @@
 /**
- * One schedule: its chance, its time, the hosts, workers and links that take part, and what is known to be wrong. What happens is decided in
+ * One schedule: its randomness, its time, its hosts, workers and links, and its failures. The events are decided in
  * simulation.ts and the files of the operations.
  */
 
@@ -16,7 +16,7 @@ import { chooseVariation, type Variation } from './variation.ts';
 /** A clock that has run for a while. */
 const START_NS = 5e9;
 
-/** Sets chance of its own apart from that of the rest. */
+/** Separates the second generator from the first. */
 const OTHER_CHANCE = 0x5eed;
 
 /** One schedule. */
@@ -30,14 +30,14 @@ export class World implements LedgerOwner {
   readonly hosts: Host[] = [];
   readonly players: Player[] = [];
   readonly ends: End[] = [];
-  /** What is wrong, first things first. */
+  /** Failures, the first one first. */
   readonly failures: string[] = [];
-  /** Runs for every end that is made. */
+  /** Called for every new end. */
   readonly onEnd: ((end: End) => void)[] = [];
-  /** Runs for every worker that is made. */
+  /** Called for every new worker. */
   readonly onPlayer: ((player: Player) => void)[] = [];
   step = 0;
-  /** Closes on their way: promises need turns of the event loop. */
+  /** Closes in progress: promises need turns of the event loop. */
   closing = 0;
   #nextId = 1;
 
@@ -56,13 +56,13 @@ export class World implements LedgerOwner {
     this.trace.note(event);
   }
 
-  /** @param stack where it was thrown: shown, and no part of the digest, as it depends on how often code has run */
+  /** @param stack where the error was thrown: shown, but not part of the digest, because it depends on the compiler */
   fail(reason: string, stack?: string): void {
     this.note(`WRONG: ${reason}`);
     this.failures.push(stack ?? reason);
   }
 
-  /** A number that nothing else has. */
+  /** A unique number. */
   newId(): number {
     return this.#nextId++;
   }
@@ -76,7 +76,7 @@ export class World implements LedgerOwner {
     return choices[this.random.below(choices.length)]!;
   }
 
-  /** One of those that fit; undefined where none does. */
+  /** A random choice that fits; undefined if there is none. */
   find<T>(choices: readonly T[], fits: (choice: T) => boolean): T | undefined {
     const fitting = choices.filter(fits);
     return fitting.length === 0 ? undefined : this.pick(fitting);
@@ -101,12 +101,12 @@ export class World implements LedgerOwner {
     return player;
   }
 
-  /** Whether a pair of workers makes endpoints at one of both only. The same for ever, as endpoints are paired by their number. */
+  /** Whether a pair of workers creates endpoints on one side only. Constant, because endpoints are paired by their number. */
   isOneSided(from: Player, to: Player): boolean {
     return (from.id + to.id) % 3 === 2;
   }
 
-  /** Makes an endpoint at both ends, or at one. */
+  /** Creates an endpoint at both ends, or at one. */
   addLink(one: Player, other: Player): void {
     const [from, to] = this.isOneSided(one, other) && one.id > other.id ? [other, one] : [one, other];
     const first = this.#addEnd(from, to);

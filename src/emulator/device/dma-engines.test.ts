@@ -37,7 +37,7 @@ function block(done: () => boolean): boolean {
 
 describe('those who wait for progress', () => {
   for (const threads of [1, 3]) {
-    it(`hear of it by event although somebody blocks meanwhile (${threads} threads)`, async () => {
+    it(`are notified by event although another call blocks meanwhile (${threads} threads)`, async () => {
       open(threads);
       const channels = Array.from({ length: threads }, () => engines.channel());
       const heard = new Promise<void>((resolve) => engines.listen(resolve));

@@ -33,8 +33,8 @@ import { prepareFolder } from './socket-path.ts';
 
 /** Clients at a time; one more is refused with ERR_NODE_REFUSED. */
 export const CLIENTS_MAX = 64;
-/** Connections whose clients have not said hello, at most: beyond it the oldest is closed, and its client connects again. */
-const STRANGERS_MAX = 64;
+/** The most connections without a hello: beyond it the oldest is closed, and its client connects again. */
+const UNAUTHENTICATED_PEERS_MAX = 64;
 const SOCKET_MASK = 0o177;
 const NS_PER_S = 1e9;
 /**
@@ -70,7 +70,9 @@ export class NodeServer {
   readonly #scratch: ScratchBlock = allocateScratch(8);
   readonly #clients: Set<ServedClient> = new Set();
   /** By their processes. */
-  readonly #unauthenticatedPeers: UnauthenticatedPeers<ServedClient> = new UnauthenticatedPeers(STRANGERS_MAX);
+  readonly #unauthenticatedPeers: UnauthenticatedPeers<ServedClient> = new UnauthenticatedPeers(
+    UNAUTHENTICATED_PEERS_MAX,
+  );
   /** The files of all clients, and whose they are: what the loop looks at. */
   #files: readonly ServedFile[] = [];
   #owners: readonly ServedClient[] = [];
@@ -191,11 +193,11 @@ export class NodeServer {
     }
   }
 
-  /** Lets those make way that have not said hello, as far as one more of this process has no room. */
+  /** Evicts the oldest connections without a hello until there is room for one more of this process. */
   #makeRoom(pid: string): void {
     const unauthenticatedPeers = this.#unauthenticatedPeers;
     for (let oldest = unauthenticatedPeers.excess(pid); oldest !== undefined; oldest = unauthenticatedPeers.excess(pid))
-      oldest.makeWay();
+      oldest.evict();
   }
 
   #listFiles(): void {

@@ -121,16 +121,16 @@ export class ServedClient {
     this.pid = pid;
     this.#host = host;
     this.#subscription = pollReadable(socket.fd, () => this.#readable());
-    this.#helloTimer = host.clock.setTimer(HELLO_NS, () => this.#makeWay('it has not said hello in time'));
+    this.#helloTimer = host.clock.setTimer(HELLO_NS, () => this.#disconnect('it has not sent its hello in time'));
   }
 
-  /** Goes, unless it says hello now: there is no room for more that have not. */
-  makeWay(): void {
+  /** Disconnects a client that has not sent its hello, unless it has arrived by now. */
+  evict(): void {
     this.#readable();
-    if (!this.#greeted) this.#makeWay('others have come after it, and it had not said hello');
+    if (!this.#greeted) this.#disconnect('others have come after it, and it has not sent its hello');
   }
 
-  #makeWay(why: string): void {
+  #disconnect(why: string): void {
     if (this.#gone) return;
     this.#host.log.warn(`client ${this.pid} is disconnected: ${why}`);
     this.drop();

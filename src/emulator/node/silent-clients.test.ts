@@ -50,7 +50,7 @@ describe('a client of a node server that says nothing', () => {
   }
 
   it('is disconnected after the time that it has for hello, and not before', async () => {
-    log.allow(/has not said hello in time/);
+    log.allow(/has not sent its hello in time/);
     const [socket] = await silent(1);
     clock.advance(HELLO_NS - 1);
     expect(hasEnded(socket!)).toBe(false);

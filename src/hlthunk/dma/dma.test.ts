@@ -77,7 +77,7 @@ describe.each(SETTINGS)('on $asic with $dmaThreads dma threads', (setting) => {
     }
   });
 
-  it('runs more requests than there are slots, in order, each ending once', async () => {
+  it('runs more requests than there are slots, in order, and ends each once', async () => {
     const device = fixture.setUp(setting, { dma: { slots: 4, submissionsReserved: 60 } });
     const count = 500;
     const source = fixture.pin(device, count * 64);
@@ -362,7 +362,7 @@ describe('faults', () => {
     for (const request of requests) device.dma.dmaRequestFree(request);
   });
 
-  it('wakes for any queue, also for a transfer that starts while everybody sleeps', async () => {
+  it('wakes for any queue, also for a transfer that starts during all sleeps', async () => {
     // The clock of the sleep stands still: only progress ends it.
     const clock = new ManualClock();
     const device = fixture.setUp({ inlineBytesMax: 0 }, { dma: { clock } });

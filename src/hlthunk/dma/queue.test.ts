@@ -338,7 +338,7 @@ describe('watching', () => {
     queue.close();
   });
 
-  it('begins with a submission while somebody sleeps, and only then', async () => {
+  it('begins with a submission during a sleep, and only then', async () => {
     const { device, queue } = openQueue();
     device.heldWaits = [];
     const first = queue.transfer(HOST_LOW, HOST_HIGH, 0, HBM_HIGH, 8)!;

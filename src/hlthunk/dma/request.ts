@@ -113,7 +113,7 @@ export class DmaRequest {
     this.secondMemory = undefined;
   }
 
-  /** Calls the owner of an ended request. What it throws becomes an uncaught exception: it must not keep others from ending. */
+  /** Calls the owner of an ended request. An error that it throws becomes an uncaught exception, so that other requests end too. */
   tell(onComplete: DmaCallback): void {
     try {
       onComplete(this);

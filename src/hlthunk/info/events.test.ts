@@ -29,7 +29,7 @@ describe('events', () => {
     expect(device.events.poll()).toBe(false);
   });
 
-  it('tells nobody after the end of a subscription', () => {
+  it('reports nothing after the end of a subscription', () => {
     const device = fixture.setUp();
     fixture.log.allow(/device_reset/);
     const masks: number[] = [];

@@ -41,7 +41,7 @@ export interface DeviceFault {
   readonly sequence: number;
   /** Signals of the driver that the report stands for. A record is of one of them. */
   readonly signals: number;
-  /** Bits of HL_NOTIFIER_EVENT; 0 where the driver has signalled and the events could not be read, or were read by someone else. */
+  /** Bits of HL_NOTIFIER_EVENT; 0 if the driver has signalled and the events could not be read, or another reader has consumed them. */
   readonly mask: number;
   /** The reported events. */
   readonly events: readonly NotifierEvent[];

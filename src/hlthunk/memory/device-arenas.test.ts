@@ -145,7 +145,7 @@ describe.each(ASICS)('blocks of %s', (asic) => {
     expect(() => device.memory.allocate(1, { alignment })).toThrow(INVALID);
   });
 
-  it('exports an arena once and gives everybody a descriptor', () => {
+  it('exports an arena once and gives each caller a descriptor', () => {
     const device = fixture.setUp({ asic });
     const descriptors = openFileDescriptors();
     const first = device.memory.allocate(4096);
@@ -175,7 +175,7 @@ describe('arenas of gaudi2', () => {
     expect(getDramUsage(device).ctxDramMem - before).toBe(BigInt(PAGE));
   });
 
-  it('keeps an arena whose dma-buf somebody holds', () => {
+  it('keeps an arena whose dma-buf is open', () => {
     const device = fixture.setUp();
     const block = device.memory.allocate(4096, { dedicated: true });
     const { fd } = exportBlock(block);

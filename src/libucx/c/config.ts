@@ -16,7 +16,7 @@ export const LIBUCX_CONFIG_TABLE: ConfigTable<LibucxConfig> = {
       name: 'PATH',
       type: restricted(stringType, 'a path, or the name of a library', (text) => text !== ''),
       default: 'libucp.so.0',
-      doc: 'The UCX library of the machine, version 1.13 or newer: a path, or a name that the dynamic loader looks for.',
+      doc: 'The UCX library of the machine, version 1.13 or newer: a path, or a name that the dynamic loader searches.',
     },
   ],
 };

@@ -45,7 +45,7 @@ function refuses(path: string, code: string, message: RegExp): void {
 
 describe('a library that cannot be libucp', () => {
   it('is not installed', () => {
-    refuses('libucp-of-nobody.so.0', NOT_FOUND, /is not installed: .*apt install libucx0.*cannot open shared object/);
+    refuses('libucp-missing.so.0', NOT_FOUND, /is not installed: .*apt install libucx0.*cannot open shared object/);
     refuses(join(folder.path, 'absent.so'), NOT_FOUND, /absent\.so is not installed: .*UCX_LIBUCP_PATH/);
   });
 
@@ -239,7 +239,7 @@ describe('loading libucp', () => {
   });
 
   it('does not leave variables behind when it fails', () => {
-    expect(() => openLibucp({ PATH: 'libucp-of-nobody.so.0' })).toThrow();
+    expect(() => openLibucp({ PATH: 'libucp-missing.so.0' })).toThrow();
     expect(getEnvironment('UCX_DEBUG_SIGNO')).toBeUndefined();
   });
 });

@@ -41,9 +41,9 @@ describe('messages about memory of cards', () => {
         const fields = readAtomic(question.frame);
         expect(fields).toMatchObject(call);
         expect(exportIdAt(question.frame, fields.keyAt)).toBe(exportId);
-        const ending = { request: call.request, status: Status.OK as Status, low: 1, high: 2 };
-        const reply = parseMessage(packMessage(writeReply(firstWord(MessageId.REPLY), ending)))!;
-        expect([reply.isQuestion, readReply(reply.frame)]).toEqual([false, { ...ending, carrier: undefined }]);
+        const ended = { request: call.request, status: Status.OK as Status, low: 1, high: 2 };
+        const reply = parseMessage(packMessage(writeReply(firstWord(MessageId.REPLY), ended)))!;
+        expect([reply.isQuestion, readReply(reply.frame)]).toEqual([false, { ...ended, carrier: undefined }]);
         expect(parseMessage(packMessage(writeData(firstWord(MessageId.DATA), call.request, 0)))!.id).toBe(
           MessageId.DATA,
         );

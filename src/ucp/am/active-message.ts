@@ -17,12 +17,11 @@ import {
   hostBytes,
   isList,
   piecesOf,
-  scatter,
 } from '../api/local-bytes.ts';
 import { type MessageOwner, ReceivedMessage } from '../api/received-message.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
 import { sendPieces } from '../base/message-packer.ts';
-import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
+import type { SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
@@ -33,6 +32,7 @@ import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { postReply } from '../rndv/reply.ts';
 import { AM_BYTES, AM_RTS_BYTES, paddedTo8, readAm, readAmRts, writeAm, writeAmRts } from '../wire/am.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
@@ -181,7 +181,7 @@ export class ActiveMessages {
     if (connection === undefined) return;
     const view = this.#take(connection, handler);
     if (view === undefined) {
-      this.#rendezvous.reply(connection, peerRequest, Status.OK);
+      postReply(connection, peerRequest, Status.OK);
       return;
     }
     view.source = bytes;
@@ -200,13 +200,13 @@ export class ActiveMessages {
     this.#call(view);
     if (!view.isQueued) connection.inbound.releaseOffer();
     // A handler that does not want the data releases the sender.
-    if (!view.isTaken && !view.isReceived) this.#rendezvous.reply(connection, peerRequest, Status.OK);
+    if (!view.isTaken && !view.isReceived) postReply(connection, peerRequest, Status.OK);
   }
 
   /** Tells the sender of a rendezvous that its data is not wanted. */
   release({ sender, waiting }: PeerMessage): void {
     if (sender !== undefined && waiting !== undefined) {
-      this.#rendezvous.reply(sender, waiting.peerRequest, Status.OK);
+      postReply(sender, waiting.peerRequest, Status.OK);
     }
   }
 
@@ -234,25 +234,14 @@ export class ActiveMessages {
     request.starter = () => {
       if (waiting !== undefined && sender !== undefined) {
         this.#rendezvous.receive(request, sender, waiting.peerRequest, request.pieces, waiting);
-      } else this.#copyOut(message, request);
+      } else {
+        const { source, dataOffset } = message;
+        const ended = (status: Status): void => request.end(status);
+        this.#rendezvous.staging.deliver(request.pieces, source, dataOffset, message.byteLength, ended);
+      }
       return Status.INPROGRESS;
     };
     return this.#host.start(request, params);
-  }
-
-  #copyOut({ source, dataOffset, byteLength }: PeerMessage, request: ReceiveRequest): void {
-    const { pieces } = request;
-    if (!areMapped(pieces)) {
-      request.end(Status.INVALID_ADDR);
-      return;
-    }
-    if (areHost(pieces)) {
-      scatter(pieces, 0, byteLength, source, dataOffset);
-      request.end(Status.OK);
-      return;
-    }
-    const copy = source.slice(dataOffset, dataOffset + byteLength);
-    this.#rendezvous.staging.writeBytes(pieces, copy, (status) => request.end(status));
   }
 
   #start(
@@ -321,11 +310,8 @@ export class ActiveMessages {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     const { amHeader } = request;
     const padded = paddedTo8(amHeader.byteLength);
-    if (request.requestId === 0) {
-      if (!connection.canOffer) return Status.NO_RESOURCE;
-      this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded);
-      connection.expect(request);
-    }
+    if (request.requestId === 0 && !connection.canOffer) return Status.NO_RESOURCE;
+    this.#rendezvous.offerKeyed(request, connection, AM_RTS_BYTES + padded);
     const { key } = request;
     const packed = key?.packed ?? NO_BYTES;
     const words = writeAmRts(connection.remoteId, {

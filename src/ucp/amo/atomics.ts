@@ -25,6 +25,7 @@ import type { RemoteKey } from '../mem/remote-key.ts';
 import { Operation } from '../proto/selection.ts';
 import { planFor, refusalsOf } from '../rma/plan.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { postReply } from '../rndv/reply.ts';
 import { DeviceWords } from '../staging/device-words.ts';
 import { readAtomic, writeAtomic } from '../wire/atomic.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
@@ -39,14 +40,12 @@ type LocalOperation = (call: WordOperation, offset: number) => Status;
 /** The atomic operations of one worker, of both ends. */
 export class AtomicProtocol {
   readonly #host: ProtocolHost;
-  readonly #rendezvous: Rendezvous;
   readonly #deviceWords: DeviceWords<MemoryHandle>;
   /** The operation that is being started. */
   readonly #call: WordOperation = new WordOperation();
 
   constructor(host: ProtocolHost, rendezvous: Rendezvous) {
     this.#host = host;
-    this.#rendezvous = rendezvous;
     this.#deviceWords = new DeviceWords(rendezvous.staging);
   }
 
@@ -94,7 +93,7 @@ export class AtomicProtocol {
     const memory = keyBytes >= MEMORY_KEY_BYTES ? this.#host.context.exported.find(frame.bytes, keyAt) : undefined;
     const isAligned = from % wordBytes === 0;
     if (memory === undefined || !isAtomicOperation(operation) || !isAligned || from + wordBytes > memory.byteLength) {
-      this.#rendezvous.reply(connection, peerRequest, Status.INVALID_ADDR);
+      postReply(connection, peerRequest, Status.INVALID_ADDR);
       return;
     }
     this.#host.counters.count(WorkerCounter.ATOMIC_SW);
@@ -106,7 +105,7 @@ export class AtomicProtocol {
     const end = (status: Status): void => {
       const low = lowWord(call.result);
       const high = highWord(call.result);
-      this.#rendezvous.reply(connection, peerRequest, status, low, high);
+      postReply(connection, peerRequest, status, low, high);
     };
     if (!memory.mapped) {
       end(Status.INVALID_ADDR);

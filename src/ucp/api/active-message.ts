@@ -1,4 +1,4 @@
-/** Active messages as programs see them: ids, headers, and the two kinds of messages, those that are here and those whose data must be fetched. Types only, but for checks. */
+/** The interface of active messages: ids, headers, eager messages and rendezvous messages. Types and checks only. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import type { Status } from '../../ucs/type/status.ts';
@@ -6,7 +6,7 @@ import type { Endpoint } from './endpoint.ts';
 import type { LocalBuffer } from './memory.ts';
 import type { Request, RequestParams } from './request.ts';
 
-/** Handler ids are below this. */
+/** Number of handler ids: valid ids are below it. */
 export const AM_IDS = 65_536;
 
 /** Checks the id of an active message. @throws UcxError ERR_INVALID_PARAM */
@@ -25,29 +25,31 @@ export interface MessageDataOptions {
   readonly signal?: AbortSignal;
 }
 
-/** What both kinds of messages have. Their data is received once, by one of the methods. */
+/** Properties of both kinds of messages. Their data is received once, by one of the methods. */
 export interface AmMessageBase {
   /** Handler id. */
   readonly id: number;
-  /** Bytes of the data, whether they are here or must be fetched. */
+  /** Bytes of the data, received or not. */
   readonly byteLength: number;
-  /** The header: in a handler a view that is valid during the call. */
+  /** The header: in a handler, a view that is valid during the call. */
   readonly header: Uint8Array;
-  /** The endpoint to the sender. @throws UcxError ERR_UNREACHABLE where a program of another language has not asked for answers */
+  /**
+   * The endpoint to the sender. @throws UcxError ERR_UNREACHABLE if the sender, a program that uses libucp directly, did not request a reply endpoint
+   */
   readonly replyEndpoint: Endpoint;
 
   /**
-   * The data in memory of its own, wherever it is now. In a handler the call must be made before the handler returns; the promise may be awaited later.
-   * @throws UcxError ERR_INVALID_PARAM the second time; ERR_NO_MEMORY when the process has no memory for so long a message; as the transfer ends;
+   * Receives the data into new memory. In a handler, call it before the handler returns; the promise may be awaited later.
+   * @throws UcxError ERR_INVALID_PARAM the second time; ERR_NO_MEMORY if the process has not enough memory; the failure of the transfer;
    *   AbortError
    */
   bytes(options?: MessageDataOptions): Promise<Uint8Array>;
 
-  /** The data as UTF-8 text; bytes that are no UTF-8 become replacement characters. See {@link bytes}. */
+  /** The data as UTF-8 text; invalid UTF-8 becomes replacement characters. See {@link bytes}. */
   text(options?: MessageDataOptions): Promise<string>;
 
   /**
-   * Puts the data into memory of any type, or a list of pieces.
+   * Receives the data into memory of any type, or a list of pieces.
    * @returns the bytes received
    * @throws UcxError ERR_INVALID_PARAM for memory that is too short; see {@link bytes}
    */
@@ -62,30 +64,31 @@ export interface AmMessageBase {
   /** Keeps the message beyond its handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
   retain(): AmMessage;
 
-  /** Gives up the data of a message that was kept: the sender of a rendezvous waits for that, or for the data to be received. Idempotent. */
+  /** Discards the data of a retained message: the sender of a rendezvous waits until its data is received or discarded. Idempotent. */
   release(): void;
 }
 
-/** A message that has come with its data. */
+/** A message that arrived with its data. */
 export interface EagerAmMessage extends AmMessageBase {
-  /** False: the data is here. */
+  /** False: the data has arrived. */
   readonly isRendezvous: false;
-  /** The data where it lies: in a handler a view that is valid during the call. */
+  /** The data: in a handler, a view that is valid during the call. */
   readonly data: Uint8Array;
 }
 
-/** A message whose data is still with the sender: a long one, or one that this worker had no memory for. */
+/** A message whose data is still at the sender: because it is long, or because this worker had no memory for it. */
 export interface RendezvousAmMessage extends AmMessageBase {
-  /** True: the data must be fetched. */
+  /** True: the data has to be fetched. */
   readonly isRendezvous: true;
 }
 
-/** An active message. The length decides the kind, and so does the memory of the receiver: programs that take `data` must handle both. */
+/** An active message. Its length and the memory of the receiver determine the kind: programs that read `data` must handle both. */
 export type AmMessage = EagerAmMessage | RendezvousAmMessage;
 
 /**
- * Takes active messages, inside `progress()`. It must not throw; it may send. The object is used again for the next message: after the handler only what
- * `retain()` returned is left.
+ * Handler of active messages, called inside `progress()`. It must not throw; it may send. The object is reused for the next message: after the
+ * handler only the
+ * result of `retain()` is valid.
  */
 export type AmCallback = (message: AmMessage) => void;
 
@@ -96,10 +99,10 @@ export interface MessageQueue extends AsyncIterableIterator<AmMessage, void, voi
 
   /**
    * The next message; progress is driven while it is awaited.
-   * @throws AbortError when the signal has fired
+   * @throws AbortError if the signal has fired
    */
   next(): Promise<IteratorResult<AmMessage, void>>;
 
-  /** Leaves the loop: later messages find no handler, and what was not taken is given up. */
+  /** Closes the queue: later messages have no handler, and queued messages are discarded. */
   return(): Promise<IteratorResult<AmMessage, void>>;
 }

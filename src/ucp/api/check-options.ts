@@ -1,4 +1,4 @@
-/** Checks the objects that calls of the API take beside their arguments: parameters of requests, options. What is in them is checked where it is used. */
+/** Checks parameters of requests and option objects of the API. It does not check the values of options. */
 
 import { withMemoryType } from '../../ucs/memory/memory-type.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';
@@ -16,7 +16,7 @@ const MAP_OPTIONS = {
 } as const;
 
 /**
- * Checks the names of the parameters of memMap, and makes a number of the name of a memory type.
+ * Checks the names of the parameters of memMap, and replaces the name of a memory type by its number.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkMapParams(params: MemMapParams): MapParams {

@@ -1,4 +1,4 @@
-/** The number by which listeners know a worker's connections. */
+/** The client id, by which listeners identify a worker. */
 
 import { systemRandomBytes } from '../../ucs/sys/random.ts';
 import { checkOptions } from '../../ucs/type/check-options.ts';

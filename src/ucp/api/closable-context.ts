@@ -1,4 +1,4 @@
-/** What the contexts of all engines have in common: their workers, and closing. What a context opens is the engine's. */
+/** The parts of a context that all engines share: its workers, and closing. The engines open and close their own resources. */
 
 import { closedError } from '../../ucs/type/error.ts';
 import { showAs } from '../../ucs/type/inspect.ts';
@@ -6,14 +6,14 @@ import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { Engine } from './engine.ts';
 import type { Worker, WorkerOptions } from './worker.ts';
 
-/** The workers and the closing of one context. */
+/** A context that can be closed. */
 export abstract class ClosableContext<W extends Worker> {
   readonly thread: symbol = THREAD_BOUND;
   abstract readonly engine: Engine;
   abstract readonly emulated: boolean;
-  /** Workers that are not closed. */
+  /** Open workers. */
   protected readonly workers: Set<W> = new Set();
-  /** Set by {@link shutDown} when nothing can be made of the context any more. */
+  /** Set by {@link shutDown} when nothing can be created from the context any more. */
   protected isClosed = false;
   #closing: Promise<void> | undefined = undefined;
 
@@ -23,7 +23,7 @@ export abstract class ClosableContext<W extends Worker> {
 
   protected abstract newWorker(options: WorkerOptions): W;
 
-  /** Closes the context, whose workers are closed; called once. */
+  /** Closes the context, after its workers; called once. */
   protected abstract shutDown(): Promise<void>;
 
   worker(options: WorkerOptions = {}): W {
@@ -42,7 +42,7 @@ export abstract class ClosableContext<W extends Worker> {
     await this.close();
   }
 
-  /** Forgets a closed worker. */
+  /** Removes a closed worker. */
   forget(worker: W): void {
     this.workers.delete(worker);
   }

@@ -1,4 +1,4 @@
-/** An endpoint, a connection to a worker, as users see it: the operations of both tiers. Types only. */
+/** The interface of an endpoint, a connection to a worker: the operations of both tiers. Types only. */
 
 import type { Status } from '../../ucs/type/status.ts';
 import type { SocketAddress } from '../../uct/api/connection-manager.ts';
@@ -7,64 +7,66 @@ import type { LocalBuffer, LocalMemory, RemoteKey } from './memory.ts';
 import type { AmSendParams, AtomicName, AtomicParams, Request, RequestParams, StreamRecvParams } from './request.ts';
 import type { Tag } from './tag.ts';
 
-/** How an endpoint behaves. */
+/** Options of an endpoint. */
 export interface EndpointOptions {
   /**
-   * What happens when the peer is gone: `peer` (the default) ends every operation with its status within UCX_KEEPALIVE_INTERVAL and calls
-   * `onError`; with `none` the peer is not watched, and its failure is not reported.
+   * Behaviour if the peer fails: `peer` (the default) ends every operation with its status within UCX_KEEPALIVE_INTERVAL and calls
+   * `onError`; with `none` the peer is not monitored, and its failure is not reported.
    */
   readonly errorHandling?: 'peer' | 'none';
   /** Called once when the connection has ended without being closed here: CONNECTION_RESET or ENDPOINT_TIMEOUT. */
   readonly onError?: (endpoint: Endpoint, status: Status) => void;
 }
 
-/** How an endpoint to a worker address behaves. */
+/** Options of an endpoint to a worker address. */
 export interface AddressEndpointOptions extends EndpointOptions {
   /**
-   * The address is that of a program which does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query. Nobody can
-   * check them, libucp included: bytes that are no address end this process. With the engine `libucx` only. Default false.
+   * The address is that of a program that does not use this library, in C, Python or Java: the bytes of ucp_worker_get_address or ucp_worker_query.
+   * They cannot be
+   * checked, not even by libucp: invalid bytes end this process. With the engine `libucx` only. Default false.
    */
   readonly rawAddress?: boolean;
 }
 
-/** The memory behind a remote key of another program: what libucp itself cannot tell of it. */
+/** Address and length of the memory behind a remote key of another program, which libucp does not know. */
 export interface RawRemoteMemory {
-  /** Address of the first byte at the owner, who has sent it beside the key. */
+  /** Address of the first byte at the owner, which the owner sends together with the key. */
   readonly address: number | bigint;
-  /** Bytes that may be reached: what goes beyond is refused here. */
+  /** Accessible bytes: operations beyond them are refused here. */
   readonly byteLength: number;
 }
 
-/** How a remote key is unpacked. */
+/** Options of unpacking a remote key. */
 export interface RkeyOptions {
   /**
-   * The key is that of a program which does not use this library: the bytes of ucp_rkey_pack. Nobody can check them, libucp included: bytes that are no key may
+   * The key is that of a program that does not use this library: the bytes of ucp_rkey_pack. They cannot be checked, not even by libucp: invalid
+   * bytes may
    * end this process. With the engine `libucx` only.
    */
   readonly raw?: RawRemoteMemory;
 }
 
-/** What is known about an endpoint (ucp_ep_attr_t). */
+/** Attributes of an endpoint (ucp_ep_attr_t). */
 export interface EndpointAttributes {
-  /** The ends of the connection by which a client and a listener have found each other; undefined for endpoints by worker address. */
+  /** Local address of the connection between client and listener; undefined for endpoints by worker address. */
   readonly localAddress: SocketAddress | undefined;
   /** Address of the peer on that connection. */
   readonly remoteAddress: SocketAddress | undefined;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
-  /** The lane that carries messages, such as `posix/memory`; undefined if none does, or if that is not known. */
+  /** The lane that carries messages, such as `posix/memory`; undefined if there is none, or if it is not known. */
   readonly messageTransport: string | undefined;
 }
 
-/** How an endpoint is closed. */
+/** Options of closing an endpoint. */
 export interface CloseOptions {
-  /** Ends what waits for the peer with CANCELED instead of waiting for it. */
+  /** Ends operations that wait for the peer with CANCELED instead of waiting for it. */
   readonly force?: boolean;
 }
 
-/** The operations that can be explained. */
+/** The operations that explain() supports. */
 export const EXPLAINED_OPERATIONS = ['put', 'get', 'am', 'tag', 'stream', 'atomic'] as const;
-/** An operation that can be explained. */
+/** An operation that explain() supports. */
 export type ExplainedOperation = (typeof EXPLAINED_OPERATIONS)[number];
 
 /** Options of an awaited put or get. */
@@ -75,7 +77,7 @@ export interface TransferOptions {
   readonly byteLength?: number;
   /** Byte of the remote memory to start at. Default 0. */
   readonly remoteOffset?: number;
-  /** Remote address instead of `remoteOffset`: an address inside the remote memory. */
+  /** An address inside the remote memory, instead of `remoteOffset`. */
   readonly remoteAddress?: bigint;
   /** Cancels the operation: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
@@ -113,17 +115,17 @@ export interface AtomicOptions {
   readonly remoteOffset?: number;
   /** Bits of the word. Default 64. */
   readonly bits?: 32 | 64;
-  /** For cswap: the value that the word must have. */
+  /** For cswap: the expected value of the word. */
   readonly compare?: number | bigint;
   /** Cancels the operation: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
-/** What an awaited operation tells about itself. */
+/** The result of an awaited transfer. */
 export interface TransferResult {
   /** Bytes that were moved. */
   readonly byteLength: number;
-  /** Transport, device and protocol that moved the bytes; undefined where there was nothing to move, or messages carried them. */
+  /** Transport that moved the bytes; undefined if there were none, or if messages carried them. */
   readonly transport: string | undefined;
   /** Device that moved them, such as `gaudi0`. */
   readonly device: string | undefined;
@@ -139,21 +141,21 @@ export interface Endpoint extends AsyncDisposable {
   readonly status: Status;
   /** Transports and devices of the lanes, such as `gaudi_cpy/gaudi0`. */
   readonly transports: readonly string[];
-  /** The lane that carries messages, such as `posix/memory`; undefined if none does, or if that is not known. */
+  /** The lane that carries messages, such as `posix/memory`; undefined if there is none, or if it is not known. */
   readonly messageTransport: string | undefined;
 
-  /** What is known about it (ucp_ep_query). */
+  /** Attributes of the endpoint (ucp_ep_query). */
   query(): EndpointAttributes;
 
   /**
    * Writes local bytes to remote memory (ucp_put_nbx). Local completion: OK or the end of the request means that the local memory can be
-   * used again; flush waits for remote completion.
-   * @param local host bytes or mapped memory; must not change, nor be detached or transferred, until the request has ended
+   * reused; flush waits for remote completion.
+   * @param local host bytes or mapped memory; must not be changed, detached or transferred until the request has ended
    * @param byteLength bytes; 0 moves nothing
    * @param remoteOffset byte of the memory behind `rkey`
-   * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE when as many requests as the worker has
+   * @returns OK, a request in progress, the failure of a connection that has ended, or NO_RESOURCE if all requests of the worker
    *   are in use
-   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; nothing has moved then
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNREACHABLE; no bytes have moved then
    */
   putNbx(
     local: LocalMemory,
@@ -164,7 +166,7 @@ export interface Endpoint extends AsyncDisposable {
     params?: RequestParams,
   ): Status | Request;
 
-  /** Reads remote memory into local memory (ucp_get_nbx): the bytes are there when OK is returned or the request has ended. See {@link putNbx}. */
+  /** Reads remote memory into local memory (ucp_get_nbx): the bytes have arrived when OK is returned or the request has ended. See {@link putNbx}. */
   getNbx(
     local: LocalMemory,
     localOffset: number,
@@ -190,7 +192,7 @@ export interface Endpoint extends AsyncDisposable {
   ): Status | Request;
 
   /**
-   * Sends a tagged message (ucp_tag_send_nbx). Its end means that the local memory can be used again.
+   * Sends a tagged message (ucp_tag_send_nbx). Its end means that the local memory can be reused.
    * @param local bytes, mapped memory of any type, or a list of pieces; `localOffset` and `byteLength` are 0 with a list
    * @param tag 0 to 2^64 - 1
    */
@@ -202,7 +204,7 @@ export interface Endpoint extends AsyncDisposable {
     params?: RequestParams,
   ): Status | Request;
 
-  /** Like {@link tagSendNbx}, but ends only when a receive has taken the message (ucp_tag_send_sync_nbx). */
+  /** Like {@link tagSendNbx}, but ends only when a receive has matched the message (ucp_tag_send_sync_nbx). */
   tagSendSyncNbx(
     local: LocalBuffer,
     localOffset: number,
@@ -228,7 +230,7 @@ export interface Endpoint extends AsyncDisposable {
   /** Sends bytes of the stream (ucp_stream_send_nbx). */
   streamSendNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request;
 
-  /** Receives bytes of the stream (ucp_stream_recv_nbx): what is there, at least one byte, or all of the memory with `waitAll`. */
+  /** Receives bytes of the stream (ucp_stream_recv_nbx): the available ones, at least one, or all of the memory with `waitAll`. */
   streamRecvNbx(
     local: LocalBuffer,
     localOffset: number,
@@ -236,22 +238,22 @@ export interface Endpoint extends AsyncDisposable {
     params?: StreamRecvParams,
   ): Status | Request;
 
-  /** Takes bytes of the stream that have arrived, without a copy where the engine can (ucp_stream_recv_data_nb); undefined for none. */
+  /** Returns received bytes of the stream, without a copy if the engine supports it (ucp_stream_recv_data_nb); undefined if there are none. */
   streamRecvData(): Uint8Array | undefined;
 
   /**
-   * Waits until everything started before has reached remote memory (ucp_ep_flush_nbx).
-   * @returns OK when that is so, a request in progress, the failure of an earlier put, or NO_RESOURCE
+   * Waits until all earlier operations have reached remote memory (ucp_ep_flush_nbx).
+   * @returns OK if they have, a request in progress, the failure of an earlier put, or NO_RESOURCE
    */
   flushNbx(params?: RequestParams): Status | Request;
 
-  /** Orders the puts, gets and atomic operations started before against those started after (ucp_worker_fence, for one endpoint). */
+  /** Orders earlier puts, gets and atomic operations before later ones (ucp_worker_fence, for one endpoint). */
   fence(): void;
 
   /**
    * Unpacks a remote key for this endpoint (ucp_ep_rkey_unpack).
    * @param packed from Context.packRkey of the peer, or with `raw` from another program
-   * @throws UcxError ERR_RKEY_MALFORMED, ERR_RKEY_STALE, ERR_RKEY_FORGED; ERR_INVALID_PARAM; ERR_UNSUPPORTED for `raw` where the engine is not libucx
+   * @throws UcxError ERR_RKEY_MALFORMED, ERR_RKEY_STALE, ERR_RKEY_FORGED; ERR_INVALID_PARAM; ERR_UNSUPPORTED for `raw` if the engine is not libucx
    */
   unpackRkey(packed: Uint8Array, options?: RkeyOptions): RemoteKey;
 
@@ -259,9 +261,9 @@ export interface Endpoint extends AsyncDisposable {
   explain(operation: ExplainedOperation, local: LocalMemory, rkey: RemoteKey): Explanation;
 
   /**
-   * Writes local bytes to remote memory and waits until they are there.
-   * @throws UcxError as {@link putNbx}, and for a transfer that failed; AbortError when `signal` fires: a transfer on its way is not
-   *   recalled, the promise settles when it no longer touches the local memory
+   * Writes local bytes to remote memory and waits until they have arrived.
+   * @throws UcxError as {@link putNbx}, and for a failed transfer; AbortError if `signal` fires: a transfer that a transport has started is not
+   *   cancelled, and the promise settles when it no longer uses the local memory
    */
   put(local: LocalMemory, rkey: RemoteKey, options?: TransferOptions): Promise<TransferResult>;
 
@@ -271,30 +273,30 @@ export interface Endpoint extends AsyncDisposable {
   /** Changes a word of remote memory atomically; resolves with the word before. See {@link atomicNbx}. */
   atomic(operation: AtomicName, value: number | bigint, rkey: RemoteKey, options?: AtomicOptions): Promise<bigint>;
 
-  /** Sends a tagged message; resolves when the local memory can be used again. */
+  /** Sends a tagged message; resolves when the local memory can be reused. */
   tagSend(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
 
-  /** Sends a tagged message; resolves when a receive has taken it. */
+  /** Sends a tagged message; resolves when a receive has matched it. */
   tagSendSync(local: LocalBuffer, options?: TagSendOptions): Promise<TransferResult>;
 
-  /** Sends an active message; resolves when the local memory can be used again. */
+  /** Sends an active message; resolves when the local memory can be reused. */
   amSend(id: number, local: LocalBuffer, options?: AmSendOptions): Promise<TransferResult>;
 
-  /** Sends bytes of the stream; resolves when the local memory can be used again. */
+  /** Sends bytes of the stream; resolves when the local memory can be reused. */
   streamSend(local: LocalBuffer, options?: SendOptions): Promise<TransferResult>;
 
-  /** Receives bytes of the stream; resolves with how many. */
+  /** Receives bytes of the stream; resolves with their number. */
   streamRecv(local: LocalBuffer, options?: StreamRecvOptions): Promise<number>;
 
-  /** The bytes of the stream as they arrive, until the peer closes or the loop is left. */
+  /** The bytes of the stream as they arrive, until the peer closes or the loop ends. */
   stream(options?: SendOptions): AsyncGenerator<Uint8Array, void, void>;
 
-  /** Waits until everything started before has reached remote memory. */
+  /** Waits until all earlier operations have reached remote memory. */
   flush(options?: SendOptions): Promise<void>;
 
   /**
-   * Closes the endpoint: waits until what was started before has ended, or ends it with CANCELED where `force` is set and only the peer
-   * could end it. Idempotent; a failure of earlier operations is not reported here.
+   * Closes the endpoint: waits until earlier operations have ended; with `force`, operations that only the peer
+   * could end are ended with CANCELED. Idempotent; failures of earlier operations are not reported here.
    */
   close(options?: CloseOptions): Promise<void>;
 }

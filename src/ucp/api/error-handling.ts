@@ -1,4 +1,6 @@
-/** What an endpoint does when its connection ends without being closed here. Ending the requests is the connection's business. */
+/**
+ * Error handling of an endpoint: the callback for a connection that ends without being closed here. It does not end requests; the connection does.
+ */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
@@ -6,8 +8,8 @@ import type { Status } from '../../ucs/type/status.ts';
 import type { Endpoint, EndpointOptions } from './endpoint.ts';
 
 /**
- * Checks options before anything is done with them.
- * @param others names of what the options have beside
+ * Checks the options of an endpoint.
+ * @param others names of further options
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkErrorHandling(options: EndpointOptions, others: readonly string[] = []): void {
@@ -26,17 +28,17 @@ export class ErrorHandling {
   #options: EndpointOptions = {};
   #hasReported = false;
 
-  /** True where the peer is looked after. */
+  /** True if the peer is monitored. */
   get watchesPeer(): boolean {
     return this.#options.errorHandling !== 'none';
   }
 
-  /** Takes options that {@link checkErrorHandling} has accepted. */
+  /** Sets options that {@link checkErrorHandling} has accepted. */
   set(options: EndpointOptions): void {
     this.#options = { ...options };
   }
 
-  /** Tells the application, once. */
+  /** Calls the callback of the application, once. */
   report(endpoint: Endpoint, status: Status): void {
     if (this.#hasReported) return;
     this.#hasReported = true;

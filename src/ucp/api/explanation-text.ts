@@ -1,9 +1,9 @@
-/** An explanation as text, for every engine: the table of what is chosen, and below it what is not used and why. */
+/** Formats an explanation as text, for every engine: the table of chosen protocols, then the rejected ones and the reasons. */
 
 import type { Engine } from './engine.ts';
 import type { ExplainedChoice, Explanation } from './explanation.ts';
 
-/** Says with an explanation which engine it is of. */
+/** Adds the engine to an explanation. */
 export function explainedBy(engine: Engine, choice: ExplainedChoice): Explanation {
   const line = `engine: ${engine.name} ${engine.version} (${engine.reason})`;
   return { ...choice, engine, toString: () => `${choice.toString()}\n${line}` };

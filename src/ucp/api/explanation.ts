@@ -1,34 +1,34 @@
-/** What explain() tells: which protocol moves how many bytes, what else could, and why it does not. Types only. */
+/** The result of explain(): which protocol is used for which sizes, the other candidates, and why they were rejected. Types only. */
 
 import type { Engine } from './engine.ts';
 
-/** A transport or protocol that is not used. */
+/** A rejected transport or protocol. */
 export interface RejectedProtocol {
   /** Transport and device, such as `posix/memory`. */
   readonly transport: string;
-  /** Undefined when the transport as a whole is out. */
+  /** Undefined if the transport as a whole is rejected. */
   readonly protocol: string | undefined;
   /** Why it is not used. */
   readonly reason: string;
 }
 
-/** What moves the bytes. */
+/** The chosen protocol. */
 export interface SizeWinner {
   /** Transport and device, such as `gaudi_cpy/gaudi0`. */
   readonly transport: string;
   /** Protocol, such as `put/zcopy`. */
   readonly protocol: string;
-  /** By the cost model, not measured; undefined where there is no model of the engine. */
+  /** From the cost model, not measured; undefined if the engine has no model. */
   readonly estimatedNs: number | undefined;
   /** Bytes per second, by the same model. */
   readonly bandwidth: number | undefined;
-  /** What the estimate takes into account besides the attributes of the transport. */
+  /** A factor of the estimate besides the attributes of the transport. */
   readonly note?: string | undefined;
 }
 
-/** What does not move them. */
+/** A candidate that was not chosen. */
 export interface SizeLoser extends RejectedProtocol {
-  /** What it would take; undefined where it cannot. */
+  /** Estimated time; undefined if it cannot move the bytes. */
   readonly estimatedNs?: number | undefined;
 }
 
@@ -36,35 +36,35 @@ export interface SizeLoser extends RejectedProtocol {
 export interface SizeExplanation {
   /** Size of the operation in bytes. */
   readonly bytes: number;
-  /** Undefined where nothing can move so many bytes. */
+  /** Undefined if no candidate can move so many bytes. */
   readonly winner: SizeWinner | undefined;
   /** Candidates that were not chosen, with the reason. */
   readonly losers: readonly SizeLoser[];
 }
 
-/** A range of sizes and what moves them. */
+/** A range of sizes and its protocol. */
 export interface ChosenProtocol {
   /** First size of the range in bytes, inclusive. */
   readonly bytesMin: number;
-  /** Inclusive; Infinity for no end. */
+  /** Last size of the range in bytes, inclusive; Infinity for no limit. */
   readonly bytesMax: number;
   /** Such as `put/short`. */
   readonly protocol: string;
   /** Such as `gaudi_cpy/gaudi0`. */
   readonly transport: string;
-  /** Estimated time at the smallest size of the range, in nanoseconds: by the cost model, not measured; undefined where there is no model of the engine. */
+  /** Estimated time at the smallest size of the range, in nanoseconds: from the cost model, not measured; undefined if the engine has no model. */
   readonly estimatedNs: number | undefined;
-  /** What the estimate takes into account besides the attributes of the transport, such as `2 of 3 links up`. */
+  /** A factor of the estimate besides the attributes of the transport, such as `2 of 3 links up`. */
   readonly note?: string | undefined;
 }
 
 /** The explanation of one operation between two kinds of memory. */
 export interface Explanation extends ExplainedChoice {
-  /** What runs the operation, and why that. */
+  /** The engine that runs the operation, and why it was selected. */
   readonly engine: Engine;
 }
 
-/** An explanation that does not say which engine it is of. */
+/** An explanation without the engine. */
 export interface ExplainedChoice {
   readonly operation: string;
   readonly local: string;

@@ -1,15 +1,15 @@
-/** The features that a program can ask of a context (ucp_feature), by UCX's names. What an engine leaves out for that is its own business. */
+/** The features of a context that a program can select (ucp_feature), by UCX's names. Each engine decides what to omit without a feature. */
 
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** The names; waking up is always there. */
+/** The names; wake-up is always available. */
 export const FEATURES = ['tag', 'rma', 'amo32', 'amo64', 'stream', 'am'] as const;
 /** One of {@link FEATURES}. */
 export type Feature = (typeof FEATURES)[number];
 
 /**
- * Checks what a program has asked for.
+ * Checks the selected features.
  * @param features undefined for all
  * @throws UcxError ERR_INVALID_PARAM
  */
@@ -26,7 +26,7 @@ export function checkFeatures(features: readonly Feature[] | undefined): readonl
   return features;
 }
 
-/** The error for an operation whose feature was not asked for. */
+/** The error for an operation whose feature was not selected. */
 export function missingFeature(feature: Feature): UcxError {
   return new UcxError({
     code: 'ERR_FEATURE_MISSING',

@@ -1,13 +1,11 @@
-/**
- * Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. Device memory is only described here.
- */
+/** Local memory of a message: one piece or a list of pieces, checked, and copies between it and host bytes. It does not access device memory. */
 
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
 import { IOV_MAX, type IovPiece, type LocalMemory } from './memory.ts';
 import { OwnedMemory } from './owned-memory.ts';
 
-/** One piece of local memory of an engine, which has handles of its own. */
+/** One piece of local memory, with the handle type of an engine. */
 export interface PieceOf<M extends LocalMemory> extends IovPiece {
   readonly memory: M;
 }
@@ -17,19 +15,19 @@ export interface Piece<M extends LocalMemory = LocalMemory> {
   readonly memory: M;
   readonly offset: number;
   readonly byteLength: number;
-  /** Byte of the message at which it begins. */
+  /** Offset of the piece in the message. */
   readonly start: number;
 }
 
-/** Checks one piece of local memory: its type, whose it is, and the range. */
+/** Checks one piece of local memory: its type, its owner, and the range. */
 export function checkLocal(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const areWhole = Number.isSafeInteger(offset) && Number.isSafeInteger(byteLength) && offset >= 0 && byteLength >= 0;
-  // A byteLength, and not a length: compiled code of V8 11.3 goes on reading the length that a detached array had.
+  // Compares byteLength, not length: compiled code of V8 11.3 still reads the old length of a detached array.
   if (areWhole && local instanceof Uint8Array && offset + byteLength <= local.byteLength) return;
   checkEach(owner, local, offset, byteLength);
 }
 
-/** Every rule by itself, for mapped memory and for the message of a refusal. */
+/** Checks every rule separately, for mapped memory and for the message of an error. */
 function checkEach(owner: object, local: LocalMemory, offset: number, byteLength: number): void {
   const isHandle = OwnedMemory.isGenuine(local);
   if (!isHandle && !(local instanceof Uint8Array))
@@ -56,8 +54,8 @@ function checkEach(owner: object, local: LocalMemory, offset: number, byteLength
 }
 
 /**
- * Checks a list and gives every piece its place.
- * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or a piece that is wrong
+ * Checks a list and computes the offset of every piece.
+ * @throws UcxError ERR_INVALID_PARAM for more than {@link IOV_MAX} pieces or an invalid piece
  */
 export function checkPieces<M extends LocalMemory>(owner: object, iov: readonly PieceOf<M>[]): Piece<M>[] {
   if (iov.length > IOV_MAX) throw invalidParam('iov', `must have at most ${IOV_MAX} pieces`, iov.length);
@@ -79,7 +77,7 @@ export function isList<M extends LocalMemory>(local: M | readonly PieceOf<M>[]):
   return Array.isArray(local);
 }
 
-/** Checks local memory of either form: one piece of it, or a list, whose pieces have ranges of their own. */
+/** Checks local memory of either form: one piece, or a list whose pieces have their own ranges. */
 export function piecesOf<M extends LocalMemory>(
   owner: object,
   local: M | readonly PieceOf<M>[],
@@ -109,12 +107,12 @@ export function cut<M extends LocalMemory>(pieces: readonly Piece<M>[], byteLeng
     .map((piece) => ({ ...piece, byteLength: Math.min(piece.byteLength, byteLength - piece.start) }));
 }
 
-/** True when a CPU reaches all pieces. */
+/** True if the processor can access all pieces. */
 export function areHost(pieces: readonly Piece[]): boolean {
   return pieces.every(({ memory }) => hostBytes(memory) !== undefined);
 }
 
-/** False when some of the memory was unmapped, detached or shortened meanwhile: there are other bytes at its place, or none. */
+/** False if some of the memory was unmapped, detached or shortened meanwhile. */
 export function areMapped(pieces: readonly Piece[]): boolean {
   return pieces.every(
     ({ memory, offset, byteLength }) =>
@@ -122,12 +120,12 @@ export function areMapped(pieces: readonly Piece[]): boolean {
   );
 }
 
-/** False when host memory was detached or shortened meanwhile. */
+/** False if host memory was detached or shortened meanwhile. */
 export function areIntact(pieces: readonly Piece[]): boolean {
   return pieces.every(({ memory, offset, byteLength }) => holdsBytes(hostBytes(memory), offset, byteLength));
 }
 
-/** False for host bytes that are shorter than a range in them, as those of a detached ArrayBuffer are. */
+/** False for host bytes that are shorter than a range in them, such as those of a detached ArrayBuffer. */
 export function holdsBytes(bytes: Uint8Array | undefined, offset: number, byteLength: number): boolean {
   // See checkLocal.
   return bytes === undefined || offset + byteLength <= bytes.byteLength;

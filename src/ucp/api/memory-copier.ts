@@ -1,4 +1,7 @@
-/** Copies between host bytes and the mapped memory of one context, whatever kind it is, by an endpoint to a worker of its own. Peers are the business of endpoints. */
+/**
+ * Copies between host bytes and the mapped memory of one context, of any type, by an endpoint to a worker of its own. It does not access memory of
+ * peers.
+ */
 
 import { copyBytes } from '../../ucs/memory/copy-bytes.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
@@ -7,7 +10,7 @@ import type { Context } from './context.ts';
 import type { Endpoint, TransferOptions } from './endpoint.ts';
 import type { LocalMemory, MemoryHandle, MemoryRange, RemoteKey } from './memory.ts';
 
-/** Bytes of host memory by which memory of a card is filled. */
+/** Bytes of host memory from which device memory is filled. */
 const FILL_BYTES_MAX = 2 ** 20;
 
 /** A checked range of memory. */
@@ -89,7 +92,7 @@ export class MemoryCopier {
     }
   }
 
-  /** Made at the first use, and closed with the context. */
+  /** Created at the first use, and closed with the context. */
   #toItself(): Endpoint {
     if (this.#endpoint === undefined) {
       const worker = this.#context.worker();
@@ -102,7 +105,7 @@ export class MemoryCopier {
 /**
  * A range of mapped memory.
  * @param length default: all from `offset` on
- * @throws UcxError ERR_INVALID_PARAM; ERR_CLOSED for memory that is not mapped any more
+ * @throws UcxError ERR_INVALID_PARAM; ERR_CLOSED for unmapped memory
  */
 function rangeOf(memory: MemoryHandle, offset = 0, length?: number, name = 'offset'): Range {
   if (!memory.mapped) throw closedError('memory handle');

@@ -1,24 +1,24 @@
-/** Memory as the operations of the API take it: mapped memory, host bytes, lists of pieces, remote keys. Types only. */
+/** Memory as parameters of the operations: mapped memory, host bytes, lists of pieces, remote keys. Types only. */
 
 import type { MemoryType, MemoryTypeName, WithMemoryType } from '../../ucs/memory/memory-type.ts';
 
-/** What memMap can be asked for. */
+/** Parameters of memMap. */
 export type MemMapParams =
   | {
-      /** Host memory to register. It must own its bytes and keep its length while it is mapped. */
+      /** Host memory to register: not empty, not in a resizable ArrayBuffer or in the pool of small Buffers, and not detached while it is mapped. */
       readonly buffer: Uint8Array;
     }
   | {
       /**
-       * Address of memory that the application owns: device memory of hl-thunk, or host memory of another library of this process, which must stay until it
+       * Address of foreign memory: device memory of hl-thunk, or host memory of another library of this process, which must stay mapped until it
        * is reported unmapped.
        */
       readonly address: number | bigint;
-      /** Bytes of it; of host memory 4 GiB at most. */
+      /** Length in bytes; of host memory at most 4 GiB. */
       readonly byteLength: number;
-      /** What lies there; default: what is known about the address. */
+      /** Default: detected. */
       readonly memoryType?: MemoryType | MemoryTypeName;
-      /** Card whose address it is, by its logical index; needed where several have memory there. */
+      /** Logical index of the card that has the address; required if several cards have memory there. */
       readonly sysDevice?: number;
     }
   | {
@@ -26,34 +26,35 @@ export type MemMapParams =
       readonly allocate: number;
       /** Default host. */
       readonly memoryType?: MemoryType | MemoryTypeName;
-      /** Card, by its logical index; the first one by default. */
+      /** Logical index of the card. Default: the first one. */
       readonly sysDevice?: number;
       /**
-       * Asks for memory that can be exported as a dma-buf without exposing neighbours: device memory that shares nothing with other allocations, host memory in
-       * a memfd, which keeps a descriptor, and which peers do not map (posix) but reach in other ways.
+       * Allocates memory that can be exported as a dma-buf without exposing other memory: device memory in an allocation of its own, or host memory
+       * in
+       * a memfd, which keeps a descriptor, and which peers do not map (posix) but access in other ways.
        */
       readonly shared?: boolean;
     }
   | {
       /**
-       * Memory of others by a dma-buf of it. The descriptor stays the caller's, who may close it when memMap has returned: what is needed of it is duplicated,
-       * and closed by memUnmap.
+       * Foreign memory by its dma-buf. The descriptor stays the caller's, who may close it when memMap has returned: memMap duplicates
+       * it, and memUnmap closes the duplicate.
        */
       readonly dmabuf: {
         /** Descriptor of the dma-buf. */
         readonly fd: number;
-        /** First byte of it. Default 0. */
+        /** Offset of the first byte in the dma-buf. Default 0. */
         readonly offset?: number;
-        /** Bytes from there; of host memory 4 GiB at most. */
+        /** Length in bytes; of host memory at most 4 GiB. */
         readonly byteLength: number;
       };
-      /** What is behind it. Default host: memory that the processor maps. GAUDI is HBM, which a card imports, if its driver does. */
+      /** Type of the memory. Default host: memory that the processor maps. GAUDI is HBM, which a card imports if its driver supports that. */
       readonly memoryType?: MemoryType | MemoryTypeName;
-      /** The card that is to reach memory of type GAUDI, by its logical index; by default the first one that imports. */
+      /** Logical index of the card that imports memory of type GAUDI. Default: the first one that can. */
       readonly sysDevice?: number;
     };
 
-/** MemMapParams as engines have them: the memory type is no name. */
+/** MemMapParams with the memory type as a number. */
 export type MapParams = WithMemoryType<MemMapParams>;
 
 /** A range of mapped memory. */
@@ -64,7 +65,7 @@ export interface MemoryRange {
   readonly length?: number;
 }
 
-/** Mapped memory of a context: what memMap returns, usable as local memory of every operation and as the origin of remote keys. */
+/** Mapped memory of a context: the result of memMap, usable as local memory of every operation and as the origin of remote keys. */
 export interface MemoryHandle {
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
@@ -74,7 +75,7 @@ export interface MemoryHandle {
   readonly address: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The bytes, for host memory; device memory has none that a CPU can reach. */
+  /** The bytes of host memory; undefined for device memory, which the processor cannot access. */
   readonly bytes: Uint8Array | undefined;
   /** False after memUnmap. */
   readonly mapped: boolean;
@@ -85,16 +86,17 @@ export interface MemoryHandle {
   view(): Uint8Array | undefined;
 
   /**
-   * Writes bytes into the memory, whatever kind it is, and waits until they are there. Like the other three it drives progress by itself and needs no endpoint.
+   * Writes bytes into memory of any type, and waits until they have arrived. Like the three methods below, it drives progress by itself and needs no
+   * endpoint.
    * @param offset first byte of the memory. Default 0
-   * @throws UcxError ERR_INVALID_PARAM for a range that is not inside the memory; ERR_CLOSED after memUnmap; as the transfer ends
+   * @throws UcxError ERR_INVALID_PARAM for a range that is not inside the memory; ERR_CLOSED after memUnmap; the failure of the transfer
    */
   write(bytes: Uint8Array, offset?: number): Promise<void>;
 
   /**
-   * Reads bytes of the memory, whatever kind it is.
-   * @param target where to; default: new bytes
-   * @param options what to read; the length is by default that of the target, or all from `offset` on
+   * Reads bytes of memory of any type.
+   * @param target destination. Default: new bytes
+   * @param options the range to read; the length is by default that of the target, or all from `offset` on
    * @returns the bytes that were read: the target, or the part of it
    * @throws UcxError see {@link write}
    */
@@ -108,10 +110,10 @@ export interface MemoryHandle {
   fill(value: number, options?: MemoryRange): Promise<void>;
 
   /**
-   * Copies bytes of the memory into other memory of the same context: between host memory and cards, inside a card, from card to card. Ranges of one memory
+   * Copies bytes to other memory of the same context: between host memory and cards, within a card, between cards. Ranges of one memory
    * must not overlap.
    * @param targetOffset first byte of the other memory. Default 0
-   * @param options what to copy
+   * @param options the range to copy
    * @throws UcxError see {@link write}
    */
   copyTo(other: MemoryHandle, targetOffset?: number, options?: MemoryRange): Promise<void>;
@@ -120,20 +122,20 @@ export interface MemoryHandle {
 /** Memory on the local side of an operation: mapped memory, or any host buffer. */
 export type LocalMemory = MemoryHandle | Uint8Array;
 
-/** Pieces of a list at most. */
+/** The most pieces of a list. */
 export const IOV_MAX = 1024;
 
 /** One piece of local memory. */
 export interface IovPiece {
-  /** The memory that it is a part of. */
+  /** The memory of the piece. */
   readonly memory: LocalMemory;
   /** Default 0. */
   readonly offset?: number;
-  /** Default: what the memory has from `offset` on. */
+  /** Default: all of the memory from `offset` on. */
   readonly byteLength?: number;
 }
 
-/** Local memory of a message: one piece, or pieces that are one message in order. */
+/** Local memory of a message: one piece, or a list of pieces that form one message in order. */
 export type LocalBuffer = LocalMemory | readonly IovPiece[];
 
 /** An unpacked remote key. */
@@ -146,17 +148,17 @@ export interface RemoteKey {
   readonly address: bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The remote bytes, where a transport has mapped them into this process (ucp_rkey_ptr); undefined elsewhere. */
+  /** The remote bytes, if a transport has mapped them into this process (ucp_rkey_ptr); otherwise undefined. */
   readonly bytes: Uint8Array | undefined;
   /** True after `release()`. */
   readonly released: boolean;
-  /** False when a transport knows that the memory is gone. */
+  /** False if a transport has detected that the memory was released. */
   readonly live: boolean;
-  /** Gives the key back: it cannot be used any more. Idempotent. */
+  /** Releases the key, which cannot be used afterwards. Idempotent. */
   release(): void;
 }
 
-/** The part of mapped memory that advice is about. */
+/** The range of mapped memory that advice applies to. */
 export interface AdviseOptions {
   /** First byte. Default 0. */
   readonly offset?: number;
@@ -164,35 +166,35 @@ export interface AdviseOptions {
   readonly byteLength?: number;
 }
 
-/** A range of addresses, as users name it. */
+/** A range of addresses. */
 export interface AddressedMemory {
-  /** Address of the first byte: a host virtual address or one of a device. */
+  /** Address of the first byte: a host virtual address or a device address. */
   readonly address: number | bigint;
   /** Length in bytes. */
   readonly byteLength: number;
-  /** The card whose address it is; without it all are asked, and several that have memory there are an error. */
+  /** Logical index of the card that has the address; without it, memory of several cards at the address is an error. */
   readonly sysDevice?: number;
 }
 
-/** What is known about memory (ucp_mem_attr). */
+/** Attributes of memory (ucp_mem_attr). */
 export interface MemoryInfo {
   /** Kind of the memory. */
   readonly memoryType: MemoryType;
   /** Undefined for host memory. */
   readonly sysDevice: number | undefined;
-  /** Start and length of the whole allocation; of host memory those of the question. */
+  /** Start of the whole allocation; for host memory start of the requested range. */
   readonly baseAddress: bigint;
-  /** Length of the whole allocation in bytes. */
+  /** Length of the whole allocation in bytes; for host memory of the requested range. */
   readonly allocLength: number;
 }
 
-/** A report about memory that is not host memory and that this library does not allocate. */
+/** A report about foreign device memory. */
 export interface MemoryTypeEvent extends AddressedMemory {
-  /** What happened to the memory. */
+  /** The event. */
   readonly event: 'allocated' | 'freed';
   /** Kind of the memory. */
   readonly memoryType: MemoryType | MemoryTypeName;
 }
 
-/** MemoryTypeEvent as engines have it. */
+/** MemoryTypeEvent with the memory type as a number. */
 export type TypeEvent = WithMemoryType<MemoryTypeEvent>;

@@ -1,4 +1,4 @@
-/** Mapped memory as every engine knows it: whose it is, where it is, and whether it still is. Engines extend it by what they reach it with. */
+/** Mapped memory, the part that all engines share: owner, address and length, and whether it is still mapped. Engines add their registrations. */
 
 import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
@@ -6,7 +6,7 @@ import { showAs } from '../../ucs/type/inspect.ts';
 import type { MemoryHandle, MemoryRange } from './memory.ts';
 import type { MemoryCopier } from './memory-copier.ts';
 
-/** Where memory lies. */
+/** Address and length of memory. */
 export interface MemoryExtent {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
@@ -16,7 +16,7 @@ export interface MemoryExtent {
 
 /** A context of the native engine, as the owner of memory. */
 export interface MemoryOwner {
-  /** Copies its memory. */
+  /** Copies to and from the memory of the context. */
   readonly copier: MemoryCopier;
 }
 
@@ -25,7 +25,7 @@ export type NativeMemory = OwnedMemory & { readonly owner: MemoryOwner };
 
 /** Mapped memory. */
 export abstract class OwnedMemory implements MemoryHandle {
-  /** The context that mapped it. The first field: it refuses to be cloned, before bytes are. */
+  /** The context that mapped it. The first field, because it makes cloning fail before bytes are cloned. */
   readonly owner: object;
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
@@ -43,7 +43,7 @@ export abstract class OwnedMemory implements MemoryHandle {
     this.bytes = bytes;
   }
 
-  /** Whether a value is mapped memory, and nothing that looks like it. */
+  /** Whether a value is mapped memory, and not merely an object with the same properties. */
   static isGenuine(value: unknown): value is OwnedMemory {
     return typeof value === 'object' && value !== null && #mapped in value;
   }
@@ -79,7 +79,7 @@ export abstract class OwnedMemory implements MemoryHandle {
     });
   }
 
-  /** The same memory as the native engine has it. */
+  /** The same memory as a handle of the native engine. */
   protected abstract get native(): NativeMemory;
 
   async #copied<T>(run: (memory: NativeMemory, copier: MemoryCopier) => Promise<T>): Promise<T> {
@@ -88,7 +88,7 @@ export abstract class OwnedMemory implements MemoryHandle {
     return await run(native, native.owner.copier);
   }
 
-  /** Marks the handle as gone; for the context. */
+  /** Marks the handle as unmapped; for the context. */
   retire(): void {
     this.#mapped = false;
   }

@@ -1,4 +1,4 @@
-/** An unpacked remote key as every engine knows it: whose it is, and the memory behind it. Engines extend it by what they reach the memory with. */
+/** An unpacked remote key, the part that all engines share: owner, and address and length of the memory. Engines add their own keys. */
 
 import { type MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { closedError, invalidParam } from '../../ucs/type/error.ts';
@@ -6,7 +6,7 @@ import { showAs } from '../../ucs/type/inspect.ts';
 import { THREAD_BOUND } from '../../ucs/type/thread-bound.ts';
 import type { RemoteKey } from './memory.ts';
 
-/** The memory behind a key. */
+/** Address and length of the memory behind a key. */
 export interface RemoteExtent {
   readonly memoryType: MemoryType;
   readonly address: bigint;
@@ -16,7 +16,7 @@ export interface RemoteExtent {
 /** An unpacked remote key. */
 export abstract class OwnedRemoteKey implements RemoteKey {
   readonly thread: symbol = THREAD_BOUND;
-  /** The endpoint or connection that it was unpacked for. */
+  /** The endpoint or connection for which it was unpacked. */
   readonly owner: object;
   readonly memoryType: MemoryType;
   /** Address of the first byte at the owner of the memory. */
@@ -35,7 +35,7 @@ export abstract class OwnedRemoteKey implements RemoteKey {
   abstract get bytes(): Uint8Array | undefined;
   abstract get live(): boolean;
 
-  /** Whether a value is a key that was unpacked, and nothing that looks like one. */
+  /** Whether a value is an unpacked key, and not merely an object with the same properties. */
   static isGenuine(value: unknown): value is OwnedRemoteKey {
     return typeof value === 'object' && value !== null && #released in value;
   }
@@ -50,7 +50,7 @@ export abstract class OwnedRemoteKey implements RemoteKey {
     this.releaseParts();
   }
 
-  /** Gives back what the engine has unpacked; called once. */
+  /** Releases the keys of the engine; called once. */
   protected abstract releaseParts(): void;
 }
 
@@ -62,7 +62,7 @@ showAs(OwnedRemoteKey, 'RemoteKey', ({ memoryType, byteLength, address, released
 }));
 
 /**
- * Checks the remote side of an operation: the key, whose it is, and the range. `K` is the class of the keys that the owner unpacks.
+ * Checks the remote side of an operation: the key, its owner, and the range. `K` is the key class of the owner.
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function checkRemote<K extends OwnedRemoteKey>(
@@ -84,7 +84,7 @@ export function checkRemote<K extends OwnedRemoteKey>(
 }
 
 /**
- * The same for an atomic operation: the word lies across no others.
+ * The same for an atomic operation, whose word must be aligned.
  * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
  */
 export function checkRemoteWord<K extends OwnedRemoteKey>(

@@ -1,11 +1,11 @@
-/** Options for worker addresses and remote keys of programs that do not use this library. The bytes themselves cannot be checked. */
+/** Options for worker addresses and remote keys of programs that do not use this library. It does not check the bytes. */
 
 import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import type { AddressEndpointOptions, RawRemoteMemory, RkeyOptions } from './endpoint.ts';
 
-/** Addresses of host memory end before it. */
+/** The first address that is not a host address. */
 const HOST_ADDRESSES_END = 2 ** 48;
 
 /** Whether the address is that of another program. @throws UcxError ERR_INVALID_PARAM */
@@ -31,7 +31,7 @@ export function checkRawMemory(options: RkeyOptions): RawRemoteMemory | undefine
   return raw;
 }
 
-/** The refusal of an engine that shares nothing with other programs. */
+/** The error of an engine that cannot communicate with other programs. */
 export function otherPrograms(kind: string): UcxError {
   return new UcxError({
     code: 'ERR_UNSUPPORTED',

@@ -1,6 +1,7 @@
 /**
- * A received active message as the engines have it: header and data where they lie, valid during the call unless the handler takes them. How the data of a
- * long message is fetched is decided by the engine.
+ * A received active message, for all engines: header and data in the receive buffer, valid during the call unless the handler retains them. The
+ * engine
+ * decides how the data of a rendezvous is fetched.
  */
 
 import { invalidParam, statusError } from '../../ucs/type/error.ts';
@@ -13,13 +14,13 @@ import type { Request, RequestParams } from './request.ts';
 
 const NO_BYTES = new Uint8Array(0);
 
-/** What a message needs of the engine that received it; `S` and `W` as in {@link ReceivedMessage}. */
+/** Services of the engine that received a message; `S` and `W` as in {@link ReceivedMessage}. */
 export interface MessageOwner<S extends object = object, W extends object = object> {
   /** The endpoint to the sender. */
   endpointTo(sender: S): Endpoint;
-  /** Gives up the data of a rendezvous: tells the sender that it is not wanted. */
+  /** Discards the data of a rendezvous and notifies the sender. */
   releaseData(message: ReceivedMessage<S, W>): void;
-  /** A message has left the queue that it was put into. Without it, queues take memory that the engine does not count. */
+  /** Called when a message leaves its queue. Engines without it do not count the memory of queues. */
   messageTaken?(message: ReceivedMessage<S, W>): void;
   receiveData(
     message: ReceivedMessage<S, W>,
@@ -32,13 +33,14 @@ export interface MessageOwner<S extends object = object, W extends object = obje
 }
 
 /**
- * An active message. The object is used again for the next message: after the handler only what {@link retain} returned is left. For the engine, `S` is the
- * connection to the sender, and `W` what the data of a rendezvous is fetched by.
+ * An active message. The object is reused for the next message: after the handler only the result of {@link retain} is valid. For the engine, `S` is
+ * the
+ * connection to the sender, and `W` the state for fetching the data of a rendezvous.
  */
 export class ReceivedMessage<S extends object = object, W extends object = object> {
   /** Handler id. */
   id = 0;
-  /** The connection that it came by; for the engine. */
+  /** The connection on which it arrived; for the engine. */
   sender: S | undefined = undefined;
   /** Memory that holds header and data. */
   source: Uint8Array = NO_BYTES;
@@ -48,19 +50,19 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   headerLength = 0;
   /** First byte of the data in `source`. */
   dataOffset = 0;
-  /** Bytes of the data, whether they are here or must be received. */
+  /** Bytes of the data, received or not. */
   byteLength = 0;
-  /** Set while the data is still with the sender: what the engine fetches it by. */
+  /** State for fetching the data while it is still at the sender. */
   waiting: W | undefined = undefined;
-  /** True when the handler has taken over the fetching of the data. */
+  /** True if the handler has started to fetch the data. */
   isTaken = false;
-  /** True for the object that handlers see; false for one that was retained. */
+  /** True for the object that is passed to handlers; false for a retained one. */
   isView = true;
-  /** What it takes of the sender's credit; for the engine. */
+  /** Bytes of the sender's credit that it occupies; for the engine. */
   cost = 0;
-  /** It waits in a queue of the library: its memory counts until it is taken. */
+  /** True while it is in a queue of the library: its memory counts until it leaves. */
   isQueued = false;
-  /** A promise for the data is under way, or has been kept. */
+  /** True if a promise for the data is pending or was fulfilled. */
   #isAwaited = false;
   readonly #owner: MessageOwner<S, W>;
 
@@ -68,7 +70,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     this.#owner = owner;
   }
 
-  /** True for a message whose data must be fetched with {@link into}: a long one, or one that this worker had no memory for. */
+  /** True for a message whose data must be fetched with {@link into}: because it is long, or because this worker had no memory for it. */
   get isRendezvous(): boolean {
     return this.waiting !== undefined;
   }
@@ -95,7 +97,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     return this.#owner.endpointTo(this.sender!);
   }
 
-  /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): a copy that belongs to the caller. */
+  /** Keeps the message beyond the handler (UCP_AM_FLAG_PERSISTENT_DATA): returns a copy that belongs to the caller. */
   retain(): ReceivedMessage<S, W> {
     const copy = new ReceivedMessage<S, W>(this.#owner);
     copy.isView = false;
@@ -122,14 +124,14 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
     return copy;
   }
 
-  /** The application takes the message out of the queue, or the queue is closed. */
+  /** Removes the message from the queue, for the application or because the queue is closed. */
   leaveQueue(): void {
     this.isQueued = false;
     this.#owner.messageTaken?.(this);
   }
 
   /**
-   * Puts the data into local memory (ucp_am_recv_data_nbx), once.
+   * Receives the data into local memory (ucp_am_recv_data_nbx), once.
    * @throws UcxError ERR_INVALID_PARAM for memory that is too short, or the second time
    */
   receiveNbx(local: LocalBuffer, localOffset: number, byteLength: number, params?: RequestParams): Status | Request {
@@ -153,21 +155,21 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   async into(local: LocalBuffer, options: MessageDataOptions = {}): Promise<number> {
     const signal = signalOf(options);
     this.#checkFirst();
-    // The operation may have to wait, and this object holds another message by then.
+    // The operation may have to wait, and this object may be reused by then.
     const kept = this.isView ? this.retain() : this;
     if (kept === this) this.#isAwaited = true;
     else this.isReceived = true;
     try {
       return await this.#owner.awaitData(kept, local, signal);
     } catch (error) {
-      // One that was refused before it began leaves the data where it is: to be received again, or, for a copy that only this call has, to be given up.
+      // If the receive was refused at its start, the data can be received again; a copy that only this call has is released.
       if (kept === this) this.#isAwaited = false;
       else kept.release();
       throw error;
     }
   }
 
-  /** Gives up a message that {@link retain} has kept: the sender of a rendezvous waits for that, or for its data to be received. */
+  /** Discards a message that {@link retain} has kept: the sender of a rendezvous waits until its data is received or discarded. */
   release(): void {
     if (this.isReceived || this.#isAwaited) return;
     this.isReceived = true;
@@ -182,7 +184,7 @@ export class ReceivedMessage<S extends object = object, W extends object = objec
   isReceived = false;
 }
 
-/** @throws UcxError ERR_NO_MEMORY: the length is the sender's word */
+/** @throws UcxError ERR_NO_MEMORY if the length, which the sender has chosen, cannot be allocated */
 function roomFor(byteLength: number): Uint8Array {
   try {
     return new Uint8Array(byteLength);

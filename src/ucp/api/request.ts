@@ -1,23 +1,23 @@
-/** An operation that has not ended when its call returned, as users see it, and how it is asked for. Types only. */
+/** The interface of a request, an operation that was not finished when its call returned, and its parameters. Types only. */
 
 import type { Status } from '../../ucs/type/status.ts';
 
 /** Runs once when a request ends, inside `progress()`; `request.free()` may be called in it. It must not throw. */
 export type RequestCallback = (request: Request, status: Status) => void;
 
-/** Options of an nbx call (ucp_request_param_t). Reuse one object: the call keeps nothing of it. */
+/** Options of an nbx call (ucp_request_param_t). The object can be reused: the call keeps no reference to it. */
 export interface RequestParams {
-  /** Return a request even when the operation ended at once (UCP_OP_ATTR_FLAG_NO_IMM_CMPL). */
+  /** Returns a request even if the operation ended at once (UCP_OP_ATTR_FLAG_NO_IMM_CMPL). */
   readonly noImmediateCompletion?: boolean;
-  /** Runs when the request ends; not for an operation that ended at once. */
+  /** Called when the request ends; not called if the operation ended at once. */
   readonly callback?: RequestCallback;
-  /** Any value; the request has it as `userData`. */
+  /** Any value; returned as `userData` of the request. */
   readonly userData?: unknown;
 }
 
-/** How an active message is sent. */
+/** Parameters of sending an active message. */
 export interface AmSendParams extends RequestParams {
-  /** Sends it at once, or with a rendezvous; by default its length decides. Where the receiver has no memory for it, it goes by rendezvous in any case. */
+  /** Sends it eagerly or by rendezvous; by default its length decides. If the receiver has no memory for it, it is sent by rendezvous in any case. */
   readonly protocol?: 'eager' | 'rendezvous';
 }
 
@@ -28,11 +28,11 @@ export type AtomicName = 'add' | 'and' | 'or' | 'xor' | 'swap' | 'cswap';
 export interface AtomicParams extends RequestParams {
   /** Bits of the word. Default 64. */
   readonly bits?: 32 | 64;
-  /** For cswap: the value that the word must have. */
+  /** For cswap: the expected value of the word. */
   readonly compare?: number | bigint;
 }
 
-/** How a stream is received. */
+/** Parameters of receiving from a stream. */
 export interface StreamRecvParams extends RequestParams {
   /** Ends only when all of the local memory is filled (UCP_STREAM_RECV_FLAG_WAITALL). */
   readonly waitAll?: boolean;
@@ -40,13 +40,13 @@ export interface StreamRecvParams extends RequestParams {
 
 /** A request. Pooled: after `free()` the object belongs to another operation. */
 export interface Request {
-  /** INPROGRESS, then how it has ended. */
+  /** INPROGRESS, then the final status. */
   readonly status: Status;
   /** True once `status` is final. */
   readonly isCompleted: boolean;
-  /** What was thrown on the way, for the cause of an error; most failures have none. */
+  /** An error that was thrown during the operation, for the cause of an error; undefined for most failures. */
   readonly error: unknown;
-  /** Of RequestParams. The callback may be set until the operation has ended. */
+  /** The `callback` of the parameters. It may be set until the operation has ended. */
   callback: RequestCallback | undefined;
   /** The `userData` of the parameters. */
   readonly userData: unknown;
@@ -54,24 +54,24 @@ export interface Request {
   readonly byteLength: number;
   /** Bytes of the message that was received. */
   readonly receivedBytes: number;
-  /** Tag of the message that a receive has got. */
+  /** Tag of the received message. */
   readonly senderTag: bigint;
   /** Word before an atomic operation that has ended. */
   readonly atomicResult: bigint;
-  /** Name of the transport that carries it, such as `gaudi_cpy`; undefined where none does, as for a flush. */
+  /** Name of the transport that carries it, such as `gaudi_cpy`; undefined if there is none, as for a flush. */
   readonly transport: string | undefined;
   /** Name of the device that carries it, such as `gaudi0`. */
   readonly device: string | undefined;
   /** Name of the protocol, such as `put/zcopy`. */
   readonly protocol: string;
   /**
-   * Gives the object back once the operation has ended.
+   * Returns the object to its pool once the operation has ended.
    * @throws UcxError ERR_BUSY before that, ERR_INVALID_PARAM the second time
    */
   free(): void;
   /**
-   * Ends the operation with CANCELED if no transport works on it yet (ucp_request_cancel).
-   * @returns false when it is too late: the request ends by itself
+   * Ends the operation with CANCELED if no transport has started it yet (ucp_request_cancel).
+   * @returns false if it is too late: the request ends by itself
    */
   cancel(): boolean;
 }

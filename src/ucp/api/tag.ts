@@ -1,4 +1,4 @@
-/** Tags at the edge of the API: 64 bits, as a number where that is exact, or a bigint. */
+/** Tags as parameters: 64 bits, as a number if that is exact, or a bigint. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import { highOf, highWord, lowWord } from '../../ucs/type/int64.ts';
@@ -6,12 +6,12 @@ import { highOf, highWord, lowWord } from '../../ucs/type/int64.ts';
 /** A tag or a mask: a non-negative safe integer, or a bigint below 2^64. */
 export type Tag = number | bigint;
 
-/** The mask with all bits: only the very tag matches. */
+/** The mask with all bits: matches only an equal tag. */
 export const TAG_MASK_FULL = 0xffff_ffff_ffff_ffffn;
 
 const TAG_END = 1n << 64n;
 
-/** The low 32 bits of a tag, as a signed word. @throws UcxError ERR_INVALID_PARAM for what is no tag */
+/** The low 32 bits of a tag, as a signed word. @throws UcxError ERR_INVALID_PARAM for a value that is not a tag */
 export function tagLow(argument: string, tag: Tag): number {
   if (typeof tag === 'number' && tag >= 0 && Number.isSafeInteger(tag)) return tag | 0;
   if (typeof tag === 'bigint' && tag >= 0n && tag < TAG_END) return lowWord(tag);

@@ -1,4 +1,4 @@
-/** An atomic operation on one word: its operands checked, and how it changes a word that has no other writer. Engines reach the word. */
+/** An atomic operation on one word: its checked operands, and its effect on a word without concurrent writers. Engines access the word. */
 
 import { invalidParam } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -120,7 +120,7 @@ function word64(argument: string, value: number | bigint): bigint {
   return value < 0n ? BigInt.asUintN(64, value) : value;
 }
 
-/** Changes a word that has no other writer. */
+/** Applies an operation to a word without concurrent writers. */
 export function modifyWord(bytes: Uint8Array, offset: number, call: WordOperation): Status {
   const view = new DataView(bytes.buffer, bytes.byteOffset + offset, call.wordBytes);
   const before = call.wordBytes === 4 ? BigInt(view.getUint32(0, true)) : view.getBigUint64(0, true);
@@ -131,7 +131,7 @@ export function modifyWord(bytes: Uint8Array, offset: number, call: WordOperatio
   return Status.OK;
 }
 
-/** What an operation makes of a word. */
+/** The value of a word after an operation. */
 export function wordAfter(call: WordOperation, before: bigint): bigint {
   return BigInt.asUintN(call.wordBytes * 8, afterOf(call, before));
 }

@@ -1,4 +1,4 @@
-/** A worker, what communicates and makes progress, as users see it. Types only. */
+/** The interface of a worker, which communicates and makes progress. Types only. */
 
 import type { StatsNode } from '../../ucs/stats/stats-node.ts';
 import type { Status } from '../../ucs/type/status.ts';
@@ -10,9 +10,9 @@ import type { ConnectNbxOptions, ConnectOptions } from './sockets/connect.ts';
 import type { Listener, ListenerOptions } from './sockets/listener.ts';
 import type { Tag } from './tag.ts';
 
-/** What a worker may be given (ucp_worker_params_t). */
+/** Options of a worker (ucp_worker_params_t). */
 export interface WorkerOptions {
-  /** By which listeners know its clients where these want to tell: 0 to 2^64 - 1. Default: a random number. */
+  /** Client id, by which listeners identify this worker if it connects with `sendClientId`: 0 to 2^64 - 1. Default: a random number. */
   readonly clientId?: bigint | number;
 }
 
@@ -28,13 +28,13 @@ export interface TagMessage {
 export interface TagRecvOptions {
   /** Tag to receive. Default 0. */
   readonly tag?: Tag;
-  /** Bits of the tag that count. Default all. */
+  /** Significant bits of the tag. Default all. */
   readonly mask?: Tag;
   /** Cancels the receive: its promise rejects with an AbortError. */
   readonly signal?: AbortSignal;
 }
 
-/** What an awaited receive has got. */
+/** The result of an awaited receive. */
 export interface TagRecvResult {
   /** Tag under which the message was sent, unsigned 64 bits. */
   readonly senderTag: bigint;
@@ -46,59 +46,62 @@ export interface TagRecvResult {
 export interface Worker extends AsyncDisposable {
   /** True after `close()`. */
   readonly closed: boolean;
-  /** By which listeners know this worker, where it connects with `sendClientId`. */
+  /** Client id, by which listeners identify this worker if it connects with `sendClientId`. */
   readonly clientId: bigint;
   /** Requests in use. */
   readonly requestsInUse: number;
 
   /**
-   * The address by which endpoints are made, in this process or another: opaque bytes. Over libucp they begin with those of ucp_worker_get_address: a program
-   * of another language, which gives them to ucp_ep_create, is served as they are.
+   * The address for creating endpoints to this worker, in this process or another: opaque bytes. Over libucp they begin with those of
+   * ucp_worker_get_address:
+   * a program that uses libucp directly can pass them to ucp_ep_create unchanged.
    */
   address(): Uint8Array;
 
   /**
-   * Connects to a worker, the own one included. The call does not wait for the peer: operations that need it wait by themselves.
+   * Connects to a worker, also to itself. The call does not wait for the peer: operations that need it are queued.
    * @param address from Worker.address of the peer, or with `rawAddress` from another program
-   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED; ERR_UNSUPPORTED for `rawAddress` where the
+   * @throws UcxError ERR_ADDRESS_MALFORMED; ERR_UNREACHABLE with the reason of every transport; ERR_CLOSED; ERR_UNSUPPORTED for `rawAddress` if the
    *   engine is not libucx
    */
   endpoint(address: Uint8Array, options?: AddressEndpointOptions): Endpoint;
 
   /**
-   * Listens for clients at a socket address (ucp_listener_create). A client that can connect to it and is accepted gets the address of this worker, and can
-   * send to it: listen on other devices than loopback where that is meant.
-   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; ERR_UNSUPPORTED without a connection manager; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE
+   * Listens for clients at a socket address (ucp_listener_create). A client that can connect and is accepted receives the address of this worker, and
+   * can
+   * send to it: listen on devices other than loopback only if that is intended.
+   * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED; ERR_UNSUPPORTED without a connection manager; SyscallError EADDRINUSE, EADDRNOTAVAIL, EACCES,
+   * EMFILE
    */
   listener(options?: ListenerOptions): Listener;
 
   /**
-   * Connects to a listener (ucp_ep_create with a socket address). The request ends when the listener's program has answered.
-   * @returns a request in progress, or NO_RESOURCE; it ends with REJECTED or what the listener says, UNREACHABLE, TIMED_OUT, CONNECTION_RESET
+   * Connects to a listener (ucp_ep_create with a socket address). The request ends when the program of the listener has answered.
+   * @returns a request in progress, or NO_RESOURCE; it ends with REJECTED or another status of the listener, UNREACHABLE, TIMED_OUT, CONNECTION_RESET
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED, ERR_UNSUPPORTED without a connection manager
    */
   connectNbx(options: ConnectNbxOptions, params?: RequestParams): Status | Request;
 
   /**
    * Connects to a listener and waits for the endpoint. See {@link connectNbx}.
-   * @throws UcxError as the request ends, with the reason as its cause; AbortError when `signal` fires
+   * @throws UcxError with the failure of the request and its reason as cause; AbortError if `signal` fires
    */
   connect(options: ConnectOptions): Promise<Endpoint>;
 
   /**
-   * Drives everything outstanding (ucp_worker_progress). Callbacks run inside; it must not be called from them.
+   * Drives all outstanding operations (ucp_worker_progress). Callbacks run inside it, and must not call it.
    * @returns number of operations that ended or started, and messages that arrived
    */
   progress(): number;
 
   /**
-   * Resolves when progress may have something to do: an operation has ended, a message has arrived (ucp_worker_wait).
-   * @throws AbortError when `signal` fires
+   * Resolves when there may be progress to make: an operation has ended, a message has arrived (ucp_worker_wait).
+   * @throws AbortError if `signal` fires
    */
   wait(options?: { readonly signal?: AbortSignal }): Promise<void>;
 
   /**
-   * Makes {@link eventFd} readable at the next event (ucp_worker_arm). An event that is there already counts; there may be one too many.
+   * Makes {@link eventFd} readable at the next event (ucp_worker_arm). An event that has already occurred counts; spurious events are possible.
    * Call progress until it returns 0 before.
    */
   arm(): Status;
@@ -109,19 +112,19 @@ export interface Worker extends AsyncDisposable {
   /** Makes the event happen, and ends {@link wait} (ucp_worker_signal). */
   signal(): void;
 
-  /** What the worker and what it works with have done, as data. Cold. */
+  /** Statistics of the worker and its interfaces, as a tree of counters. Not for hot paths. */
   stats(): StatsNode;
 
-  /** Drives progress until the signal fires or the worker closes: for a process whose peers do all the work. */
+  /** Drives progress until the signal fires or the worker closes: for a process that only serves its peers. */
   serve(signal: AbortSignal): Promise<void>;
 
   /**
    * Receives a tagged message (ucp_tag_recv_nbx).
-   * @param local where to: bytes, mapped memory of any type, or a list of pieces
+   * @param local destination: bytes, mapped memory of any type, or a list of pieces
    * @param localOffset byte to start at; with a list 0
-   * @param byteLength room; a longer message ends the request with MESSAGE_TRUNCATED
-   * @param mask bits of the tag that count; undefined for all
-   * @returns OK, a request in progress whose senderTag and receivedBytes tell what came, or NO_RESOURCE
+   * @param byteLength capacity; a longer message ends the request with MESSAGE_TRUNCATED
+   * @param mask significant bits of the tag; undefined for all
+   * @returns OK, a request in progress, whose senderTag and receivedBytes describe the message, or NO_RESOURCE
    * @throws UcxError ERR_INVALID_PARAM, ERR_CLOSED
    */
   tagRecvNbx(
@@ -134,12 +137,12 @@ export interface Worker extends AsyncDisposable {
   ): Status | Request;
 
   /**
-   * Looks for a message that no receive has taken (ucp_tag_probe_nb).
-   * @param remove take it out of the matching: {@link tagMessageRecvNbx} must receive it then
+   * Looks for a message that no receive has matched (ucp_tag_probe_nb).
+   * @param remove removes it from the matching: {@link tagMessageRecvNbx} must receive it then
    */
   tagProbe(tag: Tag, mask?: Tag, remove?: boolean): TagMessage | undefined;
 
-  /** Receives a message that a probe took out (ucp_tag_msg_recv_nbx). See {@link tagRecvNbx}. */
+  /** Receives a message that a probe has removed (ucp_tag_msg_recv_nbx). See {@link tagRecvNbx}. */
   tagMessageRecvNbx(
     local: LocalBuffer,
     localOffset: number,
@@ -150,7 +153,7 @@ export interface Worker extends AsyncDisposable {
 
   /**
    * Receives a tagged message and waits for it.
-   * @throws UcxError ERR_MESSAGE_TRUNCATED for a message longer than the memory; AbortError when `signal` fires before it has come
+   * @throws UcxError ERR_MESSAGE_TRUNCATED for a message longer than the memory; AbortError if `signal` fires before it has arrived
    */
   tagRecv(local: LocalBuffer, options?: TagRecvOptions): Promise<TagRecvResult>;
 
@@ -158,21 +161,21 @@ export interface Worker extends AsyncDisposable {
   setAmHandler(id: number, handler: AmCallback | undefined): void;
 
   /**
-   * The active messages with an id that arrive from now on, for `for await`: until the loop is left, the worker closes, or `signal` fires
-   * (AbortError). Progress is driven while the loop waits; messages that come while it is busy are kept.
-   * @throws UcxError ERR_INVALID_PARAM when the id has a handler
+   * The active messages with an id that arrive from now on, for `for await`: until the loop ends, the worker closes, or `signal` fires
+   * (AbortError). Progress is driven while the loop waits; messages that arrive while it is busy are queued.
+   * @throws UcxError ERR_INVALID_PARAM if the id has a handler
    */
   messages(id: number, options?: { readonly signal?: AbortSignal }): MessageQueue;
 
-  /** Waits until everything started before on any endpoint has reached remote memory (ucp_worker_flush_nbx). */
+  /** Waits until all earlier operations on any endpoint have reached remote memory (ucp_worker_flush_nbx). */
   flushNbx(params?: RequestParams): Status | Request;
 
   /** The awaited form of {@link flushNbx}. */
   flush(options?: { readonly signal?: AbortSignal }): Promise<void>;
 
-  /** Orders the puts, gets and atomic operations started before on every endpoint against those started after (ucp_worker_fence). */
+  /** Orders earlier puts, gets and atomic operations on every endpoint before later ones (ucp_worker_fence). */
   fence(): void;
 
-  /** Closes endpoints and interfaces; what has not ended by then is cancelled. Idempotent, never fails. */
+  /** Closes endpoints and interfaces; unfinished operations are cancelled. Idempotent, never fails. */
   close(): Promise<void>;
 }

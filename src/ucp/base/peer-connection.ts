@@ -237,19 +237,19 @@ export class PeerConnection implements Connection {
   }
 
   /**
-   * Tells the peer, once, that this half ends. Where the peer has not answered yet that has to wait for the answer: call again then; see
-   * {@link owesEnd}.
+   * Sends the close message, once. If the peer has not answered yet, it has to wait for the answer: call again then; see
+   * {@link isClosePending}.
    */
-  tellEnd(): void {
+  sendClose(): void {
     if (this.#hasLeft || this.remoteId === NO_ENDPOINT) return;
     this.#hasLeft = true;
-    // A loopback with one half only would tell itself.
+    // A loopback with one half only would close itself.
     if (this.am === undefined || (this.isLoopback && this.remoteId === this.id)) return;
     this.#say(MessageId.CLOSE, writeClose(this.remoteId), undefined);
   }
 
-  /** Whether the peer has to be told of the end of this half, and has not been. */
-  get owesEnd(): boolean {
+  /** Whether the close message has still to be sent. */
+  get isClosePending(): boolean {
     return !this.#hasLeft && this.am !== undefined;
   }
 
@@ -263,7 +263,7 @@ export class PeerConnection implements Connection {
   fail(status: Status): void {
     if (this.failure !== Status.OK) return;
     this.failure = status;
-    // One that was never introduced has no other half.
+    // Without a hello to the peer there is no other half.
     if (this.#hellos > 0 && this.remoteId === NO_ENDPOINT) this.#hasLeft = true;
     this.#hellos = 0;
     if (status !== Status.CANCELED && endpointFail.hasSubscribers) endpointFail.publish(changeOf(this, status));
@@ -274,7 +274,7 @@ export class PeerConnection implements Connection {
         if (head.requestId === 0) ended.push(head);
     }
     this.#postedCount = 0;
-    this.tellEnd();
+    this.sendClose();
     for (const request of ended) this.#abandon(request, status);
   }
 

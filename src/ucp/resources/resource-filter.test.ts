@@ -83,7 +83,7 @@ describe('UCX_*_DEVICES', () => {
   ])('%s is the list for its type alone', (field, type) => {
     const filter = filterOf({ [field]: '^memory' });
     for (const each of Object.values(DeviceType)) expect(filter.admitsDevice(each, 'memory')).toBe(each !== type);
-    // A device is one rejection, whoever asks.
+    // A device is rejected once, for all transports.
     filter.admitsDevice(type, 'memory');
     expect(filter.rejections).toEqual([{ name: 'memory', reason: `excluded by UCX_${field}` }]);
   });

@@ -14,6 +14,7 @@ import { MEMORY_KEY_BYTES } from '../mem/exported-memory.ts';
 import type { LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import { Operation } from '../proto/selection.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { postReply } from '../rndv/reply.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { type AskedRma, readGetReady, readRma, writeGetReady, writeRma } from '../wire/rma.ts';
@@ -50,7 +51,7 @@ export class EmulatedRma {
     if (connection === undefined) return;
     const asked = readRma(frame);
     const piece = this.#find(frame, asked);
-    if (piece === undefined) this.#rendezvous.reply(connection, asked.request, Status.INVALID_ADDR);
+    if (piece === undefined) postReply(connection, asked.request, Status.INVALID_ADDR);
     else this.#rendezvous.receive(this.#serving(connection), connection, asked.request, [piece], NO_DATA);
   }
 
@@ -60,16 +61,20 @@ export class EmulatedRma {
     if (connection === undefined) return;
     const asked = readRma(frame);
     const piece = this.#find(frame, asked);
-    const answer = { request: asked.request, peerRequest: 0, status: Status.INVALID_ADDR as Status };
+    let peerRequest = 0;
     if (piece !== undefined) {
       const request = new SendRequest(this.#host);
       request.begin(connection, undefined);
       request.pieces = [piece];
       this.#rendezvous.offer(request, [piece], undefined);
       connection.expect(request);
-      answer.peerRequest = request.requestId;
-      answer.status = Status.OK;
+      peerRequest = request.requestId;
     }
+    const answer = {
+      request: asked.request,
+      peerRequest,
+      status: piece === undefined ? Status.INVALID_ADDR : Status.OK,
+    };
     connection.post(MessageId.GET_READY, writeGetReady(connection.remoteId, answer));
   }
 

@@ -54,13 +54,19 @@ export class Rendezvous {
     this.#sender.offer(request, pieces, key);
   }
 
-  /** As {@link offer}, with the key of its memory, where the receiver may read it and `headerBytes` of the message leave room for it. */
+  /**
+   * As {@link offer}, with an id for the peer, and with the key of its memory if the receiver may read it and `headerBytes` of the message leave room
+   * for it. A repeated attempt to send keeps both.
+   */
   offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): void {
-    const { pieces, byteLength } = request;
-    const isReadable = byteLength > 0 && GET_SCHEMES.has(this.#host.context.scheme);
-    const key = isReadable ? this.#keyFor(connection, pieces, connection.amBcopyMax - headerBytes) : undefined;
-    request.key = key;
-    this.#sender.offer(request, pieces, key);
+    if (request.transfer === undefined) {
+      const { pieces, byteLength } = request;
+      const isReadable = byteLength > 0 && GET_SCHEMES.has(this.#host.context.scheme);
+      const key = isReadable ? this.#keyFor(connection, pieces, connection.amBcopyMax - headerBytes) : undefined;
+      request.key = key;
+      this.#sender.offer(request, pieces, key);
+    }
+    if (request.requestId === 0) connection.expect(request);
   }
 
   /** Receives `pieces` from the peer's request, then answers it and ends `request`. */
@@ -120,11 +126,6 @@ export class Rendezvous {
     const { request, from, start, byteLength } = readData(frame);
     const transfer = this.#receiving(frame, request);
     if (transfer !== undefined) transfer.onData(from, byteLength, frame.bytes, start);
-  }
-
-  /** Answers a request of the peer. */
-  reply(connection: Connection, peerRequest: number, status: Status, low = 0, high = 0): void {
-    postReply(connection, peerRequest, status, low, high);
   }
 
   /** The receive that a peer means. */

@@ -1,7 +1,7 @@
 /** Staging of one worker of the native engine: its fragments, and copies between them and messages of host and device memory. It sends nothing to a peer. */
 
 import { Status } from '../../ucs/type/status.ts';
-import { eachPart, holdsBytes, hostBytes } from '../api/local-bytes.ts';
+import { areHost, areMapped, eachPart, holdsBytes, hostBytes, scatter } from '../api/local-bytes.ts';
 import { Parts } from '../base/completion.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
 import type { LocalPiece, MemoryHandle } from '../mem/memory-handle.ts';
@@ -53,15 +53,29 @@ export class Staging extends FragmentPool<MemoryHandle> implements StagingPort<M
     this.#copyParts(true, pieces, to, fragment, byteLength, done);
   }
 
-  /** Copies bytes, at most a fragment, to the beginning of a message of any pieces, through the next free fragment. */
-  writeBytes(pieces: readonly LocalPiece[], bytes: Uint8Array, done: CopyDone): void {
+  /**
+   * Copies `[start, start + byteLength)` of received bytes, at most a fragment, into pieces of any memory; into device memory through the next free
+   * fragment.
+   */
+  deliver(pieces: readonly LocalPiece[], bytes: Uint8Array, start: number, byteLength: number, done: CopyDone): void {
+    if (!areMapped(pieces)) {
+      done(Status.INVALID_ADDR);
+      return;
+    }
+    if (areHost(pieces)) {
+      scatter(pieces, 0, byteLength, bytes, start);
+      done(Status.OK);
+      return;
+    }
+    // The frame is reused before a fragment may be free.
+    const copy = bytes.slice(start, start + byteLength);
     this.acquire((fragment, refusal) => {
       if (fragment === undefined) {
         done(refusal);
         return;
       }
-      fragment.bytes!.set(bytes);
-      this.write(pieces, 0, fragment, bytes.byteLength, (status) => {
+      fragment.bytes!.set(copy);
+      this.write(pieces, 0, fragment, byteLength, (status) => {
         this.release(fragment);
         done(status);
       });

@@ -18,7 +18,6 @@ import {
   holdsBytes,
   hostBytes,
   isList,
-  scatter,
 } from '../api/local-bytes.ts';
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
@@ -35,6 +34,7 @@ import type { InboundWindow } from '../credit/inbound-window.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalBuffer, LocalMemory, LocalPiece } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
+import { postReply } from '../rndv/reply.ts';
 import { NO_ENDPOINT } from '../wire/frame.ts';
 import { MessageId } from '../wire/message.ts';
 import { readTag, readTagRts, TAG_BYTES, TAG_RTS_BYTES, writeTag, writeTagRts } from '../wire/tag.ts';
@@ -208,7 +208,7 @@ export class TagProtocol {
     this.#host.counters.count(WorkerCounter.TAG_RX_EAGER_EXP);
     request.tagLow = low;
     request.tagHigh = high;
-    if (sync) this.#rendezvous.reply(connection, replyTo, Status.OK);
+    if (sync) postReply(connection, replyTo, Status.OK);
     this.#deliverBytes(request, bytes, start, length);
     inbound.release(cost);
   }
@@ -340,8 +340,7 @@ export class TagProtocol {
   readonly #startRts = (request: SendRequest, connection: Connection): Status => {
     if (connection.remoteId === NO_ENDPOINT) return Status.NO_RESOURCE;
     if (request.requestId === 0 && !connection.canOffer) return Status.NO_RESOURCE;
-    if (request.transfer === undefined) this.#rendezvous.offerKeyed(request, connection, TAG_RTS_BYTES);
-    if (request.requestId === 0) connection.expect(request);
+    this.#rendezvous.offerKeyed(request, connection, TAG_RTS_BYTES);
     const { requestId, tagLow, tagHigh, byteLength, key } = request;
     const rts = { request: requestId, tagLow, tagHigh, byteLength, keyOffset: key?.offset ?? 0 };
     const header = writeTagRts(connection.remoteId, rts);
@@ -397,14 +396,14 @@ export class TagProtocol {
     request.tagHigh = message.tagHigh;
     if (content.kind === 'eager') {
       const { bytes, connection, replyTo } = content;
-      if (connection !== undefined) this.#rendezvous.reply(connection, replyTo, Status.OK);
+      if (connection !== undefined) postReply(connection, replyTo, Status.OK);
       this.#deliverBytes(request, bytes, 0, bytes.byteLength);
       return;
     }
     request.messageBytes = message.byteLength;
     const { connection, peerRequest } = content;
     if (message.byteLength > request.byteLength) {
-      this.#rendezvous.reply(connection, peerRequest, Status.OK);
+      postReply(connection, peerRequest, Status.OK);
       request.end(Status.MESSAGE_TRUNCATED);
       return;
     }
@@ -419,23 +418,16 @@ export class TagProtocol {
       return;
     }
     const { handle, bytes: target, localOffset, pieces } = request;
-    const isThere = target === undefined ? areMapped(pieces) : holdsBytes(target, localOffset, length);
-    if (handle?.mapped === false || !isThere) {
+    if (target === undefined) {
+      this.#rendezvous.staging.deliver(pieces, bytes, start, length, (status) => request.end(status));
+      return;
+    }
+    if (handle?.mapped === false || !holdsBytes(target, localOffset, length)) {
       request.end(Status.INVALID_ADDR);
       return;
     }
-    if (target !== undefined) {
-      copyBytes(target, localOffset, bytes, start, length);
-      request.end(Status.OK);
-      return;
-    }
-    if (areHost(pieces)) {
-      scatter(pieces, 0, length, bytes, start);
-      request.end(Status.OK);
-      return;
-    }
-    const copy = bytes.slice(start, start + length);
-    this.#rendezvous.staging.writeBytes(pieces, copy, (status) => request.end(status));
+    copyBytes(target, localOffset, bytes, start, length);
+    request.end(Status.OK);
   }
 }
 

@@ -169,7 +169,7 @@ describe.each(Object.keys(MessageId) as (keyof typeof MessageId)[])('%s', (name)
   test.prop([word, fields, payload, place])('is read as it is written', (to, written, bytes, offset) => {
     const header = write(to, written);
     expect(header.byteLength).toBe(headerBytes);
-    const frame = messageFrame(header, bytes, 'somebody', offset);
+    const frame = messageFrame(header, bytes, 'posix/memory', offset);
     expect(endpointOf(frame)).toBe(to);
     expect({ ...read(frame) }).toEqual({ ...written, ...tells?.(written, bytes, offset + headerBytes) });
     expect(payloadOf(frame, headerBytes)).toEqual(orNothing(bytes));

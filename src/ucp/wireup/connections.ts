@@ -192,19 +192,18 @@ export class Connections {
   close(connection: PeerConnection): void {
     // The peer may have ended one that only answers went over, while its endpoint was being closed.
     if (this.#byId(connection.id) !== connection) return;
-    connection.tellEnd();
-    // A peer that is gone does not answer; a client that attaches later is told then.
+    connection.sendClose();
+    // A failed peer does not answer; a client that attaches later is notified then.
     const isGone = connection.failure !== Status.OK && connection.am?.check() !== Status.OK;
     const isAwaited = !isGone && !this.#accepted.has(connection);
-    if (!isAwaited || (!connection.owesEnd && connection.isDrained)) {
+    if (!isAwaited || (!connection.isClosePending && connection.isDrained)) {
       this.drop(connection);
       return;
     }
     this.#leaving.add(connection);
-    if (!connection.owesEnd) this.#draining.add(connection);
-    if (this.#leaving.size <= LEAVING_MAX) return;
+    if (!connection.isClosePending) this.#draining.add(connection);
     const [oldest] = this.#leaving;
-    this.drop(oldest!);
+    if (oldest !== undefined && this.#leaving.size > LEAVING_MAX) this.drop(oldest);
   }
 
   /** Closes what was waiting to tell its peer and has done so, and tries again what this process had no descriptors for. */
@@ -369,7 +368,7 @@ export class Connections {
     connection.remoteId = remoteId;
     connection.credit.open(windowBytes);
     if (this.#leaving.has(connection)) this.close(connection);
-    else if (connection.failure !== Status.OK) connection.tellEnd();
+    else if (connection.failure !== Status.OK) connection.sendClose();
   }
 
   /** The half of a connection that a peer asks for; or why there is none. */

@@ -55,10 +55,10 @@ export class Peers {
   release(peer: Peer): void {
     if (peer.own.size + peer.passive.size > 0) return;
     this.#idle.add(peer);
-    if (this.#idle.size <= IDLE_PEERS_MAX) return;
     const [oldest] = this.#idle;
-    this.#idle.delete(oldest!);
-    this.#peers.delete(oldest!.key);
+    if (oldest === undefined || this.#idle.size <= IDLE_PEERS_MAX) return;
+    this.#idle.delete(oldest);
+    this.#peers.delete(oldest.key);
   }
 }
 

@@ -55,7 +55,7 @@ describe('loadConfig', () => {
     ]);
   });
 
-  it('layers file, environment and options, and says which won', () => {
+  it('layers file, environment and options, and reports which one applies', () => {
     const files = [
       parseConfigFile('UCX_GAUDI_COPY_RCACHE=n\nUCX_GAUDI_COPY_DMABUF=n\n', '/a/ucx.conf'),
       parseConfigFile('# c\nUCX_GAUDI_COPY_RCACHE=y\nUCX_GAUDI_COPY_RCACHE_MAX_SIZE=1m\n', '/b/ucx.conf'),
@@ -165,7 +165,7 @@ describe('loadConfig', () => {
     expect(option.warnings).toEqual([expect.stringContaining('UCT_GAUDI_COPY_ENABLE_RCACHE (option) is deprecated')]);
   });
 
-  it('rejects options that name nothing', () => {
+  it('rejects options that name no field', () => {
     expect(() => loadConfig([COPY], { overrides: { UCX_GAUDI_COPY_DMABUFF: 'y' } })).toThrow(
       expect.objectContaining({
         code: 'ERR_CONFIG_UNKNOWN',
@@ -174,7 +174,7 @@ describe('loadConfig', () => {
     );
   });
 
-  it('rejects tables that collide and questions about tables it does not have', () => {
+  it('rejects tables that collide and queries of tables that were not loaded', () => {
     expect(() => loadConfig([COPY, COPY])).toThrow(/must define every variable once/);
     expect(() => loadConfig([COPY]).get(IB)).toThrow(/must be one that was loaded/);
   });

@@ -1,11 +1,12 @@
 /**
  * UCX's configuration system: tables of fields, the names of their variables and the layers that set them. Pure: environment
- * and files are handed in. Syntax of values: config-value.ts and config-list.ts; files: config-file.ts.
+ * and files are parameters. Syntax of values: value.ts and list.ts; files: file.ts.
  *
- * Names are `UCX_` + table prefix + field. A field of a sub-table answers to the prefix of the sub-table and to the prefix of
- * every table around it, and the outermost wins: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every cache whose
- * table has no prefix of its own, `UCX_GAUDI_COPY_RCACHE_X` that of one. For one name the environment
- * beats the files, and explicit options beat everything.
+ * Names are `UCX_` + table prefix + field. A field of a sub-table can be set with the prefix of the sub-table and with the prefix of
+ * every table around it; the outermost overrides the others: `UCX_IB_X` < `UCX_RC_X` < `UCX_RC_VERBS_X`. So `UCX_RCACHE_X` sets a field of every
+ * cache whose
+ * table has no prefix of its own, `UCX_GAUDI_COPY_RCACHE_X` that of one cache. For one name the environment
+ * overrides the files, and explicit options override everything.
  */
 
 import { invalidParam, UcxError } from '../type/error.ts';
@@ -19,7 +20,7 @@ export interface ConfigField<N extends string, T> {
   /** In capitals, without any prefix: `RCACHE_MAX_REGIONS`. */
   readonly name: N;
   readonly type: ConfigType<T>;
-  /** The default as a text of `type`. */
+  /** The default, as a text of `type`. */
   readonly default: string;
   /** What the field does, in sentences, with units. */
   readonly doc: string;
@@ -36,21 +37,23 @@ export type ConfigFieldOf<V> = { readonly [K in keyof V & string]: ConfigField<K
  * A table of fields whose values form the flat record `V`: one property per field of the table and of its sub-tables.
  */
 export interface ConfigTable<V> {
-  /** Ends in an underscore, for example `GAUDI_COPY_`. Empty: within another table the fields have its prefix, and `UCX_` alone sets them too. */
+  /**
+   * Ends in an underscore, for example `GAUDI_COPY_`. If empty, the fields have the prefix of the surrounding table, and `UCX_` alone sets them too.
+   */
   readonly prefix: string;
   readonly fields: readonly ConfigFieldOf<V>[];
   /** Tables whose fields belong to this one too: `ConfigTable<W>` where `V` extends `W`. */
   readonly subTables?: readonly ConfigSubTable<V>[];
 }
 
-/** A table with fields for some of the properties of `V`; tables within it were checked against its own type. */
+/** A table with fields for some of the properties of `V`. Its own sub-tables are checked against its own type. */
 export interface ConfigSubTable<V> {
   readonly prefix: string;
   readonly fields: readonly ConfigFieldOf<V>[];
   readonly subTables?: readonly AnyConfigTable[];
 }
 
-/** A field of any table, for code that treats all alike. */
+/** A field of any table. */
 export type AnyConfigField = ConfigField<string, unknown>;
 
 /** A table with any values. */
@@ -72,7 +75,7 @@ export interface ConfigSources {
   readonly envPrefix?: string;
 }
 
-/** A field with its value and where that came from. */
+/** A field with its value and the source of the value. */
 export interface ConfigEntry {
   /** The full name of the variable: `UCX_GAUDI_COPY_RCACHE`. */
   readonly name: string;
@@ -86,7 +89,7 @@ export interface ConfigEntry {
   readonly source: string;
   /** The name under which the value was given; differs from `name` for sub-tables, prefixes and aliases. */
   readonly setBy: string | undefined;
-  /** Weaker names that set the field too, for several fields at once: those with the prefixes of the tables within. */
+  /** Names of lower precedence that set the field too, and other fields with it: those with the prefixes of inner tables. */
   readonly inherits: readonly string[];
 }
 
@@ -99,33 +102,33 @@ export interface Config {
   get<V>(table: ConfigTable<V>): Readonly<V>;
   /** All fields in the order of the tables. */
   readonly entries: readonly ConfigEntry[];
-  /** Deprecated names: one sentence each, to be logged once as warnings. */
+  /** Uses of deprecated names: one sentence each, to be logged once as a warning. */
   readonly warnings: readonly string[];
-  /** Sections of files that do not apply to this machine, likewise, for those who look for a value that is missing. */
+  /** Sections of files that do not apply to this machine: one sentence each, for diagnosing a missing value. */
   readonly skipped: readonly string[];
-  /** Variables that nothing reads, to be warned of unless UCX_WARN_UNUSED_ENV_VARS says otherwise. */
+  /** Variables that no field reads, to be reported unless UCX_WARN_UNUSED_ENV_VARS is off. */
   readonly unused: readonly UnusedVariable[];
 }
 
-/** A variable that nothing reads. */
+/** A variable that no field reads. */
 export interface UnusedVariable {
   /** With its prefix: `UCX_TSL`. */
   readonly variable: string;
   readonly text: string;
-  /** The sentence for the log. */
+  /** The warning for the log. */
   readonly warning: string;
-  /** The same where others are read too, by a library beside this one: a hint may name those as well. */
+  /** The warning if another library reads variables too: a hint may name those as well. */
   warningBeside(others: Iterable<string>): string;
 }
 
-/** What the variables of older programs begin with, all of which are deprecated. */
+/** Prefix of the variables of older programs, all of which are deprecated. */
 const OLDER_PREFIX = 'UCT_';
-/** Variables that are read before there is a configuration. */
+/** Variables that are read before the configuration exists. */
 const READ_ELSEWHERE = ['UCX_CONFIG_DIR'];
 
 /**
  * Computes the values of all fields of `tables`.
- * @throws UcxError ERR_CONFIG_VALUE for a value that its field cannot have (variable, rule, value and source in the details);
+ * @throws UcxError ERR_CONFIG_VALUE for a value that its field does not accept (variable, rule, value and source in the details);
  *   ERR_CONFIG_UNKNOWN for an override that names no field; ERR_INVALID_PARAM for two tables that define one variable
  */
 export function loadConfig(tables: readonly AnyConfigTable[], sources: ConfigSources = {}): Config {
@@ -139,7 +142,7 @@ export function optionName(name: string): string {
 
 /**
  * The error for an option that names no field, with the nearest of the `known` names. Code ERR_CONFIG_UNKNOWN.
- * @param deprecated names that are understood and not recommended, and what stands for them
+ * @param deprecated deprecated names and their replacements
  */
 export function unknownOption(
   variable: string,
@@ -155,7 +158,7 @@ export function unknownOption(
   });
 }
 
-/** The name that a misspelt one was probably meant to be; for a misspelt deprecated name, what stands for that today. */
+/** The known name nearest to a misspelt one; for a misspelt deprecated name, its replacement. */
 function nearestOf(
   variable: string,
   known: Iterable<string>,
@@ -169,7 +172,7 @@ interface Setting {
   readonly variable: string;
   readonly text: string;
   readonly source: string;
-  /** True for settings that are for many programs, where some do not know all of them. */
+  /** True for settings that are shared by several programs, some of which do not know every variable. */
   readonly isCommon?: boolean;
 }
 
@@ -178,9 +181,9 @@ class Loader {
   readonly #envPrefixes: readonly string[];
   readonly #given = new Map<string, Setting>();
   readonly #options = new Map<string, Setting>();
-  /** Every name that some field answers to, but the deprecated ones: those that hints may name. */
+  /** The names of all fields that are not deprecated: those that hints may name. */
   readonly #known = new Set<string>();
-  /** Deprecated names, and what stands for them today. */
+  /** Deprecated names and their replacements. */
   readonly #deprecated = new Map<string, string>();
   /** The names of `#entries`. */
   readonly #names = new Set<string>();
@@ -260,7 +263,7 @@ class Loader {
     return value;
   }
 
-  /** The strongest setting of a field; undefined when nothing sets it. */
+  /** The setting of a field with the highest precedence; undefined if nothing sets it. */
   #settingOf(field: AnyConfigField, prefixes: readonly string[], name: string): Setting | undefined {
     const deprecated = field.deprecatedAliases ?? [];
     let setting = this.#deprecatedSetting(this.#given, deprecated, name);
@@ -324,7 +327,7 @@ class Loader {
   }
 }
 
-/** Files and printed configurations have a line for each value, where a comment may follow. */
+/** False for a value that a line of a file or of a printed configuration, where a comment may follow, cannot contain. */
 function fitsLine(text: string): boolean {
   return !/[\r\n]/.test(text) && beforeComment(text) === text;
 }

@@ -20,7 +20,7 @@ describe('parseConfigFile', () => {
     });
   });
 
-  /** As the file that UCX installs. */
+  /** The file that UCX installs. */
   const SECTIONS = [
     'UCX_A=1',
     '[Grace Hopper]',
@@ -51,13 +51,13 @@ describe('parseConfigFile', () => {
     expect(skipped).toEqual(['section [Grace Hopper] of /x does not apply to this machine: CPU model=Grace']);
   });
 
-  it('skips those whose conditions do not, and names the first', () => {
+  it('skips the others, and names the first condition that does not hold', () => {
     const { assignments, skipped } = parseConfigFile(SECTIONS, '/x');
     expect(assignments.map(({ name }) => name)).toEqual(['UCX_A', 'UCX_B']);
     expect(skipped.map((text) => text.split(': ')[1])).toEqual(['CPU model=Grace', 'CPU vendor=amd', 'CPU vendor=AMD']);
   });
 
-  it('names path and line of what it cannot read', () => {
+  it('names path and line of a syntax error', () => {
     for (const line of ['nonsense', '=1', '1X=2', 'A B=1', '[s]\nnonsense', '[s']) {
       expect(() => parseConfigFile(`UCX_A=1\n${line}`, '/x')).toThrow(
         expect.objectContaining({
@@ -70,7 +70,7 @@ describe('parseConfigFile', () => {
 });
 
 describe('configDirectories', () => {
-  it('has the order of UCX and no folder twice', () => {
+  it('returns the order of UCX without duplicates', () => {
     expect(
       configDirectories({
         currentDirectory: '/cwd',
@@ -94,7 +94,7 @@ describe('readConfigFiles', () => {
     rmSync(folder, { recursive: true });
   });
 
-  it('reads the files that are there, in order', () => {
+  it('reads the existing files, in order', () => {
     for (const name of ['a', 'b', 'c']) mkdirSync(join(folder, name));
     writeFileSync(join(folder, 'a', 'ucx.conf'), 'UCX_A=1');
     writeFileSync(join(folder, 'c', 'ucx.conf'), 'UCX_C=1');

@@ -1,7 +1,4 @@
-/**
- * Configuration files of UCX (`ucx.conf`): where they are looked for and what is in them. What the assignments mean is decided in
- * config.ts.
- */
+/** Configuration files of UCX (`ucx.conf`): their folders and their syntax. It does not interpret the assignments; see config.ts. */
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,18 +23,18 @@ export interface ConfigAssignment {
 export interface ConfigFile {
   readonly path: string;
   readonly assignments: readonly ConfigAssignment[];
-  /** What does not apply to this machine: one sentence for each section. */
+  /** Sections that do not apply to this machine: one sentence each. */
   readonly skipped: readonly string[];
 }
 
-/** A fact about the machine by the name that conditions use, such as `CPU vendor`; undefined for what is not known. */
+/** A fact about the machine by the name that conditions use, such as `CPU vendor`; undefined if it is not known. */
 export type MachineFacts = (name: string) => string | undefined;
 
-/** The places that decide where files are looked for; each may be unknown. */
+/** Locations that determine where files are searched; each may be unknown. */
 export interface ConfigPlaces {
   /** The `etc/ucx` folder of the installation. */
   readonly installEtc?: string | undefined;
-  /** The `../etc/ucx` folder seen from the library. */
+  /** The `../etc/ucx` folder relative to the library. */
   readonly libraryEtc?: string | undefined;
   /** $HOME */
   readonly home?: string | undefined;
@@ -46,7 +43,7 @@ export interface ConfigPlaces {
   readonly currentDirectory?: string | undefined;
 }
 
-/** The folders to look in, in the order in which UCX reads them: a later file overrides an earlier one. */
+/** The folders to search, in the order in which UCX reads them: a later file overrides an earlier one. */
 export function configDirectories(places: ConfigPlaces): string[] {
   const ordered = [
     places.installEtc,
@@ -55,29 +52,30 @@ export function configDirectories(places: ConfigPlaces): string[] {
     places.configDirectory,
     places.currentDirectory,
   ].filter((place) => place !== undefined && place !== '') as string[];
-  // A folder that is named twice counts where it is named last.
+  // If a folder occurs twice, the last occurrence counts.
   return ordered.filter((place, index) => ordered.lastIndexOf(place) === index);
 }
 
-/** A section while its lines are read. */
+/** A section that is being parsed. */
 interface Section {
   readonly name: string | undefined;
   readonly assignments: ConfigAssignment[];
-  /** The first condition that does not hold. */
+  /** The first condition that is not met. */
   failed: string | undefined;
 }
 
-/** What is before a comment in a line; all of it where there is none. A comment begins at a `;` behind a blank, and not at a `#`: as in UCX. */
+/** The part of a line before its comment. As in UCX, a comment begins at a `;` after a blank, and not at a `#`. */
 export function beforeComment(text: string): string {
   return text.replace(/\s;.*$/s, '');
 }
 
 /**
- * Parses the text of a file: `NAME=value` lines, lines of comment that begin with `#` or `;`, blank lines, `[section]` headers. Values lose the
- * blanks around them and a comment that begins with `;` behind a blank. The lines of a section apply where all its conditions hold: lines such as `CPU vendor=AMD`, whose name has a
+ * Parses the text of a file: `NAME=value` lines, lines of comment that begin with `#` or `;`, blank lines, `[section]` headers. Blanks around a value
+ * and a comment that begins with `;` after a blank are removed. The lines of a section apply if all its conditions are met: lines such as `CPU
+ * vendor=AMD`, whose name contains a
  * blank and whose value may be a glob.
  * @param path only for messages and for {@link ConfigFile.path}
- * @param facts about this machine; a condition on what is not known does not hold
+ * @param facts about this machine; a condition on an unknown fact is not met
  * @throws UcxError ERR_CONFIG_FILE naming path and line for anything else
  */
 export function parseConfigFile(
@@ -115,7 +113,7 @@ function takeLine(section: Section, content: string, path: string, line: number,
 
 /**
  * Reads `ucx.conf` from each of `directories` that has one, in that order.
- * @throws UcxError ERR_CONFIG_FILE for a file that is there but cannot be read or parsed
+ * @throws UcxError ERR_CONFIG_FILE for an existing file that cannot be read or parsed
  */
 export function readConfigFiles(directories: readonly string[], facts?: MachineFacts): ConfigFile[] {
   const files: ConfigFile[] = [];

@@ -37,7 +37,7 @@ describe('allowListType', () => {
       expect(allowListType.parse(bad)).toBeUndefined();
   });
 
-  it('decides about names', () => {
+  it('selects names', () => {
     expect(allowed('all', 'tcp')).toBe(true);
     expect(allowed('self,tcp', 'tcp')).toBe(true);
     expect(allowed('self', 'tcp')).toBe(false);

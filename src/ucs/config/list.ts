@@ -1,13 +1,13 @@
 /**
  * The composite value types of UCX's configuration: lists, allow-lists with negation, ranges and globs, and key-value lists.
- * Scalars are in config-value.ts.
+ * Scalars are in value.ts.
  */
 
 import type { ConfigType } from './value.ts';
 
-/** Which names of a set are wanted. */
+/** A selection of names. */
 export interface AllowList {
-  /** `all`: every name; `allow`: only what an item matches; `deny`: only what no item matches (written with `^`). */
+  /** `all`: every name; `allow`: names that match an item; `deny`: names that match no item (written with `^`). */
   readonly mode: 'all' | 'allow' | 'deny';
   /** Items as written: a name, a glob with `*` and `?`, or a range such as `mlx5_[0-3]`; empty in mode `all`. */
   readonly items: readonly string[];
@@ -16,10 +16,10 @@ export interface AllowList {
 /** A value for some of the keys `K`. */
 export type KeyValues<K extends string, T> = { readonly [key in K]?: T };
 
-/** The key of an item that is written without one, where a key-value list allows that. */
+/** The key of an item without a key, if a key-value list allows that. */
 export const DEFAULT_KEY = 'default';
 
-/** Items of `item` separated by commas, of which UCX ignores superfluous ones; an empty text is an empty list. */
+/** Items of `item` separated by commas. Superfluous commas are ignored, as in UCX; an empty text is an empty list. */
 export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
   return {
     syntax: `a list separated by commas, each item ${item.syntax}`,
@@ -36,7 +36,7 @@ export function listType<T>(item: ConfigType<T>): ConfigType<readonly T[]> {
   };
 }
 
-/** `all`, names, or `^` and names that are not wanted. */
+/** `all`, names, or `^` and the excluded names. */
 export const allowListType: ConfigType<AllowList> = {
   syntax:
     'all, or a list of names, globs (*, ?) and ranges ([0-3]) separated by commas, with a leading ^ to exclude them',
@@ -45,7 +45,7 @@ export const allowListType: ConfigType<AllowList> = {
     const deny = trimmed.startsWith('^');
     const items = splitList(deny ? trimmed.slice(1) : trimmed);
     if (items.some((item) => /[\s^]/.test(item) || !isRangeValid(item))) return undefined;
-    // Who excludes all of them means something else.
+    // `^all` excludes every name, which is never intended.
     if (deny) return items.includes('all') ? undefined : { mode: 'deny', items };
     return items.includes('all') ? { mode: 'all', items: [] } : { mode: 'allow', items };
   },
@@ -55,13 +55,13 @@ export const allowListType: ConfigType<AllowList> = {
   },
 };
 
-/** True when `name` is wanted by `list`. */
+/** True if `list` selects `name`. */
 export function isAllowed(list: AllowList, name: string): boolean {
   if (list.mode === 'all') return true;
   return list.items.some((item) => matchesItem(item, name)) === (list.mode === 'allow');
 }
 
-/** True when an item of an {@link AllowList} (name, glob or range) stands for `name`. */
+/** True if an item of an {@link AllowList} (name, glob or range) matches `name`. */
 export function matchesItem(item: string, name: string): boolean {
   const pattern = item
     .split(/(\[\d+-\d+\])/)

@@ -68,7 +68,7 @@ describe('printConfig', () => {
   });
 
   it.each([{}, { decorated: true }, { hidden: true }, { decorated: true, hidden: true, commentDefaults: true }])(
-    'with %j reads back as what it was',
+    'with %j can be parsed to the same values',
     (options) => {
       const before = loadConfig([RC], { env: { UCX_IB_SEG: '16', UCX_RC_FAST: 'n' } });
       const files = [parseConfigFile(printConfig(before.entries, options))];

@@ -1,25 +1,25 @@
 /**
- * The text of a configuration, as `ucx_info -c` and `ucp_config_print` give it: lines `NAME=value` that read back as a `ucx.conf` or an
- * environment. What the values are is decided in config.ts.
+ * Prints a configuration as `ucx_info -c` and `ucp_config_print` do: lines `NAME=value` that can be read back as a `ucx.conf` or an
+ * environment. It does not determine values; see config.ts.
  */
 
 import type { ConfigEntry } from './config.ts';
 
-/** What is printed. Everything is off by default: one line for each field that is not hidden. */
+/** Options of printing. Everything is off by default: one line for each field that is not hidden. */
 export interface ConfigPrintOptions {
-  /** Above each field what it means, its syntax, its default, and where its value comes from. */
+  /** Prints above each field its meaning, its syntax, its default, and the source of its value. */
   readonly decorated?: boolean;
-  /** Also hidden fields, and names that are deprecated. */
+  /** Includes hidden fields and deprecated names. */
   readonly hidden?: boolean;
-  /** Puts # before fields that nothing has set. */
+  /** Puts # before fields that have their default. */
   readonly commentDefaults?: boolean;
-  /** Only variables whose name contains this. */
+  /** Prints only variables whose name contains this. */
   readonly filter?: string;
 }
 
 const FILE_HEADER = '# UCX configuration of gaudi-ucx';
 
-/** The text of `entries`; empty where nothing is to be printed. It ends with a line end otherwise. */
+/** The text of `entries`; empty if none is printed, otherwise it ends with a newline. */
 export function printConfig(entries: readonly ConfigEntry[], options: ConfigPrintOptions = {}): string {
   const { decorated = false, hidden = false, filter = '' } = options;
   const wanted = entries.filter(({ name, field }) => (hidden || field.hidden !== true) && name.includes(filter));

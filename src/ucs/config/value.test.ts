@@ -147,7 +147,7 @@ describe('numbers', () => {
 });
 
 describe('restricted', () => {
-  it('takes some of the values', () => {
+  it('accepts the values that fulfil the rule', () => {
     const even = restricted(uintType, 'an even number', (value) => value % 2 === 0);
     expectTable(even, [['4', 4]], ['3', 'x', '']);
     expect(even.syntax).toBe('an even number');

@@ -1,16 +1,16 @@
 /**
- * The scalar value types of UCX's configuration: how a text becomes a value and a value becomes a text that parses to the same
- * value. Knows nothing of variables and sources; see config.ts. Lists are in config-list.ts.
+ * The scalar value types of UCX's configuration: parsing a text to a value, and printing a value as a text that parses to the same
+ * value. It has no variables and sources; see config.ts. Lists are in list.ts.
  *
- * Source of the syntax: UCX `src/ucs/config/parser.c`, master of 2026. Two differences: letter case never matters in words, and
- * text behind a number is an error where UCX ignores it.
+ * Source of the syntax: UCX `src/ucs/config/parser.c`, master of 2026. Two differences: words are case-insensitive, and
+ * text after a number is an error where UCX ignores it.
  */
 
-/** How the values of a field are written. */
+/** The syntax of the values of a field. */
 export interface ConfigType<T> {
-  /** The rule for values, to complete "must be ...": shown in errors and by `info -c`. */
+  /** The rule for values, to complete "must be ...": used in errors and by `info -c`. */
   readonly syntax: string;
-  /** The value of `text`, which is one line; undefined when it breaks the rule. Blanks around it are ignored. */
+  /** The value of `text`, which is one line; undefined if the text does not conform to the syntax. Surrounding blanks are ignored. */
   parse(text: string): T | undefined;
   /** A text that {@link parse} turns into an equal value. */
   print(value: T): string;
@@ -26,7 +26,7 @@ const KIB = 2 ** 10;
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
 const TIB = 2 ** 40;
-/** Quantity prefixes by their letter in lower case; binary, as in UCX. */
+/** Quantity prefixes in lower case; binary, as in UCX. */
 const QUANTITY: Readonly<Record<string, number>> = { '': 1, k: KIB, m: MIB, g: GIB, t: TIB };
 /** Time units in nanoseconds; m is minutes, and no unit means seconds, as in UCX. */
 const TIME: Readonly<Record<string, number>> = { '': 1e9, ns: 1, us: 1e3, ms: 1e6, s: 1e9, m: 60e9 };
@@ -44,7 +44,7 @@ export const boolType: ConfigType<boolean> = {
   print: (value) => (value ? 'y' : 'n'),
 };
 
-/** A yes, no or "try": use it when it is there. */
+/** Yes, no or "try": use it if it is available. */
 export const ternaryType: ConfigType<Ternary> = {
   syntax: 'y, n or try',
   parse(text) {
@@ -55,14 +55,14 @@ export const ternaryType: ConfigType<Ternary> = {
   print: (value) => (value === 'try' ? 'try' : value.charAt(0)),
 };
 
-/** The same with a further word that UCX has for some switches: auto leaves it to the library, which tries. */
+/** The same with `auto`, which UCX accepts for some switches and treats like "try". */
 export const ternaryAutoType: ConfigType<Ternary> = {
   syntax: 'y, n, try or auto',
   parse: (text) => (text.trim().toLowerCase() === 'auto' ? 'try' : ternaryType.parse(text)),
   print: ternaryType.print,
 };
 
-/** Any text; the blanks around it are not part of it. */
+/** Any text, without surrounding blanks. */
 export const stringType: ConfigType<string> = {
   syntax: 'a text of one line',
   parse: (text) => text.trim(),
@@ -76,7 +76,7 @@ export const uintType: ConfigType<number> = {
   print: String,
 };
 
-/** An unsigned integer or `inf`, which is Infinity. */
+/** An unsigned integer, or `inf`, which is Infinity. */
 export const uintInfType: ConfigType<number> = orInf(uintType);
 
 /** Bytes: 8192, 512K, 1mb, 4G, or `inf`, which is Infinity. */
@@ -129,7 +129,7 @@ export const timeType: ConfigType<number> = orInf({
   },
 });
 
-/** One of `names`; letter case does not matter. */
+/** One of `names`, case-insensitive. */
 export function enumType<N extends string>(names: readonly N[]): ConfigType<N> {
   return {
     syntax: names.length > 1 ? `${names.slice(0, -1).join(', ')} or ${names.at(-1)}` : names.join(),
@@ -141,7 +141,7 @@ export function enumType<N extends string>(names: readonly N[]): ConfigType<N> {
   };
 }
 
-/** `type` with the further value `auto`. */
+/** Extends `type` by the value `auto`. */
 export function orAuto<T>(type: ConfigType<T>): ConfigType<T | 'auto'> {
   return {
     syntax: `${type.syntax}, or auto`,
@@ -150,7 +150,7 @@ export function orAuto<T>(type: ConfigType<T>): ConfigType<T | 'auto'> {
   };
 }
 
-/** `type` with the further value `inf`, which is Infinity. */
+/** Extends `type` by the value `inf`, which is Infinity. */
 export function orInf(type: ConfigType<number>): ConfigType<number> {
   return {
     syntax: `${type.syntax}, or inf`,
@@ -159,7 +159,7 @@ export function orInf(type: ConfigType<number>): ConfigType<number> {
   };
 }
 
-/** Those values of `type` that fulfil a rule, which completes "must be ...". */
+/** The values of `type` that fulfil a rule, which completes "must be ...". */
 export function restricted<T>(type: ConfigType<T>, rule: string, isGood: (value: T) => boolean): ConfigType<T> {
   return {
     syntax: rule,

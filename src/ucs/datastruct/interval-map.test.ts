@@ -36,7 +36,7 @@ describe('IntervalMap', () => {
     expect(map.size).toBe(2);
   });
 
-  it('refuses overlaps and keeps what was there', () => {
+  it('refuses overlaps and keeps the existing intervals', () => {
     const map = new IntervalMap<number>();
     map.insert(10, 20, 1);
     for (const [start, end] of [
@@ -54,7 +54,7 @@ describe('IntervalMap', () => {
     expect(map.find(10)).toBeUndefined();
   });
 
-  it('rejects bounds that are no interval', () => {
+  it('rejects bounds that form no interval', () => {
     const map = new IntervalMap<number>();
     expect(() => map.insert(0.5, 2, 0)).toThrow(/start/);
     expect(() => map.insert(2 ** 53, 2 ** 53 + 2, 0)).toThrow(/start/);
@@ -93,7 +93,7 @@ describe('IntervalMap', () => {
     );
   });
 
-  it('agrees with a list when it is large, also about what it has found before', () => {
+  it('agrees with a list when it is large, also for recent finds', () => {
     const COUNT = 3000;
     const STEP = 6000;
     const operation = fc.record({
@@ -107,7 +107,7 @@ describe('IntervalMap', () => {
         const map = new IntervalMap<{ id: number }>();
         const ends = new Map<number, { end: number; value: { id: number } }>();
         for (let i = 0; i < COUNT; i++) {
-          // In no order; lengths below and above a page, and some beyond what the table of recent finds clears one by one.
+          // In random order; lengths below and above a page, and some longer than what the table of recent finds clears page by page.
           const start = ((i * 1789) % COUNT) * STEP * 100;
           const value = { id: i };
           const end = start + (i % 50 === 0 ? 400_000 : 1 + ((i * 37) % STEP));

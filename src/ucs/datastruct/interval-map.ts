@@ -1,7 +1,8 @@
 /**
- * An ordered map from disjoint half-open intervals [start, end) of Numbers to values: who owns this address? Made for millions of intervals:
- * a list of sorted chunks, so that insertion and removal move one chunk, and a table of recent finds before the binary search. Neither
- * merges nor splits intervals: what that means depends on the values.
+ * An ordered map from disjoint half-open intervals [start, end) of Numbers to values, for looking up the owner of an address. Sized for millions of
+ * intervals:
+ * a list of sorted chunks, so that insertion and removal move one chunk, and a table of recent finds in front of the binary search. It neither
+ * merges nor splits intervals, because that depends on the values.
  */
 
 import { invalidParam } from '../type/error.ts';
@@ -15,14 +16,14 @@ export interface Interval<V> {
   readonly value: V;
 }
 
-/** Entries of a chunk at most: moving half of them costs less than finding the chunk. */
+/** The most entries of a chunk: moving half of them costs less than finding the chunk. */
 const CHUNK_MAX = 256;
-/** Maps of fewer chunks have no table of recent finds: their search ends in a few steps. */
+/** Maps of fewer chunks have no table of recent finds: a search takes only a few steps. */
 const RECENT_CHUNKS_MIN = 4;
 
 /** A run of entries in ascending order; never empty within a map. */
 class Chunk<V> {
-  /** The starts of `entries`, apart from them so that the search stays within one array of numbers. */
+  /** The starts of `entries`, kept separately so that the search reads one array of numbers. */
   readonly starts: number[];
   readonly entries: Interval<V>[];
 
@@ -47,8 +48,8 @@ export class IntervalMap<V> {
 
   /**
    * Adds [start, end).
-   * @returns false, with nothing changed, when it overlaps an interval that is there
-   * @throws UcxError ERR_INVALID_PARAM when the bounds are not safe integers or the interval is empty
+   * @returns false, with nothing changed, if it overlaps an existing interval
+   * @throws UcxError ERR_INVALID_PARAM if the bounds are not safe integers or the interval is empty
    */
   insert(start: number, end: number, value: V): boolean {
     if (!Number.isSafeInteger(start)) throw invalidParam('start', 'must be a safe integer', start);
@@ -63,7 +64,7 @@ export class IntervalMap<V> {
     return true;
   }
 
-  /** Removes the interval that starts exactly at `start`; undefined when there is none. */
+  /** Removes the interval that starts exactly at `start`; undefined if there is none. */
   delete(start: number): Interval<V> | undefined {
     const at = lastNotAbove(this.#firsts, start);
     if (at < 0) return undefined;
@@ -79,7 +80,7 @@ export class IntervalMap<V> {
     return entry;
   }
 
-  /** The interval that contains `address`; undefined when there is none. Allocates nothing. */
+  /** The interval that contains `address`; undefined if there is none. Allocates nothing. */
   find(address: number): Interval<V> | undefined {
     const at = lastNotAbove(this.#firsts, address);
     if (at < 0) return undefined;
@@ -89,8 +90,8 @@ export class IntervalMap<V> {
   }
 
   /**
-   * The value of the interval that contains all of [start, end), which must not be empty; undefined when there is none. Allocates nothing,
-   * and takes as long in a large map as in a small one where the same addresses are asked for again and again.
+   * The value of the interval that contains all of [start, end), which must not be empty; undefined if there is none. Allocates nothing,
+   * and for recently found addresses takes the same time in a large map as in a small one.
    */
   covering(start: number, end: number): V | undefined {
     const recent = this.#recent;
@@ -104,7 +105,7 @@ export class IntervalMap<V> {
     return entry.value;
   }
 
-  /** The lowest interval that shares a Number with [start, end); undefined when there is none. Allocates nothing. */
+  /** The lowest interval that overlaps [start, end); undefined if there is none. Allocates nothing. */
   firstOverlapping(start: number, end: number): Interval<V> | undefined {
     if (!(start < end) || this.#size === 0) return undefined;
     const at = lastNotAbove(this.#firsts, start);
@@ -119,7 +120,7 @@ export class IntervalMap<V> {
     return next !== undefined && next.start < end ? next : undefined;
   }
 
-  /** The intervals that share a Number with [start, end), in ascending order. */
+  /** The intervals that overlap [start, end), in ascending order. */
   overlapping(start: number, end: number): Interval<V>[] {
     const found: Interval<V>[] = [];
     let from = start;
@@ -160,7 +161,7 @@ export class IntervalMap<V> {
   #insertIn(at: number, entry: Interval<V>): void {
     const { starts, entries } = this.#chunks[at]!;
     const index = lastNotAbove(starts, entry.start) + 1;
-    // Rising addresses fill chunks to the end instead of leaving them half empty.
+    // With ascending addresses this fills chunks completely instead of leaving them half empty.
     if (index === CHUNK_MAX) {
       this.#addChunk(at + 1, new Chunk([entry.start], [entry]));
       return;
@@ -189,7 +190,7 @@ export class IntervalMap<V> {
   }
 }
 
-/** The index of the last of some rising numbers that is not above `value`; -1 when all are. */
+/** The index of the last of some ascending numbers that is not above `value`; -1 if all are. */
 function lastNotAbove(numbers: readonly number[], value: number): number {
   let low = 0;
   let high = numbers.length;

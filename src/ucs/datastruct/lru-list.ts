@@ -1,13 +1,13 @@
 /**
- * Entries in the order of their last use, with the bytes that they stand for: what the caches of registrations evict from. Which entry may go is the
- * cache's to say. The links are numbers in one array: a use of an entry touches no other entry, and stores no reference that the garbage
- * collector would have to look at.
+ * Entries in the order of their last use, with the sum of their sizes, for the eviction of registration caches. It does not decide which entry may be
+ * evicted. The links are numbers in one array: using an entry touches no other entry and stores no reference that the garbage
+ * collector would have to trace.
  */
 
-/** What an entry must have. In one list at most. */
+/** What an entry must have. An entry is in one list at most. */
 export interface LruEntry {
   readonly byteLength: number;
-  /** Place in the list; the list's. */
+  /** Index in the list; managed by the list. */
   slot: number;
 }
 
@@ -17,7 +17,7 @@ const ENDS = 0;
 
 /** The list. */
 export class LruList<E extends LruEntry> {
-  /** Of every slot the previous and the next one. */
+  /** For every slot the previous and the next one. */
   #links: Int32Array = new Int32Array(2 * INITIAL_SLOTS);
   readonly #entries: (E | undefined)[] = [undefined];
   readonly #freeSlots: number[] = [];
@@ -38,12 +38,12 @@ export class LruList<E extends LruEntry> {
     return this.#entries[this.#links[2 * ENDS + 1]!];
   }
 
-  /** The entry that was used after this one, next. */
+  /** The entry after this one in the order of use. */
   after(entry: E): E | undefined {
     return this.#entries[this.#links[2 * entry.slot + 1]!];
   }
 
-  /** Appends an entry that is in no list: it is the most recently used one. */
+  /** Appends an entry that is in no list as the most recently used one. */
   add(entry: E): void {
     const slot = this.#freeSlots.pop() ?? this.#entries.length;
     entry.slot = slot;
@@ -71,7 +71,7 @@ export class LruList<E extends LruEntry> {
     this.#link(slot);
   }
 
-  /** The least recently used entry that may go; undefined when none may. */
+  /** The least recently used entry for which `mayGo` is true; undefined if there is none. */
   oldest(mayGo: (entry: E) => boolean): E | undefined {
     let entry = this.first;
     while (entry !== undefined && !mayGo(entry)) entry = this.after(entry);

@@ -1,27 +1,28 @@
 /**
- * A pool of reusable objects with a fixed bound: what the hot path takes instead of `new`. Not a memory pool: it hands out
- * objects, and whoever takes one resets its fields.
+ * A pool of reusable objects with a fixed bound, which the hot path uses instead of `new`. It is not a memory pool, and it does not reset the fields
+ * of
+ * an object: the caller of `get` does.
  */
 
 import { invalidParam, UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** Objects that are kept for the next operations: more of them were needed once, and are left to the garbage collector. */
+/** Free objects that are kept; those beyond are left to the garbage collector. */
 export const OBJECTS_KEPT_MAX = 4096;
 
-/** Hands out at most `capacity` objects of one shape; objects are made when first needed, and up to {@link OBJECTS_KEPT_MAX} free ones are kept. */
+/** A pool of at most `capacity` objects of one shape; objects are created at first need, and up to {@link OBJECTS_KEPT_MAX} free ones are kept. */
 export class ObjectPool<T> {
-  /** The bound: the most objects that can be in use at once. */
+  /** The most objects that can be in use at once. */
   readonly capacity: number;
   readonly #create: () => T;
-  /** Objects that are free, as a stack: the last one put is the warmest in the caches. */
+  /** Free objects as a stack, because the last one put is most likely still in the processor's caches. */
   readonly #free: T[];
   #freeCount: number;
   #created: number;
 
   /**
    * @param capacity positive number of objects
-   * @param create makes one object
+   * @param create creates one object
    */
   constructor(capacity: number, create: () => T) {
     if (!(Number.isSafeInteger(capacity) && capacity > 0)) {
@@ -34,26 +35,26 @@ export class ObjectPool<T> {
     this.#created = 0;
   }
 
-  /** Objects taken and not yet put back. */
+  /** Objects taken and not yet returned. */
   get inUse(): number {
     return this.#created - this.#freeCount;
   }
 
-  /** Objects that it has: in use, or kept. */
+  /** Objects of the pool: in use or kept. */
   get created(): number {
     return this.#created;
   }
 
-  /** Takes an object; undefined at the bound, which is NO_RESOURCE for the caller. */
+  /** Takes an object; undefined if all are in use, which the caller reports as NO_RESOURCE. */
   get(): T | undefined {
     if (this.#freeCount > 0) return this.#free[--this.#freeCount];
     return this.#created < this.capacity ? this.#grow() : undefined;
   }
 
   /**
-   * Gives an object back. It must come from this pool and must not be used afterwards; its slot is the caller's to clear.
+   * Returns an object. It must come from this pool and must not be used afterwards; the caller clears its own reference.
    * @returns false if the pool does not keep it
-   * @throws UcxError ERR_POOL_OVERFLOW when more objects come back than were taken
+   * @throws UcxError ERR_POOL_OVERFLOW if more objects are returned than were taken
    */
   put(item: T): boolean {
     if (this.#freeCount >= this.#created) throw overflow(this.capacity);

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { createRandom } from '../sys/random.ts';
 import { RangeAllocator } from './range-allocator.ts';
 
-/** The same rules on one byte per unit, by brute force. */
+/** The same rules by brute force, with one byte per unit. */
 class BitmapOracle {
   readonly owner: Int32Array;
   readonly reserved: Uint8Array;
@@ -134,7 +134,7 @@ function fewOperations(): Operation[] {
 
 /**
  * Runs every sequence of `depth` operations; returns the first one on which allocator and oracle differ. Only the last
- * operation is compared: the sequences of smaller depth have compared the ones before.
+ * operation is compared, because the sequences of smaller depth have compared the earlier ones.
  */
 function firstDifference(size: number, operations: readonly Operation[], depth: number): Operation[] | undefined {
   const sequence: number[] = new Array<number>(depth).fill(0);
@@ -191,7 +191,7 @@ describe('RangeAllocator', () => {
     expect(allocator.largestFree).toBe(0);
   });
 
-  it('treats `at` as a wish', () => {
+  it('uses `at` if the range is free', () => {
     const allocator = new RangeAllocator(64);
     expect(allocator.allocate(8, 8, { at: 32 })).toBe(32);
     expect(allocator.allocate(8, 8, { at: 32 })).toBe(40);
@@ -214,7 +214,7 @@ describe('RangeAllocator', () => {
     expect(allocator.allocate(5, 1, { at: 12 })).toBe(12);
   });
 
-  it('refuses what is not there and what makes no sense', () => {
+  it('refuses unknown allocations and invalid arguments', () => {
     const allocator = new RangeAllocator(16);
     expect(allocator.free(0)).toBe(-1);
     expect(allocator.allocate(4)).toBe(0);
@@ -271,7 +271,7 @@ describe('RangeAllocator', () => {
         const oracle = new BitmapOracle(size);
         for (const each of operations) {
           let step = each;
-          // A negative offset picks one of the live allocations, so that long runs free as often as they allocate.
+          // A negative offset selects a live allocation, so that long runs free as often as they allocate.
           if (step.kind === 'free' && step.offset < 0 && oracle.live.size > 0) {
             const starts = [...oracle.live.keys()];
             step = { kind: 'free', offset: starts[-(step.offset + 1) % starts.length]! };

@@ -1,9 +1,9 @@
 /**
- * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. It decides about numbers only:
+ * Allocates ranges of a linear space [0, size): best fit, any alignment, coalescing on free. It computes numbers only:
  * it neither owns nor touches the memory, HBM or virtual addresses that the numbers stand for.
  *
- * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks are 80 KiB per table. Allocation looks
- * at more than one candidate only when a block is long enough but its alignment padding is not.
+ * Cost: a binary search plus one memmove of the tables per call; 10,000 live blocks are 80 KiB per table. Allocation examines
+ * more than one candidate only if a block is long enough but its alignment padding is not.
  */
 
 import { invalidParam } from '../type/error.ts';
@@ -16,13 +16,13 @@ export interface AllocatedRange {
   readonly length: number;
 }
 
-/** Wishes for one allocation. */
+/** Options of one allocation. */
 export interface AllocateOptions {
-  /** Preferred offset: taken when it is aligned and free (reserved or not), otherwise ignored. */
+  /** Preferred offset: used if it is aligned and free (reserved or not), otherwise ignored. */
   readonly at?: number;
 }
 
-/** Best-fit allocator over [0, `size`), in whatever unit the owner chooses. */
+/** Best-fit allocator over [0, `size`), in any unit. */
 export class RangeAllocator {
   readonly size: number;
   /** Live allocations as (offset, length). */
@@ -50,12 +50,12 @@ export class RangeAllocator {
     return this.#usedBytes;
   }
 
-  /** What is not allocated, reserved ranges included. */
+  /** Length that is not allocated, reserved ranges included. */
   get freeBytes(): number {
     return this.size - this.#usedBytes;
   }
 
-  /** Length of the longest block that {@link allocate} could hand out with alignment 1. */
+  /** Length of the longest block that {@link allocate} can return with alignment 1. */
   get largestFree(): number {
     const count = this.#freeByLength.count;
     return count === 0 ? 0 : this.#freeByLength.firstAt(count - 1);
@@ -72,10 +72,10 @@ export class RangeAllocator {
   }
 
   /**
-   * Takes a range from the smallest free block that holds it once aligned, the lowest one among equals.
+   * Allocates from the smallest free block that holds the range once aligned, the lowest one among equals.
    * @param length positive integer
    * @param alignment positive integer, not only powers of two; the offset is a multiple of it
-   * @returns the offset, or -1 when no block is large enough
+   * @returns the offset, or -1 if no block is large enough
    * @throws UcxError ERR_INVALID_PARAM
    */
   allocate(length: number, alignment = 1, options?: AllocateOptions): number {
@@ -99,9 +99,9 @@ export class RangeAllocator {
   }
 
   /**
-   * Takes exactly [offset, offset + length), reserved ranges included.
-   * @returns false when any of it is allocated or outside the space
-   * @throws UcxError ERR_INVALID_PARAM when `length` is not a positive integer
+   * Allocates exactly [offset, offset + length), also in reserved ranges.
+   * @returns false if any of it is allocated or outside the space
+   * @throws UcxError ERR_INVALID_PARAM if `length` is not a positive integer
    */
   allocateAt(offset: number, length: number): boolean {
     checkPositive('length', length);
@@ -116,9 +116,9 @@ export class RangeAllocator {
   }
 
   /**
-   * Gives an allocation back; its range joins the free neighbours.
+   * Frees an allocation; its range is joined with free neighbours.
    * @param offset where the allocation starts
-   * @returns its length, or -1 when no allocation starts there
+   * @returns its length, or -1 if no allocation starts there
    */
   free(offset: number): number {
     const index = this.#allocated.lowerBound(offset, 0);
@@ -131,9 +131,9 @@ export class RangeAllocator {
   }
 
   /**
-   * Excludes a range from {@link allocate}; {@link allocateAt} can still take it. Live allocations inside stay, and what
+   * Excludes a range from {@link allocate}; {@link allocateAt} can still allocate it. Live allocations inside stay valid, and the range that
    * they free is excluded too. Ranges may overlap earlier ones.
-   * @throws UcxError ERR_INVALID_PARAM when the range is empty or leaves the space
+   * @throws UcxError ERR_INVALID_PARAM if the range is empty or exceeds the space
    */
   reserve(offset: number, length: number): void {
     checkPositive('length', length);
@@ -153,7 +153,7 @@ export class RangeAllocator {
     this.#reserved.insertAt(index, start, end - start);
   }
 
-  /** The live allocation that contains `offset`; undefined when the offset is free or outside. */
+  /** The live allocation that contains `offset`; undefined if the offset is free or outside. */
   find(offset: number): AllocatedRange | undefined {
     const index = this.#allocated.lowerBound(offset, Infinity) - 1;
     if (index < 0) return undefined;
@@ -174,7 +174,7 @@ export class RangeAllocator {
     this.#usedBytes += length;
   }
 
-  /** Removes [start, end) from every free block it touches; reserved ranges may have cut it into several. */
+  /** Removes [start, end) from every free block it overlaps; reserved ranges may have split it into several. */
   #carveAll(start: number, end: number): void {
     const blocks = this.#freeByOffset;
     let index = this.#firstEndingFrom(blocks, start + 1);
@@ -185,7 +185,7 @@ export class RangeAllocator {
     }
   }
 
-  /** Removes a range from the free block at `index` that contains it; answers the index of the next higher block. */
+  /** Removes a range from the free block at `index` that contains it; returns the index of the next higher block. */
   #carve(index: number, offset: number, length: number): number {
     const blockOffset = this.#freeByOffset.firstAt(index);
     const blockLength = this.#freeByOffset.secondAt(index);
@@ -207,7 +207,7 @@ export class RangeAllocator {
     return index;
   }
 
-  /** Returns [start, end) to the free blocks, except for what is reserved. */
+  /** Returns [start, end) to the free blocks, except for reserved parts. */
   #release(start: number, end: number): void {
     let from = start;
     const reserved = this.#reserved;
@@ -220,7 +220,7 @@ export class RangeAllocator {
     if (from < end) this.#addFree(from, end);
   }
 
-  /** Adds [start, end) as a free block, joined with the blocks that touch it. */
+  /** Adds [start, end) as a free block, joined with adjacent blocks. */
   #addFree(start: number, end: number): void {
     const blocks = this.#freeByOffset;
     const next = blocks.lowerBound(start, 0);

@@ -1,21 +1,21 @@
 /**
- * What a large interval map has found lately, by the page of the address: a small table in front of its search, as the TLB of a processor is. The
- * bounds lie in one typed array, so that a look costs two cache lines. It never knows an interval that has left the map.
+ * Recent finds of a large interval map, by the page of the address: a small table in front of its search, like the TLB of a processor. The
+ * bounds are in one typed array, so that a lookup costs two cache lines. It contains only intervals that are in the map.
  */
 
 const SETS_BITS = 12;
 const SETS: number = 2 ** SETS_BITS;
-/** Pages that meet in one set do not push each other out, unless there are more of them. */
+/** Two pages that map to one set do not evict each other. */
 const WAYS = 2;
 const WORDS_PER_SET: number = 2 * WAYS;
 const PAGE = 4096;
 const PER_PAGE: number = 1 / PAGE;
 /** Spreads neighbouring pages: 2^32 divided by the golden ratio. */
 const SPREAD = 0x9e3779b1;
-/** Forgetting an interval of more pages empties the table. */
+/** Removing an interval of more pages clears the table. */
 const FORGET_PAGES_MAX = 64;
 
-/** An interval as the table sees it. */
+/** An interval of the map. */
 interface Found<V> {
   readonly start: number;
   readonly end: number;
@@ -24,11 +24,11 @@ interface Found<V> {
 
 /** The table. */
 export class RecentFinds<V> {
-  /** Start and end of both ways of every set; an empty way has an empty interval. */
+  /** Start and end of both ways of every set; an unused way has an empty interval. */
   readonly #bounds: Float64Array = new Float64Array(SETS * WORDS_PER_SET);
   readonly #values: (V | undefined)[] = new Array<V | undefined>(SETS * WAYS).fill(undefined);
 
-  /** The value of a recent find that contains all of [start, end); undefined when there is none here. */
+  /** The value of a recent find that contains all of [start, end); undefined if there is none. */
   covering(start: number, end: number): V | undefined {
     const set = setOf(start);
     const bounds = this.#bounds;
@@ -38,7 +38,7 @@ export class RecentFinds<V> {
     return undefined;
   }
 
-  /** Keeps what was found for `address`, in the place of the older find of its set. */
+  /** Records what was found for `address`, in the place of the older find of its set. */
   note(address: number, found: Found<V>): void {
     const set = setOf(address);
     const bounds = this.#bounds;
@@ -52,7 +52,7 @@ export class RecentFinds<V> {
     values[set * WAYS] = found.value;
   }
 
-  /** Forgets an interval that leaves the map. */
+  /** Removes an interval that is removed from the map. */
   forget({ start, end }: Found<V>): void {
     const first = start - (start % PAGE);
     if ((end - first) * PER_PAGE > FORGET_PAGES_MAX) {

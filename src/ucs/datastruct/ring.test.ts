@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { Ring } from './ring.ts';
 
 describe('Ring', () => {
-  it('hands items out in order and refuses more than it holds', () => {
+  it('returns items in order and refuses more than its capacity', () => {
     const ring = new Ring<string>(2);
     expect(ring.isEmpty).toBe(true);
     expect(ring.push('a')).toBe(true);
@@ -20,7 +20,7 @@ describe('Ring', () => {
     expect(ring.peek()).toBeUndefined();
   });
 
-  it('rejects capacities that are no power of two', () => {
+  it('rejects capacities that are not a power of two', () => {
     for (const bad of [0, -2, 3, 1.5, 2 ** 31, Number.NaN]) expect(() => new Ring(bad)).toThrow(/capacity/);
   });
 

@@ -1,5 +1,5 @@
 /**
- * A bounded first-in-first-out queue of objects within one process: work that waits for its turn. Allocates nothing after
+ * A bounded first-in-first-out queue of objects within one process. Allocates nothing after
  * construction. Not the ring of shared memory between processes.
  */
 
@@ -7,11 +7,11 @@ import { invalidParam } from '../type/error.ts';
 
 /** A queue of at most `capacity` items. */
 export class Ring<T> {
-  /** The most items the ring holds: a power of two. */
+  /** The most items in the ring: a power of two. */
   readonly capacity: number;
   readonly #mask: number;
   readonly #items: (T | undefined)[];
-  /** Counts of all items ever taken and added; they wrap at 2^32 together. */
+  /** Counts of all items ever removed and added; they wrap at 2^32 together. */
   #head: number;
   #tail: number;
 
@@ -43,7 +43,7 @@ export class Ring<T> {
     return this.length === this.capacity;
   }
 
-  /** Adds an item behind all others; false, with nothing changed, when the ring is full. */
+  /** Adds an item at the end; false, with nothing changed, if the ring is full. */
   push(item: T): boolean {
     if (this.length === this.capacity) return false;
     this.#items[this.#tail & this.#mask] = item;
@@ -51,18 +51,18 @@ export class Ring<T> {
     return true;
   }
 
-  /** Takes the oldest item; undefined when the ring is empty. */
+  /** Removes the oldest item; undefined if the ring is empty. */
   shift(): T | undefined {
     if (this.#tail === this.#head) return undefined;
     const slot = this.#head & this.#mask;
     const item = this.#items[slot];
-    // An item that stays in its slot would be kept alive until the slot is used again.
+    // A reference in an unused slot would keep the item alive until the slot is used again.
     this.#items[slot] = undefined;
     this.#head = (this.#head + 1) | 0;
     return item;
   }
 
-  /** The oldest item, which stays; undefined when the ring is empty. */
+  /** The oldest item, without removing it; undefined if the ring is empty. */
   peek(): T | undefined {
     return this.#items[this.#head & this.#mask];
   }
@@ -72,7 +72,7 @@ export class Ring<T> {
     return index >= 0 && index < this.length ? this.#items[(this.#head + index) & this.#mask] : undefined;
   }
 
-  /** Drops all items. */
+  /** Removes all items. */
   clear(): void {
     this.#items.fill(undefined);
     this.#head = this.#tail;

@@ -32,7 +32,7 @@ export class SortedPairs {
     return this.#second[index]!;
   }
 
-  /** The index of the lowest pair not below (`first`, `second`); `count` when there is none. */
+  /** The index of the lowest pair not below (`first`, `second`); `count` if there is none. */
   lowerBound(first: number, second: number): number {
     const firsts = this.#first;
     let low = 0;
@@ -46,12 +46,12 @@ export class SortedPairs {
     return low;
   }
 
-  /** Adds a pair that is not yet there. */
+  /** Adds a pair that is not in the sequence yet. */
   insert(first: number, second: number): void {
     this.insertAt(this.lowerBound(first, second), first, second);
   }
 
-  /** Adds a pair at the index that {@link lowerBound} answers for it. */
+  /** Adds a pair at the index that {@link lowerBound} returns for it. */
   insertAt(index: number, first: number, second: number): void {
     if (this.#count === this.#first.length) this.#grow();
     if (index < this.#count) {
@@ -63,7 +63,7 @@ export class SortedPairs {
     this.#count++;
   }
 
-  /** Changes the pair at `index` without moving it: the order must stay intact. */
+  /** Changes the pair at `index` without moving it; it must stay in order. */
   replaceAt(index: number, first: number, second: number): void {
     this.#first[index] = first;
     this.#second[index] = second;
@@ -76,7 +76,7 @@ export class SortedPairs {
     this.#count--;
   }
 
-  /** Removes a pair that is there. */
+  /** Removes a pair of the sequence. */
   remove(first: number, second: number): void {
     this.removeAt(this.lowerBound(first, second));
   }

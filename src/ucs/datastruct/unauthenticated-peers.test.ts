@@ -1,12 +1,12 @@
-/** Which of those who have not shown who they are has to go. */
+/** Which unauthenticated peer is evicted at the bounds. */
 
 import { describe, expect, it } from 'vitest';
 import { UnauthenticatedPeers } from './unauthenticated-peers.ts';
 
 const PEERS = Array.from({ length: 8 }, (_, id) => ({ id }));
 
-describe('Unauthenticated peers', () => {
-  it('lets the oldest of an address go first that has half of the places, then the oldest of all', () => {
+describe('UnauthenticatedPeers', () => {
+  it('evicts the oldest peer of an address that has half of the places, then the oldest of all', () => {
     const unauthenticatedPeers = new UnauthenticatedPeers<{ id: number }>(4);
     unauthenticatedPeers.add(PEERS[0]!, 'a');
     unauthenticatedPeers.add(PEERS[1]!, 'b');
@@ -28,7 +28,7 @@ describe('Unauthenticated peers', () => {
     ]);
   });
 
-  it('has a place for one at least', () => {
+  it('has room for at least one', () => {
     const unauthenticatedPeers = new UnauthenticatedPeers<{ id: number }>(1);
     expect(unauthenticatedPeers.excess('a')).toBeUndefined();
     unauthenticatedPeers.add(PEERS[0]!, 'a');

@@ -1,18 +1,18 @@
 /**
- * Connections of peers that have not shown yet who they are: bounded, in all and for each address that they come from. At a bound the oldest has to go, so that
- * silent ones lock no other out: who has something to say says it at once.
+ * Connections of unauthenticated peers: bounded in total and per address. At a bound the oldest is evicted, so that silent connections cannot
+ * lock others out: a peer that authenticates does so at once.
  */
 
 /** The unauthenticated peers of one listening socket. */
 export class UnauthenticatedPeers<T extends object> {
   readonly #max: number;
-  /** Half of all: one address leaves room for others. */
+  /** Half of the total, so that one address leaves room for others. */
   readonly #perAddressMax: number;
-  /** With their addresses, the oldest first. */
+  /** With their addresses, oldest first. */
   readonly #all: Map<T, string> = new Map();
   readonly #byAddress: Map<string, Set<T>> = new Map();
 
-  /** @param max unauthenticated peers at most */
+  /** @param max the most unauthenticated peers */
   constructor(max: number) {
     this.#max = max;
     this.#perAddressMax = Math.ceil(max / 2);
@@ -22,7 +22,7 @@ export class UnauthenticatedPeers<T extends object> {
     return this.#all.size;
   }
 
-  /** Who has to go before one more of this address is taken; undefined while there is room. Ask again until there is. */
+  /** The peer to evict before one more of this address is added; undefined if there is room. Call again until there is. */
   excess(address: string): T | undefined {
     const known = this.#byAddress.get(address);
     if (known !== undefined && known.size >= this.#perAddressMax) return firstOf(known);
@@ -36,14 +36,14 @@ export class UnauthenticatedPeers<T extends object> {
     else known.add(unauthenticatedPeer);
   }
 
-  /** One that has gone, or is none any more. */
+  /** Removes a peer that has disconnected or has authenticated. */
   delete(unauthenticatedPeer: T): void {
     const address = this.#all.get(unauthenticatedPeer);
     if (address === undefined) return;
     this.#all.delete(unauthenticatedPeer);
-    const known = this.#byAddress.get(address)!;
-    known.delete(unauthenticatedPeer);
-    if (known.size === 0) this.#byAddress.delete(address);
+    const known = this.#byAddress.get(address);
+    known?.delete(unauthenticatedPeer);
+    if (known?.size === 0) this.#byAddress.delete(address);
   }
 }
 

@@ -1,8 +1,8 @@
 /**
- * What a process does, for those who look on: channels of node:diagnostics_channel and the shape of their messages. Publishing costs nothing
- * while nobody has subscribed: whoever publishes looks at `hasSubscribers` first, which V8 folds to a constant. Nothing is published here.
+ * Instrumentation: channels of node:diagnostics_channel and the shape of their messages. Publishing costs nothing
+ * without subscribers: publishers check `hasSubscribers` first, which V8 folds to a constant. Nothing is published here.
  *
- * Times are those of the clock of the context in nanoseconds: only differences mean something.
+ * Times are those of the clock of the context in nanoseconds: only differences are meaningful.
  */
 
 import { channel } from 'node:diagnostics_channel';
@@ -15,11 +15,11 @@ export interface DiagnosticsChannel<M> {
   unsubscribe(onMessage: (message: M, name: string | symbol) => void): void;
 }
 
-/** An operation of an endpoint or worker has ended, whether well or not. */
+/** An operation of an endpoint or worker has ended, with or without success. */
 export interface OperationEnd {
-  /** `put/zcopy`, `tag/eager`, `flush`: what Request.protocol says. */
+  /** `put/zcopy`, `tag/eager`, `flush`: the value of Request.protocol. */
   readonly protocol: string;
-  /** Such as `gaudi_cpy`; undefined for an operation that no one transport has carried. */
+  /** Such as `gaudi_cpy`; undefined for an operation that was not carried by a single transport. */
   readonly transport: string | undefined;
   /** Such as `gaudi0`. */
   readonly device: string | undefined;
@@ -31,7 +31,7 @@ export interface OperationEnd {
   readonly startNs: number;
   /** End, in nanoseconds of the monotonic clock. */
   readonly endNs: number;
-  /** Tells the workers of a process apart. */
+  /** Number of the worker within the process. */
   readonly worker: number;
 }
 
@@ -65,7 +65,7 @@ export interface TransferEnd {
   readonly endNs: number;
 }
 
-/** Memory has been mapped or unmapped by a context. */
+/** A context has mapped or unmapped memory. */
 export interface MemoryChange {
   /** Name of the kind of memory, such as `gaudi`. */
   readonly memoryType: string;
@@ -77,11 +77,11 @@ export interface MemoryChange {
   readonly byteLength: number;
 }
 
-/** A connection to a worker has been made, or has failed. */
+/** A connection to a worker has been established or has failed. */
 export interface EndpointChange {
   /** Transports and devices of its lanes. */
   readonly transports: readonly string[];
-  /** A value of Status: 0 for a connection that was made, otherwise why it failed. */
+  /** A value of Status: OK for an established connection, otherwise the reason of the failure. */
   readonly status: number;
 }
 

@@ -5,14 +5,14 @@ import { GLOBAL_CONFIG_TABLE, logLevelsType } from './global-config.ts';
 import { LOG_LEVEL_NAMES, LogLevel, levelOf } from './log.ts';
 
 describe('UCX_LOG_LEVEL', () => {
-  it('knows the levels of UCX', () => {
+  it('accepts the levels of UCX', () => {
     const level = (text: string): number | undefined => logLevelsType.parse(text)?.level;
     expect(['fatal', 'error', 'WARN', 'diag', 'info', 'debug', 'trace'].map(level)).toEqual([0, 1, 2, 3, 4, 5, 6]);
     expect(['req', 'data', 'async', 'func', 'poll'].map(level)).toEqual([7, 8, 9, 10, 11]);
     expect(['trace_data', 'trace_poll'].map(level)).toEqual([8, 11]);
   });
 
-  it('has levels of components, by name, glob and range; the last that matches counts', () => {
+  it('accepts levels of components, by name, glob and range; the last match applies', () => {
     const levels = logLevelsType.parse('error, gaudi_*:info,card[0-1]:trace ,gaudi_ipc:debug')!;
     const of = (component: string): number => levelOf(levels, component);
     expect(['ucp', 'gaudi_copy', 'gaudi_ipc', 'card1', 'card2'].map(of)).toEqual([

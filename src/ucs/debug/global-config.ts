@@ -14,11 +14,11 @@ export interface GlobalConfig {
   /** Bytes; Infinity for no bound. */
   readonly LOG_FILE_SIZE: number;
   readonly LOG_FILE_ROTATE: number;
-  /** Whether variables that nothing reads are reported. */
+  /** Whether variables that no field reads are reported. */
   readonly WARN_UNUSED_ENV_VARS: boolean;
 }
 
-/** A level for all components, and levels for some: `warn`, `warn,gaudi_ipc:debug,card[0-3]:info`. */
+/** A level for all components, and levels for individual ones: `warn`, `warn,gaudi_ipc:debug,card[0-3]:info`. */
 export const logLevelsType: ConfigType<LogLevels> = {
   syntax: `[<level>,]<component>:<level>,... with levels ${LOG_LEVEL_NAMES.join(', ')}`,
   parse(text) {
@@ -38,7 +38,7 @@ export const logLevelsType: ConfigType<LogLevels> = {
     [LOG_LEVEL_NAMES[level], ...components.map((each) => `${each.component}:${LOG_LEVEL_NAMES[each.level]}`)].join(),
 };
 
-/** A level by its name; the finer traces also by their old one (`trace_data`). */
+/** A level by its name; the finer traces also by their older name (`trace_data`). */
 function parseLevel(text: string): LogLevel | undefined {
   const word = text.trim().toLowerCase();
   const known = word.replace(/^trace_(?=(req|data|async|func|poll)$)/, '');
@@ -54,31 +54,31 @@ export const GLOBAL_CONFIG_TABLE: ConfigTable<GlobalConfig> = {
       name: 'LOG_LEVEL',
       type: logLevelsType,
       default: 'warn',
-      doc: 'Messages of this level and of more severe ones are logged; components (transports, cardN, driver, emulator, ucp) may have levels of their own. From data on, each message that ucp sends or receives is logged, without its contents.',
+      doc: 'Level of the log: messages of this level and of more severe ones are logged. Components (transports, cardN, driver, emulator, ucp) can have their own level. From data on, each message that ucp sends or receives is logged, without its contents.',
     },
     {
       name: 'LOG_FILE',
       type: stringType,
       default: '',
-      doc: `Where messages go: stderr (also when empty), stdout, or a file, to which they are appended. In its name ${FILE_NAME_SYNTAX}.`,
+      doc: `Destination of log messages: stderr (also when empty), stdout, or a file, to which they are appended. Substitutions in its name: ${FILE_NAME_SYNTAX}.`,
     },
     {
       name: 'LOG_FILE_SIZE',
       type: memorySizeType,
       default: 'inf',
-      doc: 'Bytes that the file of UCX_LOG_FILE may have; what does not fit begins a new one.',
+      doc: 'Maximum size of the file of UCX_LOG_FILE in bytes; a message that does not fit starts a new file.',
     },
     {
       name: 'LOG_FILE_ROTATE',
       type: uintType,
       default: '0',
-      doc: 'Full files that are kept, as <file>.1 (the latest), <file>.2, ...; 0: a full file is begun anew.',
+      doc: 'Number of full files that are kept, as <file>.1 (the latest), <file>.2, ...; 0: a full file is truncated.',
     },
     {
       name: 'WARN_UNUSED_ENV_VARS',
       type: boolType,
       default: 'y',
-      doc: 'Warn about UCX_ variables that nothing reads, with the nearest name that exists.',
+      doc: 'Warn about UCX_ variables that no component reads, with the nearest existing name.',
     },
   ],
 };

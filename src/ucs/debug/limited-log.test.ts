@@ -4,7 +4,7 @@ import { ManualClock } from '../sys/clock.ts';
 import { LimitedLog, WARNINGS_MAX, WINDOW_NS } from './limited-log.ts';
 
 describe('a limited log', () => {
-  it('writes so many warnings in a while, then how many there were', () => {
+  it('writes a limited number of warnings in a window, then the number of the others', () => {
     const test = createTestLog();
     const clock = new ManualClock();
     const log = new LimitedLog(test.log, clock);

@@ -1,18 +1,21 @@
-/** Log lines that a peer or a card can cause any number of: some within a window of time, then only their count, so that they cannot fill a disk. */
+/**
+ * Limits log lines whose number a peer or a card determines: at most a few within a window of time, then only their count, so that they cannot fill a
+ * disk.
+ */
 
 import type { Clock } from '../sys/clock.ts';
 import { type Log, LogLevel } from './log.ts';
 
-/** Warnings within {@link WINDOW_NS}; more are counted. */
+/** The most warnings within {@link WINDOW_NS}; further ones are counted. */
 export const WARNINGS_MAX = 10;
-/** The while. */
+/** The window of time. */
 export const WINDOW_NS = 10e9;
 
-/** What is limited. */
+/** Options of the limit. */
 export interface LimitedLogOptions {
   /** Lines within {@link WINDOW_NS}. Default {@link WARNINGS_MAX}. */
   readonly linesMax?: number;
-  /** What the count of the others is a count of. */
+  /** Noun for the count of omitted lines. */
   readonly what?: string;
 }
 
@@ -37,17 +40,17 @@ export class LimitedLog {
     this.#write(LogLevel.WARN, message);
   }
 
-  /** Like {@link warn}, as an error. */
+  /** Like {@link warn}, at level error. */
   error(message: string): void {
     this.#write(LogLevel.ERROR, message);
   }
 
-  /** What is of no concern unless somebody looks for it. */
+  /** Like {@link warn}, at level diag. */
   diag(message: string): void {
     this.#log.diag(message);
   }
 
-  /** Says how many warnings were left out, if any were. */
+  /** Logs how many warnings were omitted, if any. */
   tellLeft(): void {
     if (this.#left > 0) this.#log.warn(`${this.#left} more ${this.#what} were left out`);
     this.#left = 0;

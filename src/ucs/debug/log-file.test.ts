@@ -44,7 +44,7 @@ describe('openLogSink', () => {
     expect(lines).toHaveLength(3);
   });
 
-  it('makes the file at once and appends to one that is there', () => {
+  it('creates the file immediately and appends to an existing one', () => {
     const options = { file: join(folder, 'log'), ...UNBOUNDED };
     const first = openLogSink(options);
     expect(read('log')).toBe('');
@@ -69,7 +69,7 @@ describe('openLogSink', () => {
     expect(() => openLogSink({ file: folder, ...UNBOUNDED })).toThrow(/EISDIR/);
   });
 
-  it('falls back to standard error when the file goes away', () => {
+  it('falls back to standard error when the file cannot be written any more', () => {
     mkdirSync(join(folder, 'inner'));
     const sink = openLogSink({ file: join(folder, 'inner', 'log'), ...UNBOUNDED });
     rmSync(join(folder, 'inner'), { recursive: true });
@@ -90,7 +90,7 @@ describe('a bounded file', () => {
   };
   const records = (name: string): string[] => read(name).match(/<\d+>/g)!;
 
-  it('is begun anew when it is full', () => {
+  it('is truncated when it is full', () => {
     fill(0, 4);
     expect(readdirSync(folder)).toEqual(['log']);
     expect(records('log').at(-1)).toBe('<3>');
@@ -104,7 +104,7 @@ describe('a bounded file', () => {
     expect(kept).toEqual(Array.from({ length: kept.length }, (_, index) => `<${9 - kept.length + index}>`));
   });
 
-  it('takes a record that is longer than the bound', () => {
+  it('accepts a record that is longer than the bound', () => {
     const sink = openLogSink({ file: join(folder, 'log'), sizeMax: 16, rotate: 1 });
     sink(LogLevel.WARN, 'c', 'first');
     sink(LogLevel.WARN, 'c', 'second');

@@ -1,6 +1,7 @@
 /**
- * Where log records go: what UCX_LOG_FILE names, standard error without it. Files are bounded and rotated as UCX does it: `log`, `log.1`, ... up to
- * the oldest. Which records there are is decided in log.ts.
+ * Destinations of log records: the file of UCX_LOG_FILE, or standard error without it. Files are bounded and rotated as in UCX: `log`, `log.1`, ...
+ * up to
+ * the oldest. It does not filter records; see log.ts.
  */
 
 import { closeSync, existsSync, fstatSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
@@ -9,13 +10,13 @@ import { expandFileName } from '../sys/file-name.ts';
 import { openOutputFile } from '../sys/output-file.ts';
 import { type LogSink, recordLine, standardErrorSink, standardOutputSink } from './log.ts';
 
-/** What a destination of records is made of. */
+/** Options of a destination. */
 export interface LogFileOptions {
-  /** Empty or `stderr`, `stdout`, or a file name with the substitutions of expandFileName, also behind `file:`. */
+  /** Empty or `stderr`, `stdout`, or a file name with the substitutions of expandFileName, optionally after `file:`. */
   readonly file: string;
-  /** Bytes that the file has at most; Infinity for no bound. A single longer record is written nevertheless. */
+  /** The most bytes of the file; Infinity for no bound. A single longer record is written nevertheless. */
   readonly sizeMax: number;
-  /** Full files that are kept beside it; 0: a full file is begun anew. */
+  /** Full files that are kept; 0: a full file is truncated. */
   readonly rotate: number;
   /** Time of a record in milliseconds since 1970. Default: now. */
   readonly nowMs?: () => number;
@@ -33,7 +34,7 @@ export function openLogSink(options: LogFileOptions): LogSink {
 }
 
 /**
- * A file of records. It is opened for each of them: records are rare, several contexts write to one file and rotate it, and nothing has to be
+ * A file of records. It is opened for each record: records are rare, several contexts write to one file and rotate it, and nothing has to be
  * closed at the end.
  */
 class LogFile {
@@ -43,7 +44,7 @@ class LogFile {
   readonly #nowMs: (() => number) | undefined;
 
   constructor(path: string, options: LogFileOptions) {
-    // The working directory of the program may change.
+    // Resolved now, because the program may change its working directory.
     this.#path = resolve(path);
     this.#sizeMax = options.sizeMax;
     this.#rotate = options.rotate;
@@ -55,7 +56,7 @@ class LogFile {
     try {
       this.#append(recordLine(level, component, message, this.#nowMs?.()));
     } catch {
-      // A full disk must not hide what happens.
+      // Without this, a full disk would hide log records.
       standardErrorSink(level, component, message);
     }
   };
@@ -76,7 +77,7 @@ class LogFile {
     }
   }
 
-  /** Moves every file one place on; the last one goes. */
+  /** Renames every file to the next number; the oldest is overwritten. */
   #makeRoom(): void {
     for (let index = this.#rotate - 1; index >= 0; index--) {
       const from = index === 0 ? this.#path : `${this.#path}.${index}`;

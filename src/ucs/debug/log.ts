@@ -1,7 +1,7 @@
 /**
- * Logging with the levels of UCX. Not a global: whoever needs a log is handed one. Files: log-file.ts.
+ * Logging with the levels of UCX. Not a global: a log is passed as a parameter. Files: log-file.ts.
  *
- * Style: lower case, the cause and not a guess, errno text always. Whoever decides that something is an error logs it once. Contents of
+ * Style: lower case, the cause and not a guess, errno text always. An error is logged once, where it is detected. Contents of
  * memory are never logged.
  */
 
@@ -52,15 +52,15 @@ export interface ComponentLevel {
   readonly level: LogLevel;
 }
 
-/** Which records are wanted. */
+/** The levels at which records are logged. */
 export interface LogLevels {
-  /** Of components that `components` does not name. */
+  /** Level of components that match no entry of `components`. */
   readonly level: LogLevel;
-  /** The last that matches a component counts. */
+  /** The last entry that matches a component applies. */
   readonly components: readonly ComponentLevel[];
 }
 
-/** Takes finished records; must not throw. */
+/** Writes finished records; must not throw. */
 export type LogSink = (level: LogLevel, component: string, message: string) => void;
 
 /** A log of one component. */
@@ -75,13 +75,13 @@ export interface Log {
   trace(message: string): void;
   /** Traces a message of ucp. */
   data(message: string): void;
-  /** Records what the user has asked for, whatever the level: tables and the like. */
+  /** Records output that the user has requested, such as tables, at any level. */
   print(message: string): void;
-  /** The same log under the name of another component, with the level of that component. */
+  /** A log with the same sink under the name of another component, with the level of that component. */
   child(component: string): Log;
 }
 
-/** The log that writes every record of `levels` and above in severity to `sink`. */
+/** A log that writes every record that is at least as severe as `levels` to `sink`. */
 export function createLog(component: string, levels: LogLevel | LogLevels, sink: LogSink): Log {
   return new ComponentLog(component, typeof levels === 'number' ? { level: levels, components: [] } : levels, sink);
 }
@@ -160,8 +160,8 @@ const COMPONENT_WIDTH = 16;
 const LEVEL_WIDTH = 5;
 
 /**
- * A record as a line with its end, as UCX writes it: time in seconds, host, process, thread, what it comes from, level, message. Lines of several processes
- * merge by sorting. `[1795349709.511553] [host:29110:0]        gaudi_ipc UCX  WARN  the card is hot`
+ * Formats a record as UCX does, with a newline: time in seconds, host, process, thread, component, level, message. Lines of several processes can be
+ * merged by sorting. `[1795349709.511553] [host:29110:0]        gaudi_ipc UCX  WARN  the card is hot`
  */
 export function recordLine(level: LogLevel, component: string, message: string, nowMs: number = wallClockMs()): string {
   const name = LOG_LEVEL_NAMES[level].toUpperCase().padEnd(LEVEL_WIDTH);

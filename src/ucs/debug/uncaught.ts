@@ -1,6 +1,9 @@
-/** What a callback of the application throws while others still have to be served: it becomes an uncaught exception, as from any other callback. */
+/**
+ * Turns an error thrown by a callback of the application into an uncaught exception after the current call, so that the remaining work of that call
+ * is done.
+ */
 
-/** Throws an error when the code at hand has ended. */
+/** Throws an error as an uncaught exception after the current call. */
 export function throwLater(error: unknown): void {
   queueMicrotask(() => {
     throw error;

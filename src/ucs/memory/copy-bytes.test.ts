@@ -1,4 +1,4 @@
-/** Unit tests of copies between byte arrays: between buffers, and within one, where the ranges may overlap. */
+/** Copies between byte arrays: between buffers, and within one, with overlapping ranges. */
 
 import { fc, test } from '@fast-check/vitest';
 import { expect } from 'vitest';
@@ -19,7 +19,7 @@ test.prop([contents, contents, place, place, place])(
 );
 
 test.prop([contents, place, place, place, fc.nat({ max: 8 }), fc.nat({ max: 8 })])(
-  'moves within one buffer, through views that begin at different bytes',
+  'moves within one buffer, through views at different offsets',
   (bytes, to, from, byteLength, targetStart, sourceStart) => {
     const length = Math.min(byteLength, ROOM / 2 - 8);
     const expected = bytes.slice().copyWithin(targetStart + to, sourceStart + from, sourceStart + from + length);
@@ -30,7 +30,7 @@ test.prop([contents, place, place, place, fc.nat({ max: 8 }), fc.nat({ max: 8 })
 );
 
 test.prop([contents, contents, fc.nat({ max: 20 }), place, fc.nat({ max: 80 })])(
-  'stores words, and the bytes of the last one',
+  'stores words and the bytes of a partial one',
   (target, source, word, from, byteLength) => {
     const expected = target.slice();
     expected.set(source.subarray(from, from + byteLength), word * 4);

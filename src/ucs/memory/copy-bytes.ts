@@ -1,11 +1,11 @@
-/** Copies between byte arrays, without a call into the engine for a few bytes. The ranges were checked before. */
+/** Copies between byte arrays, without an engine call for a few bytes. It does not check ranges. */
 
-/** Up to here a loop over bytes is faster than `set`, which costs 35 ns. */
+/** Up to this length a loop over bytes is faster than `set`, which costs 35 ns. */
 const LOOP_BYTES_MAX = 32;
-/** Up to here a loop over words is. */
+/** Up to this length a loop over words is faster. */
 export const WORD_LOOP_BYTES_MAX = 128;
 
-/** Copies `byteLength` bytes between ranges that do not overlap, like memcpy: as fast as that from 1 KiB up. */
+/** Copies `byteLength` bytes between ranges that do not overlap, like memcpy; as fast as memcpy from 1 KiB up. */
 export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
   if (byteLength <= LOOP_BYTES_MAX) {
     for (let i = 0; i < byteLength; i++) target[to + i] = source[from + i]!;
@@ -14,14 +14,17 @@ export function copyBytes(target: Uint8Array, to: number, source: Uint8Array, fr
   }
 }
 
-/** Like {@link copyBytes} between ranges that may overlap, like memmove. Asking for the buffers takes longer than copying a few bytes. */
+/**
+ * Like {@link copyBytes} for ranges that may overlap, like memmove. Reading the `buffer` properties takes longer than copying a few bytes: use
+ * {@link copyBytes} if the ranges cannot overlap.
+ */
 export function moveBytes(target: Uint8Array, to: number, source: Uint8Array, from: number, byteLength: number): void {
   if (target.buffer === source.buffer) target.set(source.subarray(from, from + byteLength), to);
   else copyBytes(target, to, source, from, byteLength);
 }
 
 /**
- * Copies bytes to memory that another processor may be reading: in whole words, as every store on its own would have to fetch the cache line
+ * Copies bytes to memory that another processor may be reading. Writes whole words, because every separate store would have to fetch the cache line
  * back from the reader.
  * @param words all of the memory
  * @param word index of the first word to write

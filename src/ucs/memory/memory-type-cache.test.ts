@@ -7,7 +7,7 @@ import { type MemoryRange, MemoryTypeCache } from './memory-type-cache.ts';
 const DRAM_VA = 0x1001_0000_0000_0000n;
 
 describe('MemoryTypeCache', () => {
-  it('answers with the allocation that covers the range', () => {
+  it('finds the allocation that covers the range', () => {
     const cache = new MemoryTypeCache();
     cache.insert(0, DRAM_VA, 4096, MemoryType.GAUDI);
     const entry = { memoryType: MemoryType.GAUDI, device: 0, base: DRAM_VA, length: 4096 };
@@ -21,7 +21,7 @@ describe('MemoryTypeCache', () => {
     expect(cache.lookup(1, DRAM_VA, 1)).toBeUndefined();
   });
 
-  it('keeps two cards at one address apart', () => {
+  it('distinguishes two cards with the same address', () => {
     const cache = new MemoryTypeCache();
     cache.insert(0, DRAM_VA, 4096, MemoryType.GAUDI);
     cache.insert(1, DRAM_VA, 8192, MemoryType.GAUDI);
@@ -67,7 +67,7 @@ describe('MemoryTypeCache', () => {
     expect(cache.lookupWords(2, 0xf000_0000, 0xfff0_0001, 1)).toBeUndefined();
   });
 
-  it('answers from a large table as from a small one', () => {
+  it('finds ranges in a large table', () => {
     const cache = new MemoryTypeCache();
     const COUNT = 5000;
     for (let i = 0; i < COUNT; i++) cache.insert(i % 3, DRAM_VA + BigInt(i) * 8192n, 4096, MemoryType.GAUDI);
@@ -85,7 +85,7 @@ describe('MemoryTypeCache', () => {
     }
   });
 
-  it('cuts what a newer range or a removal overlaps', () => {
+  it('cuts ranges that a newer range or a removal overlaps', () => {
     const cache = new MemoryTypeCache();
     cache.insert(0, 100n, 100, MemoryType.GAUDI);
     cache.insert(0, 140n, 20, MemoryType.RDMA);
@@ -98,7 +98,7 @@ describe('MemoryTypeCache', () => {
     ]);
   });
 
-  it('does not call memory host memory after it had to drop a range', () => {
+  it('does not report host memory after a range was dropped', () => {
     const cache = new MemoryTypeCache({ maxRanges: 1 });
     expect(cache.insert(0, 0n, 1, MemoryType.GAUDI)).toBe(true);
     expect(cache.lookup(0, 5n, 1)).toBeUndefined();
@@ -113,7 +113,7 @@ describe('MemoryTypeCache', () => {
     expect([...cache]).toEqual([]);
   });
 
-  it('rejects ranges that cannot exist', () => {
+  it('rejects invalid ranges', () => {
     const cache = new MemoryTypeCache();
     expect(() => cache.insert(-1, 0n, 1, MemoryType.GAUDI)).toThrow(/device/);
     expect(() => cache.insert(0, 0n, 0, MemoryType.GAUDI)).toThrow(/length/);
@@ -139,7 +139,7 @@ describe('MemoryTypeCache', () => {
     fc.assert(
       fc.property(origin, fc.array(operation, { maxLength: 30 }), (base, operations) => {
         const cache = new MemoryTypeCache();
-        /** The owner of every byte: an identity shared by the bytes of one insertion that still touch. */
+        /** The owner of every byte: an identity shared by the remaining adjacent bytes of one insertion. */
         const cells = [0, 1].map(() => new Array<{ type: MemoryType } | undefined>(span + 12).fill(undefined));
         for (const { insert, device, offset, length, type } of operations) {
           const owner = insert ? { type } : undefined;
@@ -179,7 +179,7 @@ function expected(
 ): string {
   const first = owners[0];
   if (owners.every((owner) => owner === undefined)) return 'undefined';
-  // The same owner at every byte between: an entry that was cut in two leaves bytes of another owner in the gap.
+  // All bytes between must have the same owner: an entry that was cut in two has bytes of another owner in the gap.
   const whole = first !== undefined && owners.every((owner, index) => owner === first && row[offset + index] === first);
   return whole ? `type ${first.type}` : 'partial';
 }

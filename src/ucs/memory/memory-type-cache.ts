@@ -1,17 +1,17 @@
 /**
- * What is known about memory that is not host memory: ranges keyed by (device, address). Fed by whoever allocates, before the address leaves its
- * hands, and by whoever frees; it detects nothing itself. Cards share virtual address ranges, so two cards may each have an entry at the same
- * address, and an entry of one says nothing about the other.
+ * Memory types of device memory: ranges keyed by (device, address). Allocators add a range before they return its address, and remove it
+ * when they free it; this file detects nothing itself. Cards share virtual address ranges, so two cards may each have an entry at the same
+ * address, and the entries are independent.
  *
- * A miss means host memory, which holds only while every allocation is reported. Entries are whole allocations and are never
- * merged, so that an answer also tells where the allocation starts and how long it is.
+ * A miss means host memory, provided that every allocation is reported. Entries are whole allocations and are never
+ * merged, so that a lookup also returns start and length of the allocation.
  */
 
 import { IntervalMap } from '../datastruct/interval-map.ts';
 import { invalidParam } from '../type/error.ts';
 import type { MemoryType } from './memory-type.ts';
 
-/** One known range. */
+/** One range of device memory. */
 export interface MemoryRange {
   readonly memoryType: MemoryType;
   /** Index of the device that owns the address space. */
@@ -23,14 +23,14 @@ export interface MemoryRange {
 
 /** Bounds of a {@link MemoryTypeCache}. */
 export interface MemoryTypeCacheLimits {
-  /** The most ranges kept; see {@link MemoryTypeCache.insert} for what happens beyond. Default 2^20. */
+  /** The most ranges; see {@link MemoryTypeCache.insert} for the behaviour at the bound. Default 2^20. */
   readonly maxRanges?: number;
 }
 
 const DEFAULT_MAX_RANGES: number = 2 ** 20;
 /**
  * Addresses have 64 bits, Numbers 53: a map holds the ranges of one segment of 2^52 bytes. Its key is exact, and a range that
- * crosses into the next segment is listed in both.
+ * crosses into the next segment is in both.
  */
 const SEGMENT_BITS = 52;
 const SEGMENT_SIZE = 2 ** SEGMENT_BITS;
@@ -39,7 +39,7 @@ const SEGMENTS_PER_DEVICE = 2 ** (64 - SEGMENT_BITS);
 const SEGMENT_HIGH_SHIFT: number = SEGMENT_BITS - 32;
 const OFFSET_HIGH_MASK: number = 2 ** SEGMENT_HIGH_SHIFT - 1;
 const WORD = 2 ** 32;
-/** Takes an address apart without BigInt arithmetic. */
+/** Splits an address without BigInt arithmetic. */
 const ADDRESS: BigUint64Array = new BigUint64Array(1);
 const ADDRESS_WORDS: Uint32Array = new Uint32Array(ADDRESS.buffer);
 
@@ -49,7 +49,7 @@ export class MemoryTypeCache {
   /** By device * SEGMENTS_PER_DEVICE + segment. */
   readonly #segments = new Map<number, IntervalMap<MemoryRange>>();
   readonly #devices: number[] = [];
-  /** The segment that was looked at last, which is most often the next one too. */
+  /** The segment of the last lookup, which is likely the next one too. */
   #lastKey = -1;
   #lastMap: IntervalMap<MemoryRange> | undefined = undefined;
   #size = 0;
@@ -74,12 +74,12 @@ export class MemoryTypeCache {
   }
 
   /**
-   * What [address, address + length) is. Allocates nothing and does no BigInt arithmetic.
-   * @param device the address space to look in; undefined looks in all
+   * The memory of [address, address + length). Allocates nothing and does no BigInt arithmetic.
+   * @param device the address space to search; undefined searches all
    * @param address of 64 bits: checked by the caller
-   * @param length bytes; 0 asks about the byte at `address`
-   * @returns the entry that covers the range; undefined for host memory; `'partial'` when the cache cannot tell (the range is
-   *   covered in part, or by several devices, or the cache is not complete): ask the memory domains
+   * @param length bytes; 0 looks up the byte at `address`
+   * @returns the entry that covers the range; undefined for host memory; `'partial'` if the cache does not determine it (the range is
+   *   covered in part, or by several devices, or the cache is not complete): query the memory domains
    */
   lookup(device: number | undefined, address: bigint, length: number): MemoryRange | 'partial' | undefined {
     ADDRESS[0] = address;
@@ -107,8 +107,8 @@ export class MemoryTypeCache {
   }
 
   /**
-   * Records an allocation. What it overlaps on the same device is older knowledge and is cut away.
-   * @returns false when the cache is full: the range is dropped and {@link isComplete} becomes false
+   * Records an allocation. Overlapping parts of older entries of the same device are removed.
+   * @returns false if the cache is full: the range is dropped and {@link isComplete} becomes false
    * @throws UcxError ERR_INVALID_PARAM for a bad device, address, length
    */
   insert(device: number, address: bigint, length: number, memoryType: MemoryType): boolean {
@@ -117,7 +117,7 @@ export class MemoryTypeCache {
   }
 
   /**
-   * Forgets [address, address + length) of a device; entries that reach beyond keep the rest.
+   * Removes [address, address + length) of a device; the rest of entries that extend beyond is kept.
    * @throws UcxError ERR_INVALID_PARAM for a bad device, address, length
    */
   remove(device: number, address: bigint, length: number): void {
@@ -133,7 +133,7 @@ export class MemoryTypeCache {
     }
   }
 
-  /** Forgets everything; the cache is complete again. */
+  /** Removes everything; the cache is complete again. */
   clear(): void {
     this.#segments.clear();
     this.#devices.length = 0;
@@ -169,7 +169,7 @@ export class MemoryTypeCache {
     }
     const entry = this.#firstOverlapping(device, segment, start, end - start);
     if (entry === undefined) return undefined;
-    // An entry that goes on into the next segment may still cover the range.
+    // An entry that continues in the next segment may still cover the range.
     const offset = (segment - segmentOf(entry.base)) * SEGMENT_SIZE - offsetOf(entry.base) + start;
     return offset >= 0 && offset + length <= entry.length ? entry : 'partial';
   }
@@ -216,7 +216,7 @@ export class MemoryTypeCache {
     this.#size--;
   }
 
-  /** Visits the part of `entry` in every segment that it touches. */
+  /** Visits the part of `entry` in every segment that it overlaps. */
   #forEachPiece(entry: MemoryRange, visit: (map: IntervalMap<MemoryRange>, start: number, end: number) => void): void {
     let key = entry.device * SEGMENTS_PER_DEVICE + segmentOf(entry.base);
     let start = offsetOf(entry.base);
@@ -241,7 +241,7 @@ function segmentOf(address: bigint): number {
   return ADDRESS_WORDS[1]! >>> SEGMENT_HIGH_SHIFT;
 }
 
-/** Byte of its segment at which an address lies. */
+/** Offset of an address within its segment. */
 function offsetOf(address: bigint): number {
   ADDRESS[0] = address;
   return (ADDRESS_WORDS[1]! & OFFSET_HIGH_MASK) * WORD + ADDRESS_WORDS[0]!;

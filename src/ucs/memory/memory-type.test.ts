@@ -32,7 +32,7 @@ describe('MemoryType', () => {
     expect(MEMORY_TYPE_DESCRIPTIONS).toHaveLength(MEMORY_TYPE_NAMES.length);
   });
 
-  it('answers for values and names that do not exist', () => {
+  it('handles unknown values and names', () => {
     expect(memoryTypeName(11)).toBe('unknown');
     expect(memoryTypeName(-1)).toBe('unknown');
     expect(parseMemoryType('hbm')).toBeUndefined();

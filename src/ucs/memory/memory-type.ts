@@ -1,13 +1,13 @@
 /**
- * The kinds of memory of UCX (`ucs_memory_type_t`), their names and masks of several kinds. Not how memory is detected: that is
- * the work of memory domains and of the memory type cache.
+ * The kinds of memory of UCX (`ucs_memory_type_t`), their names and masks of several kinds. It does not detect memory types:
+ * memory domains and the memory type cache do.
  *
  * Source: UCX `src/ucs/memory/memory_type.{h,c}`, master with Gaudi support.
  */
 
 import { invalidParam } from '../type/error.ts';
 
-/** The memory types in UCX's order; the values travel in rkeys and masks. */
+/** The memory types in UCX's order; rkeys and masks contain the values. */
 export const MemoryType = {
   /** Memory that the CPU loads and stores. */
   HOST: 0,
@@ -75,7 +75,7 @@ export const MEMORY_TYPE_COUNT = 10;
 /** The mask with every known memory type. */
 export const ALL_MEMORY_TYPES: number = (1 << MEMORY_TYPE_COUNT) - 1;
 
-/** The name of a memory type, or `"unknown"` for an integer that is none. */
+/** The name of a memory type; `"unknown"` for any other integer. */
 export function memoryTypeName(type: number): string {
   return MEMORY_TYPE_NAMES[type] ?? 'unknown';
 }
@@ -85,12 +85,12 @@ export function memoryTypeBit(type: MemoryType): number {
   return 1 << type;
 }
 
-/** True when `mask` holds `type`. */
+/** True if `mask` contains `type`. */
 export function hasMemoryType(mask: number, type: MemoryType): boolean {
   return (mask & (1 << type)) !== 0;
 }
 
-/** The mask that holds all of `types`. */
+/** The mask of all of `types`. */
 export function memoryTypeMask(...types: readonly MemoryType[]): number {
   let mask = 0;
   for (const type of types) mask |= 1 << type;
@@ -111,15 +111,15 @@ export function memoryTypeMaskNames(mask: number): string {
   return memoryTypesOfMask(mask).map(memoryTypeName).join(',');
 }
 
-/** The memory type with this name; undefined when there is none. Letter case does not matter. */
+/** The memory type with this name, case-insensitive; undefined if there is none. */
 export function parseMemoryType(name: string): MemoryType | undefined {
   const index = (MEMORY_TYPE_NAMES as readonly string[]).indexOf(name.toLowerCase());
   return index < 0 ? undefined : (index as MemoryType);
 }
 
 /**
- * The same parameters with a memory type that is a number: users may give its name.
- * @throws UcxError ERR_INVALID_PARAM for a name of no memory type
+ * The same parameters with the memory type as a number: users may give its name.
+ * @throws UcxError ERR_INVALID_PARAM for an unknown name
  */
 export function withMemoryType<T extends object>(params: T): WithMemoryType<T> {
   const { memoryType } = (params ?? {}) as { readonly memoryType?: unknown };
@@ -135,7 +135,7 @@ export function withMemoryType<T extends object>(params: T): WithMemoryType<T> {
   return { ...params, memoryType: type } as WithMemoryType<T>;
 }
 
-/** Parameters whose memory type is no name. */
+/** Parameters whose memory type is a number. */
 export type WithMemoryType<T> = T extends { readonly memoryType: unknown }
   ? Omit<T, 'memoryType'> & { readonly memoryType: MemoryType }
   : T extends { readonly memoryType?: unknown }

@@ -1,11 +1,11 @@
-/** The fields of the profile: what is recorded, and where it goes. */
+/** The fields of the profile: mode, size and file. */
 
 import type { ConfigTable } from '../config/config.ts';
 import { listType } from '../config/list.ts';
 import { enumType, memorySizeType, stringType } from '../config/value.ts';
 import { FILE_NAME_SYNTAX } from '../sys/file-name.ts';
 
-/** What is recorded: every event, or sums. */
+/** Records every event, or sums. */
 export type ProfileMode = 'log' | 'accum';
 
 /** The values of {@link PROFILE_CONFIG_TABLE}. */
@@ -24,19 +24,19 @@ export const PROFILE_CONFIG_TABLE: ConfigTable<ProfileConfig> = {
       name: 'PROFILE_MODE',
       type: listType(enumType(['log', 'accum'])),
       default: '',
-      doc: 'log: every request, command submission and DMA transfer of the process, on a timeline for each worker and card; accum: their number, time and bytes in sum. Empty: none.',
+      doc: 'log: records every request, command submission and DMA transfer of the process, on a timeline for each worker and card; accum: records their total number, time and bytes. Empty: records nothing.',
     },
     {
       name: 'PROFILE_FILE',
       type: stringType,
       default: 'ucx_%h_%p.prof',
-      doc: `File of the profile, in the JSON of Chrome traces, which Perfetto and chrome://tracing show. In its name ${FILE_NAME_SYNTAX}.`,
+      doc: `File of the profile, in the JSON of Chrome traces, which Perfetto and chrome://tracing show. Substitutions in its name: ${FILE_NAME_SYNTAX}.`,
     },
     {
       name: 'PROFILE_LOG_SIZE',
       type: memorySizeType,
       default: '4m',
-      doc: 'Memory for the events of mode log; when it is full, new ones take the place of the oldest.',
+      doc: 'Memory for the events of mode log; when it is full, new events replace the oldest.',
     },
   ],
 };

@@ -40,7 +40,7 @@ function put(startNs: number, endNs: number): void {
 }
 
 describe('a profile', () => {
-  it('is none without a mode, and nobody listens', () => {
+  it('does not exist without a mode, and the channels have no subscribers', () => {
     expect(start([])).toBeUndefined();
     expect([operationEnd, commandSubmissionEnd, transferEnd].map((each) => each.hasSubscribers)).toEqual([
       false,
@@ -99,7 +99,7 @@ describe('a profile', () => {
     expect(otherData).toMatchObject({ lost: 0, accumulated: [] });
   });
 
-  it('adds up without keeping events', () => {
+  it('sums events without keeping them', () => {
     const profile = start(['accum'])!;
     put(0, 10);
     put(20, 50);
@@ -114,7 +114,7 @@ describe('a profile', () => {
     });
   });
 
-  it('keeps the newest events when its memory is full, and says how many are gone', () => {
+  it('keeps the newest events when its memory is full, and reports the number of lost ones', () => {
     const profile = start(['log', 'accum'], 1024)!;
     for (let i = 1; i <= 10; i++) put(i * 1000, i * 1000 + 1);
     profile.release();
@@ -123,7 +123,7 @@ describe('a profile', () => {
     expect(otherData).toMatchObject({ lost: 6, accumulated: [{ count: 10 }] });
   });
 
-  it('is shared by the contexts of a process, together and one after the other', () => {
+  it('is shared by concurrent and consecutive contexts of a process', () => {
     const begun = (): number => read().traceEvents.filter(({ ph }) => ph === 'b').length;
     const first = start(['log'])!;
     expect(start(['log'])).toBe(first);
@@ -143,7 +143,7 @@ describe('a profile', () => {
     expect(begun()).toBe(3);
   });
 
-  it('gives everybody what he asks for beside the others', () => {
+  it('combines the settings of all contexts', () => {
     const sums = start(['accum'], 1024)!;
     put(0, 1);
     const events = start(['log'], 2048)!;
@@ -163,7 +163,7 @@ describe('a profile', () => {
     ).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
-  it('refuses a file that cannot be written, and listens to nobody then', () => {
+  it('refuses a file that cannot be written, and leaves no subscriber', () => {
     const path = fileIn('missing/profile');
     expect(() => start(['log'], 1024, path)).toThrow(
       expect.objectContaining({ code: 'ERR_PROFILE_FILE', details: { path } }),

@@ -1,6 +1,6 @@
 /**
- * The profile of a process: listens to the diagnostics channels and writes what it has heard to one file at the end. Nothing in the library knows
- * of it; where no profile is wanted there is no listener, and nobody publishes.
+ * The profile of a process: subscribes to the diagnostics channels and writes the recorded events to one file at the end. The library does not depend
+ * on it; without a profile there is no subscriber, and nothing is published.
  */
 
 import { closeSync, ftruncateSync, writeSync } from 'node:fs';
@@ -18,14 +18,14 @@ import type { Log } from '../debug/log.ts';
 import { expandFileName } from '../sys/file-name.ts';
 import { openOutputFile } from '../sys/output-file.ts';
 import { atExit } from '../sys/process-events.ts';
-import { type Status, statusName } from '../type/status.ts';
+import { statusName } from '../type/status.ts';
 import type { ProfileConfig } from './profile-config.ts';
 import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
 
-/** What one event takes, about. */
+/** Approximate memory of one event. */
 const EVENT_BYTES = 256;
 
-/** The profiles of this process by file: its contexts, together or one after the other, share one, as they share the channels. */
+/** The profiles of this process by file: its contexts, concurrent or consecutive, share one, as they share the channels. */
 const profiles = new Map<string, Profile>();
 
 /** A profile. */
@@ -36,7 +36,7 @@ export class Profile {
   #logs = false;
   #accumulates = false;
   #eventsMax = 0;
-  /** A ring, once it is full; the next event goes to `#next`. */
+  /** A ring once it is full; the next event goes to `#next`. */
   #events: TraceSpan[] = [];
   #next = 0;
   #lost = 0;
@@ -50,8 +50,8 @@ export class Profile {
   }
 
   /**
-   * Joins the profile of this process, which begins now unless it has begun; undefined where none is wanted. {@link release} leaves it. Those who
-   * join get what they ask for beside what others have asked for: modes add up, and the largest size counts.
+   * Joins the profile of this process, which starts at the first call; undefined without a mode. {@link release} leaves it. The settings of
+   * all members are combined: modes add up, and the largest size counts.
    * @throws UcxError ERR_PROFILE_FILE for a file that cannot be written
    */
   static acquire(config: ProfileConfig, log: Log): Profile | undefined {
@@ -63,7 +63,7 @@ export class Profile {
     return profile;
   }
 
-  /** Leaves the profile; the last one to do so writes it. What is recorded stays, for those who come later. */
+  /** Leaves the profile; the last member writes it. Recorded events stay, for later members. */
   release(): void {
     this.#users -= 1;
     if (this.#users > 0) return;
@@ -93,11 +93,11 @@ export class Profile {
     operationEnd.subscribe(this.#onOperation);
     commandSubmissionEnd.subscribe(this.#onSubmission);
     transferEnd.subscribe(this.#onTransfer);
-    // A context that nobody closes is told about when the process ends.
+    // A context that is not closed is reported when the process ends.
     this.#stopAtExit = atExit(() => this.#write());
   }
 
-  /** The events, the oldest first. */
+  /** The events, oldest first. */
   #inOrder(): TraceSpan[] {
     if (this.#events.length < this.#eventsMax) return [...this.#events];
     return [...this.#events.slice(this.#next), ...this.#events.slice(0, this.#next)];
@@ -105,7 +105,7 @@ export class Profile {
 
   readonly #onOperation = (event: OperationEnd): void => {
     const { protocol, transport, device, byteLength, status, startNs, endNs, worker } = event;
-    const details = { transport, device, bytes: byteLength, status: statusName(status as Status) };
+    const details = { transport, device, bytes: byteLength, status: statusName(status) };
     this.#add({ timeline: `worker ${worker}`, category: 'request', name: protocol, startNs, endNs, details });
   };
 
@@ -115,7 +115,7 @@ export class Profile {
   };
 
   readonly #onTransfer = ({ card, queue, byteLength, status, startNs, endNs }: TransferEnd): void => {
-    const details = { queue, bytes: byteLength, status: statusName(status as Status) };
+    const details = { queue, bytes: byteLength, status: statusName(status) };
     this.#add({ timeline: card, category: 'dma', name: `DMA on queue ${queue}`, startNs, endNs, details });
   };
 

@@ -1,19 +1,19 @@
-/** Recorded events as a Chrome trace: the JSON that Perfetto and chrome://tracing read. Pure. */
+/** Converts recorded events to a Chrome trace: the JSON that Perfetto and chrome://tracing read. Pure. */
 
-/** Something that began and ended. */
+/** An event with a start and an end. */
 export interface TraceSpan {
-  /** What has a timeline of its own: a worker, a card. */
+  /** The owner of a timeline: a worker, a card. */
   readonly timeline: string;
   /** Kind of event, such as `request`. */
   readonly category: string;
   readonly name: string;
   readonly startNs: number;
   readonly endNs: number;
-  /** What else is known. */
+  /** Further properties. */
   readonly details: Readonly<Record<string, string | number | undefined>>;
 }
 
-/** Number, time and bytes of the events of one name. */
+/** Count, time and bytes of the events of one name. */
 export interface AccumulatedSpans {
   readonly timeline: string;
   readonly name: string;
@@ -27,9 +27,9 @@ export interface AccumulatedSpans {
 const NS_PER_US = 1000;
 
 /**
- * A trace with the spans, in order of their begin, and the sums in its `otherData`. Events overlap, so each is a pair of begin and end with a
- * number of its own (phases b and e); timelines are what the format calls processes.
- * @param lost events that were recorded before those that are left
+ * A trace with the spans in order of their start, and the sums in its `otherData`. Events overlap, so each is a pair of begin and end with a
+ * unique id (phases b and e); timelines are processes of the format.
+ * @param lost number of recorded events that were overwritten
  */
 export function chromeTrace(
   spans: readonly TraceSpan[],
@@ -60,7 +60,7 @@ export function chromeTrace(
   });
 }
 
-/** `card 2` before `card 10`. */
+/** Sorts `card 2` before `card 10`. */
 function byNumber(left: string, right: string): number {
   return left.localeCompare(right, 'en', { numeric: true });
 }

@@ -1,6 +1,6 @@
 /**
- * The fields that every registration cache has (`ucs_config_rcache_table`), to be embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`. Of
- * UCX's fields MEM_PRIO and PURGE_ON_FORK are missing: nothing in Node hooks memory calls, or forks without a new program.
+ * The fields that every registration cache has (`ucs_config_rcache_table`), to be embedded with an empty prefix: `UCX_GAUDI_COPY_RCACHE_MAX_REGIONS`.
+ * UCX's fields MEM_PRIO and PURGE_ON_FORK are missing: nothing in Node hooks memory calls, or forks without exec.
  */
 
 import type { ConfigTable } from '../config/config.ts';
@@ -23,25 +23,25 @@ export const RCACHE_CONFIG_TABLE: ConfigTable<RcacheConfig> = {
       name: 'RCACHE_OVERHEAD',
       type: orAuto(timeType),
       default: 'auto',
-      doc: 'Estimated time of finding memory that is registered already, for the choice of protocols.',
+      doc: 'Estimated time of looking up a registration in the cache, for the choice of protocols.',
     },
     {
       name: 'RCACHE_MAX_REGIONS',
       type: restricted(uintInfType, 'an unsigned integer of at least 1, or inf', isPositive),
       default: '16384',
-      doc: 'Registrations that the cache keeps at most; those in use are never given up, and may exceed it.',
+      doc: 'Maximum number of cached registrations; those in use are never evicted, and may exceed it.',
     },
     {
       name: 'RCACHE_MAX_SIZE',
       type: restricted(memorySizeType, 'a size of at least 1: <number>[b|k|m|g|t], or inf', isPositive),
       default: '16g',
-      doc: 'Bytes of registrations that the cache keeps at most, likewise.',
+      doc: 'Maximum bytes of cached registrations; those in use are never evicted, and may exceed it.',
     },
     {
       name: 'RCACHE_MAX_UNRELEASED',
       type: memorySizeType,
       default: 'inf',
-      doc: 'Bytes of unmapped memory that may wait for the next transfer to be unpinned; beyond it the event loop does it.',
+      doc: 'Maximum bytes of unmapped memory that stay pinned until the next transfer; beyond it a task of the event loop unpins them.',
     },
   ],
 };

@@ -1,6 +1,4 @@
-/**
- * The bounds of a new region of the registration cache: extended to its alignment, and to what it overlaps. Pure: changes nothing.
- */
+/** The bounds of a new region of the registration cache: aligned, and joined with overlapping regions. Pure: changes nothing. */
 
 import type { IntervalMap } from '../datastruct/interval-map.ts';
 import type { RcacheRegion } from './region.ts';
@@ -12,7 +10,7 @@ export interface RegionBounds {
   readonly alignment: number;
 }
 
-/** Where the memory begins and ends that a region may cover: an ArrayBuffer, or all addresses. */
+/** The bounds of the memory that a region may cover: an ArrayBuffer, or all addresses. */
 export interface MemoryLimits {
   readonly start: number;
   readonly end: number;
@@ -28,8 +26,9 @@ export function alignBounds(start: number, end: number, alignment: number, limit
 }
 
 /**
- * Joins aligned bounds with the regions that they overlap: the union of the ranges at the largest alignment, until nothing is added any more. Regions of another
- * protection are not joined: what is known of one of the two memories does not hold for the other.
+ * Joins aligned bounds with the regions that they overlap: the union of the ranges at the largest alignment, until nothing overlaps any more. Regions
+ * of another
+ * protection are not joined, because the protection of one does not hold for the memory of the other.
  */
 export function mergeBounds<R extends object>(
   regions: IntervalMap<RcacheRegion<R>>,

@@ -1,6 +1,6 @@
 /**
- * The registration cache against an oracle that knows for every page which memory lies there: random uses, reports, failures and forced garbage
- * collection never lead to a registration of other memory, and never leave one behind.
+ * The registration cache against an oracle that records for every page which memory it contains: random uses, reports, failures and forced garbage
+ * collections never return a registration of other memory, and never leave one behind.
  */
 
 import { setFlagsFromString } from 'node:v8';
@@ -21,11 +21,11 @@ const RAW_PAGES = 16;
 const SLOT_BASE = 0x2000_0000;
 const SLOT_SPACING = 0x1000_0000;
 const SLOTS = 3;
-/** Distance between the places that one slot has had. */
+/** Distance between successive places of one slot. */
 const MOVE = 0x1_0000;
 const MAX_REGIONS = 5;
 
-/** Which memory lies at every page: a number that changes when the memory does. */
+/** The memory at every page: a number that changes with the memory. */
 class Memory {
   readonly #versions = new Map<number, number>();
 
@@ -47,7 +47,7 @@ class Memory {
   }
 }
 
-/** Registers what is there at the time; buffers get the address of their slot, also when another one had it before. */
+/** Registers the current contents; buffers get the address of their slot, even if another one had it before. */
 class RememberingRegistrar extends FakeRegistrar {
   readonly memory: Memory;
   readonly places = new WeakMap<ArrayBufferLike, number>();
@@ -74,7 +74,7 @@ class RememberingRegistrar extends FakeRegistrar {
 interface Held {
   readonly region: RcacheRegion<Pin>;
   readonly slot: number;
-  /** The buffer in use, held by the cache alone. */
+  /** The buffer of a region in use, referenced only by the cache. */
   readonly buffer: WeakRef<ArrayBuffer> | undefined;
 }
 
@@ -96,7 +96,7 @@ class System {
     for (let slot = 0; slot < SLOTS; slot++) this.fill(slot);
   }
 
-  /** Puts a new buffer into a slot: other memory at the address of the old one, unless that is in use. */
+  /** Puts a new buffer into a slot, at the address of the old one unless that is in use. */
   fill(slot: number): void {
     const buffer = new ArrayBuffer(3 * PAGE);
     const old = this.slots[slot];
@@ -112,7 +112,7 @@ class System {
     return this.registrar.places.get(this.slots[slot]!)!;
   }
 
-  /** Checks what an acquire gave: of this very memory, all of it, and alive. */
+  /** Checks the result of an acquire: a live registration of all of this memory. */
   take(result: RcacheRegion<Pin> | Status, start: number, byteLength: number, protection: number, slot: number): void {
     this.uses++;
     if (typeof result === 'number') {
@@ -209,7 +209,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
 );
 
 async function collect(): Promise<void> {
-  // What a WeakRef has shown stays for the rest of its task.
+  // An object that a WeakRef has returned stays alive until the end of the task.
   await new Promise((resolve) => setImmediate(resolve));
   collectGarbage();
   await new Promise((resolve) => setImmediate(resolve));
@@ -268,7 +268,7 @@ async function run(system: System, current: Step): Promise<void> {
   }
 }
 
-/** Runs the steps, then lets everything go; returns how often the cache hit. */
+/** Runs the steps, then releases everything; returns the number of cache hits. */
 async function runAll(steps: readonly Step[], parted: boolean): Promise<number> {
   const system = new System(parted);
   for (const current of steps) {
@@ -278,7 +278,7 @@ async function runAll(steps: readonly Step[], parted: boolean): Promise<number> 
   const { cache, registrar } = system;
   for (const { region } of system.held.splice(0)) cache.release(region);
   system.check();
-  // Nobody has the buffers any more: what is left of them is the cache's own, and goes by itself.
+  // Only the cache refers to the buffers now, so they are collected and deregistered.
   system.slots.length = 0;
   cache.unmapped(RAW_BASE, (RAW_PAGES + 8) * PAGE);
   cache.progress();
@@ -287,7 +287,7 @@ async function runAll(steps: readonly Step[], parted: boolean): Promise<number> 
   return cache.counters.hits_fast + cache.counters.hits_slow;
 }
 
-describe('Rcache against an oracle of the memory', () => {
+describe('Rcache against a memory oracle', () => {
   it.each([
     ['whole buffers', false],
     ['parts of buffers', true],
@@ -301,7 +301,7 @@ describe('Rcache against an oracle of the memory', () => {
         }),
         { numRuns: 80 },
       );
-      // An empty cache would pass everything else.
+      // A cache without hits would pass all other checks.
       expect(hits).toBeGreaterThan(50);
     },
     120_000,

@@ -1,13 +1,11 @@
-/**
- * What a registration cache is made of and what it counts: its collaborators, its bounds and their defaults. No behaviour; the cache is in rcache.ts.
- */
+/** Collaborators, bounds, defaults and counters of a registration cache. No behaviour; the cache is in rcache.ts. */
 
 import type { Status } from '../type/status.ts';
 import type { BufferRegions } from './region.ts';
 
-/** Makes and ends registrations for a cache. */
+/** Registers and deregisters memory for a cache. */
 export interface Registrar<R extends object> {
-  /** The address of the first byte of a buffer, which stays there as long as the buffer lives. */
+  /** The address of the first byte of a buffer, which does not change while the buffer lives. */
   addressOf(owner: ArrayBufferLike): number;
   /**
    * Registers memory.
@@ -16,14 +14,15 @@ export interface Registrar<R extends object> {
    */
   register(start: number, byteLength: number, protection: number): R | Status;
   /**
-   * Ends a registration; runs in `release`, `acquire`, `purge`, `progress` or a task of the event loop, never in a report of unmapped memory. Should
-   * not throw: whoever runs it then has no part in the failure. What it throws goes to {@link RcacheOptions.onError}, and the registration
-   * counts as ended, never to be tried again.
+   * Ends a registration; called in `release`, `acquire`, `purge`, `progress` or a task of the event loop, never in a report of unmapped memory.
+   * Should
+   * not throw, because the caller of the cache did not cause the failure. An error goes to {@link RcacheOptions.onError}, and the registration
+   * counts as ended: it is not tried again.
    */
   deregister(registration: R): void;
 }
 
-/** Reports that ArrayBuffers were collected: what FinalizationRegistry does. */
+/** Reports garbage-collected ArrayBuffers, as FinalizationRegistry does. */
 export interface CollectionWatch<T extends object> {
   register(target: WeakKey, heldValue: T, unregisterToken: T): void;
   unregister(unregisterToken: T): void;
@@ -31,24 +30,24 @@ export interface CollectionWatch<T extends object> {
 
 /** Bounds and collaborators of an {@link Rcache}. */
 export interface RcacheOptions<R extends object> {
-  /** What the cache is called in statistics. Default `rcache`. */
+  /** Name of the cache in statistics. Default `rcache`. */
   readonly name?: string;
   readonly registrar: Registrar<R>;
   /** The most regions. Default {@link DEFAULT_MAX_REGIONS}; Infinity for no bound. */
   readonly maxRegions?: number;
   /** The most registered bytes. Default {@link DEFAULT_MAX_SIZE}; Infinity for no bound. */
   readonly maxSize?: number;
-  /** Bytes of unmapped memory that may wait for the next use of the cache; beyond it `defer` is asked. Default Infinity. */
+  /** The most bytes of unmapped memory that wait for the next use of the cache; beyond it `defer` is called. Default Infinity. */
   readonly maxUnreleased?: number;
-  /** Bytes of the longest ArrayBuffer that is registered as a whole; of longer ones the pages that are used. Default Infinity. */
+  /** Bytes of the longest ArrayBuffer that is registered as a whole; of longer ones only the used pages are. Default Infinity. */
   readonly wholeBytesMax?: number;
   /** Least alignment of regions that are not whole ArrayBuffers, a power of two. Default {@link DEFAULT_ALIGNMENT}. */
   readonly alignment?: number;
-  /** Takes what `deregister` threw; must not throw. Default: an error in the log on standard error. */
+  /** Receives the errors that `deregister` throws; must not throw. Default: logs an error to standard error. */
   readonly onError?: (error: unknown) => void;
-  /** Runs a task soon, in no stack of anybody else. Default setImmediate. */
+  /** Runs a task soon, with an empty stack. Default setImmediate. */
   readonly defer?: (task: () => void) => void;
-  /** Makes the watch for collected buffers; FinalizationRegistry unless a test decides otherwise. */
+  /** Creates the watch for collected buffers. Default FinalizationRegistry. */
   readonly watch?: (collected: (buffer: BufferRegions<R>) => void) => CollectionWatch<BufferRegions<R>>;
 }
 
@@ -56,17 +55,17 @@ export interface RcacheOptions<R extends object> {
 export interface RcacheCounters {
   /** Calls of `acquire` and `acquireRange`. */
   gets: number;
-  /** Found at once. */
+  /** Hits without pending reports of unmapped memory. */
   hits_fast: number;
-  /** Found after reports of unmapped memory had been worked off. */
+  /** Hits after pending reports of unmapped memory were processed. */
   hits_slow: number;
-  /** Not found. */
+  /** Misses. */
   misses: number;
   /** Regions joined to larger ones. */
   regions_merged: number;
-  /** Reports of memory that is gone: `unmapped`, `invalidate`, buffers collected, detached or resized. */
+  /** Reports of released memory: `unmapped`, `invalidate`, buffers collected, detached or resized. */
   unmap_events: number;
-  /** Regions that such a report removed from the table. */
+  /** Regions that such reports removed from the table. */
   regions_inv_unmap: number;
   /** Calls of `release`. */
   puts: number;
@@ -83,7 +82,7 @@ export const DEFAULT_MAX_SIZE: number = 16 * 2 ** 30;
 /** Default of {@link RcacheOptions.alignment}: a page. */
 export const DEFAULT_ALIGNMENT = 4096;
 
-/** Counters at the start. */
+/** Counters with the value 0. */
 export function noCounts(): RcacheCounters {
   return {
     gets: 0,

@@ -1,4 +1,4 @@
-/** The registration cache for memory that is known by its address: merging, protection, alignment, reports of unmapped memory, failures. */
+/** The registration cache for memory identified by its address: merging, protection, alignment, reports of unmapped memory, failures. */
 
 import { describe, expect, it } from 'vitest';
 import { FakeRegistrar, type Pin } from '../../../test/fixtures/fake-registrar.ts';
@@ -30,7 +30,7 @@ function span(region: RcacheRegion<Pin>): number[] {
 }
 
 describe('registrations of address ranges', () => {
-  it('are made once, and found for every part of them', () => {
+  it('are created once, and found for each of their parts', () => {
     const { cache, registrar } = make();
     const region = pages(cache, 0, 4);
     expect(pages(cache, 0, 4)).toBe(region);
@@ -52,7 +52,7 @@ describe('registrations of address ranges', () => {
     expect(span(two)).toEqual([2, 4]);
   });
 
-  it('that overlap become one of the union', () => {
+  it('that overlap are merged', () => {
     const { cache, registrar } = make();
     for (const region of [pages(cache, 0, 2), pages(cache, 4, 6)]) cache.release(region);
     const all = pages(cache, 1, 5);
@@ -60,12 +60,12 @@ describe('registrations of address ranges', () => {
     expect(registrar.live.size).toBe(1);
     expect(cache.counters).toMatchObject({ regions_merged: 2, mem_regs: 3, mem_deregs: 2, misses: 3 });
     expect(pages(cache, 0, 1)).toBe(all);
-    // Neighbours that only touch stay apart.
+    // Adjacent regions are not merged.
     expect(span(pages(cache, 6, 7))).toEqual([6, 7]);
     expect(cache.numRegions).toBe(2);
   });
 
-  it('that are in use when they are joined end with their use', () => {
+  it('that are in use when they are merged end with their last release', () => {
     const { cache, registrar } = make();
     const first = pages(cache, 0, 2);
     const union = pages(cache, 1, 3);
@@ -76,7 +76,7 @@ describe('registrations of address ranges', () => {
     expect([...registrar.live]).toEqual([union.registration]);
   });
 
-  it('take the strictest alignment of what they join', () => {
+  it('take the strictest alignment of the merged regions', () => {
     const { cache } = make();
     const wide = cache.acquireRange(BASE + 5 * PAGE, PAGE, READ_WRITE, 4 * PAGE) as RcacheRegion<Pin>;
     expect(span(wide)).toEqual([4, 8]);
@@ -84,26 +84,26 @@ describe('registrations of address ranges', () => {
     const union = pages(cache, 7, 9);
     expect(span(union)).toEqual([4, 12]);
     expect(union.alignment).toBe(4 * PAGE);
-    // A region of less alignment does not serve who wants more.
+    // A region of smaller alignment does not serve a request for a larger one.
     const plain = pages(cache, 16, 20);
     const strict = cache.acquireRange(BASE + 16 * PAGE, PAGE, READ_WRITE, 2 * PAGE) as RcacheRegion<Pin>;
     expect(strict).not.toBe(plain);
     expect([span(strict), strict.alignment]).toEqual([[16, 20], 2 * PAGE]);
   });
 
-  it('go on joining until nothing overlaps any more', () => {
+  it('are merged until nothing overlaps any more', () => {
     const { cache } = make({ alignment: 16 });
     const region = (from: number, to: number, alignment = 16): RcacheRegion<Pin> =>
       cache.acquireRange(BASE + from, to - from, READ_WRITE, alignment) as RcacheRegion<Pin>;
     cache.release(region(1024, 1040));
     cache.release(region(2000, 2016, 1024));
-    // Overlaps the second, whose alignment reaches back to the first.
+    // Overlaps the second one, whose alignment reaches back to the first.
     const all = region(2032, 2064);
     expect([all.start - BASE, all.end - BASE, all.alignment]).toEqual([1024, 3072, 1024]);
     expect(cache.numRegions).toBe(1);
   });
 
-  it('of another protection are given up, not joined', () => {
+  it('of another protection are removed, not merged', () => {
     const { cache, registrar } = make();
     const readOnly = pages(cache, 0, 3, READ);
     cache.release(readOnly);
@@ -111,13 +111,13 @@ describe('registrations of address ranges', () => {
     expect(span(writable)).toEqual([2, 4]);
     expect([readOnly.valid, registrar.live.size]).toEqual([false, 1]);
     expect(cache.counters.regions_merged).toBe(0);
-    // More than was asked for will do.
+    // A region with more protection bits serves the request.
     expect(pages(cache, 2, 3, READ)).toBe(writable);
     const again = pages(cache, 3, 5, READ);
     expect([span(again), again.protection]).toEqual([[3, 5], READ]);
   });
 
-  it('that cannot be joined are made alone', () => {
+  it('that cannot be merged are created alone', () => {
     const { cache, registrar } = make();
     cache.release(pages(cache, 0, 2));
     registrar.failures = [Status.INVALID_ADDR, Status.OK];
@@ -127,7 +127,7 @@ describe('registrations of address ranges', () => {
     expect(registrar.live.size).toBe(1);
     registrar.failures = [Status.INVALID_ADDR, Status.INVALID_ADDR];
     expect(cache.acquireRange(BASE + 2 * PAGE, 2 * PAGE)).toBe(Status.INVALID_ADDR);
-    // What was there is there still.
+    // The existing region stays.
     expect(pages(cache, 1, 3)).toBe(alone);
   });
 
@@ -164,7 +164,7 @@ describe('a failed registration', () => {
     for (let i = 0; i < 3; i++) expect(cache.acquireRange(BASE, PAGE)).toBe(Status.UNSUPPORTED);
     expect(registrar.asked).toHaveLength(1);
     expect([cache.numRegions, cache.counters.mem_regs]).toEqual([0, 0]);
-    // Other bytes are another question.
+    // A range of other bytes is tried.
     pages(cache, 0, 2);
     cache.purge();
     pages(cache, 0, 1);
@@ -196,7 +196,7 @@ describe('a failed registration', () => {
 });
 
 describe('a report of unmapped memory', () => {
-  it('ends nothing at once, and lets nothing be found any more', () => {
+  it('hides the regions at once without deregistering them', () => {
     const { cache, registrar } = make();
     const idle = pages(cache, 0, 2);
     cache.release(idle);
@@ -211,7 +211,7 @@ describe('a report of unmapped memory', () => {
     expect(cache.counters).toMatchObject({ unmap_events: 1, regions_inv_unmap: 2, mem_deregs: 2 });
   });
 
-  it('of other memory makes a hit slow, once', () => {
+  it('of other memory makes one hit slow', () => {
     const { cache } = make();
     const region = pages(cache, 0, 1);
     const owner = new ArrayBuffer(64);
@@ -224,7 +224,7 @@ describe('a report of unmapped memory', () => {
     expect(cache.counters).toMatchObject({ hits_slow: 2, hits_fast: 1 });
   });
 
-  it('is heard while a registration is made', () => {
+  it('is processed during a registration', () => {
     const { cache, registrar } = make();
     registrar.onRegister = () => cache.unmapped(BASE, PAGE);
     const first = pages(cache, 0, 1);
@@ -235,7 +235,7 @@ describe('a report of unmapped memory', () => {
     expect(registrar.live.size).toBe(1);
   });
 
-  it('finds buffers that lie in the memory', () => {
+  it('removes regions of buffers that lie in the memory', () => {
     const { cache, registrar } = make();
     const [one, two] = [new ArrayBuffer(64), new ArrayBuffer(64)];
     for (const owner of [one, two]) cache.release(cache.acquire(owner) as RcacheRegion<Pin>);
@@ -244,7 +244,7 @@ describe('a report of unmapped memory', () => {
     expect([...registrar.live].map(({ start }) => start)).toEqual([registrar.addressOf(two)]);
   });
 
-  it('is worked off at release, and by progress', () => {
+  it('is processed by release and progress', () => {
     const { cache, registrar } = make();
     const used = pages(cache, 0, 1);
     cache.release(pages(cache, 8, 9));
@@ -256,7 +256,7 @@ describe('a report of unmapped memory', () => {
     expect(registrar.live.size).toBe(0);
   });
 
-  it('stays bounded, however many there are', () => {
+  it('uses bounded memory, whatever the number of ranges', () => {
     const { cache, registrar } = make();
     const region = pages(cache, 0, 8);
     cache.release(region);
@@ -266,12 +266,12 @@ describe('a report of unmapped memory', () => {
     expect(cache.unmapsPending).toBeLessThanOrEqual(UNMAP_RANGES_MAX);
     const far = pages(cache, 90_000, 90_001);
     expect(cache.numRegions).toBe(1);
-    // Too many to tell apart count as everything, but only what was there before.
+    // Beyond the bound of ranges everything counts as unmapped, but only earlier registrations.
     expect(pages(cache, 90_000, 90_001)).toBe(far);
     expect(registrar.live.size).toBe(1);
   });
 
-  it('asks for a task when too many bytes wait', () => {
+  it('schedules a task when too many bytes wait', () => {
     const tasks: (() => void)[] = [];
     const { cache, registrar } = make({ maxUnreleased: 4 * PAGE, defer: (task) => tasks.push(task) });
     for (let page = 0; page < 8; page++) cache.release(pages(cache, page * 2, page * 2 + 1));
@@ -314,7 +314,7 @@ describe('parts of buffers that are too long to be registered as a whole', () =>
     expect(registrar.live.size).toBe(1);
   });
 
-  it('never hit for another buffer at the same address', () => {
+  it('are never found for another buffer at the same address', () => {
     const { cache, registrar } = make({ wholeBytesMax: 0 });
     registrar.addressOf = () => BASE;
     const first = cache.acquire(new ArrayBuffer(4 * PAGE), 0, PAGE) as RcacheRegion<Pin>;

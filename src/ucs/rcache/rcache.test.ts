@@ -10,7 +10,7 @@ import type { BufferRegions, RcacheRegion } from './region.ts';
 
 type Region = RcacheRegion<Pin>;
 
-/** Node 20 has resizable ArrayBuffers (ES2024), the library types of ES2023 do not. */
+/** Node 20 has resizable ArrayBuffers (ES2024), but the library types of ES2023 do not. */
 interface ResizableBuffer extends ArrayBuffer {
   resize(byteLength: number): void;
 }
@@ -19,7 +19,7 @@ const ResizableBuffer = ArrayBuffer as unknown as new (
   options: { maxByteLength: number },
 ) => ResizableBuffer;
 
-/** A garbage collector on command. */
+/** Triggers collections on command. */
 class TestWatch implements CollectionWatch<BufferRegions<Pin>> {
   readonly targets = new Map<BufferRegions<Pin>, WeakKey>();
   readonly #report: (buffer: BufferRegions<Pin>) => void;
@@ -45,7 +45,7 @@ class TestWatch implements CollectionWatch<BufferRegions<Pin>> {
   }
 }
 
-/** What the caches of a test reported. */
+/** Errors that the caches of a test have reported. */
 const errors: unknown[] = [];
 afterEach(() => {
   expect(errors).toEqual([]);
@@ -109,7 +109,7 @@ describe('Rcache', () => {
     ]);
   });
 
-  it('leaves nothing after a failed registration', () => {
+  it('keeps nothing after a failed registration', () => {
     const { cache, registrar } = makeCache();
     const owner = new ArrayBuffer(8);
     registrar.failures = [Status.NO_RESOURCE];
@@ -118,7 +118,7 @@ describe('Rcache', () => {
     expect(acquired(cache, owner).generation).toBe(1);
   });
 
-  it('stays consistent and reports when a registration cannot be ended', () => {
+  it('stays consistent and reports an error when deregistering fails', () => {
     const { cache, registrar, watch } = makeCache({ maxRegions: 4 });
     const expectCounts = (regions: number): void => {
       expect([cache.numRegions, cache.totalSize]).toEqual([regions, regions * 8]);
@@ -144,7 +144,7 @@ describe('Rcache', () => {
     expectCounts(3);
     expect(errors.splice(0)).toEqual(refused);
 
-    // A purge ends all of them, whatever the first ones say; no region is ended again.
+    // A purge deregisters all regions even if the first ones fail; no region is deregistered twice.
     for (const region of more) cache.release(region);
     const last = refuse(2);
     cache.close();
@@ -154,7 +154,7 @@ describe('Rcache', () => {
     expectCounts(0);
   });
 
-  it('logs to standard error what nobody takes', () => {
+  it('logs errors to standard error without an error handler', () => {
     const lines: string[] = [];
     const write = vi.spyOn(process.stderr, 'write').mockImplementation((line) => lines.push(String(line)) > 0);
     const registrar = new FakeRegistrar();
@@ -166,7 +166,7 @@ describe('Rcache', () => {
     expect(lines).toEqual([expect.stringMatching(/rcache UCX {2}ERROR .*could not be ended.*pages are busy/)]);
   });
 
-  it('gives idle regions up when memory cannot be registered', () => {
+  it('evicts idle regions when memory cannot be registered', () => {
     const { cache, registrar } = makeCache();
     const used = acquired(cache, new ArrayBuffer(8));
     for (let i = 0; i < 3; i++) cache.release(acquired(cache, new ArrayBuffer(8)));
@@ -209,7 +209,7 @@ describe('Rcache', () => {
     expect(registrar.live.size).toBe(cache.numRegions);
   });
 
-  it('invalidates now when idle, at the last release when in use', () => {
+  it('invalidates idle regions at once, others at their last release', () => {
     const { cache, registrar } = makeCache();
     const owner = new ArrayBuffer(8);
     const first = acquired(cache, owner);
@@ -226,7 +226,7 @@ describe('Rcache', () => {
     expect(cache.counters).toMatchObject({ unmap_events: 3, regions_inv_unmap: 2, mem_regs: 2, mem_deregs: 2 });
   });
 
-  it('never serves a buffer that was resized or detached', () => {
+  it('never returns a region for a buffer that was resized or detached', () => {
     const { cache, registrar } = makeCache();
     const owner = new ResizableBuffer(8, { maxByteLength: 64 });
     const region = acquired(cache, owner);
@@ -245,14 +245,14 @@ describe('Rcache', () => {
     expect(cache.acquire(new ArrayBuffer(0))).toBe(Status.INVALID_PARAM);
   });
 
-  it('works for shared memory', () => {
+  it('registers SharedArrayBuffers', () => {
     const { cache } = makeCache();
     const owner = new SharedArrayBuffer(8);
     const region = acquired(cache, owner);
     expect(acquired(cache, owner)).toBe(region);
   });
 
-  it('purges and closes without ending what is in use', () => {
+  it('purges and closes without deregistering regions in use', () => {
     const { cache, registrar, watch } = makeCache();
     const used = acquired(cache, new ArrayBuffer(8));
     cache.release(acquired(cache, new ArrayBuffer(8)));
@@ -265,7 +265,7 @@ describe('Rcache', () => {
     expect([cache.numRegions, cache.totalSize, registrar.live.size]).toEqual([0, 0, 0]);
   });
 
-  it('refuses a release too many and bounds that are none', () => {
+  it('refuses a superfluous release and invalid bounds', () => {
     const { cache } = makeCache();
     const region = acquired(cache, new ArrayBuffer(8));
     cache.release(region);
@@ -302,7 +302,7 @@ describe('Rcache and the garbage collector', () => {
   });
 });
 
-/** What the cache should do, with lists instead of structure. */
+/** A model of the cache that uses lists. */
 interface Model {
   readonly entries: { region: Region; owner: ArrayBuffer; references: number; valid: boolean; idleSince: number }[];
   readonly counters: RcacheCounters;
@@ -436,7 +436,7 @@ describe('Rcache against a model', () => {
         else model.counters.unmap_events++;
         return;
       case 'collect':
-        // What is in use is pinned: the collector cannot take it.
+        // A buffer in use is pinned: it cannot be collected.
         if (model.entries.some((entry) => entry.owner === owner && entry.references > 0)) return;
         setup.watch.collect(owner);
         if (known !== undefined) drop(model, known, true);

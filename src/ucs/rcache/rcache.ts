@@ -1,10 +1,11 @@
 /**
- * The registration cache: registering memory is slow, so registrations outlive their use. Memory in ArrayBuffers is known by the identity of its
- * buffer, never by address: a new buffer at an old address cannot hit a stale registration. Memory of others, known by its address only, is found in
- * a map of regions; who unmaps it says so ({@link Rcache.unmapped}). What registering is, is the registrar's.
+ * The registration cache: registering memory is slow, so registrations outlive their use. Memory in ArrayBuffers is identified by its
+ * buffer, never by address: a new buffer at an old address cannot hit a stale registration. Foreign memory, known by its address only, is looked up
+ * in
+ * a map of regions; its owner reports when it is unmapped ({@link Rcache.unmapped}). The cache does not register memory itself: the registrar does.
  *
- * Who holds what: the table (a WeakMap) and the lists hold a region, a region in use holds its ArrayBuffer, an idle region holds
- * none. So an ArrayBuffer that nobody uses is collected with its registration in the cache, and the collector's call-back, a task of the
+ * References: the table (a WeakMap) and the lists refer to a region, a region in use refers to its ArrayBuffer, an idle region does
+ * not. So an unused ArrayBuffer can be collected while its registration is in the cache; the callback of the collector, a task of the
  * event loop, then deregisters it.
  */
 
@@ -27,7 +28,7 @@ import {
 import { BufferRegions, Protection, RcacheRegion } from './region.ts';
 import { UnmapQueue } from './unmap-queue.ts';
 
-/** Failed registrations of address ranges that are remembered; at the bound all are forgotten. */
+/** The most failed registrations of address ranges that are remembered; at the bound all are removed. */
 const FAILURES_MAX = 1024;
 const ALL_ADDRESSES: MemoryLimits = { start: 0, end: 2 ** 47 };
 
@@ -37,9 +38,9 @@ interface Failure {
 }
 
 /**
- * A cache of registrations. The bounds hold for what is idle: regions in use are never evicted, may exceed the bounds, and are
- * trimmed when they are released. A failed registration is not tried again until memory is reported gone or the cache is purged, unless its status
- * says that it may come out otherwise: NO_MEMORY, NO_RESOURCE, BUSY, INVALID_ADDR.
+ * A cache of registrations. The bounds hold for idle regions: regions in use are never evicted, may exceed the bounds, and are
+ * trimmed when they are released. A failed registration is not tried again until memory is reported unmapped or the cache is purged, unless a
+ * retry may succeed: after NO_MEMORY, NO_RESOURCE, BUSY, INVALID_ADDR.
  */
 export class Rcache<R extends object> {
   readonly name: string;
@@ -54,15 +55,15 @@ export class Rcache<R extends object> {
   readonly #defer: (task: () => void) => void;
   readonly #watch: CollectionWatch<BufferRegions<R>>;
   readonly #buffers: WeakMap<ArrayBufferLike, BufferRegions<R>> = new WeakMap();
-  /** Regions of memory that is known by its address only. */
+  /** Regions of memory that is identified by its address. */
   readonly #ranges: IntervalMap<RcacheRegion<R>> = new IntervalMap();
   readonly #failures: IntervalMap<Failure> = new IntervalMap();
   readonly #unmaps: UnmapQueue = new UnmapQueue();
-  /** Regions without references, all valid, in the order of their last use; between them those with references, valid or not. */
+  /** All idle regions, which are valid, in the order of their last use; interspersed with regions in use, valid or not. */
   readonly #regions: LruList<RcacheRegion<R>> = new LruList();
   #numInUse = 0;
   #lastGeneration = 0;
-  /** Rises when remembered failures are forgotten, those of buffers too. */
+  /** Incremented when remembered failures are cleared, those of buffers too. */
   #failureEpoch = 0;
   #isDeferred = false;
   #closed = false;
@@ -88,7 +89,7 @@ export class Rcache<R extends object> {
     return this.#regions.count;
   }
 
-  /** Regions that are acquired at present. */
+  /** Acquired regions. */
   get numInUse(): number {
     return this.#numInUse;
   }
@@ -98,13 +99,13 @@ export class Rcache<R extends object> {
     return this.#regions.byteLength;
   }
 
-  /** Ranges that were reported unmapped and that nobody has looked at yet. */
+  /** Ranges that were reported unmapped and are not processed yet. */
   get unmapsPending(): number {
     return this.#unmaps.length;
   }
 
   /**
-   * The region of a buffer that covers some of its bytes, registered now unless there is one. It stays registered and keeps the buffer alive
+   * The region of a buffer that covers some of its bytes, registered on a miss. It stays registered and keeps the buffer alive
    * until it is released as often as it was acquired. A hit is O(1) and allocates nothing.
    * @param byteLength -1 for all from `offset` on
    * @returns the region; INVALID_PARAM for a buffer that is empty or detached, or bytes outside it; otherwise the status of the failed
@@ -126,10 +127,10 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * The region that covers memory which is known by its address only, registered now unless there is one. Overlapping regions become one.
-   * Whoever unmaps the memory must say so ({@link unmapped}); nothing else keeps the region from being found.
+   * The region that covers memory identified by its address, registered on a miss. Overlapping regions are merged.
+   * The owner of the memory must report when it is unmapped ({@link unmapped}); until then the region is found.
    * @param start address, below 2^47
-   * @param protection bits of {@link Protection} that the memory has: a region of other protection that overlaps is given up
+   * @param protection bits of {@link Protection} that the memory has: an overlapping region of another protection is removed
    * @param alignment power of two; at least that of the cache
    * @returns like {@link acquire}
    * @throws UcxError ERR_CLOSED after `close`
@@ -157,8 +158,8 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Gives a region back. The last release makes it idle, or deregisters it when it is invalid or does not fit the bounds.
-   * @throws UcxError ERR_INVALID_PARAM when the region is not acquired
+   * Releases a region. The last release makes it idle, or deregisters it if it is invalid or does not fit the bounds.
+   * @throws UcxError ERR_INVALID_PARAM if the region is not acquired
    */
   release(region: RcacheRegion<R>): void {
     if (region.references <= 0) throw invalidParam('region', 'must be acquired', `generation ${region.generation}`);
@@ -168,8 +169,8 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Removes the regions of a buffer whose memory is about to go or to move. They are deregistered now, or at their last release.
-   * @returns false when the buffer has no region
+   * Removes the regions of a buffer whose memory is about to be freed or moved. They are deregistered now, or at their last release.
+   * @returns false if the buffer has no region
    */
   invalidate(owner: ArrayBufferLike): boolean {
     this.counters.unmap_events++;
@@ -180,8 +181,8 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Takes the report that memory was unmapped, or is about to be: no later call finds a region of it. May come from inside any callback: it only
-   * notes the range; the next use of the cache, or a task of the event loop, deregisters.
+   * Reports that memory was unmapped, or is about to be: no later call finds a region of it. May be called inside any callback: it only
+   * records the range; the next use of the cache, or a task of the event loop, deregisters.
    */
   unmapped(start: number, byteLength: number): void {
     this.counters.unmap_events++;
@@ -195,8 +196,8 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Works off the reports of {@link unmapped}. Buffers that lie in the memory lose their regions too: as long as there are buffers, that takes a
-   * look at every region.
+   * Processes the reports of {@link unmapped}. Buffers that lie in the memory lose their regions too: as long as there are buffers, every region is
+   * examined.
    */
   progress(): void {
     if (this.#unmaps.length === 0) return;
@@ -209,19 +210,19 @@ export class Rcache<R extends object> {
   }
 
   /**
-   * Evicts the region that has been idle for longest: for a registrar that finds out only later that a registration has no room.
-   * @returns false when none is idle
+   * Evicts the region that has been idle for longest, for a registrar that detects a lack of resources only after registering.
+   * @returns false if none is idle
    */
   evictIdle(): boolean {
     if (this.#numInUse === this.#regions.count) return false;
     let region = this.#regions.first!;
-    // What is in use is used last: it does not have to be passed again.
+    // Moves regions in use to the end, so that later calls do not pass them again.
     for (; region.references > 0; region = this.#regions.first!) this.#regions.touch(region);
     this.#evict(region);
     return true;
   }
 
-  /** Removes all regions: the idle ones are deregistered now, those in use at their last release. */
+  /** Removes all regions: idle ones are deregistered now, others at their last release. */
   purge(): void {
     for (let region = this.#regions.first; region !== undefined; ) {
       const next = this.#regions.after(region);
@@ -232,7 +233,7 @@ export class Rcache<R extends object> {
     this.#unmaps.take();
   }
 
-  /** Purges and refuses further use, except for the release of what is still acquired. Idempotent. */
+  /** Purges the cache and refuses further use, except for releases. Idempotent. */
   close(): void {
     this.#closed = true;
     this.purge();
@@ -247,7 +248,7 @@ export class Rcache<R extends object> {
     }
   }
 
-  /** What failed may come out otherwise now. */
+  /** Clears remembered failures, because a retry may succeed now. */
   #forgetFailures(): void {
     this.#failures.clear();
     this.#failureEpoch++;
@@ -336,7 +337,7 @@ export class Rcache<R extends object> {
     return region;
   }
 
-  /** Registers memory, joined with what it overlaps if that can be registered, else alone; acquired once. */
+  /** Registers memory, merged with overlapping regions if that succeeds, otherwise alone; acquired once. */
   #make(
     regions: IntervalMap<RcacheRegion<R>> | undefined,
     buffer: BufferRegions<R> | undefined,
@@ -370,14 +371,14 @@ export class Rcache<R extends object> {
     const byteLength = end - start;
     this.#trim(1, byteLength > this.maxSize ? 0 : byteLength);
     let registration = this.#registrar.register(start, byteLength, protection);
-    // What is idle here must not be the reason why memory cannot be registered.
+    // Idle regions must not be the reason why memory cannot be registered.
     while (registration === Status.NO_MEMORY && this.evictIdle()) {
       registration = this.#registrar.register(start, byteLength, protection);
     }
     return registration;
   }
 
-  /** Files a region that nobody uses any more. */
+  /** Handles a region whose last reference was released. */
   #settle(region: RcacheRegion<R>): void {
     const { owner, buffer } = region;
     this.#numInUse--;
@@ -407,13 +408,13 @@ export class Rcache<R extends object> {
     this.#deregister(region);
   }
 
-  /** Takes a region out of the table: deregistered now, or at its last release. */
+  /** Removes a region from the table and deregisters it, now or at its last release. */
   #giveUp(region: RcacheRegion<R>): void {
     if (region.references === 0) this.#evict(region);
     else this.#leaveTable(region);
   }
 
-  /** Takes a region out whose memory is gone. */
+  /** Removes a region whose memory was unmapped. */
   #drop(region: RcacheRegion<R>): void {
     this.counters.regions_inv_unmap++;
     this.#giveUp(region);
@@ -423,7 +424,7 @@ export class Rcache<R extends object> {
     if (buffer.count > 0) this.#lost(buffer);
   }
 
-  /** A buffer has been collected, detached or resized. */
+  /** Removes the regions of a buffer that was collected, detached or resized. */
   #lost(buffer: BufferRegions<R>): void {
     if (buffer.count > 0) this.counters.unmap_events++;
     this.#forget(buffer);
@@ -457,7 +458,7 @@ export class Rcache<R extends object> {
   }
 }
 
-/** Whether a registration that failed so would fail again. */
+/** Whether a registration that failed with this status would fail again. */
 function isLasting(status: Status): boolean {
   return (
     status !== Status.NO_MEMORY &&

@@ -1,15 +1,15 @@
 /**
- * One region of the registration cache, and the regions of one ArrayBuffer. Which region is found, kept or dropped is decided in rcache.ts.
+ * One region of the registration cache, and the regions of one ArrayBuffer. It does not decide which region is found, kept or removed; see rcache.ts.
  */
 
 import type { IntervalMap } from '../datastruct/interval-map.ts';
 import type { LruEntry } from '../datastruct/lru-list.ts';
 import { Status } from '../type/status.ts';
 
-/** What registered memory may be used for, as bits. A region serves requests for less. */
+/** Permitted accesses to registered memory, as bits. A region serves requests for less. */
 export const Protection = { READ: 0x1, WRITE: 0x2, READ_WRITE: 0x3 } as const;
 
-/** What a region is made of. */
+/** Parameters of a region. */
 export interface RcacheRegionParams<R extends object> {
   readonly registration: R;
   readonly generation: number;
@@ -20,25 +20,25 @@ export interface RcacheRegionParams<R extends object> {
   readonly buffer: BufferRegions<R> | undefined;
 }
 
-/** Registered memory. Read it; only the cache writes. What every use touches comes first, to lie together. */
+/** Registered memory. Only the cache writes it. The fields that every use touches come first, so that they share a cache line. */
 export class RcacheRegion<R extends object> implements LruEntry {
-  /** How often the region is acquired at present. */
+  /** Number of times the region is acquired at present. */
   references = 0;
-  /** The ArrayBuffer while the region is in use, which pins it; undefined while idle, so that it can be collected. */
+  /** The ArrayBuffer of a region in use, which keeps it alive; undefined while idle, so that it can be collected. */
   owner: ArrayBufferLike | undefined = undefined;
-  /** False once the region left the table: it can be released but not found. */
+  /** False once the region was removed from the table: it can be released but not found. */
   valid = true;
-  /** The ArrayBuffer's other regions; undefined for memory that is known by its address only. */
+  /** The regions of the ArrayBuffer; undefined for memory that is identified by its address. */
   readonly buffer: BufferRegions<R> | undefined;
   slot = 0;
   readonly byteLength: number;
   /** Bits of {@link Protection}. */
   readonly protection: number;
-  /** The power of two that the bounds were extended to, where the memory goes on. */
+  /** The power of two to which the bounds were extended, as far as the memory extends. */
   readonly alignment: number;
-  /** What the registrar made. It must not refer to the ArrayBuffer, or the buffer could never be collected. */
+  /** The result of the registrar. It must not refer to the ArrayBuffer, which could never be collected otherwise. */
   readonly registration: R;
-  /** Unique among all regions of the cache, rising; a changed generation means another registration. */
+  /** Unique among all regions of the cache, ascending; another generation means another registration. */
   readonly generation: number;
   /** Address of the first byte. */
   readonly start: number;
@@ -58,17 +58,17 @@ export class RcacheRegion<R extends object> implements LruEntry {
     return this.start + this.byteLength;
   }
 
-  /** Byte of the ArrayBuffer at which the region begins; 0 where it is a whole one. */
+  /** Byte of the ArrayBuffer at which the region begins; 0 if it covers the whole buffer. */
   get offset(): number {
     return this.buffer === undefined ? 0 : this.start - this.buffer.start;
   }
 }
 
-/** The regions of one ArrayBuffer: one for all of it, or one for each of its parts that are in use. Does not refer to the buffer. */
+/** The regions of one ArrayBuffer: one for all of it, or one for each used part. Does not refer to the buffer. */
 export class BufferRegions<R extends object> {
-  /** Length of the buffer when it was first seen. */
+  /** Length of the buffer at its first use. */
   readonly byteLength: number;
-  /** Regions of parts, where the buffer is too long to be registered as a whole. */
+  /** Regions of parts, if the buffer is too long to be registered as a whole. */
   readonly parts: IntervalMap<RcacheRegion<R>> | undefined;
   /** The region of the whole buffer. */
   whole: RcacheRegion<R> | undefined = undefined;
@@ -76,9 +76,9 @@ export class BufferRegions<R extends object> {
   readonly start: number;
   /** Regions that can be found. */
   count = 0;
-  /** Why the whole buffer cannot be registered; OK when nothing is known against it. */
+  /** Status of the failed registration of the whole buffer; OK without a failure. */
   failure: Status = Status.OK;
-  /** Up to when that counts: see the cache. */
+  /** Epoch of the cache in which the failure counts. */
   failureEpoch = 0;
 
   constructor(start: number, byteLength: number, parts: IntervalMap<RcacheRegion<R>> | undefined) {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { UNMAP_RANGES_MAX, UnmapQueue } from './unmap-queue.ts';
 
 describe('UnmapQueue', () => {
-  it('joins what overlaps or touches', () => {
+  it('merges overlapping and adjacent ranges', () => {
     const queue = new UnmapQueue();
     queue.add(10, 20);
     queue.add(30, 40);
@@ -14,7 +14,7 @@ describe('UnmapQueue', () => {
     expect([queue.length, queue.byteLength, queue.take().size]).toEqual([0, 0, 0]);
   });
 
-  it('counts everything as gone at its bound', () => {
+  it('covers the whole address space at its bound', () => {
     const queue = new UnmapQueue();
     for (let i = 0; i <= UNMAP_RANGES_MAX; i++) queue.add(i * 10, i * 10 + 5);
     expect(queue.length).toBe(1);

@@ -1,16 +1,16 @@
 /**
- * Ranges of addresses that are gone and that a cache has not looked at yet. Reports come at any time, from inside any callback, so they are only
- * noted; overlapping ones become one. Bounded: where there are too many apart, everything counts as gone.
+ * Unmapped ranges of addresses that a cache has not processed yet. Reports come at any time, inside any callback, so they are only
+ * recorded; overlapping ones are merged. Bounded: beyond the bound, the whole address space counts as unmapped.
  */
 
 import { IntervalMap } from '../datastruct/interval-map.ts';
 
-/** Ranges that are kept apart at most. */
+/** The most disjoint ranges. */
 export const UNMAP_RANGES_MAX = 1024;
 
 /** The queue. */
 export class UnmapQueue {
-  /** Ranges that wait. A field, since every use of a cache looks at it. */
+  /** Number of ranges. A field, because every use of a cache reads it. */
   length = 0;
   #ranges: IntervalMap<undefined> = new IntervalMap();
   #bytes = 0;
@@ -20,7 +20,7 @@ export class UnmapQueue {
     return this.#bytes;
   }
 
-  /** Notes [start, end), which joins what it overlaps or touches. */
+  /** Adds [start, end), merged with overlapping and adjacent ranges. */
   add(start: number, end: number): void {
     let first = start;
     let last = end;
@@ -39,7 +39,7 @@ export class UnmapQueue {
     this.length = this.#ranges.size;
   }
 
-  /** Takes all ranges out. */
+  /** Removes and returns all ranges. */
   take(): IntervalMap<undefined> {
     const taken = this.#ranges;
     this.#ranges = new IntervalMap();

@@ -1,4 +1,4 @@
-/** The fields of statistics: where they go, when, and which. */
+/** The fields of statistics: destination, trigger, and filter. */
 
 import type { ConfigTable } from '../config/config.ts';
 import { type AllowList, allowListType } from '../config/list.ts';
@@ -74,13 +74,13 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_DEST',
       type: destinationType,
       default: '',
-      doc: `Where the statistics of a context go: nowhere when empty; stdout; stderr; file:<name>, with ${FILE_NAME_SYNTAX} in it, and file:<name>:bin for programs: a line of JSON for each report, or several for a long one, as udp sends them, whatever STATS_FORMAT says; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
+      doc: `Destination of the statistics of a context: none when empty; stdout; stderr; file:<name>, with the substitutions ${FILE_NAME_SYNTAX}; file:<name>:bin for programs: JSON lines with the datagrams of udp, in any STATS_FORMAT; udp:<host>[:<port>], as JSON, to port ${DEFAULT_PORT} by default.`,
     },
     {
       name: 'STATS_TRIGGER',
       type: triggerType,
       default: 'exit',
-      doc: 'When they are written: when a context closes or the process ends before (exit), at a signal, or every so often (timer:<time>); at the end in any case.',
+      doc: 'When statistics are written: when a context closes or the process ends before (exit), at a signal, or periodically (timer:<time>); in any case at the end.',
     },
     {
       name: 'STATS_FILTER',
@@ -92,7 +92,7 @@ export const STATS_CONFIG_TABLE: ConfigTable<StatsConfig> = {
       name: 'STATS_FORMAT',
       type: enumType(['full', 'agg', 'summary']),
       default: 'full',
-      doc: 'full: every object with its counters; agg: the sums over all objects of a class; summary: the sums that are not zero, a line for each class.',
+      doc: 'full: every object with its counters; agg: the sums over all objects of a class; summary: the sums that are not zero, one line for each class.',
     },
   ],
 };

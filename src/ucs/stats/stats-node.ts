@@ -1,17 +1,17 @@
-/** Statistics as data: a tree of named counters. Who counts what is the business of those who build the nodes; nothing is counted here. */
+/** Statistics as data: a tree of named counters. Nothing is counted here. */
 
-/** Counters by name. Totals since the start, but for those whose documentation says that they are levels. */
+/** Counters by name. Totals since the start, unless their documentation says that they are levels. */
 export type Counters = Readonly<Record<string, number>>;
 
 /** A node of the tree: one object that counts, and the objects within it (ucs_stats_node_t). */
 export interface StatsNode {
   /** Kind of the object, such as `uct_iface`: nodes of one class have the same counters. */
   readonly className: string;
-  /** Which one, such as `posix/memory`; empty where there is one only. */
+  /** Name of the object, such as `posix/memory`; empty if there is only one. */
   readonly name: string;
   /** Counters of the object, by name. */
   readonly counters: Counters;
-  /** The objects that it consists of. */
+  /** The objects that it contains. */
   readonly children: readonly StatsNode[];
 }
 
@@ -30,7 +30,7 @@ export function namedCounters(names: readonly string[], values: ArrayLike<number
   return Object.fromEntries(names.map((name, index) => [name, values[index]!]));
 }
 
-/** The counters without those that `isWanted` refuses, and the nodes without counters and children left out. */
+/** The counters for which `isWanted` is true, without nodes that have neither counters nor children. */
 export function filterStats(node: StatsNode, isWanted: (counter: string) => boolean): StatsNode {
   const counters = Object.fromEntries(Object.entries(node.counters).filter(([name]) => isWanted(name)));
   const children = node.children
@@ -39,7 +39,7 @@ export function filterStats(node: StatsNode, isWanted: (counter: string) => bool
   return { ...node, counters, children };
 }
 
-/** The sums over all nodes of each class, in the order in which the classes are met first. */
+/** The sums over all nodes of each class, in the order in which the classes first occur. */
 export function sumByClass(root: StatsNode): StatsNode[] {
   const sums = new Map<string, Record<string, number>>();
   const visit = (node: StatsNode): void => {
@@ -54,7 +54,7 @@ export function sumByClass(root: StatsNode): StatsNode[] {
     .map(([className, counters]) => statsNode(className, '', counters));
 }
 
-/** One tree with the sums of nodes at the same place, by class and name: what closed objects leave behind. */
+/** One tree with the sums of nodes at the same place, by class and name: used for the counters of closed objects. */
 export function mergeStats(first: StatsNode, second: StatsNode): StatsNode {
   const counters = { ...first.counters };
   addCounters(counters, second.counters);

@@ -1,4 +1,4 @@
-/** The places that statistics can go to. Each takes whole reports; what is in them is decided elsewhere. */
+/** The destinations of statistics. Each writes whole reports; formatting is in stats-text.ts. */
 
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns';
@@ -10,24 +10,24 @@ import { openOutputFile } from '../sys/output-file.ts';
 import type { StatsNode } from './stats-node.ts';
 import { type StatsFormat, type StatsHeading, statsDatagrams, statsText } from './stats-text.ts';
 
-/** Where statistics go. */
+/** A destination of statistics. */
 export type StatsDestination =
   | { readonly kind: 'none' | 'stdout' | 'stderr' }
-  /** `isBinary`: for programs, not for people. */
+  /** `isBinary`: machine-readable. */
   | { readonly kind: 'file'; readonly template: string; readonly isBinary: boolean }
   | { readonly kind: 'udp'; readonly host: string; readonly port: number };
 
-/** How long a pipe may refuse bytes: its reader has stopped then. */
+/** Refused writes of a pipe after which its reader counts as stopped. */
 const REFUSALS_MAX = 1000;
 const REFUSAL_WAIT_MS = 1;
-const NOBODY_WAKES = new Int32Array(new SharedArrayBuffer(4));
-/** Datagrams that wait for the address of their receiver; the oldest go first. */
+const NEVER_WOKEN = new Int32Array(new SharedArrayBuffer(4));
+/** The most datagrams that wait for the address of their receiver; the oldest are dropped. */
 const WAITING_MAX = 256;
 const USE = { variable: 'UCX_STATS_DEST', code: 'ERR_STATS_FILE' } as const;
 
-/** Takes reports. */
+/** Writes reports. */
 export interface StatsOutput {
-  /** Never throws: what cannot be written is a warning in the log. Written when the call returns, as far as this process is concerned. */
+  /** Never throws: a failure is a warning in the log. When the call returns, the report has been passed to the kernel. */
   write(root: StatsNode): void;
   close(): void;
 }
@@ -55,7 +55,7 @@ function heading(): StatsHeading {
   return { host: hostname(), pid: process.pid, time: new Date() };
 }
 
-/** Text to a descriptor. */
+/** Writes text to a descriptor. */
 class FileOutput implements StatsOutput {
   readonly #fd: number;
   readonly #format: StatsFormat | 'bin';
@@ -71,7 +71,7 @@ class FileOutput implements StatsOutput {
 
   write(root: StatsNode): void {
     try {
-      // At once, also into a pipe: the process may be about to end.
+      // Synchronous, also into a pipe: the process may be about to end.
       writeFully(
         this.#fd,
         this.#format === 'bin' ? jsonLines(root) : Buffer.from(statsText(root, this.#format, heading())),
@@ -86,12 +86,12 @@ class FileOutput implements StatsOutput {
   }
 }
 
-/** What udp sends, as lines. */
+/** The datagrams of udp, as lines. */
 function jsonLines(root: StatsNode): Buffer {
   return Buffer.concat(statsDatagrams(root, heading()).flatMap((datagram) => [datagram, Buffer.from('\n')]));
 }
 
-/** Writes everything, and waits for a reader that is behind: pipes of Node may refuse for the moment (EAGAIN). */
+/** Writes all bytes, and waits for a slow reader: pipes of Node may refuse temporarily (EAGAIN). */
 function writeFully(fd: number, bytes: Buffer): void {
   let left = bytes;
   for (let refusals = 0; left.byteLength > 0; ) {
@@ -101,12 +101,12 @@ function writeFully(fd: number, bytes: Buffer): void {
     } catch (error) {
       refusals += 1;
       if ((error as NodeJS.ErrnoException).code !== 'EAGAIN' || refusals > REFUSALS_MAX) throw error;
-      Atomics.wait(NOBODY_WAKES, 0, 0, REFUSAL_WAIT_MS);
+      Atomics.wait(NEVER_WOKEN, 0, 0, REFUSAL_WAIT_MS);
     }
   }
 }
 
-/** JSON datagrams. The address is looked up at the start; reports before that are sent when it is known. */
+/** Sends JSON datagrams. The address is resolved at the start; earlier reports are sent when it is known. */
 class UdpOutput implements StatsOutput {
   readonly #log: Log;
   readonly #waiting: Buffer[] = [];

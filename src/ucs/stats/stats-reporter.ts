@@ -1,4 +1,4 @@
-/** Writes the statistics of one context when its trigger says so, and at the end. It counts nothing. */
+/** Writes the statistics of one context when its trigger fires, and at the end. It counts nothing. */
 
 import { isAllowed } from '../config/list.ts';
 import type { Log } from '../debug/log.ts';
@@ -9,10 +9,10 @@ import { filterStats, type StatsNode } from './stats-node.ts';
 import { openStatsOutput, type StatsOutput } from './stats-output.ts';
 import { onTrigger } from './stats-trigger.ts';
 
-/** What a reporter is made of. */
+/** Collaborators of a reporter. */
 export interface StatsReporterOptions {
   readonly config: StatsConfig;
-  /** Reads the statistics now. */
+  /** Returns the current statistics. */
   readonly read: () => StatsNode;
   readonly clock: Clock;
   readonly log: Log;
@@ -37,7 +37,7 @@ export class StatsReporter {
     }
     const report = (): void => this.report();
     const stopTrigger = onTrigger(config.STATS_TRIGGER, clock, report);
-    // A context that nobody closes is told about when the process ends.
+    // A context that is not closed is reported when the process ends.
     const stopAtExit = atExit(report);
     this.#stop = () => {
       stopTrigger();
@@ -45,12 +45,12 @@ export class StatsReporter {
     };
   }
 
-  /** Writes the statistics as they are now. */
+  /** Writes the current statistics. */
   report(): void {
     this.#output?.write(filterStats(this.#read(), (counter) => isAllowed(this.#config.STATS_FILTER, counter)));
   }
 
-  /** Writes a last time and ends. Idempotent. */
+  /** Writes the last report and stops. Idempotent. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,18 +1,18 @@
-/** Statistics as text and as datagrams: how a tree of counters looks. Writes nothing. */
+/** Formats a tree of counters as text and as datagrams. Writes nothing. */
 
 import { type Counters, type StatsNode, sumByClass } from './stats-node.ts';
 
-/** How much is told: see UCX_STATS_FORMAT. */
+/** Level of detail: see UCX_STATS_FORMAT. */
 export type StatsFormat = 'full' | 'agg' | 'summary';
 
-/** Who and when: what every report begins with. */
+/** Host, process and time at the beginning of every report. */
 export interface StatsHeading {
   readonly host: string;
   readonly pid: number;
   readonly time: Date;
 }
 
-/** Longest datagram: what an IPv4 packet of UDP holds. */
+/** Longest datagram: the payload of a UDP packet over IPv4. */
 const DATAGRAM_BYTES_MAX = 65_507;
 const INDENT = '  ';
 
@@ -25,7 +25,7 @@ export function statsText(root: StatsNode, format: StatsFormat, { host, pid, tim
 }
 
 /**
- * A report as JSON, in as few datagrams as hold it: `{ host, pid, time, path, counters }` each with a node and, where they fit, its `children`. `path`
+ * A report as JSON, in as few datagrams as possible: `{ host, pid, time, path, counters }` each with a node and, if they fit, its `children`. `path`
  * names the nodes above it.
  */
 export function statsDatagrams(root: StatsNode, { host, pid, time }: StatsHeading): Buffer[] {

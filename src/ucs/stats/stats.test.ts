@@ -31,13 +31,13 @@ describe('a tree', () => {
     ]);
   });
 
-  it('is filtered by counter, and loses what has none left', () => {
+  it('is filtered by counter, and loses empty nodes', () => {
     expect(filterStats(TREE, (name) => name === 'tx_eager')).toEqual(
       statsNode('ucp_context', '', {}, [statsNode('ucp_worker', '', { tx_eager: 3 })]),
     );
   });
 
-  it('is merged place by place', () => {
+  it('is merged by class and name', () => {
     const other = statsNode('ucp_context', '', { errors: 1 }, [
       statsNode('ucp_worker', '', { tx_eager: 1, am_tx: 4 }, [iface('posix/memory', 1, 1), iface('cma/memory', 9, 9)]),
     ]);
@@ -64,11 +64,11 @@ describe('text', () => {
     expect(text.endsWith('\n')).toBe(true);
   });
 
-  it('leaves out of a summary what is zero', () => {
+  it('omits zero counters from a summary', () => {
     expect(statsText(statsNode('a', '', { x: 0 }), 'summary', HEADING)).not.toContain('a:');
   });
 
-  it('is split into datagrams that fit, each saying where it belongs', () => {
+  it('is split into datagrams that fit, each with its path', () => {
     const leaf = (name: string): StatsNode => statsNode('leaf', name, { ['long'.repeat(10_000)]: 1 });
     const root = statsNode('root', 'r', { own: 1 }, [leaf('a'), leaf('b')]);
     const datagrams = statsDatagrams(root, HEADING).map((each) => JSON.parse(each.toString()));
@@ -146,7 +146,7 @@ describe('a reporter', () => {
     new StatsReporter({ config: configOf(env), read, clock, log });
   const lines = (path: string): string[] => readFileSync(path, 'utf8').match(/count: \d+/g) ?? [];
 
-  it('writes once at the end, and nothing twice', () => {
+  it('writes once at the end', () => {
     const path = join(folder, 'stats');
     const reporter = open({ UCX_STATS_DEST: `file:${path}` });
     count = 5;
@@ -166,7 +166,7 @@ describe('a reporter', () => {
     expect(reports[0]).toContain('"count":5');
   });
 
-  it('writes at a timer and at the end', () => {
+  it('writes periodically and at the end', () => {
     const path = join(folder, 'stats');
     const clock = new ManualClock();
     const reporter = open({ UCX_STATS_DEST: `file:${path}`, UCX_STATS_TRIGGER: 'timer:1s' }, clock);
@@ -197,7 +197,7 @@ describe('a reporter', () => {
     expect(lines(path)).toEqual([]);
   });
 
-  it('puts the process into the name of its file', () => {
+  it('expands the process in the name of its file', () => {
     open({ UCX_STATS_DEST: `file:${folder}/stats_%p` }).close();
     expect(lines(join(folder, `stats_${process.pid}`))).toEqual(['count: 0']);
   });
@@ -227,7 +227,7 @@ describe('a reporter', () => {
     );
   });
 
-  it('leaves no listener behind, however many there are', () => {
+  it('leaves no listener behind, whatever their number', () => {
     const before = process.listenerCount('exit');
     const reporters = Array.from({ length: 20 }, (_, i) => open({ UCX_STATS_DEST: `file:${folder}/${i}` }));
     expect(process.listenerCount('exit')).toBeLessThanOrEqual(before + 1);
@@ -235,7 +235,7 @@ describe('a reporter', () => {
     expect(process.listenerCount('exit')).toBe(before);
   });
 
-  it('adds to the file that others of this process have begun, and begins that of others anew', () => {
+  it('appends to a file of this process, and truncates a file of another', () => {
     const path = join(folder, 'stats');
     writeFileSync(path, 'of another process\n');
     const [first, second] = [open({ UCX_STATS_DEST: `file:${path}` }), open({ UCX_STATS_DEST: `file:${path}` })];
@@ -248,7 +248,7 @@ describe('a reporter', () => {
     expect(readFileSync(path, 'utf8')).not.toContain('another');
   });
 
-  it('has one listener for a signal, however many hear of it', () => {
+  it('has one listener for a signal, whatever the number of reporters', () => {
     const before = process.listenerCount('SIGUSR2');
     const env = (i: number): Record<string, string> => {
       return { UCX_STATS_DEST: `file:${folder}/${i}`, UCX_STATS_TRIGGER: 'signal:usr2' };
@@ -260,7 +260,7 @@ describe('a reporter', () => {
   });
 
   it.each(['udp:255.255.255.255', 'udp:no-such-host.invalid'])(
-    'that cannot be sent to %s says so once',
+    'that cannot be sent to %s logs one warning',
     async (destination) => {
       const warned = new Promise<void>((resolve) => {
         onWarning = resolve;
@@ -276,7 +276,7 @@ describe('a reporter', () => {
   );
 
   it('waits for the reader of a pipe that Node has opened', () => {
-    // Only what Node writes to makes a pipe refuse; the output is longer than a pipe holds.
+    // A pipe refuses only if Node writes to it; the output is longer than its capacity.
     const program = `
       import { StatsReporter } from ${builtSpecifier(new URL('./stats-reporter.ts', import.meta.url))};
       import { loadConfig } from ${builtSpecifier(new URL('../config/config.ts', import.meta.url))};

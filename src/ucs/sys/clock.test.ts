@@ -5,7 +5,7 @@ import { builtSpecifier } from '../../../test/fixtures/built.ts';
 import { isUcxError } from '../type/error.ts';
 import { ManualClock, systemClock } from './clock.ts';
 
-/** How far the clocks of two threads may differ. */
+/** Allowed difference between the clocks of two threads. */
 const AGREEMENT_NS = 5000;
 
 describe('systemClock', () => {
@@ -19,7 +19,7 @@ describe('systemClock', () => {
     }
   });
 
-  it('is on the time base of CLOCK_MONOTONIC', () => {
+  it('uses the time base of CLOCK_MONOTONIC', () => {
     const before = Number(process.hrtime.bigint());
     const now = systemClock.nowNs();
     const after = Number(process.hrtime.bigint());
@@ -68,7 +68,7 @@ describe('systemClock timers on a simulated event loop', () => {
     vi.useRealTimers();
   });
 
-  it('reaches delays beyond the longest time-out of Node', () => {
+  it('supports delays beyond the longest time-out of Node', () => {
     const fired = vi.fn();
     const fortyDaysMs = 40 * 24 * 3600 * 1000;
     systemClock.setTimer(fortyDaysMs * 1e6, fired);

@@ -1,17 +1,17 @@
 /**
- * Time as a parameter: the `Clock` that everything below tools is handed, the one of the system and one for tests. Not a calendar:
- * a clock counts nanoseconds from an origin of its own.
+ * Time as a parameter: the interface `Clock`, the clock of the system and a clock for tests. Not a calendar:
+ * a clock counts nanoseconds from an arbitrary origin.
  */
 
 import { invalidParam } from '../type/error.ts';
 
-/** A callback that is to run once, later. */
+/** A callback that runs once, later. */
 export interface Timer {
-  /** Prevents the callback. Idempotent; without effect after the callback ran. */
+  /** Cancels the callback. Idempotent; no effect after the callback ran. */
   cancel(): void;
   /** Keeps the process alive until the callback ran. */
   ref(): void;
-  /** Lets the process end before the callback ran: the state of a new timer. */
+  /** Lets the process end before the callback ran: the default of a new timer. */
   unref(): void;
 }
 
@@ -22,24 +22,24 @@ export interface Clock {
   /**
    * Runs `callback` once, not before `delayNs` nanoseconds have passed.
    * @param delayNs 0 or more; fractions are rounded up to the resolution of the clock
-   * @throws UcxError ERR_INVALID_PARAM when `delayNs` is negative or not finite
+   * @throws UcxError ERR_INVALID_PARAM if `delayNs` is negative or not finite
    */
   setTimer(delayNs: number, callback: () => void): Timer;
 }
 
 const NS_PER_MS = 1e6;
-/** The longest delay setTimeout takes (Node: larger values become 1 ms). */
+/** The longest delay of setTimeout (Node: larger values become 1 ms). */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 function checkDelay(delayNs: number): void {
   if (!(delayNs >= 0 && delayNs < Infinity)) throw invalidParam('delayNs', 'must be finite and not negative', delayNs);
 }
 
-/** Readings of both clocks for {@link calibrateOriginNs}; the closest pair counts. */
+/** Readings of both clocks in {@link calibrateOriginNs}; the closest pair counts. */
 const CALIBRATION_READINGS = 32;
 
 /**
- * CLOCK_MONOTONIC at the zero of this thread's `performance.now()`: every worker thread has a zero of its own. Right within the
+ * CLOCK_MONOTONIC at the zero of this thread's `performance.now()`: every worker thread has a zero of its own. Accurate to the
  * shortest time between two readings, well below a microsecond.
  */
 function calibrateOriginNs(): number {
@@ -56,7 +56,7 @@ function calibrateOriginNs(): number {
   return originNs;
 }
 
-/** Time since 1970 in milliseconds, with microseconds behind the point: for people, as in a log. Everything else is handed a {@link Clock}. */
+/** Time since 1970 in milliseconds, with microseconds as decimals: for log records only. Everything else receives a {@link Clock}. */
 export function wallClockMs(): number {
   return performance.timeOrigin + performance.now();
 }
@@ -68,7 +68,7 @@ function systemNowNs(): number {
   return Math.round(ORIGIN_NS + performance.now() * NS_PER_MS);
 }
 
-/** A timer of the event loop that never fires early and has no longest delay. */
+/** A timer of the event loop that never fires early and has no maximum delay. */
 class SystemTimer implements Timer {
   readonly #deadlineNs: number;
   readonly #callback: () => void;
@@ -145,13 +145,13 @@ class ManualTimer implements Timer {
   unref(): void {}
 }
 
-/** A clock that stands still until {@link ManualClock.advance}: for tests and simulations. */
+/** A clock that advances only by {@link ManualClock.advance}: for tests and simulations. */
 export class ManualClock implements Clock {
   #nowNs: number;
-  /** By deadline, then by age. */
+  /** Sorted by deadline, then by age. */
   readonly #timers: ManualTimer[] = [];
 
-  /** @param startNs what `nowNs` answers at first */
+  /** @param startNs initial value of `nowNs` */
   constructor(startNs = 0) {
     this.#nowNs = startNs;
   }
@@ -161,7 +161,7 @@ export class ManualClock implements Clock {
     return this.#timers.length;
   }
 
-  /** The deadline of the next timer; undefined when there is none. */
+  /** The deadline of the next timer; undefined if there is none. */
   get nextDeadlineNs(): number | undefined {
     return this.#timers[0]?.deadlineNs;
   }
@@ -180,8 +180,8 @@ export class ManualClock implements Clock {
   }
 
   /**
-   * Moves time forward and runs the timers that become due, in order of deadline and then of age, each at its deadline. Timers
-   * that a callback sets run as well when they become due within the same step.
+   * Advances the time and runs the timers that become due, in order of deadline and then of age, each at its deadline. Timers
+   * that a callback sets also run if they become due within the same step.
    * @param ns 0 or more nanoseconds
    */
   advance(ns: number): void {

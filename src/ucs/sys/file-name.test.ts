@@ -18,7 +18,7 @@ describe('expandFileName', () => {
     expect(expandFileName('%t')).toMatch(/^\d{4}(-\d\d){5}$/);
   });
 
-  it('leaves every other % alone, also at the end', () => {
+  it('keeps every other %, also at the end', () => {
     expect(expandFileName('100%')).toBe('100%');
     expect(expandFileName('%x%%z%')).toBe('%x%%z%');
     expect(expandFileName('%%p')).toBe(`%${process.pid}`);
@@ -30,7 +30,7 @@ describe('expandFileName', () => {
     );
   });
 
-  it('replaces each letter wherever it stands, and what it puts in is not looked at again', () => {
+  it('replaces every occurrence once', () => {
     expect(expandFileName('%p-%p')).toBe(`${process.pid}-${process.pid}`);
   });
 });

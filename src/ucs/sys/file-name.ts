@@ -1,5 +1,5 @@
 /**
- * Names of files that say which process wrote them: the `%` templates of UCX's log, statistics and profile files. Opens nothing.
+ * File names that identify the process: the `%` templates of UCX's log, statistics and profile files. Opens nothing.
  *
  * Source: `ucs_fill_filename_template` in UCX `src/ucs/sys/string.c`.
  */
@@ -8,13 +8,13 @@ import { readFileSync } from 'node:fs';
 import { hostname, userInfo } from 'node:os';
 import { basename } from 'node:path';
 
-/** What the letters behind `%` stand for, to complete the documentation of a field. */
+/** The letters after `%`, for the documentation of fields. */
 export const FILE_NAME_SYNTAX = '%h host, %p process, %c first CPU, %t time, %u user, %e executable, %i user id';
 
 /**
- * The name that `template` stands for in this process: `%h` host name without its domain, `%p` process id, `%c` first CPU that the process may
+ * The name that `template` gives in this process: `%h` host name without its domain, `%p` process id, `%c` first CPU that the process may
  * use (two digits), `%t` local time as `2026-01-31-23-59-59`, `%u` user name, `%e` base name of the executable, `%i` effective user id.
- * Any other `%` stays as it is.
+ * Any other `%` is kept.
  * @param now the time of `%t`; default: now
  */
 export function expandFileName(template: string, now: Date = new Date()): string {
@@ -46,7 +46,7 @@ function firstCpu(): number {
   return Number(match?.[1] ?? 0);
 }
 
-/** A user without an entry in the password database, as containers have, goes by number. */
+/** A user without an entry in the password database, as in containers, is identified by number. */
 function userName(): string {
   try {
     return basename(userInfo().username);

@@ -1,14 +1,16 @@
 /**
- * What configuration files may ask about this machine in the conditions of their sections. Not a description of hardware: only what UCX's files ask.
+ * Facts about this machine for the conditions in the sections of configuration files. Not a description of hardware: it has only the facts that UCX's
+ * files use.
  */
 
 import { readFileSync } from 'node:fs';
 
-/** UCX's names of vendors, by what the kernel calls them. */
+/** UCX's names of vendors, by the names of the kernel. */
 const CPU_VENDORS: Readonly<Record<string, string>> = { GenuineIntel: 'Intel', AuthenticAMD: 'AMD' };
 
 /**
- * The fact with this name: `CPU vendor` as UCX names it, `DMI product name` as the firmware names it. Undefined for everything else: `CPU model` is a name
+ * The fact with this name: `CPU vendor` as UCX names it, `DMI product name` as the firmware names it. Undefined for everything else: `CPU model` is a
+ * name
  * that UCX gives to families of processors.
  */
 export function machineFact(name: string): string | undefined {

@@ -1,11 +1,11 @@
-/** Opens the files that a variable names for output: a file that cannot be written is the user's to mend, so the error says which variable it is. */
+/** Opens output files that a variable names. The user has to correct a file that cannot be written, so the error names the variable. */
 
 import { closeSync, openSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { UcxError } from '../type/error.ts';
 import { Status } from '../type/status.ts';
 
-/** For whom a file is opened. */
+/** The purpose of a file. */
 export interface OutputFileUse {
   /** The variable that names it. */
   readonly variable: string;
@@ -13,14 +13,14 @@ export interface OutputFileUse {
   readonly code: 'ERR_LOG_FILE' | 'ERR_STATS_FILE' | 'ERR_PROFILE_FILE';
 }
 
-/** Files that this process has begun. */
+/** Files that this process has opened before. */
 const begun = new Set<string>();
 
 /**
- * Opens a file for writing at its end.
- * @param isKept whether what others have left in it stays; otherwise this process begins it anew at its first use, and goes on with it at later
- *   ones: the contexts of a process, together or one after the other, write to one file
- * @returns the descriptor, which is the caller's to close
+ * Opens a file for appending.
+ * @param isKept whether existing contents are kept; otherwise the first use in this process truncates the file, and later uses
+ *   append, because the contexts of a process write to one file
+ * @returns the descriptor, which the caller closes
  * @throws UcxError with the code of `use`
  */
 export function openOutputFile(path: string, isKept: boolean, { variable, code }: OutputFileUse): number {

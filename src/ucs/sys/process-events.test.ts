@@ -12,14 +12,14 @@ function run(program: string): { status: number | null; stdout: string; stderr: 
 }
 
 describe('the end of a process', () => {
-  it('is told to all in their order, but to those who have taken it back', () => {
+  it('runs all callbacks in order, except removed ones', () => {
     const { status, stdout } = run(
       `atExit(() => console.log(1)); atExit(() => console.log(2))(); atExit(() => console.log(3));`,
     );
     expect({ status, stdout }).toEqual({ status: 0, stdout: '1\n3\n' });
   });
 
-  it('is told to the others when one of them throws, and what is thrown is seen', () => {
+  it('runs the other callbacks when one throws, and reports the error', () => {
     const { status, stdout, stderr } = run(
       `atExit(() => { throw new Error('the first'); }); atExit(() => console.log('the second'));`,
     );
@@ -28,7 +28,7 @@ describe('the end of a process', () => {
     expect(status).not.toBe(0);
   });
 
-  it('is told when process.exit or an exception ends it', () => {
+  it('runs the callbacks after process.exit and after an exception', () => {
     expect(run(`atExit(() => console.log('end')); process.exit(3);`)).toMatchObject({ status: 3, stdout: 'end\n' });
     expect(run(`atExit(() => console.log('end')); throw new Error('no');`)).toMatchObject({
       status: 1,
@@ -38,7 +38,7 @@ describe('the end of a process', () => {
 });
 
 describe('a signal', () => {
-  it('is told as long as somebody wants to hear of it, and ends the process after that', () => {
+  it('runs its callbacks, and ends the process once they are removed', () => {
     const program = `
       const stop = atSignal('SIGUSR2', () => {
         console.log('heard');

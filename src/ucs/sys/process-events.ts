@@ -1,19 +1,22 @@
-/** The end of the process and its signals, for as many as want to hear of them: one listener of `process` serves all, so that none is one too many. */
+/**
+ * Callbacks for the end of the process and for signals. One listener of `process` serves all callbacks, so that Node does not warn about too many
+ * listeners.
+ */
 
 type Callbacks = Set<() => void>;
 
 const callbacksOf = new Map<string, { readonly callbacks: Callbacks; readonly listener: () => void }>();
 
 /**
- * Has `callback` run when the process ends by itself: after its last event, by process.exit() or by an uncaught exception. Only what is done when it
- * returns is done. Nothing runs when a signal kills the process.
- * @returns what takes that back
+ * Runs `callback` when the process ends by itself: after its last event, by process.exit() or by an uncaught exception. Asynchronous work of the
+ * callback is not done. Nothing runs if a signal kills the process.
+ * @returns a function that removes the callback
  */
 export function atExit(callback: () => void): () => void {
   return on('exit', callback);
 }
 
-/** Has `callback` run at every such signal, which no longer ends the process. Returns what takes that back. */
+/** Runs `callback` at every such signal, which no longer ends the process. Returns a function that removes the callback. */
 export function atSignal(signal: NodeJS.Signals, callback: () => void): () => void {
   return on(signal, callback);
 }
@@ -36,7 +39,7 @@ function on(event: 'exit' | NodeJS.Signals, callback: () => void): () => void {
   };
 }
 
-/** Runs all, whatever one of them throws; the first such error is thrown behind them. */
+/** Runs all callbacks, even if one throws; the first error is thrown after the last callback. */
 function runAll(callbacks: Callbacks): void {
   const errors: unknown[] = [];
   for (const callback of [...callbacks]) {

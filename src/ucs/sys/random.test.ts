@@ -26,7 +26,7 @@ describe('createRandom', () => {
     for (const value of seen) expect(value === value >>> 0).toBe(true);
   });
 
-  it('fills every value of a small range about evenly', () => {
+  it('fills every value of a small range approximately evenly', () => {
     const random = createRandom(3);
     const counts = new Array<number>(6).fill(0);
     for (let i = 0; i < 60_000; i++) counts[random.below(6)]!++;

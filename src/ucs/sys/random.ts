@@ -1,6 +1,6 @@
 /**
- * Random numbers: a seeded generator for everything that must replay (simulations, back-off, sampling) and bytes of the
- * system for what must not be guessed (keys). The seeded generator is not cryptographic.
+ * Random numbers: a seeded generator for everything that must be reproducible (simulations, back-off, sampling) and bytes of the
+ * system for secrets (keys). The seeded generator is not cryptographic.
  */
 
 import { randomFillSync } from 'node:crypto';
@@ -96,7 +96,7 @@ export function createRandom(seed: number): Random {
   return new Xoshiro128(seed);
 }
 
-/** `length` unguessable bytes of the operating system, in an array that shares its memory with nothing. */
+/** `length` unpredictable bytes of the operating system, in an array with an ArrayBuffer of its own. */
 export function systemRandomBytes(length: number): Uint8Array<ArrayBuffer> {
   return randomFillSync(new Uint8Array(length));
 }

@@ -1,4 +1,4 @@
-/** Topology: PCI addresses, distances, siblings, the choice of network devices. Derived from the family that UCX tests (test_topo). */
+/** Topology: PCI addresses, distances, siblings, the choice of network devices. Derived from UCX's test_topo. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -52,7 +52,7 @@ describe('PCI addresses', () => {
     expect(() => parsePciAddress(text)).toThrow(/argument address must be a PCI address/);
   });
 
-  it('are read as they are printed', async () => {
+  it('are parsed as they are printed', async () => {
     const address = fc.record({
       domain: fc.nat(0xffffffff),
       bus: fc.nat(255),
@@ -70,7 +70,7 @@ describe('PCI addresses', () => {
   });
 });
 
-describe('ways in sysfs', () => {
+describe('paths in sysfs', () => {
   it.each([
     ['/sys/devices/pci0000:17/0000:17:01.0/0000:19:00.0', 'pci0000:17/0000:17:01.0/0000:19:00.0'],
     ['/sys/devices/pci0000:00/0000:00:03.0/virtio0/net/eth0', 'pci0000:00/0000:00:03.0'],
@@ -100,7 +100,7 @@ describe('distance', () => {
     expect(distanceBetween(CARD, other)).toMatchObject({ kind, latencyNs });
   });
 
-  it('lets less through the longer the way to the root is', () => {
+  it('has less bandwidth the longer the path to the root is', () => {
     const near = device('a', `${ROOT}/0000:17:03.0`);
     const deep = device('b', `${ROOT}/0000:17:04.0/0000:20:00.0/0000:21:00.0/0000:22:00.0/0000:23:00.0/0000:24:00.0`);
     expect(distanceBetween(near, SAME_ROOT).bandwidth).toBe(3500e6);
@@ -108,26 +108,26 @@ describe('distance', () => {
     expect(distanceBetween(CARD, BESIDE).bandwidth).toBe(Number.POSITIVE_INFINITY);
   });
 
-  it('is symmetric, and nothing is nearer than the device itself', () => {
+  it('is symmetric, and smallest to the device itself', () => {
     for (const left of ALL) {
       expect(distanceBetween(left, left).kind).toBe('same device');
       for (const right of ALL) expect(distanceBetween(left, right)).toEqual(distanceBetween(right, left));
     }
   });
 
-  it('between sockets is not taken for one NUMA node where the platform does not say', () => {
+  it('between sockets is not that of one NUMA node if the platform does not report nodes', () => {
     const [left, right] = [device('a', 'pci0000:17/0000:17:01.0', -1), device('b', 'pci0000:30/0000:30:01.0', -1)];
     expect(distanceBetween(left, right).kind).toBe('machine');
   });
 
-  it('orders devices, nearest first, equally far ones as they come', () => {
+  it('orders devices, nearest first, equally distant ones stably', () => {
     const order = byDistance(CARD, [OTHER_SOCKET, VIRTUAL, SAME_ROOT, SAME_PORT, BESIDE, SAME_NUMA]);
     expect(order.map(({ device: { name } }) => name)).toEqual(['mlx5_1', 'mlx5_0', 'mlx5_2', 'mlx5_3', 'mlx5_4', 'lo']);
   });
 });
 
 describe('siblings', () => {
-  it('hang on the same switch, or are functions of the same card', () => {
+  it('share a switch, or are functions of the same card', () => {
     const second = device('mlx5_5', `${ROOT}/0000:17:01.0/0000:18:00.0/0000:1b:00.1`);
     expect(siblingsOf(CARD, [...ALL, second]).map(({ name }) => name)).toEqual(['mlx5_0', 'mlx5_5']);
     const onRoot = device('a', `${ROOT}/0000:17:05.0`);
@@ -136,7 +136,7 @@ describe('siblings', () => {
     expect(distanceBetween(onRoot, function1).kind).toBe('PCI switch');
   });
 
-  it('are none of a device without a place', () => {
+  it('do not exist for a device without a place', () => {
     expect(siblingsOf(VIRTUAL, ALL)).toEqual([]);
   });
 });
@@ -150,12 +150,12 @@ describe('the choice of network devices', () => {
     expect(names([CARD, far], [SAME_NUMA, OTHER_SOCKET, BESIDE])).toEqual(['mlx5_0', 'mlx5_4']);
   });
 
-  it('takes the first where nothing is known', () => {
+  it('takes the first if no place is known', () => {
     const card = device('gaudi0', undefined, -1);
     expect(names([card], [SAME_ROOT, BESIDE])).toEqual(['mlx5_2']);
   });
 
-  it('is none without candidates', () => {
+  it('is undefined without candidates', () => {
     expect(names([CARD], [])).toEqual([undefined]);
   });
 });

@@ -1,6 +1,6 @@
 /**
- * Where devices are in a machine: PCI addresses, the path between two devices, and what follows from it. Pure: it reads nothing; who finds devices
- * hands in their place as sysfs shows it.
+ * Topology of a machine: PCI addresses, the path between two devices, and their distance. Pure: it reads nothing; callers
+ * pass the places of devices in sysfs.
  */
 
 import { invalidParam } from '../type/error.ts';
@@ -16,16 +16,16 @@ export interface PciAddress {
 
 /** The path between two devices, for estimates (ucs_sys_dev_distance_t). */
 export interface Distance {
-  /** What the two have in common. */
+  /** The nearest component that the two share. */
   readonly kind: DistanceKind;
   readonly latencyNs: number;
-  /** Bytes per second that the path lets through at most; Infinity where it is no limit. */
+  /** Maximum bytes per second of the path; Infinity if it is no limit. */
   readonly bandwidth: number;
 }
 
 /**
- * What two devices have in common, nearest first: they are one; a PCI switch; the PCI root of a socket; the NUMA node; the machine. Nothing is
- * known where the place of one of them is not.
+ * The nearest component that two devices share, nearest first: the device itself; a PCI switch; the PCI root of a socket; the NUMA node; the machine.
+ * `unknown` if the place of one of them is not known.
  */
 export const DISTANCE_KINDS = ['same device', 'PCI switch', 'PCI root', 'NUMA node', 'machine', 'unknown'] as const;
 export type DistanceKind = (typeof DISTANCE_KINDS)[number];
@@ -34,13 +34,16 @@ export type DistanceKind = (typeof DISTANCE_KINDS)[number];
 export interface SystemDevice {
   /** Such as `gaudi0` or `mlx5_0`. */
   readonly name: string;
-  /** The path from the root to the device, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined for no PCI device, and when not known. */
+  /**
+   * The path from the root to the device, such as `pci0000:17/0000:17:01.0/0000:19:00.0`; undefined for a device that is not on PCI, or if the path
+   * is unknown.
+   */
   readonly pciPath: string | undefined;
-  /** -1 when the platform does not say. */
+  /** -1 if the platform does not report it. */
   readonly numaNode: number;
 }
 
-/** A device and how far it is. */
+/** A device and its distance. */
 export interface Neighbour<T extends SystemDevice> {
   readonly device: T;
   readonly distance: Distance;
@@ -48,7 +51,7 @@ export interface Neighbour<T extends SystemDevice> {
 
 const ADDRESS = /^(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?$/i;
 const DEVICE_MAX = 31;
-/** The figures of UCX's sysfs topology: rough, and the same for all machines. */
+/** The constants of UCX's sysfs topology: approximate, and the same for all machines. */
 const ROOT_LATENCY_NS = 300;
 const ROOT_BANDWIDTH = 3500e6;
 const ROOT_BANDWIDTH_BY_HOPS = 17_500e6;
@@ -74,15 +77,15 @@ export function parsePciAddress(text: string): PciAddress {
   return { domain: Number.parseInt(domain, 16), bus: Number.parseInt(bus!, 16), device, fn: Number(fn) };
 }
 
-/** `0000:3b:00.0`: four digits of the domain at least, in lower case, as the kernel writes it. */
+/** `0000:3b:00.0`: at least four digits of the domain, in lower case, as the kernel writes it. */
 export function printPciAddress({ domain, bus, device, fn }: PciAddress): string {
   const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, '0');
   return `${hex(domain, 4)}:${hex(bus, 2)}:${hex(device, 2)}.${fn}`;
 }
 
 /**
- * The PCI path of a device, taken from the real path of its sysfs folder: what is behind `/sys/devices`, down to the last PCI address. Undefined for a path
- * without one, as that of a virtual network interface.
+ * The PCI path of a device, from the real path of its sysfs folder: the part after `/sys/devices`, up to the last PCI address. Undefined for a path
+ * without one, such as that of a virtual network interface.
  */
 export function pciPathOf(sysfsPath: string): string | undefined {
   const parts = sysfsPath.split('/').filter((part) => part !== '');
@@ -99,7 +102,7 @@ export function addressOfPath(pciPath: string): PciAddress {
   return parsePciAddress(pciPath.slice(pciPath.lastIndexOf('/') + 1));
 }
 
-/** How far two devices are from each other. Symmetric; nothing is assumed about a device without a place but that it is near, as UCX does. */
+/** The distance of two devices. Symmetric; a device without a known place counts as near, as in UCX. */
 export function distanceBetween(left: SystemDevice, right: SystemDevice): Distance {
   if (left.pciPath === undefined || right.pciPath === undefined) {
     const isSame = left === right;
@@ -122,7 +125,7 @@ export function distanceBetween(left: SystemDevice, right: SystemDevice): Distan
   return { kind: 'machine', latencyNs: MACHINE_LATENCY_NS, bandwidth: MACHINE_BANDWIDTH };
 }
 
-/** Devices by their distance from one, nearest first; those that are equally far in the order of the list. */
+/** Devices by their distance from one, nearest first; equally distant ones in the order of the list. */
 export function byDistance<T extends SystemDevice>(from: SystemDevice, devices: readonly T[]): Neighbour<T>[] {
   const neighbours = devices.map((device) => ({ device, distance: distanceBetween(from, device) }));
   const rank = ({ distance }: Neighbour<T>): number => DISTANCE_KINDS.indexOf(distance.kind);
@@ -132,8 +135,8 @@ export function byDistance<T extends SystemDevice>(from: SystemDevice, devices: 
 }
 
 /**
- * The siblings of a device: others at the same place in the tree, below the same switch or root port or as functions of the same card. They share
- * its way into the machine.
+ * The siblings of a device: others below the same switch or root port, or other functions of the same PCI device. They share
+ * its path into the machine.
  */
 export function siblingsOf<T extends SystemDevice>(device: SystemDevice, devices: readonly T[]): T[] {
   const { pciPath } = device;
@@ -147,9 +150,9 @@ export function siblingsOf<T extends SystemDevice>(device: SystemDevice, devices
 
 /**
  * The nearest network device of each device.
- * @param devices who needs a network device, such as the cards
+ * @param devices the devices that need a network device, such as cards
  * @param networks the candidates, the preferred ones first
- * @returns one per device; undefined where there is no candidate
+ * @returns one per device; undefined if there is no candidate
  */
 export function chooseNetworkDevices<T extends SystemDevice>(
   devices: readonly SystemDevice[],
@@ -158,7 +161,7 @@ export function chooseNetworkDevices<T extends SystemDevice>(
   return devices.map((device) => byDistance(device, networks)[0]);
 }
 
-/** Functions of one PCI device. */
+/** Whether both are functions of one PCI device. */
 function isOneCard(left: readonly string[], right: readonly string[]): boolean {
   const cut = (path: readonly string[]): string => path.join('/').replace(/\.[0-7]$/, '');
   return cut(left) === cut(right);

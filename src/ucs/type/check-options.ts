@@ -1,13 +1,13 @@
-/** Checks the objects that calls take beside their arguments, and those that they are handed. What is in them is checked where it is used. */
+/** Checks option objects and implementations of interfaces. It does not check the values of options. */
 
 import { invalidParam } from './error.ts';
 import { nearestName } from './nearest-name.ts';
 
 /**
  * Checks that options are an object, and that all of them are known.
- * @param argument its name
- * @param names of the options that there are; without them any is accepted
- * @throws UcxError ERR_INVALID_PARAM that names an unknown option and the nearest one that exists
+ * @param argument name of the argument
+ * @param names known options; without it any are accepted
+ * @throws UcxError ERR_INVALID_PARAM that names an unknown option and the nearest known one
  */
 export function checkOptions(options: object, argument = 'options', names?: readonly string[]): void {
   if (typeof options !== 'object' || options === null) throw invalidParam(argument, 'must be an object', options);
@@ -21,7 +21,7 @@ export function checkOptions(options: object, argument = 'options', names?: read
 }
 
 /**
- * Checks an implementation of an interface, which anybody may bring.
+ * Checks an implementation of an interface that a program provides.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkMethods<T extends object>(

@@ -18,7 +18,7 @@ describe('UcxError', () => {
     expect('cause' in new UcxError({ code: 'ERR_TEST', status: Status.IO_ERROR, message: '' })).toBe(false);
   });
 
-  it('is recognised by its brand, also when another copy of the library made it', () => {
+  it('is recognised by its brand, also if another copy of the library made it', () => {
     expect(isUcxError(new UcxError({ code: 'ERR_TEST', status: Status.BUSY, message: '' }))).toBe(true);
     expect(isUcxError({ [Symbol.for('gaudi-ucx.UcxError')]: true })).toBe(true);
     for (const other of [new Error(''), null, undefined, 'ERR_TEST', {}]) expect(isUcxError(other)).toBe(false);

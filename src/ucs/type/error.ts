@@ -1,5 +1,5 @@
 /**
- * The exception of the control path and of promise edges: `UcxError`, with a stable code, a status and typed details.
+ * The exception of the control path and of promises: `UcxError`, with a stable code, a status and typed details.
  * Not for the data path, which returns {@link Status} integers.
  */
 
@@ -7,14 +7,14 @@ import { Status, statusName, statusString } from './status.ts';
 
 const BRAND = Symbol.for('gaudi-ucx.UcxError');
 
-/** Values that explain an error; every value must survive `JSON.stringify` or be a bigint. */
+/** Values that explain an error; every value is compatible with `JSON.stringify` or a bigint. */
 export type ErrorDetails = Readonly<Record<string, string | number | bigint | boolean | undefined>>;
 
-/** What is needed to build a {@link UcxError}. */
+/** The parts of a {@link UcxError}. */
 export interface UcxErrorInit {
   /** Stable identifier `ERR_<LAYER>_<REASON>`, listed in docs/ERRORS.md. */
   readonly code: string;
-  /** The status that the same failure has on the data path. */
+  /** The status of the same failure on the data path. */
   readonly status: Status;
   /** One sentence in lower case that names the argument, the rule and the value. */
   readonly message: string;
@@ -40,16 +40,16 @@ export class UcxError extends Error {
   }
 }
 
-// On the prototype, so that the errors of two copies of this library recognise each other without each carrying the mark.
+// On the prototype, so that the errors of two copies of this library recognise each other, and not a field of each error.
 Object.defineProperty(UcxError.prototype, BRAND, { value: true });
 
-/** True when `value` is an error of this library, also when it comes from another copy of it. */
+/** True if `value` is an error of this library, or of another copy of it. */
 export function isUcxError(value: unknown): value is UcxError {
   return typeof value === 'object' && value !== null && BRAND in value;
 }
 
 /**
- * The error for a bad argument: names the argument, the rule it broke and the value it had.
+ * The error for a bad argument: names the argument, the violated rule and the value.
  * Code `ERR_INVALID_PARAM`, status INVALID_PARAM.
  */
 export function invalidParam(argument: string, rule: string, value: unknown): UcxError {
@@ -72,15 +72,15 @@ export function closedError(object: string): UcxError {
 }
 
 /**
- * Throws when `status` is a failure.
+ * Throws if `status` is a failure.
  * @param status a value of {@link Status}
- * @param what what was attempted, for the message: "register host memory"
+ * @param what the failed action, for the message: "register host memory"
  */
 export function checkStatus(status: number, what: string): void {
   if (status < 0) throw statusError(status, what);
 }
 
-/** The error for a failed status of the data path: code `ERR_<status name>`, the message of `cause` behind that of the status. */
+/** The error for a failed status of the data path: code `ERR_<status name>`; the message of `cause` follows that of the status. */
 export function statusError(status: number, what: string, cause?: unknown): UcxError {
   return new UcxError({
     code: `ERR_${statusName(status)}`,
@@ -90,7 +90,7 @@ export function statusError(status: number, what: string, cause?: unknown): UcxE
   });
 }
 
-/** What an operation whose AbortSignal fired rejects with, as Node's own functions do: name and code of an abort, the reason as cause. */
+/** The rejection of an operation whose AbortSignal fired. As in Node's own functions, it has name and code of an abort and the reason as cause. */
 export class AbortError extends Error {
   /** The code of cancelled operations in Node.js. */
   readonly code: string = 'ABORT_ERR';
@@ -101,7 +101,7 @@ export class AbortError extends Error {
   }
 }
 
-/** A value in a few words, whatever it is: of an object the name of its class. Never throws. */
+/** A short text for any value: for an object the name of its class. Never throws. */
 export function describeValue(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value);
   if (typeof value === 'bigint') return `${value} (0x${value.toString(16)})`;

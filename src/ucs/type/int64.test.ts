@@ -1,4 +1,4 @@
-/** Unit tests of 64-bit values as two words, against bigints. */
+/** 64-bit values as two words, compared with bigints. */
 
 import { fc, test } from '@fast-check/vitest';
 import { expect } from 'vitest';
@@ -10,18 +10,21 @@ const number = fc.oneof(
   fc.constantFrom(0, 1, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 32 + 1, Number.MAX_SAFE_INTEGER),
 );
 
-test.prop([number])('a number is its two words', (value) => {
+test.prop([number])('a number is split into two words and joined again', (value) => {
   expect(highOf(value)).toBe(Number(BigInt.asIntN(32, BigInt(value) >> 32n)));
   expect(joinWords(value | 0, highOf(value))).toBe(value);
   expect(joinWords((value | 0) >>> 0, highOf(value) >>> 0)).toBe(value);
 });
 
-test.prop([fc.bigInt({ min: 0n, max: 2n ** 64n - 1n })])('a bigint is its two words', (value) => {
-  const [low, high] = [lowWord(value), highWord(value)];
-  expect([low, high]).toEqual([low | 0, high | 0]);
-  expect(joinBig(low, high)).toBe(value);
-  expect(joinBig(low >>> 0, high >>> 0)).toBe(value);
-});
+test.prop([fc.bigInt({ min: 0n, max: 2n ** 64n - 1n })])(
+  'a bigint is split into two words and joined again',
+  (value) => {
+    const [low, high] = [lowWord(value), highWord(value)];
+    expect([low, high]).toEqual([low | 0, high | 0]);
+    expect(joinBig(low, high)).toBe(value);
+    expect(joinBig(low >>> 0, high >>> 0)).toBe(value);
+  },
+);
 
 test.prop([word, word, fc.integer({ min: -(2 ** 52), max: 2 ** 52 })])('a distance is exact', (low, high, distance) => {
   const base = joinBig(low, high);

@@ -1,6 +1,7 @@
 /**
- * 64-bit values as two 32-bit words, low first, as headers, argument blocks and registers have them. Numbers are exact below 2^53; what exceeds them is a
- * bigint, or stays two words. The functions take words and not arrays, so that reads stay monomorphic at their call sites. No arithmetic but the carry.
+ * 64-bit values as two 32-bit words, low first, as in headers, argument blocks and registers. Numbers are exact below 2^53; larger values are
+ * bigints, or stay two words. The functions take words and not arrays, so that reads stay monomorphic at their call sites. The only arithmetic is the
+ * carry.
  */
 
 const HIGH = 0x1_0000_0000;
@@ -10,7 +11,7 @@ export function highOf(value: number): number {
   return value < HIGH ? 0 : (value / HIGH) | 0;
 }
 
-/** A non-negative integer out of two words, signed or not: exact below 2^53. */
+/** The non-negative integer of two words, signed or not: exact below 2^53. */
 export function joinWords(low: number, high: number): number {
   return (high >>> 0) * HIGH + (low >>> 0);
 }
@@ -25,12 +26,12 @@ export function highWord(value: bigint): number {
   return Number(BigInt.asIntN(32, value >> 32n));
 }
 
-/** An unsigned 64-bit bigint out of two words, signed or not. */
+/** The unsigned 64-bit bigint of two words, signed or not. */
 export function joinBig(low: number, high: number): bigint {
   return (BigInt(high >>> 0) << 32n) | BigInt(low >>> 0);
 }
 
-/** How far a value is above a base of two unsigned words: exact below 2^53; farther ones round, but stay far. Negative below the base. */
+/** The distance of a value above a base of two unsigned words: exact below 2^53, rounded beyond. Negative below the base. */
 export function distanceFrom(baseLow: number, baseHigh: number, low: number, high: number): number {
   return ((high >>> 0) - baseHigh) * HIGH + ((low >>> 0) - baseLow);
 }

@@ -31,7 +31,7 @@ describe('nearestName', () => {
     expect(nearestName('UCX_TLA', ['UCX_TLZ', 'UCX_TLA'])).toBe('UCX_TLA');
   });
 
-  it('stays silent when nothing is close', () => {
+  it('returns undefined if no candidate is close', () => {
     expect(nearestName('UCX_TLS', ['UCX_LOG_LEVEL'])).toBeUndefined();
     expect(nearestName('UCX_TLS', [])).toBeUndefined();
     expect(nearestName('ABCDEF', ['UVWXYZ'])).toBeUndefined();

@@ -1,8 +1,8 @@
-/** Finds the name that a misspelt one was probably meant to be. */
+/** Finds the known name nearest to a misspelt one. */
 
 /**
- * The candidate with the smallest edit distance to `name`, the alphabetically first among equals; undefined when all are further
- * away than a third of the name.
+ * The candidate with the smallest edit distance to `name`, the alphabetically first among equals; undefined if the distance of all
+ * exceeds a third of the length of the name.
  */
 export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;

@@ -10,7 +10,7 @@ describe('Status', () => {
     expect(Status.ENDPOINT_TIMEOUT).toBe(-80);
   });
 
-  it('names and explains every value', () => {
+  it('has a name and a text for every value', () => {
     for (const [name, value] of Object.entries(Status)) {
       expect(statusName(value)).toBe(name);
       expect(statusString(value)).not.toContain('Unknown');
@@ -18,12 +18,12 @@ describe('Status', () => {
     expect(statusString(Status.NO_MEMORY)).toBe('Out of memory');
   });
 
-  it('answers for integers that are no status', () => {
+  it('handles integers that are not a status', () => {
     expect(statusName(-99)).toBe('UNKNOWN(-99)');
     expect(statusString(-99)).toBe('Unknown error -99');
   });
 
-  it('tells failures from progress', () => {
+  it('distinguishes failures from progress', () => {
     expect([Status.OK, Status.INPROGRESS, Status.NO_MESSAGE, Status.IO_ERROR].map(isFailure)).toEqual([
       false,
       false,

@@ -1,5 +1,5 @@
 /**
- * The status integers of UCX (`ucs_status_t`): what every data-path call returns. Not exceptions; see error.ts for those.
+ * The status integers of UCX (`ucs_status_t`), which every data-path call returns. Not exceptions; see error.ts for those.
  *
  * 0 is success, 1 is "in progress", negative values are failures, grouped by the largest entity they affect.
  * Source: UCX `src/ucs/type/status.h`, release 1.22.
@@ -105,7 +105,7 @@ const NAME_OF_VALUE = new Map<number, StatusName>(
   (Object.keys(Status) as StatusName[]).map((name) => [Status[name], name]),
 );
 
-/** The name of a status value, or `UNKNOWN(<value>)` for an integer that is not a status. */
+/** The name of a status value, or `UNKNOWN(<value>)` for any other integer. */
 export function statusName(status: number): string {
   return NAME_OF_VALUE.get(status) ?? `UNKNOWN(${status})`;
 }
@@ -116,12 +116,12 @@ export function statusString(status: number): string {
   return name === undefined ? `Unknown error ${status}` : TEXT[name];
 }
 
-/** Whether an operation failed because the process lacks memory or descriptors, which it may have later. */
+/** Whether an operation failed because the process lacks memory or descriptors; a later attempt may succeed. */
 export function isLackOfResources(status: number): boolean {
   return status === Status.NO_MEMORY || status === Status.EXCEEDS_LIMIT;
 }
 
-/** True for a status that reports a failure; OK and INPROGRESS are none. */
+/** True for a status that reports a failure; false for OK and INPROGRESS. */
 export function isFailure(status: number): boolean {
   return status < 0;
 }

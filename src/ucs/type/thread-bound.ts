@@ -1,8 +1,10 @@
 /**
- * Objects that belong to the thread that made them: structuredClone, postMessage and workerData refuse them, and the error says why. It checks nothing by itself.
+ * Binds objects to the thread that made them: structuredClone, postMessage and workerData refuse them with an error that states the reason. It checks
+ * nothing by itself.
  *
- * The algorithm copies the fields of an object in their order and refuses a symbol by its description, in every version of Node.js: `markAsUncloneable` is not in all
- * of them, and gives no reason.
+ * The clone algorithm copies the fields of an object in order and refuses a symbol by its description, in every version of Node.js.
+ * `markAsUncloneable` is not in all
+ * of them, and its error states no reason.
  */
 
 /** The value of the first field of such an object: `readonly thread: symbol = THREAD_BOUND`. */

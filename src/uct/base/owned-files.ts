@@ -21,24 +21,24 @@ export function ownFile(path: string): void {
 }
 
 /**
- * Leaves a file to a peer. It is removed when the peer is seen to have ended: with a later file, in scavenging, or when this process ends.
- * @param isTakerGone whether the peer has ended
+ * Leaves a file to a peer. If the peer ends without removing it, it is removed here: with a later file, in scavenging, or when this process ends.
+ * @param isPeerGone whether the peer has ended
  */
-export function leaveFile(path: string, isHandlerGone: () => boolean): void {
+export function leaveFile(path: string, isPeerGone: () => boolean): void {
   sweepLeftFiles(SWEPT_PER_USE);
   watchExit();
-  left.set(path, isHandlerGone);
+  left.set(path, isPeerGone);
   owned.delete(path);
 }
 
 /** Removes what was left to peers that have ended. Looks at `countMax` files. Returns how many were removed. */
 export function sweepLeftFiles(countMax: number = left.size): number {
   let removed = 0;
-  for (const [path, isHandlerGone] of [...left].slice(0, countMax)) {
+  for (const [path, isPeerGone] of [...left].slice(0, countMax)) {
     left.delete(path);
     if (!existsSync(path)) continue;
-    if (isHandlerGone()) removed += unlinkIfThere(path) ? 1 : 0;
-    else left.set(path, isHandlerGone);
+    if (isPeerGone()) removed += unlinkIfThere(path) ? 1 : 0;
+    else left.set(path, isPeerGone);
   }
   unwatchExit();
   return removed;

@@ -26,20 +26,20 @@ import { Segment } from './segment.ts';
 
 /** Rkey tables of one memory domain at most; with all slots of them taken, publishing is refused with NO_RESOURCE. */
 const TABLES_MAX = 64;
-/** Keys that a memory domain has published at most at one time. */
+/** The most keys that a memory domain has published at one time. */
 export const PUBLISHED_KEYS_MAX: number = TABLES_MAX * TABLE_SLOTS;
-/** A slot whose generation has come here is not used again, so that no generation comes twice. */
+/** A slot with this generation is not used again, so that generations are unique. */
 const GENERATION_MAX = 0x7fff_ffff;
 
-/** A place for a key. */
-interface Row {
+/** A slot of a table, for one key. */
+interface Slot {
   readonly table: Segment;
   readonly index: number;
   generation: number;
 }
 
 interface Entry {
-  readonly slot: Row;
+  readonly slot: Slot;
   readonly packed: Uint8Array;
 }
 
@@ -49,7 +49,7 @@ export class RkeyTable<M extends MdMemory> {
   /** Where the rkey tables are; the usual folder when undefined. */
   readonly #folder: string | undefined;
   readonly #tables: Segment[] = [];
-  readonly #free: Row[] = [];
+  readonly #free: Slot[] = [];
   readonly #published: Map<M, Entry> = new Map();
 
   /** @param mdName at most 16 ASCII characters; an rkey table of one memory domain is none of another */
@@ -73,7 +73,7 @@ export class RkeyTable<M extends MdMemory> {
     if (payload.length > RKEY_TABLE_PAYLOAD_WORDS) {
       throw invalidParam('payload', `must have at most ${RKEY_TABLE_PAYLOAD_WORDS} words`, payload.length);
     }
-    const slot = this.#takeRow();
+    const slot = this.#takeSlot();
     const secret = systemRandomBytes(SECRET_BYTES);
     const device = memory.sysDevice ?? NO_DEVICE;
     const { byteLength } = memory;
@@ -127,7 +127,7 @@ export class RkeyTable<M extends MdMemory> {
     this.#free.length = 0;
   }
 
-  #takeRow(): Row {
+  #takeSlot(): Slot {
     const slot = this.#free.pop();
     if (slot !== undefined) return slot;
     if (this.#tables.length === TABLES_MAX) {

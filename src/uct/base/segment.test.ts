@@ -31,7 +31,7 @@ function refusal(call: () => unknown): { code: string; status: Status; message: 
 }
 
 describe('a segment', () => {
-  it('is one memory for its creator and everybody who attaches it', () => {
+  it('is one memory for its creator and all processes that attach it', () => {
     const mine = Segment.create(10_000);
     const other = Segment.attach(mine.packedName);
     expect(other.byteLength).toBe(10_000);
@@ -95,7 +95,7 @@ describe('scavenging', () => {
     const kept = [
       segmentPath(nameOf(process.pid, ownIdentity().startTime, 9)),
       `${SEGMENT_FOLDER}/gaudi_ucx.4.${dead}.1.${'0'.repeat(32)}`,
-      `${SEGMENT_FOLDER}/somebody.else`,
+      `${SEGMENT_FOLDER}/other.file`,
     ];
     // Of a thread of this process that there is not, as no thread of Linux has this id.
     left.push(`${left[0]}.wake`, segmentPath(nameOf(process.pid, ownIdentity().startTime, 9, 2 ** 30)));

@@ -144,12 +144,12 @@ export class Segment {
   }
 
   /**
-   * Leaves the file to a peer, who removes it.
-   * @param isTakerGone whether the peer has ended: the file is removed here then, some time
+   * Leaves the file to a peer, which removes it.
+   * @param isPeerGone whether the peer has ended: then the file is removed here later
    */
-  leaveTo(isHandlerGone: () => boolean): void {
+  leaveTo(isPeerGone: () => boolean): void {
     this.#ownsFile = false;
-    leaveFile(this.path, isHandlerGone);
+    leaveFile(this.path, isPeerGone);
   }
 
   /** Unmaps it; views of it read zeros from now on. The creator removes the file; who has attached it keeps the memory. Idempotent. */

@@ -1,6 +1,7 @@
 /**
- * Floods of connections by who does not know the key of an encrypted interface: they take bounded room, make way for who comes after them, and keep nobody out
- * who knows the key. The clock stands still unless a test moves it: whoever is let in has not waited for a timeout.
+ * Floods of connections from peers without the key of an encrypted interface: they occupy bounded room, are evicted for newer ones, and do not lock
+ * out peers
+ * with the key. The clock stands still unless a test moves it: an accepted peer has not waited for a timeout.
  */
 
 import { expect, it } from 'vitest';
@@ -20,8 +21,8 @@ const GUESS = { level: 'encrypt', key: Buffer.from(`${KEY} 2`) } as const;
 const HEADER = Int32Array.of(1, 2);
 const BYTES = Uint8Array.from({ length: 100 }, (_, i) => i);
 /** For all unauthenticated peers together, and for those of one address. */
-const STRANGERS_MAX = 1024;
-const PER_ADDRESS_MAX = STRANGERS_MAX / 2;
+const UNAUTHENTICATED_PEERS_MAX = 1024;
+const PER_ADDRESS_MAX = UNAUTHENTICATED_PEERS_MAX / 2;
 const CONNECT_TIMEOUT_NS = 10e9;
 /** How many lines a flood may leave in the log. */
 const WARNINGS_MAX = 10;
@@ -56,7 +57,7 @@ function noise(random: Random, byteLength: number): Uint8Array {
   return Uint8Array.from({ length: byteLength }, () => random.below(256));
 }
 
-/** Somebody with the key connects, and what it sends arrives as it was. */
+/** A peer with the key connects, and its message arrives unchanged. */
 async function expectReachable(side: TcpSide): Promise<void> {
   const friend = net.open(ENCRYPT);
   const endpoint = friend.iface.connect(side.iface.address);
@@ -81,7 +82,7 @@ function closed(peers: readonly RawPeer[]): number {
 }
 
 it('unauthenticated peers who wait make way for who comes after them, the oldest first, and for who knows the key', async () => {
-  net.log.allow(/is closed: others have come after it|more warnings/);
+  net.log.allow(/is closed for a newer one|more warnings/);
   const clock = new ManualClock(1e9);
   const side = net.open(ENCRYPT, clock);
   const peers: RawPeer[] = [];
@@ -106,7 +107,7 @@ it('unauthenticated peers who wait make way for who comes after them, the oldest
 }, 60_000);
 
 it('unauthenticated peers of one address have half of the places, and push out only each other', async () => {
-  net.log.allow(/is closed: others have come after it|more warnings/);
+  net.log.allow(/is closed for a newer one|more warnings/);
   const side = net.open(ENCRYPT, new ManualClock(1e9));
   const first = [await net.unauthenticatedPeer(side, '127.0.0.2'), await net.unauthenticatedPeer(side, '127.0.0.3')];
   const flood: RawPeer[] = [];
@@ -121,7 +122,7 @@ it('unauthenticated peers of one address have half of the places, and push out o
   await expectReachable(side);
 }, 60_000);
 
-it('unauthenticated peers who say something else are closed at once, with few words, and disturb nobody', async () => {
+it('unauthenticated peers without a hello are closed at once, with few log lines, and affect no other', async () => {
   net.log.allow(/is closed: |more warnings/);
   const side = net.open(ENCRYPT, new ManualClock(1e9));
   const friend = net.open(ENCRYPT);

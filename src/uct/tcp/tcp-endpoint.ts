@@ -71,7 +71,7 @@ export class TcpEndpoint implements UctEndpoint {
       return Status.INVALID_PARAM;
     }
     if (completion !== undefined && !isCompletion(completion)) return Status.INVALID_PARAM;
-    // Found out before it is counted: the answers of the peer are counted for everybody on this link.
+    // Checked before it is counted, because the answers of the peer are counted for all operations of this link.
     if (!(key instanceof TcpKey)) return Status.INVALID_PARAM;
     if (!isInside(remoteOffset, byteLength, key.byteLength) || !key.live) return Status.INVALID_ADDR;
     const { link } = this;
@@ -273,7 +273,7 @@ export class TcpEndpoint implements UctEndpoint {
   }
 }
 
-/** Any other would be taken for a part of the frame's type: the peer would end the connection of everybody. */
+/** Other bits would change the type of the frame, and the peer would end the link, which endpoints share. */
 function isMessageId(id: number): boolean {
   return (id & AM_ID_MASK) === id;
 }

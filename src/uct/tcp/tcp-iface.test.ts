@@ -113,7 +113,7 @@ describe('a connection that ends', () => {
     const { one, two, endpoint } = await connected(net);
     const { memory, key } = keyed(two, 4096);
     const local = keyed(one, 4096).memory;
-    // The peer takes leave: who closes the last endpoint here closes the connection.
+    // The peer has sent its close message: closing the last endpoint here closes the connection.
     two.iface.connect(one.iface.address).close();
     await net.until([one, two], () => (endpoint as TcpEndpoint).link.departure === 'peer');
     const iov = [{ memory: local, offset: 0, byteLength: 4096 }];
@@ -140,7 +140,7 @@ describe('a connection that ends', () => {
 describe('a peer', () => {
   const net = new TcpInterfaces();
 
-  /** Answers everybody who connects to a listener of nobody. */
+  /** Answers all connections to a raw listener. */
   function answering(answer: (sender: Uint8Array) => Uint8Array): (peer: RawPeer) => void {
     return (peer) => {
       peer.socket.on('data', () => {
@@ -152,7 +152,7 @@ describe('a peer', () => {
   }
 
   it.each([
-    ['is somebody else', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
+    ['is another worker', { sender: new Uint8Array(16).fill(8) }, Status.UNREACHABLE],
     ['does not prove who it is', { proof: new Uint8Array(64) }, Status.UNREACHABLE],
     ['takes shorter messages than are sent', { messageBytesMax: 4096 }, Status.UNSUPPORTED],
     ['does not want the connection', { status: Status.UNSUPPORTED }, Status.UNSUPPORTED],
@@ -206,7 +206,7 @@ describe('a peer', () => {
     expect(connections).toBe(5);
   });
 
-  it('that connects to a port where nobody listens any more finds nobody', async () => {
+  it('that connects to a port without a listener fails', async () => {
     const [one, two] = [net.open(), net.open()];
     const { address } = two.iface;
     two.iface.close();
@@ -254,7 +254,7 @@ describe('a peer', () => {
     expect(one.iface.errorOf(Status.CONNECTION_RESET)?.message).toMatch(/the connection to \[::1\]:\d+ has ended/);
   });
 
-  it('that connects at the same time shares one connection, whoever has the lower id', async () => {
+  it('that connects at the same time shares one connection, for either order of ids', async () => {
     const orders = new Set<number>();
     for (let round = 0; round < 40 || orders.size < 2; round++) {
       const [one, two] = [net.open(), net.open()];
@@ -402,7 +402,7 @@ describe('keepalive', () => {
     await net.until([one], () => one.failed.length === 1);
   });
 
-  it('leaves those alone whose signs of life nobody has read', async () => {
+  it('does not fail peers whose heartbeats were not read yet', async () => {
     const one = net.open({ PEER_TIMEOUT: '30ms' });
     const peer = await net.greeted(one);
     const endpoint = one.iface.connect(await net.listener(() => undefined));
@@ -446,7 +446,7 @@ describe('keys', () => {
     expect([after.failure, canary.bytes.every((byte) => byte === 7)]).toEqual([Status.OK, true]);
   });
 
-  it('introduce themselves in pieces of one byte', async () => {
+  it('send their hello in pieces of one byte', async () => {
     const one = net.open();
     const peer = await net.unauthenticatedPeer(one);
     for (const byte of helloTo(one)) {

@@ -86,7 +86,7 @@ export class TcpIface implements ClosableIface, LinkOwner, ConnectorOwner, Endpo
   readonly #clock: Clock;
   /** Sockets of links: only progress looks at them. */
   readonly #ready: ReadySet = new ReadySet();
-  /** The listening socket, and those whose ends have not introduced themselves: the event loop looks at them as well, so that peers need not wait. */
+  /** The listening socket, and sockets before the hello: the event loop serves them as well, so that peers do not wait for progress. */
   readonly #making: ReadySet = new ReadySet();
   #makingAlarm: EventAlarm | undefined = undefined;
   readonly #connector: Connector;

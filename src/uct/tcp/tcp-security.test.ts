@@ -1,4 +1,4 @@
-/** Interfaces of tcp that want peers to know a key: who is let in, and what everybody else is told. */
+/** Interfaces of tcp that authenticate their peers: which peers are accepted, and the reasons that others receive. */
 
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
@@ -47,7 +47,7 @@ async function proving(side: TcpSide): Promise<{ peer: RawPeer; exchange: KeyExc
 
 const ENCRYPT = { SECURITY: 'encrypt', KEY_FILE: PATH };
 
-/** Somebody on the way from one side to another: hears everything, and may change it. */
+/** A man in the middle: reads all bytes between two sides, and can change them. */
 async function relay(
   side: TcpSide,
   change: (data: Buffer) => Buffer = (data) => data,
@@ -130,7 +130,7 @@ describe('interfaces with a shared key', () => {
   it.each([
     ['a wrong proof', /does not know the key/, (proof: Uint8Array) => proof.map((byte) => byte ^ 1)],
     ['no proof', /does not know the key/, () => new Uint8Array(PROOF_BYTES)],
-    ['a hello of somebody else', /its hello is not its own/, (proof: Uint8Array) => proof],
+    ['a hello of another peer', /its hello is not its own/, (proof: Uint8Array) => proof],
   ])('close the connection of a peer with %s', async (_name, reason, change) => {
     net.log.allow(reason);
     const side = net.open(AUTH);

@@ -76,7 +76,7 @@ export class Waiters {
     return { progress, cancel: finish };
   }
 
-  /** Tells everybody that something happened: descriptors done, status changed, an interrupt. */
+  /** Wakes all waits after an event: descriptors done, status changed, an interrupt. */
   wake(): void {
     for (const finish of [...this.#waiting]) finish();
   }

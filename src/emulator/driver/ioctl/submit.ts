@@ -26,7 +26,7 @@ import { engineCommandIoctl } from './engine-commands.ts';
 
 const NS_PER_S = 1e9;
 /**
- * How long the restore phase of another process may take, as it holds up the driver and so everybody; then its submission ends with
+ * Time limit of the restore phase of another process, which blocks the driver for all processes; then its submission ends with
  * ENOEXEC, as after a time-out.
  */
 const FOREIGN_RESTORE_NS_MAX = 20e6;

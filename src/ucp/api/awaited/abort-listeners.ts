@@ -1,9 +1,9 @@
 /**
- * Callbacks by AbortSignal: one listener per signal, however many operations share it, since Node warns about a signal with
+ * Callbacks of AbortSignals: one listener per signal, shared by all operations, because Node warns about a signal with
  * more than ten.
  */
 
-/** The operations that listen to signals. */
+/** The operations that can be aborted. */
 export class AbortListeners {
   readonly #bySignal: Map<AbortSignal, Set<() => void>> = new Map();
   readonly #onAbort = (event: Event): void => {

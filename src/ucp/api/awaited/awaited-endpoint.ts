@@ -1,6 +1,7 @@
 /**
- * The awaited operations of an endpoint on top of its nbx operations, the same for every engine. Put and get are left to the engines, which know what has to
- * be flushed.
+ * The awaited operations of an endpoint on top of its nbx operations, the same for every engine. The engines implement put and get, because only they
+ * know
+ * what has to be flushed.
  */
 
 import { closedError } from '../../../ucs/type/error.ts';
@@ -29,7 +30,7 @@ const AM_OPTIONS = ['header', 'protocol', 'signal'];
 export abstract class AwaitedEndpoint {
   readonly thread: symbol = THREAD_BOUND;
   readonly #promises: PromiseTier;
-  /** Awaited operations under way: closing waits for them. */
+  /** Awaited operations that have not settled: closing waits for them. */
   #awaited = 0;
 
   constructor(promises: PromiseTier) {
@@ -143,16 +144,16 @@ export abstract class AwaitedEndpoint {
     await this.#promises.run('flush', options.signal, (params) => this.flushNbx(params));
   }
 
-  /** Awaited operations under way. */
+  /** Awaited operations that have not settled. */
   protected get awaited(): number {
     return this.#awaited;
   }
 
-  /** Runs an awaited operation so that closing sees it until its very end. */
-  protected async whole<T>(run: () => Promise<T>): Promise<T> {
+  /** Runs an awaited operation and counts it until its promise settles, for closing. */
+  protected async track<T>(run: () => Promise<T>): Promise<T> {
     this.#awaited += 1;
     try {
-      return await this.#promises.whole(run);
+      return await this.#promises.track(run);
     } finally {
       this.#awaited -= 1;
       if (this.closed) this.#promises.wake();
@@ -176,6 +177,6 @@ export abstract class AwaitedEndpoint {
     startOperation: StartOperation,
     keepsResult = false,
   ): Promise<Outcome> {
-    return this.whole(() => this.#promises.run(what, signal, startOperation, keepsResult));
+    return this.track(() => this.#promises.run(what, signal, startOperation, keepsResult));
   }
 }

@@ -1,4 +1,4 @@
-/** What the awaited operations leave out is filled in here, and what they tell is picked: nothing is run and no memory is checked. */
+/** Defaults of the options of awaited operations, and their results. It runs nothing and does not check memory. */
 
 import { invalidParam } from '../../../ucs/type/error.ts';
 import { checkOptions } from '../check-options.ts';
@@ -8,7 +8,7 @@ import type { Outcome } from './promise-tier.ts';
 
 const TRANSFER_OPTIONS = ['localOffset', 'byteLength', 'remoteOffset', 'remoteAddress', 'signal'];
 
-/** Bytes of local memory that was not checked yet. */
+/** Bytes of local memory that is not checked yet. */
 export function lengthOf(local: LocalBuffer): number {
   if (typeof local !== 'object' || local === null) {
     throw invalidParam('local', 'must be a Uint8Array, a memory handle or a list of pieces', local);
@@ -21,13 +21,13 @@ export function lengthOf(local: LocalBuffer): number {
   }, 0);
 }
 
-/** What the caller of an awaited operation is told. */
+/** The result of an awaited operation. */
 export function resultOf({ transport, device, protocol }: Outcome, byteLength: number): TransferResult {
   return { byteLength, transport, device, protocol };
 }
 
 /**
- * Fills in what an awaited put or get leaves out. Memory and key are checked when it starts: what is none makes no length and no offset here.
+ * Fills in the defaults of an awaited put or get. Memory and key are checked when it starts: an invalid one gives length 0 and offset 0 here.
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function resolveTransfer(

@@ -1,6 +1,7 @@
 /**
- * What the workers of all engines have in common: the awaited operations on top of the nbx operations, events, and closing. Progress and the nbx operations are left to
- * the engines.
+ * The parts of a worker that all engines share: awaited operations on top of the nbx operations, events, and closing. The engines implement progress
+ * and the nbx
+ * operations.
  */
 
 import type { Clock } from '../../../ucs/sys/clock.ts';
@@ -23,7 +24,7 @@ import { ProgressDriver } from './progress-driver.ts';
 import { type CauseOf, checkSignal, PromiseTier, signalOf } from './promise-tier.ts';
 import { type SignalFd, WorkerEvent } from './worker-event.ts';
 
-/** What a worker needs of its context. */
+/** Services that a worker receives from its context. */
 export interface WorkerServices {
   readonly clock: Clock;
   /** See UCX_PROGRESS_SPIN. */
@@ -39,7 +40,7 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
   readonly promises: PromiseTier;
   protected readonly driver: ProgressDriver;
   protected readonly event: WorkerEvent;
-  /** Set by {@link shutDown} when no operation can be started any more. */
+  /** Set by {@link shutDown} when operations can no longer be started. */
   protected isClosed = false;
   #closing: Promise<void> | undefined = undefined;
 
@@ -154,7 +155,7 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
     if (this.isClosed) throw closedError('worker');
   }
 
-  /** The check of nbx operations. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  /** Checks the parameters of nbx operations. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
   protected check(params: RequestParams | undefined): void {
     this.checkOpen();
     checkParams(params);
@@ -166,7 +167,7 @@ export abstract class AwaitedWorker<Message extends ReceivedMessage = ReceivedMe
       endpoints.push(endpoint);
     };
     const what = `connect to ${printSocketAddress(options)}`;
-    // A connection that stands in spite of an abort is kept until it is closed.
+    // A connection that was established in spite of an abort is kept until it is closed.
     await this.promises.receive(what, signal, (params) => this.connectNbx({ ...options, onConnected }, params));
     return endpoints[0]!;
   }

@@ -1,4 +1,6 @@
-/** What the endpoints of all engines have in common beside awaited messages: awaited put and get, the handling of a failed peer, and closing. It moves no bytes. */
+/**
+ * The parts of an endpoint that all engines share, except for awaited messages: awaited put and get, error handling, and closing. It moves no bytes.
+ */
 
 import { closedError } from '../../../ucs/type/error.ts';
 import { showAs } from '../../../ucs/type/inspect.ts';
@@ -9,10 +11,10 @@ import type { LocalMemory, RemoteKey } from '../memory.ts';
 import type { RequestParams } from '../request.ts';
 import { AwaitedEndpoint } from './awaited-endpoint.ts';
 
-/** The closing of one endpoint. */
+/** An endpoint that can be closed. */
 export abstract class ClosableEndpoint extends AwaitedEndpoint {
   protected readonly errorHandling: ErrorHandling = new ErrorHandling();
-  /** It is closed by force: what only the peer can end is not waited for. */
+  /** Whether it is closed with `force`: operations that only the peer can end are not waited for. */
   protected isForced = false;
   #closed = false;
   #closing: Promise<void> | undefined = undefined;
@@ -31,18 +33,18 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     options: TransferOptions,
   ): Promise<TransferResult>;
 
-  /** Closes the endpoint, which takes no more operations; called once. */
+  /** Closes the endpoint, which accepts no more operations; called once. */
   protected abstract shutDown(): Promise<void>;
 
-  /** Called when it is closed by force, also while it is being closed. */
+  /** Called when it is closed with `force`, also while it is being closed. */
   protected abstract onForced(): void;
 
   put(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.transfer('put', local, rkey, options));
+    return this.track(() => this.transfer('put', local, rkey, options));
   }
 
   get(local: LocalMemory, rkey: RemoteKey, options: TransferOptions = {}): Promise<TransferResult> {
-    return this.whole(() => this.transfer('get', local, rkey, options));
+    return this.track(() => this.transfer('get', local, rkey, options));
   }
 
   close(options?: CloseOptions): Promise<void> {
@@ -65,7 +67,7 @@ export abstract class ClosableEndpoint extends AwaitedEndpoint {
     if (this.#closed) throw closedError('endpoint');
   }
 
-  /** The check of nbx operations. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
+  /** Checks the parameters of nbx operations. @throws UcxError ERR_CLOSED, ERR_INVALID_PARAM */
   protected check(params: RequestParams | undefined): void {
     if (this.#closed) throw closedError('endpoint');
     checkParams(params);

@@ -1,6 +1,4 @@
-/**
- * Active messages as an async iterable: a handler that keeps what arrives until the loop of the application asks for it.
- */
+/** Active messages as an async iterable: a handler that queues messages until the loop of the application takes them. */
 
 import { addAbortListener } from 'node:events';
 import { AbortError, invalidParam } from '../../../ucs/type/error.ts';
@@ -8,16 +6,16 @@ import { type AmMessage, checkAmId, type MessageQueue } from '../active-message.
 import type { ReceivedMessage } from '../received-message.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
-/** A handler as engines call it: AmCallbacks are such. */
+/** A handler as engines call it; an AmCallback is one. */
 export type MessageHandler = (message: ReceivedMessage) => void;
 
-/** Owner of the handlers of active messages. */
+/** Owner of the AM handlers. */
 export interface MessageHandlers {
   handlerOf(id: number): MessageHandler | undefined;
   setHandler(id: number, handler: MessageHandler | undefined): void;
 }
 
-/** The messages of one id, from the moment it is made until it is left or the signal fires. Messages are copies that belong to the loop. */
+/** The messages of one id, from its creation until the loop ends or the signal fires. Messages are copies that belong to the loop. */
 class KeptMessages implements MessageQueue {
   readonly #am: MessageHandlers;
   readonly #driver: ProgressDriver;
@@ -26,11 +24,11 @@ class KeptMessages implements MessageQueue {
   readonly #listener: Disposable | undefined;
   readonly #onClose: (queue: KeptMessages) => void;
   readonly #messages: ReceivedMessage[] = [];
-  /** Calls of next that wait for a message. */
+  /** Pending calls of next. */
   readonly #waiting: (() => void)[] = [];
   #closed = false;
 
-  /** @throws UcxError ERR_INVALID_PARAM when the id has a handler */
+  /** @throws UcxError ERR_INVALID_PARAM if the id has a handler */
   constructor(
     am: MessageHandlers,
     driver: ProgressDriver,
@@ -74,7 +72,7 @@ class KeptMessages implements MessageQueue {
   }
 
   async #arrival(): Promise<void> {
-    // Listening comes first: driving may bring a message at once.
+    // Before driving starts, because a message may arrive at once.
     const arrival = new Promise<void>((resolve) => {
       this.#waiting.push(resolve);
     });
@@ -98,7 +96,7 @@ class KeptMessages implements MessageQueue {
   }
 }
 
-/** The queues of one worker. */
+/** The message queues of one worker. */
 export class MessageQueues {
   readonly #am: MessageHandlers;
   readonly #driver: ProgressDriver;

@@ -1,31 +1,31 @@
 /**
- * Drives the progress of a worker while its operations are awaited: polls for a short time, then sleeps on the events of the
- * transports. It knows nothing of requests; a worker without awaited operations is left alone and uses no CPU.
+ * Drives the progress of a worker while its operations are awaited: polls for a short time, then sleeps until an event of the
+ * transports. It does not depend on requests; a worker without awaited operations is not polled and uses no CPU.
  */
 
 import { addAbortListener } from 'node:events';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextEventLoopTurn } from 'node:timers/promises';
 import { throwLater } from '../../../ucs/debug/uncaught.ts';
 import type { Clock } from '../../../ucs/sys/clock.ts';
 
-/** Polls of one turn at most, whatever the clock says. */
+/** The most polls of one step, for clocks that stand still. */
 const POLLS_MAX = 10_000;
-/** Time after which the event loop gets its turn, so that timers and signals are not starved. */
-const TURN_NS = 1e6;
+/** Interval at which the event loop runs, so that timers and signals are not delayed. */
+const YIELD_INTERVAL_NS = 1e6;
 
-/** Longest sleep without a look at the world: bounds the cost of an event that never comes. */
+/** Longest sleep: bounds the delay if an event is lost. */
 export const SLEEP_NS_MAX = 1e9;
 
-/** What can be slept on. */
+/** An object with events. */
 export interface Sleeper {
   /**
    * Calls `wake`, once or more often, when there may be something to do: an operation has ended, or a message has arrived.
-   * @param wake kept until then, once: a sleeper always gives the same function
+   * @param wake kept until then, once: a sleeper always passes the same function
    */
   sleepOn(wake: () => void): void;
 }
 
-/** What is driven. */
+/** An object with progress. */
 export interface Progressable extends Sleeper {
   progress(): number;
 }
@@ -38,12 +38,12 @@ export class ProgressDriver {
   /** Awaited operations. */
   #awaited = 0;
   #driving = false;
-  #lastTurnNs: number;
-  /** Each ends one of the sleeps at hand: that of the driver, or of an operation that waits for a request. */
+  #lastYieldNs: number;
+  /** Each ends one pending sleep. */
   readonly #wakers: Set<() => void> = new Set();
-  /** Given to every sleep. */
+  /** Passed to every sleep. */
   readonly #onEvent = (): void => this.wake();
-  /** Ends the calls of {@link serve} that go on. */
+  /** Each ends one pending {@link serve}. */
   readonly #serving: Set<() => void> = new Set();
 
   /** @param spinNs time to poll before sleeping */
@@ -51,20 +51,20 @@ export class ProgressDriver {
     this.#worker = worker;
     this.#clock = clock;
     this.#spinNs = spinNs;
-    this.#lastTurnNs = clock.nowNs();
+    this.#lastYieldNs = clock.nowNs();
   }
 
-  /** Somebody awaits one more operation: progress is driven until as many {@link end} calls have come. */
+  /** Counts one more awaited operation: progress is driven until {@link end} was called as often as this. */
   begin(): void {
     this.#awaited += 1;
-    // A sleep that began before does not watch the transport of this operation.
+    // A sleep that began earlier does not watch the transport of this operation.
     this.wake();
     if (!this.#driving) void this.#drive();
   }
 
   end(): void {
     this.#awaited -= 1;
-    // Nobody may be left to wait for: the sleep must not hold the process until its end.
+    // Without awaited operations, the sleep must not keep the process alive.
     if (this.#awaited === 0) this.wake();
   }
 
@@ -88,26 +88,26 @@ export class ProgressDriver {
     for (const end of this.#serving) end();
   }
 
-  /** Ends the sleeps at hand: there is something to do that no transport tells of, or on a transport that is not slept on. */
+  /** Ends pending sleeps: because of work that no transport signals, or of a transport that is not slept on. */
   wake(): void {
     if (this.#wakers.size === 0) return;
     for (const wake of [...this.#wakers]) wake();
   }
 
-  /** One turn: polls for the spin time, then sleeps until a transport has something new. */
+  /** Polls for the spin time, then sleeps until an event of a transport. */
   async step(): Promise<void> {
     if (!this.#poll()) await this.sleep();
-    await this.breathe();
+    await this.yieldIfDue();
   }
 
-  /** Lets other promises run, and from time to time the whole event loop. */
-  async breathe(): Promise<void> {
-    if (this.#clock.nowNs() - this.#lastTurnNs < TURN_NS) return;
-    await nextTurn();
-    this.#lastTurnNs = this.#clock.nowNs();
+  /** Lets other promises run, and periodically the event loop. */
+  async yieldIfDue(): Promise<void> {
+    if (this.#clock.nowNs() - this.#lastYieldNs < YIELD_INTERVAL_NS) return;
+    await nextEventLoopTurn();
+    this.#lastYieldNs = this.#clock.nowNs();
   }
 
-  /** Sleeps until a transport may have something new, or {@link wake} is called. */
+  /** Sleeps until an event of a transport, or {@link wake}. */
   sleep(): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
@@ -115,7 +115,7 @@ export class ProgressDriver {
         alive.cancel();
         resolve();
       };
-      // Transports let the process end; a program that awaits an operation does not want it to.
+      // Transports do not keep the process alive; an awaited operation has to.
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#wakers.add(wake);
@@ -129,7 +129,7 @@ export class ProgressDriver {
       try {
         await this.step();
       } catch (error) {
-        // Thrown by a callback of the application: an uncaught exception, as from every other callback. Others are driven on.
+        // A callback of the application has thrown: an uncaught exception, as in every other callback. Progress continues for the other operations.
         throwLater(error);
       }
     }

@@ -1,6 +1,4 @@
-/**
- * The awaited tier on top of the nbx tier: turns requests into promises. progress-driver.ts drives the progress meanwhile.
- */
+/** The awaited tier on top of the nbx tier: turns requests into promises. progress-driver.ts drives the progress meanwhile. */
 
 import { AbortError, invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -9,14 +7,14 @@ import type { Request, RequestParams } from '../request.ts';
 import { AbortListeners } from './abort-listeners.ts';
 import type { ProgressDriver } from './progress-driver.ts';
 
-/** What an operation tells when it has ended: what carried it (undefined where there was nothing to carry), and what was received. */
+/** The result of an operation: what carried it (undefined if no bytes moved), and what was received. */
 export interface Outcome {
   readonly protocol: string | undefined;
   readonly transport: string | undefined;
   readonly device: string | undefined;
-  /** Bytes of the message that a receive has got. */
+  /** Bytes of the received message. */
   readonly receivedBytes: number;
-  /** Its tag. */
+  /** Tag of the received message. */
   readonly senderTag: bigint;
   /** Word before an atomic operation. */
   readonly atomicResult: bigint;
@@ -34,26 +32,26 @@ const NO_OUTCOME: Outcome = {
 /** Starts an operation of the nbx tier. */
 export type StartOperation = (params: RequestParams) => Status | Request;
 
-/** How a request ended; taken before it is given back. */
-interface Ending {
+/** The result of a request, read before the request is freed. */
+interface RequestResult {
   readonly status: Status;
   readonly outcome: Outcome;
   readonly error: unknown;
 }
 
-/** An operation that was started. */
+/** A started operation. */
 interface Started {
-  readonly slot: EndingSlot;
-  readonly result: Status | Request;
+  readonly slot: ResultSlot;
+  readonly returned: Status | Request;
 }
 
-/** Where the callback of a request leaves its ending. */
-interface EndingSlot {
-  ending: Ending | undefined;
+/** Receives the result in the callback of a request. */
+interface ResultSlot {
+  result: RequestResult | undefined;
   notify: () => void;
 }
 
-/** What an engine knows about why an operation has failed; the request is undefined for one that ended at once. */
+/** The cause of a failed operation, if the engine knows it; the request is undefined for an operation that ended at once. */
 export type CauseOf = (status: Status, request: Request | undefined) => unknown;
 
 /** The awaited operations of one worker. */
@@ -62,8 +60,8 @@ export class PromiseTier {
   readonly #causeOf: CauseOf;
   readonly #listeners: AbortListeners = new AbortListeners();
   #running = 0;
-  /** Operations that wait for a request, in order, and how many have been told that there is one. */
-  readonly #turns: (() => void)[] = [];
+  /** Operations that wait for a free request, in order, and the number of those that were granted one and have not continued yet. */
+  readonly #waiting: (() => void)[] = [];
   #granted = 0;
   readonly #idle: (() => void)[] = [];
 
@@ -74,8 +72,8 @@ export class PromiseTier {
 
   /**
    * Runs an operation to its end.
-   * @param keepsResult what has come in spite of an abort is not thrown away: for receives
-   * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) when `signal` fired, as soon as no transport touches
+   * @param keepsResult true for receives: data that was received in spite of an abort is not discarded
+   * @throws UcxError with the failure of the operation; AbortError (code ABORT_ERR) if `signal` fired, as soon as no transport uses
    *   the caller's memory any more
    */
   async run(
@@ -85,30 +83,30 @@ export class PromiseTier {
     keepsResult = false,
   ): Promise<Outcome> {
     if (signal !== undefined) checkSignal(signal);
-    // Behind those that came before and found no request.
-    let hadTurn = this.#turns.length + this.#granted > 0;
-    if (hadTurn) await this.#turn(signal, true);
+    // After the operations that already wait for a request.
+    let hasWaited = this.#waiting.length + this.#granted > 0;
+    if (hasWaited) await this.#awaitRequest(signal, true);
     for (;;) {
       throwIfAborted(signal);
       const started = this.#start(start);
-      // One that had its turn and found none stays in front; a new one stands behind the others at once.
-      if (started.result === Status.NO_RESOURCE) {
-        await this.#turn(signal, !hadTurn);
-        hadTurn = true;
+      // An operation that waited before stays in front; a new one is queued last.
+      if (started.returned === Status.NO_RESOURCE) {
+        await this.#awaitRequest(signal, !hasWaited);
+        hasWaited = true;
         continue;
       }
-      const ending = await this.#end(started, signal);
-      await this.#driver.breathe();
-      if (ending.status < 0 || !keepsResult) throwIfAborted(signal);
-      if (ending.status < 0) throw statusError(ending.status, what, ending.error);
-      return ending.outcome;
+      const result = await this.#resultOf(started, signal);
+      await this.#driver.yieldIfDue();
+      if (result.status < 0 || !keepsResult) throwIfAborted(signal);
+      if (result.status < 0) throw statusError(result.status, what, result.error);
+      return result.outcome;
     }
   }
 
-  /** A request was given back: an operation that found none goes on. */
+  /** A request was freed: the first waiting operation continues. */
   requestFreed(): void {
-    if (this.#turns.length === 0) return;
-    const next = this.#turns.shift()!;
+    const next = this.#waiting.shift();
+    if (next === undefined) return;
     this.#granted += 1;
     next();
   }
@@ -118,8 +116,8 @@ export class PromiseTier {
     this.#driver.wake();
   }
 
-  /** Runs something that awaits several operations as one, so that {@link idle} sees no gap between them. */
-  async whole<T>(run: () => Promise<T>): Promise<T> {
+  /** Runs a function that awaits several operations, and counts it as one for {@link idle}. */
+  async track<T>(run: () => Promise<T>): Promise<T> {
     this.#running += 1;
     try {
       return await run();
@@ -129,12 +127,12 @@ export class PromiseTier {
     }
   }
 
-  /** Runs an operation whose result is kept in spite of an abort, so that {@link idle} sees it to its very end. */
+  /** Runs an operation whose result is kept in spite of an abort, and counts it for {@link idle}. */
   receive(what: string, signal: AbortSignal | undefined, start: StartOperation): Promise<Outcome> {
-    return this.whole(() => this.run(what, signal, start, true));
+    return this.track(() => this.run(what, signal, start, true));
   }
 
-  /** Resolves when nothing that {@link whole} runs is under way. */
+  /** Resolves when no function of {@link track} is running. */
   idle(): Promise<void> {
     if (this.#running === 0) return Promise.resolve();
     return new Promise((resolve) => {
@@ -147,17 +145,17 @@ export class PromiseTier {
     while (!isDone()) await this.#driver.step();
   }
 
-  /** Waits until a request was given back. @param isNew false for an operation that had its turn and found none: it stays in front */
-  async #turn(signal: AbortSignal | undefined, isNew: boolean): Promise<void> {
+  /** Waits for a free request. @param isNew false for an operation that waited before: it stays in front */
+  async #awaitRequest(signal: AbortSignal | undefined, isNew: boolean): Promise<void> {
     let cancel: () => void = () => {};
     const granted = new Promise<void>((resolve) => {
       const run = (): void => resolve();
-      if (isNew) this.#turns.push(run);
-      else this.#turns.unshift(run);
+      if (isNew) this.#waiting.push(run);
+      else this.#waiting.unshift(run);
       cancel = () => {
-        const at = this.#turns.indexOf(run);
+        const at = this.#waiting.indexOf(run);
         if (at < 0) return;
-        this.#turns.splice(at, 1);
+        this.#waiting.splice(at, 1);
         this.#granted += 1;
         resolve();
       };
@@ -168,39 +166,39 @@ export class PromiseTier {
     this.#driver.end();
     if (signal !== undefined) this.#listeners.remove(signal, cancel);
     this.#granted -= 1;
-    // The request is for the next one.
+    // The request goes to the next operation.
     if (signal?.aborted === true) this.requestFreed();
   }
 
-  /** Starts an operation; what has not ended ends in the slot. */
+  /** Starts an operation; if it is in progress, its result goes to the slot. */
   #start(start: StartOperation): Started {
-    const slot: EndingSlot = { ending: undefined, notify: () => {} };
+    const slot: ResultSlot = { result: undefined, notify: () => {} };
     const callback = (request: Request, status: Status): void => {
       const error = status < 0 ? (request.error ?? this.#causeOf(status, request)) : undefined;
-      slot.ending = { status, outcome: outcomeOf(request), error };
+      slot.result = { status, outcome: outcomeOf(request), error };
       request.free();
       slot.notify();
     };
     try {
-      return { slot, result: start({ noImmediateCompletion: true, callback }) };
+      return { slot, returned: start({ noImmediateCompletion: true, callback }) };
     } catch (error) {
-      // The turn that it may have had is for the next one.
+      // A request that this operation was granted goes to the next one.
       this.requestFreed();
       throw error;
     }
   }
 
-  async #end({ slot, result }: Started, signal: AbortSignal | undefined): Promise<Ending> {
-    if (typeof result !== 'number' && slot.ending === undefined) await this.#awaitEnd(result, slot, signal);
-    return slot.ending ?? this.#endedAtOnce(result as Status);
+  async #resultOf({ slot, returned }: Started, signal: AbortSignal | undefined): Promise<RequestResult> {
+    if (typeof returned !== 'number' && slot.result === undefined) await this.#awaitEnd(returned, slot, signal);
+    return slot.result ?? this.#immediateResult(returned as Status);
   }
 
-  async #awaitEnd(request: Request, slot: EndingSlot, signal: AbortSignal | undefined): Promise<void> {
+  async #awaitEnd(request: Request, slot: ResultSlot, signal: AbortSignal | undefined): Promise<void> {
     const cancel = (): void => {
-      // Once it has ended, the request belongs to another operation.
-      if (slot.ending === undefined) request.cancel();
+      // After its end, the request belongs to another operation.
+      if (slot.result === undefined) request.cancel();
     };
-    // Listening comes first: driving may end the operation at once.
+    // Before driving starts, because the operation may end at once.
     const ended = new Promise<void>((resolve) => {
       slot.notify = resolve;
     });
@@ -214,7 +212,7 @@ export class PromiseTier {
     }
   }
 
-  #endedAtOnce(status: Status): Ending {
+  #immediateResult(status: Status): RequestResult {
     const error = status < 0 ? this.#causeOf(status, undefined) : undefined;
     return { status, outcome: NO_OUTCOME, error };
   }
@@ -225,12 +223,12 @@ function outcomeOf(request: Request): Outcome {
   return { protocol, transport, device, receivedBytes, senderTag, atomicResult };
 }
 
-/** @throws UcxError ERR_INVALID_PARAM for what is no AbortSignal */
+/** @throws UcxError ERR_INVALID_PARAM for a value that is not an AbortSignal */
 export function checkSignal(signal: AbortSignal): void {
   if (!(signal instanceof AbortSignal)) throw invalidParam('signal', 'must be an AbortSignal', signal);
 }
 
-/** The signal of options that have nothing else. @throws UcxError ERR_INVALID_PARAM */
+/** The signal of options that have only a signal. @throws UcxError ERR_INVALID_PARAM */
 export function signalOf(options: { readonly signal?: AbortSignal }): AbortSignal | undefined {
   checkOptions(options, 'options', ['signal']);
   if (options.signal !== undefined) checkSignal(options.signal);

@@ -1,17 +1,17 @@
-/** A stream as an async iterable: one receive after the other, into memory that each chunk is copied out of. */
+/** A stream as an async iterable: consecutive receives into one buffer, from which each chunk is copied. */
 
 import { Status } from '../../../ucs/type/status.ts';
 
 /** Bytes of the longest chunk. */
 const CHUNK_BYTES_MAX = 65_536;
 
-/** An endpoint, as far as its stream goes. */
+/** The part of an endpoint that reads its stream. */
 export interface StreamSource {
   readonly status: Status;
   streamRecv(local: Uint8Array, options: { readonly signal?: AbortSignal }): Promise<number>;
 }
 
-/** Yields what arrives until the peer closes. Throws what the receive throws for every other end. */
+/** Yields received bytes until the peer closes. Throws the failure of a receive in all other cases. */
 export async function* streamChunks(
   source: StreamSource,
   options: { readonly signal?: AbortSignal },

@@ -1,6 +1,4 @@
-/**
- * The event of a worker: what wait() resolves with and what the event descriptor becomes readable by. It drives no progress.
- */
+/** The event of a worker: wait() resolves with it, and the event descriptor becomes readable by it. It does not drive progress. */
 
 import { addAbortListener } from 'node:events';
 import type { Clock } from '../../../ucs/sys/clock.ts';
@@ -8,7 +6,7 @@ import { AbortError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
 import { SLEEP_NS_MAX, type Sleeper } from './progress-driver.ts';
 
-/** A counter of the kernel with a descriptor: an eventfd. Handed in, since protocols make no system calls. */
+/** A kernel counter with a descriptor: an eventfd. A parameter, because protocols make no system calls. */
 export interface SignalFd {
   readonly fd: number;
   signal(): void;
@@ -21,12 +19,12 @@ export class WorkerEvent {
   readonly #clock: Clock;
   readonly #newSignal: () => SignalFd;
   readonly #waiters: Set<() => void> = new Set();
-  /** Given to every sleep. */
+  /** Passed to every sleep. */
   readonly #onEvent = (): void => this.signal();
   #signal: SignalFd | undefined;
   #armed = false;
 
-  /** @param newSignal makes the descriptor, at its first use */
+  /** @param newSignal creates the descriptor, at its first use */
   constructor(worker: Sleeper, clock: Clock, newSignal: () => SignalFd) {
     this.#worker = worker;
     this.#clock = clock;
@@ -48,7 +46,7 @@ export class WorkerEvent {
         alive.cancel();
         resolve();
       };
-      // Transports let the process end; a program that awaits an event does not want it to.
+      // Transports do not keep the process alive; a program that awaits an event has to.
       const alive = this.#clock.setTimer(SLEEP_NS_MAX, wake);
       alive.ref();
       this.#waiters.add(wake);
@@ -62,13 +60,13 @@ export class WorkerEvent {
   /** See Worker.arm. */
   arm(): Status {
     this.#signal ??= this.#newSignal();
-    // Again where it is armed: operations may have been started since.
+    // Armed again, because operations may have been started since.
     this.#armed = true;
     this.#worker.sleepOn(this.#onEvent);
     return Status.OK;
   }
 
-  /** An operation was started: who waits has to hear of its end too. */
+  /** An operation was started: waiters must be woken by its end too. */
   started(): void {
     if (this.#waiters.size > 0) this.#worker.sleepOn(this.#onEvent);
   }

@@ -1,4 +1,4 @@
-/** Connecting to listeners: the options, and the addresses of a host tried one after the other. How one address is connected to is the engine's business. */
+/** Connecting to listeners: the options, and trying the addresses of a host in turn. The engine connects to a single address. */
 
 import { invalidParam, isUcxError, statusError } from '../../../ucs/type/error.ts';
 import { Status } from '../../../ucs/type/status.ts';
@@ -8,22 +8,22 @@ import type { Endpoint, EndpointOptions } from '../endpoint.ts';
 import { checkErrorHandling } from '../error-handling.ts';
 import { addressesOf, checkSocketAddress } from './socket-address.ts';
 
-/** Failures after which another address of the same host may do better. */
+/** Failures after which the next address of the same host is tried. */
 const TRY_NEXT: readonly Status[] = [Status.UNREACHABLE, Status.TIMED_OUT, Status.CONNECTION_RESET];
 
-/** Where a listener is, and how the endpoint to its worker behaves. */
+/** Address of a listener, and options of the endpoint to its worker. */
 export interface ConnectNbxOptions extends SocketAddress, EndpointOptions {
-  /** Tells the listener the client id of this worker (UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID). Default false. */
+  /** Sends the client id of this worker to the listener (UCP_EP_PARAMS_FLAGS_SEND_CLIENT_ID). Default false. */
   readonly sendClientId?: boolean;
-  /** Gets the endpoint, inside progress, just before the request ends with OK. */
+  /** Called with the endpoint, inside progress, just before the request ends with OK. */
   readonly onConnected: (endpoint: Endpoint) => void;
 }
 
-/** As {@link ConnectNbxOptions}, for awaiting: either `address` or `host`. */
+/** Options of the awaited connect: those of {@link ConnectNbxOptions}, with either `address` or `host`. */
 export interface ConnectOptions extends EndpointOptions {
   /** Numeric address of the listener. */
   readonly address?: string;
-  /** Name of the machine: its addresses are tried one after the other. */
+  /** Name of the machine: its addresses are tried in turn. */
   readonly host?: string;
   /** Port of the listener, 1 to 65535. */
   readonly port: number;
@@ -33,7 +33,7 @@ export interface ConnectOptions extends EndpointOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Beside those of endpoints; the engines hand those of connect on to connectNbx. */
+/** Names of the options besides those of endpoints; the engines pass the options of connect to connectNbx. */
 const CONNECT_OPTIONS = ['address', 'host', 'port', 'sendClientId', 'signal'];
 
 /**
@@ -51,7 +51,7 @@ export function checkConnectOptions(options: ConnectNbxOptions): void {
 /**
  * Connects to the first address that answers.
  * @param connect connects to one address
- * @throws UcxError ERR_INVALID_PARAM, ERR_UNREACHABLE; what `connect` throws for the last address, or for a failure that is not about the address
+ * @throws UcxError ERR_INVALID_PARAM, ERR_UNREACHABLE; the error of `connect` for the last address, or an error that does not depend on the address
  */
 export async function connectToFirst(
   options: ConnectOptions,

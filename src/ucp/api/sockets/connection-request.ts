@@ -1,4 +1,4 @@
-/** A client that has asked a listener for a connection, until the application accepts or rejects it (ucp_conn_request_h). */
+/** The connection request of a client, until the application accepts or rejects it (ucp_conn_request_h). */
 
 import { invalidParam, statusError } from '../../../ucs/type/error.ts';
 import { isFailure, Status } from '../../../ucs/type/status.ts';
@@ -7,19 +7,19 @@ import type { ClientRequest, SocketAddress } from '../../../uct/api/connection-m
 import type { Endpoint, EndpointOptions } from '../endpoint.ts';
 import { checkErrorHandling } from '../error-handling.ts';
 
-/** What is known about a request (ucp_conn_request_attr_t). */
+/** Attributes of a request (ucp_conn_request_attr_t). */
 export interface ConnectionRequestAttributes {
   /** Address of the client. */
   readonly clientAddress: SocketAddress;
-  /** Where it came in: with the address that the client has connected to, also where the listener takes any. */
+  /** Address to which the client has connected, even if the listener is bound to all addresses. */
   readonly serverAddress: SocketAddress;
-  /** Of the client's worker; undefined where the client does not tell. */
+  /** Client id of the client's worker; undefined if the client did not send it. */
   readonly clientId: bigint | undefined;
 }
 
-/** What a request needs of who has received it. */
+/** Services of the listener that received a request. */
 export interface RequestListener {
-  /** Makes the endpoint of an accepted client. */
+  /** Creates the endpoint of an accepted client. */
   accept(options: EndpointOptions): Endpoint;
   answered(request: ConnectionRequest): void;
 }
@@ -27,16 +27,16 @@ export interface RequestListener {
 /** The client behind a request. */
 export type AskingClient = Pick<ClientRequest, 'clientAddress' | 'serverAddress' | 'live' | 'reject'>;
 
-/** A request. Exactly one of accept and reject answers it; one without an answer is rejected when the listener closes. */
+/** A request. It is answered once, by accept or reject; one without an answer is rejected when the listener closes. */
 export class ConnectionRequest {
   /** Marks the object as bound to the thread that made it. */
   readonly thread: symbol = THREAD_BOUND;
   readonly #listener: RequestListener;
   readonly #request: AskingClient;
-  /** Of the client's worker: see Worker.clientId. Undefined where the client does not tell. Nobody has checked it. */
+  /** Client id of the client's worker: see Worker.clientId. Undefined if the client did not send it. It is not verified. */
   readonly clientId: bigint | undefined;
 
-  /** Made by listeners. */
+  /** Created by listeners. */
   constructor(listener: RequestListener, request: AskingClient, clientId: bigint | undefined) {
     this.#listener = listener;
     this.#request = request;
@@ -48,21 +48,22 @@ export class ConnectionRequest {
     return this.#request.clientAddress;
   }
 
-  /** False once it was answered, the client has gone away, or the listener has closed. */
+  /** False once it was answered, the client has disconnected, or the listener has closed. */
   get live(): boolean {
     return this.#request.live;
   }
 
-  /** ucp_conn_request_query. */
+  /** Attributes of the request (ucp_conn_request_query). */
   query(): ConnectionRequestAttributes {
     const { clientAddress, serverAddress } = this.#request;
     return { clientAddress, serverAddress, clientId: this.clientId };
   }
 
   /**
-   * Makes the endpoint to the client. It can be used at once: what needs the client waits until its half of the connection has attached, and ends with
-   * CONNECTION_RESET or ENDPOINT_TIMEOUT when the client goes away instead.
-   * @throws UcxError ERR_NOT_CONNECTED when the client has gone away or was answered; ERR_UNREACHABLE with the reason of every transport, the client
+   * Creates the endpoint to the client. It can be used at once: operations that need the client wait until its half of the connection has attached,
+   * and end with
+   * CONNECTION_RESET or ENDPOINT_TIMEOUT if the client disconnects instead.
+   * @throws UcxError ERR_NOT_CONNECTED if the client has disconnected or was answered; ERR_UNREACHABLE with the reason of every transport, the client
    *   is rejected then; ERR_INVALID_PARAM, ERR_CLOSED
    */
   accept(options: EndpointOptions = {}): Endpoint {
@@ -76,9 +77,9 @@ export class ConnectionRequest {
   }
 
   /**
-   * Sends the client away: its attempt ends with the status (ucp_listener_reject). Without effect on a request that is not live.
+   * Rejects the client: its attempt ends with the status (ucp_listener_reject). No effect on a request that is not live.
    * @param status a failure
-   * @param reason words for the users of the client; cut off behind 512 bytes
+   * @param reason text for the users of the client; truncated to 512 bytes
    * @throws UcxError ERR_INVALID_PARAM
    */
   reject(status: Status = Status.REJECTED, reason = ''): void {

@@ -1,6 +1,7 @@
 /**
- * A listener: takes the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`. Sockets and what goes over
- * them are the business of connection managers.
+ * A listener: receives the requests of clients that connect to a socket address (ucp_listener_h), for a callback or for `for await`. It does not
+ * handle sockets;
+ * connection managers do.
  */
 
 import { addAbortListener } from 'node:events';
@@ -12,25 +13,25 @@ import { checkOptions } from '../check-options.ts';
 import type { ConnectionRequest } from './connection-request.ts';
 import { checkSocketAddress } from './socket-address.ts';
 
-/** Connections that the system keeps for a listener until it takes them, unless told otherwise. */
+/** Default length of the queue of the socket. */
 const BACKLOG_DEFAULT = 128;
 const BACKLOG_MAX = 65_535;
 
-/** Where and how to listen. */
+/** Options of a listener. */
 export interface ListenerOptions {
   /** Numeric address. Default `127.0.0.1`; `0.0.0.0` or `::` for every device. */
   readonly address?: string;
-  /** Default 0: one that is free. */
+  /** Default 0: a free port. */
   readonly port?: number;
-  /** Connections that the system keeps while the worker makes no progress; it may keep some more. Default 128. */
+  /** Length of the queue of the socket for connections that are not accepted yet; the kernel may keep a few more. Default 128. */
   readonly backlog?: number;
-  /** Takes the requests, inside progress. Without it they are taken out of the listener by {@link Listener.next} or `for await`. */
+  /** Called with each request, inside progress. Without it, {@link Listener.next} or `for await` returns the requests. */
   readonly onConnection?: (request: ConnectionRequest) => void;
   /** Closes the listener when it fires. */
   readonly signal?: AbortSignal;
 }
 
-/** What is known about a listener (ucp_listener_attr_t). */
+/** Attributes of a listener (ucp_listener_attr_t). */
 export interface ListenerAttributes extends SocketAddress {
   /** Length of the queue of the socket, as passed to listen(2). */
   readonly backlog: number;
@@ -38,14 +39,14 @@ export interface ListenerAttributes extends SocketAddress {
   readonly waiting: number;
 }
 
-/** Options with the defaults filled in. */
+/** Options with defaults. */
 export type CheckedListenerOptions = SocketAddress & { readonly backlog: number } & Pick<
     ListenerOptions,
     'onConnection' | 'signal'
   >;
 
 /**
- * Checks options and fills in what they leave out.
+ * Checks options and adds the defaults.
  * @throws UcxError ERR_INVALID_PARAM; AbortError for a signal that has fired
  */
 export function checkListenerOptions(options: ListenerOptions): CheckedListenerOptions {
@@ -88,9 +89,9 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   readonly #abort: Disposable | undefined;
   /** Unanswered requests. */
   readonly #unanswered: Set<ConnectionRequest> = new Set();
-  /** Those among them that were not taken yet. */
+  /** Unanswered requests that were not returned yet. */
   #queue: ConnectionRequest[] = [];
-  /** Calls of next that wait. */
+  /** Pending calls of next. */
   readonly #waiting: Set<() => void> = new Set();
   #closed = false;
 
@@ -109,12 +110,12 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     this.#abort = signal === undefined ? undefined : addAbortListener(signal, () => this.#end());
   }
 
-  /** As it was given. */
+  /** The address of the options. */
   get address(): string {
     return this.#socket.address.address;
   }
 
-  /** The one that was taken. */
+  /** The bound port. */
   get port(): number {
     return this.#socket.address.port;
   }
@@ -124,7 +125,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     return this.#closed;
   }
 
-  /** ucp_listener_query. */
+  /** Attributes of the listener (ucp_listener_query). */
   query(): ListenerAttributes {
     this.#forgetGone();
     const { address, port, backlog } = { ...this.#options, ...this.#socket.address };
@@ -132,9 +133,9 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   }
 
   /**
-   * The next request, in the order in which they came; undefined when the listener has closed. Progress is driven while it is awaited: this, and
-   * `worker.serve`, hold the process.
-   * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError when `signal`, or that of the listener, has fired
+   * The next request, in order of arrival; undefined when the listener has closed. Progress is driven while it is awaited: like
+   * `worker.serve`, this keeps the process alive.
+   * @throws UcxError ERR_INVALID_PARAM for a listener with a callback; AbortError if `signal`, or that of the listener, has fired
    */
   async next(options: { readonly signal?: AbortSignal } = {}): Promise<ConnectionRequest | undefined> {
     checkOptions(options, 'options', ['signal']);
@@ -154,12 +155,12 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     }
   }
 
-  /** The requests until the listener closes. Leaving the loop leaves the listener open. */
+  /** The requests until the listener closes. Ending the loop does not close the listener. */
   async *[Symbol.asyncIterator](): AsyncGenerator<ConnectionRequest, void, void> {
     for (let request = await this.next(); request !== undefined; request = await this.next()) yield request;
   }
 
-  /** Ends listening, and rejects the unanswered requests. Endpoints stay. Idempotent, never fails. */
+  /** Stops listening and rejects the unanswered requests. Endpoints stay open. Idempotent, never fails. */
   close(): Promise<void> {
     this.#end();
     return Promise.resolve();
@@ -169,9 +170,9 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     await this.close();
   }
 
-  // What the worker and the requests need of the listener.
+  // Callbacks for the worker and the requests.
 
-  /** A client has asked. */
+  /** A request has arrived. */
   requested(request: ConnectionRequest): void {
     this.#forgetGone();
     this.#unanswered.add(request);
@@ -206,7 +207,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
     return undefined;
   }
 
-  /** Clients that have gone away are no requests any more: coming and going must not fill the memory. */
+  /** Removes requests of disconnected clients, which would otherwise accumulate. */
   #forgetGone(): void {
     for (const request of this.#unanswered) if (!request.live) this.#unanswered.delete(request);
     if (this.#queue.length > this.#unanswered.size) this.#queue = this.#queue.filter(({ live }) => live);
@@ -215,7 +216,7 @@ export class Listener implements AsyncIterable<ConnectionRequest, void, void>, A
   async #arrival(signal: AbortSignal | undefined): Promise<void> {
     let listener: Disposable | undefined;
     let wake: () => void = () => undefined;
-    // Listening comes first: driving may bring a request at once.
+    // Before driving starts, because a request may arrive at once.
     const arrival = new Promise<void>((resolve) => {
       wake = resolve;
       this.#waiting.add(wake);

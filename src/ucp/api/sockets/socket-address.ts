@@ -1,4 +1,4 @@
-/** Socket addresses as users give and read them: checked, printed, and looked up by name. Nothing connects here. */
+/** Socket addresses: checking, printing, and name resolution. It does not connect. */
 
 import { lookup } from 'node:dns/promises';
 import { addAbortListener } from 'node:events';
@@ -10,7 +10,7 @@ import type { SocketAddress } from '../../../uct/api/connection-manager.ts';
 const PORT_MAX = 65_535;
 const HOST_LENGTH_MAX = 253;
 
-/** The two ends of what a connection was agreed on by. */
+/** Both addresses of the connection by which client and listener found each other. */
 export interface SocketAddresses {
   readonly local: SocketAddress;
   readonly remote: SocketAddress;
@@ -18,7 +18,7 @@ export interface SocketAddresses {
 
 /**
  * Checks an address.
- * @param portMin 0 where the port may be left to the system, else 1
+ * @param portMin 0 if the system may choose the port, else 1
  * @throws UcxError ERR_INVALID_PARAM
  */
 export function checkSocketAddress({ address, port }: SocketAddress, portMin: 0 | 1): void {
@@ -37,7 +37,7 @@ export function printSocketAddress({ address, port }: SocketAddress): string {
 
 /**
  * The numeric addresses of a host, at least one, in the order of the system.
- * @throws UcxError ERR_INVALID_PARAM; ERR_UNREACHABLE for a name that is not known; AbortError when `signal` fires
+ * @throws UcxError ERR_INVALID_PARAM; ERR_UNREACHABLE for an unknown name; AbortError if `signal` fires
  */
 export async function addressesOf(host: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
   if (typeof host !== 'string' || host === '' || host.length > HOST_LENGTH_MAX || host.includes('\0')) {
@@ -53,7 +53,7 @@ export async function addressesOf(host: string, signal: AbortSignal | undefined)
   return signal === undefined ? found : untilAborted(found, signal);
 }
 
-/** What a promise resolves with, unless the signal fires before: a name server may take its time. */
+/** Resolves like the promise, or rejects when the signal fires: name resolution may be slow. */
 async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   if (signal.aborted) {
     promise.catch(() => undefined);

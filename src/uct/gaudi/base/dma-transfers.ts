@@ -230,9 +230,9 @@ export class DmaTransfers {
 
   /** Transfers that may start now, as far as the interface has a bound of its own. */
   get #room(): number {
-    let underWay = 0;
-    for (let i = 0; i < DIRECTIONS; i++) underWay += (this.#started[i]! - this.#ended[i]!) | 0;
-    return this.#transfersMax - underWay;
+    let inFlight = 0;
+    for (let i = 0; i < DIRECTIONS; i++) inFlight += (this.#started[i]! - this.#ended[i]!) | 0;
+    return this.#transfersMax - inFlight;
   }
 
   get #idle(): boolean {

@@ -49,7 +49,7 @@ describe('registration of host memory', () => {
     OPEN_LOG.expectQuiet();
   });
 
-  it('pins a buffer once, whoever registers which part of it how often', async () => {
+  it('pins a buffer once, for all registrations of its parts', async () => {
     use();
     const buffer = ownBytes(BYTES);
     await put(under.md.memReg(ownBytes(8)));

@@ -1,9 +1,11 @@
 /**
- * The owner's side of sharing device memory: a node-local socket at which peers ask for the dma-buf behind a key. It checks who asks and hands the
- * key on; which keys are good is known to the memory domain. Served by the event loop, and by progress of a program that never gets there.
+ * The owner's side of sharing device memory: a node-local socket at which peers request the dma-buf behind a key. It checks the user of the peer and
+ * passes the
+ * key to the memory domain, which checks it. Served by the event loop, and by progress of a program whose event loop does not run.
  *
- * The socket lies beside the key boards, under a name of the same kind: who can see the one can reach the other, and what a killed process
- * leaves goes the same way.
+ * The socket is in the folder of the rkey tables, with a name of the same form: a process that can access the tables can connect, and the socket of a
+ * killed process
+ * is removed with its tables.
  */
 
 import { chmodSync } from 'node:fs';
@@ -111,7 +113,7 @@ export class ChannelService {
     return this.#peers.size;
   }
 
-  /** Answers everybody who has asked. A few system calls: not for every turn of a loop. */
+  /** Answers all pending requests. It takes a few system calls: do not call it in every turn of a loop. */
   progress(): void {
     if (this.#closed) return;
     this.#accept();

@@ -23,19 +23,19 @@ export const GAUDI_IPC_CONFIG_TABLE: ConfigTable<GaudiIpcConfig> = {
       name: 'CACHE_MAX_REGIONS',
       type: uintInfType,
       default: '1024',
-      doc: 'Imported pieces of remote device memory that are kept mapped at most. Those that transfers use are never given up.',
+      doc: 'Maximum number of mapped imports of remote device memory. Imports in use are never evicted.',
     },
     {
       name: 'CACHE_MAX_SIZE',
       type: memorySizeType,
       default: '4t',
-      doc: 'Bytes of imported device memory that are kept mapped at most: addresses, no memory.',
+      doc: 'Maximum bytes of mapped imports of remote device memory: address space, not memory.',
     },
     {
       name: 'TIMEOUT',
       type: timeType,
       default: '10s',
-      doc: 'Time that the owner of remote memory has to answer the first use of it by a process. A stopped process does not answer.',
+      doc: 'Time in which the owner of remote memory must answer when a process first uses it. A stopped process does not answer.',
     },
     {
       name: 'BW',

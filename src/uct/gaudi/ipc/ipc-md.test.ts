@@ -47,7 +47,7 @@ describe('keys', () => {
       expect((await there.read(block)).subarray(0, 300)).toEqual(new Uint8Array(300).fill(i));
     }
     expect(here.ipc.imports.cache.counters).toMatchObject({ mem_regs: 1, hits_fast: 19, misses: 1 });
-    // A freed neighbour is nobody else's concern.
+    // Freeing a neighbour does not affect other blocks.
     there.free(blocks[3]!);
     expect(await here.putShort(new Uint8Array(8), keys[3]!)).toBe(Status.INVALID_ADDR);
     expect(await here.putShort(new Uint8Array(8), keys[4]!)).toBe(Status.OK);

@@ -156,7 +156,7 @@ describe('a request to an owner', () => {
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.NO_RESOURCE);
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.NO_RESOURCE);
     expect([here.iface.outstanding, here.ipc.imports.pending]).toEqual([1, 1]);
-    // Nobody makes progress: the owner is served by the event loop, which wakes the sleeper.
+    // Without progress: the event loop serves the owner and wakes the sleeper.
     await here.iface.wait(60e9);
     expect(here.iface.outstanding).toBe(0);
     expect(here.tryPutShort(new Uint8Array(8), key)).toBe(Status.INPROGRESS);
@@ -193,7 +193,7 @@ describe('a request to an owner', () => {
     expect(await here.putShort(new Uint8Array(8), key)).toBe(Status.OK);
   });
 
-  it('that nobody answers ends in time', async () => {
+  it('without an answer ends in time', async () => {
     const [here, there] = fixture.pair({ config: { GAUDI_IPC_TIMEOUT: '20ms' } });
     const far = there.allocate(64);
     asProcesses();

@@ -35,7 +35,7 @@ describe('a copy', () => {
     const packed = new Uint8Array(md.attributes.rkeyPackedBytes);
     md.mkeyPack(there, packed, 0);
     const rkey = md.rkeyUnpack(packed);
-    // What the owner has registered is not mapped any more: here, at an address that nobody can have.
+    // The memory of the owner is not mapped any more: here, by an address that is never mapped.
     Object.defineProperty(rkey, 'location', { value: 8 });
     const here = md.memReg(new Uint8Array(64));
     const iov = [{ memory: here, offset: 0, byteLength: 64 }];

@@ -35,7 +35,7 @@ export function missingPrivilege(pid: number): string {
   const ofScope: Readonly<Record<string, string>> = {
     '1': 'kernel.yama.ptrace_scope is 1, which allows it for child processes only: set it to 0, or grant CAP_SYS_PTRACE',
     '2': 'kernel.yama.ptrace_scope is 2, which needs CAP_SYS_PTRACE',
-    '3': 'kernel.yama.ptrace_scope is 3, which forbids it to everybody until the next boot',
+    '3': 'kernel.yama.ptrace_scope is 3, which forbids it to all processes until the next boot',
   };
   const reason =
     ofScope[scope] ??

@@ -47,19 +47,19 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
       name: 'DIR',
       type: restricted(stringType, 'an absolute path', isAbsolute),
       default: SEGMENT_FOLDER,
-      doc: 'Folder of the files of shared memory, best of a file system in memory. Processes that shall reach each other by posix need the same one; others are not reached by it, and explanations tell.',
+      doc: 'Folder of the files of shared memory, preferably of a file system in memory. Processes that use posix with each other need the same one; explanations name a peer with another folder.',
     },
     {
       name: 'FIFO_SIZE',
       type: powerOfTwo(2, 65_536),
       default: '256',
-      doc: 'Messages that one sender may have on their way to one receiver: a power of two, 2 to 65536.',
+      doc: 'Maximum number of messages in flight from one sender to one receiver: a power of two, 2 to 65536.',
     },
     {
       name: 'FIFO_ELEM_SIZE',
       type: lines(4096),
       default: '128',
-      doc: 'Bytes of a place for one message, 16 of them for itself; a longer message takes a segment. A multiple of 64, 64 to 4096.',
+      doc: 'Size of a ring element, 16 bytes of which are its header; a longer message uses a segment. A multiple of 64, 64 to 4096.',
     },
     {
       name: 'SEG_SIZE',
@@ -71,7 +71,7 @@ export const POSIX_CONFIG_TABLE: ConfigTable<PosixConfig> = {
       name: 'SEG_COUNT',
       type: powerOfTwo(1, 65_536),
       default: '64',
-      doc: 'Segments for longer messages of one sender to one receiver: a power of two, 1 to FIFO_SIZE.',
+      doc: 'Number of segments for longer messages from one sender to one receiver: a power of two, 1 to FIFO_SIZE.',
     },
     {
       name: 'BW',

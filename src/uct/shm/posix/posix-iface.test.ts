@@ -48,7 +48,7 @@ function directory(): Segment {
   return Segment.attach(receiver.address.subarray(NODE_ADDRESS_BYTES), DIRECTORY_BYTES);
 }
 
-/** The ring that the sender in slot 0 has announced and nobody has taken in. */
+/** The ring that the sender in slot 0 has announced and no receiver has attached. */
 function firstRing(): Segment {
   const seen = directory();
   const at = (slotAt(0) + SlotWord.NAME) * 4;

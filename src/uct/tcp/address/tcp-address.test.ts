@@ -1,4 +1,4 @@
-/** Addresses of tcp interfaces go there and back; bytes that are none are told so, and harm nobody. */
+/** Addresses of tcp interfaces are packed and unpacked; malformed bytes are refused. */
 
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -156,7 +156,7 @@ export class ClientAttempt implements ConnectAttempt, Watched {
     return this.#connectAgain();
   }
 
-  /** Whether a listener that has ended the conversation may have had too many clients that had not said what they want. */
+  /** Whether the listener may have ended the conversation because too many clients had not sent their request. */
   #returnsAfter(status: Status | undefined): boolean {
     const isSentAway = status === undefined ? this.#conversation?.hasHeard === false : status === Status.NO_RESOURCE;
     if (!isSentAway || this.#returns >= RETURNS_MAX || this.#owner.clock.nowNs() >= this.#endNs) return false;

@@ -1,4 +1,4 @@
-/** Clients and servers that are no connection managers, or bad ones: they are dropped with a reason, and nobody else is the worse for it. */
+/** Clients and servers that violate the protocol of connection managers: they are disconnected with a reason, and no other connection is affected. */
 
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,7 +23,7 @@ afterEach(async () => {
   }
 });
 
-/** A socket of somebody who does not use this library, and what it has received. */
+/** A socket of a program that does not use this library, and its received bytes. */
 interface Raw {
   readonly socket: Socket;
   readonly bytes: () => Buffer;
@@ -98,7 +98,7 @@ describe('a client', () => {
     ['of another version', changed(4, 9), /version 9, this library speaks 2/],
     ['with an unknown frame', changed(5, 99), /unknown type 99/],
     ['with a frame that is too long', changed(10, 1), /has 65652 bytes, more than 16400/],
-    ['with a status that nobody asked for', changed(6, 1), /has the status 1/],
+    ['with an unexpected status', changed(6, 1), /has the status 1/],
     ['with a wrong checksum', changed(50, 1), /wrong checksum/],
     ['that accepts', packFrame(FrameType.ACCEPT, Status.OK), /began with a frame of type 2/],
     ['that repeats what another has said', request, /a request of another connection/],
@@ -191,7 +191,7 @@ describe('a client', () => {
     raw.socket.write(await requestOf(raw));
     await fixture.until(() => requests.length === 1);
     const settled: Status[] = [];
-    requests[0]!.accept(new Uint8Array(5), (ending) => settled.push(ending));
+    requests[0]!.accept(new Uint8Array(5), (status) => settled.push(status));
     raw.socket.write(bytes);
     if (bytes.byteLength === 0) clock.advance(10e9);
     await fixture.until(() => settled.length === 1);
@@ -244,7 +244,7 @@ describe('a client', () => {
 });
 
 describe('too many clients', () => {
-  it('that say nothing make way for those who come, the oldest first', async () => {
+  it('that send nothing are evicted, the oldest first', async () => {
     fixture.log.allow(/rejected, as others have come after it/);
     const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '4' });
     const { listener, requests } = fixture.listen(manager);
@@ -253,12 +253,12 @@ describe('too many clients', () => {
     await fixture.until(() => counters(manager)['clients'] === 2);
     await expectServes(listener.address, fixture, requests);
     await fixture.until(silent[0]!.isEnded);
-    expect(silent[0]!.bytes().toString('latin1')).toContain('it had not said what it wants');
+    expect(silent[0]!.bytes().toString('latin1')).toContain('it has not sent its request');
     expect(silent[1]!.isEnded()).toBe(false);
     expect(counters(manager)).toMatchObject({ clients: 3, clients_sent_away: 1 });
   });
 
-  it('that say nothing, and come again and again, lock no client out', async () => {
+  it('that send nothing, and connect repeatedly, lock no client out', async () => {
     fixture.log.allow(/rejected, as others have come after it|more warnings/);
     const manager = fixture.open();
     const { listener, requests } = fixture.listen(manager);
@@ -271,7 +271,7 @@ describe('too many clients', () => {
     await expectServes(listener.address, fixture, requests);
   });
 
-  it('let one that was sent away come again, and one that has asked stay', async () => {
+  it('let an evicted one connect again, and keep one with a request', async () => {
     fixture.log.allow(/rejected, as others have come after it/);
     const clock = new ManualClock();
     const manager = fixture.open({ TCP_CM_MAX_CLIENTS: '1' }, clock);
@@ -354,7 +354,7 @@ describe('what listens', () => {
     ['an acceptance before anything was asked', packFrame(FrameType.ACCEPT, Status.OK), /type 2 is no answer/],
     ['hello again', Buffer.concat([hello(), hello()]), /type 5 is no answer/],
     ['nothing, and ends', new Uint8Array(0), /ended the connection|ECONNRESET|connection reset/],
-  ])('and says %s is nobody to connect to', async (_, bytes, reason) => {
+  ])('and sends %s is refused', async (_, bytes, reason) => {
     const address = await rawServer((socket) => socket.end(bytes));
     const { answers } = fixture.connect(fixture.open(), { address: '127.0.0.1', port: address.port });
     await fixture.until(() => answers.length === 1);

@@ -122,7 +122,7 @@ export class Listening implements SocketListener, Watched {
         oldest !== undefined;
         oldest = unauthenticatedPeers.excess(address)
       ) {
-        count += oldest.makeWay();
+        count += oldest.evict();
       }
       // By the program, which was told of a request.
       if (this.#closed) {

@@ -54,7 +54,7 @@ describe('a listener with a shared key', () => {
       /UCX_TCP_SECURITY is none here/,
     ],
     ['none at the client', {}, AUTH, Status.UNREACHABLE, /UCX_TCP_SECURITY is none here/, /has hung up/],
-  ])('hears nobody with %s, and both ends say why', async (_name, client, server, status, told, heard) => {
+  ])('accepts no client with %s, and both ends log the reason', async (_name, client, server, status, told, heard) => {
     fixture.log.allow(heard);
     const { listener, requests } = fixture.listen(fixture.open(server));
     const { answers } = fixture.connect(fixture.open(client), listener.address, DATA);
@@ -65,7 +65,7 @@ describe('a listener with a shared key', () => {
     expect(requests).toEqual([]);
   });
 
-  it('drops whoever says something else', async () => {
+  it('disconnects clients with another protocol', async () => {
     fixture.log.allow(/does not authenticate itself/);
     const { listener, requests } = fixture.listen(fixture.open(AUTH));
     const socket = netConnect(listener.address.port, '127.0.0.1');
@@ -101,7 +101,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
   /** An unauthenticated peer can make a good hello: that says nothing of the key. */
   const hello = (): Uint8Array => new KeyExchange({ level: 'encrypt', key: Buffer.from('guess') }, 'connecting').hello;
 
-  /** Somebody without the key, who has connected and said this. */
+  /** A peer without the key, which has connected and sent these bytes. */
   async function unauthenticatedPeer(port: number, bytes: Uint8Array): Promise<{ isEnded: boolean }> {
     const socket = netConnect(port, '127.0.0.1');
     sockets.push(socket);
@@ -116,7 +116,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
     return state;
   }
 
-  /** Somebody with the key is heard. */
+  /** A request of a client with the key arrives. */
   async function expectServes(port: number, requests: readonly { readonly privateData: Uint8Array }[]): Promise<void> {
     const before = requests.length;
     const { attempt } = fixture.connect(fixture.open(ENCRYPT), { address: '127.0.0.1', port }, DATA);
@@ -128,7 +128,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
   it('who wait in the key exchange makes way for clients with the key, the oldest first', async () => {
     fixture.log.allow(/rejected, as others have come after it|more warnings/);
     const PLACES = 64;
-    // The clock stands still: nobody goes because it takes too long.
+    // The clock stands still: no connection times out.
     const manager = fixture.open({ ...ENCRYPT, TCP_CM_MAX_CLIENTS: String(2 * PLACES) }, new ManualClock());
     const { listener, requests } = fixture.listen(manager);
     const { port } = listener.address;
@@ -150,7 +150,7 @@ describe('a flood of unauthenticated peers to an encrypted listener', () => {
     expect(ended()).toBe(37);
   });
 
-  it('who say something else is dropped at once, and keeps nobody out', async () => {
+  it('with another protocol is disconnected at once, and locks out no other', async () => {
     fixture.log.allow(/does not|repeats|makes no sense|more warnings/);
     const manager = fixture.open(ENCRYPT, new ManualClock());
     const { listener, requests } = fixture.listen(manager);

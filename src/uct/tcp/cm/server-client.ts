@@ -1,6 +1,6 @@
 /**
- * A client of a listener, from the moment it has connected: reads what it wants, holds it until the program answers, and hears what the client makes of the
- * answer. A client that breaks the rules or the connection, or takes too long, is dropped.
+ * A client of a listener, from its connection on: reads its request, holds it until the program answers, and reads how the client confirms the
+ * answer. A client that violates the protocol, disconnects, or is too slow is dropped.
  */
 
 import { printAddress } from '../../../sys/index.ts';
@@ -26,8 +26,8 @@ import type { Watch, Watched } from './watch.ts';
 
 /** Time that a client which was rejected has to read that and to end. */
 const LINGER_NS = 1e9;
-/** What a client that makes way for others is told: it may try again. */
-const MAKES_WAY = 'others have come after it, and it had not said what it wants';
+/** Reason sent to an evicted client, which may connect again. */
+const EVICTED = 'others have come after it, and it has not sent its request';
 /** Bytes that are read of such a client at most. */
 const LINGER_BYTES_MAX = 1 << 20;
 
@@ -149,14 +149,14 @@ export class ServerClient implements ClientRequest, Watched {
     return 0;
   }
 
-  /** Goes, unless it has something to say after all: there is room for no more. Returns like {@link onReady}. */
-  makeWay(): number {
+  /** Disconnects a client that has not sent its request, unless it has arrived by now. Returns like {@link onReady}. */
+  evict(): number {
     const count = this.onReady();
     if (this.#state !== State.ASKING && this.#state !== State.REJECTED) return count;
     if (this.#state === State.ASKING) {
-      this.#owner.log.warn(`${this.#name}: rejected, as ${MAKES_WAY}`);
+      this.#owner.log.warn(`${this.#name}: rejected, as ${EVICTED}`);
       this.#owner.counters.count(CmCounter.CLIENTS_SENT_AWAY);
-      this.#conversation.send(packFrame(FrameType.REJECT, Status.NO_RESOURCE, Buffer.from(MAKES_WAY)));
+      this.#conversation.send(packFrame(FrameType.REJECT, Status.NO_RESOURCE, Buffer.from(EVICTED)));
     }
     this.close();
     return count;
@@ -248,7 +248,7 @@ export class ServerClient implements ClientRequest, Watched {
     this.#conversation.send(packFrame(FrameType.REJECT, status, text));
   }
 
-  /** Ends what an accepted client owes. */
+  /** Ends the pending confirmation of an accepted client. */
   #settle(status: Status): number {
     this.close();
     this.#onSettled(status);

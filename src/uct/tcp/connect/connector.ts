@@ -1,6 +1,6 @@
 /**
- * Makes connections, on both ends: connects and accepts sockets and lets their ends introduce themselves within a bounded time. Which link a socket
- * is for is decided by its owner.
+ * Makes connections, on both ends: connects and accepts sockets and exchanges hellos within a bounded time. It does not decide to which link a socket
+ * belongs; its owner does.
  */
 
 import {
@@ -33,8 +33,8 @@ import type { Acceptor } from './acceptor.ts';
 import { Handshake, type HandshakeFailure } from './handshake.ts';
 import { Answer, type Hello } from './hello.ts';
 
-/** Sockets of peers that have not introduced themselves, at most, and half as many of one address: for one more the oldest is closed. */
-const STRANGERS_MAX = 1024;
+/** The most sockets of peers without a hello, and half as many of one address: for one more the oldest is closed. */
+const UNAUTHENTICATED_PEERS_MAX = 1024;
 /** Sockets that are connected one after the other to a peer that hangs up without a word: it closes the oldest of too many. */
 const CONNECTS_MAX = 8;
 /** Send buffer between processes of one node: what is on its way stays in the caches, which makes twice the bandwidth of what the kernel would grow it to. */
@@ -106,7 +106,7 @@ export class Connector {
   readonly #config: TcpConfig;
   readonly #security: Security | undefined;
   readonly #attempts: Set<Attempt> = new Set();
-  readonly #unauthenticatedPeers: UnauthenticatedPeers<Attempt> = new UnauthenticatedPeers(STRANGERS_MAX);
+  readonly #unauthenticatedPeers: UnauthenticatedPeers<Attempt> = new UnauthenticatedPeers(UNAUTHENTICATED_PEERS_MAX);
 
   /** @param security what is asked of every peer; undefined for nothing */
   constructor(owner: ConnectorOwner, ready: ReadySet, config: TcpConfig, security: Security | undefined) {
@@ -155,7 +155,7 @@ export class Connector {
     }
   }
 
-  /** Has a socket connect from an own address; where that is only tried, the kernel chooses one instead of an address that has gone. */
+  /** Binds a socket to an own address; where that is only tried, the kernel chooses one instead of an address that has gone. */
   #bind(fd: number, source: string): void {
     try {
       tcpBind(fd, { address: source, port: 0 });
@@ -174,7 +174,7 @@ export class Connector {
     return count;
   }
 
-  /** Closes the oldest of those that have not introduced themselves, as far as one more of this address has no room. */
+  /** Closes the oldest sockets of peers without a hello until there is room for one more of this address. */
   #makeRoom(address: string): void {
     const unauthenticatedPeers = this.#unauthenticatedPeers;
     for (
@@ -186,13 +186,13 @@ export class Connector {
       this.advance(oldest);
       if (!this.#attempts.has(oldest)) continue;
       this.#owner.warnings.warn(
-        `a connection from ${oldest.name} is closed: others have come after it, and it has not introduced itself`,
+        `a connection from ${oldest.name} is closed for a newer one: it has not sent its hello`,
       );
       this.#drop(oldest);
     }
   }
 
-  /** Lets a peer introduce itself. One that has gone already, or has come when this process has no descriptor left, fails no endpoint. */
+  /** Starts the exchange of hellos with a peer. One that has disconnected, or has connected when this process had no descriptors, fails no endpoint. */
   #welcome(fd: number): void {
     try {
       const peer = tcpRemoteAddress(fd);

@@ -45,7 +45,7 @@ describe('an exchange of keys', () => {
     expect(Buffer.from(atServer.openHello(said)!).equals(MESSAGE)).toBe(true);
     const answered = atServer.sealHello(MESSAGE);
     expect(Buffer.from(atClient.openHello(answered)!).equals(MESSAGE)).toBe(true);
-    // Nobody is told what they said themselves.
+    // A peer never receives its own proof.
     expect(atClient.openHello(atClient.sealHello(MESSAGE))).toBeUndefined();
   });
 
@@ -97,7 +97,7 @@ describe('an exchange of keys', () => {
     // A replay of a client's part.
     expect(typeof server.hear(before.client.hello)).toBe('object');
     expect(server.verify(said.ofClient)).toBeUndefined();
-    // Somebody who repeats what it is told.
+    // A peer that reflects all messages.
     expect(client.hear(client.hello)).toMatch(/repeats/);
     const accepting = Uint8Array.from(client.hello);
     accepting[6] = 1;
@@ -109,7 +109,7 @@ describe('an exchange of keys', () => {
     ['says nothing of security', (hello: Buffer) => hello.fill(0x55), /UCX_TCP_SECURITY is none there/],
     ['has another version', (hello: Buffer) => hello.fill(2, 4, 5), /by version 2, not 1/],
     ['asks for nothing', (hello: Buffer) => hello.fill(0, 5, 6), /has UCX_TCP_SECURITY=none, this end auth/],
-    ['asks for what nobody knows', (hello: Buffer) => hello.fill(9, 5, 6), /has UCX_TCP_SECURITY=9, this end auth/],
+    ['requests an unknown level', (hello: Buffer) => hello.fill(9, 5, 6), /has UCX_TCP_SECURITY=9, this end auth/],
     ['has no role', (hello: Buffer) => hello.fill(9, 6, 7), /makes no sense/],
     ['has a public key of zeros', (hello: Buffer) => hello.fill(0, 32), /its public key is none/],
     ['has a public key of low order', (hello: Buffer) => hello.fill(0, 32).fill(1, 32, 33), /its public key is none/],

@@ -116,7 +116,7 @@ export class KeyExchange {
     return isGood ? this.#session : undefined;
   }
 
-  /** The secret of X25519; undefined for a key of the peer that would make it one that everybody knows. */
+  /** The secret of X25519; undefined for a key of the peer with which the secret would be public. */
   #agree(raw: Uint8Array): Buffer | undefined {
     try {
       const key = Buffer.concat([SPKI_PREFIX, raw]);

@@ -177,7 +177,7 @@ export class TcpLink implements FrameSink, Watched {
     return this.progress(this.#owner.pollsMax);
   }
 
-  /** Takes a connected socket whose ends have introduced themselves. */
+  /** Takes over a connected socket after the exchange of hellos. */
   attach(fd: number, peerBytesMax: number, session: Session | undefined): void {
     this.#records = session?.recordsOver(fd);
     this.fd = fd;

@@ -92,7 +92,7 @@ export class Transmitter {
     return this.#pendingAcks > 0;
   }
 
-  /** Owes the peer an acknowledgement of one put more: it goes with the next frame, or with {@link acknowledge}. */
+  /** Counts one more pending acknowledgement of a put: it is sent with the next frame, or by {@link acknowledge}. */
   addPendingAck(): void {
     this.#pendingAcks += 1;
   }

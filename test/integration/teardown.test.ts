@@ -1,4 +1,4 @@
-/** Every operation has its own ending: failures go to whom they belong, closing waits for what is awaited, nothing ends twice or never. */
+/** The end of operations: failures are reported to their own operation, closing waits for awaited operations, and each operation ends once. */
 
 import { describe, expect, it } from 'vitest';
 import type { Request } from '../../src/index.ts';
@@ -50,7 +50,7 @@ describe.each(ENGINES)('over %s', (engine) => {
         ended.free();
         return status;
       };
-      // One that ended at once has nobody else to tell.
+      // The failure of a put without a request is reported by the flush only.
       const flushed = statusOf(flush);
       expect(typeof failed === 'number' ? flushed : statusOf(failed)).toBe(Status.IO_ERROR);
       expect(statusOf(put)).toBe(Status.OK);
@@ -58,7 +58,7 @@ describe.each(ENGINES)('over %s', (engine) => {
   });
 
   describe('closing', () => {
-    it('a worker or a context lets the puts that are awaited end well', async () => {
+    it('a worker or a context completes awaited puts', async () => {
       for (const close of ['worker', 'context'] as const) {
         const stack = await fixture.open({ node: { dmaThreads: 1 } });
         const rkey = rkeyOf(stack, device(stack, BYTES));
@@ -66,7 +66,7 @@ describe.each(ENGINES)('over %s', (engine) => {
         const outcome = put.catch(({ code }: { code: string }) => code);
         await stack[close].close();
         const ended = await outcome;
-        // What libucp still has to be given is cancelled.
+        // Operations that were not passed to libucp yet are cancelled.
         if (engine === 'libucx' && ended === 'ERR_CANCELED') continue;
         expect(ended).toMatchObject({ byteLength: BYTES, ...(engine === 'native' ? { protocol: 'put/zcopy' } : {}) });
       }
@@ -74,7 +74,7 @@ describe.each(ENGINES)('over %s', (engine) => {
   });
 
   describe('memory of one buffer in two operations', () => {
-    it('is given up by one of them without disturbing the other', async () => {
+    it('is released by one of them without affecting the other', async () => {
       const stack = await fixture.open({ node: { dmaThreads: 1 } });
       const rkey = rkeyOf(stack, device(stack, 2 ** 20));
       const bytes = new Uint8Array(2 ** 20);

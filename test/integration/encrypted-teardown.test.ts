@@ -1,4 +1,7 @@
-/** How connections over encrypted tcp end: either end closes, in order or by force, or a peer is killed. The other end is told, and nothing waits for ever. */
+/**
+ * The end of connections over encrypted tcp: either end closes, in order or by force, or a peer is killed. The other end is notified, and no
+ * operation hangs.
+ */
 
 import { describe, expect, it } from 'vitest';
 import { Status } from '../../src/index.ts';
@@ -9,10 +12,10 @@ import { type End, type EndAnswer, type EndOperation, OwnEnd } from '../fixtures
 
 const BYTES = 2 ** 20;
 const GONE = Status.CONNECTION_RESET;
-/** In which each operation has ended twice, or the test says which has not. */
+/** Time in which each operation has ended twice; otherwise the test names those that have not. */
 const REPEAT_MS = 40_000;
 
-/** The errors that the endpoints of an end were told. */
+/** The errors that the endpoints of an end have reported. */
 async function errorsOf(end: End): Promise<readonly Status[]> {
   return (await end.tell({ do: 'endings' })).errors!;
 }
@@ -33,12 +36,12 @@ describe('an encrypted connection', { timeout: 60_000 }, () => {
       const before = [await errorsOf(closing), await errorsOf(other)];
       const begun = [
         other.tell({ do: 'streamRecv', local }),
-        // Before those that are waited for: it has arrived when they have.
+        // Before the operations that are awaited: it has arrived when they have.
         other.tell({ do: 'amSend', local, header: new Uint8Array(1), protocol: 'rendezvous' }),
         other.tell({ do: 'tagSendSync', local: short, tag: 50 }),
         other.tell({ do: 'tagSend', local, tag: 51 }),
       ];
-      // Without force, an end waits for what it has begun itself.
+      // Without force, an end waits for its own operations.
       const own = force
         ? [closing.tell({ do: 'streamRecv', local }), closing.tell({ do: 'tagSend', local, tag: 52 })]
         : [];
@@ -48,7 +51,7 @@ describe('an encrypted connection', { timeout: 60_000 }, () => {
       expect((await Promise.all(own)).map(({ status }) => status)).toEqual(own.map(() => Status.CANCELED));
       expect([await errorsOf(closing), await errorsOf(other)]).toEqual([before[0], [...before[1]!, GONE]]);
       expect((await other.tell({ do: 'tagSend', local, tag: 1 })).status).toBe(GONE);
-      // The short message has arrived; the long ones do not come any more, by the own will of who closed.
+      // The short message has arrived; the long ones were cancelled by the close.
       expect((await closing.tell({ do: 'tagRecv', local, tag: 51 })).status).toBe(Status.CANCELED);
       expect((await closing.tell({ do: 'amRecv', local })).status).toBe(Status.CANCELED);
       expect(await closing.tell({ do: 'tagRecv', local, tag: 50 })).toMatchObject({ status: Status.OK, byteLength: 8 });
@@ -63,12 +66,12 @@ describe('an encrypted connection', { timeout: 60_000 }, () => {
     });
   });
 
-  it('whose peer is killed ends everything that is on its way', async () => {
+  it('whose peer is killed ends everything in flight', async () => {
     await processes.open(async (context, worker, peer) => {
       const own = new OwnEnd(context, worker);
       await connect({ own, peer }, worker);
       const rounds = new Map<string, number>();
-      /** Goes on until it fails, and says how. */
+      /** Repeats an operation until it fails, and returns the status. */
       const repeat = async (name: string, run: () => Promise<EndAnswer>): Promise<readonly [string, Status]> => {
         for (let round = 0; ; round++) {
           rounds.set(name, round);
@@ -76,7 +79,7 @@ describe('an encrypted connection', { timeout: 60_000 }, () => {
           if (status !== Status.OK) return [name, status];
         }
       };
-      /** What the peer does until it is killed. */
+      /** The operations of the peer until it is killed. */
       const there = (operation: EndOperation): void => void peer.tell(operation).catch(() => undefined);
       const header = new Uint8Array(1);
       const operations: Promise<readonly [string, Status]>[] = [];
@@ -113,7 +116,7 @@ describe('an encrypted connection', { timeout: 60_000 }, () => {
         }
         await new Promise(setImmediate);
       }
-      // Nobody at the other end takes this one.
+      // The other end does not receive this one.
       operations.push(
         repeat('tag sync', () =>
           own.tell({ do: 'tagSendSync', local: { name: 'registered', offset: 0, byteLength: 8 }, tag: 70 }),
@@ -130,12 +133,12 @@ describe('an encrypted connection', { timeout: 60_000 }, () => {
     });
   });
 
-  it('that is not there yet ends everything when the peer is killed', async () => {
+  it('that is not established yet ends everything when the peer is killed', async () => {
     await processes.open(async (context, worker, peer) => {
       const own = new OwnEnd(context, worker);
       const local = { name: 'memory', offset: 0, byteLength: 300_000 };
       await own.tell({ do: 'map', kind: 'bytes', seed: 1, ...local });
-      // Stopped, it accepts nothing by itself; the kernel connects, and the key exchange waits.
+      // A stopped process accepts nothing; the kernel connects, and the key exchange waits.
       peer.signal('SIGSTOP');
       await own.tell({ do: 'open', address: peer.address });
       const begun = [
