@@ -258,7 +258,7 @@ describe('events', () => {
       expect.arrayContaining([
         ['put/short', 'posix', 8, 0],
         ['get/short', 'posix', 16, 0],
-        ['tag/eager', 'posix', 24, 0],
+        ['tag/eager/short', 'posix', 24, 0],
         ['tag/recv', undefined, 24, 0],
       ]),
     );

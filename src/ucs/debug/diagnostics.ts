@@ -17,7 +17,7 @@ export interface DiagnosticsChannel<M> {
 
 /** An operation of an endpoint or worker has ended, whether well or not. */
 export interface OperationEnd {
-  /** `put/zcopy`, `tag/eager`, `flush`: what Request.protocol says. */
+  /** `put/zcopy`, `tag/eager/short`, `flush`: what Request.protocol says. */
   readonly protocol: string;
   /** Such as `gaudi_cpy`; undefined for an operation that no one transport has carried. */
   readonly transport: string | undefined;
