@@ -109,7 +109,7 @@ describe('demo between cards', { timeout: 120_000 }, () => {
     expect(rounds.map(([round]) => round)).toEqual(ROUNDS);
     for (const [, transport, protocol, whole] of rounds) {
       expect(transport).toMatch(/^gaudi_ipc\/gaudi\d$/);
-      expect(protocol).toMatch(/^(put|get)\/zcopy$|^rndv\//);
+      expect(protocol).toMatch(/^(put|get)\/zcopy$|^tag\/rndv\//);
       expect(whole).toBe('3 of 3');
     }
     const [, matrix] = demo.out.split(/^GB\/s \(emulated\).*:$/m);

@@ -48,7 +48,7 @@ export class CardHolder {
     this.#context = context;
     this.#worker = context.worker();
     const hbmBytes = byteLength + 2 * spareBytes;
-    this.#hbm = context.memMap({ allocate: hbmBytes, memoryType: MemoryType.GAUDI, sysDevice: index });
+    this.#hbm = context.memMap({ allocate: hbmBytes, memoryType: MemoryType.GAUDI });
     // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
     this.#host = new Uint8Array(byteLength);
     this.#slice = sliceOf(index, count, byteLength);

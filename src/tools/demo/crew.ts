@@ -6,7 +6,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { CardEntry } from '../../driver/port.ts';
+import type { AllowedCard } from '../../assembly/allowed-cards.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
@@ -25,7 +25,8 @@ type CommandOf<K extends Kind> = Extract<Command, { readonly kind: K }>;
 
 /** One process. */
 class Member {
-  readonly index: number;
+  /** Logical index of its card. */
+  readonly card: number;
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
   #onReply: ((reply: Reply) => void) | undefined = undefined;
@@ -34,8 +35,8 @@ class Member {
   /** How it ended, where it was not told to end like that. */
   #death: string | undefined = undefined;
 
-  constructor(index: number, env: NodeJS.ProcessEnv, onDeath: (error: Error) => void) {
-    this.index = index;
+  constructor(card: number, env: NodeJS.ProcessEnv, onDeath: (error: Error) => void) {
+    this.card = card;
     const child = fork(fileURLToPath(PROGRAM), [], {
       env,
       serialization: 'advanced',
@@ -56,7 +57,7 @@ class Member {
 
   get deathError(): Error | undefined {
     if (this.#death === undefined) return undefined;
-    return statusError(Status.IO_ERROR, `the process of card ${this.index} (pid ${this.#child.pid}) ${this.#death}`);
+    return statusError(Status.IO_ERROR, `the process of card ${this.card} (pid ${this.#child.pid}) ${this.#death}`);
   }
 
   /** Sends a command. Resolves with the reply; never when the process ends instead. */
@@ -101,14 +102,14 @@ export class Crew {
    * Starts a process per card, which sees that card alone.
    * @param driver value of UCX_GAUDI_DRIVER for them
    */
-  constructor(cards: readonly CardEntry[], driver: string) {
+  constructor(cards: readonly AllowedCard[], driver: string) {
     this.#failed = new Promise((_resolve, reject) => {
       this.#fail = reject;
     });
     // Whoever waits for an answer gets it; between two commands nobody does.
     this.#failed.catch(() => {});
-    this.#members = cards.map((card, index) => {
-      return new Member(index, environmentOf(card, index, driver), (error) => this.#fail(error));
+    this.#members = cards.map((mapped) => {
+      return new Member(mapped.index, environmentOf(mapped, driver), (error) => this.#fail(error));
     });
   }
 
@@ -117,13 +118,14 @@ export class Crew {
    * @throws UcxError IO_ERROR with what the process says, or how it ended; TIMED_OUT; what {@link stop} was given
    */
   async ask<K extends Kind>(index: number, command: CommandOf<K>): Promise<Answers[K]> {
+    const member = this.#members[index]!;
     const timer = systemClock.setTimer(ANSWER_TIMEOUT_NS, () => {
-      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of card ${index}`));
+      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of card ${member.card}`));
     });
     try {
-      const reply = await Promise.race([this.#members[index]!.command(command), this.#failed]);
+      const reply = await Promise.race([member.command(command), this.#failed]);
       if ('value' in reply) return reply.value as Answers[K];
-      const error = statusError(Status.IO_ERROR, `card ${index}: ${reply.failure}`);
+      const error = statusError(Status.IO_ERROR, `card ${member.card}: ${reply.failure}`);
       // Nobody shall wait for the others.
       this.#fail(error);
       throw error;
@@ -134,7 +136,7 @@ export class Crew {
 
   /** Lets all processes do something at the same time. @returns the answers by card */
   askAll<K extends Kind>(commandOf: (index: number) => CommandOf<K>): Promise<Answers[K][]> {
-    return Promise.all(this.#members.map(({ index }) => this.ask<K>(index, commandOf(index))));
+    return Promise.all(this.#members.map((_member, index) => this.ask<K>(index, commandOf(index))));
   }
 
   /** Makes everything that waits, or will, fail with an error. */
@@ -154,7 +156,8 @@ export class Crew {
   }
 }
 
-function environmentOf({ busId, moduleId }: CardEntry, index: number, driver: string): NodeJS.ProcessEnv {
+function environmentOf({ name, index, card: { busId, moduleId } }: AllowedCard, driver: string): NodeJS.ProcessEnv {
   const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
-  return { ...process.env, UCX_GAUDI_DRIVER: driver, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
+  const table = JSON.stringify([entry]);
+  return { ...process.env, UCX_GAUDI_DRIVER: driver, UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: table };
 }

@@ -13,7 +13,7 @@ export interface Contact {
 
 /** What a process is told about itself. */
 export interface Assignment {
-  /** Logical index of its card, and number of its slice of the file. */
+  /** Number of its slice of the file. */
   readonly index: number;
   /** Cards that take part. */
   readonly count: number;

@@ -91,7 +91,7 @@ export async function runOneCard(options: OneCardOptions): Promise<OneCardResult
 function openStage(context: Context, endpoint: Endpoint, bytes: number): Stage {
   // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
   const host = (): MemoryHandle => context.memMap({ buffer: new Uint8Array(bytes) });
-  const device = (): MemoryHandle => context.memMap({ allocate: bytes, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+  const device = (): MemoryHandle => context.memMap({ allocate: bytes, memoryType: MemoryType.GAUDI });
   const [first, second] = [device(), device()];
   return {
     source: host(),

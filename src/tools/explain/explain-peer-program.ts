@@ -8,17 +8,11 @@ import { setParentDeathSignal } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import type { PeerMemory, PeerReply } from './peer.ts';
 
-async function share({
-  memoryType,
-  sysDevice,
-  byteLength,
-  accelerators,
-  ...options
-}: PeerMemory): Promise<Context | undefined> {
+async function share({ memoryType, sysDevice, byteLength, ...options }: PeerMemory): Promise<Context | undefined> {
   let reply: PeerReply;
   let context: Context | undefined;
   try {
-    context = await Context.create({ ...options, config: { ACC_DEVICES: accelerators } });
+    context = await Context.create(options);
     const memory = context.memMap({
       allocate: byteLength,
       memoryType,

@@ -15,8 +15,8 @@ export interface PeerMemory {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   readonly byteLength: number;
-  /** UCX_ACC_DEVICES of the peer: the cards are divided between the two processes. */
-  readonly accelerators: string;
+  /** Settings of the peer: the cards are divided between the two processes. */
+  readonly config: Readonly<Record<string, string>>;
   /** Of both processes; undefined for what UCX_ENGINE says. */
   readonly engine?: EngineChoice;
 }

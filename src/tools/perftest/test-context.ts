@@ -101,7 +101,7 @@ async function openWithCard(
   const node = openNode(program);
   const reasons: string[] = [];
   try {
-    const names = allowedCards(program, node);
+    const names = allowedCards(program, node).map(({ name }) => name);
     for (const name of [...names.filter((each) => each === preferred), ...names.filter((each) => each !== preferred)]) {
       const context = await openCard(node, name, reasons);
       if (context !== undefined) return { context, node };
