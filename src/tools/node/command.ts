@@ -40,7 +40,12 @@ const SOCKET_HELP = 'socket of the server (default: what UCX_GAUDI_DRIVER names,
 
 /** The command with its subcommands. */
 export function nodeCommand(): Command {
-  const node = new Command('node').description('an emulated node for several processes');
+  const node = new Command('node')
+    .description('an emulated node for several processes')
+    .allowExcessArguments()
+    .action((_options: object, { args: [name] }: Command) => {
+      node.error(name === undefined ? 'no command is given' : `unknown command '${name}'`);
+    });
   node
     .command('up')
     .description('start the node server')
