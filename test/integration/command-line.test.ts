@@ -328,7 +328,7 @@ describe('demo --json', { timeout: 60_000 }, () => {
     writeFileSync(file, randomBytes(50_000));
     const { oneCard, exchange } = JSON.parse(output(['demo', file, '--json'])) as {
       oneCard: { emulated: boolean; byteLength: number; before: string; after: string; hops: { name: string }[] };
-      exchange: { count: number; rounds: { round: string; different: number[] }[] };
+      exchange: { cards: number[]; rounds: { round: string; different: number[] }[] };
     };
     expect(oneCard).toMatchObject({ emulated: true, byteLength: 50_000, after: oneCard.before });
     expect(oneCard.hops.map(({ name }) => name)).toEqual(['host -> HBM', 'HBM -> HBM', 'HBM -> host', 'memcpy']);
