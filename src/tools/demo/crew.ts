@@ -1,6 +1,6 @@
 /**
- * The processes of the exchange, one per card: starts them, hands them commands, notices when one is gone, and ends them. What the commands do is
- * the business of the processes.
+ * The processes of the exchange, one per card: starts them, sends them commands, detects when one has ended, and ends them. The commands are executed in
+ * card-holder.ts.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
@@ -13,9 +13,9 @@ import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
 import { type Answers, type Command, END, type Reply } from './exchange-messages.ts';
 
-/** Time for one command. A process that has not answered by then hangs. */
+/** Timeout of a command. */
 const ANSWER_TIMEOUT_NS = 60e9;
-/** Time for ending by itself. A process that has not done so by then is killed. */
+/** Time after which a process that has not ended is killed. */
 const END_TIMEOUT_NS = 5e9;
 
 const PROGRAM = new URL(`./card-program${extname(import.meta.url)}`, import.meta.url);
@@ -32,7 +32,7 @@ class Member {
   #onReply: ((reply: Reply) => void) | undefined = undefined;
   #isEnding = false;
   #isKilled = false;
-  /** How it ended, where it was not told to end like that. */
+  /** How it ended, if unexpectedly. */
   #death: string | undefined = undefined;
 
   constructor(card: number, env: NodeJS.ProcessEnv, onDeath: (error: Error) => void) {
@@ -60,7 +60,7 @@ class Member {
     return statusError(Status.IO_ERROR, `the process of card ${this.card} (pid ${this.#child.pid}) ${this.#death}`);
   }
 
-  /** Sends a command. Resolves with the reply; never when the process ends instead. */
+  /** Sends a command. Resolves with the reply; never resolves if the process ends first. */
   command(command: Command): Promise<Reply> {
     return new Promise((resolve) => {
       this.#onReply = resolve;
@@ -68,7 +68,7 @@ class Member {
     });
   }
 
-  /** Tells it to end, and makes it when it does not. */
+  /** Asks the process to end, and kills it after a timeout. */
   async end(): Promise<void> {
     this.#isEnding = true;
     this.#send(END);
@@ -86,7 +86,7 @@ class Member {
   }
 
   #send(message: Command | typeof END): void {
-    // A process that does not get it has ended: its exit says why.
+    // A process that does not receive it has ended: its exit status is the reason.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 }
@@ -106,7 +106,7 @@ export class Crew {
     this.#failed = new Promise((_resolve, reject) => {
       this.#fail = reject;
     });
-    // Whoever waits for an answer gets it; between two commands nobody does.
+    // Commands that wait for an answer reject with it; between commands there is no handler.
     this.#failed.catch(() => {});
     this.#members = cards.map((mapped) => {
       return new Member(mapped.index, environmentOf(mapped, driver), (error) => this.#fail(error));
@@ -114,8 +114,8 @@ export class Crew {
   }
 
   /**
-   * Lets one process do something.
-   * @throws UcxError IO_ERROR with what the process says, or how it ended; TIMED_OUT; what {@link stop} was given
+   * Has one process execute a command.
+   * @throws UcxError IO_ERROR with the error of the process, or how it ended; TIMED_OUT; the error of {@link stop}
    */
   async ask<K extends Kind>(index: number, command: CommandOf<K>): Promise<Answers[K]> {
     const member = this.#members[index]!;
@@ -126,7 +126,7 @@ export class Crew {
       const reply = await Promise.race([member.command(command), this.#failed]);
       if ('value' in reply) return reply.value as Answers[K];
       const error = statusError(Status.IO_ERROR, `card ${member.card}: ${reply.failure}`);
-      // Nobody shall wait for the others.
+      // Ends the waits for the other processes.
       this.#fail(error);
       throw error;
     } finally {
@@ -134,23 +134,23 @@ export class Crew {
     }
   }
 
-  /** Lets all processes do something at the same time. @returns the answers by card */
+  /** Has all processes execute a command at the same time. @returns the answers by card */
   askAll<K extends Kind>(commandOf: (index: number) => CommandOf<K>): Promise<Answers[K][]> {
     return Promise.all(this.#members.map((_member, index) => this.ask<K>(index, commandOf(index))));
   }
 
-  /** Makes everything that waits, or will, fail with an error. */
+  /** Fails all commands, present and future, with an error. */
   stop(error: Error): void {
     this.#fail(error);
   }
 
   /**
    * Ends all processes and waits until they have.
-   * @returns the error of one that had ended by itself: what others say after that is its consequence
+   * @returns the error of a process that ended unexpectedly: the errors of the others follow from it
    */
   async end(): Promise<Error | undefined> {
     await Promise.all(this.#members.map((member) => member.end()));
-    // Files in shared memory of those that could not remove them.
+    // Removes the shared memory files of processes that were killed.
     scavenge();
     return this.#members.find(({ deathError }) => deathError !== undefined)?.deathError;
   }

@@ -1,6 +1,6 @@
 /**
- * The node on which the cards of the exchange are: the kernel's, the node server that UCX_GAUDI_DRIVER names, or an emulated one of its own, in this
- * process and served to others through a socket in a temporary folder. It opens no card.
+ * The node whose cards take part in the exchange: that of the kernel driver, the node server that UCX_GAUDI_DRIVER names, or an emulated node of this
+ * process, served through a socket in a temporary folder. It opens no card.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -17,15 +17,15 @@ export interface ExchangeNode {
   readonly emulated: boolean;
   /** Those that the configuration allows, by logical index. */
   readonly cards: readonly AllowedCard[];
-  /** What UCX_GAUDI_DRIVER must be for programs that are to use it. */
+  /** Value of UCX_GAUDI_DRIVER for programs that use the node. */
   readonly driver: string;
-  /** Ends what was started for it. */
+  /** Ends the node server, if one was started. */
   close(): Promise<void>;
 }
 
 /**
  * Finds the node, or starts one.
- * @param count number of emulated cards; by default what UCX_GAUDI_EMULATOR_CARDS says
+ * @param count number of emulated cards; by default UCX_GAUDI_EMULATOR_CARDS
  * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED; SyscallError
  */
 export function openExchangeNode(count: number | undefined): ExchangeNode {

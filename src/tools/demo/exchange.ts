@@ -1,5 +1,5 @@
 /**
- * The second part of the demonstration: one process per card, each with its own slice of a file in the HBM of its card. All give their slices to all,
+ * The second part of the demonstration: one process per card, each with its own slice of a file in the HBM of its card. Each sends its slice to all others,
  * once per kind of operation, and the whole file in every card is compared by SHA-256. Then every pair of cards is measured by itself.
  */
 
@@ -16,7 +16,7 @@ import type { ExchangeResult, MatrixRow, RoundResult } from './exchange-report.t
 import { readFully } from './read-fully.ts';
 
 const ROUNDS: readonly Round[] = ['put', 'get', 'tag'];
-/** Bytes of one measured put, and how many of them a measurement is. */
+/** Bytes of one measured put, and number of puts in a measurement. */
 const MEASURED_BYTES = 8 * 2 ** 20;
 const REPETITIONS = 4;
 
@@ -24,15 +24,15 @@ const REPETITIONS = 4;
 export interface ExchangeOptions {
   /** Absolute path. */
   readonly file: string;
-  /** Bytes of the file that are exchanged, from its beginning. */
+  /** Bytes of the file that are exchanged, from offset 0. */
   readonly byteLength: number;
   /** Cards; all by default. */
   readonly cards: number | undefined;
 }
 
 /**
- * Runs it. Processes, sockets and files of it are gone when it has ended, however it ends.
- * @returns undefined for a node of one card, which has no other to exchange anything with
+ * Runs the exchange. Its processes, sockets and files are removed however it ends.
+ * @returns undefined for fewer than two cards
  * @throws UcxError ERR_INVALID_PARAM for more cards than there are; IO_ERROR for a process that has ended or whose work failed; CANCELED after a signal
  */
 export async function runExchange(options: ExchangeOptions): Promise<ExchangeResult | undefined> {
@@ -103,7 +103,7 @@ function sumOf(answers: readonly RoundAnswer[]): number {
   return answers.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** One pair at a time: a figure is about two cards and nothing else. */
+/** Measures one pair at a time, so that pairs do not share bandwidth. */
 async function measure(crew: Crew, count: number): Promise<MatrixRow[]> {
   const matrix: MatrixRow[] = [];
   for (let from = 0; from < count; from++) {

@@ -1,4 +1,4 @@
-/** `gaudi-ucx explain`: what would move bytes between two kinds of memory, at which size, and why nothing else would. It moves none. */
+/** `gaudi-ucx explain`: prints which transport and protocol would move bytes of each size between two memories, and why the others would not. It moves none. */
 
 import { Command } from 'commander';
 import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
@@ -21,7 +21,7 @@ import {
 import { ExplainPeer } from './peer.ts';
 import { type ExplainReport, explainText } from './report.ts';
 
-/** Memory to choose for: device memory comes in pages of the card anyway. */
+/** Bytes of the memory on each side; card memory is rounded up to pages. */
 const MEMORY_BYTES = 4096;
 
 interface Options extends ExplainArguments {
@@ -37,7 +37,7 @@ export function explainCommand(): Command {
     .option('--remote <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--size <sizes>', 'sizes and ranges: 8, 4K..1G, 1,8,64..1M', '8..1G')
     .option('--peer <peer>', 'whose the remote memory is: self, or process for another process of this machine', 'self')
-    .option('--engine <name>', 'native, libucx or auto (default: what UCX_ENGINE says)')
+    .option('--engine <name>', 'native, libucx or auto (default: UCX_ENGINE)')
     .option('--json', 'as JSON')
     .action(run);
 }

@@ -56,7 +56,7 @@ export function nodeCommand(): Command {
     .option('--dma-threads <number>', 'threads that run the DMA engines')
     .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
     .option(SOCKET, SOCKET_HELP)
-    .option('--foreground', 'serve in this process until it is told to end')
+    .option('--foreground', 'serve in this process until a signal or node down ends it')
     .action(up);
   node
     .command('status')
@@ -80,7 +80,7 @@ export function nodeCommand(): Command {
     });
   node
     .command('fault')
-    .description('let something go wrong on a card')
+    .description('inject a fault into a card')
     .argument('<card>', 'card by minor')
     .argument(
       '<kind>',

@@ -78,7 +78,7 @@ function plain(text: string): Line {
 function titleLine({ emulated, cards, seconds, driverVersion }: TopModel, title: string, { columns }: Screen): string {
   const driver = `habanalabs driver${driverVersion === undefined ? '' : ` ${driverVersion}`}`;
   const source = emulated ? 'emulated' : driver;
-  const left = `gaudi-ucx top: ${cards.length} cards (${source})${seconds === 0 ? ', first look: no rates' : ''}`;
+  const left = `gaudi-ucx top: ${cards.length} cards (${source})${seconds === 0 ? ', first sample: no rates' : ''}`;
   return `${left.padEnd(Math.max(left.length + 1, columns - title.length))}${title}`;
 }
 
@@ -130,9 +130,9 @@ function enginesLine({ cards }: TopModel): string {
 }
 
 function errorsLine({ cards }: TopModel): Line {
-  const troubled = cards.filter((card) => errorsOf(card) > 0);
-  if (troubled.length === 0) return plain('errors: none');
-  const words = troubled.map(({ minor, status, hardResets, refusedSubmissions, faults }) => {
+  const faulty = cards.filter((card) => errorsOf(card) > 0);
+  if (faulty.length === 0) return plain('errors: none');
+  const words = faulty.map(({ minor, status, hardResets, refusedSubmissions, faults }) => {
     const parts = [
       ...(status === OPERATIONAL ? [] : [status]),
       ...(hardResets === 0 ? [] : [`${hardResets} hard ${hardResets === 1 ? 'reset' : 'resets'}`]),

@@ -24,7 +24,7 @@ function setUp(options: Parameters<typeof createEmulatedNode>[0] = {}) {
   return { clock, node, sampler, close };
 }
 
-/** Moves bytes into a card, and back where `back` says so. */
+/** Moves bytes into a card, and back if `back` is set. */
 function move(node: EmulatedNode, clock: ManualClock, byteLength: number, back = false): void {
   const device = open(node, { busId: node.cards()[0]!.busId }, { dma: { clock } });
   const block = device.memory.allocate(byteLength);
@@ -142,7 +142,7 @@ describe('the model', () => {
     close();
   });
 
-  it('has what the driver says for real cards', () => {
+  it('has the values of the driver for real cards', () => {
     const { sampler, close } = setUp();
     const sample = sampler.sample();
     const card = { ...sample.cards[0]!, utilization: 40, pciReceive: 7, pciTransmit: 8 };
@@ -276,10 +276,10 @@ describe('the picture', () => {
     expect(renderTop({ ...own, cards: [sound] }, '', SMALLEST_SCREEN, live)[3]).toMatch(/^ {3}0 /);
   });
 
-  it('says what is missing', () => {
+  it('names missing values', () => {
     const empty: TopModel = { ...widest(), emulated: false, driverVersion: '1.22.1', seconds: 0, cards: [], links: [] };
     expect(renderTop(empty, '', SMALLEST_SCREEN).join('\n')).toMatch(
-      /\(habanalabs driver 1\.22\.1\), first look: no rates[\s\S]*no cards: the node has none/,
+      /\(habanalabs driver 1\.22\.1\), first sample: no rates[\s\S]*no cards: the node has none/,
     );
     const real = { ...widest(), emulated: false, links: [] };
     const text = renderTop(
