@@ -1,6 +1,6 @@
-/** The cards that the configuration lets a program use, by name. It opens none: whether one is free, opening it shows. */
+/** The cards that the configuration lets a program use. It opens none: whether one is free, opening it shows. */
 
-import type { DriverNode } from '../driver/port.ts';
+import type { CardEntry, DriverNode } from '../driver/port.ts';
 import { UCP_CONFIG_TABLE } from '../ucp/resources/config.ts';
 import { ResourceFilter } from '../ucp/resources/resource-filter.ts';
 import { DeviceType } from '../uct/api/iface.ts';
@@ -8,12 +8,23 @@ import { cardChoiceOf, chosenCards } from '../uct/gaudi/base/card-choice.ts';
 import { cardName } from '../uct/gaudi/base/gaudi-cards.ts';
 import type { Program } from './program.ts';
 
+/** A card that may be used. */
+export interface AllowedCard {
+  /** Name of its device, such as `gaudi0`. */
+  readonly name: string;
+  /** Logical index. */
+  readonly index: number;
+  readonly card: CardEntry;
+}
+
 /**
- * The names, such as `gaudi0`, in the order of their logical indices.
+ * The cards, in the order of their logical indices.
  * @throws UcxError ERR_GAUDI_MAPPING_TABLE, ERR_INVALID_PARAM
  */
-export function allowedCards({ config, env }: Program, node: DriverNode): string[] {
+export function allowedCards({ config, env }: Program, node: DriverNode): AllowedCard[] {
   const { admitsDevice } = new ResourceFilter(config.get(UCP_CONFIG_TABLE));
-  const names = chosenCards(cardChoiceOf(env), node.cards()).map(({ index }) => cardName(index));
-  return names.filter((name) => admitsDevice(DeviceType.ACC, name));
+  const cards = chosenCards(cardChoiceOf(env), node.cards());
+  return cards
+    .map(({ index, card }) => ({ name: cardName(index), index, card }))
+    .filter(({ name }) => admitsDevice(DeviceType.ACC, name));
 }

@@ -1,5 +1,6 @@
 /** What looks into a context from outside, as its configuration wants: statistics and profile. Puts together only. */
 
+import { gettid } from '../sys/index.ts';
 import { Profile } from '../ucs/profile/profile.ts';
 import { PROFILE_CONFIG_TABLE } from '../ucs/profile/profile-config.ts';
 import { STATS_CONFIG_TABLE } from '../ucs/stats/stats-config.ts';
@@ -19,7 +20,7 @@ export interface Instrumentation {
  */
 export function openInstrumentation(program: Program, context: { stats(): StatsNode }): Instrumentation {
   const { config, log, clock } = program;
-  const profile = Profile.acquire(config.get(PROFILE_CONFIG_TABLE), log);
+  const profile = Profile.acquire(config.get(PROFILE_CONFIG_TABLE), log, gettid());
   let reporter: StatsReporter;
   try {
     reporter = new StatsReporter({ config: config.get(STATS_CONFIG_TABLE), read: () => context.stats(), clock, log });

@@ -1,6 +1,5 @@
 /**
- * The state of a card in a few words, the same in every command: what the driver's sysfs attribute `status` says, and why the card cannot be asked where
- * it cannot.
+ * The state of a card in a few words, the same in every command: the driver's sysfs attribute `status`, or why the card refuses to be opened.
  */
 
 import { type ControlDevice, type DriverNode, getDeviceStatus, openControl } from '../hlthunk/index.ts';
@@ -20,25 +19,25 @@ const REFUSALS: Readonly<Record<string, string>> = {
   EAGAIN: 'in reset',
 };
 
-/** The state that an open card tells. */
+/** The state that an open card reports. */
 export function stateOf(control: ControlDevice): string {
   const status = getDeviceStatus(control);
   return HL_DEVICE_STATUS_TEXT.get(status) ?? `status ${status}`;
 }
 
-/** The state of a card that refuses to be asked: that of sysfs where it explains the refusal, else what the refusal means. */
+/** The state of a card that refuses to be opened: that of sysfs if it explains the refusal, else the meaning of the errno. */
 export function stateOfRefusal(node: DriverNode, minor: number, { message, details }: UcxError): string {
   const state = node.attribute(minor, 'status');
   if (state !== undefined && state !== OPERATIONAL) return state;
   return REFUSALS[String(details['errno'])] ?? message;
 }
 
-/** A card, or why it cannot be asked. */
+/** The answer of a card, or why it gave none. */
 export type CardAnswer<T> =
   | { readonly state: string; readonly card: T; readonly reason?: undefined }
   | { readonly state: string; readonly card?: undefined; readonly reason: string };
 
-/** Asks a card through its control node, which is closed afterwards. A card that refuses is an answer too. */
+/** Queries a card through its control node, which is closed afterwards. A refusal is returned, not thrown. */
 export function askCard<T>(node: DriverNode, minor: number, ask: (control: ControlDevice) => T): CardAnswer<T> {
   try {
     using control = openControl(node, minor);

@@ -1,9 +1,9 @@
 /**
- * What all commands have in common on the command line: how arguments are refused, how errors are printed, and the exit codes.
+ * Rules of all commands: how arguments are refused, how errors are printed, and the exit codes.
  *
  * | Exit code | Meaning |
  * |---|---|
- * | 0 | The command did what it says |
+ * | 0 | The command succeeded |
  * | 1 | It failed: the last line of standard error says why |
  * | 2 | Its arguments are wrong: the last line of standard error says which, the line before it where the usage is |
  * | 130 | It was interrupted |
@@ -53,11 +53,11 @@ function pathOf(command: Command): string {
 
 /**
  * Prints why the program has failed, on one line, and sets its exit code.
- * @throws what it is given, where that is a defect of this program
+ * @throws its argument, if that is a defect of this program
  */
 export function reportFailure(error: unknown): void {
   if (error instanceof CommanderError) {
-    // The message is printed already; the help that was asked for is no failure.
+    // The message is already printed; requested help is not a failure.
     if (error.exitCode !== 0) process.exitCode = EXIT_USAGE;
     return;
   }
@@ -72,7 +72,7 @@ function isAboutOption(error: unknown): boolean {
   return isUcxError(error) && error.code === 'ERR_INVALID_PARAM' && String(error.details['argument']).startsWith('-');
 }
 
-/** The line for an error that a user can do something about; undefined for a defect of this program. */
+/** The line for an error that a user can act on; undefined for a defect of this program. */
 function lineOf(error: unknown): string | undefined {
   if (isUcxError(error)) return errorText(error);
   // Errors of node:fs and node:net name the call and the path.
@@ -85,8 +85,8 @@ function errorText({ message, code }: { readonly message: string; readonly code:
 }
 
 /**
- * Has a failing standard output end the program with one line. A reader that has seen enough, such as head, is no failure: the output ends, and the
- * program does what it has to do before it exits.
+ * Reports a failure to write standard output in one line. A closed pipe, as after head, is not a failure: the output ends, and the
+ * program finishes its work before it exits.
  */
 export function watchOutput(): void {
   let isReported = false;

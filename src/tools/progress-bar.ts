@@ -1,20 +1,20 @@
-/** A progress bar on one line of a terminal; silent where the output is none. */
+/** A progress bar on one line of a terminal; silent if the output is not a terminal. */
 
 const WIDTH = 32;
 
-/** Shows how far something is. */
+/** Shows the progress of a transfer. */
 export class ProgressBar {
   readonly #stream: NodeJS.WriteStream;
   readonly #total: number;
   #shown = -1;
 
-  /** @param total what {@link update} reaches in the end */
+  /** @param total final value of {@link update} */
   constructor(stream: NodeJS.WriteStream, total: number) {
     this.#stream = stream;
     this.#total = total;
   }
 
-  /** Draws the bar, when it differs from what is drawn. */
+  /** Draws the bar, if it has changed. */
   update(label: string, done: number): void {
     if (!this.#stream.isTTY) return;
     const filled = Math.round((done / this.#total) * WIDTH);

@@ -1,4 +1,4 @@
-/** Text for people: byte counts, times, rates, and rows in columns. No knowledge of what is printed. */
+/** Formats byte counts, times, rates, and tables. It knows nothing of their meaning. */
 
 const KIB = 1024;
 

@@ -57,7 +57,7 @@ describe('device memory of a network card', () => {
       const target = mappedOf(two, to, BYTES);
       await fill(one, source, pattern(BYTES, 5));
       const [sent] = await Promise.all([ab.tagSend(source, { tag: 1 }), two.worker.tagRecv(target, { tag: 1 })]);
-      expect(sent).toMatchObject({ transport: FAKE_NAME, protocol: 'rndv/get' });
+      expect(sent).toMatchObject({ transport: FAKE_NAME, protocol: 'tag/rndv/get' });
       await expectContents(two, target, pattern(BYTES, 5), `${from} to ${to}`);
     }
     expect(two.worker.stats().counters).toMatchObject({ rndv_get_zcopy: 3, rndv_rtr_mtype: 0 });
@@ -130,7 +130,7 @@ describe('device memory that the network card cannot register', () => {
     expect(fixture.logged.filter((message) => reason.test(message))).toHaveLength(2);
     await fill(one, source, pattern(BYTES, 3));
     const [sent] = await Promise.all([ab.tagSend(source, { tag: 1 }), two.worker.tagRecv(target, { tag: 1 })]);
-    expect(sent).toMatchObject({ transport: FAKE_NAME, protocol: 'rndv/put-pipeline' });
+    expect(sent).toMatchObject({ transport: FAKE_NAME, protocol: 'tag/rndv/put-pipeline' });
     await expectContents(two, target, pattern(BYTES, 3));
     await fill(two, target, new Uint8Array(BYTES));
     await serving({ one, two }, () => ab.put(source, rkey));

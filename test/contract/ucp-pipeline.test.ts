@@ -71,7 +71,7 @@ describe('a pipeline over a network', () => {
 
   it.each(WAYS)('moves messages from %s to %s of all sizes', async (from, to) => {
     const pair = fixture.pair({ hasDmabuf: false, env: SMALL });
-    for (const byteLength of SIZES) expect(await send(pair, from, to, byteLength)).toBe('rndv/put-pipeline');
+    for (const byteLength of SIZES) expect(await send(pair, from, to, byteLength)).toBe('tag/rndv/put-pipeline');
     expect(countersOf(pair.one)).toMatchObject({ rndv_put_mtype_zcopy: SIZES.length, rndv_put_zcopy: 0 });
     expect(countersOf(pair.two)).toMatchObject({ rndv_am: 0, rndv_get_zcopy: 0 });
     expect(countersOf(pair.two)['rndv_rtr_mtype']! > 0).toBe(to === 'gaudi');
@@ -149,7 +149,7 @@ describe('a pipeline over a network', () => {
     const pair = fixture.pair({ hasDmabuf: false, env, oneEnv: { UCX_RNDV_FRAG_SIZE: bytes } });
     const back = { one: pair.two, two: pair.one, ab: pair.ba, ba: pair.ab };
     for (const [from, to] of WAYS) {
-      for (const ends of [pair, back]) expect(await send(ends, from, to, 1_500_001)).toBe('rndv/put-pipeline');
+      for (const ends of [pair, back]) expect(await send(ends, from, to, 1_500_001)).toBe('tag/rndv/put-pipeline');
     }
   });
 
@@ -164,11 +164,12 @@ describe('a pipeline over a network', () => {
       [new Uint8Array(10), device],
     ] as const) {
       const tag = ab.explain('tag', local, remote).chosen.at(-1);
-      expect(tag).toMatchObject({ protocol: 'tag/rndv', note: `bytes ${way}` });
+      expect(tag).toMatchObject({ protocol: 'tag/rndv/put-pipeline', transport: 'fake_net/net0' });
       const put = ab.explain('put', local, remote).chosen.at(-1);
       expect(put).toMatchObject({ protocol: 'put/am', note: `windows ${way}` });
     }
-    expect(ab.explain('tag', new Uint8Array(10), host).chosen.at(-1)!.note).toBe('bytes as zcopy over fake_net/net0');
+    const read = ab.explain('tag', new Uint8Array(10), host).chosen.at(-1);
+    expect(read).toMatchObject({ protocol: 'tag/rndv/get', transport: 'fake_net/net0' });
   });
 
   it('has as many windows in flight as half of the fragments, and never more', async () => {
@@ -220,7 +221,7 @@ describe.each(['staging, posix', 'staging, cma and posix', 'staging, tcp'])('a p
     const expected = WAYS.map(([from, to]) => {
       // Shared memory has keys of allocated memory only.
       const isReachable = to === 'gaudi' || reachesAll;
-      return `${from} ${to} ${isReachable ? 'rndv/put-pipeline' : 'rndv/am'}`;
+      return `${from} ${to} ${isReachable ? 'tag/rndv/put-pipeline' : 'tag/rndv/am'}`;
     });
     expect([...protocols]).toEqual(expected);
   });

@@ -72,7 +72,7 @@ describe.each(CONNECTION_KINDS)('tag matching over $name', (kind) => {
     const what = `${from} to ${to}, ${byteLength} bytes, ${when}`;
     expect([what, send.status, receive.status]).toEqual([what, Status.OK, Status.OK]);
     expect([receive.senderTag, receive.receivedBytes]).toEqual([tag, byteLength]);
-    expect(send.protocol).toMatch(/^(tag|rndv)\//);
+    expect(send.protocol).toMatch(/^tag\//);
     if (byteLength > 0) expect(send.transport).toEqual(expect.any(String));
     // Only the native engine reports the device.
     if (byteLength > 0 && kind.engine === undefined) expect(send.device).toEqual(expect.any(String));
@@ -402,19 +402,19 @@ describe('the protocol of messages', () => {
   const LONG = 1_000_000;
 
   it.each([
-    ['loopback over self alone', 'bytes', 'bytes', 50, /^self$/, /^tag\/eager$/],
-    ['posix', 'bytes', 'bytes', 50, /^posix$/, /^tag\/eager$/],
-    ['posix', 'bytes', 'bytes', 5000, /^posix$/, /^tag\/eager$/],
-    ['posix', 'bytes', 'bytes', LONG, /^posix$/, /^rndv\/am$/],
-    ['posix', 'allocated', 'bytes', LONG, /^posix$/, /^rndv\/get$/],
-    ['posix', 'bytes', 'allocated', LONG, /^posix$/, /^rndv\/put$/],
-    ['cma and posix', 'bytes', 'bytes', LONG, /^cma$/, /^rndv\/get$/],
-    ['cma and posix', 'registered', 'registered', LONG, /^cma$/, /^rndv\/get$/],
-    ['staging, posix', 'gaudi', 'gaudi', LONG, /^posix$/, /^rndv\//],
-    ['a driver without import', 'gaudi', 'gaudi', LONG, /^(posix|cma)$/, /^rndv\//],
-    ['all transports', 'gaudi', 'gaudi', LONG, /^gaudi_ipc$/, /^rndv\/(get|put)$/],
-    ['all transports', 'bytes', 'gaudi', LONG, /^gaudi_ipc$/, /^rndv\/put$/],
-    ['all transports', 'gaudi', 'bytes', LONG, /^gaudi_ipc$/, /^rndv\/get$/],
+    ['loopback over self alone', 'bytes', 'bytes', 50, /^self$/, /^tag\/eager\/short$/],
+    ['posix', 'bytes', 'bytes', 50, /^posix$/, /^tag\/eager\/short$/],
+    ['posix', 'bytes', 'bytes', 5000, /^posix$/, /^tag\/eager\/short$/],
+    ['posix', 'bytes', 'bytes', LONG, /^posix$/, /^tag\/rndv\/am$/],
+    ['posix', 'allocated', 'bytes', LONG, /^posix$/, /^tag\/rndv\/get$/],
+    ['posix', 'bytes', 'allocated', LONG, /^posix$/, /^tag\/rndv\/put$/],
+    ['cma and posix', 'bytes', 'bytes', LONG, /^cma$/, /^tag\/rndv\/get$/],
+    ['cma and posix', 'registered', 'registered', LONG, /^cma$/, /^tag\/rndv\/get$/],
+    ['staging, posix', 'gaudi', 'gaudi', LONG, /^posix$/, /^tag\/rndv\//],
+    ['a driver without import', 'gaudi', 'gaudi', LONG, /^(posix|cma)$/, /^tag\/rndv\//],
+    ['all transports', 'gaudi', 'gaudi', LONG, /^gaudi_ipc$/, /^tag\/rndv\/(get|put)$/],
+    ['all transports', 'bytes', 'gaudi', LONG, /^gaudi_ipc$/, /^tag\/rndv\/put$/],
+    ['all transports', 'gaudi', 'bytes', LONG, /^gaudi_ipc$/, /^tag\/rndv\/get$/],
   ] as const)('over %s from %s to %s, %i bytes', async (name, from, to, byteLength, transport, protocol) => {
     const pair = await fixture.pair(connectionKind(name));
     const [source, target] = [memoryOf(pair.one, from, byteLength), memoryOf(pair.two, to, byteLength)];
@@ -440,7 +440,7 @@ describe('the protocol of messages', () => {
         pair.ab.tagSend(pattern(byteLength, 1), { tag: 1 }),
         pair.two.worker.tagRecv(target, { tag: 1 }),
       ]);
-      expect(sent.protocol).toBe(byteLength < 1000 ? 'tag/eager' : 'rndv/get');
+      expect(sent.protocol).toBe(byteLength < 1000 ? 'tag/eager/short' : 'tag/rndv/get');
       expectSame(target, pattern(byteLength, 1));
     }
   });

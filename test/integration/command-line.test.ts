@@ -328,11 +328,11 @@ describe('demo --json', { timeout: 60_000 }, () => {
     writeFileSync(file, randomBytes(50_000));
     const { oneCard, exchange } = JSON.parse(output(['demo', file, '--json'])) as {
       oneCard: { emulated: boolean; byteLength: number; before: string; after: string; hops: { name: string }[] };
-      exchange: { count: number; rounds: { round: string; different: number[] }[] };
+      exchange: { cards: number[]; rounds: { round: string; different: number[] }[] };
     };
     expect(oneCard).toMatchObject({ emulated: true, byteLength: 50_000, after: oneCard.before });
     expect(oneCard.hops.map(({ name }) => name)).toEqual(['host -> HBM', 'HBM -> HBM', 'HBM -> host', 'memcpy']);
-    expect(exchange.count).toBe(2);
+    expect(exchange.cards).toEqual([0, 1]);
     expect(exchange.rounds.map(({ round, different }) => [round, different])).toEqual([
       ['put', []],
       ['get', []],
@@ -344,6 +344,8 @@ describe('demo --json', { timeout: 60_000 }, () => {
 describe('the command', { timeout: 60_000 }, () => {
   it.each([
     [[], 'gaudi-ucx', 'no command is given'],
+    [['node'], 'gaudi-ucx node', 'no command is given'],
+    [['node', 'fly'], 'gaudi-ucx node', "unknown command 'fly'"],
     [['nothing'], 'gaudi-ucx', "unknown command 'nothing'"],
     [['info', '--nothing'], 'gaudi-ucx info', "unknown option '--nothing'"],
     [['demo', 'one', 'two'], 'gaudi-ucx demo', 'too many arguments for .*'],

@@ -169,7 +169,8 @@ describe('explain', { timeout: 120_000 }, () => {
     const refused = run('explain', '--peer', 'process', '--local', 'gaudi:1', '--remote', 'gaudi:1');
     expect(refused.code).toBe(2);
     expect(refused.err).toMatch(/argument local must be another card/);
-    expect(run('explain', '--peer', 'process', '--remote', 'gaudi:7').err).toMatch(/the peer process: .*\(ERR_/);
+    const none = run('explain', '--peer', 'process', '--remote', 'gaudi:7');
+    expect(none.err).toMatch(/needs a card; those that may be used are gaudi0, gaudi1, got "gaudi:7"/);
   });
 
   it.each([
@@ -242,7 +243,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     expect(text).toMatch(/^# card 0: [^#]*(#[^#]*)*status: disabled \(permission denied: .*EPERM\)$/m);
     expect(text).toMatch(/^# card 1\n#\s+bus id: 0000:1a:00\.0\n#\s+status: removed$/m);
     const lines = output('top', '--once', '--interval', '10ms').split('\n');
-    for (const [minor, state] of expected.slice(0, 4).entries()) {
+    for (const [minor, state] of expected.entries()) {
       expect(lines.find((line) => line.startsWith(`   ${minor} `))).toContain(state);
     }
     expect(lines.find((line) => line.startsWith('errors: '))).toMatch(
@@ -257,7 +258,7 @@ describe('cards that do not work', { timeout: 120_000 }, () => {
     expect(code).toBe(1);
     expect(err).toContain(`process ${child.pid} has it open: ${process.execPath} ${join(folder, 'holder.mjs')})`);
     expect(err).toContain('choose others by UCX_ACC_DEVICES or GAUDI_MAPPING_TABLE');
-    expect(output('top', '--once', '--interval', '10ms')).toMatch(new RegExp(`in use .* ${child.pid}$`, 'm'));
+    expect(output('top', '--once', '--interval', '10ms')).toMatch(new RegExp(`operational .* ${child.pid}$`, 'm'));
     const ended = once(child, 'exit');
     child.stdin!.end('end\n');
     expect((await ended)[0]).toBe(0);

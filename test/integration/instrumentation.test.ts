@@ -169,7 +169,10 @@ describe('statistics', () => {
 });
 
 /** Runs a program that opens a context, does a put of 1 MiB and ends in the given way. */
-async function run(env: Record<string, string>, ending: string): Promise<{ code: number | null; stderr: string }> {
+async function run(
+  env: Record<string, string>,
+  ending: string,
+): Promise<{ code: number | null; stderr: string; pid: number | undefined }> {
   const program = `
     import { Context, MemoryType } from ${builtSpecifier(new URL('../../src/index.ts', import.meta.url))};
     const context = await Context.create({ configDirectories: [], config: { GAUDI_DRIVER: 'emulator', GAUDI_EMULATOR_CARDS: '1' } });
@@ -188,7 +191,17 @@ async function run(env: Record<string, string>, ending: string): Promise<{ code:
     stderr += chunk;
   });
   const [code] = (await once(child, 'close')) as [number | null];
-  return { code, stderr };
+  return { code, stderr, pid: child.pid };
+}
+
+/** A profile as a file has it. */
+interface Trace {
+  readonly traceEvents: readonly {
+    readonly name: string;
+    readonly cat?: string;
+    readonly pid: number;
+    readonly tid: number;
+  }[];
 }
 
 describe('at the end of a process', { timeout: 60_000 }, () => {
@@ -199,14 +212,20 @@ describe('at the end of a process', { timeout: 60_000 }, () => {
     it(`${how}, statistics and profile are written`, async () => {
       const [stats, profile] = [join(folder, 'stats'), join(folder, 'profile')];
       const env = { UCX_STATS_DEST: `file:${stats}`, UCX_PROFILE_MODE: 'log,accum', UCX_PROFILE_FILE: profile };
-      expect(await run(env, ending)).toEqual({ code: 0, stderr: '' });
+      const { pid, ...end } = await run(env, ending);
+      expect(end).toEqual({ code: 0, stderr: '' });
       const text = readFileSync(stats, 'utf8');
       expect(text.match(/^# /gm)).toHaveLength(1);
       expect(text).toMatch(/gaudi_dma host_to_device:\n +operations: 1\n +bytes: 1048576\n/);
-      const trace = JSON.parse(readFileSync(profile, 'utf8')) as { traceEvents: { name: string; cat?: string }[] };
+      const trace = JSON.parse(readFileSync(profile, 'utf8')) as Trace;
       const begun = new Set(trace.traceEvents.map(({ cat, name }) => `${cat} ${name}`));
       expect([...begun]).toEqual(
         expect.arrayContaining(['request put/zcopy', 'dma DMA on queue 0', 'cs CS on queue 0']),
+      );
+      expect(new Set(trace.traceEvents.map((event) => event.pid))).toEqual(new Set([pid]));
+      // The main thread has the id of its process.
+      expect(new Set(trace.traceEvents.filter(({ cat }) => cat === 'request').map(({ tid }) => tid))).toEqual(
+        new Set([pid]),
       );
     });
 
@@ -215,7 +234,7 @@ describe('at the end of a process', { timeout: 60_000 }, () => {
       await new Promise<void>((resolve) => socket.bind(0, '127.0.0.1', resolve));
       const message = once(socket, 'message');
       const { port } = socket.address();
-      expect(await run({ UCX_STATS_DEST: `udp:127.0.0.1:${port}` }, ending)).toEqual({ code: 0, stderr: '' });
+      expect(await run({ UCX_STATS_DEST: `udp:127.0.0.1:${port}` }, ending)).toMatchObject({ code: 0, stderr: '' });
       const [datagram] = (await message) as [Buffer];
       socket.close();
       expect(JSON.parse(datagram.toString())).toMatchObject({ className: 'ucp_context', path: [] });
@@ -258,7 +277,7 @@ describe('events', () => {
       expect.arrayContaining([
         ['put/short', 'posix', 8, 0],
         ['get/short', 'posix', 16, 0],
-        ['tag/eager', 'posix', 24, 0],
+        ['tag/eager/short', 'posix', 24, 0],
         ['tag/recv', undefined, 24, 0],
       ]),
     );

@@ -83,7 +83,10 @@ describe.skipIf(skip !== undefined)('a peer', { timeout: 60_000 }, () => {
   it('in another PID namespace is reached over posix, and not over cma', async () => {
     await withReceiver(async (address, received) => {
       const result = await send(address, ['unshare', '--pid', '--fork', '--mount-proc']);
-      expect(result).toMatchObject({ transports: ['posix/memory'], sent: { transport: 'posix', protocol: 'rndv/am' } });
+      expect(result).toMatchObject({
+        transports: ['posix/memory'],
+        sent: { transport: 'posix', protocol: 'tag/rndv/am' },
+      });
       expect(await received).toEqual(new Uint8Array(MESSAGE_BYTES).fill(7));
     });
   });

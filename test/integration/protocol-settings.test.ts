@@ -47,11 +47,11 @@ function counted(root: StatsNode, name: string, transport: string): Record<strin
 
 describe('UCX_RNDV_SCHEME', () => {
   it.each([
-    ['auto', 'rndv/get'],
-    ['get_zcopy', 'rndv/get'],
-    ['put_zcopy', 'rndv/put'],
-    ['put_ppln', 'rndv/put-pipeline'],
-    ['am', 'rndv/am'],
+    ['auto', 'tag/rndv/get'],
+    ['get_zcopy', 'tag/rndv/get'],
+    ['put_zcopy', 'tag/rndv/put'],
+    ['put_ppln', 'tag/rndv/put-pipeline'],
+    ['am', 'tag/rndv/am'],
   ])('%s moves the bytes by %s', async (scheme, protocol) => {
     const both = await pair(connectionKind('tcp'), { UCX_RNDV_SCHEME: scheme });
     expect(await sent(both, LONG)).toBe(protocol);

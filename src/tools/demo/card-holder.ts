@@ -1,6 +1,6 @@
 /**
  * One process of the exchange as a program of the library: the HBM of its card, endpoints to the processes of the other cards, and the
- * transfers. What happens when is decided by the process that started it.
+ * transfers. The parent process decides their order.
  */
 
 import { createHash } from 'node:crypto';
@@ -18,7 +18,7 @@ import type { Assignment, Contact, Round, RoundAnswer } from './exchange-message
 import { type FileSlice, sliceOf } from './file-slice.ts';
 import { readFully } from './read-fully.ts';
 
-/** Time for one measurement, which lets nothing else run in its process: not the news of a peer that is gone either. */
+/** Timeout of a measurement: it blocks the event loop, which would notice the end of a peer. */
 const MEASURE_TIMEOUT_NS = 10e9;
 
 /** A process of the exchange as this one sees it. */
@@ -48,7 +48,7 @@ export class CardHolder {
     this.#context = context;
     this.#worker = context.worker();
     const hbmBytes = byteLength + 2 * spareBytes;
-    this.#hbm = context.memMap({ allocate: hbmBytes, memoryType: MemoryType.GAUDI, sysDevice: index });
+    this.#hbm = context.memMap({ allocate: hbmBytes, memoryType: MemoryType.GAUDI });
     // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
     this.#host = new Uint8Array(byteLength);
     this.#slice = sliceOf(index, count, byteLength);
@@ -93,7 +93,7 @@ export class CardHolder {
     await endpoint.put(this.#host, key);
   }
 
-  /** Gives the own slice to all others, or takes theirs. */
+  /** Sends the own slice to all others, or gets theirs. */
   async exchange(round: Round): Promise<RoundAnswer> {
     const others = this.#cards.filter((card) => card !== this.#own);
     const flying = others.flatMap((card) => {

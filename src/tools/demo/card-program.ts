@@ -1,6 +1,6 @@
 /**
- * The program of one process of the exchange: takes commands from the process that started it, lets its card holder do them, and answers. It ends
- * when it is told to, or when nobody is left to tell it.
+ * The program of one process of the exchange: receives commands from its parent, has its card holder execute them, and answers. It ends
+ * on request, or when its parent is gone.
  */
 
 import { isUcxError } from '../../ucs/type/error.ts';
@@ -37,12 +37,12 @@ async function answer(command: Command): Promise<void> {
   try {
     reply = { value: await run(command) };
   } catch (error) {
-    // What ended because this process ends is nobody's failure; a defect shall end the process with its stack.
+    // A command that fails because this process ends is not an error; a defect ends the process with its stack.
     if (ending !== undefined) return;
     if (!isUcxError(error) && !(error instanceof Error && 'syscall' in error)) throw error;
     reply = { failure: isUcxError(error) ? `${error.message} (${error.code})` : error.message };
   }
-  // Where the other side has just died, nobody takes the answer; the end of the connection, which follows, ends this process in good order.
+  // If the parent has just died, the send fails; the disconnect event that follows ends this process.
   if (process.connected) process.send!(reply, undefined, undefined, () => {});
 }
 
@@ -53,7 +53,7 @@ async function end(): Promise<void> {
   if (process.connected) process.disconnect();
 }
 
-// A terminal sends its signals to all processes: the one that started this one decides.
+// A terminal sends its signals to all processes of the group: the parent decides.
 process.on('SIGINT', () => {});
 process.on('disconnect', () => {
   ending ??= end();

@@ -1,21 +1,21 @@
 /**
- * The processes of the exchange, one per card: starts them, hands them commands, notices when one is gone, and ends them. What the commands do is
- * the business of the processes.
+ * The processes of the exchange, one per card: starts them, sends them commands, detects when one has ended, and ends them. The commands are executed in
+ * card-holder.ts.
  */
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { CardEntry } from '../../driver/port.ts';
+import type { AllowedCard } from '../../assembly/allowed-cards.ts';
 import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 import { scavenge } from '../../uct/index.ts';
 import { type Answers, type Command, END, type Reply } from './exchange-messages.ts';
 
-/** Time for one command. A process that has not answered by then hangs. */
+/** Timeout of a command. */
 const ANSWER_TIMEOUT_NS = 60e9;
-/** Time for ending by itself. A process that has not done so by then is killed. */
+/** Time after which a process that has not ended is killed. */
 const END_TIMEOUT_NS = 5e9;
 
 const PROGRAM = new URL(`./card-program${extname(import.meta.url)}`, import.meta.url);
@@ -25,17 +25,18 @@ type CommandOf<K extends Kind> = Extract<Command, { readonly kind: K }>;
 
 /** One process. */
 class Member {
-  readonly index: number;
+  /** Logical index of its card. */
+  readonly card: number;
   readonly ended: Promise<void>;
   readonly #child: ChildProcess;
   #onReply: ((reply: Reply) => void) | undefined = undefined;
   #isEnding = false;
   #isKilled = false;
-  /** How it ended, where it was not told to end like that. */
+  /** How it ended, if unexpectedly. */
   #death: string | undefined = undefined;
 
-  constructor(index: number, env: NodeJS.ProcessEnv, onDeath: (error: Error) => void) {
-    this.index = index;
+  constructor(card: number, env: NodeJS.ProcessEnv, onDeath: (error: Error) => void) {
+    this.card = card;
     const child = fork(fileURLToPath(PROGRAM), [], {
       env,
       serialization: 'advanced',
@@ -56,10 +57,10 @@ class Member {
 
   get deathError(): Error | undefined {
     if (this.#death === undefined) return undefined;
-    return statusError(Status.IO_ERROR, `the process of card ${this.index} (pid ${this.#child.pid}) ${this.#death}`);
+    return statusError(Status.IO_ERROR, `the process of card ${this.card} (pid ${this.#child.pid}) ${this.#death}`);
   }
 
-  /** Sends a command. Resolves with the reply; never when the process ends instead. */
+  /** Sends a command. Resolves with the reply; never resolves if the process ends first. */
   command(command: Command): Promise<Reply> {
     return new Promise((resolve) => {
       this.#onReply = resolve;
@@ -67,7 +68,7 @@ class Member {
     });
   }
 
-  /** Tells it to end, and makes it when it does not. */
+  /** Asks the process to end, and kills it after a timeout. */
   async end(): Promise<void> {
     this.#isEnding = true;
     this.#send(END);
@@ -85,7 +86,7 @@ class Member {
   }
 
   #send(message: Command | typeof END): void {
-    // A process that does not get it has ended: its exit says why.
+    // A process that does not receive it has ended: its exit status is the reason.
     if (this.#child.connected) this.#child.send(message, () => {});
   }
 }
@@ -101,30 +102,31 @@ export class Crew {
    * Starts a process per card, which sees that card alone.
    * @param driver value of UCX_GAUDI_DRIVER for them
    */
-  constructor(cards: readonly CardEntry[], driver: string) {
+  constructor(cards: readonly AllowedCard[], driver: string) {
     this.#failed = new Promise((_resolve, reject) => {
       this.#fail = reject;
     });
-    // Whoever waits for an answer gets it; between two commands nobody does.
+    // Commands that wait for an answer reject with it; between commands there is no handler.
     this.#failed.catch(() => {});
-    this.#members = cards.map((card, index) => {
-      return new Member(index, environmentOf(card, index, driver), (error) => this.#fail(error));
+    this.#members = cards.map((mapped) => {
+      return new Member(mapped.index, environmentOf(mapped, driver), (error) => this.#fail(error));
     });
   }
 
   /**
-   * Lets one process do something.
-   * @throws UcxError IO_ERROR with what the process says, or how it ended; TIMED_OUT; what {@link stop} was given
+   * Has one process execute a command.
+   * @throws UcxError IO_ERROR with the error of the process, or how it ended; TIMED_OUT; the error of {@link stop}
    */
   async ask<K extends Kind>(index: number, command: CommandOf<K>): Promise<Answers[K]> {
+    const member = this.#members[index]!;
     const timer = systemClock.setTimer(ANSWER_TIMEOUT_NS, () => {
-      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of card ${index}`));
+      this.#fail(statusError(Status.TIMED_OUT, `${command.kind} by the process of card ${member.card}`));
     });
     try {
-      const reply = await Promise.race([this.#members[index]!.command(command), this.#failed]);
+      const reply = await Promise.race([member.command(command), this.#failed]);
       if ('value' in reply) return reply.value as Answers[K];
-      const error = statusError(Status.IO_ERROR, `card ${index}: ${reply.failure}`);
-      // Nobody shall wait for the others.
+      const error = statusError(Status.IO_ERROR, `card ${member.card}: ${reply.failure}`);
+      // Ends the waits for the other processes.
       this.#fail(error);
       throw error;
     } finally {
@@ -132,29 +134,30 @@ export class Crew {
     }
   }
 
-  /** Lets all processes do something at the same time. @returns the answers by card */
+  /** Has all processes execute a command at the same time. @returns the answers by card */
   askAll<K extends Kind>(commandOf: (index: number) => CommandOf<K>): Promise<Answers[K][]> {
-    return Promise.all(this.#members.map(({ index }) => this.ask<K>(index, commandOf(index))));
+    return Promise.all(this.#members.map((_member, index) => this.ask<K>(index, commandOf(index))));
   }
 
-  /** Makes everything that waits, or will, fail with an error. */
+  /** Fails all commands, present and future, with an error. */
   stop(error: Error): void {
     this.#fail(error);
   }
 
   /**
    * Ends all processes and waits until they have.
-   * @returns the error of one that had ended by itself: what others say after that is its consequence
+   * @returns the error of a process that ended unexpectedly: the errors of the others follow from it
    */
   async end(): Promise<Error | undefined> {
     await Promise.all(this.#members.map((member) => member.end()));
-    // Files in shared memory of those that could not remove them.
+    // Removes the shared memory files of processes that were killed.
     scavenge();
     return this.#members.find(({ deathError }) => deathError !== undefined)?.deathError;
   }
 }
 
-function environmentOf({ busId, moduleId }: CardEntry, index: number, driver: string): NodeJS.ProcessEnv {
+function environmentOf({ name, index, card: { busId, moduleId } }: AllowedCard, driver: string): NodeJS.ProcessEnv {
   const entry = { index, ...(moduleId === undefined ? {} : { module_id: moduleId }), bus_id: busId };
-  return { ...process.env, UCX_GAUDI_DRIVER: driver, GAUDI_MAPPING_TABLE: JSON.stringify([entry]) };
+  const table = JSON.stringify([entry]);
+  return { ...process.env, UCX_GAUDI_DRIVER: driver, UCX_ACC_DEVICES: name, GAUDI_MAPPING_TABLE: table };
 }

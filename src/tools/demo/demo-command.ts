@@ -20,7 +20,7 @@ interface DemoOptions {
   readonly json?: boolean;
 }
 
-/** The command. It sets the exit code 1 when a file did not arrive as it was. */
+/** The command. It sets exit code 1 if a file arrived changed. */
 export function demoCommand(): Command {
   return new Command('demo')
     .description('send a file through one card, then between all cards with one process each; check and measure it')

@@ -1,4 +1,4 @@
-/** The note under all figures of the demonstration that were not obtained on a card. Whether that is so is known elsewhere. */
+/** The note below figures of the demonstration that were measured on an emulated card. The callers decide when to print it. */
 
 /** One line. */
 export const EMULATED_NOTE = 'emulated: the figures are those of memory copies here, not those of cards.';

@@ -1,9 +1,9 @@
-/** What the demonstration and its worker processes say to each other over the channel of node:child_process. Types only. */
+/** Messages between the demonstration and its processes, over the IPC channel of node:child_process. Types only. */
 
-/** How the cards get the slices of the others. */
+/** Operation by which the cards exchange their slices. */
 export type Round = 'put' | 'get' | 'tag';
 
-/** What a process must know of another to reach it and its HBM. */
+/** Address and key by which a process reaches another and its HBM. */
 export interface Contact {
   /** Packed address of its worker. */
   readonly address: Uint8Array;
@@ -11,20 +11,20 @@ export interface Contact {
   readonly key: Uint8Array;
 }
 
-/** What a process is told about itself. */
+/** Parameters of a process. */
 export interface Assignment {
-  /** Logical index of its card, and number of its slice of the file. */
+  /** Number of its slice of the file. */
   readonly index: number;
   /** Cards that take part. */
   readonly count: number;
   readonly file: string;
   /** Bytes of the file that the cards exchange. */
   readonly byteLength: number;
-  /** Bytes behind the file in the HBM, twice: from the first half is measured, to the second. */
+  /** Bytes behind the file in the HBM, twice: source and target of the measured puts. */
   readonly spareBytes: number;
 }
 
-/** What a process is asked to do: one thing at a time. */
+/** Commands to a process, one at a time. */
 export type Command =
   | ({ readonly kind: 'open' } & Assignment)
   | { readonly kind: 'connect'; readonly cards: readonly Contact[] }
@@ -33,7 +33,7 @@ export type Command =
   | { readonly kind: 'digest' }
   | { readonly kind: 'measure'; readonly to: number; readonly repetitions: number };
 
-/** What a process did in a round. */
+/** Transfers of a process in a round. */
 export interface RoundAnswer {
   readonly bytes: number;
   /** Transport and device that carried the bytes, and the protocol; undefined where there was nothing to move. */
@@ -41,13 +41,13 @@ export interface RoundAnswer {
   readonly protocol: string | undefined;
 }
 
-/** What it answers, by the kind of command. */
+/** Answers, by the kind of command. */
 export interface Answers {
   open: Contact;
   connect: null;
   load: null;
   exchange: RoundAnswer;
-  /** SHA-256 of what its HBM holds, as hexadecimal digits. */
+  /** SHA-256 of the file in its HBM, as hexadecimal digits. */
   digest: string;
   /** Nanoseconds for all repetitions. */
   measure: number;
@@ -56,5 +56,5 @@ export interface Answers {
 /** Ends a process. */
 export const END = 'end';
 
-/** An answer, or why there is none. */
+/** An answer, or why the command failed. */
 export type Reply = { readonly value: Answers[keyof Answers] } | { readonly failure: string };

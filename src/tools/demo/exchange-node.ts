@@ -1,54 +1,54 @@
 /**
- * The node on which the cards of the exchange are: the kernel's, the node server that UCX_GAUDI_DRIVER names, or an emulated one of its own, in this
- * process and served to others through a socket in a temporary folder. It opens no card.
+ * The node whose cards take part in the exchange: that of the kernel driver, the node server that UCX_GAUDI_DRIVER names, or an emulated node of this
+ * process, served through a socket in a temporary folder. It opens no card.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
 import { GAUDI_CONFIG_TABLE } from '../../assembly/config.ts';
 import { startNodeServer } from '../../assembly/node-server.ts';
 import { openNode } from '../../assembly/open-node.ts';
 import { type Program, startProgram } from '../../assembly/program.ts';
-import type { CardEntry } from '../../driver/port.ts';
 
 /** A node that several processes can use. */
 export interface ExchangeNode {
   readonly emulated: boolean;
-  /** In the order of their bus addresses. */
-  readonly cards: readonly CardEntry[];
-  /** What UCX_GAUDI_DRIVER must be for programs that are to use it. */
+  /** Those that the configuration allows, by logical index. */
+  readonly cards: readonly AllowedCard[];
+  /** Value of UCX_GAUDI_DRIVER for programs that use the node. */
   readonly driver: string;
-  /** Ends what was started for it. */
+  /** Ends the node server, if one was started. */
   close(): Promise<void>;
 }
 
 /**
  * Finds the node, or starts one.
- * @param cards number of emulated cards; by default what UCX_GAUDI_EMULATOR_CARDS says
+ * @param count number of emulated cards; by default UCX_GAUDI_EMULATOR_CARDS
  * @throws UcxError ERR_INVALID_PARAM, ERR_NODE_UNREACHABLE, ERR_NODE_REFUSED; SyscallError
  */
-export function openExchangeNode(cards: number | undefined): ExchangeNode {
+export function openExchangeNode(count: number | undefined): ExchangeNode {
   const program = startProgram();
   const { DRIVER } = program.config.get(GAUDI_CONFIG_TABLE);
   const node = openNode(program);
-  const found = node.cards();
+  const cards = allowedCards(program, node);
   node.close();
   const isNamed = typeof DRIVER === 'object';
-  if (!isNamed && node.kind === 'emulator') return serveNode(program, cards);
+  if (!isNamed && node.kind === 'emulator') return serveNode(program, count);
   const driver = isNamed ? `emulator:${DRIVER.socket}` : 'kernel';
-  return { emulated: isNamed, cards: byBusId(found), driver, close: async () => {} };
+  return { emulated: isNamed, cards, driver, close: async () => {} };
 }
 
-function serveNode(program: Program, cards: number | undefined): ExchangeNode {
+function serveNode(program: Program, count: number | undefined): ExchangeNode {
   const folder = mkdtempSync(join(tmpdir(), 'gaudi-ucx-demo-'));
   const removeFolder = (): void => rmSync(folder, { recursive: true, force: true });
   const socket = join(folder, 'node.sock');
   try {
-    const server = startNodeServer(program, socket, cards === undefined ? {} : { cards: String(cards) });
+    const server = startNodeServer(program, socket, count === undefined ? {} : { cards: String(count) });
     return {
       emulated: true,
-      cards: byBusId(server.node.cards()),
+      cards: allowedCards(program, server.node),
       driver: `emulator:${socket}`,
       close: async () => {
         server.close();
@@ -60,8 +60,4 @@ function serveNode(program: Program, cards: number | undefined): ExchangeNode {
     removeFolder();
     throw error;
   }
-}
-
-function byBusId(cards: readonly CardEntry[]): CardEntry[] {
-  return [...cards].sort((left, right) => (left.busId < right.busId ? -1 : 1));
 }

@@ -12,7 +12,7 @@ export interface RoundResult {
   readonly ns: number;
   readonly transport: string | undefined;
   readonly protocol: string | undefined;
-  /** Cards whose file is another one. */
+  /** Logical indices of the cards whose file is another one. */
   readonly different: readonly number[];
 }
 
@@ -23,7 +23,8 @@ export type MatrixRow = readonly number[];
 export interface ExchangeResult {
   readonly file: string;
   readonly byteLength: number;
-  readonly count: number;
+  /** Logical indices of the cards. */
+  readonly cards: readonly number[];
   readonly emulated: boolean;
   /** SHA-256 of what is exchanged. */
   readonly expected: string;
@@ -35,7 +36,7 @@ export interface ExchangeResult {
 
 /** The text, without a newline at its end. */
 export function describeExchange(result: ExchangeResult): string {
-  const { file, byteLength, count, emulated, expected, rounds, matrix, measuredBytes } = result;
+  const { file, byteLength, cards, emulated, expected, rounds, matrix, measuredBytes } = result;
   const rows = rounds.map((round) => [
     round.round,
     formatBytes(round.bytes),
@@ -43,10 +44,10 @@ export function describeExchange(result: ExchangeResult): string {
     formatRate(round.bytes, round.ns),
     round.transport ?? '-',
     round.protocol ?? '-',
-    `${count - round.different.length} of ${count}`,
+    `${cards.length - round.different.length} of ${cards.length}`,
   ]);
   return [
-    `${file}: ${count} processes with ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'} each`,
+    `${file}: ${cards.length} processes with ${emulated ? 'an emulated Gaudi card' : 'a Gaudi card'} each`,
     `exchange slices of its first ${byteLength} bytes, all with all, HBM to HBM`,
     '',
     formatTable([['round', 'moved', 'time', 'GB/s', 'transport', 'protocol', 'same file'], ...rows]),
@@ -56,20 +57,20 @@ export function describeExchange(result: ExchangeResult): string {
     ...rounds.flatMap(differences),
     '',
     `GB/s${emulated ? ' (emulated)' : ''} by puts of ${formatBytes(measuredBytes)}, row to column, one pair at a time:`,
-    formatMatrix(matrix),
+    formatMatrix(cards, matrix),
     ...(emulated ? ['', EMULATED_NOTE] : []),
   ].join('\n');
 }
 
 function differences({ round, different }: RoundResult): string[] {
-  return different.map((index) => `round ${round}: card ${index} has a DIFFERENT file`);
+  return different.map((card) => `round ${round}: card ${card} has a DIFFERENT file`);
 }
 
-function formatMatrix(matrix: readonly MatrixRow[]): string {
+function formatMatrix(cards: readonly number[], matrix: readonly MatrixRow[]): string {
   const width = 6;
-  const header = ['    ', ...matrix.map((_row, to) => String(to).padStart(width))];
+  const header = ['    ', ...cards.map((card) => String(card).padStart(width))];
   const rows = matrix.map((row, from) => [
-    String(from).padEnd(4),
+    String(cards[from]).padEnd(4),
     ...row.map((rate) => rate.toFixed(2).padStart(width)),
   ]);
   return [header, ...rows].map((cells) => cells.join(' ')).join('\n');

@@ -20,27 +20,27 @@ import { formatBytes, formatRate, formatTable, formatTime } from '../text-table.
 import { EMULATED_NOTE } from './emulated-note.ts';
 import { readFully } from './read-fully.ts';
 
-/** Bytes that are in memory at once: larger files go through in pieces. */
+/** Bytes that are in memory at once: larger files are sent in segments. */
 const SEGMENT_BYTES_MAX = 128 * 2 ** 20;
-/** Bytes of one put or get, and how many of them are on their way. */
+/** Bytes of one put or get, and number of them in flight. */
 const CHUNK_BYTES = 4 * 2 ** 20;
 const WINDOW = 8;
 
 /** What it was asked for. */
 export interface OneCardOptions {
   readonly file: string;
-  /** Where the progress is shown, if it is a terminal. */
+  /** Stream for the progress bar; no bar unless it is a terminal. */
   readonly output: NodeJS.WriteStream;
 }
 
-/** What it has shown. */
+/** The result. */
 export interface OneCardResult {
   readonly file: string;
   readonly byteLength: number;
   readonly emulated: boolean;
   /** Three hops, and the reference copy. Times in nanoseconds. */
   readonly hops: readonly Omit<Hop, 'explanation'>[];
-  /** SHA-256 of what went and of what came back. */
+  /** SHA-256 of the bytes sent and of the bytes received. */
   readonly before: string;
   readonly after: string;
 }
@@ -53,7 +53,7 @@ interface Hop {
   transport: string;
   protocol: string;
   readonly explanation: Explanation | undefined;
-  /** Why it was this protocol, in lines; none for the reference. */
+  /** Reasons for the protocol, one per line; none for the reference. */
   readonly why: readonly string[];
 }
 
@@ -67,7 +67,7 @@ interface Stage {
   readonly secondKey: RemoteKey;
 }
 
-/** Runs it. */
+/** Runs the demonstration on one card. */
 export async function runOneCard(options: OneCardOptions): Promise<OneCardResult> {
   const file = await open(options.file, 'r');
   try {
@@ -91,7 +91,7 @@ export async function runOneCard(options: OneCardOptions): Promise<OneCardResult
 function openStage(context: Context, endpoint: Endpoint, bytes: number): Stage {
   // Not allocated by a memory domain: that would be in /dev/shm, which containers keep small.
   const host = (): MemoryHandle => context.memMap({ buffer: new Uint8Array(bytes) });
-  const device = (): MemoryHandle => context.memMap({ allocate: bytes, memoryType: MemoryType.GAUDI, sysDevice: 0 });
+  const device = (): MemoryHandle => context.memMap({ allocate: bytes, memoryType: MemoryType.GAUDI });
   const [first, second] = [device(), device()];
   return {
     source: host(),
@@ -115,7 +115,7 @@ function openHops(endpoint: Endpoint, stage: Stage): Hop[] {
   ];
 }
 
-/** What streaming works with. */
+/** State of a run. */
 interface Run {
   readonly worker: Worker;
   readonly endpoint: Endpoint;
@@ -129,7 +129,7 @@ interface Digests {
   readonly after: string;
 }
 
-/** Sends the whole file through, segment by segment. */
+/** Sends the whole file, segment by segment. */
 async function stream(file: FileHandle, size: number, run: Run): Promise<Digests> {
   const before = createHash('sha256');
   const after = createHash('sha256');
@@ -148,7 +148,7 @@ async function stream(file: FileHandle, size: number, run: Run): Promise<Digests
   return { before: before.digest('hex'), after: after.digest('hex') };
 }
 
-/** Touches all memory once: the first access to a page is the operating system's time, not that of the copy. */
+/** Touches all memory once, so that page faults are not measured. */
 function warmUp(run: Run, bytes: number): void {
   const quiet: Run = { ...run, hops: run.hops.map((hop) => ({ ...hop })), bar: SILENT };
   runSegment(quiet, bytes, 0);
@@ -174,7 +174,7 @@ function runSegment({ worker, endpoint, stage, hops, bar }: Run, bytes: number, 
   copy.bytes += bytes;
 }
 
-/** Moves `bytes` in chunks, several on their way, and adds the time to the hop. */
+/** Moves `bytes` in chunks, several in flight, and adds the time to the hop. */
 function transfer(
   worker: Worker,
   hop: Hop,

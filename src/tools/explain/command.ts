@@ -1,11 +1,15 @@
-/** `gaudi-ucx explain`: what would move bytes between two kinds of memory, at which size, and why nothing else would. It moves none. */
+/** `gaudi-ucx explain`: prints which transport and protocol would move bytes of each size between two memories, and why the others would not. It moves none. */
 
 import { Command } from 'commander';
+import { type AllowedCard, allowedCards } from '../../assembly/allowed-cards.ts';
 import type { EngineChoice } from '../../assembly/config.ts';
 import { Context } from '../../assembly/context.ts';
+import { openNode } from '../../assembly/open-node.ts';
+import { startProgram } from '../../assembly/program.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
+import { invalidParam } from '../../ucs/type/error.ts';
 import { readArguments } from '../command-line.ts';
 import {
   type ExplainArguments,
@@ -17,7 +21,7 @@ import {
 import { ExplainPeer } from './peer.ts';
 import { type ExplainReport, explainText } from './report.ts';
 
-/** Memory to choose for: device memory comes in pages of the card anyway. */
+/** Bytes of the memory on each side; card memory is rounded up to pages. */
 const MEMORY_BYTES = 4096;
 
 interface Options extends ExplainArguments {
@@ -33,7 +37,7 @@ export function explainCommand(): Command {
     .option('--remote <memory>', 'host, gaudi or gaudi:<card>', 'host')
     .option('--size <sizes>', 'sizes and ranges: 8, 4K..1G, 1,8,64..1M', '8..1G')
     .option('--peer <peer>', 'whose the remote memory is: self, or process for another process of this machine', 'self')
-    .option('--engine <name>', 'native, libucx or auto (default: what UCX_ENGINE says)')
+    .option('--engine <name>', 'native, libucx or auto (default: UCX_ENGINE)')
     .option('--json', 'as JSON')
     .action(run);
 }
@@ -50,27 +54,64 @@ async function explainToSelf(request: ExplainRequest): Promise<ExplainReport> {
   return reportOf(request, context, worker.endpoint(worker.address()), context.packRkey(map(context, request.remote)));
 }
 
-/** Two processes divide the cards: the peer has that of the remote memory, this one has the others. */
+/** Two processes divide the cards that may be used: the peer has that of the remote memory, this one has the others. */
 async function explainToProcess(request: ExplainRequest): Promise<ExplainReport> {
-  const { local, remote } = request;
-  const sysDevice = remote.memoryType === MemoryType.HOST ? undefined : (remote.card ?? (local.card === 0 ? 1 : 0));
+  const { remote } = request;
+  const cards = usableCards();
+  const sysDevice = remote.memoryType === MemoryType.HOST ? undefined : cardOfPeer(request, cards);
   const peer = await ExplainPeer.start({
     memoryType: remote.memoryType,
     sysDevice,
     byteLength: MEMORY_BYTES,
-    accelerators: sysDevice === undefined ? '^gaudi*' : `gaudi${sysDevice}`,
+    config: deviceList(cards, ({ index }) => index === sysDevice),
     ...engineOption(request),
   });
   try {
     await using context = await Context.create({
       ...engineOption(request),
-      config: { ACC_DEVICES: sysDevice === undefined ? 'all' : `^gaudi${sysDevice}` },
+      config: deviceList(cards, ({ index }) => index !== sysDevice),
     });
     const endpoint = context.worker().endpoint(peer.address);
     return reportOf(request, context, endpoint, peer.key);
   } finally {
     await peer.end();
   }
+}
+
+/** The cards that the configuration allows. */
+function usableCards(): AllowedCard[] {
+  const program = startProgram();
+  const node = openNode(program);
+  try {
+    return allowedCards(program, node);
+  } finally {
+    node.close();
+  }
+}
+
+/** The card of the remote memory: by default the first that the local memory does not need. */
+function cardOfPeer({ local, remote }: ExplainRequest, cards: readonly AllowedCard[]): number {
+  const isLocal = local.memoryType !== MemoryType.HOST;
+  const needed = isLocal ? (local.card ?? cards.findLast(({ index }) => index !== remote.card)?.index) : undefined;
+  const card = cards.find(({ index }) => index !== needed && (remote.card ?? index) === index);
+  if (card !== undefined) return card.index;
+  const others = isLocal ? ' besides that of the local memory' : '';
+  const names = cards.map(({ name }) => name).join(', ');
+  throw invalidParam(
+    'remote',
+    `needs a card${others}; those that may be used are ${names || 'none'}`,
+    printMemory(remote),
+  );
+}
+
+/** The setting for those of the cards that one process has; none where there are no cards to divide. */
+function deviceList(
+  cards: readonly AllowedCard[],
+  has: (card: AllowedCard) => boolean,
+): Readonly<Record<string, string>> {
+  if (cards.length === 0) return {};
+  const names = cards.filter(has).map(({ name }) => name);
+  return { ACC_DEVICES: names.length === 0 ? '^gaudi*' : names.join(',') };
 }
 
 /** The engine of both processes. */

@@ -8,17 +8,11 @@ import { setParentDeathSignal } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import type { PeerMemory, PeerReply } from './peer.ts';
 
-async function share({
-  memoryType,
-  sysDevice,
-  byteLength,
-  accelerators,
-  ...options
-}: PeerMemory): Promise<Context | undefined> {
+async function share({ memoryType, sysDevice, byteLength, ...options }: PeerMemory): Promise<Context | undefined> {
   let reply: PeerReply;
   let context: Context | undefined;
   try {
-    context = await Context.create({ ...options, config: { ACC_DEVICES: accelerators } });
+    context = await Context.create(options);
     const memory = context.memMap({
       allocate: byteLength,
       memoryType,
@@ -29,13 +23,13 @@ async function share({
     if (!isUcxError(error)) throw error;
     reply = { failure: `${error.message} (${error.code})` };
   }
-  // Where the parent has just died, nobody takes the reply; the end of the connection, which follows, closes the context.
+  // If the parent has just died, the send fails; the disconnect event that follows closes the context.
   if (process.connected) process.send!(reply, undefined, undefined, () => {});
   return context;
 }
 
 setParentDeathSignal();
-// A terminal sends its signals to all processes: the parent decides.
+// A terminal sends its signals to all processes of the group: the parent decides.
 process.on('SIGINT', () => {});
 let opened: Promise<Context | undefined> | undefined;
 process.on('message', (memory: PeerMemory) => {

@@ -81,7 +81,7 @@ const REPORT: ExplainReport = {
 };
 
 describe('the report', () => {
-  it('has a row for neighbours that go the same way, and devices that are out for one reason in one line', () => {
+  it('has one row for consecutive sizes with the same choice, and one line for devices rejected for the same reason', () => {
     const losers = [
       out('gaudi_cpy/gaudi0', 'is elsewhere'),
       out('gaudi_cpy/gaudi2', 'is elsewhere'),
@@ -113,20 +113,20 @@ describe('the report', () => {
     expect(explainText({ ...REPORT, sizes })).toContain('    not x/0: costs 2.0 times .. costs 1.1 times');
   });
 
-  it('says whose the remote memory is', () => {
+  it('names the owner of the remote memory', () => {
     expect(explainText({ ...REPORT, otherProcess: true })).toMatch(
       /^put: .* gaudi:1 memory of another process, cards emulated$/m,
     );
   });
 
-  it('says that nothing can do it', () => {
+  it('reports that no transport can do it', () => {
     const sizes = [{ bytes: 8, winner: undefined, losers: [out('x', 'cannot')] }];
     expect(explainText({ ...REPORT, sizes, emulated: false })).toMatch(
       /memory\n.*\n\n8 B {2}nothing can do it\n {4}not x: cannot$/,
     );
   });
 
-  it('says nothing of estimates where there are none', () => {
+  it('prints no estimates if there are none', () => {
     const sizes = [
       {
         ...size(8, 'put/libucp', []),

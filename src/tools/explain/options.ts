@@ -9,14 +9,14 @@ import { invalidParam } from '../../ucs/type/error.ts';
 /** Sizes that one call may ask for; a range from 1 byte to the longest has 53. */
 export const SIZES_MAX = 64;
 
-/** Where memory is. */
+/** Memory type and card. */
 export interface MemoryChoice {
   readonly memoryType: MemoryType;
-  /** Card by index; undefined for host memory, and where the first card will do. */
+  /** Logical index of the card; undefined for host memory, and for any card. */
   readonly card: number | undefined;
 }
 
-/** What is to be explained. */
+/** The checked arguments. */
 export interface ExplainRequest {
   readonly operation: ExplainedOperation;
   readonly local: MemoryChoice;
@@ -24,11 +24,11 @@ export interface ExplainRequest {
   /** Whether the remote memory is of another process of this machine. */
   readonly otherProcess: boolean;
   readonly sizes: readonly number[];
-  /** Undefined for what UCX_ENGINE says. */
+  /** Undefined for UCX_ENGINE. */
   readonly engine: EngineChoice | undefined;
 }
 
-/** The arguments as they are typed. */
+/** The arguments as text. */
 export interface ExplainArguments {
   readonly op: string;
   readonly local: string;
@@ -55,7 +55,7 @@ export function readExplainArguments({ op, local, remote, size, peer, engine }: 
   return { ...request, otherProcess, engine: engineOf(engine) };
 }
 
-/** The text that reads as this choice. */
+/** The argument for a choice: the inverse of parsing. */
 export function printMemory({ memoryType, card }: MemoryChoice): string {
   return card === undefined ? memoryTypeName(memoryType) : `${memoryTypeName(memoryType)}:${card}`;
 }
@@ -101,7 +101,7 @@ function sizeOf(text: string, whole: string): number {
   return size;
 }
 
-/** Words have 4 or 8 bytes; what is asked for besides is left out, as long as one of the two is in it. */
+/** Words of atomic operations have 4 or 8 bytes: other sizes are dropped, and a list without these two is refused. */
 function atomicSizes(text: string): number[] {
   const words = sizesOf(text).filter((size) => size === 4 || size === 8);
   if (words.length === 0) throw invalidParam('size', 'must be 4 or 8 for atomic', text);

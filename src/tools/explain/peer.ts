@@ -1,4 +1,4 @@
-/** The other process of `gaudi-ucx explain --peer process`, from the side of the one that asks: starts it, hears where its memory is, ends it. */
+/** The peer process of `gaudi-ucx explain --peer process`: starts it, receives its worker address and remote key, ends it. */
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,23 +10,23 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 import { statusError } from '../../ucs/type/error.ts';
 import { Status } from '../../ucs/type/status.ts';
 
-/** Memory that the peer shall have. */
+/** Memory that the peer maps. */
 export interface PeerMemory {
   readonly memoryType: MemoryType;
   readonly sysDevice: number | undefined;
   readonly byteLength: number;
-  /** UCX_ACC_DEVICES of the peer: the cards are divided between the two processes. */
-  readonly accelerators: string;
-  /** Of both processes; undefined for what UCX_ENGINE says. */
+  /** Settings of the peer: the cards are divided between the two processes. */
+  readonly config: Readonly<Record<string, string>>;
+  /** Of both processes; undefined for UCX_ENGINE. */
   readonly engine?: EngineChoice;
 }
 
-/** Where it is, or why there is none. */
+/** Worker address and remote key of the peer, or why it failed. */
 export type PeerReply =
   | { readonly address: Uint8Array; readonly key: Uint8Array; readonly failure?: undefined }
   | { readonly failure: string };
 
-/** Time for ending by itself. */
+/** Time after which a peer that has not ended is killed. */
 const END_TIMEOUT_NS = 5e9;
 const PROGRAM = new URL(`./explain-peer-program${extname(import.meta.url)}`, import.meta.url);
 
@@ -46,7 +46,7 @@ export class ExplainPeer {
 
   /**
    * Starts the process. End it with {@link end}.
-   * @throws UcxError IO_ERROR with what it says, or that it has ended
+   * @throws UcxError IO_ERROR with the error of the peer, or that it has ended
    */
   static async start(memory: PeerMemory): Promise<ExplainPeer> {
     const child = fork(fileURLToPath(PROGRAM), [], {

@@ -1,4 +1,4 @@
-/** What `gaudi-ucx explain` prints: sizes that go the same way in one row, with the reason of every loser below. Text only. */
+/** Text of `gaudi-ucx explain`: one row for consecutive sizes with the same choice, and below it why the others were not chosen. Text only. */
 
 import type { Engine } from '../../ucp/api/engine.ts';
 import type { SizeExplanation, SizeLoser } from '../../ucp/api/explanation.ts';
@@ -9,7 +9,7 @@ export const REPORT_COLUMNS = 100;
 const MEGABYTE = 1e6;
 const INDENT = '    ';
 
-/** What a report is about. */
+/** Data of a report. */
 export interface ExplainReport {
   readonly operation: string;
   readonly local: string;
@@ -17,7 +17,7 @@ export interface ExplainReport {
   /** Whether the remote memory is of another process. */
   readonly otherProcess: boolean;
   readonly emulated: boolean;
-  /** What runs the operation, and why this. */
+  /** Engine that runs the operation, and why it was chosen. */
   readonly engine: Engine;
   readonly sizes: readonly SizeExplanation[];
 }

@@ -7,7 +7,7 @@ import { invalidParam } from '../../ucs/type/error.ts';
 import { type RegisterBlock, RegisterBlocks } from '../../uct/index.ts';
 import { formatBytes, formatTable } from '../text-table.ts';
 
-/** What is to be read. */
+/** The requested hardware blocks. */
 export interface BlocksOptions {
   /** Name of a block; undefined for the list of all. */
   readonly block: string | undefined;
@@ -15,7 +15,7 @@ export interface BlocksOptions {
   readonly minor: number;
 }
 
-/** What was read: the blocks of a card, or the registers of one of them. */
+/** The data: the blocks of a card, or the registers of one of them. */
 export interface BlocksReport {
   readonly minor: number;
   readonly busId: string;

@@ -44,7 +44,7 @@ interface Options {
   readonly json?: true;
 }
 
-/** What the options ask for; undefined parts are not asked for. */
+/** The requested parts; undefined for others. */
 interface Request {
   readonly info: InfoOptions | undefined;
   readonly ucp: UcpInfoOptions | undefined;
@@ -99,7 +99,7 @@ async function run(options: Options, command: Command): Promise<void> {
   process.stdout.write(`${parts.filter((part) => part !== '').join('\n')}\n`);
 }
 
-/** What the options ask for. Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED. */
+/** The parts that the options request. Throws ERR_INVALID_PARAM, ERR_UNSUPPORTED. */
 function requestOf(options: Options): Request {
   for (const [letter, advice] of Object.entries(ELSEWHERE)) {
     if (Object.hasOwn(options, letter)) throw elsewhere(letter, advice);

@@ -1,4 +1,4 @@
-/** What `gaudi-ucx info` reads, as data, and the text of it. What is read is decided in command.ts; the parts are in the files beside. */
+/** Data and text of `gaudi-ucx info`. command.ts decides which parts are read; each part has a file of its own. */
 
 import { components } from '../../assembly/context.ts';
 import { openNode } from '../../assembly/open-node.ts';
@@ -15,7 +15,7 @@ import { type DomainReport, domainText } from './devices.ts';
 import { describeLibrary, describeLibraryVersion } from './library.ts';
 import { distanceLines, networkLines, readSystem, type SystemReport, systemText } from './system.ts';
 
-/** What is asked for. */
+/** The requested parts. */
 export interface InfoOptions {
   readonly version: boolean;
   readonly system: boolean;
@@ -28,7 +28,7 @@ export interface InfoOptions {
   readonly config: ConfigPrintOptions | undefined;
 }
 
-/** What was read; parts that are not asked for are undefined. */
+/** The data; parts that were not requested are undefined. */
 export interface InfoReport {
   readonly version: string | undefined;
   /** The UCX library of the machine: its version and file, or why there is none. */

@@ -9,7 +9,7 @@ export function describeLibraryVersion(library: UcxLibrary): string {
   return `# UCX library: ${library.version} (${library.file})`;
 }
 
-/** The text for `info -d`: its transports and devices, or one line that says why there are none. */
+/** The text for `info -d`: its transports and devices, or one line with the reason why there are none. */
 export function describeLibrary(library: UcxLibrary): string {
   const title = describeLibraryVersion(library);
   if (library.reason !== undefined) return ['#', title, '#'].join('\n');

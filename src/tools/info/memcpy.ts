@@ -5,7 +5,7 @@ import { systemClock } from '../../ucs/sys/clock.ts';
 
 const BYTES_MIN = 4096;
 const BYTES_MAX = 64 * 2 ** 20;
-/** How long a size is copied, again and again. */
+/** Duration of the measurement of one size. */
 const MEASURE_NS = 20e6;
 const MEGABYTE = 1e6;
 

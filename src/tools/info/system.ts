@@ -19,7 +19,7 @@ import {
 import { askCard } from '../card-state.ts';
 import { formatBytes, formatTable } from '../text-table.ts';
 
-/** What is shown. */
+/** The data that is shown. */
 export interface SystemSources {
   readonly node: DriverNode;
   readonly topology: Topology;
@@ -126,7 +126,7 @@ function distanceText({ kind }: Distance): string {
   return kind === 'unknown' ? 'distance unknown' : `common: ${kind}`;
 }
 
-/** The text of a report. `hasScaleOut` is false where UCX_GAUDI_COPY_NIC_SCALE_OUT says that those ports are of no interest. */
+/** The text of a report. `hasScaleOut` is false if UCX_GAUDI_COPY_NIC_SCALE_OUT excludes those ports. */
 export function systemText(report: SystemReport, hasScaleOut: boolean): string {
   const source = report.emulated ? 'emulated node' : 'habanalabs kernel driver';
   const lines = ['#', `# ${report.cards.length} Gaudi cards (${source})`, '#'];
@@ -190,7 +190,7 @@ function portText({ port, linkUp, netdev }: NicPort): string {
   return `${port}${linkUp === false ? ' down' : ''}${netdev === undefined ? '' : ` (${netdev})`}`;
 }
 
-/** What any two cards have in common. */
+/** The closest common PCI component of any two cards. */
 export function distanceLines({ cards, distances }: SystemReport): string[] {
   if (distances.length < 2) return [];
   const names = cards.filter(({ path }) => path !== undefined).map(({ minor }) => `card ${minor}`);

@@ -1,4 +1,4 @@
-/** `info -p`, `-w`, `-e` and `-m`: what a context, a worker, an endpoint and an allocation of ucp look like here. It connects to no other process. */
+/** `info -p`, `-w`, `-e` and `-m`: data of a context, a worker, an endpoint and an allocation of ucp. It connects to no other process. */
 
 import { type Context, Context as ContextFactory } from '../../assembly/context.ts';
 import type { Feature } from '../../ucp/api/features.ts';
@@ -17,7 +17,7 @@ const FEATURE_LETTERS: Readonly<Record<string, readonly Feature[]>> = {
   e: [],
 };
 
-/** What is asked for. */
+/** The requested parts. */
 export interface UcpInfoOptions {
   readonly features: readonly Feature[];
   readonly context: boolean;
@@ -27,7 +27,7 @@ export interface UcpInfoOptions {
   readonly memoryBytes: number | undefined;
 }
 
-/** What was read; parts that are not asked for are undefined. */
+/** The data; parts that were not requested are undefined. */
 export interface UcpReport {
   readonly context?: {
     readonly engine: string;
@@ -55,7 +55,7 @@ export function featuresOf(letters: string): readonly Feature[] {
   return features;
 }
 
-/** Opens a context and looks at it. Throws what opening it and allocating throw. */
+/** Opens a context and reads its data. Throws the errors of Context.create and memMap. */
 export async function readUcp(options: UcpInfoOptions): Promise<UcpReport> {
   await using context: Context = await ContextFactory.create({ features: options.features });
   const { memoryTypes, unavailable } = context.query();

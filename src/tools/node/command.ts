@@ -40,7 +40,12 @@ const SOCKET_HELP = 'socket of the server (default: what UCX_GAUDI_DRIVER names,
 
 /** The command with its subcommands. */
 export function nodeCommand(): Command {
-  const node = new Command('node').description('an emulated node for several processes');
+  const node = new Command('node')
+    .description('an emulated node for several processes')
+    .allowExcessArguments()
+    .action((_options: object, { args: [name] }: Command) => {
+      node.error(name === undefined ? 'no command is given' : `unknown command '${name}'`);
+    });
   node
     .command('up')
     .description('start the node server')
@@ -51,7 +56,7 @@ export function nodeCommand(): Command {
     .option('--dma-threads <number>', 'threads that run the DMA engines')
     .option('--config <file>', 'JSON file with asic, cards, hbm, links, dmaThreads; options win')
     .option(SOCKET, SOCKET_HELP)
-    .option('--foreground', 'serve in this process until it is told to end')
+    .option('--foreground', 'serve in this process until a signal or node down ends it')
     .action(up);
   node
     .command('status')
@@ -75,7 +80,7 @@ export function nodeCommand(): Command {
     });
   node
     .command('fault')
-    .description('let something go wrong on a card')
+    .description('inject a fault into a card')
     .argument('<card>', 'card by minor')
     .argument(
       '<kind>',

@@ -1,4 +1,4 @@
-/** The faults of `gaudi-ucx node fault`: out of its arguments, and as a sentence. What a fault does is the emulator's business. */
+/** The faults of `gaudi-ucx node fault`: parsed from its arguments, and described in a sentence. The emulator carries them out. */
 
 import { type Fault, readFault } from '../../assembly/node-server.ts';
 import { Errno, errnoName } from '../../sys/index.ts';
@@ -37,7 +37,7 @@ export function faultOf(kind: string, given: FaultArguments): Fault {
   return readFault(fields);
 }
 
-/** What a fault does to a card, as a sentence. */
+/** A sentence that describes a fault. */
 export function faultSentence(minor: number, fault: Fault): string {
   const card = `card ${minor}`;
   switch (fault.kind) {

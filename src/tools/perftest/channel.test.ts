@@ -27,12 +27,12 @@ async function pair(): Promise<[Channel, Channel]> {
   return [await accepted, client];
 }
 
-/** A channel whose peer says what it likes. */
+/** A channel whose peer sends arbitrary lines. */
 async function rawPair(): Promise<[Channel, Socket]> {
   let socket: Socket | undefined;
   const server = await acceptChannel(place, new AbortController().signal, () => {
     socket = connect(place as { path: string });
-    // The server closes a connection on which nonsense was said.
+    // The server closes a connection after a malformed line.
     socket.on('error', () => undefined);
   });
   return [server, socket!];
@@ -96,7 +96,7 @@ describe('Channel', () => {
     ['text', 'GET / HTTP/1.1\n'],
     ['a list', '[]\n'],
     ['the record with which ucx_perftest begins', '\u0001\0\0\0'],
-  ])('says what speaks to it: %s', async (_what, text) => {
+  ])('names the protocol of its peer: %s', async (_what, text) => {
     const [server, socket] = await rawPair();
     socket.write(text);
     await expect(server.receive('hello')).rejects.toMatchObject({
@@ -107,7 +107,7 @@ describe('Channel', () => {
     socket.destroy();
   });
 
-  it('stops to listen when it is told to', async () => {
+  it('stops listening on request', async () => {
     const controller = new AbortController();
     const accepted = acceptChannel(place, controller.signal, () => controller.abort());
     await expect(accepted).rejects.toMatchObject({ name: 'AbortError' });

@@ -1,6 +1,6 @@
 /**
  * The out-of-band channel of a test: lines of JSON over a socket, on which addresses, keys and parameters are exchanged and barriers are
- * held. What the lines mean is in session.ts. The peer is not trusted: lines are bounded, and what they hold is checked by who takes it.
+ * held. The meaning of the lines is in session.ts. The peer is not trusted: lines are bounded, and their readers check the contents.
  */
 
 import { once } from 'node:events';
@@ -11,12 +11,12 @@ import { Status } from '../../ucs/type/status.ts';
 /** Longest line, in characters; a longer one ends the channel. Keys are hundreds of bytes. */
 const LINE_LENGTH_MAX = 2 ** 20;
 const PORT_MAX = 65_535;
-/** How long a server of this tool takes at most to answer a hello: it does nothing else. */
+/** Time in which a server of this tool answers a hello. */
 const HELLO_TIMEOUT_MS = 5000;
 /** Addresses on which only this machine is heard. */
 const LOOPBACK = /^(127\.|::1$|localhost$)/;
 
-/** Where a server listens: a port of this machine, or the path of a socket. */
+/** Address of a server: a TCP port, or the path of a socket. */
 export type Place = { readonly port: number; readonly host: string } | { readonly path: string };
 
 /** One message. */
@@ -43,7 +43,7 @@ export class Channel {
     socket.on('close', () => this.fail(lostPeer('it has closed the connection')));
   }
 
-  /** What the other side is called in messages. */
+  /** Name of the other side in messages. */
   get peerName(): string {
     return this.#socket.remoteAddress ?? 'a socket';
   }
@@ -167,7 +167,7 @@ export function placeOf(host: string | undefined, port: string | undefined, isIp
   return { port: number, host: host ?? (isIpv6 ? '::1' : '127.0.0.1') };
 }
 
-/** Where a server listens, and how it is reached from elsewhere. */
+/** Line that says where a server listens, and how other machines reach it. */
 export function placeText(place: Place): string {
   if ('path' in place) return place.path;
   const { host, port } = place;

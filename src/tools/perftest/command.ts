@@ -105,7 +105,7 @@ function checkArguments(host: string | undefined, options: CommandOptions): void
   if (options.report !== undefined && !isLoopback && host === undefined) {
     throw invalidParam('--report', 'must be given to the client, or with loopback (-l)', options.report);
   }
-  // A server is told its tests by the client, but may be given them as ucx_perftest is.
+  // The client sends its tests to the server, but the server accepts these options too, as ucx_perftest does.
   if (isLoopback || host !== undefined || options.t !== undefined) testsOf(options);
 }
 
@@ -144,7 +144,7 @@ async function runServer(options: CommandOptions, interrupt: AbortSignal): Promi
   });
 }
 
-/** Talks with the other side, which is told of a failure. */
+/** Runs the tests over the channel; reports a failure to the other side. */
 async function converse(channel: Channel, interrupt: AbortSignal, talk: () => Promise<void>): Promise<void> {
   const onInterrupt = (): void => channel.fail(statusError(Status.CANCELED, 'perftest'));
   interrupt.addEventListener('abort', onInterrupt);
@@ -159,7 +159,7 @@ async function converse(channel: Channel, interrupt: AbortSignal, talk: () => Pr
   }
 }
 
-/** What the tests of one conversation run with. */
+/** Environment of the tests over one channel. */
 interface Run {
   readonly options: CommandOptions;
   readonly role: Role;

@@ -52,7 +52,7 @@ describe('Content', () => {
     }
   });
 
-  it('looks at a range', () => {
+  it('checks a range', () => {
     const { bytes, content } = memory();
     content.fill(0);
     bytes[2]! ^= 1;

@@ -1,4 +1,4 @@
-/** What the messages of a verified test hold: bytes that follow from the sequence number, in the parts of a message. It moves nothing itself. */
+/** Contents of the messages of a verified test: bytes computed from the sequence number, in the parts of a message. It moves nothing itself. */
 
 import type { Clock } from '../../ucs/sys/clock.ts';
 import { UcxError } from '../../ucs/type/error.ts';

@@ -1,5 +1,5 @@
 /**
- * The measuring loops: synchronous, in slices, so that the event loop gets a turn now and then. Each loop goes on where its slice ended. Without
+ * The measuring loops: synchronous, in slices, so that the event loop runs between them. Each loop continues where its slice ended. Without
  * promises and without garbage of their own.
  */
 
@@ -9,10 +9,10 @@ import { Status } from '../../ucs/type/status.ts';
 import type { Meter } from './meter.ts';
 import { SEQUENCE_MASK, type Traffic } from './traffic.ts';
 
-/** Turns between two looks at the clock. A power of two less one. */
+/** Mask of the turns between two readings of the clock: a power of two less one. */
 const TURNS_MASK = 1023;
 
-/** What a loop works with. */
+/** Parameters of a loop. */
 export interface LoopOptions {
   readonly clock: Clock;
   readonly traffic: Traffic;
@@ -57,7 +57,7 @@ export abstract class Loop {
     return isDone;
   }
 
-  /** Goes on until everything is done (true), or {@link isOver} says so (false). */
+  /** Continues until the loop is complete (true), or the slice is over (false, see {@link isOver}). */
   protected abstract run(): boolean;
 
   /** One turn: true when the slice is over. */
@@ -106,7 +106,7 @@ export abstract class Loop {
     return true;
   }
 
-  /** Waits until nothing is on its way and the other side has everything, then stops the clock; false when the slice is over. */
+  /** Waits until no operation is in flight and the other side has received everything, then stops the clock; false when the slice is over. */
   protected tryFinish(): boolean {
     const { traffic } = this;
     while (traffic.outstanding > 0 || !traffic.flush()) {
@@ -156,7 +156,7 @@ export class PingPongLoop extends Loop {
   }
 }
 
-/** Sends all the time; at the end waits until the other side has said, or memory shows, that everything is there. */
+/** Sends without pause; at the end waits until an acknowledgement, or the memory, shows that everything has arrived. */
 export class SenderLoop extends Loop {
   readonly #isLoopback: boolean;
   #hasStarted = false;
@@ -242,7 +242,7 @@ export class ReceiverLoop extends Loop {
   }
 }
 
-/** Makes progress for a peer that does everything by itself, until it says that it has finished. */
+/** Makes progress for a peer that runs one-sided operations, until it reports that it has finished. */
 export class ResponderLoop extends Loop {
   readonly #hasFinished: () => boolean;
 

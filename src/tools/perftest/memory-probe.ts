@@ -72,7 +72,7 @@ export class MemoryProbe {
     return this.#byte[0];
   }
 
-  /** Drives a read of {@link pollByte}, where nobody else drives the worker. */
+  /** Makes progress for a read of {@link pollByte}, unless other code calls progress. */
   progress(): number {
     return this.#worker.progress();
   }

@@ -17,7 +17,7 @@ const NS_PER_SECOND = 1e9;
 export const BAND: readonly [number, number] = [10, 90];
 const MEDIAN = 50;
 
-/** What a run has shown so far. Times in nanoseconds of one message, one way; rates per second. */
+/** Results of a run so far. Times in nanoseconds of one message, one way; rates per second. */
 export interface Measurement {
   readonly iterations: number;
   /** The percentile that was asked for. */
@@ -35,7 +35,7 @@ export interface Measurement {
   readonly overallMessages: number;
 }
 
-/** What is measured. */
+/** Parameters of a measurement. */
 export interface MeterOptions {
   readonly clock: Clock;
   readonly iterations: number;
@@ -86,7 +86,7 @@ export class Meter {
     if (phase <= 1) this.#sample(phase);
   }
 
-  /** The program did something else: the iteration at hand says nothing. */
+  /** The program was interrupted: the current iteration is not measured. */
   interrupt(): void {
     this.#sampleBeginNs = 0;
   }
@@ -160,7 +160,7 @@ function percentileOfSorted(sorted: Float64Array, rank: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * rank) / 100))]!;
 }
 
-/** What one reading of the clock adds to a sample. */
+/** Time of one reading of the clock, which is part of each sample. */
 function clockCostNs(clock: Clock): number {
   const costs = new Float64Array(CLOCK_READINGS);
   for (let i = 0; i < CLOCK_READINGS; i++) {

@@ -112,7 +112,7 @@ describe('specOf', () => {
     ['a list of sizes', { t: 'ucp_get', s: '8,8' }],
     ['-D bcopy', { ...UCT, t: 'put_bw', D: 'bcopy' }],
     ['-H 16', { ...UCT, t: 'am_bw', H: '16' }],
-  ])('says why there is no %s', (name, options) => {
+  ])('refuses %s with the reason', (name, options) => {
     const { code, message } = failure(() => specOf(options));
     expect(code).toBe('ERR_UNSUPPORTED');
     expect(message.startsWith(name)).toBe(true);

@@ -53,10 +53,16 @@ export interface TestOptions {
 export function declareTestOptions(command: Command): Command {
   return command
     .option('-t <test>', `test to run: ${TESTS.map(({ name }) => name).join(', ')}`)
-    .option('-s <sizes>', `sizes of the parts of a message, such as 16,48,8192 (${DEFAULT_BYTES})`)
+    .option(
+      '-s <sizes>',
+      `sizes of the parts of a message, such as 16,48,8192, or a range such as 8..4k or 8:4k (${DEFAULT_BYTES})`,
+    )
     .option('-m <types>', 'memory of the sender and, behind a comma, of the receiver: host or gaudi (host)')
     .option('-n <iterations>', `iterations to run (${DEFAULT_ITERATIONS})`)
-    .option('-w <iterations>', `iterations to warm up, at most a tenth of -n (${DEFAULT_WARM_UP})`)
+    .option(
+      '-w <iterations>',
+      `iterations to warm up, at most a tenth of -n, for at least 0.2 s unless it is 0 (${DEFAULT_WARM_UP})`,
+    )
     .option('-O <count>', 'operations outstanding at most (by the test: 1 or 32)')
     .option('-i <bytes>', 'distance between the parts of a message (0: one behind the other)')
     .option('-o', 'the passive side of a one-sided test makes no progress')
@@ -152,7 +158,7 @@ export function sizesOfRange(text: string): number[] {
   return sizes;
 }
 
-/** What ucx_perftest has and this tool has not, by name. */
+/** Options and values of ucx_perftest that this tool does not have. */
 function refuse({ T: threads = '1', M: threadMode = 'single', A, B, D, E: wait = 'poll' }: TestOptions): void {
   if (threads !== '1') throw unsupported(`-T ${threads}`, 'a worker belongs to one thread');
   if (threadMode !== 'single') throw unsupported(`-M ${threadMode}`, 'a worker belongs to one thread');

@@ -66,7 +66,7 @@ describe('resultHeader', () => {
     expect(bandwidth[3]).toContain('|     Test     | # iterations | 99.9%ile |');
   });
 
-  it('says that cards are emulated', () => {
+  it('names emulated cards', () => {
     const lines = resultHeader(specOf({ t: 'tag_bw' }), PLAIN, true).split('\n');
     expect(lines[1]).toMatch(/^\| Cards: emulated +\|$/);
     expect(new Set(lines.map(({ length }) => length)).size).toBe(1);

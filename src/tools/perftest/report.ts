@@ -13,7 +13,7 @@ const TEST_RULE =
 const TEST_WIDTH = 60;
 const ROOM_AFTER = 31;
 
-/** How the results are printed. */
+/** Output format of the results. */
 export interface ReportOptions {
   /** -v */
   readonly csv: boolean;
@@ -27,7 +27,7 @@ export interface ReportOptions {
   readonly batchFiles: readonly string[];
 }
 
-/** What a test is, for the side that shows it: a box without its lower edge. */
+/** Description of a test: a box without its lower edge. */
 export function describeTest(spec: TestSpec, emulated: boolean): string {
   const { kind } = spec;
   const memory = (type: string): string => (type === 'gaudi' && emulated ? 'gaudi (emulated)' : type);
@@ -52,7 +52,7 @@ export function describeTest(spec: TestSpec, emulated: boolean): string {
 /** The lower edge of {@link describeTest} where no results follow. */
 export const TEST_END: string = TEST_RULE;
 
-/** What is above the results. */
+/** Header of the results. */
 export function resultHeader(spec: TestSpec, options: ReportOptions, emulated: boolean): string {
   const rank = spec.percentile.toFixed(1);
   if (options.csv) {

@@ -1,6 +1,6 @@
 /**
  * One test from its opening to its result: opens a side, meets the other one over the channel, runs the loops in slices. What the loops do is
- * in loops.ts, how results look in report.ts.
+ * in loops.ts, the output in report.ts.
  */
 
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -25,7 +25,7 @@ const REPORT_NS = 1e9;
 /** Which side this is. The server answers in streams and begins in ping-pongs, as in ucx_perftest. */
 export type Role = 'server' | 'client' | 'loopback';
 
-/** What a test runs with. */
+/** Environment of a test. */
 export interface SessionOptions {
   readonly spec: TestSpec;
   readonly role: Role;
@@ -70,7 +70,7 @@ async function meet({ channel }: SessionOptions, side: Side): Promise<void> {
   side.connect(await channel.receive('side'));
 }
 
-/** Iterations of a round, as the other side says. @throws UcxError ERR_INVALID_PARAM */
+/** Iterations of a round, from a message of the other side. @throws UcxError ERR_INVALID_PARAM */
 function countOf({ iterations }: ChannelMessage): number {
   const count = Number(iterations);
   if (!Number.isSafeInteger(count) || count < 0)
@@ -198,7 +198,7 @@ class Session {
     const meeting = channel.barrier().finally(() => {
       hasMet = true;
     });
-    // Whoever fails first ends the wait; the other failure is then of no interest.
+    // The first failure ends the wait; a later one is ignored.
     meeting.catch(() => undefined);
     while (!hasMet) {
       this.#traffic.progress();

@@ -13,9 +13,9 @@ import { UctAtomicTraffic, UctGetTraffic, UctMessageTraffic, UctPutTraffic } fro
 export interface Side {
   /** True when emulated cards take part. */
   readonly emulated: boolean;
-  /** What the other side must know. */
+  /** Addresses and keys for the other side. */
   greet(): Hello;
-  /** Connects to the other side, whose words are checked. */
+  /** Connects to the other side; checks its addresses and keys. */
   connect(peer: Readonly<Record<string, unknown>>): void;
   close(): Promise<void>;
 }

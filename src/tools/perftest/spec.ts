@@ -1,5 +1,5 @@
 /**
- * What one test shall do, checked: built from options, and sent to the other side as it is. How options are written is in options.ts.
+ * Specification of one test: checked, built from the options, and sent to the other side. The syntax of the options is in options.ts.
  */
 
 import { invalidParam, UcxError } from '../../ucs/type/error.ts';

@@ -1,11 +1,11 @@
-/** When a warm-up has lasted long enough: pure, so that both the rule and its limits can be tested. */
+/** Decides when a warm-up ends: after the minimum time, once the rate is steady. Pure; measures nothing. */
 
-/** What a round shall take. */
+/** Duration of a round of the warm-up. */
 export const ROUND_NS = 50e6;
-/** A warm-up takes this at least, and as much as this at most. */
+/** Minimum and maximum duration of a warm-up. */
 export const WARM_UP_NS_MIN = 200e6;
 export const WARM_UP_NS_MAX = 2e9;
-/** Rounds whose times of an iteration differ by less are equal. */
+/** Relative difference in the time of an iteration below which two rounds count as equal. */
 const TOLERANCE = 0.05;
 
 /** Decides after every round of a warm-up whether there is another one. */

@@ -1,6 +1,6 @@
 /**
- * The context of a test with its memory: cards where they are asked for, the first one that nobody has, so that the two sides of a test can share a
- * node. Transports are chosen by UCX_TLS as everywhere.
+ * The context of a test with its memory: for device memory with the first card that is free, so that the two sides of a test can share a
+ * node. UCX_TLS chooses the transports.
  */
 
 import { allowedCards } from '../../assembly/allowed-cards.ts';
@@ -16,9 +16,9 @@ import { type MemoryName, messageExtent, type TestSpec, unsupported } from './sp
 import { isAtomic } from './tests.ts';
 
 /** Longest key or address in a hello, in bytes. */
-const INTRODUCTION_BYTES_MAX = 65_536;
+const HELLO_BYTES_MAX = 65_536;
 
-/** What the other side must know of this one, as text. */
+/** Addresses and keys of one side for the other, as text. */
 export interface Hello {
   readonly address: string;
   readonly key: string;
@@ -56,7 +56,7 @@ export class TestContext {
     }
   }
 
-  /** Ends everything at once: what is on its way is cancelled. */
+  /** Ends at once: operations in flight are cancelled. */
   async close(): Promise<void> {
     await this.context.close();
     this.#node?.close();
@@ -75,7 +75,7 @@ export function hexOf(bytes: Uint8Array): string {
 
 /** Bytes of a hello. @throws UcxError ERR_INVALID_PARAM for what is none */
 export function bytesOf(name: string, text: unknown): Uint8Array {
-  const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * INTRODUCTION_BYTES_MAX;
+  const isHex = typeof text === 'string' && /^([\da-f]{2})*$/.test(text) && text.length <= 2 * HELLO_BYTES_MAX;
   if (!isHex) throw invalidParam(name, 'must be bytes as hexadecimal text', typeof text);
   return new Uint8Array(Buffer.from(text, 'hex'));
 }
@@ -101,7 +101,7 @@ async function openWithCard(
   const node = openNode(program);
   const reasons: string[] = [];
   try {
-    const names = allowedCards(program, node);
+    const names = allowedCards(program, node).map(({ name }) => name);
     for (const name of [...names.filter((each) => each === preferred), ...names.filter((each) => each !== preferred)]) {
       const context = await openCard(node, name, reasons);
       if (context !== undefined) return { context, node };

@@ -1,6 +1,6 @@
-/** The tests of ucx_perftest by name: what each measures and what its table says. Not how they run. */
+/** The tests of ucx_perftest by name: operation, pattern and titles of the table. It runs nothing. */
 
-/** What a test does over and over. */
+/** The operation of a test. */
 export type Operation = 'am' | 'put' | 'get' | 'add' | 'fadd' | 'swap' | 'cswap' | 'tag' | 'tag_sync' | 'stream';
 
 /** One test. */
@@ -12,7 +12,7 @@ export interface TestKind {
   /** Each side answers the other, or one side sends all the time. */
   readonly pattern: 'ping-pong' | 'stream';
   readonly description: string;
-  /** What the first columns are called. */
+  /** Title of the first columns. */
   readonly column: 'latency' | 'overhead';
   /** Operations that may be outstanding by default (-O). */
   readonly window: number;

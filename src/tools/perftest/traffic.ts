@@ -1,6 +1,6 @@
 /**
- * What a test does, as its loops see it: one message out, one message in, without promises. How bytes move is in the classes of each
- * operation; when to send and how long to wait is in loops.ts.
+ * Interface between the loops and the operations of a test: sends one message, receives one message, without promises. The transfers are in the classes of each
+ * operation; loops.ts decides when to send and how long to wait.
  */
 
 import type { UcxError } from '../../ucs/type/error.ts';
@@ -8,7 +8,7 @@ import { Status } from '../../ucs/type/status.ts';
 
 /** Sequence numbers of messages: one byte, the last one of the data of a put. */
 export const SEQUENCE_MASK = 0xff;
-/** What the sequence number is before the first message; the number of no message that comes first. */
+/** Sequence number before the first message; the first message has another one. */
 export const SEQUENCE_NONE = 0xff;
 
 /** The traffic of one side of a test. */
@@ -37,7 +37,7 @@ export abstract class Traffic {
   /** True when message `sequence` is here, which is the message number `index` of the run. */
   abstract hasArrived(sequence: number, index: number): boolean;
 
-  /** Sends the one message that says that everything has arrived; nothing where the sender knows by itself. */
+  /** Acknowledges that everything has arrived, with one message; does nothing if the sender can see it itself. */
   acknowledge(): Status {
     return Status.OK;
   }
@@ -47,7 +47,7 @@ export abstract class Traffic {
     return false;
   }
 
-  /** Makes ready for a run: nothing is on its way on either side. */
+  /** Prepares for a run. Neither side may have operations in flight. */
   reset(): void {
     this.received = 0;
   }
@@ -61,7 +61,7 @@ export abstract class Traffic {
   /** Begins to wait until everything has reached the other side; true when it has. Call it again after progress. */
   abstract flush(): boolean;
 
-  /** What carries the messages, such as `posix/memory`, for people. */
+  /** Transport and device of the messages, such as `posix/memory`. */
   abstract get carrier(): string;
 
   /** Gives back what it holds. */

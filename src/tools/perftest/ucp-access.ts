@@ -32,12 +32,12 @@ abstract class AccessTraffic extends UcpTraffic {
   }
 }
 
-/** Looks at a byte between two turns of progress. */
-const LOOKS = 8;
+/** Reads of the polled byte between two calls of progress. */
+const READS = 8;
 
-/** Whether a byte that another process writes has become what is expected. */
+/** True when a byte that another process writes has the expected value. */
 function pollByte(bytes: Uint8Array, index: number, expected: number): boolean {
-  for (let look = 0; look < LOOKS; look++) if (Atomics.load(bytes, index) === expected) return true;
+  for (let read = 0; read < READS; read++) if (Atomics.load(bytes, index) === expected) return true;
   return false;
 }
 
@@ -124,7 +124,7 @@ export class GetTraffic extends AccessTraffic {
   }
 }
 
-/** Atomic operations on the first word. Each adds one to it in its own way, so that the end shows whether all were done. */
+/** Atomic operations on the first word. Each adds one to it, so that the final value shows whether all were executed. */
 export class AtomicTraffic extends AccessTraffic {
   readonly #name: AtomicName;
   readonly #fetches: boolean;
@@ -179,7 +179,7 @@ export class AtomicTraffic extends AccessTraffic {
   }
 
   override get carrier(): string {
-    // Operations that end at once do not tell.
+    // Operations that end at once call no callback.
     return this.#carrier ?? this.libraryCarrier ?? this.endpoint.transports.join(' or ');
   }
 

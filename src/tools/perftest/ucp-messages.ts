@@ -18,7 +18,7 @@ const ACKNOWLEDGEMENT_BYTES = 1;
 abstract class MessageTraffic extends UcpTraffic {
   protected readonly source: LocalMemory;
   protected readonly target: LocalMemory;
-  /** What is sent and received: the memory, or a list of its parts with no length beside it. */
+  /** Buffer of a message: the memory, or a list of its parts without a length of its own. */
   protected readonly outgoing: LocalBuffer;
   protected readonly incoming: LocalBuffer;
   protected readonly outgoingBytes: number;
@@ -124,7 +124,7 @@ export class TagTraffic extends MessageTraffic {
   }
 }
 
-/** Active messages. Eager data in host memory is taken where it lies, as ucx_perftest does; device memory gets it by a receive. */
+/** Active messages. Eager data is read in place for host memory, as in ucx_perftest, and received into device memory. */
 export class AmTraffic extends MessageTraffic {
   readonly #header: Uint8Array | undefined;
   readonly #copies: boolean;
@@ -219,7 +219,7 @@ export class StreamTraffic extends MessageTraffic {
     return this.endpoint.streamSendNbx(local, 0, byteLength);
   }
 
-  /** Takes data where it lies; a verified test copies it, message by message. */
+  /** Reads data in place; a verified test copies it, message by message. */
   #takeData(): void {
     for (let data = this.endpoint.streamRecvData(); data !== undefined; data = this.endpoint.streamRecvData()) {
       for (let at = 0; at < data.byteLength; ) {

@@ -50,7 +50,7 @@ export class UcpSide {
   }
 
   /**
-   * Connects to the other side, or to this very one.
+   * Connects to the other side, or to itself.
    * @throws UcxError ERR_INVALID_PARAM, ERR_ADDRESS_MALFORMED, ERR_RKEY_MALFORMED, ERR_UNREACHABLE
    */
   connect(peer: Readonly<Record<string, unknown>>): void {
@@ -95,7 +95,7 @@ export class UcpSide {
     return this.parts(type).map((part): IovPiece => ({ memory, ...part }));
   }
 
-  /** Ends everything at once: what is on its way is cancelled. */
+  /** Ends at once: operations in flight are cancelled. */
   async close(): Promise<void> {
     this.#rkey?.release();
     await this.#opened.close();

@@ -1,4 +1,4 @@
-/** What the traffic of all UCP operations has in common: requests that end later, the flush, contents that are checked. */
+/** Base class of the traffic of UCP operations: pending requests, the flush, and the check of contents. */
 
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { Request, RequestParams } from '../../ucp/api/request.ts';
@@ -25,7 +25,7 @@ export abstract class UcpTraffic extends Traffic {
   protected readonly targetContent: Content;
   /** Ends a message that was sent. */
   protected readonly sent: RequestParams;
-  /** The library that carries what nobody else tells of; undefined where this library does. */
+  /** The library that carries operations whose requests name no transport; undefined for this library. */
   protected readonly libraryCarrier: string | undefined;
   #flushing: Request | undefined;
 

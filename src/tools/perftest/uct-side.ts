@@ -80,7 +80,7 @@ export class UctSide {
   }
 
   /**
-   * Connects to the other side, or to this very one.
+   * Connects to the other side, or to itself.
    * @throws UcxError ERR_INVALID_PARAM, ERR_RKEY_MALFORMED, ERR_UNREACHABLE
    */
   connect(peer: Readonly<Record<string, unknown>>): void {
@@ -139,7 +139,7 @@ function find({ transport, device }: TestSpec, mds: readonly OpenMd[]): Found {
   );
   const names = all.map(({ resource }) => `${resource.transport}/${resource.device}`).join(', ');
   if (ofTransport.length === 0) throw invalidParam('-x', `must be one of those that are open (${names})`, transport);
-  // Two sides on one machine have different cards, and one name for both: each side takes its own.
+  // Two sides on one machine have different cards under one name: each side takes its own.
   const isCard = CARD_NAME.test(device) && ofTransport.length === 1 && CARD_NAME.test(ofTransport[0]!.resource.device);
   const found = isCard ? ofTransport[0] : ofTransport.find(({ resource }) => resource.device === device);
   if (found === undefined) throw invalidParam('-d', `must be a device of -x (${names})`, device);

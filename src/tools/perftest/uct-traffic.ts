@@ -24,7 +24,7 @@ const END_ID = 3;
 /** Words before the data of a message: the sequence number. */
 const HEADER_WORDS = 2;
 
-/** Counts what is outstanding: the transport takes one off for each, and so never ends it. */
+/** Counts outstanding operations: the transport decrements the count, which never reaches the end. */
 class Outstanding implements Completion {
   count = 1;
   failure: Status = Status.OK;
@@ -96,8 +96,8 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
   readonly #note: Int32Array = new Int32Array(HEADER_WORDS);
   #sent = 0;
   #room = 0;
-  /** Messages that the sender has been told of. */
-  #told = 0;
+  /** Messages that have been acknowledged to the sender. */
+  #acknowledged = 0;
   #isSender = false;
 
   constructor(side: UctSide) {
@@ -112,7 +112,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
     super.reset();
     this.#sent = 0;
     this.#room = this.#isStream ? this.spec.flowWindow : Number.POSITIVE_INFINITY;
-    this.#told = 0;
+    this.#acknowledged = 0;
     this.#isSender = false;
   }
 
@@ -151,7 +151,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
   }
 
   override hasArrived(_sequence: number, index: number): boolean {
-    if (this.#isStream && !this.#isSender && this.received - this.#told >= (this.spec.flowWindow + 1) >> 1)
+    if (this.#isStream && !this.#isSender && this.received - this.#acknowledged >= (this.spec.flowWindow + 1) >> 1)
       this.#giveRoom();
     return this.received > index;
   }
@@ -167,9 +167,9 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
 
   #giveRoom(): void {
     const count = this.received;
-    this.#note[0] = count - this.#told;
+    this.#note[0] = count - this.#acknowledged;
     const status = this.endpoint.amShort(ROOM_ID, this.#note, HEADER_WORDS, undefined, 0, 0);
-    if (status === Status.OK) this.#told = count;
+    if (status === Status.OK) this.#acknowledged = count;
     else if (status !== Status.NO_RESOURCE) this.error ??= statusError(status, 'give room to the sender');
   }
 
@@ -186,7 +186,7 @@ export class UctMessageTraffic extends UctTraffic implements AmPacker {
     }
   }
 
-  /** Checks the data behind the header where it lies. */
+  /** Checks the data behind the header in place. */
   #check(sequence: number, data: Uint8Array): void {
     this.side.targetProbe.write(UCT_HEADER_BYTES, data);
     const difference = this.targetContent.firstDifference(sequence, { from: UCT_HEADER_BYTES });

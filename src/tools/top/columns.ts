@@ -20,7 +20,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'card', width: 4, isText: false, rank: 0, cell: ({ minor }) => String(minor) },
   { title: 'mod', width: 3, isText: false, rank: 3, cell: ({ moduleId }) => String(moduleId ?? '-') },
   { title: 'bus id', width: 12, isText: true, rank: 7, cell: ({ busId }) => busId },
-  { title: 'status', width: 12, isText: true, rank: 0, cell: statusOf },
+  { title: 'status', width: 12, isText: true, rank: 0, cell: ({ status }) => status },
   { title: 'HBM used GiB', width: 13, isText: false, rank: 0, cell: hbmOf },
   { title: 'busy', width: 4, isText: false, rank: 0, cell: ({ busyPercent }) => `${Math.round(busyPercent)}%` },
   { title: 'MHz', width: 4, isText: false, rank: 6, cell: ({ clockMhz }) => (clockMhz === 0 ? '-' : String(clockMhz)) },
@@ -30,7 +30,7 @@ const COLUMNS: readonly Column[] = [
   { title: 'd2h B/s', width: 7, isText: false, rank: 0, cell: ({ deviceToHost }) => rateText(deviceToHost) },
   { title: 'd2d B/s', width: 7, isText: false, rank: 4, cell: ({ deviceToDevice }) => rateText(deviceToDevice) },
   { title: 'err', width: 5, isText: false, rank: 0, cell: (card) => String(errorsOf(card)) },
-  { title: 'pid', width: 7, isText: false, rank: 1, cell: ({ pid }) => String(pid ?? '-') },
+  { title: 'pid', width: 7, isText: false, rank: 1, cell: ownerOf },
   { title: 'firmware', width: 36, isText: true, rank: 9, cell: ({ firmware }) => firmware ?? '-' },
   { title: 'process', width: 48, isText: true, rank: 8, cell: ({ command }) => command ?? '-' },
 ];
@@ -66,8 +66,9 @@ function rowOf(columns: readonly Column[], textOf: (column: Column) => string): 
     .join(' ');
 }
 
-function statusOf({ status, inUse }: TopCard): string {
-  return status === OPERATIONAL ? (inUse ? 'in use' : 'free') : status;
+/** The process that has the card; `in use` where it is not known. */
+function ownerOf({ pid, inUse }: TopCard): string {
+  return pid === undefined ? (inUse ? 'in use' : '-') : String(pid);
 }
 
 function hbmOf({ hbmUsedBytes, hbmBytes }: TopCard): string {
@@ -78,7 +79,7 @@ function rounded(value: number | undefined): string {
   return value === undefined ? '-' : String(Math.round(value));
 }
 
-/** What has gone wrong on a card: resets, refused submissions, faults on record, and that it does not work now. */
+/** Number of errors of a card: resets, refused submissions, recorded faults, and one if it is not operational. */
 export function errorsOf({ hardResets, refusedSubmissions, faults, status }: TopCard): number {
   return hardResets + refusedSubmissions + faults.length + (status === OPERATIONAL ? 0 : 1);
 }

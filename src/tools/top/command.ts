@@ -28,7 +28,7 @@ export function topCommand(): Command {
     .description('show the cards live: HBM, engines, throughput, links, errors; q ends it')
     .option('--once', 'one picture, with the rates of one interval, then end')
     .option('--json', 'a line of JSON for each interval, for scripts')
-    .option('--interval <time>', 'time between two looks, such as 500ms', '1s')
+    .option('--interval <time>', 'time between two samples, such as 500ms', '1s')
     .action(run);
 }
 
@@ -48,7 +48,7 @@ async function run(options: Options, command: Command): Promise<void> {
   }
 }
 
-/** Looks at the node again and again. */
+/** Samples the node periodically. */
 class View {
   readonly #sampler: TopSampler;
   readonly #clock: Clock;
@@ -66,9 +66,9 @@ class View {
     this.#intervalNs = intervalNs;
   }
 
-  /** Draws on the terminal until the user has seen enough. */
+  /** Draws on the terminal until the user quits. */
   async live(): Promise<void> {
-    let model = this.#look();
+    let model = this.#sample();
     const draw = (): void => {
       this.#scroll = Math.min(this.#scroll, scrollMax(model, screen.size));
       const view = { sort: SORT_ORDERS[this.#sort]!, scroll: this.#scroll, isLive: true };
@@ -83,7 +83,7 @@ class View {
     try {
       draw();
       while (await this.#sleep()) {
-        model = this.#look();
+        model = this.#sample();
         draw();
       }
     } finally {
@@ -95,10 +95,10 @@ class View {
   /** Prints a picture or a line of JSON after every interval; one of them, or until a signal. */
   async print(json: boolean, once: boolean): Promise<void> {
     const undo = this.#onSignals();
-    this.#look();
+    this.#sample();
     try {
       while (await this.#sleep()) {
-        const model = this.#look();
+        const model = this.#sample();
         const text = json ? JSON.stringify(model) : renderTop(model, this.#title, outputSize()).join('\n');
         process.stdout.write(`${text}\n${json || once ? '' : '\n'}`);
         if (once) return;
@@ -112,7 +112,7 @@ class View {
     return `every ${this.#intervalNs / NS_PER_S} s`;
   }
 
-  #look(): TopModel {
+  #sample(): TopModel {
     const sample = this.#sampler.sample();
     const model = topModel(this.#last, sample);
     this.#last = sample;
@@ -130,7 +130,7 @@ class View {
     this.#wake();
   }
 
-  /** Waits for the next look; false when there is none. */
+  /** Waits for the next sample; false when there is none. */
   async #sleep(): Promise<boolean> {
     let timer: Timer | undefined;
     if (!this.#ended) {
@@ -144,12 +144,12 @@ class View {
     return !this.#ended;
   }
 
-  /** Ends at a signal, so that the terminal is given back. Returns what undoes it. */
+  /** Ends at a signal, so that the terminal is restored. Returns a function that removes the handlers. */
   #onSignals(): () => void {
     const end = (): void => this.#end();
     const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
     for (const signal of signals) process.on(signal, end);
-    // A reader that has seen enough, such as head.
+    // The reader has closed the pipe, as head does.
     process.stdout.on('error', end);
     return () => {
       for (const signal of signals) process.off(signal, end);

@@ -11,7 +11,7 @@ export interface TopCard {
   readonly moduleId: number | undefined;
   readonly status: string;
   readonly inUse: boolean;
-  /** The process that has the card, where it can be told. */
+  /** The process that has the card, if it is known. */
   readonly pid: number | undefined;
   /** Its command line. */
   readonly command: string | undefined;
@@ -39,7 +39,7 @@ export interface TopCard {
   readonly faults: readonly string[];
 }
 
-/** The way from one card to another. */
+/** The links from one card to another. */
 export interface TopLink {
   readonly from: number;
   readonly to: number;
@@ -49,7 +49,7 @@ export interface TopLink {
   readonly bytesPerSecond: number | undefined;
 }
 
-/** What is shown. */
+/** The data that is shown. */
 export interface TopModel {
   readonly emulated: boolean;
   /** The process that serves an emulated node; undefined for one in this process. */
@@ -64,7 +64,7 @@ export interface TopModel {
 const NS_PER_S = 1e9;
 const PERCENT = 100;
 
-/** The rates between two samples of a node; all 0 without an earlier one, and where the node was made anew between them. */
+/** The rates between two samples of a node; all 0 without an earlier sample, and if the node was restarted between them. */
 export function topModel(earlier: NodeSample | undefined, sample: NodeSample): TopModel {
   const time = (of: NodeSample | undefined): number => of?.transfers?.timeNs ?? of?.timeNs ?? 0;
   const elapsedNs = earlier === undefined ? 0 : Math.max(0, time(sample) - time(earlier));

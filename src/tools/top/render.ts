@@ -1,35 +1,35 @@
 /**
- * The picture of `gaudi-ucx top`: text lines for a screen of a given size. Everything fits on 80 by 24 with eight cards; wider screens show more columns, lower
- * ones a part that scrolls. Pure; it knows no terminal.
+ * Renders `gaudi-ucx top` as lines of text for a screen of a given size. Eight cards fit on 80 columns and 24 rows; wider screens show more columns, lower screens
+ * scroll. Pure; it does not access the terminal.
  */
 
 import { OPERATIONAL } from '../card-state.ts';
 import { cardRow, clip, errorsOf, fittingColumns, rateText, titleRow } from './columns.ts';
 import type { TopCard, TopLink, TopModel } from './model.ts';
 
-/** A screen. */
+/** Size of a screen, in characters. */
 export interface Screen {
   readonly columns: number;
   readonly rows: number;
 }
 
-/** The screen that everything fits on with eight cards. */
+/** The smallest screen that shows eight cards without scrolling. */
 export const SMALLEST_SCREEN: Screen = { columns: 80, rows: 24 };
 
-/** By what the cards are ordered. */
+/** Orders of the cards. */
 export const SORT_ORDERS = ['card', 'HBM', 'busy', 'traffic', 'errors'] as const;
 export type SortOrder = (typeof SORT_ORDERS)[number];
 
-/** What the user has chosen. */
+/** Choices of the user. */
 export interface View {
   readonly sort: SortOrder;
-  /** Lines of the part that scrolls which are above the screen. */
+  /** Lines of the scrolling part that are above the screen. */
   readonly scroll: number;
-  /** Whether there are keys, which a line explains, and colours. */
+  /** Whether the user has keys, which a line explains, and colours are shown. */
   readonly isLive: boolean;
 }
 
-/** The view of a picture that nobody steers: `--once`, and output that is no terminal. */
+/** The view without keys and colours: for `--once`, and when standard output is not a terminal. */
 export const PLAIN_VIEW: View = { sort: 'card', scroll: 0, isLive: false };
 
 const CELL = 8;
@@ -39,7 +39,7 @@ const PLAIN = '\u001b[39m';
 /** Lines that do not scroll: title, keys, titles of the columns. */
 const FIXED_LINES = 3;
 
-/** A line, and whether it tells of something that is wrong. */
+/** A line, and whether it reports an error. */
 interface Line {
   readonly text: string;
   readonly isError: boolean;
@@ -65,7 +65,7 @@ export function renderTop(model: TopModel, title: string, screen: Screen, view: 
   });
 }
 
-/** How far a picture can be scrolled on a screen. */
+/** Largest value of {@link View.scroll} for a screen. */
 export function scrollMax({ cards, links }: TopModel, { rows }: Screen): number {
   const body = cards.length + (cards.length > 0 && links.length > 0 ? cards.length + 1 : 1) + 4;
   return Math.max(0, body - (rows - FIXED_LINES));
@@ -78,11 +78,11 @@ function plain(text: string): Line {
 function titleLine({ emulated, cards, seconds, driverVersion }: TopModel, title: string, { columns }: Screen): string {
   const driver = `habanalabs driver${driverVersion === undefined ? '' : ` ${driverVersion}`}`;
   const source = emulated ? 'emulated' : driver;
-  const left = `gaudi-ucx top: ${cards.length} cards (${source})${seconds === 0 ? ', first look: no rates' : ''}`;
+  const left = `gaudi-ucx top: ${cards.length} cards (${source})${seconds === 0 ? ', first sample: no rates' : ''}`;
   return `${left.padEnd(Math.max(left.length + 1, columns - title.length))}${title}`;
 }
 
-/** The keys; without them where the cards are, if that may surprise. */
+/** The help for the keys, and a notice when the node is emulated by this process. */
 function noticeLine({ emulated, serverPid }: TopModel, { isLive, sort }: View): string {
   const isOwn = emulated && serverPid === undefined;
   const notice = isOwn ? "this process's own emulated node: no other program uses it (gaudi-ucx node up)" : '';
@@ -102,10 +102,10 @@ function sorted(cards: readonly TopCard[], order: SortOrder): readonly TopCard[]
   return [...cards].sort((left, right) => weight(right) - weight(left) || left.minor - right.minor);
 }
 
-/** The matrix of links: how many are up, an exclamation mark where some are not, and what goes over them. */
+/** The matrix of links: number of links that are up, an exclamation mark if some are down, and their traffic. */
 function linkLines({ cards, links }: TopModel): Line[] {
   if (cards.length === 0) return [plain('no cards: the node has none, or is gone')];
-  if (links.length === 0) return [plain('links: not told by this driver')];
+  if (links.length === 0) return [plain('links: not reported by this driver')];
   const total = Math.max(...links.map((link) => link.total));
   const header = `${`up of ${total}, B/s`.padEnd(LABEL + 1)}${cards.map(({ minor }) => `to ${minor}`.padStart(CELL)).join('')}`;
   const rows = cards.map(({ minor: from }) => {
@@ -130,12 +130,12 @@ function enginesLine({ cards }: TopModel): string {
 }
 
 function errorsLine({ cards }: TopModel): Line {
-  const troubled = cards.filter((card) => errorsOf(card) > 0);
-  if (troubled.length === 0) return plain('errors: none');
-  const words = troubled.map(({ minor, status, hardResets, refusedSubmissions, faults }) => {
+  const faulty = cards.filter((card) => errorsOf(card) > 0);
+  if (faulty.length === 0) return plain('errors: none');
+  const words = faulty.map(({ minor, status, hardResets, refusedSubmissions, faults }) => {
     const parts = [
       ...(status === OPERATIONAL ? [] : [status]),
-      ...(hardResets === 0 ? [] : [`${hardResets} hard resets`]),
+      ...(hardResets === 0 ? [] : [`${hardResets} hard ${hardResets === 1 ? 'reset' : 'resets'}`]),
       ...(refusedSubmissions === 0 ? [] : [`${refusedSubmissions} refused`]),
       ...faults,
     ];

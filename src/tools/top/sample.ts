@@ -1,5 +1,5 @@
 /**
- * What `gaudi-ucx top` reads: of every card what its control node tells, and of an emulated node what it counts. It opens control nodes only, so the
+ * Samples for `gaudi-ucx top`: the state of every card by its control node, and the counters of an emulated node. It opens control nodes only, so the
  * owners of the cards keep them; a card that does not answer is shown with its state and asked again.
  */
 
@@ -36,26 +36,26 @@ export interface CardSample {
   readonly minor: number;
   readonly busId: string;
   readonly moduleId: number | undefined;
-  /** The driver's word, or why the card does not answer: the same as in `info -s` and `node status`. */
+  /** Status as the driver names it, or why the card does not answer: as in `info -s` and `node status`. */
   readonly status: string;
-  /** False where nothing but minor and bus id is known. */
+  /** False if only minor and bus id are known. */
   readonly answers: boolean;
   readonly hbmUsedBytes: number;
   readonly hbmBytes: number;
   /** Busy engines, by their ids of the generation. */
   readonly busyEngines: readonly number[];
-  /** Percent, as the driver says. */
+  /** Percent, from the driver. */
   readonly utilization: number;
   readonly clockMhz: number;
   /** Whether a process has the compute context. */
   readonly inUse: boolean;
-  /** That process, and its command line; undefined where it cannot be told. */
+  /** That process, and its command line; undefined if they are not known. */
   readonly owner: { readonly pid: number; readonly command: string | undefined } | undefined;
-  /** Undefined where the card does not tell. */
+  /** Undefined if the card does not report it. */
   readonly firmware: string | undefined;
   /** Degrees Celsius; undefined without a sensor. */
   readonly temperature: number | undefined;
-  /** Watt; undefined where the card does not tell. */
+  /** Watt; undefined if the card does not report it. */
   readonly power: number | undefined;
   readonly hardResets: number;
   readonly computeResets: number;
@@ -63,10 +63,10 @@ export interface CardSample {
   readonly refusedSubmissions: number;
   /** Kinds of faults on record, such as `page fault`. */
   readonly faults: readonly string[];
-  /** Bytes per second over PCIe as the firmware says: into the card and out of it. */
+  /** Bytes per second over PCIe, from the firmware: into the card and out of it. */
   readonly pciReceive: number;
   readonly pciTransmit: number;
-  /** By the minor of the card at the far end; undefined for none, and where nobody tells. */
+  /** By the minor of the card at the far end; undefined without links, and if the driver does not report them. */
   readonly links: readonly (CardLinks | undefined)[];
 }
 
@@ -76,7 +76,7 @@ export interface NodeSample {
   readonly emulated: boolean;
   /** The process that serves an emulated node; undefined for one in this process, and for real cards. */
   readonly serverPid: number | undefined;
-  /** Version of the driver; undefined where it does not tell. */
+  /** Version of the driver; undefined if it does not report one. */
   readonly driverVersion: string | undefined;
   readonly cards: readonly CardSample[];
   /** Undefined for real cards. */
@@ -93,7 +93,7 @@ export class TopSampler {
   readonly #node: DriverNode;
   readonly #nowNs: () => number;
   readonly #devices: Map<number, { readonly control: ControlDevice; readonly info: HwIpInfo }> = new Map();
-  /** Bus ids of all cards that there have ever been, by minor: a card that is removed stays visible. */
+  /** Bus ids of all cards seen so far, by minor: a removed card stays visible. */
   readonly #known: Map<number, string> = new Map();
 
   constructor(node: DriverNode, nowNs: () => number) {
@@ -117,7 +117,7 @@ export class TopSampler {
       const entry = entries.find((present) => present.minor === minor);
       return entry === undefined ? silentCard(minor, busId, undefined, 'removed') : this.#read(entry, buses);
     });
-    // Asked last: a node that answers this was there for all of the above.
+    // Asked last: if the node answers this, it was present for all of the above.
     const transfers = node.transfers?.();
     if (node.transfers !== undefined && transfers === undefined) throw nodeGone();
     return {

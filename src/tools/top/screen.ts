@@ -1,5 +1,5 @@
 /**
- * The terminal of a live view: the alternate screen, keys, and the way back, whatever ends the program. It knows nothing of what it shows.
+ * The terminal of a live view: switches to the alternate screen, reads keys, and restores the terminal however the program ends. It does not make the contents.
  */
 
 import type { Screen } from './render.ts';
@@ -10,7 +10,7 @@ const LEAVE = '\u001b[?25h\u001b[?1049l';
 const HOME = '\u001b[H';
 const CLEAR_LINE = '\u001b[K';
 const CLEAR_BELOW = '\u001b[J';
-/** What the terminal sends for each key. A lone escape quits; the others begin with one. */
+/** Input of the terminal for each key. An escape character alone quits; escape sequences begin with one. */
 const KEYS: ReadonlyMap<string, Key> = new Map([
   ['q', 'quit'],
   ['Q', 'quit'],
@@ -27,10 +27,10 @@ const KEYS: ReadonlyMap<string, Key> = new Map([
 ]);
 const ESCAPE = '\u001b';
 
-/** What a key asks for. */
+/** Actions of the keys. */
 export type Key = 'quit' | 'sort' | 'up' | 'down';
 
-/** What a live view needs of its process; tests hand in their own. */
+/** Standard input and output of a live view; tests pass their own. */
 export interface Terminal {
   readonly output: {
     readonly columns?: number | undefined;
@@ -63,7 +63,7 @@ export class LiveScreen {
   #open = true;
 
   /**
-   * Takes the screen. {@link close} gives it back.
+   * Switches to the alternate screen. {@link close} restores the terminal.
    * @param onPressed called for q, Escape and Ctrl-C (`quit`), s (`sort`), and the arrow keys or k and j (`up`, `down`)
    * @param onResize called when the screen has another size
    */
@@ -92,7 +92,7 @@ export class LiveScreen {
     this.#terminal.output.write(HOME + text + CLEAR_BELOW);
   }
 
-  /** Gives the terminal back as it was. Idempotent. */
+  /** Restores the terminal. Idempotent. */
   close(): void {
     if (!this.#open) return;
     this.#open = false;
@@ -107,7 +107,7 @@ export class LiveScreen {
   }
 }
 
-/** The keys in what a terminal has sent: single characters, and escape sequences of three. */
+/** The keys in the input of a terminal: single characters, and escape sequences of three. */
 function sequencesIn(text: string): string[] {
   const sequences: string[] = [];
   for (let start = 0; start < text.length; start += sequences.at(-1)!.length) {

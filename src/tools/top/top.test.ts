@@ -24,7 +24,7 @@ function setUp(options: Parameters<typeof createEmulatedNode>[0] = {}) {
   return { clock, node, sampler, close };
 }
 
-/** Moves bytes into a card, and back where `back` says so. */
+/** Moves bytes into a card, and back if `back` is set. */
 function move(node: EmulatedNode, clock: ManualClock, byteLength: number, back = false): void {
   const device = open(node, { busId: node.cards()[0]!.busId }, { dma: { clock } });
   const block = device.memory.allocate(byteLength);
@@ -142,7 +142,7 @@ describe('the model', () => {
     close();
   });
 
-  it('has what the driver says for real cards', () => {
+  it('has the values of the driver for real cards', () => {
     const { sampler, close } = setUp();
     const sample = sampler.sample();
     const card = { ...sample.cards[0]!, utilization: 40, pciReceive: 7, pciTransmit: 8 };
@@ -205,7 +205,7 @@ describe('the picture', () => {
     expect(lines).toHaveLength(24);
     for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(80);
     expect(lines[0]).toMatch(/^gaudi-ucx top: 8 cards \(emulated\) +every 3600 s$/);
-    expect(lines[3]).toBe('   0   7 in use       95.3 of 127.5 100%    999G   25.0G   1200T 56793 4194304');
+    expect(lines[3]).toBe('   0   7 operational  95.3 of 127.5 100%    999G   25.0G   1200T 56793 4194304');
     expect(lines[6]).toMatch(/^ {3}3 {3}4 in reset af… .* 56794 {7}-$/);
     expect(lines[13]).toBe('from 0            -  3 123G  3 123G  3 123G  3 123G 2! 123G  3 123G  3 123G');
     expect(lines.at(-1)).toMatch(/^errors: card 0: 1234 hard resets, 55555 refused, time-out/);
@@ -230,7 +230,7 @@ describe('the picture', () => {
     );
     const wide = renderTop(widest(), '', { columns: 200, rows: 24 })[3]!;
     expect(wide).toMatch(
-      /0000:19:00\.0 in use .* 1650 {2}68 {2}598 .* hl-gaudi2-1\.22\.0-fw-61\.3\.0-sec-9 +node dist/,
+      /0000:19:00\.0 operational .* 1650 {2}68 {2}598 .* hl-gaudi2-1\.22\.0-fw-61\.3\.0-sec-9 +node dist/,
     );
   });
 
@@ -276,10 +276,10 @@ describe('the picture', () => {
     expect(renderTop({ ...own, cards: [sound] }, '', SMALLEST_SCREEN, live)[3]).toMatch(/^ {3}0 /);
   });
 
-  it('says what is missing', () => {
+  it('names missing values', () => {
     const empty: TopModel = { ...widest(), emulated: false, driverVersion: '1.22.1', seconds: 0, cards: [], links: [] };
     expect(renderTop(empty, '', SMALLEST_SCREEN).join('\n')).toMatch(
-      /\(habanalabs driver 1\.22\.1\), first look: no rates[\s\S]*no cards: the node has none/,
+      /\(habanalabs driver 1\.22\.1\), first sample: no rates[\s\S]*no cards: the node has none/,
     );
     const real = { ...widest(), emulated: false, links: [] };
     const text = renderTop(
@@ -288,7 +288,7 @@ describe('the picture', () => {
       SMALLEST_SCREEN,
     );
     expect(text.join('\n')).toMatch(
-      /\(habanalabs driver\)[\s\S]* - 56793 4194304\n[\s\S]*links: not told by this driver/,
+      /\(habanalabs driver\)[\s\S]* - 56793 4194304\n[\s\S]*links: not reported by this driver/,
     );
   });
 });

@@ -20,7 +20,7 @@ import {
 } from '../api/local-bytes.ts';
 import { type MessageOwner, ReceivedMessage } from '../api/received-message.ts';
 import type { AmSendParams, RequestParams } from '../api/request.ts';
-import { sendPieces } from '../base/message-packer.ts';
+import { sendPieces, shortBytes } from '../base/message-packer.ts';
 import type { SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
@@ -272,12 +272,18 @@ export class ActiveMessages {
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
+    request.operation = 'am';
     request.byteLength = total;
     request.amId = id;
     request.amHeader = kept;
     request.pieces = pieces;
-    request.protocolName = isEager ? 'am/eager' : 'am/rndv';
-    if (!isEager) this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+    if (isEager) {
+      const isShort = shortBytes(connection, partsOf(request), AM_BYTES + padded + total) !== undefined;
+      request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
+    } else {
+      request.protocolName = 'rndv';
+      this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
+    }
     request.starter = isEager ? this.#sendEager : this.#sendRts;
     return this.#host.start(request, params);
   }
@@ -292,14 +298,13 @@ export class ActiveMessages {
     if (connection.credit.bytes < cost) {
       if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
       this.#host.counters.count(WorkerCounter.AM_TX_RNDV);
-      request.protocolName = 'am/rndv';
+      request.protocolName = 'rndv';
       request.starter = this.#sendRts;
       return this.#sendRts(request, connection);
     }
     if (!areMapped(pieces)) return Status.INVALID_ADDR;
-    const shifted = pieces.map((piece) => ({ ...piece, start: piece.start + padded }));
     const words = writeAm(connection.remoteId, request.amId, amHeader.byteLength);
-    const status = sendPieces(connection, MessageId.AM, words, [pieceOf(amHeader, 0), ...shifted], 0, length);
+    const status = sendPieces(connection, MessageId.AM, words, partsOf(request), 0, length);
     if (status !== Status.OK) return status;
     connection.credit.bytes -= cost;
     this.#host.counters.count(WorkerCounter.AM_TX);
@@ -343,6 +348,13 @@ export class ActiveMessages {
   #call(view: PeerMessage): void {
     this.#handlers[view.id]!(view);
   }
+}
+
+/** What an eager message carries: header and padding, then the data. */
+function partsOf({ amHeader, pieces }: SendRequest): readonly LocalPiece[] {
+  if (amHeader.byteLength === 0) return pieces;
+  const padded = paddedTo8(amHeader.byteLength);
+  return [pieceOf(amHeader, 0), ...pieces.map((piece) => ({ ...piece, start: piece.start + padded }))];
 }
 
 /** Bytes at a place of a message: padding in front of it is not written. */

@@ -4,7 +4,7 @@
 
 import { Status } from '../../ucs/type/status.ts';
 import type { AmFrame, AmPacker } from '../../uct/api/iface.ts';
-import { gather } from '../api/local-bytes.ts';
+import { gather, hostBytes } from '../api/local-bytes.ts';
 import type { Lane } from '../lane/lane.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import type { Connection } from './request.ts';
@@ -29,6 +29,7 @@ class MessagePacker implements AmPacker {
 }
 
 const PACKER = new MessagePacker();
+const NO_BYTES = new Uint8Array(0);
 
 /**
  * Sends a message whose payload is one piece of host memory.
@@ -62,6 +63,19 @@ export function sendMessage(
   return sendPacked(connection, amLane, messageId);
 }
 
+/**
+ * The host memory of a message that goes by short; undefined for a message that is packed (bcopy), because it is longer or in several pieces.
+ * @param total bytes of header and payload
+ */
+export function shortBytes(
+  connection: Connection,
+  pieces: readonly LocalPiece[],
+  total: number,
+): Uint8Array | undefined {
+  if (total > connection.amShortMax || pieces.length > 1) return undefined;
+  return pieces.length === 0 ? NO_BYTES : hostBytes(pieces[0]!.memory);
+}
+
 /** Sends a message whose payload is a part of several pieces of host memory. Returns like {@link sendMessage}. */
 export function sendPieces(
   connection: Connection,
@@ -73,8 +87,14 @@ export function sendPieces(
 ): Status {
   const { amLane } = connection;
   if (amLane === undefined) return Status.UNREACHABLE;
+  const total = header.byteLength + byteLength;
+  const bytes = shortBytes(connection, pieces, total);
+  if (bytes !== undefined) {
+    const at = pieces.length === 0 ? 0 : pieces[0]!.offset + offset - pieces[0]!.start;
+    return sendMessage(connection, messageId, header, bytes, at, byteLength);
+  }
   if (connection.isLoopback) amLane.activity.busy = true;
-  if (header.byteLength + byteLength > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
+  if (total > connection.amBcopyMax) return Status.EXCEEDS_LIMIT;
   PACKER.header = header;
   PACKER.bytes = undefined;
   PACKER.pieces = pieces;

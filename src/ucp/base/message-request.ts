@@ -22,6 +22,8 @@ export interface MessageKey {
 /** The send of a message, or of a part of one. */
 export class SendRequest extends Request {
   starter: Starter<SendRequest> = notInitialized;
+  /** Operation that it belongs to, such as `tag`: the first part of {@link protocol}. */
+  operation = '';
   pieces: readonly LocalPiece[] = NO_PIECES;
   /** Tag, as signed words. */
   tagLow = 0;
@@ -31,6 +33,10 @@ export class SendRequest extends Request {
   amHeader: Uint8Array = NO_BYTES;
   /** Key of the memory, for a receiver that reads it. */
   key: MessageKey | undefined = undefined;
+
+  override get protocol(): string {
+    return `${this.operation}/${this.protocolName}`;
+  }
 
   start(): Status {
     const { connection } = this;

@@ -154,6 +154,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
   byteLength = 0;
   /** Bytes that have been sent or received. */
   done = 0;
+  /** Protocol without its operation for a send, such as `eager/short`; the whole name for other requests. */
   protocolName = '';
   /** Transport and device that carried a message, if the peer says so: it was the peer that moved the bytes. */
   carriedBy: readonly string[] | undefined = undefined;
@@ -195,7 +196,7 @@ export abstract class Request extends CountedCompletion implements ApiRequest {
     return this.carriedBy?.[1] ?? this.lane?.iface.attributes.resource.device;
   }
 
-  /** Name of the protocol, such as `tag/eager`. */
+  /** Name of the protocol, such as `tag/eager/short`. */
   get protocol(): string {
     return this.protocolName;
   }

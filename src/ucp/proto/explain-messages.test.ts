@@ -53,7 +53,7 @@ describe('messages', () => {
     expect(rowsOf(told)).toEqual([
       [1, 100, 'tag/eager/short'],
       [101, 8192, 'tag/eager/bcopy'],
-      [8193, Number.POSITIVE_INFINITY, 'tag/rndv'],
+      [8193, Number.POSITIVE_INFINITY, 'tag/rndv/am'],
     ]);
     expect(Object.fromEntries(told.rejected.map(({ transport, reason }) => [transport, reason]))).toEqual(REASONS);
     expect(told.at(50).winner).toMatchObject({ transport: 'posix/memory', protocol: 'tag/eager/short' });
@@ -71,20 +71,20 @@ describe('messages', () => {
     expect(rowsOf(explainMessages('am', { ...CHOICE, rendezvousThreshold: 1024 }))).toEqual([
       [1, 100, 'am/eager/short'],
       [101, 1023, 'am/eager/bcopy'],
-      [1024, Number.POSITIVE_INFINITY, 'am/rndv'],
+      [1024, Number.POSITIVE_INFINITY, 'am/rndv/am'],
     ]);
     expect(rowsOf(explainMessages('am', { ...CHOICE, rendezvousThreshold: 0 }))).toEqual([
-      [1, Number.POSITIVE_INFINITY, 'am/rndv'],
+      [1, Number.POSITIVE_INFINITY, 'am/rndv/am'],
     ]);
     expect(rowsOf(explainMessages('tag', { ...CHOICE, isHost: false }))).toEqual([
-      [1, Number.POSITIVE_INFINITY, 'tag/rndv'],
+      [1, Number.POSITIVE_INFINITY, 'tag/rndv/am'],
     ]);
   });
 
-  it('name the way of the bytes of a rendezvous', () => {
+  it('name what moves the bytes of a rendezvous', () => {
     const data = {
       transport: 'gaudi_ipc/gaudi0',
-      protocol: 'zcopy',
+      protocol: 'get',
       bytesMin: 1,
       bytesMax: Number.POSITIVE_INFINITY,
       fixedNs: 100,
@@ -92,12 +92,19 @@ describe('messages', () => {
       note: '2 of 3 links up',
     };
     const { winner } = explainMessages('tag', { ...CHOICE, isHost: false, data }).at(1e6);
-    expect(winner?.note).toBe('bytes as zcopy over gaudi_ipc/gaudi0, 2 of 3 links up');
+    expect(winner).toMatchObject({
+      transport: 'gaudi_ipc/gaudi0',
+      protocol: 'tag/rndv/get',
+      note: 'offer over posix/memory, 2 of 3 links up',
+    });
     expect(winner!.estimatedNs).toBeGreaterThan(1e6);
   });
 
   it('of streams have no rendezvous', () => {
-    expect(rowsOf(explainMessages('stream', CHOICE))).toEqual([[1, Number.POSITIVE_INFINITY, 'stream/eager']]);
+    expect(rowsOf(explainMessages('stream', CHOICE))).toEqual([
+      [1, 108, 'stream/eager/short'],
+      [109, Number.POSITIVE_INFINITY, 'stream/eager/bcopy'],
+    ]);
   });
 
   it('without a lane that carries them are explained as impossible', () => {

@@ -40,7 +40,7 @@ export interface MessageChoice {
   readonly bcopyThreshold: number;
   /** Whether the local memory is host memory: other memory goes by rendezvous. */
   readonly isHost: boolean;
-  /** What the bytes of a rendezvous would move by, at its own cost; undefined for messages. */
+  /** What moves the bytes of a rendezvous, at its own cost, with the last part of its name as `protocol` (`get`, `put`); undefined for messages. */
   readonly data: ExplainedCandidate | undefined;
   readonly unavailable: readonly RejectedProtocol[];
 }
@@ -50,11 +50,13 @@ export function explainMessages(operation: MessageOperation, choice: MessageChoi
   const { lanes, messageLane, title, unavailable } = choice;
   const lane = messageLane === undefined ? undefined : lanes[messageLane];
   const rejected = [
-    ...lanes.filter((other) => other !== lane).map((other) => outOfMessages(other, lane)),
+    ...lanes
+      .filter((other) => other !== lane && nameOf(other) !== choice.data?.transport)
+      .map((other) => outOfMessages(other, lane)),
     ...unavailable,
   ];
   if (lane === undefined) return explanationOf(title, { candidates: [], steps: [], rejected });
-  const candidates = operation === 'stream' ? streamed(lane) : eagerAndRendezvous(operation, lane, choice);
+  const candidates = operation === 'stream' ? streamed(lane, choice) : eagerAndRendezvous(operation, lane, choice);
   const steps = candidates.map((candidate) => ({ bytesMax: candidate.bytesMax, candidate }));
   return explanationOf(title, { candidates, steps, rejected });
 }
@@ -92,32 +94,18 @@ export function explainAtomics(
   return explanationOf(title, { candidates, steps, rejected: [...rejected, ...unavailable] });
 }
 
-function eagerAndRendezvous(
-  operation: 'am' | 'tag',
-  lane: ExplainedLane,
-  { rendezvousThreshold, bcopyThreshold, isHost, data }: MessageChoice,
-): ExplainedCandidate[] {
+function eagerAndRendezvous(operation: 'am' | 'tag', lane: ExplainedLane, choice: MessageChoice): ExplainedCandidate[] {
+  const { rendezvousThreshold, isHost, data } = choice;
   const { am } = lane.attributes;
-  const limit = (frame: number): number => {
-    return isHost ? Math.max(0, Math.min(frame - HEADER_BYTES[operation], rendezvousThreshold - 1)) : 0;
-  };
-  const short = Math.min(limit(am.shortBytesMax), Math.max(0, bcopyThreshold - 1));
-  const bcopy = limit(am.bcopyBytesMax);
-  const transport = nameOf(lane);
-  const candidates: ExplainedCandidate[] = [];
-  const eager = (name: string, bytesMin: number, bytesMax: number, copies: number): void => {
-    if (bytesMax < bytesMin) return;
-    candidates.push({ ...costOf(lane, copies), transport, protocol: `${operation}/eager/${name}`, bytesMin, bytesMax });
-  };
-  eager('short', 1, short, 1);
-  eager('bcopy', short + 1, bcopy, 2);
-  const bytesMin = Math.max(short, bcopy) + 1;
+  const fits = Math.max(0, Math.min(am.bcopyBytesMax - HEADER_BYTES[operation], rendezvousThreshold - 1));
+  const candidates = eager(operation, lane, choice, isHost ? fits : 0);
+  const bytesMin = (candidates.at(-1)?.bytesMax ?? 0) + 1;
   const messagesNs = RENDEZVOUS_MESSAGES * (latencyOf(lane) + MESSAGE_OVERHEAD_NS);
-  const path = data === undefined ? 'bytes by messages' : `bytes as ${data.protocol} over ${data.transport}`;
+  const path = data === undefined ? 'bytes by messages' : `offer over ${nameOf(lane)}`;
   const hint = data?.note === undefined ? '' : `, ${data.note}`;
   candidates.push({
-    transport,
-    protocol: `${operation}/rndv`,
+    transport: data?.transport ?? nameOf(lane),
+    protocol: `${operation}/rndv/${data?.protocol ?? 'am'}`,
     bytesMin,
     bytesMax: Number.POSITIVE_INFINITY,
     fixedNs: messagesNs + (data?.fixedNs ?? 0),
@@ -128,11 +116,30 @@ function eagerAndRendezvous(
 }
 
 /** Streams have no rendezvous: long ones are cut into messages. */
-function streamed(lane: ExplainedLane): ExplainedCandidate[] {
+function streamed(lane: ExplainedLane, choice: MessageChoice): ExplainedCandidate[] {
   const bytesMax = Math.max(0, lane.attributes.am.bcopyBytesMax - HEADER_BYTES.stream);
   const note = `in messages of ${bytesMax} bytes`;
-  const bounds = { bytesMin: 1, bytesMax: Number.POSITIVE_INFINITY };
-  return [{ ...costOf(lane, 2), ...bounds, transport: nameOf(lane), protocol: 'stream/eager', note }];
+  return eager('stream', lane, choice, Number.POSITIVE_INFINITY).map((candidate) =>
+    candidate.bytesMax > bytesMax ? { ...candidate, note } : candidate,
+  );
+}
+
+/** Messages of at most `bytesMax` bytes that are sent at once. Only host memory goes by short. */
+function eager(
+  operation: MessageOperation,
+  lane: ExplainedLane,
+  { bcopyThreshold, isHost }: MessageChoice,
+  bytesMax: number,
+): ExplainedCandidate[] {
+  const header = HEADER_BYTES[operation];
+  // UCX_BCOPY_THRESH counts the bytes of a tagged or active message.
+  const shortFrame = Math.min(lane.attributes.am.shortBytesMax, bcopyThreshold + TAG_BYTES - 1);
+  const short = isHost ? Math.min(bytesMax, Math.max(0, shortFrame - header)) : 0;
+  const transport = nameOf(lane);
+  return [
+    { ...costOf(lane, 1), transport, protocol: `${operation}/eager/short`, bytesMin: 1, bytesMax: short },
+    { ...costOf(lane, 2), transport, protocol: `${operation}/eager/bcopy`, bytesMin: short + 1, bytesMax },
+  ].filter((candidate) => candidate.bytesMin <= candidate.bytesMax);
 }
 
 function outOfMessages(lane: ExplainedLane, chosen: ExplainedLane | undefined): RejectedProtocol {

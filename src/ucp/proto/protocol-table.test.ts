@@ -37,7 +37,8 @@ describe('words', () => {
     expect(sizeRange(1, 17297)).toBe('1..17297');
     expect(sizeRange(17298, Number.POSITIVE_INFINITY)).toBe('17298..inf');
     expect(describeProtocol('put/zcopy')).toBe('zero-copy');
-    expect(describeProtocol('rndv/put')).toBe('rndv/put');
+    expect(describeProtocol('tag/rndv/put')).toBe('rendezvous zero-copy write to remote');
+    expect(describeProtocol('rndv/other')).toBe('rndv/other');
     expect(describeOperation('get')).toBe('remote memory read by ucp_get*');
     expect(describeOperation('flush')).toBe('flush');
   });

@@ -1,15 +1,18 @@
 /** Protocol tables as UCX prints them (UCX_PROTO_INFO): boxes of text, nothing else. */
 
-/** Descriptions of protocols in the words of UCX, by the last part of their name. */
+/** Descriptions of protocols in the words of UCX, by their name or by what follows the operation in it. */
 const DESCRIPTIONS: Readonly<Record<string, string>> = {
   short: 'short',
   zcopy: 'zero-copy',
   am: 'software emulation',
   'eager/short': 'eager short',
   'eager/bcopy': 'eager copy-in copy-out',
-  eager: 'eager copy-in copy-out',
-  eager_sync: 'eager copy-in copy-out, synchronous',
-  rndv: 'rendezvous',
+  'eager_sync/short': 'eager short, synchronous',
+  'eager_sync/bcopy': 'eager copy-in copy-out, synchronous',
+  'rndv/get': 'rendezvous zero-copy read from remote',
+  'rndv/put': 'rendezvous zero-copy write to remote',
+  'rndv/put-pipeline': 'rendezvous pipelined write to remote',
+  'rndv/am': 'rendezvous by active messages',
   offload: 'hardware',
 };
 
@@ -21,6 +24,7 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   tag: 'tagged message by ucp_tag_send*',
   stream: 'stream by ucp_stream_send*',
   atomic: 'atomic operation by ucp_atomic_op*',
+  rndv: 'rendezvous data fetch',
 };
 
 /** A row: cells behind each other, the first one aligned to the right as UCX has its sizes. */
@@ -34,7 +38,7 @@ export function describeOperation(operation: string): string {
 /** What a protocol such as `put/zcopy` is called in a table; a name that UCX does not have stays as it is. */
 export function describeProtocol(protocol: string): string {
   const slash = protocol.indexOf('/');
-  return DESCRIPTIONS[protocol.slice(slash + 1)] ?? protocol;
+  return DESCRIPTIONS[protocol] ?? DESCRIPTIONS[protocol.slice(slash + 1)] ?? protocol;
 }
 
 /** A range of sizes as UCX writes it: `17298..inf`. */

@@ -21,6 +21,11 @@ import { type ProtocolInfoMode, protocolInfoType } from '../proto/protocol-info.
 export const RNDV_SCHEMES = ['auto', 'get_zcopy', 'put_zcopy', 'get_ppln', 'put_ppln', 'am', 'rkey_ptr'] as const;
 export type RendezvousScheme = (typeof RNDV_SCHEMES)[number];
 
+/** True for schemes by which a receiver reads the memory of the sender, where it can. */
+export function isReadScheme(scheme: RendezvousScheme): boolean {
+  return scheme === 'auto' || scheme === 'get_zcopy';
+}
+
 /** Where a peer is: on this node or on another. */
 const REACHES = ['default', 'intra', 'inter'] as const;
 export type Reach = (typeof REACHES)[number];

@@ -1,33 +1,27 @@
 /** The explanation of operations on a connection: gathers what there is to explain. The text is made in proto/explain.ts. */
 
-import { hasMemoryType, MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
+import { MemoryType, memoryTypeName } from '../../ucs/memory/memory-type.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
-import { MdFlag } from '../../uct/api/memory-domain.ts';
 import { EXPLAINED_OPERATIONS, type ExplainedOperation } from '../api/endpoint.ts';
 import type { ExplainedChoice } from '../api/explanation.ts';
 import { checkLocal } from '../api/local-bytes.ts';
 import { checkRemote } from '../api/owned-remote-key.ts';
 import type { PeerConnection } from '../base/peer-connection.ts';
-import type { Lane } from '../lane/lane.ts';
 import { nameOf } from '../lane/lanes.ts';
-import { divisionNote, type RailLimits } from '../lane/rails.ts';
+import type { RailLimits } from '../lane/rails.ts';
 import type { Thresholds } from '../lane/thresholds.ts';
-import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import { type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
 import type { RemoteKey } from '../mem/remote-key.ts';
 import { explainPlan, explanationOf } from '../proto/explain.ts';
 import { explainAtomics, explainMessages } from '../proto/explain-messages.ts';
-import type { ExplainedCandidate } from '../proto/explain-size.ts';
 import type { ProtocolInfo } from '../proto/protocol-info.ts';
-import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
-import type { RendezvousScheme } from '../resources/config.ts';
-import { pipelinePlan } from './pipeline-lane.ts';
+import { Operation } from '../proto/selection.ts';
+import { divided, type RendezvousContext, rendezvousOf, rendezvousOfHost } from './explain-rendezvous.ts';
 import { planFor } from './plan.ts';
 
 /** What is asked of the context. */
-export interface ExplainContext {
+export interface ExplainContext extends RendezvousContext {
   readonly thresholds: Thresholds;
-  readonly scheme: RendezvousScheme;
-  readonly rails: RailLimits;
   readonly rmaRails: RailLimits;
 }
 
@@ -71,7 +65,7 @@ export function explainTransfer(
     ...choice,
     ...thresholdsFor(context, connection),
     isHost: localType === MemoryType.HOST,
-    data: bulkOf(context, connection, local, rkey),
+    data: rendezvousOf(context, connection, local, rkey),
   });
 }
 
@@ -90,7 +84,7 @@ export function tellMessageProtocols(context: ExplainContext, connection: PeerCo
           messageLane: connection.lanes.findIndex(({ endpoint }) => endpoint === connection.am),
           ...thresholdsFor(context, connection),
           isHost: true,
-          data: bulkOfHost(context, connection),
+          data: rendezvousOfHost(context, connection),
           unavailable: [],
         }),
     );
@@ -102,22 +96,6 @@ function thresholdsFor(
   { rendezvousThreshold }: PeerConnection,
 ): { readonly rendezvousThreshold: number; readonly bcopyThreshold: number } {
   return { rendezvousThreshold, bcopyThreshold: thresholds.bcopy };
-}
-
-/** What the bytes of a rendezvous between host memory would be read by, if both ends register it alike. */
-function bulkOfHost({ scheme, rails }: ExplainContext, { lanes }: PeerConnection): ExplainedCandidate | undefined {
-  if (scheme === 'am') return undefined;
-  const capabilities = lanes.map(({ iface, md }) => ({
-    attributes: iface.attributes,
-    // Memory domains whose memory peers map have keys of what they allocated only.
-    hasRemoteKey:
-      hasMemoryType(md.md.attributes.registerMemoryTypes, MemoryType.HOST) &&
-      (md.md.attributes.flags & MdFlag.RKEY_PTR) === 0,
-    hasLocalMemory: true,
-    registerCost: md.md.attributes.registerCost,
-  }));
-  const plan = selectProtocols(Operation.GET, HOST_PLACE, HOST_PLACE, capabilities);
-  return zcopyOf(divided(plan, lanes, rails).steps.at(-1)?.candidate, lanes);
 }
 
 function explainRma(
@@ -136,42 +114,4 @@ function explainRma(
     resources: lanes.map(({ iface }) => iface.attributes.resource),
     unavailable: connection.unreachable,
   });
-}
-
-/** A plan whose last step says between which devices it is divided, if it is. */
-function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
-  const last = plan.steps.at(-1);
-  const division = divisionNote(plan, lanes, limits);
-  if (last === undefined || division === undefined) return plan;
-  const { candidate } = last;
-  const note = candidate.note === undefined ? division : `${candidate.note}, ${division}`;
-  const noted = { ...candidate, note };
-  const instead = (other: Candidate): Candidate => (other === candidate ? noted : other);
-  return {
-    ...plan,
-    candidates: plan.candidates.map(instead),
-    steps: plan.steps.map((step) => ({ ...step, candidate: instead(step.candidate) })),
-  };
-}
-
-/** What carries long puts between these memories, and so the bytes of a rendezvous; undefined if only messages do. */
-function bulkOf(
-  { scheme, rails }: ExplainContext,
-  connection: PeerConnection,
-  local: LocalMemory,
-  rkey: RemoteKey,
-): ExplainedCandidate | undefined {
-  if (scheme === 'am') return undefined;
-  const { lanes } = connection;
-  const plan = divided(planFor(Operation.PUT, local, rkey, connection), lanes, rails);
-  const direct = zcopyOf(plan.steps.at(-1)?.candidate, lanes);
-  if (direct !== undefined) return scheme === 'put_ppln' ? { ...direct, protocol: 'put-pipeline' } : direct;
-  const place = local instanceof MemoryHandle ? local : HOST_PLACE;
-  const windows = zcopyOf(divided(pipelinePlan(connection, rkey, place), lanes, rails).steps.at(-1)?.candidate, lanes);
-  return windows?.protocol === 'zcopy' ? { ...windows, protocol: 'put-pipeline' } : undefined;
-}
-
-function zcopyOf(candidate: Candidate | undefined, lanes: readonly Lane[]): ExplainedCandidate | undefined {
-  if (candidate === undefined || candidate.protocol === Protocol.SOFTWARE) return undefined;
-  return { ...candidate, transport: nameOf(lanes[candidate.lane]!.iface.attributes), protocol: 'zcopy' };
 }

@@ -16,7 +16,7 @@ import type { Connection, Request } from '../base/request.ts';
 import { WorkerCounter } from '../base/worker-counters.ts';
 import type { LocalPiece } from '../mem/memory-handle.ts';
 import { Operation } from '../proto/selection.ts';
-import type { RendezvousScheme } from '../resources/config.ts';
+import { isReadScheme } from '../resources/config.ts';
 import { Staging } from '../staging/staging.ts';
 import { RTR_BYTES, readRtr } from '../wire/rtr.ts';
 import { readAtp, readData } from '../wire/window.ts';
@@ -27,9 +27,6 @@ import { canMoveAll, moveRemote } from './remote-move.ts';
 import { nameProtocol, postReply, readCarrier } from './reply.ts';
 import { SendTransfer } from './send-transfer.ts';
 import { WindowSender } from './window-sender.ts';
-
-/** Schemes by which a receiver reads the memory of the sender, where it can. */
-const GET_SCHEMES: ReadonlySet<RendezvousScheme> = new Set<RendezvousScheme>(['auto', 'get_zcopy']);
 
 /** Where the data of a message is, as its sender says. */
 export interface RemoteData {
@@ -61,7 +58,7 @@ export class Rendezvous {
   offerKeyed(request: SendRequest, connection: Connection, headerBytes: number): void {
     if (request.transfer === undefined) {
       const { pieces, byteLength } = request;
-      const isReadable = byteLength > 0 && GET_SCHEMES.has(this.#host.context.scheme);
+      const isReadable = byteLength > 0 && isReadScheme(this.#host.context.scheme);
       const key = isReadable ? this.#keyFor(connection, pieces, connection.amBcopyMax - headerBytes) : undefined;
       request.key = key;
       this.#sender.offer(request, pieces, key);
@@ -142,7 +139,7 @@ export class Rendezvous {
     pieces: readonly LocalPiece[],
     { packedKey, keyOffset }: RemoteData,
   ): boolean {
-    if (packedKey === undefined || !GET_SCHEMES.has(this.#host.context.scheme)) return false;
+    if (packedKey === undefined || !isReadScheme(this.#host.context.scheme)) return false;
     const rkey = acquirePeerKey(this.#host.context, connection, packedKey);
     if (rkey === undefined) return false;
     const move = {

@@ -19,9 +19,9 @@ export function postReply(
   connection.post(MessageId.REPLY, header, by === undefined ? undefined : carrierOf(by));
 }
 
-/** What moves the bytes of a request, for the peer: transport, device and protocol. */
-export function carrierOf({ transport, device, protocol }: Request): Uint8Array {
-  return Buffer.from([transport, device, protocol].join('/'), 'latin1');
+/** What moves the bytes of a request, for the peer: transport, device and protocol of the rendezvous. */
+export function carrierOf({ transport, device, protocolName }: Request): Uint8Array {
+  return Buffer.from([transport, device, protocolName].join('/'), 'latin1');
 }
 
 /** Takes what the peer says of what moved the bytes of a request. */

@@ -8,6 +8,7 @@ import type { AmFrame } from '../../uct/api/iface.ts';
 import { areHost, areMapped, bytesOf, hostBytes, piecesOf, scatter } from '../api/local-bytes.ts';
 import type { RequestParams, StreamRecvParams } from '../api/request.ts';
 import { postStreamCredit } from '../base/credit-messages.ts';
+import { shortBytes } from '../base/message-packer.ts';
 import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import type { ProtocolHost } from '../base/protocol-host.ts';
@@ -17,7 +18,7 @@ import { KEPT_OVERHEAD_BYTES } from '../credit/credit-budget.ts';
 import type { LocalBuffer } from '../mem/memory-handle.ts';
 import type { Rendezvous } from '../rndv/rendezvous.ts';
 import { CreditCode } from '../wire/credit.ts';
-import { readStream, STREAM_ASKED } from '../wire/stream.ts';
+import { readStream, STREAM_ASKED, STREAM_BYTES } from '../wire/stream.ts';
 import { OutgoingStream } from './outgoing-stream.ts';
 
 /** A message of the stream, or what is left of it. */
@@ -88,7 +89,9 @@ export class Streams {
     request.begin(connection, lane);
     request.pieces = pieces;
     request.byteLength = total;
-    request.protocolName = 'stream/eager';
+    request.operation = 'stream';
+    const isShort = shortBytes(connection, pieces, STREAM_BYTES + total) !== undefined;
+    request.protocolName = isShort ? 'eager/short' : 'eager/bcopy';
     this.#host.counters.count(WorkerCounter.STREAM_TX);
     request.starter = () => outgoing.start(request);
     return this.#host.start(request, params);

@@ -22,7 +22,7 @@ import {
 import type { RequestParams } from '../api/request.ts';
 import { TAG_MASK_FULL, type Tag, tagHigh, tagLow } from '../api/tag.ts';
 import type { TagMessage } from '../api/worker.ts';
-import { sendMessage, sendPieces } from '../base/message-packer.ts';
+import { sendMessage, sendPieces, shortBytes } from '../base/message-packer.ts';
 import type { ReceiveRequest, SendRequest } from '../base/message-request.ts';
 import { isObserved } from '../base/observation.ts';
 import { lacksCredit } from '../base/outbound-credit.ts';
@@ -281,6 +281,7 @@ export class TagProtocol {
     const request = this.#host.requests.take(this.#host.requests.sends);
     if (request === undefined) return Status.NO_RESOURCE;
     request.begin(connection, lane);
+    request.operation = 'tag';
     request.pieces = pieces;
     request.byteLength = bytesOf(pieces);
     request.tagLow = low;
@@ -289,11 +290,12 @@ export class TagProtocol {
     const fits = TAG_BYTES + total <= connection.amBcopyMax && total < connection.rendezvousThreshold;
     if (total === 0 || (isHost && fits)) {
       request.starter = sync ? this.#startSync : this.#startEager;
-      request.protocolName = sync ? 'tag/eager_sync' : 'tag/eager';
+      const isShort = shortBytes(connection, pieces, TAG_BYTES + total) !== undefined;
+      request.protocolName = `${sync ? 'eager_sync' : 'eager'}/${isShort ? 'short' : 'bcopy'}`;
     } else {
       this.#host.counters.count(WorkerCounter.TX_RNDV);
       request.starter = this.#startRts;
-      request.protocolName = 'tag/rndv';
+      request.protocolName = 'rndv';
     }
     return this.#host.start(request, params);
   }
@@ -327,7 +329,7 @@ export class TagProtocol {
       if (!lacksCredit(connection.credit, cost, this.#host.counters)) return Status.NO_RESOURCE;
       this.#host.counters.count(WorkerCounter.TX_RNDV);
       request.starter = this.#startRts;
-      request.protocolName = 'tag/rndv';
+      request.protocolName = 'rndv';
       return this.#startRts(request, connection);
     }
     if (!areMapped(request.pieces)) return Status.INVALID_ADDR;

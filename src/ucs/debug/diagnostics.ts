@@ -17,7 +17,7 @@ export interface DiagnosticsChannel<M> {
 
 /** An operation of an endpoint or worker has ended, with or without success. */
 export interface OperationEnd {
-  /** `put/zcopy`, `tag/eager`, `flush`: the value of Request.protocol. */
+  /** `put/zcopy`, `tag/eager/short`, `flush`: the value of Request.protocol. */
   readonly protocol: string;
   /** Such as `gaudi_cpy`; undefined for an operation that was not carried by a single transport. */
   readonly transport: string | undefined;

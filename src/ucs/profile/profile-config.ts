@@ -24,7 +24,7 @@ export const PROFILE_CONFIG_TABLE: ConfigTable<ProfileConfig> = {
       name: 'PROFILE_MODE',
       type: listType(enumType(['log', 'accum'])),
       default: '',
-      doc: 'log: records every request, command submission and DMA transfer of the process, on a timeline for each worker and card; accum: records their total number, time and bytes. Empty: records nothing.',
+      doc: 'log: records every request, command submission and DMA transfer of the process, with the ids of process and thread, on a timeline for each thread and card; accum: records their total number, time and bytes. Empty: records nothing.',
     },
     {
       name: 'PROFILE_FILE',

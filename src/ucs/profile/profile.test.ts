@@ -1,5 +1,5 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { commandSubmissionEnd, operationEnd, transferEnd } from '../debug/diagnostics.ts';
@@ -12,6 +12,11 @@ interface Trace {
   readonly otherData: { readonly lost: number; readonly accumulated: readonly Readonly<Record<string, unknown>>[] };
 }
 
+/** Thread id of the profiles. */
+const TID = 4711;
+/** Thread id of the first card: no thread of Linux has it. */
+const CARD_TID = 4_194_304;
+
 let folder: string;
 const log = createLog('test', LogLevel.WARN, (_level, _component, message) => expect.fail(message));
 beforeEach(() => {
@@ -23,7 +28,7 @@ const fileIn = (name = 'profile'): string => join(folder, name);
 const read = (path = fileIn()): Trace => JSON.parse(readFileSync(path, 'utf8')) as Trace;
 
 function start(modes: readonly ProfileMode[], size = 2 ** 20, file = fileIn()): Profile | undefined {
-  return Profile.acquire({ PROFILE_MODE: modes, PROFILE_FILE: file, PROFILE_LOG_SIZE: size }, log);
+  return Profile.acquire({ PROFILE_MODE: modes, PROFILE_FILE: file, PROFILE_LOG_SIZE: size }, log, TID);
 }
 
 function put(startNs: number, endNs: number): void {
@@ -49,52 +54,53 @@ describe('a profile', () => {
     ]);
   });
 
-  it('shows requests, submissions and transfers on timelines of their workers and cards', () => {
+  it('shows requests, submissions and transfers in their process, on timelines of their thread and cards', () => {
     const profile = start(['log'])!;
     put(5000, 9000);
     commandSubmissionEnd.publish({ card: 'card 2', queue: 8, sequence: 77, startNs: 6000, endNs: 8000 });
     transferEnd.publish({ card: 'card 2', queue: 8, byteLength: 100, status: -3, startNs: 5500, endNs: 8500 });
     profile.release();
     const { traceEvents, otherData } = read();
-    const names = traceEvents.filter(({ name }) => name === 'process_name');
-    expect(names).toMatchObject([
-      { ph: 'M', pid: 1, args: { name: 'card 2' } },
-      { ph: 'M', pid: 2, args: { name: 'worker 1' } },
+    const { pid } = process;
+    expect(traceEvents.filter(({ ph }) => ph === 'M')).toEqual([
+      { ph: 'M', name: 'process_name', pid, tid: TID, args: { name: expect.stringContaining(` on ${hostname()}`) } },
+      { ph: 'M', name: 'thread_name', pid, tid: TID, args: { name: 'worker 1' } },
+      { ph: 'M', name: 'thread_name', pid, tid: CARD_TID, args: { name: 'card 2' } },
     ]);
     expect(traceEvents.filter(({ ph }) => ph === 'b' || ph === 'e')).toEqual([
       {
         cat: 'request',
         name: 'put/zcopy',
-        pid: 2,
-        tid: 0,
+        pid,
+        tid: TID,
         id: 1,
         ph: 'b',
         ts: 5,
-        args: { transport: 'gaudi_cpy', device: 'gaudi0', bytes: 100, status: 'OK' },
+        args: { on: 'worker 1', transport: 'gaudi_cpy', device: 'gaudi0', bytes: 100, status: 'OK' },
       },
-      { cat: 'request', name: 'put/zcopy', pid: 2, tid: 0, id: 1, ph: 'e', ts: 9 },
+      { cat: 'request', name: 'put/zcopy', pid, tid: TID, id: 1, ph: 'e', ts: 9 },
       {
         cat: 'dma',
         name: 'DMA on queue 8',
-        pid: 1,
-        tid: 0,
+        pid,
+        tid: CARD_TID,
         id: 2,
         ph: 'b',
         ts: 5.5,
-        args: { queue: 8, bytes: 100, status: 'IO_ERROR' },
+        args: { on: 'card 2', queue: 8, bytes: 100, status: 'IO_ERROR' },
       },
-      { cat: 'dma', name: 'DMA on queue 8', pid: 1, tid: 0, id: 2, ph: 'e', ts: 8.5 },
+      { cat: 'dma', name: 'DMA on queue 8', pid, tid: CARD_TID, id: 2, ph: 'e', ts: 8.5 },
       {
         cat: 'cs',
         name: 'CS on queue 8',
-        pid: 1,
-        tid: 0,
+        pid,
+        tid: CARD_TID,
         id: 3,
         ph: 'b',
         ts: 6,
-        args: { queue: 8, sequence: 77 },
+        args: { on: 'card 2', queue: 8, sequence: 77 },
       },
-      { cat: 'cs', name: 'CS on queue 8', pid: 1, tid: 0, id: 3, ph: 'e', ts: 8 },
+      { cat: 'cs', name: 'CS on queue 8', pid, tid: CARD_TID, id: 3, ph: 'e', ts: 8 },
     ]);
     expect(otherData).toMatchObject({ lost: 0, accumulated: [] });
   });
@@ -105,7 +111,7 @@ describe('a profile', () => {
     put(20, 50);
     profile.release();
     const { traceEvents, otherData } = read();
-    expect(traceEvents).toEqual([]);
+    expect(traceEvents.map(({ name }) => name)).toEqual(['process_name']);
     expect(otherData).toMatchObject({
       lost: 0,
       accumulated: [

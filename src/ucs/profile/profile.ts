@@ -1,5 +1,5 @@
 /**
- * The profile of a process: subscribes to the diagnostics channels and writes the recorded events to one file at the end. The library does not depend
+ * The profile of a thread: subscribes to the diagnostics channels and writes the recorded events to one file at the end. The library does not depend
  * on it; without a profile there is no subscriber, and nothing is published.
  */
 
@@ -25,13 +25,14 @@ import { type AccumulatedSpans, chromeTrace, type TraceSpan } from './trace.ts';
 /** Approximate memory of one event. */
 const EVENT_BYTES = 256;
 
-/** The profiles of this process by file: its contexts, concurrent or consecutive, share one, as they share the channels. */
+/** The profiles of this thread by file: its contexts, concurrent or consecutive, share one, as they share the channels. */
 const profiles = new Map<string, Profile>();
 
 /** A profile. */
 export class Profile {
   readonly #path: string;
   readonly #log: Log;
+  readonly #tid: number;
   #fd = -1;
   #logs = false;
   #accumulates = false;
@@ -44,20 +45,22 @@ export class Profile {
   #stopAtExit: () => void = () => {};
   #users = 0;
 
-  private constructor(path: string, log: Log) {
+  private constructor(path: string, log: Log, tid: number) {
     this.#path = path;
     this.#log = log;
+    this.#tid = tid;
   }
 
   /**
-   * Joins the profile of this process, which starts at the first call; undefined without a mode. {@link release} leaves it. The settings of
+   * Joins the profile of this thread, which starts at the first call; undefined without a mode. {@link release} leaves it. The settings of
    * all members are combined: modes add up, and the largest size counts.
+   * @param tid id of this thread in Linux, for the trace
    * @throws UcxError ERR_PROFILE_FILE for a file that cannot be written
    */
-  static acquire(config: ProfileConfig, log: Log): Profile | undefined {
+  static acquire(config: ProfileConfig, log: Log, tid: number): Profile | undefined {
     if (config.PROFILE_MODE.length === 0) return undefined;
     const path = resolve(expandFileName(config.PROFILE_FILE));
-    const profile = profiles.get(path) ?? new Profile(path, log);
+    const profile = profiles.get(path) ?? new Profile(path, log, tid);
     profile.#join(config);
     profiles.set(path, profile);
     return profile;
@@ -106,17 +109,33 @@ export class Profile {
   readonly #onOperation = (event: OperationEnd): void => {
     const { protocol, transport, device, byteLength, status, startNs, endNs, worker } = event;
     const details = { transport, device, bytes: byteLength, status: statusName(status) };
-    this.#add({ timeline: `worker ${worker}`, category: 'request', name: protocol, startNs, endNs, details });
+    this.#add({
+      timeline: `worker ${worker}`,
+      isCard: false,
+      category: 'request',
+      name: protocol,
+      startNs,
+      endNs,
+      details,
+    });
   };
 
   readonly #onSubmission = ({ card, queue, sequence, startNs, endNs }: CommandSubmissionEnd): void => {
     const details = { queue, sequence };
-    this.#add({ timeline: card, category: 'cs', name: `CS on queue ${queue}`, startNs, endNs, details });
+    this.#add({ timeline: card, isCard: true, category: 'cs', name: `CS on queue ${queue}`, startNs, endNs, details });
   };
 
   readonly #onTransfer = ({ card, queue, byteLength, status, startNs, endNs }: TransferEnd): void => {
     const details = { queue, bytes: byteLength, status: statusName(status) };
-    this.#add({ timeline: card, category: 'dma', name: `DMA on queue ${queue}`, startNs, endNs, details });
+    this.#add({
+      timeline: card,
+      isCard: true,
+      category: 'dma',
+      name: `DMA on queue ${queue}`,
+      startNs,
+      endNs,
+      details,
+    });
   };
 
   #add(span: TraceSpan): void {
@@ -147,8 +166,9 @@ export class Profile {
   }
 
   #write(): void {
-    const title = `${process.argv.slice(1).join(' ') || process.execPath} on ${hostname()}, process ${process.pid}`;
-    let left = Buffer.from(chromeTrace(this.#inOrder(), [...this.#sums.values()], this.#lost, title));
+    const title = `${process.argv.slice(1).join(' ') || process.execPath} on ${hostname()}`;
+    const by = { pid: process.pid, tid: this.#tid, title };
+    let left = Buffer.from(chromeTrace(this.#inOrder(), [...this.#sums.values()], this.#lost, by));
     try {
       ftruncateSync(this.#fd);
       while (left.byteLength > 0) left = left.subarray(writeSync(this.#fd, left));

@@ -2,8 +2,10 @@
 
 /** An event with a start and an end. */
 export interface TraceSpan {
-  /** The owner of a timeline: a worker, a card. */
+  /** The worker or card of the event. */
   readonly timeline: string;
+  /** Whether that is a card. */
+  readonly isCard: boolean;
   /** Kind of event, such as `request`. */
   readonly category: string;
   readonly name: string;
@@ -26,35 +28,53 @@ export interface AccumulatedSpans {
 
 const NS_PER_US = 1000;
 
+/** The process that recorded a trace. */
+export interface TraceProcess {
+  /** Process id of Linux. */
+  readonly pid: number;
+  /** Thread id of Linux: the thread that runs the workers. */
+  readonly tid: number;
+  /** Command line and host. */
+  readonly title: string;
+}
+
+/** First thread id of cards, which are no threads: Linux gives threads smaller ones (PID_MAX_LIMIT is 2^22). */
+const FIRST_CARD_TID = 2 ** 22;
+
 /**
  * A trace with the spans in order of their start, and the sums in its `otherData`. Events overlap, so each is a pair of begin and end with a
- * unique id (phases b and e); timelines are processes of the format.
+ * unique id (phases b and e). Events of workers are on their thread; each card has a timeline in the same process, with a thread id that Linux does not use.
  * @param lost number of recorded events that were overwritten
  */
 export function chromeTrace(
   spans: readonly TraceSpan[],
   sums: readonly AccumulatedSpans[],
   lost: number,
-  title: string,
+  { pid, tid, title }: TraceProcess,
 ): string {
-  const timelines = [...new Set(spans.map(({ timeline }) => timeline))].sort(byNumber);
-  const idOf = new Map(timelines.map((timeline, index) => [timeline, index + 1]));
-  const names = timelines.flatMap((name, index) => [
-    { ph: 'M', name: 'process_name', pid: index + 1, tid: 0, args: { name } },
-    { ph: 'M', name: 'process_sort_index', pid: index + 1, tid: 0, args: { sort_index: index } },
-  ]);
+  const namesOf = (isCard: boolean): string[] => {
+    const own = spans.filter((span) => span.isCard === isCard);
+    return [...new Set(own.map(({ timeline }) => timeline))].sort(byNumber);
+  };
+  const [cards, workers] = [namesOf(true), namesOf(false)];
+  const tidOf = new Map(cards.map((card, index) => [card, FIRST_CARD_TID + index]));
+  const threads = [
+    ...(workers.length > 0 ? [[tid, workers.join(', ')] as const] : []),
+    ...cards.map((card) => [tidOf.get(card), card] as const),
+  ];
+  const names = threads.map(([thread, name]) => ({ ph: 'M', name: 'thread_name', pid, tid: thread, args: { name } }));
   const events = [...spans]
     .sort((left, right) => left.startNs - right.startNs)
     .flatMap(({ timeline, category, name, startNs, endNs, details }, index) => {
-      const common = { cat: category, name, pid: idOf.get(timeline), tid: 0, id: index + 1 };
+      const common = { cat: category, name, pid, tid: tidOf.get(timeline) ?? tid, id: index + 1 };
       return [
-        { ...common, ph: 'b', ts: startNs / NS_PER_US, args: details },
+        { ...common, ph: 'b', ts: startNs / NS_PER_US, args: { on: timeline, ...details } },
         { ...common, ph: 'e', ts: endNs / NS_PER_US },
       ];
     });
   const accumulated = [...sums].sort((left, right) => right.totalNs - left.totalNs);
   return JSON.stringify({
-    traceEvents: [...names, ...events],
+    traceEvents: [{ ph: 'M', name: 'process_name', pid, tid, args: { name: title } }, ...names, ...events],
     displayTimeUnit: 'ns',
     otherData: { title, lost, accumulated },
   });

@@ -15,7 +15,7 @@ export interface ChartPoint {
   readonly band?: readonly [number, number];
 }
 
-/** What a chart is of. */
+/** Titles and units of a chart. */
 export interface ChartOptions {
   readonly id: string;
   readonly title: string;
@@ -34,7 +34,7 @@ const TOP = 44;
 const BOTTOM = 56;
 /** Labels of the horizontal axis at most. */
 const X_LABELS_MAX = 12;
-/** Colours of curves, by order: told apart also by those who do not see red and green apart (Okabe and Ito). */
+/** Colours of curves, in order: distinguishable with red-green colour blindness (Okabe and Ito). */
 const CURVE_COLORS = ['#0072b2', '#d55e00', '#009e73', '#cc79a7', '#e69f00', '#56b4e9', '#7f7f7f'] as const;
 
 /** Dashes of lines, by order: what colours say, also without them. */

@@ -5,7 +5,7 @@ import { type ChartOptions, type ChartPoint, curveSample, escapeText, lineChart 
 import { factList, htmlDocument, printBytes, printNumber } from './document.ts';
 import type { Point, Series } from './series.ts';
 
-/** What the page tells besides the curves. */
+/** Texts of the page besides the curves. */
 export interface PageFacts {
   /** When the test ran. */
   readonly time: Date;
@@ -38,7 +38,7 @@ ${[latencySection, bandwidthSection].map((section) => sectionOf(section, series)
   );
 }
 
-/** What the tests of one kind have in common. */
+/** Properties that the tests of one kind share. */
 interface Section {
   readonly kind: Series['kind'];
   readonly heading: string;

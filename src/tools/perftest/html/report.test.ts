@@ -175,7 +175,7 @@ describe('the page', () => {
     expect(page.match(/<th scope="col">/g)).toHaveLength(18);
   });
 
-  it('says so where cards were emulated', () => {
+  it('names emulated cards', () => {
     expect(reportPage(series, { ...facts, emulated: true })).toContain('Emulated cards took part');
   });
 });

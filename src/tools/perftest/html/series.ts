@@ -27,14 +27,14 @@ export interface Point {
   readonly bytesPerSecond: number;
   readonly messagesPerSecond: number;
   readonly iterations: number;
-  /** What carried the messages. */
+  /** Transport, device and protocol of the messages. */
   readonly carrier: string;
 }
 
 /** A curve: one test over sizes. */
 export interface Series {
   readonly name: string;
-  /** What the test measures. */
+  /** The measured quantity. */
   readonly kind: 'latency' | 'bandwidth';
   readonly points: readonly Point[];
 }

@@ -1,0 +1,104 @@
+/** Predicts what moves the bytes of a rendezvous, for explanations. The rendezvous itself looks at the keys that it gets. */
+
+import { hasMemoryType, MemoryType } from '../../ucs/memory/memory-type.ts';
+import { MdFlag } from '../../uct/api/memory-domain.ts';
+import type { PeerConnection } from '../base/peer-connection.ts';
+import type { Lane } from '../lane/lane.ts';
+import { laneDistance } from '../lane/lane-distance.ts';
+import { nameOf } from '../lane/lanes.ts';
+import { divisionNote, type RailLimits } from '../lane/rails.ts';
+import { HOST_PLACE, type LocalMemory, MemoryHandle } from '../mem/memory-handle.ts';
+import type { RemoteKey } from '../mem/remote-key.ts';
+import type { ExplainedCandidate } from '../proto/explain-size.ts';
+import { type Candidate, Operation, type Plan, Protocol, selectProtocols } from '../proto/selection.ts';
+import { isReadScheme, type RendezvousScheme } from '../resources/config.ts';
+import type { OpenMd } from '../resources/resources.ts';
+import { pipelinePlan } from './pipeline-lane.ts';
+import { planFor } from './plan.ts';
+
+/** What is asked of the context. */
+export interface RendezvousContext {
+  readonly scheme: RendezvousScheme;
+  readonly rails: RailLimits;
+  /** The mapped memory that host memory is part of. */
+  handleOf(bytes: Uint8Array): MemoryHandle | undefined;
+}
+
+/** What moves the bytes from `local` to the memory of a key: its protocol is the last part of the name (`get`, `put`); undefined if only messages do. */
+export function rendezvousOf(
+  context: RendezvousContext,
+  connection: PeerConnection,
+  local: LocalMemory,
+  rkey: RemoteKey,
+): ExplainedCandidate | undefined {
+  const { scheme, rails } = context;
+  if (scheme === 'am') return undefined;
+  const { lanes } = connection;
+  const source = local instanceof MemoryHandle ? local : context.handleOf(local);
+  const best = (plan: Plan, protocol: string): ExplainedCandidate | undefined =>
+    zcopyOf(divided(plan, lanes, rails), lanes, protocol);
+  const read = isReadScheme(scheme) ? best(readPlan(connection, source, rkey), 'get') : undefined;
+  if (read !== undefined) return read;
+  const written = best(planFor(Operation.PUT, local, rkey, connection), scheme === 'put_ppln' ? 'put-pipeline' : 'put');
+  return written ?? best(pipelinePlan(connection, rkey, source ?? HOST_PLACE), 'put-pipeline');
+}
+
+/** What moves the bytes between host memory that is not mapped, if both ends register it alike. */
+export function rendezvousOfHost(
+  { scheme, rails }: RendezvousContext,
+  { lanes }: PeerConnection,
+): ExplainedCandidate | undefined {
+  if (scheme === 'am') return undefined;
+  const operation = isReadScheme(scheme) ? Operation.GET : Operation.PUT;
+  const capabilities = lanes.map(({ iface, md }) => ({
+    attributes: iface.attributes,
+    hasRemoteKey: registersHost(md),
+    hasLocalMemory: true,
+    registerCost: md.md.attributes.registerCost,
+  }));
+  const plan = selectProtocols(operation, HOST_PLACE, HOST_PLACE, capabilities);
+  const protocol = operation === Operation.GET ? 'get' : scheme === 'put_ppln' ? 'put-pipeline' : 'put';
+  return zcopyOf(divided(plan, lanes, rails), lanes, protocol);
+}
+
+/** A plan whose last step says between which devices it is divided, if it is. */
+export function divided(plan: Plan, lanes: readonly Lane[], limits: RailLimits): Plan {
+  const last = plan.steps.at(-1);
+  const division = divisionNote(plan, lanes, limits);
+  if (last === undefined || division === undefined) return plan;
+  const { candidate } = last;
+  const note = candidate.note === undefined ? division : `${candidate.note}, ${division}`;
+  const noted = { ...candidate, note };
+  const instead = (other: Candidate): Candidate => (other === candidate ? noted : other);
+  return {
+    ...plan,
+    candidates: plan.candidates.map(instead),
+    steps: plan.steps.map((step) => ({ ...step, candidate: instead(step.candidate) })),
+  };
+}
+
+/** The plan by which the peer, with lanes like these, reads memory of this side into the memory of its key. */
+function readPlan({ lanes, distanceOf }: PeerConnection, source: MemoryHandle | undefined, rkey: RemoteKey): Plan {
+  const capabilities = lanes.map(({ iface, md }) => {
+    const own = source?.mdMemory[md.index];
+    return {
+      attributes: iface.attributes,
+      distance: laneDistance(distanceOf, { iface }, source?.sysDevice),
+      hasRemoteKey: source === undefined ? registersHost(md) : own !== undefined && own.packable !== false,
+      hasLocalMemory: rkey.memoryType === MemoryType.HOST || rkey.parts[md.index] !== undefined,
+      registerCost: undefined,
+    };
+  });
+  return selectProtocols(Operation.GET, rkey, source ?? HOST_PLACE, capabilities);
+}
+
+/** Whether a memory domain gives keys of any host memory: one whose memory peers map has keys of what it allocated only. */
+function registersHost({ md: { attributes } }: OpenMd): boolean {
+  return hasMemoryType(attributes.registerMemoryTypes, MemoryType.HOST) && (attributes.flags & MdFlag.RKEY_PTR) === 0;
+}
+
+function zcopyOf(plan: Plan, lanes: readonly Lane[], protocol: string): ExplainedCandidate | undefined {
+  const candidate = plan.steps.at(-1)?.candidate;
+  if (candidate?.protocol !== Protocol.ZCOPY) return undefined;
+  return { ...candidate, transport: nameOf(lanes[candidate.lane]!.iface.attributes), protocol };
+}
