@@ -50,6 +50,8 @@ export interface EmulatedNodeOptions {
   readonly log?: Log;
   /** Source of scheduling choices where `dmaThreads` is 0. */
   readonly random?: Random;
+  /** Is called after each allocation of device memory that a program makes. */
+  readonly onAllocation?: () => void;
 }
 
 /** The options with their defaults, checked. */
@@ -84,6 +86,8 @@ export interface NodeConfig {
   readonly log: Log;
   /** Source of scheduling choices. */
   readonly random: Random;
+  /** Is called after each allocation of device memory. */
+  readonly onAllocation: (() => void) | undefined;
 }
 
 const PROFILES: Readonly<Record<AsicName, AsicProfile>> = {
@@ -119,6 +123,7 @@ export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
     clock: options.clock ?? systemClock,
     log: options.log ?? createLog('emulator', LogLevel.WARN, standardErrorSink),
     random: options.random ?? createRandom(1),
+    onAllocation: options.onAllocation,
   };
   checkInteger('cards', config.cards, 1, CARDS_MAX);
   checkInteger('dmaThreads', config.dmaThreads, 0, 8);

@@ -3,6 +3,7 @@
 import { Command } from 'commander';
 import type { EngineChoice } from '../../assembly/config.ts';
 import { Context } from '../../assembly/context.ts';
+import { labelsEmulation } from '../../assembly/open-node.ts';
 import type { Endpoint } from '../../ucp/api/endpoint.ts';
 import type { MemoryHandle } from '../../ucp/api/memory.ts';
 import { MemoryType } from '../../ucs/memory/memory-type.ts';
@@ -40,6 +41,7 @@ export function explainCommand(): Command {
 
 async function run(options: Options, command: Command): Promise<void> {
   const request = readArguments(command, () => readExplainArguments(options));
+  labelsEmulation();
   const report = request.otherProcess ? await explainToProcess(request) : await explainToSelf(request);
   process.stdout.write(`${options.json === true ? JSON.stringify(report, undefined, 2) : explainText(report)}\n`);
 }

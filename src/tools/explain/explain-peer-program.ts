@@ -4,6 +4,7 @@
  */
 
 import { Context } from '../../assembly/context.ts';
+import { labelsEmulation } from '../../assembly/open-node.ts';
 import { setParentDeathSignal } from '../../sys/index.ts';
 import { isUcxError } from '../../ucs/type/error.ts';
 import type { PeerMemory, PeerReply } from './peer.ts';
@@ -35,6 +36,7 @@ async function share({
 }
 
 setParentDeathSignal();
+labelsEmulation();
 // A terminal sends its signals to all processes: the parent decides.
 process.on('SIGINT', () => {});
 let opened: Promise<Context | undefined> | undefined;
