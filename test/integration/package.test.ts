@@ -124,6 +124,26 @@ describe('the package', { timeout: 60_000 }, () => {
     }
   });
 
+  // Before koffi, which looks for its own code by these names.
+  it.each([
+    ["process, 'arch', { value: 'arm64' }", 'linux on arm64'],
+    ["process, 'platform', { value: 'darwin' }", 'darwin on x64'],
+    ["process.versions, 'bun', { value: '1.2.0' }", 'Bun'],
+  ])('refuses another platform at import with one sentence: %s', (fake, found) => {
+    const fakes = `data:text/javascript,${encodeURIComponent(`Object.defineProperty(${fake})`)}`;
+    for (const entry of ['', '/uct', '/hlthunk', '/emulator']) {
+      const program = `import 'gaudi-ucx${entry}';`;
+      const args = [`--import=${fakes}`, '--input-type=module', '-e', program];
+      const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
+      expect(status).toBe(1);
+      expect(stderr).toMatch(
+        new RegExp(`UcxError: gaudi-ucx needs Node.js on Linux on x86-64 .*, and this is ${found}`),
+      );
+    }
+    const { os, cpu } = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8'));
+    expect({ os, cpu }).toEqual({ os: ['linux'], cpu: ['x64'] });
+  });
+
   it('has an entry for each of the programs', () => {
     const manifest = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8')) as { exports: object };
     const entries = Object.keys(manifest.exports).filter((entry) => entry !== './package.json');
@@ -177,8 +197,9 @@ describe('the package', { timeout: 60_000 }, () => {
     it.each(readdirSync(join(ROOT, 'templates')))('of which %s type-checks as it is', (name) => {
       const project = join(folder, 'templates', name);
       expect(compile(project)).toEqual({ code: 0, said: '' });
-      const { dependencies } = JSON.parse(readFileSync(join(project, 'package.json'), 'utf8'));
+      const { dependencies, scripts } = JSON.parse(readFileSync(join(project, 'package.json'), 'utf8'));
       const { version } = JSON.parse(readFileSync(join(modules, 'gaudi-ucx/package.json'), 'utf8'));
+      expect(scripts).toEqual({ build: 'tsc', start: `node dist/${name}.js` });
       expect(dependencies).toEqual({ 'gaudi-ucx': `^${version}` });
     });
 
