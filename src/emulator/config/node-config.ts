@@ -6,6 +6,7 @@ import { type AsicName, type AsicProfile, GAUDI_PROFILE, GAUDI2_PROFILE, GAUDI3_
 import { createLog, type Log, LogLevel, standardErrorSink } from '../../ucs/debug/log.ts';
 import { type Clock, systemClock } from '../../ucs/sys/clock.ts';
 import { createRandom, type Random } from '../../ucs/sys/random.ts';
+import { checkOptions } from '../../ucs/type/check-options.ts';
 import { invalidParam } from '../../ucs/type/error.ts';
 import { type CardIdentity, placesOf } from './card-places.ts';
 import { type CardPair, checkLinks } from './links.ts';
@@ -96,6 +97,25 @@ const PROFILES: Readonly<Record<AsicName, AsicProfile>> = {
   gaudi3: GAUDI3_PROFILE,
 };
 
+const NODE_OPTIONS = [
+  'asic',
+  'cards',
+  'hbmBytes',
+  'dmaThreads',
+  'dmaSpinNs',
+  'inlineBytesMax',
+  'importDmabuf',
+  'reportNicPorts',
+  'ioctlFamily',
+  'absentLinks',
+  'identities',
+  'csTimeoutSeconds',
+  'clock',
+  'log',
+  'random',
+  'onAllocation',
+] as const satisfies readonly (keyof EmulatedNodeOptions)[];
+
 /** Pages of HBM that a card must have besides the reserved part. */
 const USER_PAGES_MIN = 4;
 
@@ -104,6 +124,7 @@ const USER_PAGES_MIN = 4;
  * @throws UcxError ERR_INVALID_PARAM for a value out of its bounds
  */
 export function resolveNodeOptions(options: EmulatedNodeOptions): NodeConfig {
+  checkOptions(options, 'options', NODE_OPTIONS);
   const asic = options.asic ?? 'gaudi2';
   const profile = PROFILES[asic];
   if (profile === undefined) throw invalidParam('asic', 'must be gaudi, gaudi2 or gaudi3', asic);
