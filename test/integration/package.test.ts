@@ -176,6 +176,20 @@ describe('the package', { timeout: 60_000 }, () => {
     expect(said).toMatch(/wrong\.ts.*error TS2322.*'string' is not assignable to type 'number'/);
   });
 
+  it('has types without what the engines keep in a message', () => {
+    const hidden = ['source', 'headerOffset', 'dataOffset', 'isTaken', 'isView', 'waiting'];
+    const program = `import type { AmMessage } from 'gaudi-ucx';
+export type Hidden = Extract<keyof AmMessage, ${hidden.map((name) => `'${name}'`).join(' | ')}>;
+export const none: [Hidden] extends [never] ? 'none' : 'some' = 'none';
+export const dataOf = (message: AmMessage): Uint8Array => message.data;
+`;
+    writeFileSync(join(folder, 'wrong.ts'), program);
+    const { code, said } = compile();
+    expect(code).not.toBe(0);
+    expect(said.match(/error TS\d+/g)).toEqual(['error TS2339']);
+    expect(said).toContain("Property 'data' does not exist on type 'RendezvousAmMessage'");
+  });
+
   describe('has templates', () => {
     const children: ChildProcess[] = [];
     beforeAll(() => cpSync(join(modules, 'gaudi-ucx/templates'), join(folder, 'templates'), { recursive: true }));
